@@ -1,0 +1,133 @@
+"""Files that are whole or not there: atomic writes, content hashes, canonical JSON."""
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from lmexposure.errors import FileError
+
+__all__ = [
+    "atomic_directory",
+    "atomic_write",
+    "canonical_json",
+    "sha256_bytes",
+    "sha256_file",
+    "sha256_tree",
+    "write_json",
+]
+
+
+def _partial(path: Path) -> Path:
+    """The name under which `path` is built: beside it, hidden, and plainly not finished."""
+    return path.with_name(f".{path.name}.partial")
+
+
+@contextmanager
+def _disk_errors(path: Path) -> Iterator[None]:
+    """Turn what the disk says into a FileError that names the path and the way out."""
+    try:
+        yield
+    except FileError:
+        raise
+    except OSError as failure:
+        advice = {
+            errno.ENOSPC: "free some space and run the same command again",
+            errno.EROFS: "choose a writable directory",
+            errno.EACCES: "choose a directory that you may write to",
+            errno.ENOTDIR: "choose a path whose parents are directories",
+        }.get(failure.errno or 0, "nothing was changed under its final name")
+        reason = failure.strerror or str(failure)
+        raise FileError(failure.errno, f"cannot write {path}: {reason}; {advice}") from failure
+
+
+@contextmanager
+def atomic_write(path: Path, *, mode: int = 0o644) -> Iterator[IO[bytes]]:
+    """Open a binary file that appears under `path` only when the block ends without an error.
+
+    Args:
+        path: final name; its parent directories are made.
+        mode: permission bits, set before the first byte (0o600 for files that hold secrets).
+
+    Raises:
+        FileError: the disk is full, read-only, or not ours; no half-written file is left.
+    """
+    path = Path(path)
+    partial = _partial(path)
+    with _disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.unlink(missing_ok=True)
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        try:
+            with os.fdopen(descriptor, "wb") as stream:
+                yield stream
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.replace(partial, path)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+
+
+@contextmanager
+def atomic_directory(path: Path) -> Iterator[Path]:
+    """Build a directory beside `path` and move it into place when the block ends without an error.
+
+    A directory already at `path` is replaced; a killed process leaves only a hidden `.partial` one.
+
+    Raises:
+        FileError: the disk is full, read-only, or not ours.
+    """
+    path = Path(path)
+    partial = _partial(path)
+    with _disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
+        try:
+            yield partial
+            if path.exists():
+                shutil.rmtree(path)
+            os.replace(partial, path)
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+
+
+def canonical_json(value: Any) -> bytes:
+    """One spelling for one value: sorted keys, no spaces, UTF-8, no NaN."""
+    text = json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
+    return text.encode()
+
+
+def write_json(path: Path, value: Any, *, mode: int = 0o644) -> None:
+    """Write indented JSON atomically; NaN and infinity are refused."""
+    text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)
+    with atomic_write(path, mode=mode) as stream:
+        stream.write(text.encode() + b"\n")
+
+
+def sha256_bytes(data: bytes) -> str:
+    """SHA-256 of the bytes, in hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def sha256_file(path: Path) -> str:
+    """SHA-256 of a file's content, in hexadecimal."""
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def sha256_tree(directory: Path, *, pattern: str = "*") -> str:
+    """SHA-256 over the names and contents of a directory's files that match, in sorted order."""
+    digest = hashlib.sha256()
+    for path in sorted(p for p in Path(directory).rglob(pattern) if p.is_file()):
+        digest.update(f"{path.relative_to(directory).as_posix()}\0{sha256_file(path)}\n".encode())
+    return digest.hexdigest()

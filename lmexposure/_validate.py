@@ -1,0 +1,67 @@
+"""The guards everyone uses: refuse with name, value and allowed range."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lmexposure.errors import InputError, SettingsError
+
+__all__ = ["bits_array", "fraction", "integer", "one_of", "positive"]
+
+
+def integer(
+    name: str,
+    value: int,
+    *,
+    low: int,
+    high: int | None = None,
+    error: type[InputError] = SettingsError,
+) -> int:
+    """Return `value` if it is a whole number in [low, high]; bool does not count as a number."""
+    allowed = f"at least {low}" if high is None else f"from {low} to {high}"
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or value < low or (high is not None and value > high):
+        raise error(f"{name}={value!r} must be a whole number {allowed}")
+    return int(value)
+
+
+def positive(name: str, value: float, *, error: type[InputError] = SettingsError) -> float:
+    """Return `value` if it is finite and above 0."""
+    if not np.isfinite(value) or value <= 0:
+        raise error(f"{name}={value!r} must be a finite number above 0")
+    return float(value)
+
+
+def fraction(name: str, value: float, *, error: type[InputError] = SettingsError) -> float:
+    """Return `value` if it lies strictly between 0 and 1."""
+    if not 0 < value < 1:
+        raise error(f"{name}={value!r} must lie strictly between 0 and 1")
+    return float(value)
+
+
+def one_of(
+    name: str, value: str, allowed: Sequence[str], *, error: type[InputError] = SettingsError
+) -> str:
+    """Return `value` if it is one of the allowed words."""
+    if value not in allowed:
+        raise error(f"{name}={value!r} must be one of {', '.join(allowed)}")
+    return value
+
+
+def bits_array(name: str, values: ArrayLike) -> NDArray[np.float64]:
+    """Return finite float64 numbers of shape (n,), n >= 1; a scalar becomes shape (1,).
+
+    Raises:
+        InputError: no numbers at all, more than one dimension, or a NaN or infinity among them.
+    """
+    array = np.atleast_1d(np.asarray(values, dtype=np.float64))
+    if array.ndim != 1 or array.size == 0:
+        raise InputError(f"{name} has shape {array.shape}; give a flat, non-empty list of numbers")
+    bad = np.flatnonzero(~np.isfinite(array))
+    if bad.size:
+        raise InputError(
+            f"{name}[{bad[0]}]={array[bad[0]]} is not finite ({bad.size} of {array.size} are not); "
+            "a missing score cannot be dropped: score it again"
+        )
+    return array
