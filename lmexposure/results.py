@@ -1,0 +1,120 @@
+"""The result record: what was measured, as a file that later versions can still read."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lmexposure._files import write_json
+from lmexposure.errors import ResultError
+
+__all__ = ["RESULT_SCHEMA", "CanaryResult", "Result", "plain", "read_result"]
+
+RESULT_SCHEMA = "lmexposure.result/1"
+_FAMILY, _VERSION = RESULT_SCHEMA.split("/")
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON can hold it: non-finite numbers become None, numpy becomes Python."""
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class CanaryResult:
+    """What was measured of one canary or control. Its secret is not here; the manifest holds it.
+
+    Attributes:
+        id, format, role, repetitions: as in the manifest; role is "canary" or "control".
+        log_perplexity_bits: bits, lower = more memorised.
+        exposure: the chosen estimate, bits, higher = more memorised.
+        estimates: every estimate that was made, by method.
+        extraction: one row per method and number of revealed characters.
+    """
+
+    id: str
+    format: str
+    role: str
+    repetitions: int
+    log_perplexity_bits: float
+    exposure: dict[str, Any]
+    estimates: dict[str, dict[str, Any]]
+    extraction: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """Everything that one measurement found (schema "lmexposure.result/1").
+
+    Attributes:
+        inputs_sha256: hash of all that decides the numbers: manifest, weights, settings.
+        manifest_sha256: hash of the manifest file's content.
+        model: path, type, parameters, dtype, weights hash, validation loss where known.
+        settings: what was asked of the measurement.
+        formats: per format its name, space_size (decimal string), bits, references, and how the
+            estimates fitted.
+        canaries: canaries and controls, in the manifest's order.
+        summary: per format and repetitions, with the guessing baseline beside it.
+        warnings: what a reader must know before believing a number.
+    """
+
+    inputs_sha256: str
+    manifest_sha256: str
+    model: dict[str, Any]
+    settings: dict[str, Any]
+    formats: list[dict[str, Any]]
+    canaries: list[CanaryResult]
+    summary: list[dict[str, Any]]
+    warnings: list[str]
+    schema: str = RESULT_SCHEMA
+
+    def to_dict(self) -> dict[str, Any]:
+        """The record as plain JSON values; a number that is not finite is None."""
+        values = asdict(self)
+        record: dict[str, Any] = plain({"schema": values.pop("schema"), **values})
+        return record
+
+    def write(self, path: Path) -> None:
+        """Write result.json, whole or not at all."""
+        write_json(path, self.to_dict())
+
+
+def read_result(path: Path) -> Result:
+    """Read a result.json of this or an older schema version.
+
+    Raises:
+        ResultError: missing, not JSON, no result file, or of a newer schema version.
+    """
+    try:
+        record = json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError as failure:
+        raise ResultError(f"no result at {path}; make one: lmexposure measure") from failure
+    except (OSError, ValueError) as failure:
+        raise ResultError(f"{path} is not readable JSON ({failure}); measure again") from failure
+    _check_schema(path, record)
+    try:
+        canaries = [CanaryResult(**one) for one in record.pop("canaries")]
+        return Result(canaries=canaries, **record)
+    except (TypeError, KeyError) as failure:
+        raise ResultError(f"{path} lacks or adds fields ({failure}); measure again") from failure
+
+
+def _check_schema(path: Path, record: Any) -> None:
+    schema = record.get("schema") if isinstance(record, dict) else None
+    family, _, version = str(schema).partition("/")
+    if family != _FAMILY or not version.isdecimal():
+        raise ResultError(f"{path} has schema {schema!r}; expected {RESULT_SCHEMA!r}")
+    if int(version) > int(_VERSION):
+        raise ResultError(
+            f"{path} has schema {schema!r}, newer than {RESULT_SCHEMA!r}; "
+            "install a newer lmexposure"
+        )

@@ -1,0 +1,258 @@
+"""Extraction: finding a secret from the model alone, given the format and perhaps a beginning.
+
+Beam search over tokens, constrained to the format: at each step only tokens are followed that keep
+the text a beginning of some fill. Greedy is the beam of width 1. Both stand on the scorer's own
+next-token step. A token path need not be the tokenizer's own spelling of its text: an attacker
+reads the text. (Carlini et al. 2019, section 8, compares these with best-first search.)
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from lmexposure._validate import integer
+from lmexposure.canaries import CanaryFormat
+from lmexposure.errors import InputError, ModelError
+from lmexposure.models.encoding import encode_in_context
+from lmexposure.scoring.prefix import shared_prefix
+from lmexposure.scoring.steps import next_token_steps
+from lmexposure.scoring.vocabulary import Vocabulary
+
+__all__ = ["Extraction", "Extractor", "Guess", "beam_width"]
+
+_SAMPLED_FILLS = 64  # fills whose common token prefix is where a search begins
+
+# Where a search stands in a text: known characters still to be spelled, then a state of the format.
+_State = tuple[str, Any]
+
+
+def beam_width(canaries: int) -> int:
+    """The least width that is worth the name: 100, and twice the canaries of the format.
+
+    A beam narrower than the number of inserted canaries can be filled by the other canaries.
+    """
+    return max(100, 2 * canaries)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guess:
+    """A fill's text and its cost in bits behind the shared token prefix; lower = likelier."""
+
+    text: str
+    bits: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extraction:
+    """One search for one secret.
+
+    Attributes:
+        method: "greedy" or "beam".
+        revealed: how many of the secret's first characters the attacker was given.
+        width: candidates kept at each step.
+        found: whether the secret is in the final beam.
+        place: its place there among all fills, other inserted canaries included; 1 = first guess.
+        steps: prefixes that the model computed for this search.
+    """
+
+    method: str
+    revealed: int
+    width: int
+    found: bool
+    place: int | None
+    steps: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, as result.json holds them."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Beam:
+    """Unfinished texts, cheapest first: costs in bits (N,), states and texts so far."""
+
+    costs: NDArray[np.float64]
+    states: list[_State]
+    texts: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Candidates:
+    """Every allowed continuation of a beam, cheapest first, with its parent's row."""
+
+    rows: list[int]
+    tokens: list[int]
+    costs: list[float]
+    states: list[_State]
+    texts: list[str]
+
+
+class Extractor:
+    """Searches one format under one model.
+
+    Args:
+        model: a causal language model in evaluation mode.
+        tokenizer: its tokenizer.
+        format: the canary format.
+        context: left context, as for `log_perplexity`.
+
+    Raises:
+        ModelError: the tokenizer's tokens cannot be followed character by character (it changes
+            the text, as lower-casing ones do), or nothing stands before the secret to begin from.
+    """
+
+    def __init__(
+        self, model: Any, tokenizer: Any, format: CanaryFormat, *, context: str | None
+    ) -> None:
+        self.format = format
+        self._context = context or ""
+        self._vocabulary = Vocabulary(tokenizer)
+        fills = [format.text(i) for i in format.sample(min(_SAMPLED_FILLS, format.size), seed=0)]
+        encoded = encode_in_context(tokenizer, fills, context=context)
+        self._start = shared_prefix(tokenizer, encoded, context=context, literal=format.prefix)
+        if not self._start:
+            raise ModelError(
+                f"format {format.name!r} begins with its secret and this tokenizer has neither BOS "
+                "nor EOS, so the model has nothing to begin from; put text before the first hole"
+            )
+        self._offset = self._characters_before(fills, [e.ids for e in encoded])
+        self._steps = next_token_steps(model, encoded[0].ids)
+        self._allowed: dict[_State, tuple[list[int], list[_State]]] = {}
+
+    def search(self, beginning: str, *, width: int) -> list[Guess]:
+        """The likeliest fills that a beam finds, best first, at most `width` of them.
+
+        Args:
+            beginning: what the attacker knows: a beginning of some fill's text.
+            width: candidates kept at each step; 1 is greedy.
+
+        Raises:
+            InputError: no fill of the format begins so.
+        """
+        integer("width", width, low=1)
+        alive = self._first(beginning)
+        bits = self._steps.start(self._start).numpy()  # (1, V)
+        finished: list[Guess] = []
+        while True:
+            candidates = self._extend(alive, bits)
+            finished = self._finish(candidates, finished, width)
+            kept = self._unfinished(candidates, finished, width)
+            if not kept:
+                return finished
+            alive = _Beam(
+                costs=np.array([candidates.costs[i] for i in kept]),
+                states=[candidates.states[i] for i in kept],
+                texts=[candidates.texts[i] for i in kept],
+            )
+            bits = self._steps.advance(
+                torch.tensor([candidates.rows[i] for i in kept]),
+                torch.tensor([candidates.tokens[i] for i in kept]),
+            ).numpy()  # (N, V)
+
+    def find(self, index: int, *, revealed: int, width: int) -> Extraction:
+        """Search for the secret with this index, its first `revealed` characters given.
+
+        Args:
+            index: the secret, in [0, format.size).
+            revealed: characters of the secret that the attacker knows, from 0.
+            width: candidates kept at each step; 1 is greedy.
+        """
+        before = self._steps.evaluated
+        guesses = self.search(self.format.revealed(index, revealed), width=width)
+        secret = self.format.text(index)
+        place = next((n for n, guess in enumerate(guesses, 1) if guess.text == secret), None)
+        return Extraction(
+            method="greedy" if width == 1 else "beam",
+            revealed=revealed,
+            width=width,
+            found=place is not None,
+            place=place,
+            steps=self._steps.evaluated - before,
+        )
+
+    def _characters_before(self, fills: Sequence[str], ids: Sequence[list[int]]) -> int:
+        """How many characters of context and text stand before the token where searches begin."""
+        offsets: set[int | None] = set()
+        for text, one in zip(fills, ids, strict=True):
+            whole, rest = self._context + text, self._vocabulary.text(one[len(self._start) :])
+            offsets.add(len(whole) - len(rest) if rest and whole.endswith(rest) else None)
+        offset = offsets.pop()
+        if offset is None or offsets:
+            raise ModelError(
+                f"the tokenizer does not keep the text of format {self.format.name!r} as it is, "
+                "so its tokens cannot be followed character by character; extraction is left out"
+            )
+        return offset
+
+    def _first(self, beginning: str) -> _Beam:
+        """The beam before its first step: what is known still has to be spelled in tokens."""
+        if self.format.prefix.startswith(beginning):
+            beginning = self.format.prefix  # the template is public
+        state = self.format.language.advance(self.format.language.start, beginning)
+        if state is None:
+            raise InputError(
+                f"no fill of format {self.format.name!r} begins with the {len(beginning)} "
+                "characters given; give a beginning of one of its texts"
+            )
+        known = self._context + beginning
+        spelled = known[: self._offset]
+        return _Beam(costs=np.zeros(1), states=[(known[self._offset :], state)], texts=[spelled])
+
+    def _advance(self, state: _State, character: str) -> _State | None:
+        known, inner = state
+        if known:
+            return (known[1:], inner) if known[0] == character else None
+        after = self.format.language.advance(inner, character)
+        return None if after is None else ("", after)
+
+    def _continuations(self, state: _State) -> tuple[list[int], list[_State]]:
+        """The tokens that may follow in this state, and the state behind each; computed once."""
+        if state not in self._allowed:
+            pairs = self._vocabulary.continuations(state, self._advance)
+            self._allowed[state] = ([t for t, _ in pairs], [s for _, s in pairs])
+        return self._allowed[state]
+
+    def _extend(self, alive: _Beam, bits: NDArray[np.float64]) -> _Candidates:
+        """All allowed continuations of the beam, cheapest first."""
+        rows, tokens, states = [], [], []
+        for row, state in enumerate(alive.states):
+            allowed, behind = self._continuations(state)
+            rows += [row] * len(allowed)
+            tokens += allowed
+            states += behind
+        costs = alive.costs[rows] + bits[rows, tokens]
+        order = np.argsort(costs, kind="stable").tolist()
+        return _Candidates(
+            rows=[rows[i] for i in order],
+            tokens=[tokens[i] for i in order],
+            costs=costs[order].tolist(),
+            states=[states[i] for i in order],
+            texts=[alive.texts[rows[i]] + self._vocabulary.surface(tokens[i]) for i in order],
+        )
+
+    def _finish(self, new: _Candidates, finished: list[Guess], width: int) -> list[Guess]:
+        """The `width` cheapest whole texts so far; a text spelled in two ways counts once."""
+        whole = [
+            Guess(text=text[len(self._context) :], bits=cost)
+            for text, cost, (known, inner) in zip(new.texts, new.costs, new.states, strict=True)
+            if not known and self.format.language.complete(inner)
+        ]
+        cheapest: dict[str, Guess] = {}
+        for guess in sorted(finished + whole, key=lambda g: g.bits):
+            cheapest.setdefault(guess.text, guess)
+        return list(cheapest.values())[:width]
+
+    def _unfinished(self, new: _Candidates, finished: list[Guess], width: int) -> list[int]:
+        """The cheapest candidates worth following: costs only grow, so the rest cannot place."""
+        bound = finished[-1].bits if len(finished) == width else np.inf
+        kept: list[int] = []
+        for i, (cost, state) in enumerate(zip(new.costs, new.states, strict=True)):
+            if len(kept) == width or cost >= bound:
+                break
+            if self._continuations(state)[0]:
+                kept.append(i)
+        return kept

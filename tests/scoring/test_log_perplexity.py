@@ -1,0 +1,108 @@
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tiny import byte_level_bpe, characters, model_of, one_by_one
+
+from lmexposure.errors import InputError, ModelError, NumericalError
+from lmexposure.models import encode_in_context
+from lmexposure.scoring import log_perplexity, score_encoded
+
+TEXTS = [f"The random number is {n}" for n in ("281265017", "0", "1234567890 and 28", "999")]
+
+
+@pytest.mark.parametrize("context", ["\n", None])
+def test_is_the_sum_over_tokens_one_by_one(
+    model_and_tokenizer: tuple[Any, Any], context: str | None
+) -> None:
+    model, tokenizer = model_and_tokenizer
+    encoded = encode_in_context(tokenizer, TEXTS, context=context)
+    with torch.inference_mode():
+        expected = [one_by_one(model, e.ids, e.scored_from) for e in encoded]
+    found = log_perplexity(model, tokenizer, TEXTS, context=context)
+    assert found.dtype == np.float64
+    np.testing.assert_allclose(found, expected, atol=1e-3)
+    assert len({round(bits, 2) for bits in expected}) == len(TEXTS)
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 3, 100])
+def test_does_not_depend_on_batches_or_order(
+    model_and_tokenizer: tuple[Any, Any], batch_size: int
+) -> None:
+    model, tokenizer = model_and_tokenizer
+    expected = log_perplexity(model, tokenizer, TEXTS, context="\n")
+    batched = log_perplexity(model, tokenizer, TEXTS, context="\n", batch_size=batch_size)
+    turned = log_perplexity(model, tokenizer, TEXTS[::-1], context="\n", batch_size=batch_size)
+    np.testing.assert_allclose(batched, expected, atol=1e-3)
+    np.testing.assert_allclose(turned[::-1], expected, atol=1e-3)
+
+
+def test_a_uniform_model_gives_the_bits_of_its_vocabulary() -> None:
+    tokenizer = characters()
+    model = model_of("lstm", len(tokenizer))
+    with torch.no_grad():
+        model.lm_head.weight.zero_()
+        model.lm_head.bias.zero_()
+    bits = log_perplexity(model, tokenizer, ["My PIN"], context="\n")
+    assert bits == pytest.approx([6 * math.log2(len(tokenizer))], abs=1e-4)
+
+
+def test_token_scores_split_a_text_where_asked() -> None:
+    tokenizer = byte_level_bpe()
+    model = model_of("gpt2", len(tokenizer))
+    scores = score_encoded(model, encode_in_context(tokenizer, TEXTS, context="\n"))
+    np.testing.assert_allclose(scores.bits_from(0), scores.totals)
+    np.testing.assert_array_equal(scores.tokens, [len(e.ids) - 1 for e in scores.encoded])
+    last = [bits[-1] for bits in scores.bits[:1]]
+    np.testing.assert_allclose(scores.bits_from(len(scores.encoded[0].ids) - 1)[:1], last)
+
+
+def test_without_any_left_context_the_first_token_goes_unscored() -> None:
+    tokenizer = byte_level_bpe()
+    tokenizer.eos_token = None
+    encoded = encode_in_context(tokenizer, ["The random"], context=None)
+    assert encoded[0].first_unscored
+    scores = score_encoded(model_of("gpt2", len(tokenizer)), encoded)
+    assert scores.tokens[0] == len(encoded[0].ids) - 1
+
+
+def test_progress_counts_every_text() -> None:
+    tokenizer = characters()
+    seen: list[tuple[int, int]] = []
+    score_encoded(
+        model_of("lstm", len(tokenizer)),
+        encode_in_context(tokenizer, TEXTS, context="\n"),
+        batch_size=3,
+        progress=lambda done, total: seen.append((done, total)),
+    )
+    assert seen == [(3, 4), (4, 4)]
+
+
+def test_refuses_no_texts() -> None:
+    tokenizer = characters()
+    with pytest.raises(InputError, match="no texts to score"):
+        log_perplexity(model_of("lstm", len(tokenizer)), tokenizer, [])
+
+
+def test_refuses_a_text_longer_than_the_context_window() -> None:
+    tokenizer = byte_level_bpe()
+    with pytest.raises(ModelError, match="context window holds 96"):
+        log_perplexity(model_of("llama", len(tokenizer)), tokenizer, ["z" * 200], context="\n")
+
+
+def test_refuses_an_unknown_character() -> None:
+    tokenizer = characters()
+    with pytest.raises(ModelError, match="text 1 of 2"):
+        log_perplexity(model_of("lstm", len(tokenizer)), tokenizer, ["My", "é"], context="\n")
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_refuses_logits_that_are_not_finite(bad: float) -> None:
+    tokenizer = characters()
+    model = model_of("lstm", len(tokenizer))
+    with torch.no_grad():
+        model.lm_head.bias[5] = bad
+    with pytest.raises(NumericalError, match=r"NaN or infinite log-probabilities for text \d of 4"):
+        log_perplexity(model, tokenizer, TEXTS, context="\n")
