@@ -1,0 +1,152 @@
+"""How a text becomes tokens behind its left context: one rule for training and for scoring."""
+
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from transformers import PretrainedConfig, PreTrainedTokenizerBase
+
+from lmexposure.errors import ModelError
+
+__all__ = ["Encoded", "context_window", "encode_documents", "encode_in_context"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Encoded:
+    """Tokens of a text in context.
+
+    Args:
+        ids: start token if there is one, then the tokens of context and text together.
+        scored_from: ids[scored_from:] belong to the text; at least 1, since nothing predicts the
+            first token. A token that straddles context and text belongs to the text.
+        first_unscored: the text's own first token stands at position 0 and goes unscored, because
+            the tokenizer has neither BOS nor EOS and there is no context.
+    """
+
+    ids: list[int]
+    scored_from: int
+    first_unscored: bool = False
+
+
+def encode_in_context(
+    tokenizer: PreTrainedTokenizerBase,
+    texts: Sequence[str],
+    *,
+    context: str | None,
+    max_length: int | None = None,
+) -> list[Encoded]:
+    """Encode each text as a whole behind the context.
+
+    Args:
+        tokenizer: any transformers tokenizer.
+        texts: canaries or candidates; they never appear in an error message.
+        context: the separator that stands before every document, or None for records.
+        max_length: the model's context window in tokens (`context_window`), None for no limit.
+
+    Returns:
+        one Encoded per text, in the order given.
+
+    Raises:
+        ModelError: a text is empty, holds a character that the tokenizer does not know, or is
+            longer than `max_length` tokens; the message names the text by its number.
+    """
+    rows = encode_documents(tokenizer, texts, context=context)
+    start, context_ids = _beginning(tokenizer, context)
+    head = start + context_ids
+    encoded = []
+    for number, (text, ids) in enumerate(zip(texts, rows, strict=True)):
+        shared = _common_prefix(head, ids)
+        if len(ids) <= max(shared, 1):
+            raise ModelError(
+                f"text {number} of {len(texts)} has no token to score; leave empty texts out, and "
+                "give a context where the tokenizer has neither a BOS nor an EOS token"
+            )
+        _refuse_unknown(tokenizer, text, ids[len(start) :], f"text {number} of {len(texts)}")
+        if max_length is not None and len(ids) > max_length:
+            raise ModelError(
+                f"text {number} of {len(texts)} has {len(ids)} tokens with its context, but the "
+                f"model's context window holds {max_length}; use a shorter format or another model"
+            )
+        encoded.append(Encoded(ids=ids, scored_from=max(shared, 1), first_unscored=not shared))
+    return encoded
+
+
+def encode_documents(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, context: str | None
+) -> list[list[int]]:
+    """Encode documents as `encode_in_context` does, without its refusals: for ordinary text.
+
+    The start token is the one that the tokenizer adds by itself (BOS, as Llama's does); else,
+    where the context is absent or gives no token, BOS, else EOS, else none.
+    """
+    start, context_ids = _beginning(tokenizer, context)
+    lead = context if context_ids and context else ""
+    rows = _encode(tokenizer, [lead + text for text in texts])
+    return [start + row for row in rows] if start else rows
+
+
+def context_window(config: PretrainedConfig) -> int | None:
+    """Most tokens that a model reads at once; None for one without a limit, as the LSTM.
+
+    Many models give wrong numbers beyond it without raising.
+    """
+    limit = getattr(config.get_text_config(), "max_position_embeddings", None)
+    return int(limit) if limit else None
+
+
+def _encode(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[list[int]]:
+    """Tokens of each text alone, without special tokens."""
+    if not texts:
+        return []
+    # This call also switches truncation and padding off and sets how special tokens are read.
+    first: list[int] = tokenizer(texts[0], add_special_tokens=False, verbose=False)["input_ids"]
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is not None:
+        batch = backend.encode_batch_fast(list(texts), add_special_tokens=False)
+        if batch[0].ids == first:  # a subclass may do more than its backend
+            return [encoding.ids for encoding in batch]
+    rows: list[list[int]] = tokenizer(list(texts), add_special_tokens=False, verbose=False)[
+        "input_ids"
+    ]
+    return rows
+
+
+def _beginning(
+    tokenizer: PreTrainedTokenizerBase, context: str | None
+) -> tuple[list[int], list[int]]:
+    """The start token, if any, and the tokens of the context alone."""
+    bos, eos = tokenizer.bos_token_id, tokenizer.eos_token_id
+    context_ids = _encode(tokenizer, [context])[0] if context else []
+    with_special: list[int] = tokenizer("a")["input_ids"]
+    adds_bos = bos is not None and with_special[:1] == [bos]
+    if adds_bos or (not context_ids and bos is not None):
+        return [bos], context_ids
+    if not context_ids and eos is not None:
+        return [eos], context_ids
+    return [], context_ids
+
+
+def _common_prefix(head: Sequence[int], ids: Sequence[int]) -> int:
+    for i, (expected, found) in enumerate(zip(head, ids, strict=False)):
+        if expected != found:
+            return i
+    return min(len(head), len(ids))
+
+
+def _refuse_unknown(
+    tokenizer: PreTrainedTokenizerBase, text: str, ids: Sequence[int], name: str
+) -> None:
+    unknown = tokenizer.unk_token_id
+    if unknown is None or unknown not in ids:
+        return
+    # GPT-2 calls its end-of-text token "unknown" too: only text that spells it out gets it.
+    singles = _encode(tokenizer, list(text))
+    places = [i for i, single in enumerate(singles) if unknown in single]
+    where = f"token {list(ids).index(unknown)}"
+    if places:
+        category = unicodedata.category(text[places[0]])
+        where = f"character {places[0]} of {len(text)} (Unicode category {category})"
+    raise ModelError(
+        f"{name}: the tokenizer has no token for {where}; use a format whose characters it "
+        "knows, or train the tokenizer on a corpus that holds them"
+    )
