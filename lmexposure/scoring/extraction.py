@@ -122,6 +122,7 @@ class Extractor:
         self._offset = self._characters_before(fills, [e.ids for e in encoded])
         self._steps = next_token_steps(model, encoded[0].ids)
         self._allowed: dict[_State, tuple[list[int], list[_State]]] = {}
+        self._searches: dict[tuple[str, int], tuple[list[Guess], int]] = {}
 
     def search(self, beginning: str, *, width: int) -> list[Guess]:
         """The likeliest fills that a beam finds, best first, at most `width` of them.
@@ -161,8 +162,7 @@ class Extractor:
             revealed: characters of the secret that the attacker knows, from 0.
             width: candidates kept at each step; 1 is greedy.
         """
-        before = self._steps.evaluated
-        guesses = self.search(self.format.revealed(index, revealed), width=width)
+        guesses, steps = self._searched(self.format.revealed(index, revealed), width)
         secret = self.format.text(index)
         place = next((n for n, guess in enumerate(guesses, 1) if guess.text == secret), None)
         return Extraction(
@@ -171,8 +171,16 @@ class Extractor:
             width=width,
             found=place is not None,
             place=place,
-            steps=self._steps.evaluated - before,
+            steps=steps,
         )
+
+    def _searched(self, beginning: str, width: int) -> tuple[list[Guess], int]:
+        """A search and its cost; with nothing revealed it is one search for all secrets."""
+        if (beginning, width) not in self._searches:
+            before = self._steps.evaluated
+            guesses = self.search(beginning, width=width)
+            self._searches[beginning, width] = (guesses, self._steps.evaluated - before)
+        return self._searches[beginning, width]
 
     def _characters_before(self, fills: Sequence[str], ids: Sequence[list[int]]) -> int:
         """How many characters of context and text stand before the token where searches begin."""

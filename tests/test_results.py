@@ -1,0 +1,72 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lmexposure.errors import ResultError
+from lmexposure.results import RESULT_SCHEMA, CanaryResult, Result, plain, read_result
+
+
+def result() -> Result:
+    canary = CanaryResult(
+        id="pin/x1/0000",
+        format="pin",
+        role="canary",
+        repetitions=1,
+        log_perplexity_bits=12.5,
+        exposure={"value": 3.0, "high": float("inf")},
+        estimates={"sampled": {"value": np.float64(3.0)}},
+    )
+    return Result(
+        inputs_sha256="1",
+        manifest_sha256="2",
+        model={},
+        settings={},
+        formats=[],
+        canaries=[canary],
+        summary=[],
+        warnings=["w"],
+    )
+
+
+def test_written_and_read_it_is_the_same(tmp_path: Path) -> None:
+    result().write(tmp_path / "result.json")
+    again = read_result(tmp_path / "result.json")
+    assert again.to_dict() == result().to_dict()
+    assert again.canaries[0].exposure == {"value": 3.0, "high": None}
+    assert json.loads((tmp_path / "result.json").read_text())["schema"] == RESULT_SCHEMA
+
+
+def test_plain_values_are_what_json_can_hold() -> None:
+    mixed = {"a": (np.int64(1), float("nan")), "b": np.array([1.0, np.inf]), "c": None}
+    assert plain(mixed) == {"a": [1, None], "b": [1.0, None], "c": None}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"schema": ', "not readable JSON"),
+        ("[]", "has schema None; expected 'lmexposure.result/1'"),
+        ('{"schema": "other/1"}', "has schema 'other/1'; expected"),
+        ('{"schema": "lmexposure.result/9"}', "newer than 'lmexposure.result/1'; install a newer"),
+        ('{"schema": "lmexposure.result/1"}', "lacks or adds fields"),
+    ],
+)
+def test_refuses_what_it_cannot_read(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "r.json").write_text(text)
+    with pytest.raises(ResultError, match=message):
+        read_result(tmp_path / "r.json")
+
+
+def test_refuses_a_missing_result(tmp_path: Path) -> None:
+    with pytest.raises(ResultError, match=r"no result at .*make one: lmexposure measure"):
+        read_result(tmp_path / "none.json")
+
+
+def test_refuses_an_unknown_field(tmp_path: Path) -> None:
+    record: dict[str, Any] = {**result().to_dict(), "surprise": 1}
+    (tmp_path / "r.json").write_text(json.dumps(record))
+    with pytest.raises(ResultError, match="surprise"):
+        read_result(tmp_path / "r.json")
