@@ -1,0 +1,245 @@
+"""A canary format: a text with holes, and its randomness space."""
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
+from typing import Any
+
+from lmexposure._validate import integer
+from lmexposure.canaries.ambiguity import ambiguous_text
+from lmexposure.canaries.holes import Literal, Part
+from lmexposure.canaries.language import Language
+from lmexposure.canaries.randomness import permutation
+from lmexposure.canaries.template import clean_lists, parse_template
+from lmexposure.errors import FormatError
+
+__all__ = ["LARGEST_SIZE", "CanaryFormat"]
+
+# Python refuses to write integers of more than 4300 digits, and manifests hold them as decimals.
+LARGEST_SIZE = 10**4000
+
+
+@dataclass(frozen=True, kw_only=True)
+class CanaryFormat:
+    """A text with holes; its fills are numbered 0 .. size - 1, the first hole most significant.
+
+    Args:
+        name: lower-case letters, digits and underscores; it stands in ids and file names.
+        template: Python format-string syntax with the holes `{digits:n}` 0-9, `{lower:n}` a-z,
+            `{upper:n}` A-Z, `{alnum:n}` a-z0-9, `{hex:n}` 0-9a-f, `{printable:n}` ! to ~,
+            `{choice:list}` an entry of a list, `{luhn}` the check digit of all digits before it.
+        lists: the entries of each list, in order.
+        description: one line for people.
+        source: where the shape comes from.
+
+    Raises:
+        FormatError: see `parse_template`; also two secrets that give one text, fewer than 2 or more
+            than `LARGEST_SIZE` secrets, a bad name.
+
+    >>> pin = CanaryFormat(name="pin", template="My PIN is {digits:4}.")
+    >>> pin.size, round(pin.bits, 2), pin.text(42), pin.index("My PIN is 0042.")
+    (10000, 13.29, 'My PIN is 0042.', 42)
+    """
+
+    name: str
+    template: str
+    lists: Mapping[str, Sequence[str]] = field(default_factory=dict, hash=False, repr=False)
+    description: str = ""
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not re.fullmatch("[a-z0-9_]+", self.name):
+            raise FormatError(f"format name {self.name!r} must match [a-z0-9_]+")
+        try:
+            object.__setattr__(self, "lists", clean_lists(self.lists))
+            self._check()
+        except FormatError as failure:
+            raise FormatError(f"format {self.name!r}: {failure}") from None
+
+    def _check(self) -> None:
+        for what in ("description", "source"):
+            if not isinstance(getattr(self, what), str):
+                raise FormatError(f"{what} must be a string")
+        if not 2 <= self.size <= LARGEST_SIZE:
+            few = "fewer than 2" if self.size < 2 else "more than 10^4000"
+            raise FormatError(f"{few} ways to fill {self.template!r}; widen or narrow its holes")
+        text = ambiguous_text(self._parts)
+        if text is not None:
+            one, other = list(self._readings(text, 0)[len(text)])[:2]
+            raise FormatError(
+                f"secrets {one} and {other} both give the text {text!r}; put a literal between "
+                "the holes, or keep list entries from beginning with one another"
+            )
+
+    @cached_property
+    def _parts(self) -> tuple[Part, ...]:
+        return parse_template(self.template, {k: tuple(v) for k, v in self.lists.items()})
+
+    @cached_property
+    def size(self) -> int:
+        """The exact number of secrets |R|."""
+        return math.prod(part.size for part in self._parts)
+
+    @property
+    def bits(self) -> float:
+        """log2 of the size: how many bits a secret holds, and the cap of its exposure."""
+        return math.log2(self.size)
+
+    @property
+    def prefix(self) -> str:
+        """The literal text before the first hole."""
+        first = self._parts[0]
+        return first.text if isinstance(first, Literal) else ""
+
+    @property
+    def redacted(self) -> str:
+        """The text with every hole masked, the same for all secrets: for tables and logs."""
+        return "".join(part.mask for part in self._parts)
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """Finds where a fill may stand inside any text (it does not check the check digit)."""
+        return re.compile("".join(part.regex for part in self._parts))
+
+    @cached_property
+    def language(self) -> Language:
+        """What may follow a beginning of a text; see `Language`."""
+        return Language(self._parts)
+
+    def text(self, index: int) -> str:
+        """The fill with this index.
+
+        Raises:
+            FormatError: the index is outside [0, size).
+        """
+        return "".join(self._written(index))
+
+    def fills(self, index: int) -> tuple[str, ...]:
+        """What stands in each hole, in template order, derived holes included."""
+        pieces = zip(self._parts, self._written(index), strict=True)
+        return tuple(piece for part, piece in pieces if part.is_hole)
+
+    def index(self, text: str) -> int:
+        """The index of the secret that gives this text.
+
+        Raises:
+            FormatError: the text is no fill. The message does not show it: it may be a secret.
+        """
+        found = self._readings(text, 0).get(len(text))
+        if not found:
+            raise FormatError(
+                f"the text ({len(text)} characters) is no fill of format {self.name!r}: "
+                f"{self.template!r}"
+            )
+        return found[0]
+
+    def longest_at(self, text: str, start: int) -> tuple[int, int] | None:
+        """(end, index) of the longest fill that begins at `start` of a text, or None."""
+        readings = self._readings(text, start)
+        if not readings:
+            return None
+        end = max(readings)
+        return end, readings[end][0]
+
+    def sample(self, n: int, *, seed: int) -> list[int]:
+        """`n` different indices, uniform without replacement; the beginning of any longer sample.
+
+        Raises:
+            FormatError: `n` is negative or larger than the size.
+        """
+        integer("n", n, low=0, high=self.size, error=FormatError)
+        return list(islice(permutation(self.size, seed), n))
+
+    def viable(self, text: str) -> bool:
+        """Whether some fill begins with this text."""
+        return self.language.advance(self.language.start, text) is not None
+
+    def next_characters(self, text: str) -> str:
+        """The characters that keep this beginning viable, sorted; "" when none does."""
+        state = self.language.advance(self.language.start, text)
+        return "" if state is None else self.language.next_characters(state)
+
+    def complete(self, text: str) -> bool:
+        """Whether this text is a fill."""
+        state = self.language.advance(self.language.start, text)
+        return state is not None and self.language.complete(state)
+
+    def free_characters(self, index: int) -> int:
+        """How many characters of this fill are secret: all in holes but the check digit."""
+        return sum(free for _, free in self._characters(index))
+
+    def revealed(self, index: int, k: int) -> str:
+        """The beginning of the fill known to one who has the template and `k` free characters.
+
+        It goes on over literal text and check digits for as long as these are certain.
+
+        Raises:
+            FormatError: `k` is outside [0, free_characters(index)].
+        """
+        integer("k", k, low=0, high=self.free_characters(index), error=FormatError)
+        text, seen = "", 0
+        for character, free in self._characters(index):
+            if seen == k and (free or len(self.next_characters(text)) > 1):
+                break
+            text += character
+            seen += free
+        return text
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything needed to build the format again."""
+        return {
+            "name": self.name,
+            "template": self.template,
+            "lists": {name: list(entries) for name, entries in self.lists.items()},
+            "description": self.description,
+            "source": self.source,
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "CanaryFormat":
+        """The format of `to_dict`, or of a TOML file.
+
+        Raises:
+            FormatError: a key is missing or unknown, or the format itself is not sound.
+        """
+        known = {"name", "template", "lists", "description", "source"}
+        unknown, missing = set(values) - known, {"name", "template"} - set(values)
+        if unknown or missing:
+            wrong = ", ".join(sorted(unknown or missing))
+            what = "unknown" if unknown else "missing"
+            raise FormatError(f"{what} keys: {wrong}; a format has {', '.join(sorted(known))}")
+        return cls(**values)
+
+    def _written(self, index: int) -> list[str]:
+        """The text of every part."""
+        integer("index", index, low=0, high=self.size - 1, error=FormatError)
+        values = []
+        for part in reversed(self._parts):
+            index, value = divmod(index, part.size)
+            values.append(value)
+        pieces: list[str] = []
+        for part, value in zip(self._parts, reversed(values), strict=True):
+            pieces.append(part.write(value, "".join(pieces)))
+        return pieces
+
+    def _characters(self, index: int) -> Iterator[tuple[str, bool]]:
+        """(character, whether it is free) along the text."""
+        for part, piece in zip(self._parts, self._written(index), strict=True):
+            for character in piece:
+                yield character, part.is_free
+
+    def _readings(self, text: str, start: int) -> dict[int, list[int]]:
+        """Where a fill that begins at `start` may end, and up to two indices for each end."""
+        places = {start: [0]}
+        for part in self._parts:
+            reached: dict[int, list[int]] = {}
+            for at, indices in places.items():
+                for end, value in part.read(text, start, at):
+                    found = reached.setdefault(end, [])
+                    found.extend(index * part.size + value for index in indices)
+                    del found[2:]
+            places = reached
+        return places

@@ -1,0 +1,96 @@
+"""The formats that ship, and the TOML files in which people keep their own."""
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+from lmexposure.canaries.format import CanaryFormat
+from lmexposure.errors import FormatError
+
+__all__ = ["FormatCheck", "check_format_file", "load_format", "shipped_formats"]
+
+_SMALL_BITS = 13.3  # log2 of the 10,000 references that are scored by default
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormatCheck:
+    """What a look at a format file found.
+
+    Attributes:
+        format: the format, or None when `problems` is not empty.
+        problems: why the file cannot be used.
+        advice: what would make a sound format measure better.
+    """
+
+    format: CanaryFormat | None
+    problems: tuple[str, ...] = ()
+    advice: tuple[str, ...] = ()
+
+
+@cache
+def _shipped() -> dict[str, CanaryFormat]:
+    files = [f for f in resources.files("canary_formats").iterdir() if f.name.endswith(".toml")]
+    formats = [_parsed(f.read_text(encoding="utf-8"), f.name) for f in files]
+    return {one.name: one for one in sorted(formats, key=lambda one: one.name)}
+
+
+def shipped_formats() -> dict[str, CanaryFormat]:
+    """The formats that come with the package, by name, in alphabetical order."""
+    return dict(_shipped())
+
+
+def load_format(name_or_path: str | Path) -> CanaryFormat:
+    """A shipped format by its name, or one's own from a `.toml` file.
+
+    Raises:
+        FormatError: no shipped format of this name, no such file, or a file that is not sound.
+    """
+    shipped = shipped_formats()
+    if str(name_or_path) in shipped:
+        return shipped[str(name_or_path)]
+    path = Path(name_or_path)
+    if path.suffix != ".toml" and not path.exists():
+        raise FormatError(
+            f"no format {str(name_or_path)!r}; the shipped ones are {', '.join(shipped)}; "
+            "give the path of a .toml file to use your own"
+        )
+    return _parsed(_read(path), str(name_or_path))
+
+
+def check_format_file(path: str | Path) -> FormatCheck:
+    """Look at a format file without raising; for `lmexposure formats check`."""
+    try:
+        found = _parsed(_read(Path(path)), str(path))
+    except FormatError as failure:
+        return FormatCheck(format=None, problems=(str(failure),))
+    return FormatCheck(format=found, advice=tuple(_advice(found)))
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as failure:
+        reason = failure.strerror if isinstance(failure, OSError) else "not UTF-8 text"
+        raise FormatError(f"cannot read the format file {path}: {reason}") from None
+
+
+def _parsed(text: str, where: str) -> CanaryFormat:
+    try:
+        return CanaryFormat.from_dict(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as failure:
+        raise FormatError(f"{where} is not TOML: {failure}") from None
+    except FormatError as failure:
+        raise FormatError(f"{where}: {failure}") from None
+
+
+def _advice(found: CanaryFormat) -> list[str]:
+    advice = []
+    if not found.prefix:
+        advice.append("no literal text before the first hole: extraction has nothing to start from")
+    if found.bits < _SMALL_BITS:
+        advice.append(f"only {found.bits:.1f} bits: exposure cannot go above that")
+    if not found.description:
+        advice.append("no description: say in one line what the secret stands for")
+    return advice
