@@ -5,7 +5,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -47,12 +47,16 @@ def _disk_errors(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def atomic_write(path: Path, *, mode: int = 0o644) -> Iterator[IO[bytes]]:
+def atomic_write(
+    path: Path, *, mode: int = 0o644, check: Callable[[Path], None] | None = None
+) -> Iterator[IO[bytes]]:
     """Open a binary file that appears under `path` only when the block ends without an error.
 
     Args:
         path: final name; its parent directories are made.
         mode: permission bits, set before the first byte (0o600 for files that hold secrets).
+        check: called with the path of the finished file before it gets its name; what it raises
+            leaves `path` as it was.
 
     Raises:
         FileError: the disk is full, read-only, or not ours; no half-written file is left.
@@ -68,6 +72,8 @@ def atomic_write(path: Path, *, mode: int = 0o644) -> Iterator[IO[bytes]]:
                 yield stream
                 stream.flush()
                 os.fsync(stream.fileno())
+            if check is not None:
+                check(partial)
             os.replace(partial, path)
         except BaseException:
             partial.unlink(missing_ok=True)
