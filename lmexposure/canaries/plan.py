@@ -1,0 +1,220 @@
+"""What to hide: how many canaries of which formats, how often, and the seed that decides it all."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Literal
+
+from lmexposure._validate import integer
+from lmexposure.canaries.format import CanaryFormat
+from lmexposure.canaries.randomness import derive_seed, permutation
+from lmexposure.canaries.search import find_fills
+from lmexposure.errors import PlanError
+
+__all__ = ["Canary", "Plan", "draw", "secrets"]
+
+_SEEDS = 2**63 - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How many secrets to draw and how often to insert each.
+
+    Args:
+        formats: one or more, with different names.
+        canaries: per format and repetition class, at least 1.
+        repetitions: the classes, different whole numbers of at least 1; a canary of class 4 is
+            inserted 4 times.
+        controls: per format, drawn like canaries and never inserted.
+        seed: decides secrets and positions, in [0, 2^63).
+        left_out: ids of canaries that are not inserted after all; see `without`.
+
+    Raises:
+        PlanError: a value outside its range, or more secrets than a format has.
+    """
+
+    formats: tuple[CanaryFormat, ...]
+    canaries: int
+    repetitions: tuple[int, ...]
+    controls: int
+    seed: int
+    left_out: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("formats", "repetitions", "left_out"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        for name, low, high in (("canaries", 1, None), ("controls", 0, None), ("seed", 0, _SEEDS)):
+            value = integer(name, getattr(self, name), low=low, high=high, error=PlanError)
+            object.__setattr__(self, name, value)
+        for repetition in self.repetitions:
+            integer("repetitions", repetition, low=1, error=PlanError)
+        _all_different("repetitions", self.repetitions)
+        if not all(isinstance(one, CanaryFormat) for one in self.formats):
+            raise PlanError("formats must be CanaryFormat objects; load_format(name) gives one")
+        _all_different("formats", [one.name for one in self.formats])
+        unknown = set(self.left_out) - {name for one in self.formats for name in self.ids(one)}
+        if unknown:
+            raise PlanError(f"left_out={sorted(unknown)} names no canary of this plan")
+        self.check_space()
+
+    def ids(self, canary_format: CanaryFormat) -> list[str]:
+        """The ids of a format's canaries, class by class: "pin/x4/0003"."""
+        return [
+            f"{canary_format.name}/x{repetition}/{number:04d}"
+            for repetition in self.repetitions
+            for number in range(self.canaries)
+        ]
+
+    def without(self, *ids: str) -> "Plan":
+        """The same plan with these canaries not inserted; nothing else moves.
+
+        Raises:
+            PlanError: an id that is not of this plan.
+        """
+        return replace(self, left_out=(*self.left_out, *ids))
+
+    @property
+    def secrets_per_format(self) -> int:
+        """Canaries and controls of one format."""
+        return self.canaries * len(self.repetitions) + self.controls
+
+    def check_space(
+        self, *, references: int = 0, set_aside: Mapping[str, Collection[int]] | None = None
+    ) -> None:
+        """Refuse when a format has too few secrets.
+
+        Args:
+            references: how many are explicitly asked for, beside canaries and controls.
+            set_aside: indices per format name that must not be drawn.
+
+        Raises:
+            PlanError: it says the largest plan that fits.
+        """
+        for one in self.formats:
+            aside = len((set_aside or {}).get(one.name, ()))
+            if self.secrets_per_format + references > one.size - aside:
+                raise PlanError(self._too_large(one, references, aside))
+
+    def _too_large(self, one: CanaryFormat, references: int, aside: int) -> str:
+        free, classes = one.size - aside, len(self.repetitions)
+        fits = (free - self.controls - references) // classes
+        best = f"{fits} canaries per class with these controls and references"
+        if fits < 1:
+            best = f"{free // classes} canaries per class with no controls and no references"
+        return (
+            f"format {one.name!r} has {one.size} secrets, {aside} of them set aside; "
+            f"{self.canaries} canaries in each of {classes} classes, {self.controls} controls "
+            f"and {references} references do not fit; the largest plan that fits has {best}"
+        )
+
+
+def _all_different(name: str, values: Sequence[object]) -> None:
+    if not values or len(set(values)) < len(values):
+        raise PlanError(f"{name}={list(values)!r} must hold at least one value, each once")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Canary:
+    """A fill with its fate; its secret stays out of its repr.
+
+    Attributes:
+        id: "pin/x4/0003", for a control "pin/control/0000".
+        format: name of the format.
+        index: which secret.
+        text: the whole fill.
+        role: "control" is never inserted.
+        repetitions: how often it is inserted, 0 for a control.
+        positions: numbers (from 0) of the corpus' documents that it was inserted before, ascending.
+    """
+
+    id: str
+    format: str
+    index: int = field(repr=False)
+    text: str = field(repr=False)
+    role: Literal["canary", "control"]
+    repetitions: int
+    positions: tuple[int, ...]
+
+
+def secrets(plan: Plan, one: CanaryFormat, set_aside: Collection[int] = ()) -> Iterator[int]:
+    """The secrets of a format in the order in which the plan hands them out.
+
+    Canaries first, class by class, then controls, then references: so more references or controls
+    move no canary.
+    """
+    order = permutation(one.size, derive_seed(plan.seed, "secrets", one.name))
+    return (index for index in order if index not in set_aside)
+
+
+def draw(
+    plan: Plan, *, documents: int, set_aside: Mapping[str, Collection[int]]
+) -> tuple[Canary, ...]:
+    """Draw every canary and control of the plan, and where each stands.
+
+    Args:
+        plan: what to draw.
+        documents: how many the corpus has.
+        set_aside: indices per format name that must not be drawn.
+
+    Raises:
+        PlanError: too few documents or secrets; a fill of one format within a canary of another.
+    """
+    if max(plan.repetitions) > documents:
+        raise PlanError(
+            f"repetitions={max(plan.repetitions)} need as many documents, since each repetition "
+            f"stands in another place; the corpus has {documents}: repeat at most {documents} times"
+        )
+    plan.check_space(set_aside=set_aside)
+    drawn = tuple(
+        canary
+        for one in plan.formats
+        for canary in _draw_format(plan, one, documents, set_aside.get(one.name, ()))
+    )
+    _check_apart(plan.formats, drawn)
+    return drawn
+
+
+def _draw_format(
+    plan: Plan, one: CanaryFormat, documents: int, set_aside: Collection[int]
+) -> Iterator[Canary]:
+    stream = secrets(plan, one, frozenset(set_aside))
+    ids = iter(plan.ids(one))
+    for repetition in plan.repetitions:
+        for name, index in zip(islice(ids, plan.canaries), stream, strict=False):
+            if name not in plan.left_out:
+                yield _canary(plan, one, name, index, _places(plan, name, documents, repetition))
+    for number, index in enumerate(islice(stream, plan.controls)):
+        yield _canary(plan, one, f"{one.name}/control/{number:04d}", index, ())
+
+
+def _places(plan: Plan, name: str, documents: int, repetitions: int) -> tuple[int, ...]:
+    # One stream per canary, so that leaving one out moves no other.
+    order = permutation(documents, derive_seed(plan.seed, "positions", name))
+    return tuple(sorted(islice(order, repetitions)))
+
+
+def _canary(
+    plan: Plan, one: CanaryFormat, name: str, index: int, positions: tuple[int, ...]
+) -> Canary:
+    return Canary(
+        id=name,
+        format=one.name,
+        index=index,
+        text=one.text(index),
+        role="canary" if positions else "control",
+        repetitions=len(positions),
+        positions=positions,
+    )
+
+
+def _check_apart(formats: Sequence[CanaryFormat], drawn: Sequence[Canary]) -> None:
+    """An inserted canary must not smuggle in a fill of another format."""
+    for one in formats:
+        for canary in drawn:
+            if canary.format == one.name or not canary.positions:
+                continue
+            if next(find_fills(one, canary.text), None) is not None:
+                raise PlanError(
+                    f"canary {canary.id} contains a fill of format {one.name!r}; give "
+                    f"{one.name!r} a text of its own around its holes, or plan them apart"
+                )
