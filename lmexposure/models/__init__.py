@@ -6,23 +6,51 @@ Importing this package registers the LSTM with the Auto classes of transformers.
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from lmexposure.models.characters import character_tokenizer
+from lmexposure.models.deliveries import check_deliveries, count_deliveries
 from lmexposure.models.encoding import (
     Encoded,
     context_window,
     encode_documents,
     encode_in_context,
 )
+from lmexposure.models.load import LoadedModel, load_model, save_model, weights_sha256
 from lmexposure.models.lstm import LstmConfig, LstmForCausalLM, LstmState
+from lmexposure.models.new import NEW_MODELS, LstmSizes, new_model
+from lmexposure.models.packing import Packed, pack
+from lmexposure.models.settings import TrainingSettings
+from lmexposure.models.tiny_gpt2 import byte_level_tokenizer, tiny_gpt2_config
+from lmexposure.models.trainer import Progress, ProgressCallback
+from lmexposure.models.training import TrainingResult, train
+from lmexposure.models.validation import split_validation
 
 __all__ = [
+    "NEW_MODELS",
     "Encoded",
+    "LoadedModel",
     "LstmConfig",
     "LstmForCausalLM",
+    "LstmSizes",
     "LstmState",
+    "Packed",
+    "Progress",
+    "ProgressCallback",
+    "TrainingResult",
+    "TrainingSettings",
+    "byte_level_tokenizer",
     "character_tokenizer",
+    "check_deliveries",
     "context_window",
+    "count_deliveries",
     "encode_documents",
     "encode_in_context",
+    "load_model",
+    "new_model",
+    "pack",
+    "save_model",
+    "split_validation",
+    "tiny_gpt2_config",
+    "train",
+    "weights_sha256",
 ]
 
 AutoConfig.register(LstmConfig.model_type, LstmConfig, exist_ok=True)

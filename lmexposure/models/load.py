@@ -1,0 +1,237 @@
+"""Load any causal language model with its tokenizer, or say plainly why not."""
+
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.utils import logging as transformers_logging
+
+from lmexposure._files import atomic_directory
+from lmexposure._validate import one_of
+from lmexposure.errors import FileError, ModelError, SettingsError
+from lmexposure.models.encoding import context_window
+
+__all__ = ["LoadedModel", "load_model", "save_model", "weights_sha256"]
+
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedModel:
+    """A causal LM in evaluation mode, and the tokenizer that it was made with.
+
+    Args:
+        model: gives next-token logits.
+        tokenizer: text to tokens.
+        name: the path or hub name it came from, or the kind of a new model.
+    """
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    name: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """What a result says of its model; the hash is over the weights themselves."""
+        return {
+            "name": self.name,
+            "type": str(self.model.config.model_type),
+            "parameters": sum(p.numel() for p in self.model.parameters()),
+            "dtype": str(self.model.dtype).removeprefix("torch."),
+            "context_window": context_window(self.model.config),
+            "weights_sha256": weights_sha256(self.model),
+        }
+
+
+def load_model(
+    name_or_path: str | os.PathLike[str],
+    *,
+    device: str = "cpu",
+    dtype: str = "float32",
+    revision: str | None = None,
+    offline: bool = False,
+    trust_remote_code: bool = False,
+) -> LoadedModel:
+    """Load a model directory, or a model of the Hugging Face hub, with its tokenizer.
+
+    An existing directory never causes network traffic.
+
+    Args:
+        name_or_path: a directory that `save_pretrained` wrote, or a hub name such as "org/name".
+        device: "cpu", "cuda", "cuda:1", "mps".
+        dtype: "float32", "bfloat16" or "float16".
+        revision: branch, tag or commit of a hub model.
+        offline: take hub models from the local cache only.
+        trust_remote_code: run Python code that comes with the model.
+
+    Raises:
+        ModelError: there is no such model, it has no safetensors weights or no tokenizer, weights
+            are missing in it, it is not a causal LM, or its tokenizer has more tokens than it.
+        SettingsError: an unknown dtype, or a device that this machine does not have.
+    """
+    one_of("dtype", dtype, tuple(_DTYPES))
+    _check_device(device)
+    name = os.fspath(name_or_path)
+    local = _check_place(name)
+    options: dict[str, Any] = {
+        "revision": revision,
+        "local_files_only": offline or local,
+        "trust_remote_code": trust_remote_code,
+    }
+    model = _load_weights(name, _DTYPES[dtype], options)
+    tokenizer = _load_tokenizer(name, options)
+    _check_fit(name, model, tokenizer)
+    model.to(device).eval()
+    _check_causal(name, model)
+    return LoadedModel(model=model, tokenizer=tokenizer, name=name)
+
+
+def save_model(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, path: Path) -> None:
+    """Write weights (safetensors), config and tokenizer as one directory, whole or not at all.
+
+    Raises:
+        FileError: the disk refused.
+    """
+    with atomic_directory(path) as partial, _quiet():
+        try:
+            model.save_pretrained(partial)
+        except SafetensorError as failure:
+            raise FileError(f"cannot write {path}: {failure}; free some space") from failure
+        tokenizer.save_pretrained(partial)
+
+
+def weights_sha256(model: PreTrainedModel) -> str:
+    """SHA-256 over the names, dtypes, shapes and bytes of all weights, wherever they lie."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        flat = tensor.detach().cpu().contiguous().flatten()
+        digest.update(flat.view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the progress bars of transformers out of our output."""
+    shown = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            transformers_logging.enable_progress_bar()
+
+
+def _check_device(device: str) -> None:
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as failure:
+        raise SettingsError(
+            f"device={device!r} is not available here; use 'cpu', or 'cuda' on a machine with a "
+            "GPU and a torch built for it"
+        ) from failure
+
+
+def _check_place(name: str) -> bool:
+    """Whether `name` is a directory with a model in it; refuse paths that are no model."""
+    path = Path(name)
+    if path.is_dir():
+        _check_directory(path)
+        return True
+    if path.is_file():
+        raise ModelError(f"model {name!r} is a file; give the directory that holds it")
+    looks_like_a_path = path.is_absolute() or name.startswith(("./", "../", "~"))
+    if looks_like_a_path or len(path.parts) > 2 or not name:
+        raise ModelError(f"model {name!r}: no such directory; check the path")
+    return False
+
+
+def _check_directory(path: Path) -> None:
+    if not (path / "config.json").is_file():
+        raise ModelError(
+            f"model {str(path)!r} has no config.json; give a directory that save_pretrained wrote"
+            " (merge an adapter into its base model first)"
+        )
+    if next(path.glob("*.safetensors"), None) is None:
+        others = sorted(p.name for suffix in ("bin", "pt", "pth") for p in path.glob(f"*.{suffix}"))
+        found = f"found {', '.join(others)}, which may run code when loaded" if others else "none"
+        raise ModelError(
+            f"model {str(path)!r} has no .safetensors weights ({found}); save it again with "
+            "save_pretrained, which writes safetensors"
+        )
+
+
+def _load_weights(name: str, dtype: torch.dtype, options: dict[str, Any]) -> PreTrainedModel:
+    try:
+        with _quiet():
+            model, info = AutoModelForCausalLM.from_pretrained(
+                name, dtype=dtype, use_safetensors=True, output_loading_info=True, **options
+            )
+    except (OSError, ValueError, RuntimeError, ImportError, SafetensorError) as failure:
+        raise ModelError(f"cannot load model {name!r}: {_reason(failure, options)}") from failure
+    if info["missing_keys"]:
+        missing = sorted(info["missing_keys"])
+        raise ModelError(
+            f"model {name!r} lacks {len(missing)} of its weights ({missing[0]} first), which would "
+            "be random numbers; save the whole causal LM, not its base model"
+        )
+    return model
+
+
+def _load_tokenizer(name: str, options: dict[str, Any]) -> PreTrainedTokenizerBase:
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name, **options)
+        usable = bool(tokenizer("a", add_special_tokens=False)["input_ids"])
+    except Exception as failure:  # what is raised differs from one tokenizer class to the next
+        raise ModelError(
+            f"cannot load the tokenizer of {name!r}: {_reason(failure, options)}; save it beside "
+            "the model with tokenizer.save_pretrained"
+        ) from failure
+    if not usable:
+        raise ModelError(
+            f"the tokenizer of {name!r} is missing or empty; save it beside the model with "
+            "tokenizer.save_pretrained"
+        )
+    return tokenizer
+
+
+def _reason(failure: Exception, options: dict[str, Any]) -> str:
+    first_line = str(failure).strip().split("\n")[0][:300] or type(failure).__name__
+    if options["local_files_only"] and isinstance(failure, OSError):
+        return f"{first_line} (only local files were looked at)"
+    return first_line
+
+
+def _check_fit(name: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+    rows = model.get_input_embeddings().weight.shape[0]
+    if len(tokenizer) > rows:
+        raise ModelError(
+            f"the tokenizer of {name!r} has {len(tokenizer)} tokens, but the model only {rows}; "
+            "use the tokenizer that the model was trained with, or resize_token_embeddings"
+        )
+
+
+def _check_causal(name: str, model: PreTrainedModel) -> None:
+    """Refuse a model whose predictions see the token to predict, as BERT's do."""
+    rows = model.get_input_embeddings().weight.shape[0]
+    ids = torch.tensor([[1, 2, 3], [1, 2, 0]], device=model.device) % rows
+    with torch.no_grad():
+        logits = model(input_ids=ids, use_cache=False).logits[:, :2].float()
+    gap = float((logits[0] - logits[1]).abs().max())
+    rounding = 1e-3 if model.dtype == torch.float32 else 3e-2
+    if gap > rounding * float(logits.abs().max()):
+        raise ModelError(
+            f"model {name!r} ({model.config.model_type}) is not a causal LM: its predictions depend"
+            " on later tokens; use a model that reads from left to right"
+        )

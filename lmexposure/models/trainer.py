@@ -1,0 +1,287 @@
+"""The training loop: steps, evaluations, early stopping, checkpoints."""
+
+import contextlib
+import json
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+from numpy.typing import NDArray
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from lmexposure._files import atomic_write
+from lmexposure.canaries.randomness import derive_seed
+from lmexposure.errors import NumericalError
+from lmexposure.models.batches import epoch_steps, micro_batches, steps_per_epoch
+from lmexposure.models.checkpoints import CheckpointDirectory, Counters
+from lmexposure.models.load import save_model
+from lmexposure.models.loss import Blocks
+from lmexposure.models.packing import Packed
+from lmexposure.models.settings import TrainingSettings
+
+__all__ = ["Progress", "ProgressCallback", "Trainer"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """Where training stands after a step.
+
+    Args:
+        step: optimizer steps done.
+        total_steps: steps at most; training may stop earlier.
+        epoch: passes over the corpus done, a fraction within a pass.
+        tokens: tokens predicted so far.
+        train_bits: training loss of this step, bits per token.
+        validation_bits: lowest validation loss so far, bits per token; None before the first.
+    """
+
+    step: int
+    total_steps: int
+    epoch: float
+    tokens: int
+    train_bits: float
+    validation_bits: float | None
+
+
+ProgressCallback = Callable[[Progress], None]
+
+
+class Trainer:
+    """Trains one model on packed blocks; `training.train` prepares everything it needs.
+
+    Only model and optimizer are handed to accelerate. With one CPU process the weights are a pure
+    function of settings, blocks and initial weights, however often training was interrupted.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        settings: TrainingSettings,
+        accelerator: Accelerator,
+        out: Path,
+        checkpoints: CheckpointDirectory,
+        progress: ProgressCallback | None = None,
+    ) -> None:
+        optimizer = torch.optim.AdamW(
+            model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
+        )
+        self._settings, self._accelerator, self._out = settings, accelerator, out
+        self._tokenizer, self._checkpoints, self._progress = tokenizer, checkpoints, progress
+        self._model, self._optimizer = accelerator.prepare(model, optimizer)
+        self.counters = Counters()
+
+    def resume(self) -> bool:
+        """Go back to the last checkpoint, if there is one."""
+        state = self._checkpoints.load()
+        self._accelerator.wait_for_everyone()  # nobody may write before all have read
+        if state is None:
+            return False
+        self.counters, model, optimizer = state
+        self._accelerator.unwrap_model(self._model).load_state_dict(model)
+        self._optimizer.load_state_dict(optimizer)
+        return True
+
+    def run(self, training: Packed, validation: Packed) -> Counters:
+        """Train until patience, epochs or time are used up.
+
+        Raises:
+            NumericalError: a gradient or a validation loss is not finite.
+            FileError: the disk refused.
+        """
+        device, precision = self._accelerator.device, self._settings.precision
+        self._blocks = Blocks(training, device=device, precision=precision)
+        self._validation = Blocks(validation, device=device, precision=precision)
+        self._started = time.monotonic() - self.counters.seconds
+        self._saved = time.monotonic()
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            if self.counters.initial_bits is None:
+                self.counters.initial_bits = self._validation_bits()
+                self._write_row(None, self.counters.initial_bits)
+            while self.counters.stopped is None:
+                self._epoch()
+        return self.counters
+
+    @property
+    def _steps_per_epoch(self) -> int:
+        return steps_per_epoch(len(self._blocks), self._settings.batch_size)
+
+    @property
+    def _total_steps(self) -> int:
+        return self._steps_per_epoch * self._settings.epochs
+
+    def _epoch(self) -> None:
+        """The steps of the current epoch that are still to be done."""
+        epoch, done = divmod(self.counters.step, self._steps_per_epoch)
+        steps = epoch_steps(
+            len(self._blocks),
+            batch_size=self._settings.batch_size,
+            seed=self._settings.seed,
+            epoch=epoch,
+        )
+        self._model.train()
+        for numbers in islice(steps, done, None):
+            self._step(numbers)
+            self._after_step()
+            if self.counters.stopped:
+                return
+
+    def _step(self, numbers: NDArray[np.int64]) -> None:
+        """One optimizer step on these blocks, shared out over the processes."""
+        accelerator, counters = self._accelerator, self.counters
+        # A seed for each step makes dropout independent of where training was interrupted.
+        stream = ("dropout", str(counters.step), str(accelerator.process_index))
+        torch.manual_seed(derive_seed(self._settings.seed, *stream))
+        rate = self._settings.learning_rate_at(counters.step, self._total_steps)
+        for group in self._optimizer.param_groups:
+            group["lr"] = rate
+        tokens = self._blocks.tokens(numbers)
+        nats = self._backward(numbers, tokens)
+        norm = float(
+            accelerator.clip_grad_norm_(self._model.parameters(), self._settings.gradient_clip)
+        )
+        if not math.isfinite(norm):
+            raise NumericalError(
+                f"the gradient of step {counters.step + 1} has norm {norm} (learning rate "
+                f"{rate:g}, precision {self._settings.precision}); train again in another "
+                "directory with a lower learning rate, or in float32"
+            )
+        self._optimizer.step()
+        self._optimizer.zero_grad()
+        counters.step += 1
+        counters.tokens += tokens
+        counters.recent_nats += nats
+        counters.recent_tokens += tokens
+        self._report(nats / max(tokens, 1) / math.log(2))
+
+    def _backward(self, numbers: NDArray[np.int64], tokens: int) -> float:
+        """Gradient of the mean loss of the whole step; returns the summed loss in nats."""
+        accelerator = self._accelerator
+        parts = micro_batches(
+            numbers,
+            process=accelerator.process_index,
+            processes=accelerator.num_processes,
+            accumulation=self._settings.accumulation,
+        )
+        nats = 0.0
+        # The processes' gradients are averaged, so that each counts for its share of the sum.
+        scale = accelerator.num_processes / max(tokens, 1)
+        for i, part in enumerate(parts):
+            last = i + 1 == len(parts)
+            context = contextlib.nullcontext() if last else accelerator.no_sync(self._model)
+            with context:
+                loss = self._blocks.nats(self._model, part)
+                accelerator.backward(loss * scale)
+            nats += float(loss.detach())
+        return self._sum(nats)
+
+    def _after_step(self) -> None:
+        counters, settings = self.counters, self._settings
+        counters.seconds = time.monotonic() - self._started
+        epochs, within = divmod(counters.step, self._steps_per_epoch)
+        every = settings.evaluate_every or self._steps_per_epoch
+        last = counters.step == self._total_steps
+        late = self._is_late()
+        evaluate = counters.step % every == 0 or last or late
+        if evaluate:
+            self._evaluate()
+        if last or late:
+            counters.stopped = counters.stopped or ("epochs" if last else "max_seconds")
+        if within == 0 and epochs in settings.snapshot_epochs:
+            self._save_model(self._out / "snapshots" / f"epoch-{epochs}")
+        if evaluate or time.monotonic() - self._saved >= settings.checkpoint_seconds:
+            self._checkpoint()
+
+    def _evaluate(self) -> None:
+        counters = self.counters
+        bits = self._validation_bits()
+        if counters.best_bits is None or bits < counters.best_bits:
+            counters.best_bits, counters.best_step, counters.waited = bits, counters.step, 0
+            self._save_model(self._checkpoints.best(counters.step))
+        else:
+            counters.waited += 1
+        if counters.waited >= self._settings.patience:
+            counters.stopped = "patience"
+        self._write_row(counters.recent_nats / counters.recent_tokens / math.log(2), bits)
+        counters.recent_nats, counters.recent_tokens = 0.0, 0
+
+    def _validation_bits(self) -> float:
+        """Mean loss on the held-out documents, bits per token."""
+        size, accelerator = self._settings.batch_size, self._accelerator
+        self._model.eval()
+        nats = 0.0
+        batches = np.array_split(
+            np.arange(len(self._validation)), steps_per_epoch(len(self._validation), size)
+        )
+        with torch.no_grad():
+            for numbers in batches[accelerator.process_index :: accelerator.num_processes]:
+                model = accelerator.unwrap_model(self._model)
+                nats += float(self._validation.nats(model, numbers))
+        self._model.train()
+        bits = self._sum(nats) / int(self._validation.predicted.sum()) / math.log(2)
+        if not math.isfinite(bits):
+            raise NumericalError(
+                f"the validation loss after step {self.counters.step} is {bits}; train again in "
+                "another directory with a lower learning rate, or in float32"
+            )
+        return bits
+
+    def _is_late(self) -> bool:
+        """Whether time is used up on any process."""
+        limit = self._settings.max_seconds
+        return limit is not None and self._sum(float(self.counters.seconds >= limit)) > 0
+
+    def _sum(self, value: float) -> float:
+        """The sum of a number over the processes; all get the same."""
+        if self._accelerator.num_processes == 1:
+            return value
+        tensor = torch.tensor(value, dtype=torch.float64, device=self._accelerator.device)
+        return float(self._accelerator.reduce(tensor, reduction="sum"))
+
+    def _report(self, train_bits: float) -> None:
+        if self._progress is None or not self._accelerator.is_main_process:
+            return
+        counters = self.counters
+        self._progress(
+            Progress(
+                step=counters.step,
+                total_steps=self._total_steps,
+                epoch=counters.step / self._steps_per_epoch,
+                tokens=counters.tokens,
+                train_bits=train_bits,
+                validation_bits=counters.best_bits,
+            )
+        )
+
+    def _write_row(self, train_bits: float | None, validation_bits: float) -> None:
+        """Add an evaluation to metrics.jsonl, which is whole at any time."""
+        counters = self.counters
+        row = {
+            "step": counters.step,
+            "epoch": counters.step / self._steps_per_epoch,
+            "train_bits_per_token": train_bits,
+            "validation_bits_per_token": validation_bits,
+            "tokens": counters.tokens,
+            "seconds": round(counters.seconds, 3),
+        }
+        counters.rows.append(row)
+        if self._accelerator.is_main_process:
+            with atomic_write(self._out / "metrics.jsonl") as stream:
+                stream.writelines(json.dumps(row).encode() + b"\n" for row in counters.rows)
+
+    def _save_model(self, path: Path) -> None:
+        if self._accelerator.is_main_process:
+            save_model(self._accelerator.unwrap_model(self._model), self._tokenizer, path)
+
+    def _checkpoint(self) -> None:
+        self._saved = time.monotonic()
+        if self._accelerator.is_main_process:
+            model = self._accelerator.unwrap_model(self._model).state_dict()
+            self._checkpoints.save(self.counters, model, self._optimizer.state_dict())

@@ -1,0 +1,249 @@
+"""Train a model on a corpus with canaries: hold out, pack, check, train, keep the best."""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from accelerate import Accelerator
+
+from lmexposure._files import canonical_json, sha256_bytes, write_json
+from lmexposure.errors import ModelError, ResultError, SettingsError
+from lmexposure.models.batches import steps_per_epoch
+from lmexposure.models.checkpoints import CheckpointDirectory, Counters
+from lmexposure.models.deliveries import check_deliveries
+from lmexposure.models.encoding import context_window
+from lmexposure.models.load import LoadedModel, weights_sha256
+from lmexposure.models.packing import Packed, pack
+from lmexposure.models.settings import TrainingSettings
+from lmexposure.models.trainer import ProgressCallback, Trainer
+from lmexposure.models.validation import split_validation
+
+__all__ = ["TrainingResult", "train"]
+
+_SCHEMA = "lmexposure.training/1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingResult:
+    """What a training gave.
+
+    Args:
+        model_path: directory of the checkpoint with the lowest validation loss.
+        validation_bits: that loss, bits per token; lower = more useful.
+        initial_validation_bits: the loss before the first step.
+        best_step, best_epoch: when it was lowest.
+        steps, epochs: how far training went.
+        tokens: tokens predicted in all.
+        seconds: time spent training, over all attempts.
+        stopped: "patience", "epochs" or "max_seconds".
+        processes: how many processes trained.
+        reused: the training had been finished before, and nothing was trained now.
+    """
+
+    model_path: Path
+    validation_bits: float
+    initial_validation_bits: float
+    best_step: int
+    best_epoch: float
+    steps: int
+    epochs: float
+    tokens: int
+    seconds: float
+    stopped: str
+    processes: int
+    reused: bool = False
+
+    @property
+    def improved(self) -> bool:
+        """Whether training lowered the validation loss at all."""
+        return self.validation_bits < self.initial_validation_bits
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as JSON values; the model's path by its last part."""
+        return asdict(self) | {"model_path": self.model_path.name}
+
+
+def train(
+    loaded: LoadedModel,
+    documents: Sequence[str],
+    *,
+    settings: TrainingSettings,
+    separator: str | None,
+    canaries: Mapping[str, int],
+    out: Path,
+    progress: ProgressCallback | None = None,
+) -> TrainingResult:
+    """Train a model on a corpus; the same call again resumes, or returns what is there.
+
+    The model object itself is changed and left in its last state: load the kept one from
+    `model_path`. In `out` stand `model/` (the checkpoint with the lowest validation loss),
+    `metrics.jsonl` (a line per evaluation), `training.json`, and `snapshots/epoch-N/` where asked.
+    While training is under way there are `checkpoint.pt` and `best-STEP/` to resume from. After a
+    kill at any moment, one CPU process ends with the very bytes of an undisturbed training.
+
+    Started with `torchrun` on several processes, all call this with the same arguments.
+
+    Args:
+        loaded: new or pretrained, on the device to train on, weights in float32.
+        documents: the corpus with its canaries, in order.
+        settings: how to train.
+        separator: the text between documents, None for records, as the manifest says.
+        canaries: text of each inserted canary -> its repetitions.
+        out: output directory.
+        progress: called after each step on the main process.
+
+    Raises:
+        SettingsError: block_size is beyond the model's context window.
+        CorpusError: too few documents to hold some out.
+        ModelError: weights not in float32, too many tokens for the model, a canary that does not
+            fit a block, meets an unknown token or does not stand in the documents as planned.
+        ResultError: `out` holds another training.
+        NumericalError: the loss or its gradient is not finite; checkpoints so far are kept.
+        FileError: the disk refused.
+    """
+    _check_model(loaded, settings)
+    training, validation = _blocks(loaded, documents, settings, separator, canaries)
+    inputs = _inputs_sha256(loaded, settings, training, validation)
+    out = Path(out)
+    finished = _finished(out, inputs)
+    if finished is not None:
+        return finished
+    accelerator = _accelerator(loaded)
+    checkpoints = CheckpointDirectory(out, inputs)
+    trainer = Trainer(
+        loaded.model,
+        loaded.tokenizer,
+        settings=settings,
+        accelerator=accelerator,
+        out=out,
+        checkpoints=checkpoints,
+        progress=progress,
+    )
+    trainer.resume()
+    counters = trainer.run(training, validation)
+    epoch_steps = steps_per_epoch(len(training.ids), settings.batch_size)
+    result = _result(counters, out, epoch_steps, accelerator.num_processes)
+    if accelerator.is_main_process:
+        checkpoints.finish(counters.best_step)
+        record = {
+            "schema": _SCHEMA,
+            "inputs_sha256": inputs,
+            "settings": settings.to_dict(),
+            "result": result.to_dict(),
+        }
+        write_json(out / "training.json", record)
+        checkpoints.clear()
+    accelerator.wait_for_everyone()
+    return result
+
+
+def _check_model(loaded: LoadedModel, settings: TrainingSettings) -> None:
+    window = context_window(loaded.model.config)
+    if window is not None and settings.block_size > window:
+        raise SettingsError(
+            f"block_size={settings.block_size} must be at most {window}, the context window of "
+            f"{loaded.name!r}"
+        )
+    dtypes = {str(p.dtype) for p in loaded.model.parameters() if p.is_floating_point()}
+    if dtypes != {"torch.float32"}:
+        raise ModelError(
+            f"model {loaded.name!r} has weights in {', '.join(sorted(dtypes))}; load it with "
+            "dtype='float32' for training, and set precision='bf16' for mixed precision"
+        )
+    rows = loaded.model.get_input_embeddings().weight.shape[0]
+    if len(loaded.tokenizer) > rows:
+        raise ModelError(
+            f"the tokenizer has {len(loaded.tokenizer)} tokens, but model {loaded.name!r} only "
+            f"{rows}; use the tokenizer that belongs to it, or resize_token_embeddings"
+        )
+
+
+def _blocks(
+    loaded: LoadedModel,
+    documents: Sequence[str],
+    settings: TrainingSettings,
+    separator: str | None,
+    canaries: Mapping[str, int],
+) -> tuple[Packed, Packed]:
+    """Blocks to train on, checked for every canary, and blocks to validate on."""
+    kept, held = split_validation(
+        documents,
+        fraction=settings.validation_fraction,
+        most_characters=settings.validation_characters,
+        canaries=canaries,
+        seed=settings.seed,
+    )
+    size = settings.block_size
+    training = pack(loaded.tokenizer, kept, separator=separator, block_size=size, atomic=canaries)
+    check_deliveries(loaded.tokenizer, training, canaries, separator=separator)
+    return training, pack(loaded.tokenizer, held, separator=separator, block_size=size)
+
+
+def _inputs_sha256(
+    loaded: LoadedModel, settings: TrainingSettings, training: Packed, validation: Packed
+) -> str:
+    """Hash of all that decides the result, apart from the machine."""
+    vocabulary = canonical_json(sorted(loaded.tokenizer.get_vocab().items()))
+    parts = [
+        canonical_json(settings.decisive()),
+        vocabulary,
+        weights_sha256(loaded.model).encode(),
+        training.ids.tobytes(),
+        training.lengths.tobytes(),
+        validation.ids.tobytes(),
+        validation.lengths.tobytes(),
+    ]
+    return sha256_bytes(canonical_json([sha256_bytes(part) for part in parts]))
+
+
+def _finished(out: Path, inputs: str) -> TrainingResult | None:
+    """The result of this very training, if it stands in `out`."""
+    path = out / "training.json"
+    if not path.exists():
+        if (out / "model").exists() and not (out / "checkpoint.pt").exists():
+            raise ResultError(f"{out} holds a model of another origin; choose another directory")
+        return None
+    try:
+        record = json.loads(path.read_bytes())
+        if record["inputs_sha256"] == inputs and (out / "model").is_dir():
+            fields = record["result"] | {"model_path": out / "model"}
+            return replace(TrainingResult(**fields), reused=True)
+    except (ValueError, KeyError, TypeError) as failure:
+        raise ResultError(f"cannot read {path}; choose another directory") from failure
+    raise ResultError(
+        f"{out} holds a finished training with other settings, data or initial weights, or its "
+        "model is gone; choose another directory, or remove this one"
+    )
+
+
+def _accelerator(loaded: LoadedModel) -> Accelerator:
+    accelerator = Accelerator(cpu=loaded.model.device.type == "cpu")
+    launched = int(os.environ.get("WORLD_SIZE", "1"))
+    if accelerator.num_processes != launched:
+        raise ModelError(
+            f"{launched} processes were launched, but accelerate runs "
+            f"{accelerator.num_processes}; on the CPU launch with ACCELERATE_USE_CPU=true torchrun"
+        )
+    return accelerator
+
+
+def _result(counters: Counters, out: Path, epoch_steps: int, processes: int) -> TrainingResult:
+    assert counters.best_bits is not None  # training ends with an evaluation
+    assert counters.initial_bits is not None
+    assert counters.stopped is not None
+    return TrainingResult(
+        model_path=out / "model",
+        validation_bits=counters.best_bits,
+        initial_validation_bits=counters.initial_bits,
+        best_step=counters.best_step,
+        best_epoch=counters.best_step / epoch_steps,
+        steps=counters.step,
+        epochs=counters.step / epoch_steps,
+        tokens=counters.tokens,
+        seconds=round(counters.seconds, 3),
+        stopped=counters.stopped,
+        processes=processes,
+    )
