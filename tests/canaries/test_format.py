@@ -147,7 +147,6 @@ def test_from_dict_names_wrong_keys() -> None:
 
 @given(st.sampled_from(["{digits:1}", "{hex:40}", "{choice:c}"]), st.integers(0, 9), st.data())
 @settings(max_examples=50, deadline=None)
-@settings(deadline=None)
 def test_a_sample_is_the_beginning_of_a_longer_one(
     template: str, seed: int, data: st.DataObject
 ) -> None:
