@@ -1,0 +1,49 @@
+"""What every estimate of exposure shares: read-only columns, and rows that JSON can hold."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["column", "finite_or_none", "plain_list", "row"]
+
+
+def column(values: Any, dtype: type) -> NDArray[Any]:
+    """A read-only copy of shape (n,), so that a frozen result stays as it was made."""
+    array: NDArray[Any] = np.array(values, dtype=dtype, ndmin=1)
+    array.setflags(write=False)
+    return array
+
+
+def finite_or_none(value: float) -> float | None:
+    """JSON has no infinity: None stands for it, and a warning beside it says why."""
+    return float(value) if np.isfinite(value) else None
+
+
+def plain_list(values: NDArray[np.float64]) -> list[float | None]:
+    """Shape (n,) as a list, with None for what is not finite."""
+    return [finite_or_none(value) for value in values]
+
+
+def row(
+    value: float,
+    bounds: tuple[float, float, float],
+    rank: int | None,
+    capped: bool,
+    method: str,
+    assumptions: tuple[str, ...],
+    warnings: list[str],
+) -> dict[str, Any]:
+    """One canary's estimate as a result file holds it; `bounds` is (low, high, level)."""
+    low, high, level = bounds
+    return {
+        "method": method,
+        "value": finite_or_none(value),
+        "low": finite_or_none(low),
+        "high": finite_or_none(high),
+        "level": level,
+        "rank": rank,
+        "capped": capped,
+        "assumptions": list(assumptions),
+        "warnings": warnings,
+    }

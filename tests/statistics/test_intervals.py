@@ -1,0 +1,148 @@
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import optimize
+
+from lmexposure.errors import InputError, SettingsError
+from lmexposure.statistics import binomial_interval, quantile_interval
+
+# One-sided upper bounds that tensorflow/privacy, jax_privacy, PrivacyGuard and privacy-estimates
+# print alike: (count, trials, significance, upper).
+ONE_SIDED_UPPER = [
+    (0, 100, 0.05, 0.029513049607),
+    (1, 100, 0.05, 0.046559811454),
+    (5, 100, 0.025, 0.112834911105),
+    (10, 1000, 0.05, 0.016903175121),
+    (100, 100, 0.05, 1.0),
+]
+
+
+def _tail(first: int, last: int, n: int, p: float) -> float:
+    """P(first <= Bin(n, p) <= last), term by term."""
+    terms = (math.comb(n, i) * p**i * (1 - p) ** (n - i) for i in range(first, last + 1))
+    return math.fsum(terms)
+
+
+@pytest.mark.parametrize(("count", "trials", "significance", "upper"), ONE_SIDED_UPPER)
+def test_published_upper_bounds(count: int, trials: int, significance: float, upper: float) -> None:
+    interval = binomial_interval(count, trials, level=1 - 2 * significance)
+    assert interval.high == pytest.approx([upper], abs=1e-9)
+
+
+@pytest.mark.parametrize(("count", "trials"), [(0, 1), (1, 7), (3, 7), (6, 7), (7, 7), (2, 40)])
+def test_bounds_solve_the_binomial_equations(count: int, trials: int) -> None:
+    interval = binomial_interval(count, trials, level=0.9)
+    low, high = 0.0, 1.0
+    if count > 0:
+        low = optimize.brentq(lambda p: _tail(count, trials, trials, p) - 0.05, 1e-12, 1 - 1e-12)
+    if count < trials:
+        high = optimize.brentq(lambda p: _tail(0, count, trials, p) - 0.05, 1e-12, 1 - 1e-12)
+    assert interval.low == pytest.approx([low], abs=1e-9)
+    assert interval.high == pytest.approx([high], abs=1e-9)
+
+
+@pytest.mark.parametrize("p", [0.001, 0.03, 0.5])
+def test_binomial_coverage(p: float) -> None:
+    counts = np.random.default_rng(5).binomial(200, p, 500)
+    interval = binomial_interval(counts, 200)
+    assert np.mean((interval.low <= p) & (p <= interval.high)) >= 0.94
+
+
+@given(st.integers(1, 500), st.data())
+def test_binomial_interval_mirrors_and_holds_the_share(trials: int, data: st.DataObject) -> None:
+    count = data.draw(st.integers(0, trials))
+    one = binomial_interval(count, trials)
+    other = binomial_interval(trials - count, trials)
+    assert one.low[0] <= count / trials <= one.high[0]
+    assert one.low == pytest.approx(1 - other.high, abs=1e-12)
+
+
+def test_binomial_refusals() -> None:
+    with pytest.raises(InputError, match=r"counts\[1\]=11 must be a whole number from 0 to 10"):
+        binomial_interval([1, 11], 10)
+    with pytest.raises(InputError, match=r"counts\[0\]=1\.5 must be"):
+        binomial_interval(1.5, 10)
+    with pytest.raises(SettingsError, match="trials=0 must be a whole number at least 1"):
+        binomial_interval(0, 0)
+    with pytest.raises(SettingsError, match="level=1 must lie strictly between 0 and 1"):
+        binomial_interval(0, 1, level=1)
+
+
+def test_binomial_result_is_frozen_and_plain() -> None:
+    interval = binomial_interval([0, 5], 5)
+    assert json.loads(json.dumps(interval.to_dict()))["high"][1] == 1.0
+    with pytest.raises(ValueError, match="read-only"):
+        interval.low[0] = 0.5
+
+
+# Table of distribution-free 95 % intervals for a median: n -> ranks (r, s), and the coverage that
+# these give, sum over r..s-1 of C(n, i) / 2^n. Conover 1999, Practical Nonparametric Statistics,
+# section 3.2, gives the method; n = 6, 10, 20 are (1, 6), (2, 9), (6, 15).
+@pytest.mark.parametrize(
+    ("n", "r", "s", "attained"),
+    [(6, 1, 6, 0.96875), (10, 2, 9, 0.978515625), (20, 6, 15, 0.958610534668)],
+)
+def test_median_ranks(n: int, r: int, s: int, attained: float) -> None:
+    interval = quantile_interval(np.random.default_rng(1).permutation(n) + 1.0)
+    assert (interval.low, interval.high) == (r, s)
+    assert interval.attained == pytest.approx(attained, abs=1e-9)
+    assert interval.note is None
+
+
+@given(st.integers(1, 60), st.sampled_from([0.25, 0.5, 0.75, 0.9]), st.sampled_from([0.8, 0.95]))
+def test_quantile_ranks_against_a_naive_search(n: int, quantile: float, level: float) -> None:
+    tail = (1 - level) / 2 + 1e-12
+    r = max((r for r in range(1, n + 1) if _tail(0, r - 1, n, quantile) <= tail), default=None)
+    s = min((s for s in range(1, n + 1) if _tail(s, n, n, quantile) <= tail), default=None)
+    found = quantile_interval(np.arange(1, n + 1), quantile, level=level)
+    assert (found.low, found.high) == (r, s)
+    if r is None or s is None:
+        assert found.attained is None
+    else:
+        assert found.attained == pytest.approx(_tail(r, s - 1, n, quantile))
+        assert _tail(r, s - 1, n, quantile) >= level - 1e-9
+
+
+@pytest.mark.parametrize("quantile", [0.25, 0.5, 0.75])
+def test_quantile_coverage_of_exponential_draws(quantile: float) -> None:
+    rng, truth = np.random.default_rng(7), -math.log1p(-quantile)
+    held = 0
+    for _ in range(500):
+        interval = quantile_interval(rng.exponential(size=30), quantile)
+        assert interval.low is not None
+        assert interval.high is not None
+        held += interval.low <= truth <= interval.high
+    assert held >= 0.94 * 500
+
+
+def test_three_values_give_no_interval_and_say_so() -> None:
+    interval = quantile_interval([1.0, 2.0, 4.0])
+    assert (interval.value, interval.low, interval.high, interval.attained) == (2, None, None, None)
+    assert interval.note is not None
+    assert "0.75 only; it takes at least 6 values" in interval.note
+    assert quantile_interval(range(6)).note is None
+    assert quantile_interval(range(5)).note is not None
+
+
+def test_one_sided_where_only_one_side_is_reached() -> None:
+    interval = quantile_interval(range(10), 0.75)
+    assert interval.low is not None
+    assert interval.high is None
+    assert interval.note is not None
+    assert "at least 13 values" in interval.note
+    assert quantile_interval(range(13), 0.75).high is not None
+
+
+def test_ties_and_refusals() -> None:
+    tied = quantile_interval([3.0] * 8)
+    assert (tied.low, tied.value, tied.high) == (3.0, 3.0, 3.0)
+    with pytest.raises(SettingsError, match="quantile=0 must lie strictly between"):
+        quantile_interval([1.0], 0)
+    with pytest.raises(InputError, match=r"values\[0\]=nan is not finite"):
+        quantile_interval([float("nan")])
+    with pytest.raises(InputError, match="give a flat, non-empty list"):
+        quantile_interval([])
