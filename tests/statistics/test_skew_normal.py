@@ -1,0 +1,178 @@
+import json
+import math
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from lmexposure.errors import InputError, SettingsError
+from lmexposure.statistics import SkewNormal, skew_normal_exposure
+
+# Computed with scipy.stats.skewnorm on deterministic quantiles (i + 0.5) / 1000; tolerance 1e-3.
+NORMAL_FIT = {10: 1.0, 8: 5.4624, 6: 14.9623, 5: 21.7586}
+SKEWED_FIT = {0: 3.68311, -0.3: 6.61936, -0.5: 9.4828, -1: 20.31179}
+
+
+def _quantiles(distribution: Any, n: int) -> NDArray[np.float64]:
+    return np.asarray(distribution.ppf((np.arange(n) + 0.5) / n))
+
+
+@pytest.mark.parametrize(
+    ("references", "expected"),
+    [
+        (_quantiles(stats.norm, 1000) + 10, NORMAL_FIT),
+        (_quantiles(stats.skewnorm(4), 1000), SKEWED_FIT),
+    ],
+)
+def test_published_fits(references: NDArray[np.float64], expected: dict[float, float]) -> None:
+    result = skew_normal_exposure(list(expected), references, bootstraps=39)
+    assert result.value == pytest.approx(list(expected.values()), abs=1e-3)
+    assert result.goodness.warnings == ()
+
+
+# 20,000 deterministic quantiles, canary at a true exposure of 30 bits -> what a skew-normal fit
+# says (reference table "extrapolation can lie"). The logistic row of that table, 99.7, is the fit
+# at shape 0, a stationary point; the likeliest curves have shape +-0.62, hence the wide tolerance.
+LIES = [
+    (stats.gamma(9), 15.3, 0.1),
+    (stats.lognorm(0.3), 18.3, 0.1),
+    (stats.gumbel_r, 22.9, 0.1),
+    (stats.gumbel_l, 89.0, 0.5),
+    (stats.logistic, 99.7, 12.0),
+]
+
+
+@pytest.mark.parametrize(("distribution", "says", "tolerance"), LIES)
+def test_extrapolation_that_lies_is_marked(
+    distribution: Any, says: float, tolerance: float
+) -> None:
+    references = _quantiles(distribution, 20_000)
+    result = skew_normal_exposure(distribution.ppf(2.0**-30), references, bootstraps=39)
+    assert result.value[0] == pytest.approx(says, abs=tolerance)
+    assert "DO NOT RELY ON THIS" in result.warnings[0]
+    assert "DO NOT RELY ON THIS" in result.row(0)["warnings"][0]
+
+
+def test_a_heavy_tail_gives_an_absurd_number_and_says_so() -> None:
+    # The table says infinite: scipy's cdf underflows there. The logarithm does not.
+    references = _quantiles(stats.t(5), 20_000)
+    result = skew_normal_exposure(stats.t(5).ppf(2.0**-30), references, bootstraps=39)
+    assert 1000 < result.value[0] < math.inf
+    assert "overstates exposure" in result.warnings[1]
+
+
+@pytest.mark.parametrize("distribution", [stats.norm, stats.skewnorm(4)])
+def test_extrapolation_that_holds_is_not_marked(distribution: Any) -> None:
+    references = _quantiles(distribution, 20_000)
+    result = skew_normal_exposure(distribution.ppf(2.0**-30), references, bootstraps=39)
+    assert result.value[0] == pytest.approx(30, abs=0.02)
+    assert result.goodness.warnings == ()
+    beyond = 30 - math.log2(20_000)
+    assert result.extrapolated_bits[0] == pytest.approx(beyond, abs=0.02)
+    assert result.warnings == (
+        "1 of 1 canaries: up to extrapolated 15.7 bits beyond the 14.3 bits that 20000 references "
+        "can show",
+    )
+
+
+def test_false_alarms_are_few_and_the_interval_covers() -> None:
+    truth = SkewNormal(location=40.0, scale=5.0, shape=2.0)
+    canaries = np.array([37.0, 35.0, 32.0])  # 4.5, 8.0 and 15.8 bits
+    bits = truth.exposure(canaries)
+    rng = np.random.default_rng(12)
+    held, alarms = np.zeros(3), 0
+    for seed in range(500):
+        # 39 bootstraps at 95 %: the interval runs from the lowest to the highest of them.
+        result = skew_normal_exposure(canaries, truth.sample(200, rng), bootstraps=39, seed=seed)
+        held += (result.low <= bits) & (bits <= result.high)
+        alarms += bool(result.goodness.warnings)
+    assert (held >= 0.9 * 500).all()
+    assert alarms <= 0.08 * 500  # 5 % at most, and 3 standard deviations of 500 seeds
+
+
+def test_no_signal_gives_the_baseline() -> None:
+    rng = np.random.default_rng(13)
+    truth = SkewNormal(location=30.0, scale=3.0, shape=1.0)
+    result = skew_normal_exposure(truth.sample(4000, rng), truth.sample(2000, rng), bootstraps=39)
+    assert result.value.mean() == pytest.approx(1 / math.log(2), abs=0.1)
+    assert np.median(result.value) == pytest.approx(1.0, abs=0.1)
+
+
+def test_order_one_canary_and_seed() -> None:
+    references = _quantiles(stats.norm, 100)
+    both = skew_normal_exposure([-3.0, -1.0], references, bootstraps=39, seed=5)
+    one = skew_normal_exposure(-1.0, references, bootstraps=39, seed=5)
+    assert one.value.shape == (1,)
+    assert (both.value[1], both.low[1], both.high[1]) == (one.value[0], one.low[0], one.high[0])
+    assert both.value[0] > both.value[1]
+    other = skew_normal_exposure(-1.0, references, bootstraps=39, seed=6)
+    assert other.value[0] == one.value[0]
+    assert other.low[0] != one.low[0]
+
+
+def test_values_past_the_space_are_kept_and_marked() -> None:
+    references = _quantiles(stats.norm, 200)
+    result = skew_normal_exposure([-8.0, -1.0], references, space_size=1000, bootstraps=39)
+    assert result.value[0] > math.log2(1000)
+    assert result.exceeds_space.tolist() == [True, False]
+    assert result.warnings[-1].startswith("1 of 2 canaries: more bits than the randomness space")
+    assert "more bits than the randomness space has" in result.row(0)["warnings"][-1]
+    assert result.row(1)["warnings"] == []
+
+
+def test_rows_and_dictionary_are_plain_json() -> None:
+    result = skew_normal_exposure([-5.0, 0.0], _quantiles(stats.norm, 100), bootstraps=39)
+    row = json.loads(json.dumps(result.row(0), allow_nan=False))
+    assert (row["method"], row["rank"], row["capped"]) == ("skew_normal", None, False)
+    assert row["low"] <= row["value"] <= row["high"]
+    assert "beyond the 6.6 bits that 100 references can show" in row["warnings"][0]
+    plain = json.loads(json.dumps(result.to_dict(), allow_nan=False))
+    assert set(plain["curve"]) == {"location", "scale", "shape"}
+    assert plain["goodness"]["bootstraps"] == 39
+
+
+def test_a_curve_without_low_tail_is_marked() -> None:
+    # Exponential references, so few that neither look objects.
+    references = _quantiles(stats.expon, 25) + 10
+    result = skew_normal_exposure([9.0, 11.0], references, bootstraps=39)
+    assert result.goodness.warnings == ()
+    assert result.value[0] > 1000
+    for warnings in (result.warnings, result.row(0)["warnings"], result.row(1)["warnings"]):
+        assert "has no low tail" in warnings[0]
+
+
+def test_ties_are_no_curve() -> None:
+    references = [1.0] * 300 + [2.0] * 700
+    result = skew_normal_exposure(0.5, references, bootstraps=39)
+    assert "Kolmogorov-Smirnov distance" in result.warnings[0]
+
+
+def test_refusals() -> None:
+    good = _quantiles(stats.norm, 100)
+    with pytest.raises(InputError, match="reference_bits holds 5 numbers; a curve needs at least"):
+        skew_normal_exposure(1.0, good[:5])
+    with pytest.raises(InputError, match="are all 3: there is no curve to fit; use sampled"):
+        skew_normal_exposure(1.0, [3.0] * 30)
+    with pytest.raises(InputError, match=r"canary_bits\[0\]=-inf is not finite"):
+        skew_normal_exposure(-math.inf, good)
+    with pytest.raises(SettingsError, match="bootstraps=38 must be a whole number at least 39"):
+        skew_normal_exposure(1.0, good, bootstraps=38)
+    with pytest.raises(SettingsError, match="bootstraps=39 must be a whole number at least 199"):
+        skew_normal_exposure(1.0, good, bootstraps=39, level=0.99)
+    with pytest.raises(SettingsError, match="seed=-1 must be a whole number at least 0"):
+        skew_normal_exposure(1.0, good, seed=-1)
+    with pytest.raises(SettingsError, match="space_size=1 must be a whole number at least 2"):
+        skew_normal_exposure(1.0, good, space_size=1)
+    with pytest.raises(SettingsError, match="level=1 must lie strictly between"):
+        skew_normal_exposure(1.0, good, level=1)
+
+
+def test_ten_thousand_references_are_quick() -> None:
+    truth = SkewNormal(location=40.0, scale=5.0, shape=2.0)
+    references = truth.sample(10_000, np.random.default_rng(0))
+    start = time.perf_counter()
+    skew_normal_exposure(np.linspace(10, 40, 100), references)
+    assert time.perf_counter() - start < 30  # about 1 s alone; other work may share the machine

@@ -1,0 +1,127 @@
+import math
+
+import mpmath  # type: ignore[import-untyped]
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy import optimize, stats
+
+from lmexposure.errors import InputError
+from lmexposure.statistics import SkewNormal, fit_skew_normal, skew_normal_log_cdf
+from lmexposure.statistics.skew_normal_curve import _loss
+
+
+def _precise_log_cdf(z: float, shape: float) -> float:
+    """The density integrated with 40 digits, on pieces as wide as its fall at z."""
+    with mpmath.workdps(40):
+        a, end = mpmath.mpf(shape), mpmath.mpf(z)
+        slope = -end + a * mpmath.npdf(a * end) / mpmath.ncdf(a * end)
+        width = 1 / max(abs(slope), 1)
+        pieces = [end - width * k for k in (200, 60, 30, 15, 8, 4, 2, 1, 0.5, 0)]
+        area = mpmath.quad(lambda t: 2 * mpmath.npdf(t) * mpmath.ncdf(a * t), pieces)
+        return float(mpmath.log(area))
+
+
+@pytest.mark.parametrize("shape", [0.0, 1e-4, 0.5, 4.0, -4.0, 50.0])
+@pytest.mark.parametrize("z", [-100.0, -40.0, -6.0, -4.7, -3.0, -0.5, 1.0])
+def test_log_cdf_against_forty_digits(z: float, shape: float) -> None:
+    expected = _precise_log_cdf(z, shape)
+    assert float(skew_normal_log_cdf(z, shape)) == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+def test_log_cdf_at_an_extreme_shape() -> None:
+    assert float(skew_normal_log_cdf(-3.0, 1000.0)) == pytest.approx(
+        _precise_log_cdf(-3.0, 1000.0), rel=1e-9
+    )
+    # A half-normal in all but name: F(z) = 2 Phi(z) - 1 to the right of 0.
+    assert math.exp(float(skew_normal_log_cdf(1.0, 1e6))) == pytest.approx(0.6826894921)
+
+
+def test_shape_zero_is_the_normal() -> None:
+    z = np.linspace(-60, 9, 200)
+    assert skew_normal_log_cdf(z, 0.0) == pytest.approx(stats.norm.logcdf(z), rel=1e-10, abs=1e-15)
+
+
+@given(st.floats(-30, 30), st.floats(-200, 200))
+def test_log_cdf_rises_and_stays_below_zero(shape: float, z: float) -> None:
+    logs = skew_normal_log_cdf(np.array([z - 1e-3, z, z + 1.0]), shape)
+    assert np.isfinite(logs).all()
+    assert (logs <= 0).all()
+    assert (np.diff(logs) >= -1e-12).all()
+
+
+def test_log_cdf_refuses_an_infinite_shape() -> None:
+    with pytest.raises(InputError, match="shape=inf must be a finite number"):
+        skew_normal_log_cdf(0.0, math.inf)
+
+
+@pytest.mark.parametrize(
+    "theta", [(0.1, 0.2, 0.5), (0.0, 0.0, -2.0), (0.0, 0.1, 3.0), (0.0, 0.0, 1e-3)]
+)
+def test_gradient_is_that_of_the_loss(theta: tuple[float, float, float]) -> None:
+    x = np.random.default_rng(0).gamma(3, size=300)
+    x = (x - x.mean()) / x.std()
+    at = np.array(theta)
+    slope = optimize.approx_fprime(at, lambda t: _loss(t, x)[0], 1e-7)
+    assert _loss(at, x)[1] == pytest.approx(slope, rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.parametrize("shape", [-5.0, 0.0, 0.8, 3.0])
+def test_likelihood_is_no_worse_than_a_slow_search(shape: float) -> None:
+    x = SkewNormal(location=40, scale=5, shape=shape).sample(400, np.random.default_rng(1))
+    fit = fit_skew_normal(x)
+
+    def loss(theta: NDArray[np.float64]) -> float:
+        loglik = stats.skewnorm.logpdf(x, theta[2], theta[0], math.exp(theta[1]))
+        return -float(loglik.sum())
+
+    starts = [np.array([x.mean(), math.log(x.std()), a]) for a in (-4.0, -1.0, 1.0, 4.0)]
+    slow = min(optimize.minimize(loss, start, method="Nelder-Mead").fun for start in starts)
+    own = loss(np.array([fit.location, math.log(fit.scale), fit.shape]))
+    assert own <= slow + 1e-4
+
+
+def test_recovers_the_curve_it_was_drawn_from() -> None:
+    truth = SkewNormal(location=30.0, scale=4.0, shape=3.0)
+    fit = fit_skew_normal(truth.sample(50_000, np.random.default_rng(2)))
+    assert fit.location == pytest.approx(30.0, abs=0.1)
+    assert fit.scale == pytest.approx(4.0, abs=0.1)
+    assert fit.shape == pytest.approx(3.0, abs=0.2)
+    assert fit.exposure(truth.location - 4.0) == pytest.approx(
+        truth.exposure(truth.location - 4.0), rel=0.03
+    )
+
+
+@given(st.floats(-1e4, 1e4), st.floats(1e-2, 1e3))
+def test_fit_moves_with_its_data(shift: float, factor: float) -> None:
+    x = stats.skewnorm.ppf((np.arange(60) + 0.5) / 60, 2)
+    one, moved = fit_skew_normal(x), fit_skew_normal(shift + factor * x)
+    expected = one.exposure([-2.0, 0.0])
+    assert moved.exposure(shift + factor * np.array([-2.0, 0.0])) == pytest.approx(
+        expected, abs=1e-3
+    )
+
+
+def test_skewness_past_the_family_ends_finite() -> None:
+    fit = fit_skew_normal(stats.expon.ppf((np.arange(500) + 0.5) / 500))
+    assert 100 < fit.shape < 1e5
+    assert fit.to_dict()["shape"] == fit.shape
+
+
+def test_sample_has_the_moments_of_the_curve() -> None:
+    curve = SkewNormal(location=1.0, scale=2.0, shape=-3.0)
+    x = curve.sample(200_000, np.random.default_rng(3))
+    mean, variance = stats.skewnorm.stats(-3.0, 1.0, 2.0, moments="mv")
+    assert x.mean() == pytest.approx(float(mean), abs=0.02)
+    assert x.var() == pytest.approx(float(variance), rel=0.02)
+
+
+def test_refusals() -> None:
+    with pytest.raises(InputError, match="reference_bits holds 19 numbers; a curve needs at least"):
+        fit_skew_normal(np.arange(19.0))
+    with pytest.raises(InputError, match=r"reference_bits are all 31\.5: there is no curve to fit"):
+        fit_skew_normal([31.5] * 50)
+    with pytest.raises(InputError, match=r"reference_bits\[3\]=nan is not finite"):
+        fit_skew_normal([1.0, 2.0, 3.0, math.nan])
