@@ -1,0 +1,53 @@
+"""What the numbers mean: exposure and its intervals, epsilon, tests against guessing.
+
+Numpy and scipy only: nothing here knows a model. All log-perplexities and exposures are in bits.
+"""
+
+from lmexposure.statistics.certificate import CertifiedExposure, certified_exposure
+from lmexposure.statistics.epsilon import EpsilonPoint, epsilon_from_median_exposure
+from lmexposure.statistics.goodness import GoodnessOfFit
+from lmexposure.statistics.guessing import (
+    GUESSING,
+    GuessingBaseline,
+    GuessingTest,
+    guessing_test,
+)
+from lmexposure.statistics.intervals import (
+    BinomialInterval,
+    QuantileInterval,
+    binomial_interval,
+    quantile_interval,
+)
+from lmexposure.statistics.sampled import SampledExposure, sampled_exposure
+from lmexposure.statistics.skew_normal import SkewNormalExposure, skew_normal_exposure
+from lmexposure.statistics.skew_normal_curve import (
+    SkewNormal,
+    fit_skew_normal,
+    skew_normal_log_cdf,
+)
+from lmexposure.statistics.summary import ExposureSummary, exposure_summary
+
+__all__ = [
+    "GUESSING",
+    "BinomialInterval",
+    "CertifiedExposure",
+    "EpsilonPoint",
+    "ExposureSummary",
+    "GoodnessOfFit",
+    "GuessingBaseline",
+    "GuessingTest",
+    "QuantileInterval",
+    "SampledExposure",
+    "SkewNormal",
+    "SkewNormalExposure",
+    "binomial_interval",
+    "certified_exposure",
+    "epsilon_from_median_exposure",
+    "exposure_summary",
+    "fit_skew_normal",
+    "guessing_test",
+    "quantile_interval",
+    "sampled_exposure",
+    "skew_normal_exposure",
+    "skew_normal_log_cdf",
+]

@@ -1,0 +1,106 @@
+"""Many canaries' exposures in a few numbers, beside what guessing would give."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lmexposure._validate import bits_array, fraction
+from lmexposure.errors import InputError
+from lmexposure.statistics.guessing import GUESSING, GuessingBaseline
+from lmexposure.statistics.intervals import QuantileInterval, quantile_interval
+
+__all__ = ["ExposureSummary", "exposure_summary"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExposureSummary:
+    """Exposures in bits of canaries of one kind; higher = more memorised.
+
+    Quantiles carry exact intervals, over canaries drawn like these and this one model. `notes`
+    says where an interval is missing, and where capped exposures make a number a lower bound.
+    """
+
+    n: int
+    mean: float
+    standard_error: float | None
+    lower_quartile: QuantileInterval
+    median: QuantileInterval
+    upper_quartile: QuantileInterval
+    capped: int
+    level: float
+    notes: tuple[str, ...]
+    guessing: GuessingBaseline = GUESSING
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain Python values."""
+        return {
+            "n": self.n,
+            "mean": self.mean,
+            "standard_error": self.standard_error,
+            "lower_quartile": self.lower_quartile.to_dict(),
+            "median": self.median.to_dict(),
+            "upper_quartile": self.upper_quartile.to_dict(),
+            "capped": self.capped,
+            "level": self.level,
+            "notes": list(self.notes),
+            "guessing": self.guessing.to_dict(),
+        }
+
+
+def exposure_summary(
+    exposures_bits: ArrayLike, *, level: float = 0.95, capped: ArrayLike | None = None
+) -> ExposureSummary:
+    """Mean with its standard error, and quartiles with exact order-statistic intervals.
+
+    Args:
+        exposures_bits: one exposure a canary, in bits, one or shape (n,), finite.
+        level: two-sided coverage wanted of each quantile's interval.
+        capped: which of them are lower bounds (`SampledExposure.capped`), shape (n,).
+
+    Returns:
+        The summary; what n canaries cannot give is None, and a note says why.
+
+    Raises:
+        InputError: no exposures, a NaN or an infinity, `capped` of another shape.
+        SettingsError: `level` out of range.
+
+    Source: exact intervals as in `quantile_interval`; guessing, Jagielski 2023.
+
+    >>> exposure_summary([1.0, 2.0, 6.0]).mean
+    3.0
+    """
+    exposures = bits_array("exposures_bits", exposures_bits)
+    level, n = fraction("level", level), exposures.size
+    caps = np.zeros(n, bool) if capped is None else np.atleast_1d(np.asarray(capped, bool))
+    if caps.shape != (n,):
+        raise InputError(f"capped has shape {caps.shape}; give one flag for each of {n} exposures")
+    quartiles = [quantile_interval(exposures, q, level=level) for q in (0.25, 0.5, 0.75)]
+    return ExposureSummary(
+        n=n,
+        mean=float(exposures.mean()),
+        standard_error=float(exposures.std(ddof=1) / math.sqrt(n)) if n > 1 else None,
+        lower_quartile=quartiles[0],
+        median=quartiles[1],
+        upper_quartile=quartiles[2],
+        capped=int(caps.sum()),
+        level=level,
+        notes=_notes(exposures, caps, quartiles),
+    )
+
+
+def _notes(
+    exposures: NDArray[np.float64], caps: NDArray[np.bool_], quartiles: list[QuantileInterval]
+) -> tuple[str, ...]:
+    """What is missing, and what is only a lower bound."""
+    notes = [quartile.note for quartile in quartiles if quartile.note is not None]
+    if exposures.size == 1:
+        notes.append("one canary has no standard error; insert more")
+    if caps.any():
+        notes.append(
+            f"{int(caps.sum())} of {caps.size} exposures are lower bounds: so is the mean, and so "
+            f"is every number here from {exposures[caps].min():.2f} bits upwards"
+        )
+    return tuple(notes)

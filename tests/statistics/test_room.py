@@ -1,0 +1,56 @@
+import subprocess
+import sys
+
+import lmexposure.statistics as room
+
+# A finder at the front of sys.meta_path that refuses the libraries above this room.
+_WITHOUT_TORCH = """
+import sys
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {"torch", "transformers", "datasets", "tokenizers", "accelerate"}:
+            raise ImportError("blocked: " + name)
+sys.meta_path.insert(0, Blocked())
+try:
+    import torch
+except ImportError:
+    import lmexposure.statistics as room
+    print(room.sampled_exposure(3.5, range(1, 17)).value.tolist())
+"""
+
+
+def test_the_room_works_without_torch() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_TORCH], capture_output=True, text=True, check=False
+    )
+    assert done.stderr == ""
+    assert done.stdout.strip() == "[2.0]"
+
+
+def test_exported_names() -> None:
+    assert set(room.__all__) == {
+        "GUESSING",
+        "BinomialInterval",
+        "CertifiedExposure",
+        "EpsilonPoint",
+        "ExposureSummary",
+        "GoodnessOfFit",
+        "GuessingBaseline",
+        "GuessingTest",
+        "QuantileInterval",
+        "SampledExposure",
+        "SkewNormal",
+        "SkewNormalExposure",
+        "binomial_interval",
+        "certified_exposure",
+        "epsilon_from_median_exposure",
+        "exposure_summary",
+        "fit_skew_normal",
+        "guessing_test",
+        "quantile_interval",
+        "sampled_exposure",
+        "skew_normal_exposure",
+        "skew_normal_log_cdf",
+    }
+    for name in room.__all__:
+        assert getattr(room, name).__doc__, name

@@ -1,0 +1,73 @@
+import json
+import math
+
+import numpy as np
+import pytest
+
+from lmexposure.errors import InputError, SettingsError
+from lmexposure.statistics import GUESSING, exposure_summary
+
+
+def test_against_a_hand_count() -> None:
+    values = [5.0, 1.0, 3.0, 2.0, 4.0, 7.0, 6.0, 8.0]
+    summary = exposure_summary(values)
+    assert (summary.n, summary.mean, summary.median.value) == (8, 4.5, 4.5)
+    spread = math.sqrt(sum((value - 4.5) ** 2 for value in values) / 7)
+    assert summary.standard_error == pytest.approx(spread / math.sqrt(8))
+    assert (summary.lower_quartile.value, summary.upper_quartile.value) == (2.75, 6.25)
+    # Ranks 1 and 8: 1 - 2 / 2^8; ranks 2 and 7 would give 1 - 18 / 2^8 = .93.
+    assert (summary.median.low, summary.median.high) == (1.0, 8.0)
+    assert summary.median.attained == pytest.approx(1 - 2 / 256)
+
+
+def test_no_signal_lies_on_the_baseline() -> None:
+    exposures = -np.log2(np.random.default_rng(2).random(4000))
+    summary = exposure_summary(exposures, level=0.999)
+    assert summary.standard_error is not None
+    assert abs(summary.mean - GUESSING.mean) < 4 * summary.standard_error
+    for found, truth in (
+        (summary.lower_quartile, math.log2(4 / 3)),
+        (summary.median, GUESSING.median),
+        (summary.upper_quartile, GUESSING.upper_quartile),
+    ):
+        assert found.low is not None
+        assert found.high is not None
+        assert found.low <= truth <= found.high
+    assert summary.notes == ()
+
+
+def test_published_baseline() -> None:
+    # Jagielski 2023: mean 1/ln 2, median 1, 75th percentile 2.
+    assert pytest.approx(1.442695041) == GUESSING.mean
+    assert (GUESSING.median, GUESSING.upper_quartile) == (1.0, 2.0)
+
+
+def test_few_canaries_say_what_they_cannot_give() -> None:
+    summary = exposure_summary([1.0, 2.0, 3.0])
+    assert summary.median.low is None
+    assert any("the 0.5 quantile" in note and "at least 6" in note for note in summary.notes)
+    alone = exposure_summary(4.0)
+    assert (alone.mean, alone.standard_error, alone.median.value) == (4.0, None, 4.0)
+    assert "one canary has no standard error; insert more" in alone.notes
+
+
+def test_capped_exposures_are_named_as_lower_bounds() -> None:
+    summary = exposure_summary([1.0, 13.29, 13.29], capped=[False, True, True])
+    assert summary.capped == 2
+    assert "2 of 3 exposures are lower bounds" in summary.notes[-1]
+    assert "from 13.29 bits upwards" in summary.notes[-1]
+
+
+def test_plain_dictionary() -> None:
+    plain = json.loads(json.dumps(exposure_summary([1.0, 2.0]).to_dict(), allow_nan=False))
+    assert plain["guessing"]["median"] == 1.0
+    assert plain["median"]["attained"] is None
+
+
+def test_refusals() -> None:
+    with pytest.raises(InputError, match=r"capped has shape \(1,\); give one flag"):
+        exposure_summary([1.0, 2.0], capped=[True])
+    with pytest.raises(InputError, match=r"exposures_bits\[0\]=inf is not finite"):
+        exposure_summary([math.inf])
+    with pytest.raises(SettingsError, match="level=2 must lie strictly between"):
+        exposure_summary([1.0], level=2)
