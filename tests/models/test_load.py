@@ -1,0 +1,229 @@
+"""Loading: what is refused and why, and that a directory causes no traffic."""
+
+import resource
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import (
+    BertConfig,
+    BertLMHeadModel,
+    GPT2LMHeadModel,
+    GPT2Model,
+    T5Config,
+    T5ForConditionalGeneration,
+)
+from transformers.utils import logging as transformers_logging
+
+from lmexposure.errors import FileError, ModelError, SettingsError
+from lmexposure.models import LoadedModel, load_model, new_model, save_model, weights_sha256
+
+
+@pytest.fixture
+def gpt2() -> LoadedModel:
+    return new_model("gpt2-tiny", ["some text to read"] * 5, seed=1, separator="\n")
+
+
+@pytest.fixture
+def directory(gpt2: LoadedModel, tmp_path: Path) -> Path:
+    save_model(gpt2.model, gpt2.tokenizer, tmp_path / "model")
+    return tmp_path / "model"
+
+
+@pytest.fixture
+def no_network(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Collects what somebody tried to reach, since libraries swallow the error."""
+    tried: list[object] = []
+
+    def refuse(*target: object, **_: object) -> None:
+        tried.append(target)
+        raise OSError("no network in this test")
+
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    return tried
+
+
+def test_a_directory_loads_bit_equal_and_without_the_network(
+    gpt2: LoadedModel, directory: Path, no_network: list[object]
+) -> None:
+    loaded = load_model(directory)
+    assert weights_sha256(loaded.model) == weights_sha256(gpt2.model)
+    assert loaded.tokenizer.get_vocab() == gpt2.tokenizer.get_vocab()
+    assert not loaded.model.training
+    assert no_network == []
+
+
+def test_the_lstm_loads_by_its_directory(
+    small_lstm: Callable[[], LoadedModel], tmp_path: Path
+) -> None:
+    made = small_lstm()
+    save_model(made.model, made.tokenizer, tmp_path / "m")
+    loaded = load_model(str(tmp_path / "m"))
+    assert loaded.to_dict() == made.to_dict() | {"name": str(tmp_path / "m")}
+    assert loaded.tokenizer.encode("line 7") == made.tokenizer.encode("line 7")
+
+
+def test_what_a_result_says_of_its_model(gpt2: LoadedModel) -> None:
+    said = gpt2.to_dict()
+    assert said["type"] == "gpt2"
+    assert said["parameters"] == gpt2.model.num_parameters()
+    assert said["dtype"] == "float32"
+    assert said["context_window"] == 256
+    assert len(said["weights_sha256"]) == 64
+
+
+def test_weights_hash_sees_a_single_bit(gpt2: LoadedModel) -> None:
+    before = weights_sha256(gpt2.model)
+    with torch.no_grad():
+        gpt2.model.transformer.ln_f.bias[3] += 1e-6
+    assert weights_sha256(gpt2.model) != before
+
+
+def test_dtype_is_obeyed(directory: Path) -> None:
+    assert load_model(directory, dtype="bfloat16").to_dict()["dtype"] == "bfloat16"
+
+
+def test_another_dtype_is_refused(directory: Path) -> None:
+    with pytest.raises(SettingsError, match="dtype='int8' must be one of float32, bfloat16"):
+        load_model(directory, dtype="int8")
+
+
+@pytest.mark.parametrize("device", ["nonsense", "cuda:99"])
+def test_a_device_that_is_not_there_is_refused(directory: Path, device: str) -> None:
+    with pytest.raises(SettingsError, match=f"device='{device}' is not available here; use 'cpu'"):
+        load_model(directory, device=device)
+
+
+@pytest.mark.parametrize("name", ["./missing", "../missing", "/no/such", "a/b/c", ""])
+def test_a_path_that_does_not_exist_is_not_looked_up(name: str, no_network: list[object]) -> None:
+    with pytest.raises(ModelError, match=f"model '{name}': no such directory; check the path"):
+        load_model(name)
+    assert no_network == []
+
+
+def test_offline_refuses_a_hub_name_that_is_not_cached(no_network: list[object]) -> None:
+    with pytest.raises(ModelError, match="model 'o/none' is not in the local cache; load it once"):
+        load_model("o/none", offline=True)
+    assert no_network == []
+
+
+def test_offline_finds_a_cached_hub_model(
+    directory: Path, tmp_path: Path, no_network: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = tmp_path / "models--o--tiny"
+    (repository / "refs").mkdir(parents=True)
+    (repository / "refs" / "main").write_text("0" * 40)
+    (repository / "snapshots").mkdir()
+    directory.rename(repository / "snapshots" / ("0" * 40))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    assert load_model("o/tiny", offline=True).name == "o/tiny"
+    assert no_network == []
+
+
+def test_a_file_is_refused(directory: Path) -> None:
+    with pytest.raises(ModelError, match="is a file; give the directory that holds it"):
+        load_model(directory / "model.safetensors")
+
+
+def test_a_directory_without_config_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"has no config\.json; give a directory that save_pretr"):
+        load_model(tmp_path)
+
+
+def test_pickled_weights_are_refused_by_name(directory: Path) -> None:
+    (directory / "model.safetensors").rename(directory / "pytorch_model.bin")
+    with pytest.raises(ModelError, match=r"no \.safetensors .*found pytorch_model\.bin, which may"):
+        load_model(directory)
+
+
+def test_a_directory_without_weights_is_refused(directory: Path) -> None:
+    (directory / "model.safetensors").unlink()
+    with pytest.raises(ModelError, match=r"no \.safetensors weights \(none\); save it again"):
+        load_model(directory)
+
+
+def test_damaged_weights_are_refused(directory: Path) -> None:
+    (directory / "model.safetensors").write_bytes(b"not a tensor")
+    with pytest.raises(ModelError, match="cannot load model"):
+        load_model(directory)
+
+
+def test_a_missing_tokenizer_is_refused(directory: Path) -> None:
+    for path in directory.glob("tokenizer*"):
+        path.unlink()
+    with pytest.raises(ModelError, match=r"tokenizer of .* is missing or empty; save it beside"):
+        load_model(directory)
+
+
+def test_a_damaged_tokenizer_is_refused(directory: Path) -> None:
+    (directory / "tokenizer.json").write_text("{")
+    with pytest.raises(ModelError, match=r"cannot load the tokenizer of .*; save it beside"):
+        load_model(directory)
+
+
+def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(
+    gpt2: LoadedModel, tmp_path: Path
+) -> None:
+    gpt2.tokenizer.add_tokens(["extra"])
+    save_model(gpt2.model, gpt2.tokenizer, tmp_path / "m")
+    tokens = len(gpt2.tokenizer)
+    with pytest.raises(ModelError, match=f"has {tokens} tokens, but the model only {tokens - 1}"):
+        load_model(tmp_path / "m")
+
+
+def _bert(tokens: int) -> BertLMHeadModel:
+    torch.manual_seed(0)
+    sizes: dict[str, Any] = {
+        "hidden_size": 16,
+        "intermediate_size": 16,
+        "vocab_size": tokens,
+        "initializer_range": 0.2,
+    }
+    return BertLMHeadModel(BertConfig(num_hidden_layers=1, num_attention_heads=2, **sizes))
+
+
+def test_a_model_that_sees_the_future_is_refused(gpt2: LoadedModel, tmp_path: Path) -> None:
+    save_model(_bert(len(gpt2.tokenizer)), gpt2.tokenizer, tmp_path / "m")
+    with pytest.raises(ModelError, match=r"\(bert\) is not a causal LM: its predictions depend"):
+        load_model(tmp_path / "m")
+
+
+def test_an_encoder_decoder_is_refused(gpt2: LoadedModel, tmp_path: Path) -> None:
+    config = T5Config(
+        vocab_size=len(gpt2.tokenizer), d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2
+    )
+    save_model(T5ForConditionalGeneration(config), gpt2.tokenizer, tmp_path / "m")
+    with pytest.raises(ModelError, match=r"cannot load model .*T5Config"):
+        load_model(tmp_path / "m")
+
+
+def test_missing_weights_are_not_filled_with_random_numbers(
+    gpt2: LoadedModel, tmp_path: Path
+) -> None:
+    config = gpt2.model.config
+    config.tie_word_embeddings = False
+    save_model(GPT2Model(config), gpt2.tokenizer, tmp_path / "m")
+    with pytest.raises(ModelError, match=r"lacks 1 of its weights \(lm_head\.weight first\)"):
+        load_model(tmp_path / "m")
+
+
+def test_progress_bars_of_transformers_are_left_as_they_were(directory: Path) -> None:
+    shown = transformers_logging.is_progress_bar_enabled()
+    load_model(directory)
+    assert transformers_logging.is_progress_bar_enabled() == shown
+
+
+def test_a_full_disk_leaves_nothing_under_the_final_name(gpt2: LoadedModel, tmp_path: Path) -> None:
+    assert isinstance(gpt2.model, GPT2LMHeadModel)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    try:
+        with pytest.raises(FileError, match=r"cannot write .*model"):
+            save_model(gpt2.model, gpt2.tokenizer, tmp_path / "model")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,71 @@
+"""Training settings: defaults, checks, and what they decide."""
+
+import json
+from typing import Any
+
+import pytest
+
+from lmexposure.errors import SettingsError
+from lmexposure.models.settings import TrainingSettings
+
+
+def test_defaults_differ_by_model() -> None:
+    assert TrainingSettings.for_model("lstm") == TrainingSettings()
+    assert TrainingSettings.for_model("pretrained").learning_rate == 5e-5
+    assert TrainingSettings.for_model("pretrained").epochs == 3
+    assert TrainingSettings.for_model("gpt2-tiny").block_size <= 256
+
+
+def test_changes_win_over_defaults() -> None:
+    assert TrainingSettings.for_model("pretrained", epochs=7).epochs == 7
+
+
+def test_unknown_kind_and_unknown_setting_are_refused() -> None:
+    with pytest.raises(SettingsError, match="kind='gru' must be one of lstm, gpt2-tiny, pretrain"):
+        TrainingSettings.for_model("gru")
+    with pytest.raises(SettingsError, match="setting='epoch' must be one of seed, epochs"):
+        TrainingSettings.for_model("lstm", epoch=3)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"seed": -1}, "seed=-1 must be a whole number at least 0"),
+        ({"epochs": 0}, "epochs=0 must be a whole number at least 1"),
+        ({"patience": 0}, "patience=0 must be"),
+        ({"batch_size": 2.5}, r"batch_size=2\.5 must be a whole number"),
+        ({"accumulation": 0}, "accumulation=0 must be"),
+        ({"validation_characters": 0}, "validation_characters=0 must be"),
+        ({"block_size": 1}, "block_size=1 must be a whole number at least 2"),
+        ({"warmup_steps": -1}, "warmup_steps=-1 must be"),
+        ({"learning_rate": 0.0}, r"learning_rate=0\.0 must be a finite number above 0"),
+        ({"gradient_clip": float("inf")}, "gradient_clip=inf must be a finite number above 0"),
+        ({"checkpoint_seconds": 0}, "checkpoint_seconds=0 must be a finite number above 0"),
+        ({"validation_fraction": 1.0}, r"validation_fraction=1\.0 must lie strictly between"),
+        ({"schedule": "cosine"}, "schedule='cosine' must be one of constant, linear"),
+        ({"precision": "fp16"}, "precision='fp16' must be one of float32, bf16"),
+        ({"weight_decay": -0.1}, r"weight_decay=-0\.1 must be finite and at least 0"),
+        ({"weight_decay": float("nan")}, "weight_decay=nan must be finite and at least 0"),
+        ({"evaluate_every": 0}, "evaluate_every=0 must be a whole number at least 1"),
+        ({"max_seconds": -1.0}, r"max_seconds=-1\.0 must be a finite number above 0"),
+        ({"snapshot_epochs": (1, 21)}, "snapshot_epochs=21 must be a whole number from 1 to 20"),
+    ],
+)
+def test_values_out_of_range_are_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        TrainingSettings(**change)
+
+
+def test_speed_is_kept_apart_from_what_decides_the_result() -> None:
+    slow = TrainingSettings(accumulation=4, checkpoint_seconds=1.0)
+    assert slow.decisive() == TrainingSettings().decisive()
+    assert TrainingSettings(seed=1).decisive() != TrainingSettings().decisive()
+    assert json.loads(json.dumps(slow.to_dict())) == slow.to_dict()
+
+
+def test_learning_rate_warms_up_and_runs_down() -> None:
+    settings = TrainingSettings(learning_rate=1.0, warmup_steps=3, schedule="linear")
+    rates = [settings.learning_rate_at(step, 10) for step in range(10)]
+    assert rates[:4] == pytest.approx([0.25, 0.45, 0.6, 0.7])
+    assert rates[-1] == pytest.approx(0.1)
+    assert TrainingSettings(learning_rate=1.0).learning_rate_at(9, 10) == 1.0
