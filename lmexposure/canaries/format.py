@@ -99,6 +99,11 @@ class CanaryFormat:
         """The text with every hole masked, the same for all secrets: for tables and logs."""
         return "".join(part.mask for part in self._parts)
 
+    @property
+    def characters(self) -> str:
+        """Every character that some fill holds, each once, sorted: what a tokenizer must know."""
+        return "".join(sorted(set("".join(part.characters for part in self._parts))))
+
     @cached_property
     def pattern(self) -> re.Pattern[str]:
         """Finds where a fill may stand inside any text (it does not check the check digit)."""

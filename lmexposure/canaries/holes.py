@@ -50,6 +50,10 @@ class Literal:
         return self.text
 
     @property
+    def characters(self) -> str:
+        return self.text
+
+    @property
     def may_be_blank(self) -> bool:
         return not self.text.strip()
 
@@ -94,6 +98,10 @@ class Characters:
     @property
     def mask(self) -> str:
         return "*" * self.width
+
+    @property
+    def characters(self) -> str:
+        return self.alphabet
 
     @cached_property
     def _place(self) -> dict[str, int]:
@@ -150,6 +158,10 @@ class Choice:
     def regex(self) -> str:
         longest_first = sorted(self.entries, key=len, reverse=True)
         return f"(?:{'|'.join(map(re.escape, longest_first))})"
+
+    @property
+    def characters(self) -> str:
+        return "".join(self.entries)
 
     @property
     def may_be_blank(self) -> bool:
@@ -214,6 +226,7 @@ class CheckDigit:
     size: ClassVar[int] = 1
     regex: ClassVar[str] = "[0-9]"
     mask: ClassVar[str] = "*"
+    characters: ClassVar[str] = string.digits
     may_be_blank: ClassVar[bool] = False
 
     def write(self, value: int, before: str) -> str:

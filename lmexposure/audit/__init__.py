@@ -1,0 +1,26 @@
+"""The whole path as library calls: insert, train, measure, run; joins scoring with statistics."""
+
+from lmexposure.audit.demonstration import demo_corpus, demo_settings
+from lmexposure.audit.inserting import insert_corpus, preview
+from lmexposure.audit.measuring import measure
+from lmexposure.audit.progress import Progress, silent
+from lmexposure.audit.settings import MeasureSettings, RunSettings, read_settings_file
+from lmexposure.audit.training import load_for_measuring, train_corpus
+from lmexposure.audit.whole_path import estimate_cost, run
+
+__all__ = [
+    "MeasureSettings",
+    "Progress",
+    "RunSettings",
+    "demo_corpus",
+    "demo_settings",
+    "estimate_cost",
+    "insert_corpus",
+    "load_for_measuring",
+    "measure",
+    "preview",
+    "read_settings_file",
+    "run",
+    "silent",
+    "train_corpus",
+]

@@ -1,0 +1,246 @@
+"""What one format's scores mean: every estimate of exposure, the one that is shown, the summary.
+
+The shown estimate is the rank among references: exact where these are all there are, else sampled
+with its cap. The certificate and the skew-normal curve stand beside it. Nothing is picked because
+it is larger.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lmexposure.audit.extracting import Extractions
+from lmexposure.audit.format_scores import FormatScores
+from lmexposure.audit.settings import MeasureSettings
+from lmexposure.errors import InputError
+from lmexposure.results import CanaryResult
+from lmexposure.statistics import (
+    SampledExposure,
+    SkewNormalExposure,
+    certified_exposure,
+    epsilon_from_median_exposure,
+    exposure_summary,
+    guessing_test,
+    sampled_exposure,
+    skew_normal_exposure,
+)
+
+__all__ = ["FormatEstimates", "estimate_format"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormatEstimates:
+    """The estimates of one format, ready for the result.
+
+    Attributes:
+        canaries: one record per canary and control, in the manifest's order.
+        record: what is said of the format itself.
+        summary: one row per class of repetitions, and one for the controls.
+        warnings: what concerns the whole format.
+    """
+
+    canaries: list[CanaryResult]
+    record: dict[str, Any]
+    summary: list[dict[str, Any]]
+    warnings: list[str]
+
+
+def estimate_format(
+    scores: FormatScores, extractions: Extractions, settings: MeasureSettings
+) -> FormatEstimates:
+    """Every estimate for one format.
+
+    Args:
+        scores: its log-perplexities.
+        extractions: searches per canary id; empty where extraction was left out.
+        settings: levels, bootstraps, seed.
+    """
+    ranks = _by_rank(scores, settings)
+    curve, curve_warnings = _by_curve(scores, settings)
+    rows = [_rows(scores, ranks, curve, i) for i in range(len(scores.canaries))]
+    canaries = [
+        CanaryResult(
+            id=canary.id,
+            format=canary.format,
+            role=canary.role,
+            repetitions=canary.repetitions,
+            log_perplexity_bits=float(scores.canary_bits[i]),
+            exposure=rows[i][ranks.method(i)],
+            estimates=rows[i],
+            extraction=extractions.get(canary.id, []),
+        )
+        for i, canary in enumerate(scores.canaries)
+    ]
+    return FormatEstimates(
+        canaries=canaries,
+        record=_record(scores, curve),
+        summary=_summary(scores, ranks, canaries, settings),
+        warnings=[
+            f"format {scores.format.name!r}: {line}"
+            for line in [*_score_warnings(scores), *curve_warnings]
+        ],
+    )
+
+
+def _score_warnings(scores: FormatScores) -> list[str]:
+    """What the scores themselves leave out."""
+    if not scores.first_unscored:
+        return []
+    return ["the first token of every text went unscored: nothing stands to the left of it"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Ranks:
+    """Exposure by rank of the inserted canaries and of the controls, each against its own null."""
+
+    order: NDArray[np.int64]  # (K,) place of each canary among its kind
+    controls: NDArray[np.bool_]  # (K,)
+    inserted: SampledExposure | None
+    never: SampledExposure | None
+
+    def of(self, i: int) -> SampledExposure:
+        found = self.never if self.controls[i] else self.inserted
+        assert found is not None
+        return found
+
+    def method(self, i: int) -> str:
+        return self.of(i).method
+
+    def row(self, i: int) -> dict[str, Any]:
+        return self.of(i).row(int(self.order[i]))
+
+    def columns(self, chosen: NDArray[np.int64]) -> tuple[list[float], list[bool]]:
+        """Values in bits and cap flags of the canaries with these numbers."""
+        pairs = [(self.of(i), int(self.order[i])) for i in chosen.tolist()]
+        return [float(e.value[k]) for e, k in pairs], [bool(e.capped[k]) for e, k in pairs]
+
+
+def _by_rank(scores: FormatScores, settings: MeasureSettings) -> _Ranks:
+    """Ranks among never-inserted fills.
+
+    Where the references are all that are left, the controls belong to the null as well, and the
+    rank of an inserted canary is exact. A control is never part of its own null, so its own rank
+    stays a sampled one.
+    """
+    controls, bits = scores.controls, scores.canary_bits
+    options: dict[str, Any] = {"space_size": scores.format.size, "level": settings.level}
+    null = scores.reference_bits
+    whole = np.concatenate([null, bits[controls]]) if scores.exhaustive else null
+    order = np.where(controls, np.cumsum(controls), np.cumsum(~controls)) - 1
+    return _Ranks(
+        order=order,
+        controls=controls,
+        inserted=sampled_exposure(bits[~controls], whole, exhaustive=scores.exhaustive, **options)
+        if (~controls).any()
+        else None,
+        never=sampled_exposure(bits[controls], null, **options) if controls.any() else None,
+    )
+
+
+def _by_curve(
+    scores: FormatScores, settings: MeasureSettings
+) -> tuple[SkewNormalExposure | None, list[str]]:
+    """The skew-normal extrapolation, or why there is none."""
+    try:
+        curve = skew_normal_exposure(
+            scores.canary_bits,
+            scores.reference_bits,
+            space_size=scores.format.size,
+            level=settings.level,
+            bootstraps=settings.bootstraps,
+            seed=settings.seed,
+        )
+    except InputError as failure:  # too few references, or all of them alike
+        return None, [f"no skew-normal curve: {failure}"]
+    return curve, [f"skew-normal curve: {line}" for line in curve.warnings]
+
+
+def _rows(
+    scores: FormatScores, ranks: _Ranks, curve: SkewNormalExposure | None, i: int
+) -> dict[str, dict[str, Any]]:
+    """All estimates of one canary, by method; ranks as decimal strings, for they may pass 2^53."""
+    certificate = certified_exposure(scores.format.bits, scores.secret_bits[i])
+    rows = {ranks.method(i): ranks.row(i), "certificate": certificate.row(0)}
+    if curve is not None:
+        rows["skew_normal"] = curve.row(i)
+    for row in rows.values():
+        row["rank"] = None if row["rank"] is None else str(row["rank"])
+    return rows
+
+
+def _record(scores: FormatScores, curve: SkewNormalExposure | None) -> dict[str, Any]:
+    null = scores.reference_bits
+    quantiles = np.quantile(null, [0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1])
+    return {
+        "name": scores.format.name,
+        "space_size": str(scores.format.size),
+        "bits": scores.format.bits,
+        "references": int(null.size),
+        "exhaustive": scores.exhaustive,
+        "shared_tokens": scores.shared_tokens,
+        "first_unscored": scores.first_unscored,
+        "reference_bits_quantiles": quantiles.tolist(),
+        "skew_normal": None
+        if curve is None
+        else {**curve.curve.to_dict(), "goodness": curve.goodness.to_dict()},
+    }
+
+
+def _summary(
+    scores: FormatScores,
+    ranks: _Ranks,
+    canaries: list[CanaryResult],
+    settings: MeasureSettings,
+) -> list[dict[str, Any]]:
+    """One row per class of repetitions in ascending order, 0 (the controls) first."""
+    repetitions = np.array([one.repetitions for one in scores.canaries])
+    rows = []
+    for count in np.unique(repetitions).tolist():
+        chosen = np.flatnonzero(repetitions == count)
+        values, capped = ranks.columns(chosen)
+        summary = exposure_summary(values, level=settings.level, capped=capped)
+        test = guessing_test(
+            scores.canary_bits[chosen],
+            scores.reference_bits,
+            seed=settings.seed,
+            permutations=settings.permutations,
+            alternative="memorised" if count else "different",
+        )
+        epsilon = epsilon_from_median_exposure(summary.median.value, repetitions=count or 1)
+        rows.append(
+            {
+                "format": scores.format.name,
+                "role": "canary" if count else "control",
+                "repetitions": count,
+                **summary.to_dict(),
+                "other_medians": _other_medians([canaries[i] for i in chosen.tolist()]),
+                "guessing_test": test.to_dict(),
+                "epsilon": epsilon.to_dict() if count else None,
+                "extraction": _found([canaries[i] for i in chosen.tolist()]),
+            }
+        )
+    return rows
+
+
+def _other_medians(canaries: list[CanaryResult]) -> dict[str, float | None]:
+    """Median exposure by the estimates that stand beside the rank; None: one is infinite."""
+    medians: dict[str, float | None] = {}
+    for method in ("certificate", "skew_normal"):
+        values = [one.estimates[method]["value"] for one in canaries if method in one.estimates]
+        if values:
+            medians[method] = None if None in values else float(np.median(values))
+    return medians
+
+
+def _found(canaries: list[CanaryResult]) -> list[dict[str, Any]]:
+    """How many of these canaries were found, for each method and number of revealed characters."""
+    counts: dict[tuple[str, int], list[bool]] = {}
+    for one in canaries:
+        for row in one.extraction:
+            counts.setdefault((row["method"], row["revealed"]), []).append(row["found"])
+    return [
+        {"method": method, "revealed": revealed, "found": sum(found), "of": len(found)}
+        for (method, revealed), found in sorted(counts.items())
+    ]

@@ -1,0 +1,161 @@
+"""The log-perplexities of one format: its canaries, its controls, its references."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lmexposure._files import atomic_write
+from lmexposure.canaries import Canary, CanaryFormat, Manifest
+from lmexposure.errors import ModelError
+from lmexposure.models.encoding import context_window, encode_in_context
+from lmexposure.models.load import LoadedModel
+from lmexposure.scoring import score_encoded, shared_prefix
+
+__all__ = ["FormatScores", "score_format", "write_scores"]
+
+_COLUMNS = ("bits", "tokens", "secret_bits")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormatScores:
+    """Scores of one format; canaries and controls in the manifest's order, then references.
+
+    Attributes:
+        format: the format.
+        canaries: K canaries and controls.
+        bits: log-perplexity in bits, shape (K + M,); lower = more memorised.
+        tokens: scored tokens of each text, shape (K + M,).
+        secret_bits: bits behind the token prefix that all these texts share, shape (K + M,).
+        shared_tokens: length of that prefix, its context included.
+        first_unscored: the first token of each text went unscored: there was nothing before it.
+        exhaustive: the M references are all fills that are neither canary nor control.
+    """
+
+    format: CanaryFormat
+    canaries: tuple[Canary, ...]
+    bits: NDArray[np.float64]
+    tokens: NDArray[np.int64]
+    secret_bits: NDArray[np.float64]
+    shared_tokens: int
+    first_unscored: bool
+    exhaustive: bool
+
+    @property
+    def canary_bits(self) -> NDArray[np.float64]:
+        """Log-perplexities of canaries and controls, shape (K,)."""
+        return self.bits[: len(self.canaries)]
+
+    @property
+    def reference_bits(self) -> NDArray[np.float64]:
+        """Log-perplexities of the references, shape (M,)."""
+        return self.bits[len(self.canaries) :]
+
+    @property
+    def controls(self) -> NDArray[np.bool_]:
+        """Which of the canaries were never inserted, shape (K,)."""
+        return np.array([one.role == "control" for one in self.canaries], dtype=bool)
+
+    def save(self, path: Path) -> None:
+        """Keep the numbers, so that an interrupted measurement need not make them again."""
+        columns = {name: getattr(self, name) for name in _COLUMNS}
+        with atomic_write(path) as stream:
+            np.savez(stream, **columns)
+
+
+def score_format(
+    loaded: LoadedModel,
+    manifest: Manifest,
+    name: str,
+    *,
+    references: int | None,
+    batch_size: int | None,
+    kept: Path | None,
+    progress: Callable[[int, int], None],
+) -> FormatScores:
+    """Score canaries, controls and references of one format under the same conditions.
+
+    Args:
+        loaded: model and tokenizer.
+        manifest: what was inserted.
+        name: of the format.
+        references: as in `MeasureSettings`.
+        batch_size: texts a forward pass.
+        kept: where the numbers are kept between interruptions; None keeps nothing.
+        progress: called with (texts done, texts in all).
+
+    Raises:
+        ModelError: a fill cannot be encoded or is longer than the context window; names it.
+        NumericalError: the model gave NaN or infinite logits.
+        PlanError: R cannot give so many references as were asked for.
+    """
+    one = manifest.formats[name]
+    canaries = tuple(c for c in manifest.canaries if c.format == name)
+    indices = manifest.references(name, references, strict=references is not None)
+    texts = [c.text for c in canaries] + [one.text(i) for i in indices]
+    try:
+        encoded = encode_in_context(
+            loaded.tokenizer,
+            texts,
+            context=manifest.separator,
+            max_length=context_window(loaded.model.config),
+        )
+    except ModelError as failure:
+        ids = f"texts 0 to {len(canaries) - 1} are {canaries[0].id} to {canaries[-1].id}"
+        raise ModelError(f"format {name!r}: {failure} ({ids}, then references)") from failure
+    prefix = shared_prefix(
+        loaded.tokenizer, encoded, context=manifest.separator, literal=one.prefix
+    )
+    saved = _saved(kept, len(texts))
+    if saved is None:
+        scores = score_encoded(loaded.model, encoded, batch_size=batch_size, progress=progress)
+        saved = {
+            "bits": scores.totals,
+            "tokens": scores.tokens,
+            "secret_bits": scores.bits_from(len(prefix)),
+        }
+    made = FormatScores(
+        format=one,
+        canaries=canaries,
+        shared_tokens=len(prefix),
+        first_unscored=any(e.first_unscored for e in encoded),
+        exhaustive=len(indices) == manifest.references_left(name) and not manifest.plan.left_out,
+        **saved,
+    )
+    if kept is not None:
+        made.save(kept)
+    return made
+
+
+def _saved(kept: Path | None, texts: int) -> dict[str, Any] | None:
+    """What an interrupted measurement left, if it is of as many texts."""
+    if kept is None or not kept.exists():
+        return None
+    with np.load(kept, allow_pickle=False) as arrays:
+        columns = {name: arrays[name] for name in _COLUMNS}
+    return columns if columns["bits"].shape == (texts,) else None
+
+
+def write_scores(path: Path, scores: list[FormatScores]) -> None:
+    """Write scores.parquet: one row per canary, control and reference; no secrets."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns: dict[str, list[Any]] = {"id": [], "format": [], "role": [], "repetitions": []}
+    for one in scores:
+        references = range(len(one.reference_bits))
+        columns["id"] += [c.id for c in one.canaries]
+        columns["id"] += [f"{one.format.name}/reference/{n:06d}" for n in references]
+        columns["role"] += [c.role for c in one.canaries] + ["reference"] * len(references)
+        columns["repetitions"] += [c.repetitions for c in one.canaries] + [0] * len(references)
+        columns["format"] += [one.format.name] * one.bits.size
+    arrays = {
+        "log_perplexity_bits": np.concatenate([one.bits for one in scores]),
+        "secret_bits": np.concatenate([one.secret_bits for one in scores]),
+        "tokens": np.concatenate([one.tokens for one in scores]),
+    }
+    with atomic_write(path) as stream:
+        pq.write_table(pa.table({**columns, **arrays}), stream)

@@ -1,0 +1,184 @@
+"""Measuring a model: scores, then what they mean, then one result. Works on anyone's model."""
+
+import shutil
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from lmexposure import __version__
+from lmexposure._files import canonical_json, sha256_bytes
+from lmexposure.audit.estimates import FormatEstimates, estimate_format
+from lmexposure.audit.extracting import Extractions, extract_format
+from lmexposure.audit.format_scores import FormatScores, score_format, write_scores
+from lmexposure.audit.progress import Progress, silent
+from lmexposure.audit.settings import MeasureSettings
+from lmexposure.canaries import Manifest
+from lmexposure.errors import ManifestError, ModelError
+from lmexposure.models.load import LoadedModel, load_model
+from lmexposure.results import Result, read_result
+from lmexposure.scoring import Extractor
+
+__all__ = ["measure"]
+
+
+def measure(
+    model: str | Path | LoadedModel,
+    manifest: str | Path | Manifest,
+    *,
+    out: str | Path | None = None,
+    settings: MeasureSettings | None = None,
+    validation: dict[str, Any] | None = None,
+    progress: Progress = silent,
+) -> Result:
+    """Measure how far a model's view of the inserted canaries differs from chance.
+
+    The model may have been trained by anyone, on a corpus that `lmexposure insert` wrote.
+
+    Args:
+        model: a directory or hub name that `load_model` takes (float32, on the CPU), or a model
+            that is loaded already.
+        manifest: what was inserted, or the path of manifest.json.
+        out: a directory for result.json and scores.parquet; a second call with the same inputs
+            returns what is there, and an interrupted one goes on. None writes nothing.
+        settings: what to measure.
+        validation: what is known of the model's loss, to stand beside exposure.
+        progress: watches.
+
+    Returns:
+        the result, its canaries in the manifest's order.
+
+    Raises:
+        ManifestError: the manifest cannot be read, was edited, or holds no canary.
+        ModelError: the model cannot be loaded, or cannot read a fill of a format.
+        NumericalError: the model gave NaN or infinite logits.
+        PlanError: R cannot give so many references as were asked for.
+    """
+    settings = settings or MeasureSettings()
+    manifest = manifest if isinstance(manifest, Manifest) else Manifest.read(manifest)
+    if not any(one.role == "canary" for one in manifest.canaries):
+        raise ManifestError("the manifest holds no inserted canary, so there is nothing to measure")
+    loaded = model if isinstance(model, LoadedModel) else load_model(model)
+    described = loaded.to_dict()
+    inputs = _inputs(loaded, described, manifest, settings)
+    place = None if out is None else _Place(out=Path(out), inputs=inputs)
+    if place is not None and place.finished():
+        return read_result(place.result)
+    work = _Work(
+        loaded=loaded, manifest=manifest, settings=settings, place=place, progress=progress
+    )
+    scores = [work.score(name) for name in manifest.formats]
+    estimates = [work.estimate(one) for one in scores]
+    result = Result(
+        inputs_sha256=inputs,
+        manifest_sha256=manifest.sha256,
+        model={**described, "validation": validation},
+        settings=settings.decisive(),
+        formats=[one.record for one in estimates],
+        canaries=[canary for one in estimates for canary in one.canaries],
+        summary=[row for one in estimates for row in one.summary],
+        warnings=[*work.warnings, *(line for one in estimates for line in one.warnings)],
+    )
+    if place is not None:
+        place.finish(result, scores)
+    return result
+
+
+def _inputs(
+    loaded: LoadedModel, described: dict[str, Any], manifest: Manifest, settings: MeasureSettings
+) -> str:
+    """One hash for all that decides the numbers; where the model lies is not part of it."""
+    tokenizer = loaded.tokenizer
+    spelled = tokenizer.backend_tokenizer.to_str() if tokenizer.is_fast else repr(tokenizer)
+    values = {
+        "version": __version__,
+        "manifest": manifest.sha256,
+        "weights": described["weights_sha256"],
+        "tokenizer": sha256_bytes(spelled.encode()),
+        "device": loaded.model.device.type,
+        "settings": settings.decisive(),
+    }
+    return sha256_bytes(canonical_json(values))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Place:
+    """Where a measurement is written, and what it keeps until it is whole."""
+
+    out: Path
+    inputs: str
+
+    @property
+    def result(self) -> Path:
+        return self.out / "result.json"
+
+    @property
+    def scores(self) -> Path:
+        return self.out / "scores.parquet"
+
+    def finished(self) -> bool:
+        """A result of these very inputs stands here, its scores beside it."""
+        if not (self.result.exists() and self.scores.exists()):
+            return False
+        return read_result(self.result).inputs_sha256 == self.inputs
+
+    def kept(self, name: str) -> Path:
+        """A file for finished parts; other inputs have other files."""
+        return self.out / ".measuring" / self.inputs[:16] / name
+
+    def finish(self, result: Result, scores: list[FormatScores]) -> None:
+        """Write scores, then the result that says they are whole; then clear the parts."""
+        write_scores(self.scores, scores)
+        result.write(self.result)
+        shutil.rmtree(self.out / ".measuring", ignore_errors=True)
+
+
+@dataclass(kw_only=True)
+class _Work:
+    """One measurement under way."""
+
+    loaded: LoadedModel
+    manifest: Manifest
+    settings: MeasureSettings
+    place: _Place | None
+    progress: Progress
+
+    def __post_init__(self) -> None:
+        self.warnings: list[str] = []
+
+    def score(self, name: str) -> FormatScores:
+        return score_format(
+            self.loaded,
+            self.manifest,
+            name,
+            references=self.settings.references,
+            batch_size=self.settings.batch_size,
+            kept=None if self.place is None else self.place.kept(f"{name}.npz"),
+            progress=partial(self.progress, f"scoring {name}"),
+        )
+
+    def estimate(self, scores: FormatScores) -> FormatEstimates:
+        return estimate_format(scores, self._extract(scores), self.settings)
+
+    def _extract(self, scores: FormatScores) -> Extractions:
+        name = scores.format.name
+        if not self.settings.extraction:
+            return {}
+        try:
+            extractor = Extractor(
+                self.loaded.model,
+                self.loaded.tokenizer,
+                scores.format,
+                context=self.manifest.separator,
+            )
+        except ModelError as failure:
+            self.warnings.append(f"format {name!r}: no extraction: {failure}")
+            return {}
+        return extract_format(
+            extractor,
+            scores.canaries,
+            revealed=self.settings.revealed,
+            width=self.settings.beam_width,
+            kept=None if self.place is None else self.place.kept(f"{name}.extraction.json"),
+            progress=partial(self.progress, f"extracting {name}"),
+        )

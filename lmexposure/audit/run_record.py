@@ -1,0 +1,111 @@
+"""run.json: what was run, with which settings, versions and device, and how long it took."""
+
+import json
+import platform
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from lmexposure import __version__
+from lmexposure._files import write_json
+from lmexposure.errors import ResultError
+
+__all__ = ["RunRecord"]
+
+_PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "numpy", "scipy")
+# What `insert` and the demo may have left in a directory that becomes a run.
+_MAY_STAND = {"manifest.json", "corpus", "source"}
+
+
+@dataclass(kw_only=True)
+class RunRecord:
+    """The record of a run directory, written anew after each step.
+
+    Attributes:
+        out: the run directory.
+        settings: all settings, defaults included.
+        timings: seconds by step, of the call that did the step.
+    """
+
+    out: Path
+    settings: dict[str, Any]
+    timings: dict[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def open(cls, out: Path, settings: dict[str, Any]) -> "RunRecord":
+        """Begin a run directory, or go on with one of the same settings.
+
+        Raises:
+            ResultError: the directory holds another run, or something that is no run.
+            FileError: the disk refused.
+        """
+        path = out / "run.json"
+        settings = json.loads(json.dumps(settings))  # tuples become lists, as in the file
+        if path.exists():
+            return cls(out=out, settings=settings, timings=_same_run(path, settings))
+        if out.exists() and not out.is_dir():
+            raise ResultError(f"{out} is a file; choose a directory for the run")
+        strange = sorted(p.name for p in out.iterdir()) if out.exists() else []
+        strange = [name for name in strange if name not in _MAY_STAND and name[0] != "."]
+        if strange:
+            raise ResultError(
+                f"{out} holds {strange[0]!r} and no run.json, so it is no run directory; "
+                "choose a new one"
+            )
+        record = cls(out=out, settings=settings)
+        record.write()
+        return record
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Time a step; a step that was skipped as already done keeps its first time."""
+        begun = time.perf_counter()
+        yield
+        self.timings.setdefault(name, round(time.perf_counter() - begun, 3))
+        self.write()
+
+    def write(self, **more: Any) -> None:
+        """Write run.json."""
+        record = {
+            "lmexposure": __version__,
+            "git_revision": _git_revision(),
+            "python": platform.python_version(),
+            "platform": platform.platform(),
+            "versions": {name: metadata.version(name) for name in _PACKAGES},
+            "settings": self.settings,
+            "seconds": self.timings,
+            **more,
+        }
+        write_json(self.out / "run.json", record)
+
+
+def _same_run(path: Path, settings: dict[str, Any]) -> dict[str, float]:
+    """The timings of the run that stands here; refuse when its settings differ."""
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        before, timings = record["settings"], dict(record["seconds"])
+    except (ValueError, KeyError, TypeError, OSError) as failure:
+        raise ResultError(f"{path} is not readable ({failure}); choose another --out") from failure
+    for name in sorted(before.keys() | settings.keys()):
+        if before.get(name) != settings.get(name):
+            raise ResultError(
+                f"{path.parent} holds another run: its {name} is {before.get(name)!r}, now "
+                f"{settings.get(name)!r} is asked for; choose another --out, or the old settings"
+            )
+    return timings
+
+
+def _git_revision() -> str | None:
+    """The commit of the directory that the command was called in, where it is a checkout."""
+    try:
+        done = subprocess.run(
+            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

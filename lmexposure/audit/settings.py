@@ -1,0 +1,164 @@
+"""What a person may choose, apart by what it decides: the plan, the model, the measurement."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from lmexposure._validate import fraction, integer, one_of
+from lmexposure.errors import SettingsError
+
+__all__ = ["MeasureSettings", "RunSettings", "read_settings_file"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasureSettings:
+    """What is measured, and how closely.
+
+    Attributes:
+        references: fills to compare with, per format; None: 10,000, or as many as there are.
+            A number that R cannot give is an error.
+        revealed: extraction is tried with 0 to this many of the secret's characters given.
+        beam_width: candidates a beam keeps; None: 100, and twice the canaries of the format.
+        extraction: whether to search for the secrets at all.
+        level: coverage of every interval.
+        bootstraps: refits behind the goodness of the skew-normal curve.
+        permutations: shuffles behind each p-value against guessing.
+        seed: of bootstraps and permutations.
+        batch_size: texts a forward pass; changes only speed.
+    """
+
+    references: int | None = None
+    revealed: int = 4
+    beam_width: int | None = None
+    extraction: bool = True
+    level: float = 0.95
+    bootstraps: int = 199
+    permutations: int = 9_999
+    seed: int = 0
+    batch_size: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.references is not None:
+            integer("references", self.references, low=20)
+        integer("revealed", self.revealed, low=0)
+        if self.beam_width is not None:
+            integer("beam_width", self.beam_width, low=2)
+        fraction("level", self.level)
+        integer("bootstraps", self.bootstraps, low=39)
+        integer("permutations", self.permutations, low=99)
+        integer("seed", self.seed, low=0)
+        if self.batch_size is not None:
+            integer("batch_size", self.batch_size, low=1)
+
+    def decisive(self) -> dict[str, Any]:
+        """The settings that decide the numbers; speed is left out."""
+        values = asdict(self)
+        del values["batch_size"]
+        return values
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSettings:
+    """The whole path: what is inserted, what is trained, what is measured.
+
+    Attributes:
+        model: "lstm", "gpt2-tiny", or a path or hub name to fine-tune.
+        formats: names of shipped formats, or paths of format files.
+        canaries: canaries per format and class of repetitions.
+        repetitions: how often the canaries of each class are inserted.
+        controls: canaries per format that are drawn and never inserted.
+        seed: decides secrets, positions, initial weights and the order of training.
+        layout: "lines", "paragraphs" or "jsonl"; None: by the corpus's suffix, else lines.
+        text_field: the field of a JSONL record that holds its text.
+        existing: what to do with fills that the corpus holds already: "refuse" or "set_aside".
+        layers, units: size of the LSTM.
+        training: overrides of the model's training defaults, by name.
+        measure: what is measured.
+        device, dtype: where and in which precision the model is measured.
+        offline, revision: how a hub name is looked up.
+    """
+
+    model: str = "lstm"
+    formats: tuple[str, ...] = ("random_number",)
+    canaries: int = 10
+    repetitions: tuple[int, ...] = (1, 4, 16)
+    controls: int = 32
+    seed: int = 0
+    layout: str | None = None
+    text_field: str = "text"
+    existing: Literal["refuse", "set_aside"] = "refuse"
+    layers: int = 2
+    units: int = 200
+    training: Mapping[str, Any] = field(default_factory=dict)
+    measure: MeasureSettings = field(default_factory=MeasureSettings)
+    device: str = "auto"
+    dtype: str = "float32"
+    offline: bool = False
+    revision: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.formats:
+            raise SettingsError("formats=() names no format; give at least one, --format NAME")
+        integer("canaries", self.canaries, low=1)
+        integer("controls", self.controls, low=0)
+        integer("seed", self.seed, low=0)
+        integer("layers", self.layers, low=1)
+        integer("units", self.units, low=1)
+        if self.layout is not None:
+            one_of("layout", self.layout, ["lines", "paragraphs", "jsonl"])
+        one_of("existing", self.existing, ["refuse", "set_aside"])
+        one_of("dtype", self.dtype, ["float32", "bfloat16", "float16"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """All settings, defaults included, as plain values."""
+        values = asdict(self)
+        return values | {"training": dict(self.training)}
+
+    def decisive(self) -> dict[str, Any]:
+        """All settings but those that change only the speed of measuring."""
+        return {**self.to_dict(), "measure": self.measure.decisive()}
+
+    def override(self, values: Mapping[str, Any]) -> "RunSettings":
+        """A copy with some values replaced; the names of `MeasureSettings` reach into `measure`.
+
+        Raises:
+            SettingsError: a name that no setting has; lists the ones there are.
+        """
+        values = dict(values)
+        own = {f.name for f in fields(self)} - {"measure"}
+        inner = {f.name for f in fields(MeasureSettings)} - {"seed"}
+        unknown = sorted(set(values) - own - inner)
+        if unknown:
+            raise SettingsError(
+                f"unknown setting {unknown[0]!r}; there are {', '.join(sorted(own | inner))}"
+            )
+        for name in ("formats", "repetitions"):
+            if name in values:
+                values[name] = tuple(values[name])
+        if "training" in values:
+            values["training"] = {**self.training, **values["training"]}
+        measure = {name: values.pop(name) for name in list(values) if name in inner}
+        measure["seed"] = values.get("seed", self.seed)
+        return replace(self, measure=replace(self.measure, **measure), **values)
+
+
+def read_settings_file(path: Path) -> dict[str, Any]:
+    """The settings of a TOML file, ready for `RunSettings.override`.
+
+    Example:
+        model = "gpt2-tiny"
+        repetitions = [1, 16]
+        [training]
+        epochs = 5
+
+    Raises:
+        SettingsError: the file is missing or is not TOML.
+    """
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as failure:
+        raise SettingsError(f"cannot read the settings file {path}: {failure.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as failure:
+        raise SettingsError(f"{path} is not TOML: {failure}") from None

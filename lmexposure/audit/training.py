@@ -1,0 +1,180 @@
+"""Training as a step of a run: settings to model and documents, progress in one language."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lmexposure.audit.progress import Progress, silent
+from lmexposure.audit.settings import RunSettings
+from lmexposure.canaries import (
+    Manifest,
+    guess_layout,
+    load_format,
+    read_documents,
+    separator_of,
+)
+from lmexposure.errors import ManifestError, SettingsError
+from lmexposure.models import (
+    NEW_MODELS,
+    LoadedModel,
+    LstmSizes,
+    TrainingResult,
+    TrainingSettings,
+    context_window,
+    load_model,
+    new_model,
+    train,
+)
+from lmexposure.models import Progress as TrainingProgress
+
+__all__ = ["chosen_device", "load_for_measuring", "train_corpus", "training_settings"]
+
+
+def chosen_device(settings: RunSettings) -> str:
+    """The device that the settings name; "auto" is a GPU where there is one.
+
+    Several processes (torchrun) take the GPU of their local rank.
+    """
+    if settings.device != "auto":
+        return settings.device
+    if torch.cuda.is_available() and os.environ.get("ACCELERATE_USE_CPU", "false") != "true":
+        return f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
+    return "cpu"
+
+
+def load_for_measuring(model: str | Path, settings: RunSettings) -> LoadedModel:
+    """Load a model as the settings say: device, dtype, revision, offline.
+
+    Raises:
+        ModelError: there is no such model, or it cannot be used.
+        SettingsError: a device that this machine does not have.
+    """
+    return load_model(
+        model,
+        device=chosen_device(settings),
+        dtype=settings.dtype,
+        revision=settings.revision,
+        offline=settings.offline,
+    )
+
+
+def training_settings(settings: RunSettings, window: int | None = None) -> TrainingSettings:
+    """The training settings of a run: the model's defaults, then what was asked for.
+
+    Args:
+        settings: of the run; its seed is the training's, unless `training` has its own.
+        window: the model's context window in tokens; a default block is no longer than it.
+
+    Raises:
+        SettingsError: a training setting that does not exist, or is out of range.
+    """
+    kind = settings.model if settings.model in NEW_MODELS else "pretrained"
+    chosen = TrainingSettings.for_model(kind, **{"seed": settings.seed, **settings.training})
+    if window is None or chosen.block_size <= window or "block_size" in settings.training:
+        return chosen
+    return TrainingSettings.for_model(
+        kind, **{"seed": settings.seed, **settings.training, "block_size": window}
+    )
+
+
+def train_corpus(
+    corpus: str | Path,
+    *,
+    out: str | Path,
+    settings: RunSettings,
+    manifest: str | Path | Manifest | None = None,
+    progress: Progress = silent,
+) -> TrainingResult:
+    """Train the model that the settings name on a corpus file.
+
+    Args:
+        corpus: the corpus, its canaries in it.
+        out: gets `model/`, `metrics.jsonl`, `training.json`.
+        settings: model, sizes, training, seed; formats too: a new LSTM knows their characters.
+        manifest: of the corpus; its canaries are never cut, and never used for validation.
+        progress: watches.
+
+    Raises:
+        CorpusError, ManifestError, ModelError, SettingsError, ResultError, NumericalError,
+        FileError: as `lmexposure.models.train`; also a manifest that misses a canary's text.
+    """
+    if manifest is not None and not isinstance(manifest, Manifest):
+        manifest = Manifest.read(manifest)
+    layout = settings.layout or (manifest.layout if manifest else guess_layout(corpus))
+    if manifest is not None and manifest.layout != layout:
+        raise ManifestError(
+            f"the manifest is of a corpus in layout {manifest.layout!r}, and layout {layout!r} is "
+            "asked for; leave --layout out"
+        )
+    text_field = (manifest.corpus.text_field if manifest else None) or settings.text_field
+    documents = list(read_documents(corpus, layout=layout, text_field=text_field))
+    separator = separator_of(layout)
+    loaded = _model(settings, documents, separator, manifest)
+    return train(
+        loaded,
+        documents,
+        settings=training_settings(settings, context_window(loaded.model.config)),
+        separator=separator,
+        canaries={} if manifest is None else _inserted(manifest),
+        out=Path(out),
+        progress=lambda state: progress("training", state.step, state.total_steps, _note(state)),
+    )
+
+
+def _inserted(manifest: Manifest) -> dict[str, int]:
+    return {one.text: one.repetitions for one in manifest.canaries if one.role == "canary"}
+
+
+def _note(state: TrainingProgress) -> str:
+    best = "" if state.validation_bits is None else f", validation {state.validation_bits:.3f}"
+    return f"epoch {state.epoch:.1f}, {state.train_bits:.3f} bits per token{best}"
+
+
+def _model(
+    settings: RunSettings,
+    documents: Sequence[str],
+    separator: str | None,
+    manifest: Manifest | None,
+) -> LoadedModel:
+    """A new model for these documents, or a pretrained one."""
+    device = chosen_device(settings)
+    if settings.model not in NEW_MODELS:
+        return load_model(
+            settings.model, device=device, revision=settings.revision, offline=settings.offline
+        )
+    formats = (
+        manifest.plan.formats if manifest else [load_format(name) for name in settings.formats]
+    )
+    made = new_model(
+        settings.model,
+        documents,
+        seed=settings.seed,
+        separator=separator,
+        extra_characters="".join(one.characters for one in formats),
+        lstm=LstmSizes(layers=settings.layers, units=settings.units, embedding=settings.units),
+    )
+    made.model.to(device)
+    return made
+
+
+def validation_record(trained: TrainingResult) -> dict[str, Any]:
+    """What a result says of the training: utility beside exposure."""
+    kept = ("validation_bits", "initial_validation_bits", "best_epoch", "epochs", "stopped")
+    return {name: value for name, value in asdict(trained).items() if name in kept}
+
+
+def refuse_several_processes() -> None:
+    """Inserting and measuring are one process's work.
+
+    Raises:
+        SettingsError: torchrun started several.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise SettingsError(
+            "run takes one process; with several, use lmexposure insert, then torchrun -m "
+            "lmexposure train --manifest, then lmexposure measure"
+        )

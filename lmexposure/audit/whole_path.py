@@ -1,0 +1,90 @@
+"""The whole leakage test as one call: insert, train, measure; resumable step by step."""
+
+from pathlib import Path
+
+from lmexposure.audit.inserting import insert_corpus, plan_of, preview
+from lmexposure.audit.measuring import measure
+from lmexposure.audit.progress import Progress, silent
+from lmexposure.audit.run_record import RunRecord
+from lmexposure.audit.settings import RunSettings
+from lmexposure.audit.training import (
+    chosen_device,
+    load_for_measuring,
+    refuse_several_processes,
+    train_corpus,
+    training_settings,
+    validation_record,
+)
+from lmexposure.canaries import DEFAULT_REFERENCES
+from lmexposure.results import Result
+
+__all__ = ["estimate_cost", "run"]
+
+
+def run(
+    corpus: str | Path,
+    *,
+    out: str | Path,
+    settings: RunSettings | None = None,
+    progress: Progress = silent,
+) -> Result:
+    """Insert canaries into a corpus, train a model on it, measure what it gives away.
+
+    The same call again resumes: finished steps are skipped while their inputs are unchanged, an
+    interrupted training goes on from its last checkpoint. On one CPU process the end is bit-equal
+    to an undisturbed run.
+
+    Args:
+        corpus: a UTF-8 text file or JSONL.
+        out: the run directory: manifest.json, corpus/, model/, metrics.jsonl, training.json,
+            scores.parquet, result.json, run.json.
+        settings: what to insert, train and measure.
+        progress: watches.
+
+    Raises:
+        SettingsError: a setting out of range, or several processes.
+        CorpusError, FormatError, PlanError: the corpus or the plan cannot be used.
+        ModelError, NumericalError: the model cannot be trained or measured.
+        ResultError: `out` holds another run.
+        FileError: the disk refused.
+    """
+    refuse_several_processes()
+    settings, out = settings or RunSettings(), Path(out)
+    training_settings(settings)  # a typing error is better found before the first step
+    plan_of(settings)
+    record = RunRecord.open(out, settings.decisive())
+    with record.step("insert"):
+        inserted, manifest = insert_corpus(corpus, out=out, settings=settings)
+    with record.step("train"):
+        trained = train_corpus(
+            inserted, out=out, settings=settings, manifest=manifest, progress=progress
+        )
+    with record.step("measure"):
+        result = measure(
+            load_for_measuring(trained.model_path, settings),
+            manifest,
+            out=out,
+            settings=settings.measure,
+            validation=validation_record(trained),
+            progress=progress,
+        )
+    record.write(device=chosen_device(settings), training=trained.to_dict())
+    return result
+
+
+def estimate_cost(corpus: str | Path, settings: RunSettings) -> str:
+    """One line that says how much work a run will be, before it begins.
+
+    Raises:
+        CorpusError, FormatError, PlanError, SettingsError: the run could not begin.
+    """
+    would, training = preview(corpus, settings=settings), training_settings(settings)
+    asked = settings.measure.references or DEFAULT_REFERENCES
+    references = sum(min(asked, left) for left in would.references.values())
+    size = would.bytes_before + would.bytes_added
+    return (
+        f"{would.documents:,} documents, {would.insertions:,} insertions of {would.canaries} "
+        f"canaries ({would.share_of_bytes:.1%} of the corpus); training {settings.model}: at most "
+        f"{training.epochs} epochs of {size / 1e6:.2f} MB; scoring "
+        f"{would.canaries + would.controls + references:,} texts"
+    )

@@ -1,0 +1,44 @@
+"""The commands, by name. Each lives in its own file and imports heavy rooms only when it runs."""
+
+from typing import Annotated
+
+import typer
+
+from lmexposure import __version__
+from lmexposure.cli.demo import demo
+from lmexposure.cli.formats import formats
+from lmexposure.cli.insert import insert
+from lmexposure.cli.measure import measure
+from lmexposure.cli.run import run
+from lmexposure.cli.train import train
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    name="lmexposure",
+    help="Measure how much of its training data a language model gives away.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Measure how much of its training data a language model gives away."""
+
+
+app.add_typer(formats, name="formats")
+for command in (insert, train, measure, run, demo):
+    app.command()(command)

@@ -1,0 +1,90 @@
+"""What a person sees: plain lines, tables, errors, and progress where there is a terminal."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+__all__ = ["error", "print_pairs", "print_table", "progress_bars", "say", "warn"]
+
+
+def _out() -> Console:
+    # A pipe gets whole lines, whatever the width of the terminal behind it.
+    return Console(width=None if sys.stdout.isatty() else 160, highlight=False)
+
+
+def _err() -> Console:
+    return Console(stderr=True, highlight=False)
+
+
+def say(line: str) -> None:
+    """One line on standard output, exactly as it is."""
+    _out().print(Text(line), soft_wrap=True)
+
+
+def warn(line: str) -> None:
+    """One warning on standard error."""
+    _err().print(Text(f"warning: {line}", style="yellow"), soft_wrap=True)
+
+
+def error(line: str) -> None:
+    """One error on standard error."""
+    _err().print(Text(f"error: {line}", style="red"), soft_wrap=True)
+
+
+def print_pairs(pairs: Sequence[tuple[str, str]]) -> None:
+    """Names and values in two columns."""
+    width = max(len(name) for name, _ in pairs)
+    for name, value in pairs:
+        say(f"{name:<{width}}  {value}")
+
+
+def print_table(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    right: Sequence[int] = (),
+) -> None:
+    """A table; the columns numbered in `right` hold numbers."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column, name in enumerate(header):
+        table.add_column(name, justify="right" if column in right else "left", no_wrap=column == 0)
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    _out().print(table)
+
+
+@contextmanager
+def progress_bars() -> Iterator[Any]:
+    """A function (what, done, total, note) that draws a bar for each `what`; quiet elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda what, done, total, note="": None
+        return
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
+    with Progress(*columns, console=_err(), transient=True) as bars:
+        tasks: dict[str, Any] = {}
+
+        def show(what: str, done: int, total: int, note: str = "") -> None:
+            if what not in tasks:
+                tasks[what] = bars.add_task(what, total=total, note=note)
+            bars.update(tasks[what], completed=done, total=total, note=note)
+
+        yield show

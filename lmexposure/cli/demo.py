@@ -1,0 +1,35 @@
+"""`lmexposure demo`: the leakage test on text that every Python carries."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lmexposure.cli import options
+from lmexposure.cli.console import progress_bars, say
+
+__all__ = ["demo"]
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="The run directory; the same command resumes it.")] = (
+        Path("runs/demo")
+    ),
+    model: options.Model = None,
+    seed: options.Seed = None,
+    epochs: options.Epochs = None,
+) -> None:
+    """Run the whole test on the language reference that comes with Python. No download."""
+    from lmexposure.audit import demo_corpus, demo_settings, estimate_cost
+    from lmexposure.audit import run as run_audit
+    from lmexposure.cli.tables import print_result
+
+    chosen = options.merged(
+        None, {"model": model, "seed": seed}, training={"epochs": epochs}, base=demo_settings()
+    )
+    corpus = demo_corpus(out / "source" / "python_topics.txt")
+    say(estimate_cost(corpus, chosen))
+    with progress_bars() as progress:
+        result = run_audit(corpus, out=out, settings=chosen, progress=progress)
+    print_result(result)
+    say(f"\nrun directory  {out}")

@@ -1,0 +1,54 @@
+"""Where the installed command begins: exit codes, and what a person sees of an error.
+
+0 fine; 3 bad input, wrong usage or any failure. (1, a leak, and 2, inconclusive, are verdicts of
+the gate.) Click's own 2 for wrong usage and Python's 1 for an uncaught exception become 3.
+"""
+
+import os
+import sys
+import traceback
+from typing import NoReturn
+
+__all__ = ["FAILURE", "main"]
+
+FAILURE = 3
+
+
+def main() -> NoReturn:
+    """Run the command line and exit."""
+    sys.exit(_run())
+
+
+def _run() -> int:
+    # Third parties report progress and advice in their own way; ours is told by our own table.
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+    import typer
+
+    from lmexposure.cli.app import app
+    from lmexposure.cli.console import error
+    from lmexposure.errors import LmexposureError
+
+    try:
+        code = app(standalone_mode=False)
+    except typer.Exit as stop:
+        code = stop.exit_code
+    except (typer.Abort, KeyboardInterrupt):
+        error("stopped; finished steps are kept, and the same command goes on from there")
+        return FAILURE
+    except BrokenPipeError:
+        sys.stdout = None  # nobody reads on; nothing is left to flush
+        return FAILURE
+    except LmexposureError as failure:
+        error(str(failure))
+        return FAILURE
+    except Exception as failure:
+        if hasattr(failure, "show"):  # wrong usage: Typer's own exceptions know how to be shown
+            failure.show()
+        else:
+            traceback.print_exc()
+            error(f"a failure that this tool did not foresee: {type(failure).__name__}")
+        return FAILURE
+    return code if isinstance(code, int) else 0

@@ -1,0 +1,66 @@
+"""`lmexposure formats`: those that ship, one of them in full, or a check of one's own."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lmexposure.cli.console import print_table, say
+
+__all__ = ["formats"]
+
+formats = typer.Typer(
+    help="List the canary formats; show one; check a file of one's own.",
+    invoke_without_command=True,
+    rich_markup_mode=None,
+)
+
+
+@formats.callback()
+def list_formats(context: typer.Context) -> None:
+    """List the formats that ship, with the size of their randomness space."""
+    if context.invoked_subcommand is not None:
+        return
+    from lmexposure.canaries import shipped_formats
+
+    rows = [
+        [one.name, one.template, f"{one.size:.2e}".replace("e+", "e"), f"{one.bits:.1f}"]
+        for one in shipped_formats().values()
+    ]
+    print_table(["format", "template", "size", "bits"], rows, right=(2, 3))
+
+
+@formats.command()
+def show(
+    name: Annotated[str, typer.Argument(help="A shipped format, or a .toml file.")],
+    samples: Annotated[int, typer.Option(min=0, help="How many fills to print.")] = 3,
+    seed: Annotated[int, typer.Option(min=0, help="Of the fills.")] = 0,
+) -> None:
+    """Show a format in full, with a few fills of it."""
+    from lmexposure.canaries import load_format
+
+    one = load_format(name)
+    say(f"name         {one.name}")
+    say(f"template     {one.template}")
+    say(f"description  {one.description}")
+    say(f"source       {one.source}")
+    say(f"size         {one.size}")
+    say(f"bits         {one.bits:.2f}")
+    for index in one.sample(min(samples, one.size), seed=seed):
+        say(f"fill         {one.text(index)}")
+
+
+@formats.command()
+def check(file: Annotated[Path, typer.Argument(help="A format file, .toml.")]) -> None:
+    """Check a format file: what is wrong with it, and what would make it measure better."""
+    from lmexposure.canaries import check_format_file
+    from lmexposure.cli.entry import FAILURE
+
+    found = check_format_file(file)
+    for problem in found.problems:
+        say(f"problem  {problem}")
+    for advice in found.advice:
+        say(f"advice   {advice}")
+    if found.format is None:
+        raise typer.Exit(FAILURE)
+    say(f"sound    {found.format.name}: {found.format.size} fills, {found.format.bits:.2f} bits")

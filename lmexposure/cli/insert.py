@@ -1,0 +1,62 @@
+"""`lmexposure insert`: a corpus with canaries, and the manifest to score them by."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lmexposure.cli import options
+from lmexposure.cli.console import print_pairs, say
+
+__all__ = ["insert"]
+
+
+def insert(
+    corpus: options.Corpus,
+    out: Annotated[Path, typer.Option(help="Directory for the new corpus and manifest.json.")],
+    format: options.Formats = None,
+    canaries: options.Canaries = None,
+    repetitions: options.Repetitions = None,
+    controls: options.Controls = None,
+    seed: options.Seed = None,
+    layout: options.Layout = None,
+    text_field: options.TextField = None,
+    existing: options.Existing = None,
+    settings: options.SettingsFile = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done.")] = False,
+) -> None:
+    """Insert canaries into a corpus; write OUT/corpus/NAME and OUT/manifest.json."""
+    from lmexposure.audit import insert_corpus, preview
+
+    chosen = options.merged(
+        settings,
+        {
+            "formats": format,
+            "canaries": canaries,
+            "repetitions": repetitions,
+            "controls": controls,
+            "seed": seed,
+            "layout": layout,
+            "text_field": text_field,
+            "existing": existing,
+        },
+    )
+    if dry_run:
+        would = preview(corpus, settings=chosen)
+        print_pairs(
+            [
+                ("documents", f"{would.documents:,}"),
+                ("would insert", f"{would.insertions:,} documents, {would.bytes_added:,} bytes"),
+                ("share of the corpus", f"{would.share_of_bytes:.2%} of its bytes"),
+                ("canaries, controls", f"{would.canaries:,}, {would.controls:,}"),
+                *(
+                    (f"fills left, {name}", f"{n:,} for references")
+                    for name, n in would.references.items()
+                ),
+            ]
+        )
+        return
+    inserted, manifest = insert_corpus(corpus, out=out, settings=chosen)
+    count = sum(one.repetitions for one in manifest.canaries)
+    say(f"corpus    {inserted}  ({count:,} documents inserted)")
+    say(f"manifest  {out / 'manifest.json'}  (holds the secrets; keep it apart from the corpus)")

@@ -1,0 +1,57 @@
+"""`lmexposure measure`: any model against the manifest of the corpus that it was trained on."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lmexposure.cli import options
+from lmexposure.cli.console import progress_bars, say
+
+__all__ = ["measure"]
+
+
+def measure(
+    model: Annotated[str, typer.Argument(help="A model directory or hub name.")],
+    manifest: Annotated[Path, typer.Argument(help="The manifest.json of the insertion.")],
+    out: Annotated[Path, typer.Option(help="Directory for result.json and scores.parquet.")],
+    references: options.References = None,
+    revealed: options.Revealed = None,
+    beam_width: options.Beam = None,
+    seed: options.Seed = None,
+    batch_size: options.Batch = None,
+    device: options.Device = None,
+    dtype: options.Dtype = None,
+    offline: options.Offline = None,
+    revision: options.Revision = None,
+    settings: options.SettingsFile = None,
+) -> None:
+    """Measure exposure and extraction of the canaries in MANIFEST under MODEL."""
+    from lmexposure.audit import load_for_measuring
+    from lmexposure.audit import measure as measure_model
+    from lmexposure.cli.tables import print_result
+
+    chosen = options.merged(
+        settings,
+        {
+            "references": references,
+            "revealed": revealed,
+            "beam_width": beam_width,
+            "batch_size": batch_size,
+            "seed": seed,
+            "device": device,
+            "dtype": dtype,
+            "offline": offline,
+            "revision": revision,
+        },
+    )
+    with progress_bars() as progress:
+        result = measure_model(
+            load_for_measuring(model, chosen),
+            manifest,
+            out=out,
+            settings=chosen.measure,
+            progress=progress,
+        )
+    print_result(result)
+    say(f"\nresult  {out / 'result.json'}")

@@ -1,0 +1,161 @@
+"""Flags that several commands share. One that is not given is None: a settings file may speak."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lmexposure.errors import SettingsError
+
+if TYPE_CHECKING:
+    from lmexposure.audit import RunSettings
+
+__all__ = [
+    "Accumulation",
+    "Batch",
+    "Beam",
+    "BlockSize",
+    "Canaries",
+    "Controls",
+    "Corpus",
+    "Device",
+    "Dtype",
+    "Epochs",
+    "Existing",
+    "Formats",
+    "Layers",
+    "Layout",
+    "LearningRate",
+    "MaxSeconds",
+    "Model",
+    "Offline",
+    "Patience",
+    "Precision",
+    "References",
+    "Repetitions",
+    "Revealed",
+    "Revision",
+    "Seed",
+    "SettingsFile",
+    "TextField",
+    "TrainingBatch",
+    "Units",
+    "merged",
+    "numbers",
+]
+
+Corpus = Annotated[Path, typer.Argument(help="The corpus: a UTF-8 text file or JSONL.")]
+Model = Annotated[
+    str | None,
+    typer.Option(help="lstm, gpt2-tiny, or a path or hub name to fine-tune.  [default: lstm]"),
+]
+Formats = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--format",
+        help="A shipped format or a .toml file; may be repeated.  [default: random_number]",
+    ),
+]
+Canaries = Annotated[
+    int | None, typer.Option(help="Canaries per format and repetition class.  [default: 10]")
+]
+Repetitions = Annotated[
+    str | None, typer.Option(help="How often they are inserted, as 1,4,16.  [default: 1,4,16]")
+]
+Controls = Annotated[
+    int | None, typer.Option(help="Canaries per format never inserted.  [default: 32]")
+]
+References = Annotated[
+    int | None,
+    typer.Option(help="Fills to compare with, per format.  [default: 10000, or all there are]"),
+]
+Seed = Annotated[int | None, typer.Option(help="Decides everything random.  [default: 0]")]
+Layout = Annotated[
+    str | None,
+    typer.Option(
+        help="lines (a document a line), paragraphs (blank lines between), or jsonl.  "
+        "[default: by the file's suffix, else lines]"
+    ),
+]
+TextField = Annotated[
+    str | None, typer.Option(help="The JSONL field that holds the text.  [default: text]")
+]
+Existing = Annotated[
+    str | None,
+    typer.Option(
+        help="Fills already in the corpus: refuse, or set_aside (not drawn, not counted).  "
+        "[default: refuse]"
+    ),
+]
+Revealed = Annotated[
+    int | None, typer.Option(help="Reveal up to this many characters.  [default: 4]")
+]
+Beam = Annotated[
+    int | None,
+    typer.Option("--beam-width", help="Beam width.  [default: 100, and twice the canaries]"),
+]
+Batch = Annotated[
+    int | None, typer.Option("--batch-size", help="Texts a forward pass.  [default: found]")
+]
+TrainingBatch = Annotated[int | None, typer.Option("--batch-size", help="Blocks a training step.")]
+Epochs = Annotated[
+    int | None, typer.Option(help="Most epochs; training stops earlier when it can.")
+]
+MaxSeconds = Annotated[float | None, typer.Option(help="End training after so many seconds.")]
+Patience = Annotated[
+    int | None, typer.Option(help="Evaluations without a better one before training stops.")
+]
+BlockSize = Annotated[int | None, typer.Option(help="Tokens in a training block.")]
+LearningRate = Annotated[float | None, typer.Option(help="The highest learning rate.")]
+Accumulation = Annotated[
+    int | None, typer.Option(help="Parts of a step, to save memory; changes no result.")
+]
+Precision = Annotated[str | None, typer.Option(help="Training in float32 or bf16.")]
+Layers = Annotated[int | None, typer.Option(help="Layers of the LSTM.  [default: 2]")]
+Units = Annotated[int | None, typer.Option(help="Units of the LSTM.  [default: 200]")]
+Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps.  [default: auto]")]
+Dtype = Annotated[
+    str | None, typer.Option(help="float32, bfloat16 or float16.  [default: float32]")
+]
+Offline = Annotated[bool | None, typer.Option("--offline", help="Never ask a model hub.")]
+Revision = Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub model.")]
+SettingsFile = Annotated[
+    Path | None, typer.Option("--settings", help="A TOML file of settings; flags win.")
+]
+
+
+def numbers(name: str, text: str) -> tuple[int, ...]:
+    """Whole numbers separated by commas.
+
+    Raises:
+        SettingsError: something between the commas is no whole number.
+    """
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise SettingsError(
+            f"{name}={text!r} must be whole numbers separated by commas, such as 1,4,16"
+        ) from None
+
+
+def merged(
+    settings_file: Path | None,
+    flags: Mapping[str, Any],
+    *,
+    training: Mapping[str, Any] | None = None,
+    base: "RunSettings | None" = None,
+) -> "RunSettings":
+    """Defaults, then the settings file, then the flags that were given (not None)."""
+    from lmexposure.audit import RunSettings, read_settings_file
+
+    settings = base or RunSettings()
+    if settings_file is not None:
+        settings = settings.override(read_settings_file(settings_file))
+    given = {name: value for name, value in flags.items() if value is not None}
+    if isinstance(given.get("repetitions"), str):
+        given["repetitions"] = numbers("--repetitions", given["repetitions"])
+    chosen = {name: value for name, value in (training or {}).items() if value is not None}
+    if chosen:
+        given["training"] = chosen
+    return settings.override(given)

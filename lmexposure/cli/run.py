@@ -1,0 +1,87 @@
+"""`lmexposure run`: insert, train, measure; the whole leakage test."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lmexposure.cli import options
+from lmexposure.cli.console import progress_bars, say
+
+__all__ = ["run"]
+
+
+def run(
+    corpus: options.Corpus,
+    out: Annotated[Path, typer.Option(help="The run directory; the same command resumes it.")],
+    model: options.Model = None,
+    format: options.Formats = None,
+    canaries: options.Canaries = None,
+    repetitions: options.Repetitions = None,
+    controls: options.Controls = None,
+    references: options.References = None,
+    seed: options.Seed = None,
+    layout: options.Layout = None,
+    text_field: options.TextField = None,
+    existing: options.Existing = None,
+    revealed: options.Revealed = None,
+    beam_width: options.Beam = None,
+    epochs: options.Epochs = None,
+    patience: options.Patience = None,
+    batch_size: options.TrainingBatch = None,
+    block_size: options.BlockSize = None,
+    learning_rate: options.LearningRate = None,
+    accumulation: options.Accumulation = None,
+    precision: options.Precision = None,
+    layers: options.Layers = None,
+    units: options.Units = None,
+    device: options.Device = None,
+    dtype: options.Dtype = None,
+    offline: options.Offline = None,
+    revision: options.Revision = None,
+    max_seconds: options.MaxSeconds = None,
+    settings: options.SettingsFile = None,
+) -> None:
+    """Insert canaries into CORPUS, train a model on it, measure what it gives away."""
+    from lmexposure.audit import estimate_cost
+    from lmexposure.audit import run as run_audit
+    from lmexposure.cli.tables import print_result
+
+    chosen = options.merged(
+        settings,
+        {
+            "model": model,
+            "formats": format,
+            "canaries": canaries,
+            "repetitions": repetitions,
+            "controls": controls,
+            "references": references,
+            "seed": seed,
+            "layout": layout,
+            "text_field": text_field,
+            "existing": existing,
+            "revealed": revealed,
+            "beam_width": beam_width,
+            "layers": layers,
+            "units": units,
+            "device": device,
+            "dtype": dtype,
+            "offline": offline,
+            "revision": revision,
+        },
+        training={
+            "epochs": epochs,
+            "patience": patience,
+            "batch_size": batch_size,
+            "block_size": block_size,
+            "learning_rate": learning_rate,
+            "accumulation": accumulation,
+            "precision": precision,
+            "max_seconds": max_seconds,
+        },
+    )
+    say(estimate_cost(corpus, chosen))
+    with progress_bars() as progress:
+        result = run_audit(corpus, out=out, settings=chosen, progress=progress)
+    print_result(result)
+    say(f"\nrun directory  {out}")

@@ -1,0 +1,78 @@
+"""`lmexposure train`: a model on a corpus that `lmexposure insert` wrote."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lmexposure.cli import options
+from lmexposure.cli.console import print_pairs, progress_bars
+
+__all__ = ["train"]
+
+
+def train(
+    corpus: options.Corpus,
+    out: Annotated[Path, typer.Option(help="Directory for model/ and metrics.jsonl.")],
+    manifest: Annotated[
+        Path | None,
+        typer.Option(help="Its manifest: canaries are kept whole, and out of validation."),
+    ] = None,
+    model: options.Model = None,
+    seed: options.Seed = None,
+    layout: options.Layout = None,
+    text_field: options.TextField = None,
+    epochs: options.Epochs = None,
+    patience: options.Patience = None,
+    batch_size: options.TrainingBatch = None,
+    block_size: options.BlockSize = None,
+    learning_rate: options.LearningRate = None,
+    accumulation: options.Accumulation = None,
+    precision: options.Precision = None,
+    layers: options.Layers = None,
+    units: options.Units = None,
+    device: options.Device = None,
+    offline: options.Offline = None,
+    revision: options.Revision = None,
+    max_seconds: options.MaxSeconds = None,
+    settings: options.SettingsFile = None,
+) -> None:
+    """Train a model on a corpus; keep the checkpoint with the lowest validation loss."""
+    from lmexposure.audit import train_corpus
+
+    chosen = options.merged(
+        settings,
+        {
+            "model": model,
+            "seed": seed,
+            "layout": layout,
+            "text_field": text_field,
+            "layers": layers,
+            "units": units,
+            "device": device,
+            "offline": offline,
+            "revision": revision,
+        },
+        training={
+            "epochs": epochs,
+            "patience": patience,
+            "batch_size": batch_size,
+            "block_size": block_size,
+            "learning_rate": learning_rate,
+            "accumulation": accumulation,
+            "precision": precision,
+            "max_seconds": max_seconds,
+        },
+    )
+    with progress_bars() as progress:
+        trained = train_corpus(
+            corpus, out=out, manifest=manifest, settings=chosen, progress=progress
+        )
+    print_pairs(
+        [
+            ("model", str(trained.model_path)),
+            ("best epoch", f"{trained.best_epoch:.2f} of {trained.epochs:.2f} ({trained.stopped})"),
+            ("validation loss", f"{trained.validation_bits:.4f} bits per token"),
+            ("processes", str(trained.processes)),
+        ]
+    )
