@@ -1,12 +1,22 @@
-"""A small corpus with canaries, and small models for it."""
+"""The small corpus with canaries, and the small model for it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
+import torch
+from models.small_training import CANARIES, small_documents
+from models.small_training import small_lstm as make_small_lstm
 
-from lmexposure.models import LoadedModel, LstmSizes, new_model
+from lmexposure.models import LoadedModel
 
-CANARIES = {"the code is 4711": 3, "the code is 0815": 1}
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Models this small only lose time in waiting for a second thread."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture
@@ -16,14 +26,9 @@ def canaries() -> dict[str, int]:
 
 @pytest.fixture
 def documents() -> list[str]:
-    """60 short lines, some blank, and the canaries among them."""
-    lines = [f"line {i} of a small corpus, {i * 37 % 11}" if i % 5 else "" for i in range(60)]
-    for place, text in ((50, 0), (31, 1), (30, 0), (7, 0)):
-        lines.insert(place, list(CANARIES)[text])
-    return lines
+    return small_documents()
 
 
 @pytest.fixture
-def small_lstm(documents: list[str]) -> Callable[[], LoadedModel]:
-    sizes = LstmSizes(units=12, embedding=8, layers=2, dropout=0.2)
-    return lambda: new_model("lstm", documents, seed=5, separator="\n", lstm=sizes)
+def small_lstm() -> Callable[..., LoadedModel]:
+    return make_small_lstm

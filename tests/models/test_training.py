@@ -1,0 +1,323 @@
+"""Training: it learns, keeps the best, resumes to the byte, and refuses what would mislead."""
+
+import dataclasses
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from models.small_training import SETTINGS, train_small
+
+from lmexposure._files import sha256_tree
+from lmexposure.errors import (
+    CorpusError,
+    FileError,
+    ModelError,
+    NumericalError,
+    ResultError,
+    SettingsError,
+)
+from lmexposure.models import (
+    LoadedModel,
+    Progress,
+    TrainingResult,
+    TrainingSettings,
+    load_model,
+    new_model,
+    train,
+    weights_sha256,
+)
+
+Train = Callable[..., TrainingResult]
+
+
+@pytest.fixture
+def run(
+    small_lstm: Callable[..., LoadedModel],
+    documents: list[str],
+    canaries: dict[str, int],
+    tmp_path: Path,
+) -> Train:
+    """Train the small LSTM, with changes to settings by name or to arguments of `train`."""
+
+    def go(model: LoadedModel | None = None, **changes: Any) -> TrainingResult:
+        fields = {f.name for f in dataclasses.fields(TrainingSettings)}
+        settings = {name: value for name, value in changes.items() if name in fields}
+        arguments: dict[str, Any] = {
+            "documents": documents,
+            "separator": "\n",
+            "canaries": canaries,
+            "out": tmp_path / "out",
+        }
+        arguments |= {name: value for name, value in changes.items() if name not in fields}
+        chosen = dataclasses.replace(SETTINGS, **settings)
+        return train(model or small_lstm(), settings=chosen, **arguments)
+
+    return go
+
+
+def _rows(out: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_training_learns_and_keeps_the_lowest_validation_loss(run: Train, tmp_path: Path) -> None:
+    result = run()
+    rows = _rows(tmp_path / "out")
+    losses = [row["validation_bits_per_token"] for row in rows]
+    assert result.validation_bits == min(losses[1:]) < 0.8 * losses[0]
+    assert result.initial_validation_bits == losses[0]
+    assert result.improved
+    assert rows[losses.index(min(losses))]["step"] == result.best_step
+    assert [row["epoch"] for row in rows] == [0, 1, 2, 3, 4]
+    assert result.stopped == "epochs"
+    assert result.processes == 1
+
+
+def test_the_kept_model_is_the_one_that_was_best(run: Train, tmp_path: Path) -> None:
+    """Steps too long make the loss rise again: the model of the first epoch is kept."""
+    result = run(learning_rate=0.5, epochs=3, snapshot_epochs=(1, 2, 3), seed=2)
+    losses = [row["validation_bits_per_token"] for row in _rows(tmp_path / "out")][1:]
+    best = losses.index(min(losses)) + 1
+    assert result.best_epoch == best
+    kept = load_model(result.model_path)
+    assert weights_sha256(kept.model) == weights_sha256(
+        load_model(tmp_path / "out" / "snapshots" / f"epoch-{best}").model
+    )
+
+
+def test_nothing_but_results_is_left(run: Train, tmp_path: Path) -> None:
+    run()
+    left = sorted(p.relative_to(tmp_path / "out").as_posix() for p in tmp_path.glob("out/*"))
+    assert left == ["metrics.jsonl", "model", "snapshots", "training.json"]
+    snapshots = sorted(path.name for path in (tmp_path / "out" / "snapshots").iterdir())
+    assert snapshots == ["epoch-1", "epoch-3"]
+    assert load_model(tmp_path / "out" / "model").tokenizer.encode("line")
+
+
+def test_the_same_call_gives_the_same_bytes(run: Train, tmp_path: Path) -> None:
+    first, second = (run(out=tmp_path / name) for name in "ab")
+    assert sha256_tree(first.model_path) == sha256_tree(second.model_path)
+
+
+def test_a_finished_training_is_not_done_again(run: Train) -> None:
+    steps: list[Progress] = []
+    first = run(progress=steps.append)
+    assert [p.step for p in steps] == list(range(1, first.steps + 1))
+    assert steps[-1].total_steps == first.steps
+    again = run(progress=lambda _: pytest.fail("trained again"))
+    assert again == dataclasses.replace(first, reused=True)
+
+
+def test_interrupted_at_any_step_it_ends_with_the_same_bytes(run: Train, tmp_path: Path) -> None:
+    whole = run(out=tmp_path / "whole")
+
+    def interrupt_at(step: int) -> Callable[[Progress], None]:
+        def callback(progress: Progress) -> None:
+            if progress.step == step:
+                raise KeyboardInterrupt
+
+        return callback
+
+    for step in (1, whole.steps // 3, whole.steps // 2, whole.steps):
+        with pytest.raises(KeyboardInterrupt):
+            run(progress=interrupt_at(step))
+        assert not (tmp_path / "out" / "model").exists()
+    resumed = run()
+    assert sha256_tree(resumed.model_path) == sha256_tree(whole.model_path)
+    assert resumed.validation_bits == whole.validation_bits
+    strip = [{**row, "seconds": None} for row in _rows(tmp_path / "out")]
+    assert strip == [{**row, "seconds": None} for row in _rows(tmp_path / "whole")]
+
+
+def test_interrupted_after_the_last_step_it_only_finishes(
+    run: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("lmexposure.models.training.write_json", _full_disk)
+        with pytest.raises(FileError, match="no space"):
+            run()
+    assert (tmp_path / "out" / "model").exists()
+    resumed = run(progress=lambda _: pytest.fail("trained again"))
+    assert not resumed.reused
+    assert resumed.stopped == "epochs"
+
+
+def _full_disk(*_: object) -> None:
+    raise FileError("no space")
+
+
+def test_patience_stops_training(run: Train) -> None:
+    result = run(epochs=40, patience=1, learning_rate=0.3, snapshot_epochs=())
+    assert result.stopped == "patience"
+    assert result.epochs == result.best_epoch + 1 < 40
+
+
+def test_evaluations_may_come_more_often_than_epochs(run: Train, tmp_path: Path) -> None:
+    result = run(evaluate_every=5, epochs=2, snapshot_epochs=())
+    steps = [row["step"] for row in _rows(tmp_path / "out")]
+    assert steps == [*range(0, result.steps, 5), result.steps]
+
+
+def test_time_can_run_out(run: Train, tmp_path: Path) -> None:
+    result = run(max_seconds=1e-6)
+    assert result.stopped == "max_seconds"
+    assert result.steps == 1
+    assert load_model(result.model_path)
+    assert len(_rows(tmp_path / "out")) == 2
+
+
+def test_accumulation_changes_only_rounding(
+    run: Train, small_lstm: Callable[..., LoadedModel], tmp_path: Path
+) -> None:
+    # Without dropout: its masks depend on how blocks are grouped.
+    at_once, in_parts = (
+        run(small_lstm(dropout=0.0), out=tmp_path / str(n), accumulation=n) for n in (1, 3)
+    )
+    assert in_parts.validation_bits == pytest.approx(at_once.validation_bits, abs=1e-4)
+    assert in_parts.tokens == at_once.tokens
+
+
+def test_bf16_trains_and_keeps_float32_weights(run: Train) -> None:
+    result = run(precision="bf16", epochs=1, snapshot_epochs=())
+    assert result.improved
+    assert load_model(result.model_path).to_dict()["dtype"] == "float32"
+
+
+def test_gpt2_is_trained_and_then_fine_tuned(
+    run: Train, documents: list[str], tmp_path: Path
+) -> None:
+    tiny = new_model("gpt2-tiny", documents, seed=1, separator="\n")
+    first = run(tiny, out=tmp_path / "new", epochs=1, learning_rate=1e-3, snapshot_epochs=())
+    loaded = load_model(first.model_path)
+    second = run(loaded, out=tmp_path / "tuned", epochs=1, learning_rate=1e-4, snapshot_epochs=())
+    assert second.initial_validation_bits == pytest.approx(first.validation_bits, abs=1e-5)
+    assert second.improved
+
+
+def test_records_train_behind_the_end_of_text_token(run: Train) -> None:
+    assert run(separator=None, epochs=1, snapshot_epochs=()).improved
+
+
+def test_the_torch_generator_is_left_as_it_was(run: Train) -> None:
+    before = torch.get_rng_state()
+    run(epochs=1, snapshot_epochs=())
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_result_is_json(run: Train) -> None:
+    said = run(epochs=1, snapshot_epochs=()).to_dict()
+    assert json.loads(json.dumps(said)) == said
+    assert said["model_path"] == "model"
+
+
+def test_another_training_in_the_directory_is_refused(run: Train) -> None:
+    run()
+    with pytest.raises(ResultError, match="holds a finished training with other settings, data"):
+        run(seed=1)
+    with pytest.raises(ResultError, match="holds a finished training with other settings, data"):
+        run(documents=[f"other {i}" for i in range(20)], canaries={})
+
+
+def test_a_training_whose_model_is_gone_is_refused(run: Train, tmp_path: Path) -> None:
+    run().model_path.rename(tmp_path / "elsewhere")
+    with pytest.raises(ResultError, match="or its model is gone; choose another directory"):
+        run()
+
+
+def test_a_damaged_record_is_refused(run: Train, tmp_path: Path) -> None:
+    run()
+    (tmp_path / "out" / "training.json").write_text("{}")
+    with pytest.raises(ResultError, match=r"cannot read .*training\.json; choose another"):
+        run()
+
+
+def test_a_model_of_another_origin_is_not_overwritten(run: Train, tmp_path: Path) -> None:
+    (tmp_path / "out" / "model").mkdir(parents=True)
+    with pytest.raises(ResultError, match="holds a model of another origin; choose another"):
+        run()
+
+
+def test_a_gradient_that_is_not_finite_stops_and_keeps_the_checkpoint(
+    run: Train, small_lstm: Callable[..., LoadedModel], tmp_path: Path
+) -> None:
+    loaded = small_lstm()
+
+    def spoil(progress: Progress) -> None:
+        if progress.step == 4:
+            torch.nn.init.constant_(loaded.model.lm_head.bias, math.nan)
+
+    with pytest.raises(NumericalError, match=r"gradient of step 5 has norm nan .* lower learning"):
+        run(loaded, progress=spoil, checkpoint_seconds=1e9, evaluate_every=3)
+    left = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert left == ["best-3", "checkpoint.pt", "metrics.jsonl"]
+    assert load_model(tmp_path / "out" / "best-3")
+
+
+def test_a_validation_loss_that_is_not_finite_is_refused(
+    run: Train, small_lstm: Callable[..., LoadedModel]
+) -> None:
+    loaded = small_lstm()
+    torch.nn.init.constant_(loaded.model.lm_head.bias, math.inf)
+    with pytest.raises(NumericalError, match="the validation loss after step 0 is nan; train"):
+        run(loaded)
+
+
+def test_a_canary_that_is_not_in_the_documents_as_planned_is_refused(run: Train) -> None:
+    with pytest.raises(ModelError, match="1 of 1 canaries would not reach the model as planned"):
+        run(canaries={"the code is 4711": 2})
+
+
+def test_too_few_documents_are_refused(run: Train) -> None:
+    with pytest.raises(CorpusError, match="too few to hold some out for validation"):
+        run(documents=["the line"] * 5, canaries={})
+
+
+def test_a_block_beyond_the_context_window_is_refused(run: Train, documents: list[str]) -> None:
+    tiny = new_model("gpt2-tiny", documents, seed=1, separator="\n")
+    with pytest.raises(SettingsError, match="block_size=257 must be at most 256, the context win"):
+        run(tiny, block_size=257)
+
+
+def test_half_precision_weights_are_refused(
+    run: Train, small_lstm: Callable[..., LoadedModel]
+) -> None:
+    loaded = small_lstm()
+    loaded.model.to(torch.bfloat16)
+    with pytest.raises(
+        ModelError, match=r"weights in torch\.bfloat16; load it with dtype='float32"
+    ):
+        run(loaded)
+
+
+def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(
+    run: Train, small_lstm: Callable[..., LoadedModel]
+) -> None:
+    loaded = small_lstm()
+    loaded.tokenizer.add_tokens(["extra"])
+    with pytest.raises(ModelError, match=r"the tokenizer has \d+ tokens, but model 'lstm' only"):
+        run(loaded)
+
+
+def test_processes_that_accelerate_does_not_see_are_an_error(
+    run: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(epochs=1, snapshot_epochs=())  # accelerate has looked at the environment by now
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(
+        ModelError, match="2 processes were launched, but accelerate runs 1; on the"
+    ):
+        run(seed=9, out=Path("unused"))
+
+
+def test_an_unwritable_directory_is_an_error(run: Train, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileError, match=r"cannot write .*metrics\.jsonl"):
+        run(out=tmp_path / "file" / "out")
+
+
+def test_the_small_program_is_the_same_training(run: Train, tmp_path: Path) -> None:
+    by_program = train_small(tmp_path / "program")
+    assert sha256_tree(by_program.model_path) == sha256_tree(run().model_path)
