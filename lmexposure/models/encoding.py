@@ -52,7 +52,7 @@ def encode_in_context(
     """
     rows = encode_documents(tokenizer, texts, context=context)
     start, context_ids = _beginning(tokenizer, context)
-    head = start + context_ids
+    head, unknown = start + context_ids, tokenizer.unk_token_id
     encoded = []
     for number, (text, ids) in enumerate(zip(texts, rows, strict=True)):
         shared = _common_prefix(head, ids)
@@ -61,7 +61,9 @@ def encode_in_context(
                 f"text {number} of {len(texts)} has no token to score; leave empty texts out, and "
                 "give a context where the tokenizer has neither a BOS nor an EOS token"
             )
-        _refuse_unknown(tokenizer, text, ids[len(start) :], f"text {number} of {len(texts)}")
+        if unknown is not None and unknown in ids[len(start) :]:
+            place = ids[len(start) :].index(unknown)
+            raise _unknown(tokenizer, text, place, f"text {number} of {len(texts)}")
         if max_length is not None and len(ids) > max_length:
             raise ModelError(
                 f"text {number} of {len(texts)} has {len(ids)} tokens with its context, but the "
@@ -127,26 +129,25 @@ def _beginning(
 
 
 def _common_prefix(head: Sequence[int], ids: Sequence[int]) -> int:
+    if list(ids[: len(head)]) == list(head):
+        return len(head)
     for i, (expected, found) in enumerate(zip(head, ids, strict=False)):
         if expected != found:
             return i
     return min(len(head), len(ids))
 
 
-def _refuse_unknown(
-    tokenizer: PreTrainedTokenizerBase, text: str, ids: Sequence[int], name: str
-) -> None:
+def _unknown(tokenizer: PreTrainedTokenizerBase, text: str, place: int, name: str) -> ModelError:
+    """Say where the text meets an unknown token, without saying what it is."""
     unknown = tokenizer.unk_token_id
-    if unknown is None or unknown not in ids:
-        return
     # GPT-2 calls its end-of-text token "unknown" too: only text that spells it out gets it.
     singles = _encode(tokenizer, list(text))
     places = [i for i, single in enumerate(singles) if unknown in single]
-    where = f"token {list(ids).index(unknown)}"
+    where = f"token {place}"
     if places:
         category = unicodedata.category(text[places[0]])
         where = f"character {places[0]} of {len(text)} (Unicode category {category})"
-    raise ModelError(
+    return ModelError(
         f"{name}: the tokenizer has no token for {where}; use a format whose characters it "
         "knows, or train the tokenizer on a corpus that holds them"
     )

@@ -160,12 +160,10 @@ def _score_batch(model: Any, batch: Sequence[Encoded]) -> list[NDArray[np.float6
     lengths = [len(e.ids) - 1 for e in batch]  # the last token is predicted, never fed
     T = max(lengths)
     first = min(e.scored_from for e in batch) - 1  # the first position whose logits are needed
-    ids = torch.zeros((len(batch), T + 1), dtype=torch.long)  # (B, T+1)
-    mask = torch.zeros((len(batch), T), dtype=torch.long)  # (B, T)
-    for row, one in enumerate(batch):
-        ids[row, : len(one.ids)] = torch.tensor(one.ids, dtype=torch.long)
-        mask[row, : lengths[row]] = 1
-    ids, mask = ids.to(model.device), mask.to(model.device)
+    padded = [e.ids + [0] * (T + 1 - len(e.ids)) for e in batch]
+    ids = torch.tensor(padded, dtype=torch.long, device=model.device)  # (B, T+1)
+    mask = torch.arange(T) < torch.tensor(lengths)[:, None]  # (B, T)
+    mask = mask.long().to(model.device)
     logits = _needed_logits(model, ids[:, :-1], mask, keep=T - first)  # (B, T-first, V)
     target = ids[:, first + 1 :].unsqueeze(-1)  # (B, T-first, 1)
     chosen = logits.gather(-1, target).squeeze(-1)
