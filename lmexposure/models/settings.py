@@ -70,7 +70,7 @@ class TrainingSettings:
     evaluate_every: int | None = None
     batch_size: int = 32
     block_size: int = 128
-    learning_rate: float = 2e-3
+    learning_rate: float = 5e-3
     schedule: str = "constant"
     warmup_steps: int = 0
     weight_decay: float = 0.0
