@@ -6,7 +6,8 @@ from lmexposure.errors import InputError, PlanError, SettingsError
 
 
 def test_integer_passes_and_refuses() -> None:
-    assert _validate.integer("seed", np.int64(3), low=0) == 3
+    assert _validate.integer("seed", 3, low=0) == 3
+    assert _validate.integer("seed", np.int64(3), low=0) == 3  # type: ignore[arg-type]
     with pytest.raises(SettingsError, match="canaries=0 must be a whole number at least 1"):
         _validate.integer("canaries", 0, low=1)
     with pytest.raises(PlanError, match="k=9 must be a whole number from 0 to 8"):

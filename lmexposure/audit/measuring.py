@@ -72,7 +72,7 @@ def measure(
     result = Result(
         inputs_sha256=inputs,
         manifest_sha256=manifest.sha256,
-        model={**described, "validation": validation},
+        model=_model_record(described, out, validation),
         settings=settings.decisive(),
         formats=[one.record for one in estimates],
         canaries=[canary for one in estimates for canary in one.canaries],
@@ -82,6 +82,16 @@ def measure(
     if place is not None:
         place.finish(result, scores)
     return result
+
+
+def _model_record(
+    described: dict[str, Any], out: str | Path | None, validation: dict[str, Any] | None
+) -> dict[str, Any]:
+    """What the result says of the model; a path within `out` is given from there on."""
+    path = Path(described.pop("name"))
+    if out is not None and path.is_relative_to(out):
+        path = path.relative_to(out)
+    return {"path": path.as_posix(), **described, "validation": validation}
 
 
 def _inputs(

@@ -1,0 +1,37 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from corpora import write_corpus
+
+from lmexposure.audit import MeasureSettings, RunSettings
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Models this small only lose time in waiting for a second thread."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    return write_corpus(tmp_path / "corpus.txt")
+
+
+@pytest.fixture
+def settings() -> RunSettings:
+    """A run of a few seconds."""
+    return RunSettings(
+        formats=("pin",),
+        canaries=3,
+        repetitions=(1, 30),
+        controls=8,
+        layers=1,
+        units=32,
+        training={"epochs": 3, "learning_rate": 0.01},
+        measure=MeasureSettings(references=500, revealed=1, bootstraps=39, permutations=999),
+    )

@@ -1,0 +1,58 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lmexposure.audit import RunSettings, insert_corpus, preview
+from lmexposure.errors import PlanError, ResultError
+
+
+def test_writes_corpus_and_manifest_once(
+    corpus: Path, settings: RunSettings, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    inserted, manifest = insert_corpus(corpus, out=out, settings=settings)
+    assert inserted == out / "corpus" / "corpus.txt"
+    assert len(inserted.read_text().splitlines()) == 600 + 3 * (1 + 30)
+    before = inserted.stat().st_mtime_ns
+    assert insert_corpus(corpus, out=out, settings=settings)[1] == manifest
+    assert inserted.stat().st_mtime_ns == before
+
+
+def test_a_damaged_corpus_is_written_again(
+    corpus: Path, settings: RunSettings, tmp_path: Path
+) -> None:
+    inserted, _ = insert_corpus(corpus, out=tmp_path / "out", settings=settings)
+    whole = inserted.read_bytes()
+    inserted.write_bytes(whole[:100])
+    insert_corpus(corpus, out=tmp_path / "out", settings=settings)
+    assert inserted.read_bytes() == whole
+
+
+def test_refuses_what_another_insertion_left(
+    corpus: Path, settings: RunSettings, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    insert_corpus(corpus, out=out, settings=settings)
+    with pytest.raises(ResultError, match="manifest of another plan"):
+        insert_corpus(corpus, out=out, settings=replace(settings, seed=8))
+    with pytest.raises(ResultError, match="manifest of another layout"):
+        insert_corpus(corpus, out=out, settings=replace(settings, layout="paragraphs"))
+    corpus.write_text("something else\n" * 40)
+    with pytest.raises(ResultError, match="manifest of another corpus"):
+        insert_corpus(corpus, out=out, settings=settings)
+
+
+def test_preview_writes_nothing(corpus: Path, settings: RunSettings, tmp_path: Path) -> None:
+    would = preview(corpus, settings=settings)
+    assert (would.insertions, would.canaries, would.controls) == (93, 6, 8)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["corpus.txt"]
+
+
+def test_references_that_the_space_cannot_give_are_refused_before_anything_is_written(
+    corpus: Path, settings: RunSettings, tmp_path: Path
+) -> None:
+    asked = settings.override({"references": 9_999})
+    with pytest.raises(PlanError, match="the largest plan that fits"):
+        insert_corpus(corpus, out=tmp_path / "out", settings=asked)
+    assert not (tmp_path / "out").exists()

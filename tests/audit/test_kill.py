@@ -1,0 +1,61 @@
+"""A run killed with SIGKILL in training and in measuring ends like one that was left alone."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from corpora import write_corpus
+
+from lmexposure._files import sha256_file, sha256_tree
+
+ARGUMENTS = (
+    "--canaries 4 --repetitions 1,8 --controls 4 --units 48 "
+    "--epochs 3 --references 3000 --revealed 4"
+).split()
+
+
+def command(corpus: Path, out: Path) -> list[str]:
+    return [sys.executable, "-m", "lmexposure", "run", str(corpus), "--out", str(out), *ARGUMENTS]
+
+
+def kill_when(corpus: Path, out: Path, ready: Callable[[], bool]) -> None:
+    """Start the run, and kill it at once when `ready` says so."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(
+        command(corpus, out), stdout=subprocess.DEVNULL, env=environment
+    ) as process:
+        while not ready():
+            assert process.poll() is None, "the run ended before it could be killed"
+            time.sleep(0.002)
+        process.kill()
+
+
+def finish(corpus: Path, out: Path) -> None:
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        command(corpus, out), capture_output=True, text=True, env=environment, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.timeout(300)
+def test_killed_in_training_and_in_measuring_it_ends_bit_equal(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus.txt", 1500)
+    finish(corpus, tmp_path / "whole")
+    out = tmp_path / "killed"
+    kill_when(corpus, out, (out / "checkpoint.pt").exists)
+    assert not (out / "model").exists()
+    kill_when(corpus, out, lambda: any((out / ".measuring").glob("*/random_number.npz")))
+    assert (out / "model").exists()
+    assert not (out / "result.json").exists()
+    finish(corpus, out)
+    for name in ("manifest.json", "scores.parquet", "result.json"):
+        assert sha256_file(out / name) == sha256_file(tmp_path / "whole" / name), name
+    for name in ("corpus", "model"):
+        assert sha256_tree(out / name) == sha256_tree(tmp_path / "whole" / name), name
+    leftovers = [p.name for p in out.iterdir() if p.name not in os.listdir(tmp_path / "whole")]
+    assert leftovers == []

@@ -1,0 +1,211 @@
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from corpora import sentences
+from tiny import byte_level_bpe, model_of, word_piece
+
+from lmexposure.audit import MeasureSettings, measure
+from lmexposure.canaries import CanaryFormat, Manifest, Plan, insert_into_texts, load_format
+from lmexposure.errors import ManifestError, ModelError, NumericalError, PlanError
+from lmexposure.models import LoadedModel, new_model
+from lmexposure.results import read_result
+from lmexposure.scoring import log_perplexity
+
+QUICK = MeasureSettings(references=400, revealed=1, bootstraps=39, permutations=999)
+
+
+def manifest_of(*formats: CanaryFormat, seed: int = 1) -> Manifest:
+    plan = Plan(formats=formats, canaries=4, repetitions=(1, 2), controls=6, seed=seed)
+    return insert_into_texts(sentences(50), plan)[1]
+
+
+@pytest.fixture
+def manifest() -> Manifest:
+    return manifest_of(load_format("random_number"))
+
+
+@pytest.fixture
+def untrained(manifest: Manifest) -> LoadedModel:
+    characters = "".join(one.characters for one in manifest.plan.formats)
+    return new_model("lstm", sentences(50), seed=3, separator="\n", extra_characters=characters)
+
+
+def test_the_numbers_are_those_of_the_rooms_below(
+    untrained: LoadedModel, manifest: Manifest
+) -> None:
+    result = measure(untrained, manifest, settings=QUICK)
+    one = manifest.formats["random_number"]
+    texts = [one.text(i) for i in manifest.references("random_number", 400)]
+    null = log_perplexity(untrained.model, untrained.tokenizer, texts, context=None)
+    for canary, found in zip(manifest.canaries, result.canaries, strict=True):
+        bits = log_perplexity(untrained.model, untrained.tokenizer, [canary.text], context=None)[0]
+        rank = 1 + int((null <= bits).sum())
+        assert (found.id, found.repetitions) == (canary.id, canary.repetitions)
+        assert found.log_perplexity_bits == pytest.approx(bits, abs=1e-3)
+        assert found.exposure["rank"] == str(rank)
+        assert found.exposure["value"] == pytest.approx(math.log2(400 / rank))
+        assert set(found.estimates) == {"sampled", "certificate", "skew_normal"}
+        assert found.estimates["certificate"]["value"] <= found.exposure["high"]
+
+
+def test_an_untrained_model_tells_nothing(untrained: LoadedModel, manifest: Manifest) -> None:
+    result = measure(untrained, manifest, settings=QUICK)
+    rows = {row["repetitions"]: row for row in result.summary}
+    assert list(rows) == [0, 1, 2]
+    assert all(row["guessing_test"]["p_value"] > 0.001 for row in rows.values())
+    assert rows[0]["epsilon"] is None
+    assert all(not e["found"] for c in result.canaries for e in c.extraction if e["revealed"] == 0)
+    assert [c.extraction for c in result.canaries if c.role == "control"] == [[]] * 6
+
+
+def test_a_small_space_gives_exact_ranks(manifest: Manifest) -> None:
+    small = manifest_of(CanaryFormat(name="two", template="My code is {digits:2}"))
+    loaded = new_model(
+        "lstm", sentences(50), seed=3, separator=None, extra_characters="0123456789Myc"
+    )
+    result = measure(loaded, small, settings=MeasureSettings(bootstraps=39, permutations=999))
+    one = small.formats["two"]
+    everything = log_perplexity(
+        loaded.model, loaded.tokenizer, [one.text(i) for i in range(100)], context=None
+    )
+    planted = [c.index for c in small.canaries if c.role == "canary"]
+    never = np.delete(everything, planted)
+    for canary, found in zip(small.canaries, result.canaries, strict=True):
+        if canary.role == "control":
+            assert found.exposure["method"] == "sampled"
+            continue
+        rank = 1 + int((never <= everything[canary.index]).sum())
+        assert found.exposure["method"] == "exact"
+        assert found.exposure["rank"] == str(rank)
+        assert found.exposure["value"] == pytest.approx(math.log2(100 / rank))
+        assert found.estimates["certificate"]["value"] <= found.exposure["value"] + 1e-6
+    assert result.formats[0]["exhaustive"]
+
+
+def test_files_hold_the_same_without_secrets(
+    untrained: LoadedModel, manifest: Manifest, tmp_path: Path
+) -> None:
+    result = measure(untrained, manifest, out=tmp_path, settings=QUICK)
+    assert read_result(tmp_path / "result.json").to_dict() == result.to_dict()
+    table = pq.read_table(tmp_path / "scores.parquet").to_pydict()
+    assert table["role"].count("reference") == 400
+    bits = dict(zip(table["id"], table["log_perplexity_bits"], strict=True))
+    assert all(bits[c.id] == c.log_perplexity_bits for c in result.canaries)
+    assert not (tmp_path / ".measuring").exists()
+    everything = b"".join(p.read_bytes() for p in tmp_path.iterdir())
+    assert not any(c.text[-9:].encode() in everything for c in manifest.canaries)
+
+
+def test_the_same_inputs_are_measured_once(
+    untrained: LoadedModel, manifest: Manifest, tmp_path: Path
+) -> None:
+    manifest.write(tmp_path / "m.json")
+    first = measure(untrained, tmp_path / "m.json", out=tmp_path / "r", settings=QUICK)
+    before = (tmp_path / "r" / "result.json").stat().st_mtime_ns
+    assert measure(untrained, manifest, out=tmp_path / "r", settings=QUICK) == first
+    assert (tmp_path / "r" / "result.json").stat().st_mtime_ns == before
+    other = MeasureSettings(**{**QUICK.decisive(), "seed": 4})
+    assert measure(untrained, manifest, out=tmp_path / "r", settings=other) != first
+
+
+@pytest.mark.parametrize("stop_at", ["scoring random_number", "extracting random_number"])
+def test_an_interrupted_measurement_goes_on(
+    untrained: LoadedModel, manifest: Manifest, tmp_path: Path, stop_at: str
+) -> None:
+    whole = measure(untrained, manifest, out=tmp_path / "whole", settings=QUICK)
+
+    def stop(what: str, done: int, total: int, note: str = "") -> None:
+        if what == stop_at and done == min(total, 3 if "extracting" in what else total):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        measure(untrained, manifest, out=tmp_path / "r", settings=QUICK, progress=stop)
+    assert not (tmp_path / "r" / "result.json").exists()
+    seen: list[str] = []
+
+    def watch(what: str, done: int, total: int, note: str = "") -> None:
+        seen.append(what)
+
+    again = measure(untrained, manifest, out=tmp_path / "r", settings=QUICK, progress=watch)
+    assert again.to_dict() == whole.to_dict()
+    for name in ("result.json", "scores.parquet"):
+        assert (tmp_path / "r" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert ("scoring random_number" in seen) == (stop_at == "scoring random_number")
+
+
+def test_a_tokenizer_that_cannot_be_followed_leaves_extraction_out_and_says_so() -> None:
+    shouted = CanaryFormat(
+        name="w", template="my {choice:w} is {digits:2}", lists={"w": ["PIN", "NUMBER"]}
+    )
+    tokenizer = word_piece()
+    loaded = LoadedModel(model=model_of("gpt2", len(tokenizer)), tokenizer=tokenizer, name="tiny")
+    settings = MeasureSettings(bootstraps=39, permutations=999)
+    result = measure(loaded, manifest_of(shouted), settings=settings)
+    assert any("no extraction" in line for line in result.warnings)
+    assert all(not c.extraction for c in result.canaries)
+
+
+def test_a_model_without_pad_token_is_measured(manifest: Manifest) -> None:
+    tokenizer = byte_level_bpe()
+    assert tokenizer.pad_token is None
+    loaded = LoadedModel(model=model_of("gpt2", len(tokenizer)), tokenizer=tokenizer, name="tiny")
+    assert len(measure(loaded, manifest, settings=QUICK).canaries) == 14
+
+
+def test_refuses_a_manifest_without_canaries(untrained: LoadedModel, manifest: Manifest) -> None:
+    ids = [c.id for c in manifest.canaries if c.role == "canary"]
+    nothing = insert_into_texts(sentences(50), manifest.plan.without(*ids))[1]
+    with pytest.raises(ManifestError, match="no inserted canary"):
+        measure(untrained, nothing, settings=QUICK)
+
+
+def test_refuses_more_references_than_there_are(untrained: LoadedModel) -> None:
+    small = manifest_of(CanaryFormat(name="two", template="My code is {digits:2}"))
+    with pytest.raises(PlanError, match="ask for at most 86"):
+        measure(untrained, small, settings=QUICK)
+
+
+def test_an_unknown_character_names_the_format(manifest: Manifest) -> None:
+    loaded = new_model("lstm", ["no digits"], seed=0, separator="\n")
+    with pytest.raises(ModelError, match="format 'random_number': text 0 of 414"):
+        measure(loaded, manifest, settings=QUICK)
+
+
+def test_nan_weights_are_an_error_and_never_a_low_number(
+    untrained: LoadedModel, manifest: Manifest, tmp_path: Path
+) -> None:
+    import torch
+
+    with torch.no_grad():
+        untrained.model.lm_head.bias[4] = float("nan")
+    with pytest.raises(NumericalError, match="NaN or infinite"):
+        measure(untrained, manifest, out=tmp_path, settings=QUICK)
+    assert not (tmp_path / "result.json").exists()
+
+
+def test_result_json_has_the_agreed_shape(
+    untrained: LoadedModel, manifest: Manifest, tmp_path: Path
+) -> None:
+    measure(untrained, manifest, out=tmp_path, settings=QUICK)
+    record: dict[str, Any] = json.loads((tmp_path / "result.json").read_text())
+    assert record["schema"] == "lmexposure.result/1"
+    assert record["manifest_sha256"] == manifest.sha256
+    assert record["formats"][0]["space_size"] == "1000000000"
+    exposure = record["canaries"][0]["exposure"]
+    wanted = {
+        "method",
+        "value",
+        "low",
+        "high",
+        "level",
+        "rank",
+        "capped",
+        "assumptions",
+        "warnings",
+    }
+    assert set(exposure) == wanted

@@ -1,0 +1,69 @@
+from pathlib import Path
+
+import pytest
+
+from lmexposure.audit import MeasureSettings, RunSettings, read_settings_file
+from lmexposure.errors import SettingsError
+
+
+def test_override_reaches_run_measurement_and_training() -> None:
+    base = RunSettings(training={"epochs": 3, "patience": 1})
+    new = base.override(
+        {"seed": 5, "references": 99, "repetitions": [1, 2], "training": {"epochs": 7}}
+    )
+    assert (new.seed, new.measure.seed, new.measure.references) == (5, 5, 99)
+    assert new.repetitions == (1, 2)
+    assert new.training == {"epochs": 7, "patience": 1}
+    assert base.training == {"epochs": 3, "patience": 1}
+
+
+def test_settings_file_then_flags(tmp_path: Path) -> None:
+    path = tmp_path / "s.toml"
+    path.write_text('model = "gpt2-tiny"\nseed = 3\nrevealed = 2\n[training]\nepochs = 5\n')
+    settings = RunSettings().override(read_settings_file(path)).override({"seed": 9})
+    assert (settings.model, settings.seed, settings.measure.revealed) == ("gpt2-tiny", 9, 2)
+    assert settings.training == {"epochs": 5}
+
+
+def test_unknown_names_are_refused_with_those_there_are() -> None:
+    with pytest.raises(SettingsError, match=r"unknown setting 'canary'; there are .*canaries"):
+        RunSettings().override({"canary": 3})
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"formats": ()}, "names no format"),
+        ({"canaries": 0}, "canaries=0"),
+        ({"controls": -1}, "controls=-1"),
+        ({"seed": -1}, "seed=-1"),
+        ({"layers": 0}, "layers=0"),
+        ({"units": 0}, "units=0"),
+        ({"layout": "csv"}, "layout='csv' must be one of lines, paragraphs, jsonl"),
+        ({"existing": "keep"}, "existing='keep'"),
+        ({"dtype": "int8"}, "dtype='int8'"),
+        ({"references": 3}, "references=3"),
+        ({"revealed": -1}, "revealed=-1"),
+        ({"beam_width": 1}, "beam_width=1"),
+        ({"level": 1.0}, "level=1.0"),
+        ({"bootstraps": 3}, "bootstraps=3"),
+        ({"permutations": 3}, "permutations=3"),
+        ({"batch_size": 0}, "batch_size=0"),
+    ],
+)
+def test_values_out_of_range_are_refused(values: dict[str, object], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        RunSettings().override(values)
+
+
+def test_a_settings_file_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="cannot read the settings file"):
+        read_settings_file(tmp_path / "none.toml")
+    (tmp_path / "bad.toml").write_text("seed = ")
+    with pytest.raises(SettingsError, match="is not TOML"):
+        read_settings_file(tmp_path / "bad.toml")
+
+
+def test_speed_does_not_decide() -> None:
+    assert MeasureSettings(batch_size=3).decisive() == MeasureSettings().decisive()
+    assert MeasureSettings(seed=1).decisive() != MeasureSettings().decisive()

@@ -1,0 +1,135 @@
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lmexposure.audit import RunSettings, estimate_cost, run, train_corpus
+from lmexposure.audit.run_record import RunRecord
+from lmexposure.errors import ManifestError, PlanError, ResultError, SettingsError
+from lmexposure.models import load_model
+
+
+def test_a_run_finds_what_was_repeated_and_not_what_was_never_inserted(
+    corpus: Path, settings: RunSettings, tmp_path: Path
+) -> None:
+    result = run(corpus, out=tmp_path / "run", settings=settings)
+    rows = {row["repetitions"]: row for row in result.summary}
+    assert rows[30]["mean"] > 6
+    assert rows[30]["guessing_test"]["p_value"] < 0.01
+    assert rows[0]["guessing_test"]["p_value"] > 0.001
+    assert rows[30]["epsilon"]["value"] > 0
+    validation = result.model["validation"]
+    assert validation["validation_bits"] < validation["initial_validation_bits"]
+
+
+def test_the_run_directory_is_as_agreed_and_a_second_call_does_nothing(
+    corpus: Path, settings: RunSettings, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    first = run(corpus, out=out, settings=settings)
+    names = {p.name for p in out.iterdir()}
+    assert names == {
+        "corpus",
+        "manifest.json",
+        "metrics.jsonl",
+        "model",
+        "result.json",
+        "run.json",
+        "scores.parquet",
+        "training.json",
+    }
+    assert (out / "manifest.json").stat().st_mode & 0o777 == 0o600
+    record = json.loads((out / "run.json").read_text())
+    assert record["settings"]["canaries"] == 3
+    assert record["device"] in ("cpu", "cuda:0")
+    assert record["versions"]["torch"]
+    before = {name: (out / name).stat().st_mtime_ns for name in names - {"run.json", "corpus"}}
+    assert run(corpus, out=out, settings=settings).to_dict() == first.to_dict()
+    assert {name: (out / name).stat().st_mtime_ns for name in before} == before
+    with pytest.raises(ResultError, match="its seed is 0, now 4 is asked for"):
+        run(corpus, out=out, settings=replace(settings, seed=4))
+
+
+def test_a_fine_tune_begins_from_the_weights_it_is_given(
+    corpus: Path, settings: RunSettings, tmp_path: Path
+) -> None:
+    base = replace(settings, model="gpt2-tiny", training={"epochs": 1})
+    train_corpus(corpus, out=tmp_path / "base", settings=base)
+    begun = load_model(tmp_path / "base" / "model")
+    tuned = replace(base, model=str(tmp_path / "base" / "model"), training={"epochs": 1})
+    result = run(corpus, out=tmp_path / "tuned", settings=tuned)
+    assert result.model["type"] == "gpt2"
+    assert result.model["weights_sha256"] != begun.to_dict()["weights_sha256"]
+    first = json.loads((tmp_path / "tuned" / "metrics.jsonl").read_text().splitlines()[0])
+    last = json.loads((tmp_path / "base" / "metrics.jsonl").read_text().splitlines()[-1])
+    assert first["validation_bits_per_token"] == pytest.approx(
+        last["validation_bits_per_token"], rel=0.2
+    )
+
+
+def test_the_cost_is_said_before_the_work(corpus: Path, settings: RunSettings) -> None:
+    line = estimate_cost(corpus, settings)
+    assert "600 documents, 93 insertions of 6 canaries" in line
+    assert "at most 3 epochs" in line
+    assert "scoring 514 texts" in line
+
+
+def test_refuses_a_directory_that_is_no_run(
+    corpus: Path, settings: RunSettings, tmp_path: Path
+) -> None:
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "a.jpg").write_text("")
+    with pytest.raises(ResultError, match=r"photos holds 'a.jpg' and no run\.json"):
+        run(corpus, out=tmp_path / "photos", settings=settings)
+    with pytest.raises(ResultError, match="is a file; choose a directory"):
+        run(corpus, out=corpus, settings=settings)
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "run.json").write_text("{")
+    with pytest.raises(ResultError, match=r"run\.json is not readable"):
+        run(corpus, out=tmp_path / "broken", settings=settings)
+
+
+def test_bad_settings_are_found_before_anything_is_written(
+    corpus: Path, settings: RunSettings, tmp_path: Path
+) -> None:
+    with pytest.raises(SettingsError, match="'speed' must be one of"):
+        run(corpus, out=tmp_path / "r", settings=replace(settings, training={"speed": 1}))
+    with pytest.raises(PlanError, match="the largest plan that fits"):
+        run(corpus, out=tmp_path / "r", settings=replace(settings, canaries=9_999))
+    assert not (tmp_path / "r").exists()
+
+
+def test_refuses_several_processes(
+    corpus: Path, settings: RunSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(SettingsError, match="run takes one process"):
+        run(corpus, out=tmp_path / "r", settings=settings)
+
+
+def test_training_refuses_another_layout_than_the_manifests(
+    corpus: Path, settings: RunSettings, tmp_path: Path
+) -> None:
+    from lmexposure.audit import insert_corpus
+
+    inserted, manifest = insert_corpus(corpus, out=tmp_path / "i", settings=settings)
+    with pytest.raises(ManifestError, match="layout 'lines', and layout 'paragraphs' is asked"):
+        train_corpus(
+            inserted,
+            out=tmp_path / "t",
+            settings=replace(settings, layout="paragraphs"),
+            manifest=manifest,
+        )
+
+
+def test_a_record_keeps_the_first_time_of_a_step(tmp_path: Path) -> None:
+    record = RunRecord.open(tmp_path / "r", {"seed": 1})
+    with record.step("train"):
+        pass
+    record.timings["train"] = 50.0
+    record.write()
+    again = RunRecord.open(tmp_path / "r", {"seed": 1})
+    with again.step("train"):
+        pass
+    assert again.timings["train"] == 50.0
