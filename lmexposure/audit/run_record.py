@@ -91,13 +91,23 @@ def _same_run(path: Path, settings: dict[str, Any]) -> dict[str, float]:
         before, timings = record["settings"], dict(record["seconds"])
     except (ValueError, KeyError, TypeError, OSError) as failure:
         raise ResultError(f"{path} is not readable ({failure}); choose another --out") from failure
-    for name in sorted(before.keys() | settings.keys()):
-        if before.get(name) != settings.get(name):
+    old, new = _flat(before), _flat(settings)
+    for name in sorted(old.keys() | new.keys(), key=lambda name: (name.count("."), name)):
+        if old.get(name) != new.get(name):
             raise ResultError(
-                f"{path.parent} holds another run: its {name} is {before.get(name)!r}, now "
-                f"{settings.get(name)!r} is asked for; choose another --out, or the old settings"
+                f"{path.parent} holds another run: its {name} is {old.get(name)!r}, now "
+                f"{new.get(name)!r} is asked for; choose another --out, or the old settings"
             )
     return timings
+
+
+def _flat(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings within settings by dotted names: measure.references."""
+    flat: dict[str, Any] = {}
+    for name, value in settings.items():
+        inner = _flat(value) if isinstance(value, dict) else {}
+        flat |= {f"{name}.{key}": one for key, one in inner.items()} or {name: value}
+    return flat
 
 
 def _git_revision() -> str | None:

@@ -149,9 +149,11 @@ def _model(
     formats = (
         manifest.plan.formats if manifest else [load_format(name) for name in settings.formats]
     )
+    # A vocabulary made of the canaries too would spell them in fewer tokens than the references.
+    canaries = {} if manifest is None else _inserted(manifest)
     made = new_model(
         settings.model,
-        documents,
+        (text for text in documents if text not in canaries),
         seed=settings.seed,
         separator=separator,
         extra_characters="".join(one.characters for one in formats),

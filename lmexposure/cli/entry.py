@@ -12,6 +12,8 @@ from typing import NoReturn
 __all__ = ["FAILURE", "main"]
 
 FAILURE = 3
+_INTERRUPTED = 130  # what Typer makes of Ctrl-C
+_STOPPED = "stopped; finished steps are kept, and the same command goes on from there"
 
 
 def main() -> NoReturn:
@@ -36,7 +38,7 @@ def _run() -> int:
     except typer.Exit as stop:
         code = stop.exit_code
     except (typer.Abort, KeyboardInterrupt):
-        error("stopped; finished steps are kept, and the same command goes on from there")
+        error(_STOPPED)
         return FAILURE
     except BrokenPipeError:
         sys.stdout = None  # nobody reads on; nothing is left to flush
@@ -50,5 +52,8 @@ def _run() -> int:
         else:
             traceback.print_exc()
             error(f"a failure that this tool did not foresee: {type(failure).__name__}")
+        return FAILURE
+    if code == _INTERRUPTED:
+        error(_STOPPED)
         return FAILURE
     return code if isinstance(code, int) else 0

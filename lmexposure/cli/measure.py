@@ -29,6 +29,7 @@ def measure(
     """Measure exposure and extraction of the canaries in MANIFEST under MODEL."""
     from lmexposure.audit import load_for_measuring
     from lmexposure.audit import measure as measure_model
+    from lmexposure.canaries import Manifest
     from lmexposure.cli.tables import print_result
 
     chosen = options.merged(
@@ -45,10 +46,11 @@ def measure(
             "revision": revision,
         },
     )
+    inserted = Manifest.read(manifest)  # a bad manifest is found before a large model is loaded
     with progress_bars() as progress:
         result = measure_model(
             load_for_measuring(model, chosen),
-            manifest,
+            inserted,
             out=out,
             settings=chosen.measure,
             progress=progress,

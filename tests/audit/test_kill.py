@@ -12,22 +12,8 @@ from corpora import write_corpus
 
 from lmexposure._files import sha256_file, sha256_tree
 
-ARGUMENTS = [
-    "--canaries",
-    "4",
-    "--repetitions",
-    "1,8",
-    "--controls",
-    "4",
-    "--units",
-    "48",
-    "--epochs",
-    "3",
-    "--references",
-    "3000",
-    "--revealed",
-    "4",
-]
+PLAN = ["--canaries", "4", "--repetitions", "1,8", "--controls", "4", "--units", "48"]
+ARGUMENTS = [*PLAN, "--epochs", "3", "--references", "3000", "--revealed", "4"]
 
 
 def command(corpus: Path, out: Path) -> list[str]:

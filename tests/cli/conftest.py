@@ -1,0 +1,32 @@
+import sys
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+
+from lmexposure.cli.entry import _run
+
+
+class Outcome(NamedTuple):
+    """What a person saw: exit code, standard output, standard error."""
+
+    code: int
+    out: str
+    err: str
+
+
+Call = Callable[..., Outcome]
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    """Run `lmexposure ARGUMENTS` in this process, as the entry point does."""
+
+    def run(*arguments: object) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["lmexposure", *map(str, arguments)])
+        capsys.readouterr()
+        code = _run()
+        seen = capsys.readouterr()
+        return Outcome(code, seen.out, seen.err)
+
+    return run

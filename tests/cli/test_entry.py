@@ -1,0 +1,70 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli.conftest import Call
+
+import lmexposure
+from lmexposure.cli import options
+
+
+def test_the_installed_command_and_the_module_are_one() -> None:
+    script = Path(sys.executable).with_name("lmexposure")
+    for command in ([str(script)], [sys.executable, "-m", "lmexposure"]):
+        done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout.strip()) == (0, lmexposure.__version__)
+
+
+def test_help_imports_nothing_heavy() -> None:
+    script = (
+        "import sys; sys.argv = ['lmexposure', '--help']\n"
+        "from lmexposure.cli.entry import _run\n"
+        "assert _run() == 0\n"
+        "heavy = {'torch', 'transformers', 'datasets', 'scipy', 'pyarrow'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "measure" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--nonsense"], "No such option"),
+        (["unknown"], "No such command"),
+        (["insert"], "Missing argument"),
+        (["run", "c.txt"], "Missing option"),
+        (["measure", "m", "f", "--out", "o", "--seed", "x"], "Invalid value for '--seed'"),
+    ],
+)
+def test_wrong_usage_is_3(call: Call, arguments: list[str], message: str) -> None:
+    outcome = call(*arguments)
+    assert outcome.code == 3
+    assert message in outcome.err + outcome.out
+
+
+@pytest.mark.parametrize(
+    ("failure", "message"),
+    [
+        (RuntimeError("surprise"), "did not foresee: RuntimeError"),
+        (KeyboardInterrupt(), "the same command goes on from there"),
+        (MemoryError("all of it"), "did not foresee: MemoryError"),
+    ],
+)
+def test_every_failure_is_3(
+    call: Call,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    failure: BaseException,
+    message: str,
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise failure
+
+    monkeypatch.setattr(options, "merged", fail)
+    outcome = call("run", tmp_path / "c.txt", "--out", tmp_path / "o")
+    assert outcome.code == 3
+    assert message in outcome.err
+    assert ("Traceback" in outcome.err) == isinstance(failure, Exception)

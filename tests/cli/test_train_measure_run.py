@@ -1,0 +1,100 @@
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from cli.conftest import Call
+from corpora import write_corpus
+
+SMALL = ("--layers", "1", "--units", "16", "--epochs", "1")
+PLAN = ("--format", "pin", "--canaries", "2", "--repetitions", "1,20", "--controls", "4")
+QUICK = ("--references", "300", "--revealed", "1")
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    return write_corpus(tmp_path / "corpus.txt", 200)
+
+
+def test_insert_train_measure_by_hand_is_run(call: Call, corpus: Path, tmp_path: Path) -> None:
+    assert call("insert", corpus, "--out", tmp_path / "i", *PLAN).code == 0
+    manifest = tmp_path / "i" / "manifest.json"
+    inserted = tmp_path / "i" / "corpus" / "corpus.txt"
+    trained = call("train", inserted, "--manifest", manifest, "--out", tmp_path / "t", *SMALL)
+    assert trained.code == 0
+    assert "bits per token" in trained.out
+    model = tmp_path / "t" / "model"
+    measured = call("measure", model, manifest, "--out", tmp_path / "m", *QUICK)
+    assert measured.code == 0
+    whole = call("run", corpus, "--out", tmp_path / "r", *PLAN, *SMALL, *QUICK)
+    assert whole.code == 0
+    by_hand = json.loads((tmp_path / "m" / "result.json").read_text())
+    at_once = json.loads((tmp_path / "r" / "result.json").read_text())
+    assert by_hand["canaries"] == at_once["canaries"]
+    assert by_hand["summary"] == at_once["summary"]
+
+
+def test_the_table_shows_exposure_guessing_and_extraction(
+    call: Call, corpus: Path, tmp_path: Path
+) -> None:
+    outcome = call("run", corpus, "--out", tmp_path / "r", *PLAN, *SMALL, *QUICK)
+    assert "Exposure in bits, pin: |R| = 1e+04 (13.3 bits), 300 references" in outcome.out
+    starts = [line.split()[0] for line in outcome.out.splitlines() if line.strip()]
+    for name in ("controls", "1", "20", "guessing"):
+        assert name in starts
+    assert "Secrets extracted, pin" in outcome.out
+    assert str(tmp_path / "r") in outcome.out.replace("\n", "")
+
+
+def test_run_refuses_another_runs_directory(call: Call, corpus: Path, tmp_path: Path) -> None:
+    arguments = ("run", corpus, "--out", tmp_path / "r", *PLAN, *SMALL, *QUICK)
+    assert call(*arguments).code == 0
+    again = call(*arguments, "--seed", "9")
+    assert again.code == 3
+    assert "holds another run: its seed is 0" in again.err
+
+
+def test_measure_refuses_what_it_cannot_use(call: Call, corpus: Path, tmp_path: Path) -> None:
+    assert call("insert", corpus, "--out", tmp_path / "i", *PLAN).code == 0
+    manifest = tmp_path / "i" / "manifest.json"
+    out = ("--out", tmp_path / "m")
+    missing = call("measure", tmp_path / "none", manifest, *out)
+    assert (missing.code, "no such directory" in missing.err) == (3, True)
+    (tmp_path / "pickled").mkdir()
+    (tmp_path / "pickled" / "config.json").write_text("{}")
+    (tmp_path / "pickled" / "pytorch_model.bin").write_bytes(b"")
+    pickled = call("measure", tmp_path / "pickled", manifest, *out)
+    assert (pickled.code, "no .safetensors weights" in pickled.err) == (3, True)
+    edited = manifest.read_text().replace('"repetitions": 20', '"repetitions": 21')
+    (tmp_path / "edited.json").write_text(edited)
+    changed = call("measure", tmp_path / "none", tmp_path / "edited.json", *out)
+    assert (changed.code, "checksum does not fit" in changed.err) == (3, True)
+    device = call("measure", tmp_path / "none", manifest, *out, "--device", "warp")
+    assert device.code == 3
+    assert not (tmp_path / "m").exists()
+
+
+def test_demo_runs_on_the_text_of_this_python(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The real command, on the first lines of the real text."""
+    import sys
+    import types
+
+    real = __import__("pydoc_data.topics", fromlist=["topics"]).topics
+    short = types.ModuleType("pydoc_data.topics")
+    short.topics = {"with": real["with"]}  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "pydoc_data.topics", short)
+    outcome = call("demo", "--out", tmp_path / "demo", "--epochs", "1")
+    assert outcome.code == 0
+    assert "Exposure in bits, random_number" in outcome.out
+    assert (tmp_path / "demo" / "result.json").exists()
