@@ -20,13 +20,12 @@ def demo(
     epochs: options.Epochs = None,
 ) -> None:
     """Run the whole test on the language reference that comes with Python. No download."""
+    given = {"model": model, "seed": seed, "epochs": epochs}
     from lmexposure.audit import demo_corpus, demo_settings, estimate_cost
     from lmexposure.audit import run as run_audit
     from lmexposure.cli.tables import print_result
 
-    chosen = options.merged(
-        None, {"model": model, "seed": seed}, training={"epochs": epochs}, base=demo_settings()
-    )
+    chosen = options.merged(given, base=demo_settings())
     corpus = demo_corpus(out / "source" / "python_topics.txt")
     say(estimate_cost(corpus, chosen))
     with progress_bars() as progress:

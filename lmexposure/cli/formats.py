@@ -54,7 +54,7 @@ def show(
 def check(file: Annotated[Path, typer.Argument(help="A format file, .toml.")]) -> None:
     """Check a format file: what is wrong with it, and what would make it measure better."""
     from lmexposure.canaries import check_format_file
-    from lmexposure.cli.entry import FAILURE
+    from lmexposure.errors import FormatError
 
     found = check_format_file(file)
     for problem in found.problems:
@@ -62,5 +62,5 @@ def check(file: Annotated[Path, typer.Argument(help="A format file, .toml.")]) -
     for advice in found.advice:
         say(f"advice   {advice}")
     if found.format is None:
-        raise typer.Exit(FAILURE)
+        raise FormatError(f"{file} cannot be used as a format; mend what is named above")
     say(f"sound    {found.format.name}: {found.format.size} fills, {found.format.bits:.2f} bits")

@@ -14,7 +14,7 @@ __all__ = ["insert"]
 def insert(
     corpus: options.Corpus,
     out: Annotated[Path, typer.Option(help="Directory for the new corpus and manifest.json.")],
-    format: options.Formats = None,
+    formats: options.Formats = None,
     canaries: options.Canaries = None,
     repetitions: options.Repetitions = None,
     controls: options.Controls = None,
@@ -26,21 +26,9 @@ def insert(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done.")] = False,
 ) -> None:
     """Insert canaries into a corpus; write OUT/corpus/NAME and OUT/manifest.json."""
+    chosen = options.merged(locals(), apart=("corpus", "out", "dry_run"))
     from lmexposure.audit import insert_corpus, preview
 
-    chosen = options.merged(
-        settings,
-        {
-            "formats": format,
-            "canaries": canaries,
-            "repetitions": repetitions,
-            "controls": controls,
-            "seed": seed,
-            "layout": layout,
-            "text_field": text_field,
-            "existing": existing,
-        },
-    )
     if dry_run:
         would = preview(corpus, settings=chosen)
         print_pairs(

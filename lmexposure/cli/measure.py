@@ -27,25 +27,12 @@ def measure(
     settings: options.SettingsFile = None,
 ) -> None:
     """Measure exposure and extraction of the canaries in MANIFEST under MODEL."""
+    chosen = options.merged(locals(), apart=("model", "manifest", "out"))
     from lmexposure.audit import load_for_measuring
     from lmexposure.audit import measure as measure_model
     from lmexposure.canaries import Manifest
     from lmexposure.cli.tables import print_result
 
-    chosen = options.merged(
-        settings,
-        {
-            "references": references,
-            "revealed": revealed,
-            "beam_width": beam_width,
-            "batch_size": batch_size,
-            "seed": seed,
-            "device": device,
-            "dtype": dtype,
-            "offline": offline,
-            "revision": revision,
-        },
-    )
     inserted = Manifest.read(manifest)  # a bad manifest is found before a large model is loaded
     with progress_bars() as progress:
         result = measure_model(

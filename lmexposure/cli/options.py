@@ -1,6 +1,6 @@
 """Flags that several commands share. One that is not given is None: a settings file may speak."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -125,6 +125,19 @@ SettingsFile = Annotated[
 ]
 
 
+# Arguments of commands that are settings of training, by their names there.
+_TRAINING = {
+    "epochs": "epochs",
+    "patience": "patience",
+    "training_batch": "batch_size",
+    "block_size": "block_size",
+    "learning_rate": "learning_rate",
+    "accumulation": "accumulation",
+    "precision": "precision",
+    "max_seconds": "max_seconds",
+}
+
+
 def numbers(name: str, text: str) -> tuple[int, ...]:
     """Whole numbers separated by commas.
 
@@ -140,22 +153,22 @@ def numbers(name: str, text: str) -> tuple[int, ...]:
 
 
 def merged(
-    settings_file: Path | None,
-    flags: Mapping[str, Any],
-    *,
-    training: Mapping[str, Any] | None = None,
-    base: "RunSettings | None" = None,
+    flags: Mapping[str, Any], *, apart: Collection[str] = (), base: "RunSettings | None" = None
 ) -> "RunSettings":
-    """Defaults, then the settings file, then the flags that were given (not None)."""
+    """Defaults, then the settings file, then the flags that were given (not None).
+
+    Args:
+        flags: a command's arguments by name, its settings file among them.
+        apart: arguments of the command that are no settings.
+        base: the defaults, where they are not those of `RunSettings`.
+    """
     from lmexposure.audit import RunSettings, read_settings_file
 
-    settings = base or RunSettings()
-    if settings_file is not None:
-        settings = settings.override(read_settings_file(settings_file))
-    given = {name: value for name, value in flags.items() if value is not None}
-    if isinstance(given.get("repetitions"), str):
+    given = {k: v for k, v in flags.items() if v is not None and k not in apart}
+    chosen, file = base or RunSettings(), given.pop("settings", None)
+    if file is not None:
+        chosen = chosen.override(read_settings_file(file))
+    if "repetitions" in given:
         given["repetitions"] = numbers("--repetitions", given["repetitions"])
-    chosen = {name: value for name, value in (training or {}).items() if value is not None}
-    if chosen:
-        given["training"] = chosen
-    return settings.override(given)
+    training = {_TRAINING[name]: given.pop(name) for name in _TRAINING if name in given}
+    return chosen.override({**given, "training": training})

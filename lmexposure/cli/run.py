@@ -15,7 +15,7 @@ def run(
     corpus: options.Corpus,
     out: Annotated[Path, typer.Option(help="The run directory; the same command resumes it.")],
     model: options.Model = None,
-    format: options.Formats = None,
+    formats: options.Formats = None,
     canaries: options.Canaries = None,
     repetitions: options.Repetitions = None,
     controls: options.Controls = None,
@@ -28,7 +28,7 @@ def run(
     beam_width: options.Beam = None,
     epochs: options.Epochs = None,
     patience: options.Patience = None,
-    batch_size: options.TrainingBatch = None,
+    training_batch: options.TrainingBatch = None,
     block_size: options.BlockSize = None,
     learning_rate: options.LearningRate = None,
     accumulation: options.Accumulation = None,
@@ -43,43 +43,11 @@ def run(
     settings: options.SettingsFile = None,
 ) -> None:
     """Insert canaries into CORPUS, train a model on it, measure what it gives away."""
+    chosen = options.merged(locals(), apart=("corpus", "out"))
     from lmexposure.audit import estimate_cost
     from lmexposure.audit import run as run_audit
     from lmexposure.cli.tables import print_result
 
-    chosen = options.merged(
-        settings,
-        {
-            "model": model,
-            "formats": format,
-            "canaries": canaries,
-            "repetitions": repetitions,
-            "controls": controls,
-            "references": references,
-            "seed": seed,
-            "layout": layout,
-            "text_field": text_field,
-            "existing": existing,
-            "revealed": revealed,
-            "beam_width": beam_width,
-            "layers": layers,
-            "units": units,
-            "device": device,
-            "dtype": dtype,
-            "offline": offline,
-            "revision": revision,
-        },
-        training={
-            "epochs": epochs,
-            "patience": patience,
-            "batch_size": batch_size,
-            "block_size": block_size,
-            "learning_rate": learning_rate,
-            "accumulation": accumulation,
-            "precision": precision,
-            "max_seconds": max_seconds,
-        },
-    )
     say(estimate_cost(corpus, chosen))
     with progress_bars() as progress:
         result = run_audit(corpus, out=out, settings=chosen, progress=progress)

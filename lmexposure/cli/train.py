@@ -24,7 +24,7 @@ def train(
     text_field: options.TextField = None,
     epochs: options.Epochs = None,
     patience: options.Patience = None,
-    batch_size: options.TrainingBatch = None,
+    training_batch: options.TrainingBatch = None,
     block_size: options.BlockSize = None,
     learning_rate: options.LearningRate = None,
     accumulation: options.Accumulation = None,
@@ -38,32 +38,9 @@ def train(
     settings: options.SettingsFile = None,
 ) -> None:
     """Train a model on a corpus; keep the checkpoint with the lowest validation loss."""
+    chosen = options.merged(locals(), apart=("corpus", "out", "manifest"))
     from lmexposure.audit import train_corpus
 
-    chosen = options.merged(
-        settings,
-        {
-            "model": model,
-            "seed": seed,
-            "layout": layout,
-            "text_field": text_field,
-            "layers": layers,
-            "units": units,
-            "device": device,
-            "offline": offline,
-            "revision": revision,
-        },
-        training={
-            "epochs": epochs,
-            "patience": patience,
-            "batch_size": batch_size,
-            "block_size": block_size,
-            "learning_rate": learning_rate,
-            "accumulation": accumulation,
-            "precision": precision,
-            "max_seconds": max_seconds,
-        },
-    )
     with progress_bars() as progress:
         trained = train_corpus(
             corpus, out=out, manifest=manifest, settings=chosen, progress=progress

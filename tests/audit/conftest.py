@@ -1,20 +1,9 @@
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 from corpora import write_corpus
 
 from lmexposure.audit import MeasureSettings, RunSettings
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Models this small only lose time in waiting for a second thread."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture

@@ -1,23 +1,13 @@
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 from cli.conftest import Call
 from corpora import write_corpus
 
 SMALL = ("--layers", "1", "--units", "16", "--epochs", "1")
 PLAN = ("--format", "pin", "--canaries", "2", "--repetitions", "1,20", "--controls", "4")
 QUICK = ("--references", "300", "--revealed", "1")
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture

@@ -1,22 +1,12 @@
 """The small corpus with canaries, and the small model for it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
-import torch
 from models.small_training import CANARIES, small_documents
 from models.small_training import small_lstm as make_small_lstm
 
 from lmexposure.models import LoadedModel
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Models this small only lose time in waiting for a second thread."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture
