@@ -209,6 +209,8 @@ def _summary(
             alternative="memorised" if count else "different",
         )
         epsilon = epsilon_from_median_exposure(summary.median.value, repetitions=count or 1)
+        # With more than half of the exposures capped, so is the median, and epsilon with it.
+        median_capped = 2 * summary.capped > summary.n
         rows.append(
             {
                 "format": scores.format.name,
@@ -217,7 +219,8 @@ def _summary(
                 **summary.to_dict(),
                 "other_medians": _other_medians([canaries[i] for i in chosen.tolist()]),
                 "guessing_test": test.to_dict(),
-                "epsilon": epsilon.to_dict() if count else None,
+                "median_capped": median_capped,
+                "epsilon": {**epsilon.to_dict(), "capped": median_capped} if count else None,
                 "extraction": _found([canaries[i] for i in chosen.tolist()]),
             }
         )

@@ -1,5 +1,6 @@
 """What a person sees: plain lines, tables, errors, and progress where there is a terminal."""
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,8 +14,10 @@ __all__ = ["error", "print_pairs", "print_table", "progress_bars", "say", "warn"
 
 
 def _out() -> Console:
-    # A pipe gets whole lines, whatever the width of the terminal behind it.
-    return Console(width=None if sys.stdout.isatty() else 160, highlight=False)
+    # A pipe gets whole lines, whatever the width of the terminal behind it. Of several processes
+    # that torchrun started, the first one speaks.
+    width = None if sys.stdout.isatty() else 160
+    return Console(width=width, highlight=False, quiet=os.environ.get("RANK", "0") != "0")
 
 
 def _err() -> Console:

@@ -61,20 +61,20 @@ _LEGEND = (
 def _summary_row(row: dict[str, Any], one: dict[str, Any]) -> list[str]:
     median, others = row["median"], row["other_medians"]
     low, high = (_number(median[end]) for end in ("low", "high"))
-    lower_bound = ">= " if row["capped"] else ""
+    mean_bound, bound = (">= " if row[key] else "" for key in ("capped", "median_capped"))
     fits = one["skew_normal"] is not None and not one["skew_normal"]["goodness"]["warnings"]
     skew = _number(others.get("skew_normal"))
     return [
         str(row["repetitions"]) if row["role"] == "canary" else "controls",
         str(row["n"]),
-        lower_bound + f"{row['mean']:.2f}",
-        (">= " if row["capped"] > row["n"] / 2 else "") + f"{median['value']:.2f}",
+        f"{mean_bound}{row['mean']:.2f}",
+        f"{bound}{median['value']:.2f}",
         f"{row['upper_quartile']['value']:.2f}",
         f"{low} .. {high}",
         f"{row['guessing_test']['p_value']:.4f}",
         _number(others.get("certificate")),
         skew if fits else f"{skew} (!)",
-        f"{row['epsilon']['value']:.2f}" if row["epsilon"] else "",
+        f"{bound}{row['epsilon']['value']:.2f}" if row["epsilon"] else "",
     ]
 
 

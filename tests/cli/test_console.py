@@ -1,0 +1,42 @@
+import pytest
+from rich.errors import MarkupError
+
+from lmexposure.cli import console
+
+
+def test_lines_are_printed_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    """Markup, colours and wrapping would change a path, or raise on a template."""
+    line = "[red]/a/path[/] {digits:9} " + "x" * 300
+    try:
+        console.say(line)
+        console.error(line)
+    except MarkupError:
+        pytest.fail("user text was read as markup")
+    seen = capsys.readouterr()
+    assert seen.out == line + "\n"
+    assert seen.err == f"error: {line}\n"
+
+
+def test_only_the_first_of_several_processes_speaks(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANK", "1")
+    console.say("once")
+    console.warn("always")
+    seen = capsys.readouterr()
+    assert (seen.out, "always" in seen.err) == ("", True)
+
+
+def test_tables_and_pairs_keep_their_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    console.print_table(["name", "n"], [["[a]", "7"], ["b", "10"]], right=(1,))
+    console.print_pairs([("one", "1"), ("three", "3")])
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert lines == ["name   n", "[a]    7", "b     10", "one    1", "three  3"]
+
+
+def test_progress_is_quiet_where_there_is_no_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with console.progress_bars() as show:
+        show("scoring", 1, 2)
+    assert capsys.readouterr().err == ""

@@ -1,0 +1,111 @@
+"""The house as agreed: rooms stand on each other, faces are explicit, the names people rely on."""
+
+import ast
+import importlib
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "lmexposure"
+# From the ground up; canaries and statistics stand side by side.
+FLOORS = {
+    "errors": 0,
+    "_validate": 1,
+    "_files": 1,
+    "results": 2,
+    "canaries": 3,
+    "statistics": 3,
+    "models": 4,
+    "scoring": 5,
+    "audit": 6,
+    "cli": 7,
+    "__main__": 8,
+}
+ROOMS = ("audit", "canaries", "models", "scoring", "statistics")
+
+
+def imports_of(path: Path) -> set[str]:
+    """The rooms of lmexposure that a file imports, at its top or inside functions."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("lmexposure."):
+            found.add(str(node.module).split(".")[1])
+    return found
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: p.stem)
+def test_a_room_imports_only_rooms_below(path: Path) -> None:
+    if path.parent == PACKAGE and path.stem == "__init__":
+        assert imports_of(path) == set()
+        return
+    own = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    above = {room for room in imports_of(path) - {own} if FLOORS[room] >= FLOORS[own]}
+    assert above == set()
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_room_has_an_explicit_sorted_face(room: str) -> None:
+    module = importlib.import_module(f"lmexposure.{room}")
+    public = {
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_") and not inspect.ismodule(value)
+    }
+    modules = {name for name, value in vars(module).items() if inspect.ismodule(value)}
+    assert public - {"AutoConfig", "AutoModelForCausalLM"} - modules == set(module.__all__)
+    assert len(set(module.__all__)) == len(module.__all__)
+    assert all(getattr(module, name).__doc__ for name in module.__all__ if name[0].islower())
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: p.stem)
+def test_every_module_says_what_it_is_and_what_it_gives(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    assert ast.get_docstring(tree)
+    if path.stem != "__main__":
+        names = {
+            t.id
+            for n in ast.walk(tree)
+            if isinstance(n, ast.Assign)
+            for t in n.targets
+            if isinstance(t, ast.Name)
+        } | {
+            n.target.id
+            for n in ast.walk(tree)
+            if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)
+        }
+        assert "__all__" in names
+
+
+def test_the_package_itself_stays_light() -> None:
+    script = (
+        "import sys, lmexposure\n"
+        "heavy = {'torch', 'transformers', 'numpy', 'scipy', 'typer'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("canaries.CanaryFormat", ["name", "template"]),
+        ("canaries.CanaryFormat.text", ["index"]),
+        ("canaries.CanaryFormat.index", ["text"]),
+        ("canaries.CanaryFormat.fills", ["index"]),
+        ("canaries.CanaryFormat.sample", ["n", "seed"]),
+        ("statistics.sampled_exposure", ["canary_bits", "reference_bits"]),
+        ("statistics.skew_normal_exposure", ["canary_bits", "reference_bits"]),
+        ("scoring.log_perplexity", ["model", "tokenizer", "texts", "context"]),
+        ("audit.run", ["corpus", "out", "settings"]),
+        ("audit.measure", ["model", "manifest", "out", "settings"]),
+    ],
+)
+def test_names_that_others_rely_on(name: str, parameters: list[str]) -> None:
+    room, *path = name.split(".")
+    found = importlib.import_module(f"lmexposure.{room}")
+    for part in path:
+        found = getattr(found, part)
+    assert set(parameters) <= set(inspect.signature(found).parameters)  # type: ignore[arg-type]
