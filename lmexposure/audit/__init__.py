@@ -2,10 +2,11 @@
 
 from lmexposure.audit.demonstration import demo_corpus, demo_settings
 from lmexposure.audit.inserting import insert_corpus, preview
+from lmexposure.audit.loading import load_for_measuring
 from lmexposure.audit.measuring import measure
 from lmexposure.audit.progress import Progress, silent
 from lmexposure.audit.settings import MeasureSettings, RunSettings, read_settings_file
-from lmexposure.audit.training import load_for_measuring, train_corpus
+from lmexposure.audit.training import train_corpus
 from lmexposure.audit.whole_path import estimate_cost, run
 
 __all__ = [

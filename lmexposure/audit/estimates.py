@@ -86,9 +86,15 @@ def estimate_format(
 
 def _score_warnings(scores: FormatScores) -> list[str]:
     """What the scores themselves leave out."""
-    if not scores.first_unscored:
-        return []
-    return ["the first token of every text went unscored: nothing stands to the left of it"]
+    lines = []
+    if scores.first_unscored:
+        lines.append("the first token of a text went unscored: nothing stands to the left of it")
+    if not scores.certifiable:
+        lines.append(
+            "no certificate: a part of the secret went unscored, or the tokenizer does not keep "
+            "the texts as they are"
+        )
+    return lines
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,13 +167,23 @@ def _rows(
     scores: FormatScores, ranks: _Ranks, curve: SkewNormalExposure | None, i: int
 ) -> dict[str, dict[str, Any]]:
     """All estimates of one canary, by method; ranks as decimal strings, for they may pass 2^53."""
-    certificate = certified_exposure(scores.format.bits, scores.secret_bits[i])
-    rows = {ranks.method(i): ranks.row(i), "certificate": certificate.row(0)}
+    rows = {ranks.method(i): ranks.row(i)}
+    if scores.certifiable:
+        rows["certificate"] = _certificate(scores, i)
     if curve is not None:
         rows["skew_normal"] = curve.row(i)
     for row in rows.values():
         row["rank"] = None if row["rank"] is None else str(row["rank"])
     return rows
+
+
+def _certificate(scores: FormatScores, i: int) -> dict[str, Any]:
+    row = certified_exposure(scores.format.bits, scores.secret_bits[i]).row(0)
+    row["assumptions"].append(
+        f"the fills not scored begin with the same {len(scores.beginning.ids)} tokens as the "
+        f"{scores.bits.size} that were"
+    )
+    return row
 
 
 def _record(scores: FormatScores, curve: SkewNormalExposure | None) -> dict[str, Any]:
@@ -179,7 +195,8 @@ def _record(scores: FormatScores, curve: SkewNormalExposure | None) -> dict[str,
         "bits": scores.format.bits,
         "references": int(null.size),
         "exhaustive": scores.exhaustive,
-        "shared_tokens": scores.shared_tokens,
+        "shared_tokens": len(scores.beginning.ids),
+        "certifiable": scores.certifiable,
         "first_unscored": scores.first_unscored,
         "reference_bits_quantiles": quantiles.tolist(),
         "skew_normal": None
@@ -209,8 +226,8 @@ def _summary(
             alternative="memorised" if count else "different",
         )
         epsilon = epsilon_from_median_exposure(summary.median.value, repetitions=count or 1)
-        # With more than half of the exposures capped, so is the median, and epsilon with it.
-        median_capped = 2 * summary.capped > summary.n
+        # With half of the exposures capped, so is the median, and epsilon with it.
+        median_capped = 2 * summary.capped >= summary.n
         rows.append(
             {
                 "format": scores.format.name,
@@ -238,12 +255,21 @@ def _other_medians(canaries: list[CanaryResult]) -> dict[str, float | None]:
 
 
 def _found(canaries: list[CanaryResult]) -> list[dict[str, Any]]:
-    """How many of these canaries were found, for each method and number of revealed characters."""
-    counts: dict[tuple[str, int], list[bool]] = {}
+    """How many of these canaries were found, for each method and number of revealed characters.
+
+    `by_chance` is how many of them a beam of the same width would hold by guessing.
+    """
+    rows: dict[tuple[str, int], list[dict[str, Any]]] = {}
     for one in canaries:
         for row in one.extraction:
-            counts.setdefault((row["method"], row["revealed"]), []).append(row["found"])
+            rows.setdefault((row["method"], row["revealed"]), []).append(row)
     return [
-        {"method": method, "revealed": revealed, "found": sum(found), "of": len(found)}
-        for (method, revealed), found in sorted(counts.items())
+        {
+            "method": method,
+            "revealed": revealed,
+            "found": sum(row["found"] for row in chosen),
+            "of": len(chosen),
+            "by_chance": sum(row["by_chance"] for row in chosen),
+        }
+        for (method, revealed), chosen in sorted(rows.items())
     ]

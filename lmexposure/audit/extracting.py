@@ -11,7 +11,7 @@ from lmexposure.scoring import Extractor, beam_width
 
 __all__ = ["Extractions", "extract_format"]
 
-# One row per canary id: greedy and beam, for each number of revealed characters.
+# Rows by canary id: greedy and beam, for each number of revealed characters.
 Extractions = dict[str, list[dict[str, Any]]]
 
 
@@ -24,28 +24,44 @@ def extract_format(
     kept: Path | None,
     progress: Callable[[int, int], None],
 ) -> Extractions:
-    """Search for every inserted canary of a format, with 0 to `revealed` characters given.
+    """Search for every canary of a format with 0 to `revealed` characters given.
+
+    The last character is never given: that would be no extraction. Controls, which the model
+    never saw, are searched for with nothing given; that costs nothing, for it is the same search.
 
     Args:
         extractor: of the format.
-        canaries: canaries and controls; controls are not searched for.
-        revealed: the most characters given; a shorter secret ends before.
+        canaries: canaries and controls.
+        revealed: the most characters given.
         width: of the beam; None: 100, and twice the canaries.
         kept: where finished canaries are kept between interruptions; None keeps nothing.
         progress: called with (canaries done, canaries in all).
+
+    Returns:
+        per canary id a row for each search: see `Extraction`; besides `fills_left`, the fills that
+        agree with what was given (decimal string), and `by_chance`, the chance that as many
+        guesses hold the secret.
     """
-    inserted = [one for one in canaries if one.role == "canary"]
-    width = beam_width(len(inserted)) if width is None else width
+    inserted = sum(one.role == "canary" for one in canaries)
+    width = beam_width(inserted) if width is None else width
     done: Extractions = json.loads(kept.read_text()) if kept and kept.exists() else {}
-    for number, canary in enumerate(inserted, 1):
+    for number, canary in enumerate(canaries, 1):
         if canary.id not in done:
-            known = min(revealed, extractor.format.free_characters(canary.index))
+            most = revealed if canary.role == "canary" else 0
+            known = min(most, extractor.format.free_characters(canary.index) - 1)
             done[canary.id] = [
-                extractor.find(canary.index, revealed=k, width=w).to_dict()
-                for k in range(known + 1)
-                for w in (1, width)
+                _row(extractor, canary, k, w) for k in range(known + 1) for w in (1, width)
             ]
             if kept is not None:
                 write_json(kept, done)
-        progress(number, len(inserted))
-    return {one.id: done[one.id] for one in inserted}
+        progress(number, len(canaries))
+    return {one.id: done[one.id] for one in canaries}
+
+
+def _row(extractor: Extractor, canary: Canary, revealed: int, width: int) -> dict[str, Any]:
+    left = extractor.format.fills_left(canary.index, revealed)
+    return {
+        **extractor.find(canary.index, revealed=revealed, width=width).to_dict(),
+        "fills_left": str(left),
+        "by_chance": min(1.0, width / left),
+    }

@@ -1,7 +1,7 @@
 """The log-perplexities of one format: its canaries, its controls, its references."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from lmexposure._files import atomic_write
 from lmexposure.canaries import Canary, CanaryFormat, Manifest
 from lmexposure.errors import ModelError
-from lmexposure.models.encoding import context_window, encode_in_context
+from lmexposure.models.encoding import Encoded, context_window, encode_in_context
 from lmexposure.models.load import LoadedModel
-from lmexposure.scoring import score_encoded, shared_prefix
+from lmexposure.scoring import Beginning, find_beginning, score_encoded
+from lmexposure.scoring.vocabulary import Vocabulary
 
 __all__ = ["FormatScores", "score_format", "write_scores"]
 
@@ -30,8 +31,8 @@ class FormatScores:
         bits: log-perplexity in bits, shape (K + M,); lower = more memorised.
         tokens: scored tokens of each text, shape (K + M,).
         secret_bits: bits behind the token prefix that all these texts share, shape (K + M,).
-        shared_tokens: length of that prefix, its context included.
-        first_unscored: the first token of each text went unscored: there was nothing before it.
+        beginning: that prefix; the context's tokens belong to it.
+        first_unscored: the first token of the texts went unscored: there was nothing before it.
         exhaustive: the M references are all fills that are neither canary nor control.
     """
 
@@ -40,7 +41,7 @@ class FormatScores:
     bits: NDArray[np.float64]
     tokens: NDArray[np.int64]
     secret_bits: NDArray[np.float64]
-    shared_tokens: int
+    beginning: Beginning
     first_unscored: bool
     exhaustive: bool
 
@@ -53,6 +54,15 @@ class FormatScores:
     def reference_bits(self) -> NDArray[np.float64]:
         """Log-perplexities of the references, shape (M,)."""
         return self.bits[len(self.canaries) :]
+
+    @property
+    def certifiable(self) -> bool:
+        """Fills have token paths of their own behind the prefix, and all of it was scored.
+
+        No fill stands within another (a plan sees to it), so where tokens spell the text no path
+        begins another: the paths are disjoint events, as the certificate needs.
+        """
+        return self.beginning.scored and self.beginning.characters is not None
 
     @property
     def controls(self) -> NDArray[np.bool_]:
@@ -96,6 +106,43 @@ def score_format(
     canaries = tuple(c for c in manifest.canaries if c.format == name)
     indices = manifest.references(name, references, strict=references is not None)
     texts = [c.text for c in canaries] + [one.text(i) for i in indices]
+    encoded = _encode(loaded, manifest, name, texts)
+    beginning = find_beginning(
+        loaded.tokenizer,
+        Vocabulary(loaded.tokenizer),
+        texts,
+        encoded,
+        context=manifest.separator,
+        literal=one.prefix,
+    )
+    saved = _saved(kept, len(texts))
+    if saved is None:
+        scores = score_encoded(loaded.model, encoded, batch_size=batch_size, progress=progress)
+        saved = {
+            "bits": scores.totals,
+            "tokens": scores.tokens,
+            "secret_bits": scores.bits_from(len(beginning.ids)),
+        }
+    made = FormatScores(
+        format=one,
+        canaries=canaries,
+        beginning=beginning,
+        first_unscored=any(e.first_unscored for e in encoded),
+        exhaustive=len(indices) == manifest.references_left(name) and not manifest.plan.left_out,
+        **saved,
+    )
+    if kept is not None:
+        made.save(kept)
+    return made
+
+
+def _encode(loaded: LoadedModel, manifest: Manifest, name: str, texts: list[str]) -> list[Encoded]:
+    """The texts in context, scored from the same token on.
+
+    Where some of them merge with the context and others do not, the context's cost would stand in
+    some totals only.
+    """
+    ids = [one.id for one in manifest.canaries if one.format == name]
     try:
         encoded = encode_in_context(
             loaded.tokenizer,
@@ -104,30 +151,10 @@ def score_format(
             max_length=context_window(loaded.model.config),
         )
     except ModelError as failure:
-        ids = f"texts 0 to {len(canaries) - 1} are {canaries[0].id} to {canaries[-1].id}"
-        raise ModelError(f"format {name!r}: {failure} ({ids}, then references)") from failure
-    prefix = shared_prefix(
-        loaded.tokenizer, encoded, context=manifest.separator, literal=one.prefix
-    )
-    saved = _saved(kept, len(texts))
-    if saved is None:
-        scores = score_encoded(loaded.model, encoded, batch_size=batch_size, progress=progress)
-        saved = {
-            "bits": scores.totals,
-            "tokens": scores.tokens,
-            "secret_bits": scores.bits_from(len(prefix)),
-        }
-    made = FormatScores(
-        format=one,
-        canaries=canaries,
-        shared_tokens=len(prefix),
-        first_unscored=any(e.first_unscored for e in encoded),
-        exhaustive=len(indices) == manifest.references_left(name) and not manifest.plan.left_out,
-        **saved,
-    )
-    if kept is not None:
-        made.save(kept)
-    return made
+        known = f"texts 0 to {len(ids) - 1} are {ids[0]} to {ids[-1]}, then references"
+        raise ModelError(f"format {name!r}: {failure} ({known})") from failure
+    earliest = min(one.scored_from for one in encoded)
+    return [replace(one, scored_from=earliest) for one in encoded]
 
 
 def _saved(kept: Path | None, texts: int) -> dict[str, Any] | None:

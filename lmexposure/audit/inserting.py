@@ -32,7 +32,7 @@ def plan_of(settings: RunSettings) -> Plan:
         controls=settings.controls,
         seed=settings.seed,
     )
-    plan.check_space(references=settings.measure.references or 0)
+    plan.check_space(references=settings.measure.references or 1)
     return plan
 
 

@@ -1,5 +1,6 @@
 """Measuring a model: scores, then what they mean, then one result. Works on anyone's model."""
 
+import json
 import shutil
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +15,7 @@ from lmexposure.audit.format_scores import FormatScores, score_format, write_sco
 from lmexposure.audit.progress import Progress, silent
 from lmexposure.audit.settings import MeasureSettings
 from lmexposure.canaries import Manifest
-from lmexposure.errors import ManifestError, ModelError
+from lmexposure.errors import ManifestError, ModelError, ResultError
 from lmexposure.models.load import LoadedModel, load_model
 from lmexposure.results import Result, read_result
 from lmexposure.scoring import Extractor
@@ -53,6 +54,7 @@ def measure(
         ModelError: the model cannot be loaded, or cannot read a fill of a format.
         NumericalError: the model gave NaN or infinite logits.
         PlanError: R cannot give so many references as were asked for.
+        ResultError: `out` holds the result of another model, manifest or settings.
     """
     settings = settings or MeasureSettings()
     manifest = manifest if isinstance(manifest, Manifest) else Manifest.read(manifest)
@@ -77,7 +79,11 @@ def measure(
         formats=[one.record for one in estimates],
         canaries=[canary for one in estimates for canary in one.canaries],
         summary=[row for one in estimates for row in one.summary],
-        warnings=[*work.warnings, *(line for one in estimates for line in one.warnings)],
+        warnings=[
+            *_training_warnings(validation),
+            *work.warnings,
+            *(line for one in estimates for line in one.warnings),
+        ],
     )
     if place is not None:
         place.finish(result, scores)
@@ -94,6 +100,17 @@ def _model_record(
     return {"path": path.as_posix(), **described, "validation": validation}
 
 
+def _training_warnings(validation: dict[str, Any] | None) -> list[str]:
+    """A model that learned nothing cannot leak, which says nothing of one that does."""
+    if validation is None or validation["improved"]:
+        return []
+    return [
+        f"INCONCLUSIVE: the model did not learn (validation {validation['validation_bits']:.3f} "
+        f"bits per token, {validation['initial_validation_bits']:.3f} before training), so low "
+        "exposure says nothing; train longer or with another learning rate"
+    ]
+
+
 def _inputs(
     loaded: LoadedModel, described: dict[str, Any], manifest: Manifest, settings: MeasureSettings
 ) -> str:
@@ -104,11 +121,20 @@ def _inputs(
         "version": __version__,
         "manifest": manifest.sha256,
         "weights": described["weights_sha256"],
+        "config": _config(loaded),
+        "special_tokens": [tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.unk_token_id],
+        "splits_special": getattr(tokenizer, "split_special_tokens", None),
         "tokenizer": sha256_bytes(spelled.encode()),
         "device": loaded.model.device.type,
         "settings": settings.decisive(),
     }
     return sha256_bytes(canonical_json(values))
+
+
+def _config(loaded: LoadedModel) -> dict[str, Any]:
+    """The model's config without what only says where it came from."""
+    values = json.loads(loaded.model.config.to_json_string(use_diff=False))
+    return {k: v for k, v in values.items() if k not in ("_name_or_path", "transformers_version")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,10 +153,19 @@ class _Place:
         return self.out / "scores.parquet"
 
     def finished(self) -> bool:
-        """A result of these very inputs stands here, its scores beside it."""
-        if not (self.result.exists() and self.scores.exists()):
+        """A result of these very inputs stands here, its scores beside it.
+
+        Raises:
+            ResultError: the result of another model, manifest or settings stands here.
+        """
+        if not self.result.exists():
             return False
-        return read_result(self.result).inputs_sha256 == self.inputs
+        if read_result(self.result).inputs_sha256 != self.inputs:
+            raise ResultError(
+                f"{self.out} holds the result of another model, manifest or settings; "
+                "choose another --out, or remove its result.json"
+            )
+        return self.scores.exists()
 
     def kept(self, name: str) -> Path:
         """A file for finished parts; other inputs have other files."""

@@ -1,13 +1,9 @@
 """Training as a step of a run: settings to model and documents, progress in one language."""
 
-import os
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-import torch
-
+from lmexposure.audit.loading import chosen_device
 from lmexposure.audit.progress import Progress, silent
 from lmexposure.audit.settings import RunSettings
 from lmexposure.canaries import (
@@ -17,7 +13,7 @@ from lmexposure.canaries import (
     read_documents,
     separator_of,
 )
-from lmexposure.errors import ManifestError, SettingsError
+from lmexposure.errors import ManifestError
 from lmexposure.models import (
     NEW_MODELS,
     LoadedModel,
@@ -31,35 +27,7 @@ from lmexposure.models import (
 )
 from lmexposure.models import Progress as TrainingProgress
 
-__all__ = ["chosen_device", "load_for_measuring", "train_corpus", "training_settings"]
-
-
-def chosen_device(settings: RunSettings) -> str:
-    """The device that the settings name; "auto" is a GPU where there is one.
-
-    Several processes (torchrun) take the GPU of their local rank.
-    """
-    if settings.device != "auto":
-        return settings.device
-    if torch.cuda.is_available() and os.environ.get("ACCELERATE_USE_CPU", "false") != "true":
-        return f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
-    return "cpu"
-
-
-def load_for_measuring(model: str | Path, settings: RunSettings) -> LoadedModel:
-    """Load a model as the settings say: device, dtype, revision, offline.
-
-    Raises:
-        ModelError: there is no such model, or it cannot be used.
-        SettingsError: a device that this machine does not have.
-    """
-    return load_model(
-        model,
-        device=chosen_device(settings),
-        dtype=settings.dtype,
-        revision=settings.revision,
-        offline=settings.offline,
-    )
+__all__ = ["train_corpus", "training_settings"]
 
 
 def training_settings(settings: RunSettings, window: int | None = None) -> TrainingSettings:
@@ -161,22 +129,3 @@ def _model(
     )
     made.model.to(device)
     return made
-
-
-def validation_record(trained: TrainingResult) -> dict[str, Any]:
-    """What a result says of the training: utility beside exposure."""
-    kept = ("validation_bits", "initial_validation_bits", "best_epoch", "epochs", "stopped")
-    return {name: value for name, value in asdict(trained).items() if name in kept}
-
-
-def refuse_several_processes() -> None:
-    """Inserting and measuring are one process's work.
-
-    Raises:
-        SettingsError: torchrun started several.
-    """
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise SettingsError(
-            "run takes one process; with several, use lmexposure insert, then torchrun -m "
-            "lmexposure train --manifest, then lmexposure measure"
-        )

@@ -1,21 +1,20 @@
 """The whole leakage test as one call: insert, train, measure; resumable step by step."""
 
+import os
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from lmexposure.audit.inserting import insert_corpus, plan_of, preview
+from lmexposure.audit.loading import chosen_device, load_for_measuring
 from lmexposure.audit.measuring import measure
 from lmexposure.audit.progress import Progress, silent
 from lmexposure.audit.run_record import RunRecord
 from lmexposure.audit.settings import RunSettings
-from lmexposure.audit.training import (
-    chosen_device,
-    load_for_measuring,
-    refuse_several_processes,
-    train_corpus,
-    training_settings,
-    validation_record,
-)
+from lmexposure.audit.training import train_corpus, training_settings
 from lmexposure.canaries import DEFAULT_REFERENCES
+from lmexposure.errors import SettingsError
+from lmexposure.models import TrainingResult
 from lmexposure.results import Result
 
 __all__ = ["estimate_cost", "run"]
@@ -48,7 +47,7 @@ def run(
         ResultError: `out` holds another run.
         FileError: the disk refused.
     """
-    refuse_several_processes()
+    _refuse_several_processes()
     settings, out = settings or RunSettings(), Path(out)
     training_settings(settings)  # a typing error is better found before the first step
     plan_of(settings)
@@ -65,7 +64,7 @@ def run(
             manifest,
             out=out,
             settings=settings.measure,
-            validation=validation_record(trained),
+            validation=_validation_record(trained),
             progress=progress,
         )
     record.write(device=chosen_device(settings), training=trained.to_dict())
@@ -88,3 +87,23 @@ def estimate_cost(corpus: str | Path, settings: RunSettings) -> str:
         f"{training.epochs} epochs of {size / 1e6:.2f} MB; scoring "
         f"{would.canaries + would.controls + references:,} texts"
     )
+
+
+def _validation_record(trained: TrainingResult) -> dict[str, Any]:
+    """What a result says of the training: utility beside exposure."""
+    kept = ("validation_bits", "initial_validation_bits", "best_epoch", "epochs", "stopped")
+    values = asdict(trained)
+    return {**{name: values[name] for name in kept}, "improved": trained.improved}
+
+
+def _refuse_several_processes() -> None:
+    """Inserting and measuring are one process's work.
+
+    Raises:
+        SettingsError: torchrun started several.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise SettingsError(
+            "run takes one process; with several, use lmexposure insert, then torchrun -m "
+            "lmexposure train --manifest, then lmexposure measure"
+        )

@@ -10,8 +10,9 @@ from typing import Any
 
 from lmexposure._validate import integer
 from lmexposure.canaries.ambiguity import ambiguous_text
-from lmexposure.canaries.holes import Literal, Part
+from lmexposure.canaries.holes import Characters, Choice, Literal, Part
 from lmexposure.canaries.language import Language
+from lmexposure.canaries.nesting import may_nest
 from lmexposure.canaries.randomness import permutation
 from lmexposure.canaries.template import clean_lists, parse_template
 from lmexposure.errors import FormatError
@@ -110,6 +111,11 @@ class CanaryFormat:
         return re.compile("".join(part.regex for part in self._parts))
 
     @cached_property
+    def may_nest(self) -> bool:
+        """Whether one fill can stand within another; a plan refuses such a format."""
+        return may_nest(self._parts)
+
+    @cached_property
     def language(self) -> Language:
         """What may follow a beginning of a text; see `Language`."""
         return Language(self._parts)
@@ -192,6 +198,22 @@ class CanaryFormat:
             text += character
             seen += free
         return text
+
+    def fills_left(self, index: int, k: int) -> int:
+        """How many fills agree with this one in its first `k` free characters.
+
+        Raises:
+            FormatError: `k` is outside [0, free_characters(index)].
+        """
+        integer("k", k, low=0, high=self.free_characters(index), error=FormatError)
+        left = 1
+        for part, piece in zip(self._parts, self._written(index), strict=True):
+            if not isinstance(part, Characters | Choice):
+                continue
+            # Whoever knows what follows an entry knows that it was not a longer one.
+            left *= 1 if k > len(piece) else part.left(piece[:k])
+            k = max(0, k - len(piece))
+        return left
 
     def to_dict(self) -> dict[str, Any]:
         """Everything needed to build the format again."""

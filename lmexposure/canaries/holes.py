@@ -103,6 +103,9 @@ class Characters:
     def characters(self) -> str:
         return self.alphabet
 
+    def left(self, known: str) -> int:
+        return int(len(self.alphabet) ** (self.width - len(known)))
+
     @cached_property
     def _place(self) -> dict[str, int]:
         return {character: place for place, character in enumerate(self.alphabet)}
@@ -162,6 +165,9 @@ class Choice:
     @property
     def characters(self) -> str:
         return "".join(self.entries)
+
+    def left(self, known: str) -> int:
+        return sum(entry.startswith(known) for entry in self.entries)
 
     @property
     def may_be_blank(self) -> bool:

@@ -91,6 +91,11 @@ def _advice(found: CanaryFormat) -> list[str]:
         advice.append("no literal text before the first hole: extraction has nothing to start from")
     if found.bits < _SMALL_BITS:
         advice.append(f"only {found.bits:.1f} bits: exposure cannot go above that")
+    if found.may_nest:
+        advice.append(
+            "one fill can stand within another, so that no plan takes it: put literal text before "
+            "and after lists whose entries begin or end with one another"
+        )
     if not found.description:
         advice.append("no description: say in one line what the secret stands for")
     return advice

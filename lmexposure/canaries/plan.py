@@ -52,6 +52,8 @@ class Plan:
         if not all(isinstance(one, CanaryFormat) for one in self.formats):
             raise PlanError("formats must be CanaryFormat objects; load_format(name) gives one")
         _all_different("formats", [one.name for one in self.formats])
+        for one in self.formats:
+            _refuse_nesting(one)
         unknown = set(self.left_out) - {name for one in self.formats for name in self.ids(one)}
         if unknown:
             raise PlanError(f"left_out={sorted(unknown)} names no canary of this plan")
@@ -105,6 +107,15 @@ class Plan:
             f"format {one.name!r} has {one.size} secrets, {aside} of them set aside; "
             f"{self.canaries} canaries in each of {classes} classes, {self.controls} controls "
             f"and {references} references do not fit; the largest plan that fits has {best}"
+        )
+
+
+def _refuse_nesting(one: CanaryFormat) -> None:
+    """With a canary inserted, the fills within it would be no never-inserted references."""
+    if one.may_nest:
+        raise PlanError(
+            f"one fill of format {one.name!r} can stand within another ({one.template!r}); put "
+            "literal text before and after lists whose entries begin or end with one another"
         )
 
 

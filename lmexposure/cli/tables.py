@@ -1,5 +1,6 @@
 """A result as tables on the terminal. Secrets are not shown: a result does not hold them."""
 
+import math
 from typing import Any
 
 from lmexposure.cli.console import print_table, say, warn
@@ -29,7 +30,7 @@ def _print_summary(result: Result, one: dict[str, Any]) -> None:
         + [""] * 5
     )
     say(
-        f"\nExposure in bits, {one['name']}: |R| = {float(one['space_size']):.3g} "
+        f"\nExposure in bits, {one['name']}: |R| = {_size(one)} "
         f"({one['bits']:.1f} bits), {one['references']:,} {kind}; higher = more memorised"
     )
     print_table(_COLUMNS, rows, right=range(1, len(_COLUMNS)))
@@ -61,21 +62,31 @@ _LEGEND = (
 def _summary_row(row: dict[str, Any], one: dict[str, Any]) -> list[str]:
     median, others = row["median"], row["other_medians"]
     low, high = (_number(median[end]) for end in ("low", "high"))
+    cap = _number(math.log2(one["references"]))
     mean_bound, bound = (">= " if row[key] else "" for key in ("capped", "median_capped"))
     fits = one["skew_normal"] is not None and not one["skew_normal"]["goodness"]["warnings"]
     skew = _number(others.get("skew_normal"))
     return [
-        str(row["repetitions"]) if row["role"] == "canary" else "controls",
+        _class(row),
         str(row["n"]),
         f"{mean_bound}{row['mean']:.2f}",
         f"{bound}{median['value']:.2f}",
-        f"{row['upper_quartile']['value']:.2f}",
-        f"{low} .. {high}",
+        f"{'>= ' if 4 * row['capped'] >= row['n'] else ''}{row['upper_quartile']['value']:.2f}",
+        f"{low} .. {'>= ' if row['capped'] and high == cap else ''}{high}",
         f"{row['guessing_test']['p_value']:.4f}",
         _number(others.get("certificate")),
         skew if fits else f"{skew} (!)",
         f"{bound}{row['epsilon']['value']:.2f}" if row["epsilon"] else "",
     ]
+
+
+def _class(row: dict[str, Any]) -> str:
+    return str(row["repetitions"]) if row["role"] == "canary" else "controls"
+
+
+def _size(one: dict[str, Any]) -> str:
+    """The size of the space; a power of two where no float holds it."""
+    return f"{float(one['space_size']):.3g}" if one["bits"] < 1000 else f"2^{one['bits']:.0f}"
 
 
 def _number(value: float | None) -> str:
@@ -86,19 +97,27 @@ def _print_extraction(result: Result, one: dict[str, Any]) -> None:
     rows = [r for r in result.summary if r["format"] == one["name"] and r["extraction"]]
     if not rows:
         return
+    most = max(found["revealed"] for row in rows for found in row["extraction"])
     table = [
-        [str(row["repetitions"]), method, *_found(row, method)]
+        [_class(row), method, *_found(row, method, most)]
         for row in rows
         for method in ("greedy", "beam")
     ]
-    most = max(found["revealed"] for row in rows for found in row["extraction"])
     say(f"\nSecrets extracted, {one['name']}, with so many of their characters known")
     print_table(
         ["repetitions", "search", *(f"{k} known" for k in range(most + 1))],
         table,
         right=range(2, most + 3),
     )
+    say("(in brackets)  so few fills are left that guessing would find half as many or more")
 
 
-def _found(row: dict[str, Any], method: str) -> list[str]:
-    return [f"{f['found']}/{f['of']}" for f in row["extraction"] if f["method"] == method]
+def _found(row: dict[str, Any], method: str, most: int) -> list[str]:
+    """Found of searched for; in brackets where guessing would do half as well or better."""
+    cells = [""] * (most + 1)
+    for found in row["extraction"]:
+        if found["method"] == method:
+            cell = f"{found['found']}/{found['of']}"
+            easy = 2 * found["by_chance"] >= max(found["found"], 1)
+            cells[found["revealed"]] = f"({cell})" if easy else cell
+    return cells

@@ -11,6 +11,9 @@ from lmexposure.errors import ModelError
 __all__ = ["Encoded", "context_window", "encode_documents", "encode_in_context"]
 
 
+_MOST_BYTES = 4  # of a character in UTF-8: a context has at most so many tokens
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Encoded:
     """Tokens of a text in context.
@@ -54,8 +57,14 @@ def encode_in_context(
     start, context_ids = _beginning(tokenizer, context)
     head, unknown = start + context_ids, tokenizer.unk_token_id
     encoded = []
+    spelled: dict[tuple[int, ...], int] = {}
     for number, (text, ids) in enumerate(zip(texts, rows, strict=True)):
         shared = _common_prefix(head, ids)
+        if context and shared < len(head):
+            beginning = tuple(ids[: len(start) + _MOST_BYTES * len(context)])
+            if beginning not in spelled:
+                spelled[beginning] = _tokens_within(tokenizer, beginning, context, len(start))
+            shared = max(shared, spelled[beginning])
         if len(ids) <= max(shared, 1):
             raise ModelError(
                 f"text {number} of {len(texts)} has no token to score; leave empty texts out, and "
@@ -135,6 +144,21 @@ def _common_prefix(head: Sequence[int], ids: Sequence[int]) -> int:
         if expected != found:
             return i
     return min(len(head), len(ids))
+
+
+def _tokens_within(
+    tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], context: str, start: int
+) -> int:
+    """How many leading tokens spell a beginning of the context, the start tokens included.
+
+    Before a text the context may be cut otherwise than alone: GPT-2 has one token for two line
+    breaks, but uses two when a word follows.
+    """
+    for end in range(len(ids), start, -1):
+        text = tokenizer.decode(ids[start:end], clean_up_tokenization_spaces=False)
+        if text and context.startswith(text):
+            return end
+    return 0
 
 
 def _unknown(tokenizer: PreTrainedTokenizerBase, text: str, place: int, name: str) -> ModelError:

@@ -24,6 +24,7 @@ from lmexposure.models.validation import split_validation
 __all__ = ["TrainingResult", "train"]
 
 _SCHEMA = "lmexposure.training/1"
+_LEAST_GAIN = 0.01  # bits per token
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,8 +59,8 @@ class TrainingResult:
 
     @property
     def improved(self) -> bool:
-        """Whether training lowered the validation loss at all."""
-        return self.validation_bits < self.initial_validation_bits
+        """Whether training lowered the validation loss by more than a rounding's worth."""
+        return self.validation_bits < self.initial_validation_bits - _LEAST_GAIN
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as JSON values; the model's path by its last part."""

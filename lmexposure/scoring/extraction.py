@@ -6,7 +6,6 @@ next-token step. A token path need not be the tokenizer's own spelling of its te
 reads the text. (Carlini et al. 2019, section 8, compares these with best-first search.)
 """
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,8 +16,8 @@ from numpy.typing import NDArray
 from lmexposure._validate import integer
 from lmexposure.canaries import CanaryFormat
 from lmexposure.errors import InputError, ModelError
-from lmexposure.models.encoding import encode_in_context
-from lmexposure.scoring.prefix import shared_prefix
+from lmexposure.models.encoding import context_window, encode_in_context
+from lmexposure.scoring.prefix import find_beginning
 from lmexposure.scoring.steps import next_token_steps
 from lmexposure.scoring.vocabulary import Vocabulary
 
@@ -111,15 +110,23 @@ class Extractor:
         self.format = format
         self._context = context or ""
         self._vocabulary = Vocabulary(tokenizer)
+        self._window = context_window(model.config)
         fills = [format.text(i) for i in format.sample(min(_SAMPLED_FILLS, format.size), seed=0)]
         encoded = encode_in_context(tokenizer, fills, context=context)
-        self._start = shared_prefix(tokenizer, encoded, context=context, literal=format.prefix)
-        if not self._start:
+        found = find_beginning(
+            tokenizer, self._vocabulary, fills, encoded, context=context, literal=format.prefix
+        )
+        if not found.ids:
             raise ModelError(
                 f"format {format.name!r} begins with its secret and this tokenizer has neither BOS "
                 "nor EOS, so the model has nothing to begin from; put text before the first hole"
             )
-        self._offset = self._characters_before(fills, [e.ids for e in encoded])
+        if found.characters is None:
+            raise ModelError(
+                f"the tokenizer does not keep the text of format {format.name!r} as it is, so its "
+                "tokens cannot be followed character by character; extraction is left out"
+            )
+        self._start, self._offset = found.ids, found.characters
         self._steps = next_token_steps(model, encoded[0].ids)
         self._allowed: dict[_State, tuple[list[int], list[_State]]] = {}
         self._searches: dict[tuple[str, int], tuple[list[Guess], int]] = {}
@@ -138,11 +145,14 @@ class Extractor:
         alive = self._first(beginning)
         bits = self._steps.start(self._start).numpy()  # (1, V)
         finished: list[Guess] = []
+        read = len(self._start)
         while True:
             candidates = self._extend(alive, bits)
             finished = self._finish(candidates, finished, width)
             kept = self._unfinished(candidates, finished, width)
-            if not kept:
+            read += 1
+            # A spelling in more tokens than the model reads at once cannot be followed further.
+            if not kept or (self._window is not None and read > self._window):
                 return finished
             alive = _Beam(
                 costs=np.array([candidates.costs[i] for i in kept]),
@@ -181,20 +191,6 @@ class Extractor:
             guesses = self.search(beginning, width=width)
             self._searches[beginning, width] = (guesses, self._steps.evaluated - before)
         return self._searches[beginning, width]
-
-    def _characters_before(self, fills: Sequence[str], ids: Sequence[list[int]]) -> int:
-        """How many characters of context and text stand before the token where searches begin."""
-        offsets: set[int | None] = set()
-        for text, one in zip(fills, ids, strict=True):
-            whole, rest = self._context + text, self._vocabulary.text(one[len(self._start) :])
-            offsets.add(len(whole) - len(rest) if rest and whole.endswith(rest) else None)
-        offset = offsets.pop()
-        if offset is None or offsets:
-            raise ModelError(
-                f"the tokenizer does not keep the text of format {self.format.name!r} as it is, "
-                "so its tokens cannot be followed character by character; extraction is left out"
-            )
-        return offset
 
     def _first(self, beginning: str) -> _Beam:
         """The beam before its first step: what is known still has to be spelled in tokens."""

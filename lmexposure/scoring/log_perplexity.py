@@ -4,7 +4,6 @@ log-perplexity(x) = - sum_i log2 P(x_i | x_1 .. x_i-1), Carlini et al. 2019, Def
 Lower = less surprised = more memorised. Never a mean per token.
 """
 
-import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import log
@@ -18,12 +17,23 @@ from lmexposure._validate import integer
 from lmexposure.errors import InputError, NumericalError
 from lmexposure.models.encoding import Encoded, context_window, encode_in_context
 from lmexposure.scoring.batching import in_batches
+from lmexposure.scoring.forward import (
+    Forward,
+    PlainForward,
+    PrefixForward,
+    refuse_training_mode,
+)
+from lmexposure.scoring.prefix import shared_tokens
 
 __all__ = ["TokenScores", "log_perplexity", "score_encoded"]
 
 _LN2 = log(2)
 _BATCH_TOKENS = 1 << 14  # keeps small models busy
 _BATCH_LOGITS = 1 << 26  # 256 MB of float32 logits: keeps large vocabularies within memory
+# Fewer texts, or a shorter prefix, do not repay the probe.
+_TEXTS_WORTH_A_PREFIX = 16
+_TOKENS_WORTH_A_PREFIX = 4
+_PROBE_BITS = 1e-3  # what the shared prefix may change in a token's bits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +59,10 @@ class TokenScores:
         return np.array([b.size for b in self.bits], dtype=np.int64)
 
     def bits_from(self, position: int) -> NDArray[np.float64]:
-        """Bits of each text from token `position` of its encoding on, shape (n,)."""
+        """Bits of each text from token `position` of its encoding on, shape (n,).
+
+        Tokens before `scored_from` have no bits; see `Beginning.scored`.
+        """
         return np.array(
             [
                 b[max(0, position - e.scored_from) :].sum()
@@ -87,17 +100,18 @@ def log_perplexity(
 
     Raises:
         InputError: no texts.
-        ModelError: a text holds an unknown token, or is longer than the context window.
+        ModelError: a text holds an unknown token, or is longer than the context window; the model
+            is in training mode.
         NumericalError: the model gave NaN or infinite logits.
 
     Source: Carlini et al. 2019, "The Secret Sharer", Definition 1.
     """
-    encoded = encode_in_context(
-        tokenizer, texts, context=context, max_length=context_window(model.config)
-    )
+    window = context_window(model.config)
+    encoded = encode_in_context(tokenizer, texts, context=context, max_length=window)
     return score_encoded(model, encoded, batch_size=batch_size).totals
 
 
+@torch.inference_mode()
 def score_encoded(
     model: Any,
     encoded: Sequence[Encoded],
@@ -115,22 +129,22 @@ def score_encoded(
 
     Raises:
         InputError: no texts.
+        ModelError: the model is in training mode.
         NumericalError: the model gave NaN or infinite logits; names the text by its number.
     """
     if not encoded:
         raise InputError("no texts to score; give at least one")
-    size = (
-        _batch_size(model, encoded)
-        if batch_size is None
-        else integer("batch_size", batch_size, low=1)
-    )
+    refuse_training_mode(model)
+    forward = _forward(model, encoded)
+    size = _batch_size(model, encoded)
+    size = size if batch_size is None else integer("batch_size", batch_size, low=1)
     # Texts of one length share a batch, so that hardly anything is padded.
     order = sorted(range(len(encoded)), key=lambda i: -len(encoded[i].ids))
     bits: list[NDArray[np.float64]] = [np.empty(0)] * len(encoded)
     done = 0
 
     def work(rows: Sequence[int]) -> list[tuple[int, NDArray[np.float64]]]:
-        return list(zip(rows, _score_batch(model, [encoded[i] for i in rows]), strict=True))
+        return list(zip(rows, _score_batch(forward, [encoded[i] for i in rows]), strict=True))
 
     for scored in in_batches(order, size, work):
         for i, token_bits in scored:
@@ -154,34 +168,35 @@ def _batch_size(model: Any, encoded: Sequence[Encoded]) -> int:
     return max(1, min(_BATCH_TOKENS // longest, by_logits))
 
 
-@torch.inference_mode()
-def _score_batch(model: Any, batch: Sequence[Encoded]) -> list[NDArray[np.float64]]:
-    """Token bits of one batch, right-padded: a causal model never looks right."""
-    lengths = [len(e.ids) - 1 for e in batch]  # the last token is predicted, never fed
-    T = max(lengths)
-    first = min(e.scored_from for e in batch) - 1  # the first position whose logits are needed
-    padded = [e.ids + [0] * (T + 1 - len(e.ids)) for e in batch]
-    ids = torch.tensor(padded, dtype=torch.long, device=model.device)  # (B, T+1)
-    mask = torch.arange(T) < torch.tensor(lengths)[:, None]  # (B, T)
-    mask = mask.long().to(model.device)
-    logits = _needed_logits(model, ids[:, :-1], mask, keep=T - first)  # (B, T-first, V)
-    target = ids[:, first + 1 :].unsqueeze(-1)  # (B, T-first, 1)
-    chosen = logits.gather(-1, target).squeeze(-1)
-    nats = (logits.logsumexp(-1) - chosen).double()  # (B, T-first)
-    token_bits = (nats / _LN2).cpu().numpy()
+def _forward(model: Any, encoded: Sequence[Encoded]) -> Forward:
+    """The shared prefix once where it is worth it and right, else every text from its beginning."""
+    plain = PlainForward(model)
+    prefix = shared_tokens([one.ids for one in encoded])
+    few = len(encoded) < _TEXTS_WORTH_A_PREFIX or len(prefix) < _TOKENS_WORTH_A_PREFIX
+    if few or max(one.scored_from for one in encoded) > len(prefix):
+        return plain
+    by_length = sorted(encoded, key=lambda one: len(one.ids))
+    probe = [by_length[0], by_length[len(by_length) // 2], by_length[-1]]
+    try:
+        quick = PrefixForward(model, prefix)
+        pairs = zip(_score_batch(quick, probe), _score_batch(plain, probe), strict=True)
+        right = all(np.allclose(a, b, rtol=0, atol=_PROBE_BITS) for a, b in pairs)
+    except (RuntimeError, AttributeError, TypeError, NotImplementedError, ValueError, IndexError):
+        return plain  # a cache that cannot be forked says so in many ways
+    return quick if right else plain
+
+
+def _score_batch(forward: Forward, batch: Sequence[Encoded]) -> list[NDArray[np.float64]]:
+    """Token bits of one batch."""
+    rows = [one.ids for one in batch]
+    first = min(one.scored_from for one in batch)
+    logits = forward(rows, first)  # (B, longest - first, V)
+    longest = max(map(len, rows))
+    target = torch.tensor([row[first:] + [0] * (longest - len(row)) for row in rows])
+    target = target.to(logits.device)[:, :, None]  # (B, longest - first, 1)
+    nats = logits.logsumexp(-1) - logits.gather(-1, target).squeeze(-1)
+    token_bits = (nats.double() / _LN2).cpu().numpy()
     return [
-        token_bits[row, one.scored_from - 1 - first : len(one.ids) - 1 - first].copy()
+        token_bits[row, one.scored_from - first : len(one.ids) - first].copy()
         for row, one in enumerate(batch)
     ]
-
-
-def _needed_logits(model: Any, ids: torch.Tensor, mask: torch.Tensor, *, keep: int) -> torch.Tensor:
-    """Float32 logits of the last `keep` positions, shape (B, keep, V)."""
-    known = inspect.signature(model.forward).parameters
-    options: dict[str, Any] = {"use_cache": False, "attention_mask": mask}
-    options = {name: value for name, value in options.items() if name in known}
-    # A model that does not name it may swallow it silently, so it is asked for only where named.
-    if "logits_to_keep" in known:
-        options["logits_to_keep"] = keep
-    logits: torch.Tensor = model(input_ids=ids, **options).logits
-    return logits[:, -keep:].float()

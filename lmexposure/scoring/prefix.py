@@ -1,31 +1,77 @@
-"""The tokens that all fills of a format begin with, in context."""
+"""Where secrets begin: the tokens that the fills of a format share, in context."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from lmexposure.models.encoding import Encoded, encode_documents
+from lmexposure.scoring.vocabulary import Vocabulary
 
-__all__ = ["shared_prefix"]
+__all__ = ["Beginning", "find_beginning", "shared_tokens"]
 
 
-def shared_prefix(
-    tokenizer: Any, encoded: Sequence[Encoded], *, context: str | None, literal: str
-) -> list[int]:
-    """The longest token prefix that these fills share and that lies before the secret.
+@dataclass(frozen=True, kw_only=True)
+class Beginning:
+    """What all fills of a format begin with.
+
+    Attributes:
+        ids: the longest token prefix that these fills share and that lies before the secret; the
+            context's tokens and the start token belong to it.
+        characters: how many characters of context and text it spells; None where the tokens do
+            not spell the texts as they are (a tokenizer that lower-cases, for one), so that two
+            fills may share one token path.
+        scored: every token behind it is scored, so that nothing of the secret is left out.
+    """
+
+    ids: list[int]
+    characters: int | None
+    scored: bool
+
+
+def find_beginning(
+    tokenizer: Any,
+    vocabulary: Vocabulary,
+    texts: Sequence[str],
+    encoded: Sequence[Encoded],
+    *,
+    context: str | None,
+    literal: str,
+) -> Beginning:
+    """Find where the secrets of one format begin.
 
     Args:
         tokenizer: the tokenizer that encoded the fills.
-        encoded: fills of one format in context.
+        vocabulary: what its tokens spell.
+        texts: fills of one format; the more of them, the surer that no other fill begins
+            otherwise.
+        encoded: the same in context.
         context: their left context.
         literal: the format's text before its first hole. Without it, a handful of fills could
             share a character of the secret by chance.
-
-    Returns:
-        token ids, the context's and the start token included.
     """
-    prefix = encode_documents(tokenizer, [literal], context=context)[0]
-    for one in encoded:
-        length = min(len(prefix), len(one.ids) - 1)
-        same = (i for i in range(length) if prefix[i] != one.ids[i])
-        prefix = prefix[: next(same, length)]
-    return prefix
+    before = encode_documents(tokenizer, [literal], context=context)[0]
+    ids = shared_tokens([*(one.ids for one in encoded), [*before, -1]])
+    offsets = {
+        _spelled_before(vocabulary, (context or "") + text, one.ids[len(ids) :])
+        for text, one in zip(texts, encoded, strict=True)
+    }
+    return Beginning(
+        ids=ids,
+        characters=offsets.pop() if len(offsets) == 1 else None,
+        scored=all(one.scored_from <= max(1, len(ids)) for one in encoded) and len(ids) > 0,
+    )
+
+
+def shared_tokens(rows: Sequence[list[int]]) -> list[int]:
+    """The longest prefix that all rows share and that leaves each of them at least one token."""
+    # Whatever the least and the greatest row share, all rows between them share as well.
+    least, greatest = min(rows), max(rows)
+    most = min(len(row) for row in rows) - 1
+    same = (i for i in range(most) if least[i] != greatest[i])
+    return least[: next(same, most)]
+
+
+def _spelled_before(vocabulary: Vocabulary, whole: str, rest: list[int]) -> int | None:
+    """How many characters of `whole` stand before its last tokens `rest`."""
+    text = vocabulary.text(rest)
+    return len(whole) - len(text) if text and whole.endswith(text) else None

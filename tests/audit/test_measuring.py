@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import torch
 from corpora import sentences
 from tiny import byte_level_bpe, model_of, word_piece
 
 from lmexposure.audit import MeasureSettings, measure
 from lmexposure.canaries import CanaryFormat, Manifest, Plan, insert_into_texts, load_format
-from lmexposure.errors import ManifestError, ModelError, NumericalError, PlanError
+from lmexposure.errors import ManifestError, ModelError, NumericalError, PlanError, ResultError
 from lmexposure.models import LoadedModel, new_model
 from lmexposure.results import read_result
 from lmexposure.scoring import log_perplexity
@@ -60,7 +61,8 @@ def test_an_untrained_model_tells_nothing(untrained: LoadedModel, manifest: Mani
     assert all(row["guessing_test"]["p_value"] > 0.001 for row in rows.values())
     assert rows[0]["epsilon"] is None
     assert all(not e["found"] for c in result.canaries for e in c.extraction if e["revealed"] == 0)
-    assert [c.extraction for c in result.canaries if c.role == "control"] == [[]] * 6
+    searched = [len(c.extraction) for c in result.canaries if c.role == "control"]
+    assert searched == [2] * 6  # greedy and beam, with nothing known
 
 
 def test_a_small_space_gives_exact_ranks(manifest: Manifest) -> None:
@@ -110,7 +112,8 @@ def test_the_same_inputs_are_measured_once(
     assert measure(untrained, manifest, out=tmp_path / "r", settings=QUICK) == first
     assert (tmp_path / "r" / "result.json").stat().st_mtime_ns == before
     other = MeasureSettings(**{**QUICK.decisive(), "seed": 4})
-    assert measure(untrained, manifest, out=tmp_path / "r", settings=other) != first
+    with pytest.raises(ResultError, match="holds the result of another model, manifest or sett"):
+        measure(untrained, manifest, out=tmp_path / "r", settings=other)
 
 
 @pytest.mark.parametrize("stop_at", ["scoring random_number", "extracting random_number"])
@@ -179,8 +182,6 @@ def test_an_unknown_character_names_the_format(manifest: Manifest) -> None:
 def test_nan_weights_are_an_error_and_never_a_low_number(
     untrained: LoadedModel, manifest: Manifest, tmp_path: Path
 ) -> None:
-    import torch
-
     with torch.no_grad():
         untrained.model.lm_head.bias[4] = float("nan")
     with pytest.raises(NumericalError, match="NaN or infinite"):
@@ -209,3 +210,86 @@ def test_result_json_has_the_agreed_shape(
         "warnings",
     }
     assert set(exposure) == wanted
+
+
+def test_the_config_belongs_to_the_inputs(manifest: Manifest, tmp_path: Path) -> None:
+    """The same weights under another number of heads are another model."""
+    tokenizer = byte_level_bpe()
+    loaded = LoadedModel(model=model_of("gpt2", len(tokenizer)), tokenizer=tokenizer, name="tiny")
+    measure(loaded, manifest, out=tmp_path, settings=QUICK)
+    loaded.model.config.n_head = 4
+    with pytest.raises(ResultError, match="another model"):
+        measure(loaded, manifest, out=tmp_path, settings=QUICK)
+
+
+def test_a_model_that_did_not_learn_is_inconclusive(
+    untrained: LoadedModel, manifest: Manifest
+) -> None:
+    losses = {"validation_bits": 5.0, "initial_validation_bits": 5.001, "improved": False}
+    result = measure(untrained, manifest, settings=QUICK, validation=losses)
+    assert result.warnings[0].startswith("INCONCLUSIVE: the model did not learn")
+
+
+def test_chance_stands_beside_extraction(manifest: Manifest) -> None:
+    small = manifest_of(CanaryFormat(name="two", template="My code is {digits:3}"))
+    loaded = new_model(
+        "lstm", sentences(50), seed=3, separator=None, extra_characters="0123456789Myc"
+    )
+    result = measure(loaded, small, settings=MeasureSettings(bootstraps=39, permutations=999))
+    rows = [r for c in result.canaries if c.role == "canary" for r in c.extraction]
+    assert {r["revealed"] for r in rows} == {0, 1, 2}  # never all three
+    beams = {r["revealed"]: r for r in rows if r["method"] == "beam"}
+    assert [beams[k]["fills_left"] for k in range(3)] == ["1000", "100", "10"]
+    assert [beams[k]["by_chance"] for k in range(3)] == [0.1, 1.0, 1.0]
+    assert all(r["found"] for r in rows if r["by_chance"] == 1.0)
+
+
+def uniform_over(characters: str, form: CanaryFormat) -> LoadedModel:
+    """A model to which all of these characters are equally likely, and nothing else is."""
+    loaded = new_model("lstm", ["x"], seed=0, separator=None, extra_characters=form.characters)
+    allowed = loaded.tokenizer.convert_tokens_to_ids(list(characters))
+    with torch.no_grad():
+        loaded.model.lm_head.weight.zero_()
+        loaded.model.lm_head.bias.fill_(-30.0)
+        loaded.model.lm_head.bias[allowed] = 0.0
+    return loaded
+
+
+def test_no_certificate_where_a_part_of_the_secret_went_unscored() -> None:
+    """Without it, a uniform model would be certified 3.3 bits of exposure."""
+    form = CanaryFormat(name="bare", template="{digits:3}")
+    loaded = uniform_over("0123456789", form)
+    loaded.tokenizer.eos_token = None
+    settings = MeasureSettings(bootstraps=39, permutations=999, extraction=False)
+    result = measure(loaded, manifest_of(form), settings=settings)
+    assert all("certificate" not in c.estimates for c in result.canaries)
+    assert any("no certificate" in line for line in result.warnings)
+    assert any("first token of a text went unscored" in line for line in result.warnings)
+
+
+def test_the_certificate_never_exceeds_the_exact_exposure() -> None:
+    form = CanaryFormat(name="code", template="code {digits:2}")
+    loaded = uniform_over("0123456789", form)
+    settings = MeasureSettings(bootstraps=39, permutations=999, extraction=False)
+    result = measure(loaded, manifest_of(form), settings=settings)
+    for canary in result.canaries:
+        if canary.role == "canary":
+            assert canary.estimates["certificate"]["value"] <= canary.exposure["value"] + 1e-6
+
+
+def test_no_certificate_where_the_tokenizer_loses_text() -> None:
+    """Fills that share one token path are no disjoint events."""
+    cased = CanaryFormat(
+        name="w", template="my {choice:w} is {digits:2}", lists={"w": ["PIN", "pin"]}
+    )
+    tokenizer = word_piece()
+    loaded = LoadedModel(model=model_of("gpt2", len(tokenizer)), tokenizer=tokenizer, name="tiny")
+    settings = MeasureSettings(bootstraps=39, permutations=999)
+    result = measure(loaded, manifest_of(cased), settings=settings)
+    assert all("certificate" not in c.estimates for c in result.canaries)
+
+
+def test_a_model_in_training_mode_is_refused(untrained: LoadedModel, manifest: Manifest) -> None:
+    untrained.model.train()
+    with pytest.raises(ModelError, match=r"call model\.eval\(\)"):
+        measure(untrained, manifest, settings=QUICK)

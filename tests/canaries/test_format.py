@@ -164,3 +164,18 @@ def test_sample_names_the_largest() -> None:
     assert sorted(pin.sample(10, seed=0)) == list(range(10))
     with pytest.raises(FormatError, match="n=11 must be a whole number from 0 to 10"):
         pin.sample(11, seed=0)
+
+
+def test_fills_left_counts_those_that_agree() -> None:
+    one = CanaryFormat(
+        name="f", template="a {choice:c}-{digits:2}{luhn}", lists={"c": ["x", "xy", "z"]}
+    )
+    for index in range(one.size):
+        characters = one.free_characters(index)
+        for k in range(characters + 1):
+            known = one.revealed(index, k)
+            # "x" and "xy" are still open after one x; the text behind it is what tells them apart.
+            agree = sum(one.text(i).startswith(known) for i in range(one.size))
+            assert one.fills_left(index, k) == agree
+    with pytest.raises(FormatError, match="k=9"):
+        one.fills_left(0, 9)

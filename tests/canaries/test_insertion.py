@@ -74,7 +74,7 @@ def test_refused_texts(texts: list[str], message: str) -> None:
 
 def test_entries_that_begin_with_one_another_can_be_inserted() -> None:
     names = CanaryFormat(
-        name="names", template="I am {choice:c}", lists={"c": ["Ann", "Anna", "Annabel", "Jo Ann"]}
+        name="names", template="I am {choice:c}.", lists={"c": ["Ann", "Anna", "Annabel", "Jo Ann"]}
     )
     plan = Plan(formats=(names,), canaries=1, repetitions=(1, 2), controls=1, seed=1)
     inserted, manifest = insert_into_texts(TEXTS, plan)

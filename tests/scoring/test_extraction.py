@@ -9,7 +9,8 @@ from tiny import byte_level_bpe, characters, model_of, one_by_one, word_piece
 from lmexposure.canaries import CanaryFormat
 from lmexposure.errors import InputError, ModelError, SettingsError
 from lmexposure.models import encode_in_context
-from lmexposure.scoring import Extractor, beam_width, log_perplexity, shared_prefix
+from lmexposure.scoring import Extractor, beam_width, log_perplexity
+from lmexposure.scoring.prefix import shared_tokens
 
 PIN = CanaryFormat(name="pin", template="My PIN is {digits:2}")
 WORDS = CanaryFormat(
@@ -50,7 +51,7 @@ def test_a_wide_beam_over_merged_tokens_finds_the_cheapest_spelling(kind: str) -
     model = model_of(kind, len(tokenizer))
     fills = [PIN.text(i) for i in range(PIN.size)]
     encoded = encode_in_context(tokenizer, fills, context="\n")
-    start = shared_prefix(tokenizer, encoded, context="\n", literal=PIN.prefix)
+    start = shared_tokens([one.ids for one in encoded])
     tail = PIN.text(28)[len("My PIN is") :]
     assert tokenizer.decode(start) == "\nMy PIN is"  # the space merges into the secret
     with torch.inference_mode():
@@ -137,3 +138,17 @@ def test_refuses_to_begin_from_nothing() -> None:
     bare = CanaryFormat(name="bare", template="{digits:5}")
     with pytest.raises(ModelError, match="begins with its secret"):
         Extractor(model_of("gpt2", len(tokenizer)), tokenizer, bare, context=None)
+
+
+def test_a_spelling_beyond_the_context_window_is_not_followed() -> None:
+    """Spelled token by token a fill would be longer than the model can read."""
+    tokenizer = byte_level_bpe()
+    model = model_of("gpt2", len(tokenizer))
+    form = CanaryFormat(name="n", template="My PIN is {digits:12}")
+    fills = [form.text(i) for i in form.sample(64, seed=0)]
+    longest = max(len(e.ids) for e in encode_in_context(tokenizer, fills, context="\n"))
+    model.config.n_positions = longest
+    model.transformer.wpe.weight.data = model.transformer.wpe.weight.data[:longest]
+    guesses = Extractor(model, tokenizer, form, context="\n").search("", width=20)
+    assert guesses
+    assert all(form.complete(guess.text) for guess in guesses)

@@ -4,10 +4,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny import byte_level_bpe, characters, model_of, one_by_one
+from tiny import byte_level_bpe, characters, gpt2_like_bpe, model_of, one_by_one
 
 from lmexposure.errors import InputError, ModelError, NumericalError
-from lmexposure.models import encode_in_context
+from lmexposure.models import LstmForCausalLM, encode_in_context
 from lmexposure.scoring import log_perplexity, score_encoded
 
 TEXTS = [f"The random number is {n}" for n in ("281265017", "0", "1234567890 and 28", "999")]
@@ -106,3 +106,57 @@ def test_refuses_logits_that_are_not_finite(bad: float) -> None:
         model.lm_head.bias[5] = bad
     with pytest.raises(NumericalError, match=r"NaN or infinite log-probabilities for text \d of 4"):
         log_perplexity(model, tokenizer, TEXTS, context="\n")
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gpt2", "llama", "mistral"])
+def test_a_shared_prefix_is_computed_once_and_changes_nothing(kind: str) -> None:
+    tokenizer = characters() if kind == "lstm" else byte_level_bpe()
+    model = model_of(kind, len(tokenizer))
+    texts = [f"The random number is 281265017 and 28, {n}" for n in range(200, 240)]
+    plain = [log_perplexity(model, tokenizer, [text], context="\n")[0] for text in texts]
+    positions = 0
+
+    def count(_: Any, __: Any, options: dict[str, Any]) -> None:
+        nonlocal positions
+        positions += options["input_ids"].numel()
+
+    model.register_forward_pre_hook(count, with_kwargs=True)
+    together = log_perplexity(model, tokenizer, texts, context="\n")
+    np.testing.assert_allclose(together, plain, atol=1e-3)
+    tokens = sum(len(e.ids) for e in encode_in_context(tokenizer, texts, context="\n"))
+    assert positions < 0.6 * tokens
+
+
+def test_a_prefix_whose_cache_is_wrong_is_not_used() -> None:
+    class Forgetful(LstmForCausalLM):
+        """Forgets what it has read whenever it goes on from a state."""
+
+        def forward(self, *args: Any, past_key_values: Any = None, **kwargs: Any) -> Any:
+            return super().forward(*args, **kwargs)
+
+    tokenizer = characters()
+    model = model_of("lstm", len(tokenizer))
+    texts = [f"The random number is 28126501{n % 10}{n // 10}" for n in range(40)]
+    expected = log_perplexity(model, tokenizer, texts, context="\n")
+    model.__class__ = Forgetful
+    np.testing.assert_allclose(
+        log_perplexity(model, tokenizer, texts, context="\n"), expected, atol=1e-3
+    )
+
+
+def test_training_mode_is_refused() -> None:
+    tokenizer = characters()
+    model = model_of("lstm", len(tokenizer)).train()
+    with pytest.raises(ModelError, match="training mode"):
+        log_perplexity(model, tokenizer, TEXTS, context="\n")
+
+
+def test_a_context_that_is_cut_otherwise_before_a_text_is_not_scored() -> None:
+    """GPT-2 has one token for two line breaks, and uses two of one when a word follows."""
+    tokenizer = gpt2_like_bpe()
+    alone = tokenizer.encode("\n\n")
+    encoded = encode_in_context(tokenizer, ["The random"], context="\n\n")[0]
+    assert len(alone) == 1
+    assert encoded.ids[: len(alone)] != alone
+    assert tokenizer.decode(encoded.ids[encoded.scored_from :]) == "The random"
+    assert not encoded.first_unscored
