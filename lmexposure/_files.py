@@ -18,7 +18,6 @@ __all__ = [
     "canonical_json",
     "sha256_bytes",
     "sha256_file",
-    "sha256_tree",
     "write_json",
 ]
 
@@ -129,11 +128,3 @@ def sha256_file(path: Path) -> str:
     """SHA-256 of a file's content, in hexadecimal."""
     with open(path, "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def sha256_tree(directory: Path, *, pattern: str = "*") -> str:
-    """SHA-256 over the names and contents of a directory's files that match, in sorted order."""
-    digest = hashlib.sha256()
-    for path in sorted(p for p in Path(directory).rglob(pattern) if p.is_file()):
-        digest.update(f"{path.relative_to(directory).as_posix()}\0{sha256_file(path)}\n".encode())
-    return digest.hexdigest()

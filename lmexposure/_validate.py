@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lmexposure.errors import InputError, SettingsError
 
-__all__ = ["bits_array", "fraction", "integer", "one_of", "positive"]
+__all__ = ["bits_array", "flag", "fraction", "integer", "one_of", "positive", "text"]
 
 
 def integer(
@@ -26,16 +26,34 @@ def integer(
     return int(value)
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+
+
+def text(name: str, value: str, *, error: type[InputError] = SettingsError) -> str:
+    """Return `value` if it is a string with something in it."""
+    if not isinstance(value, str) or not value:
+        raise error(f"{name}={value!r} must be a string, and not an empty one")
+    return value
+
+
+def flag(name: str, value: bool, *, error: type[InputError] = SettingsError) -> bool:
+    """Return `value` if it is True or False, and no word or number that stands for it."""
+    if not isinstance(value, bool):
+        raise error(f"{name}={value!r} must be true or false")
+    return value
+
+
 def positive(name: str, value: float, *, error: type[InputError] = SettingsError) -> float:
     """Return `value` if it is finite and above 0."""
-    if not np.isfinite(value) or value <= 0:
+    if not _is_number(value) or not np.isfinite(value) or value <= 0:
         raise error(f"{name}={value!r} must be a finite number above 0")
     return float(value)
 
 
 def fraction(name: str, value: float, *, error: type[InputError] = SettingsError) -> float:
     """Return `value` if it lies strictly between 0 and 1."""
-    if not 0 < value < 1:
+    if not _is_number(value) or not 0 < value < 1:
         raise error(f"{name}={value!r} must lie strictly between 0 and 1")
     return float(value)
 

@@ -72,3 +72,6 @@ class NumericalError(LmexposureError, ArithmeticError):
 
 class FileError(LmexposureError, OSError):
     """The disk refused: full, read-only, or not permitted."""
+
+    def __str__(self) -> str:
+        return str(self.args[-1]) if self.args else ""

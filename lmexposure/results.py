@@ -99,13 +99,17 @@ def read_result(path: Path) -> Result:
     except FileNotFoundError as failure:
         raise ResultError(f"no result at {path}; make one: lmexposure measure") from failure
     except (OSError, ValueError) as failure:
-        raise ResultError(f"{path} is not readable JSON ({failure}); measure again") from failure
+        raise ResultError(
+            f"{path} is not readable JSON ({failure}); remove it and measure again"
+        ) from failure
     _check_schema(path, record)
     try:
         canaries = [CanaryResult(**one) for one in record.pop("canaries")]
         return Result(canaries=canaries, **record)
     except (TypeError, KeyError) as failure:
-        raise ResultError(f"{path} lacks or adds fields ({failure}); measure again") from failure
+        raise ResultError(
+            f"{path} lacks or adds fields ({failure}); remove it and measure again"
+        ) from failure
 
 
 def _check_schema(path: Path, record: Any) -> None:

@@ -24,3 +24,9 @@ def test_python_catches_them_by_the_usual_names() -> None:
     assert issubclass(errors.FormatError, ValueError)
     assert issubclass(errors.FileError, OSError)
     assert issubclass(errors.NumericalError, ArithmeticError)
+
+
+def test_a_disk_error_is_shown_without_its_number() -> None:
+    assert str(errors.FileError(28, "cannot write x")) == "cannot write x"
+    assert errors.FileError(28, "cannot write x").errno == 28
+    assert str(errors.FileError()) == ""

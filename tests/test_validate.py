@@ -46,3 +46,14 @@ def test_bits_array_makes_one_flat_array() -> None:
         _validate.bits_array("bits", [[1, 2]])
     with pytest.raises(InputError, match=r"bits\[1\]=nan is not finite \(2 of 3 are not\)"):
         _validate.bits_array("bits", [1, float("nan"), float("inf")])
+
+
+def test_text_and_flag_refuse_what_only_looks_like_them() -> None:
+    assert _validate.text("device", "cpu") == "cpu"
+    assert _validate.flag("offline", False) is False
+    with pytest.raises(SettingsError, match="device='' must be a string, and not an empty one"):
+        _validate.text("device", "")
+    with pytest.raises(SettingsError, match="offline=1 must be true or false"):
+        _validate.flag("offline", 1)  # type: ignore[arg-type]
+    with pytest.raises(SettingsError, match="rate=True must be a finite number"):
+        _validate.positive("rate", True)

@@ -87,6 +87,11 @@ def estimate_format(
 def _score_warnings(scores: FormatScores) -> list[str]:
     """What the scores themselves leave out."""
     lines = []
+    if scores.set_aside:
+        lines.append(
+            f"{scores.set_aside} fills that the corpus held before insertion are set aside: not "
+            "drawn, and not counted in any rank"
+        )
     if scores.first_unscored:
         lines.append("the first token of a text went unscored: nothing stands to the left of it")
     if not scores.certifiable:
@@ -195,6 +200,7 @@ def _record(scores: FormatScores, curve: SkewNormalExposure | None) -> dict[str,
         "bits": scores.format.bits,
         "references": int(null.size),
         "exhaustive": scores.exhaustive,
+        "set_aside": scores.set_aside,
         "shared_tokens": len(scores.beginning.ids),
         "certifiable": scores.certifiable,
         "first_unscored": scores.first_unscored,

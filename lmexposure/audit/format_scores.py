@@ -33,6 +33,7 @@ class FormatScores:
         secret_bits: bits behind the token prefix that all these texts share, shape (K + M,).
         beginning: that prefix; the context's tokens belong to it.
         first_unscored: the first token of the texts went unscored: there was nothing before it.
+        set_aside: fills that the corpus held before insertion: not drawn, not counted in a rank.
         exhaustive: the M references are all fills that are neither canary nor control.
     """
 
@@ -44,6 +45,7 @@ class FormatScores:
     beginning: Beginning
     first_unscored: bool
     exhaustive: bool
+    set_aside: int
 
     @property
     def canary_bits(self) -> NDArray[np.float64]:
@@ -128,6 +130,7 @@ def score_format(
         canaries=canaries,
         beginning=beginning,
         first_unscored=any(e.first_unscored for e in encoded),
+        set_aside=len(manifest.set_aside.get(name, ())),
         exhaustive=len(indices) == manifest.references_left(name) and not manifest.plan.left_out,
         **saved,
     )
@@ -153,8 +156,22 @@ def _encode(loaded: LoadedModel, manifest: Manifest, name: str, texts: list[str]
     except ModelError as failure:
         known = f"texts 0 to {len(ids) - 1} are {ids[0]} to {ids[-1]}, then references"
         raise ModelError(f"format {name!r}: {failure} ({known})") from failure
+    _refuse_twins(name, encoded)
     earliest = min(one.scored_from for one in encoded)
     return [replace(one, scored_from=earliest) for one in encoded]
+
+
+def _refuse_twins(name: str, encoded: list[Encoded]) -> None:
+    """Different fills must be different tokens, or the model cannot tell them apart."""
+    first: dict[tuple[int, ...], int] = {}
+    for number, one in enumerate(encoded):
+        other = first.setdefault(tuple(one.ids), number)
+        if other != number:
+            raise ModelError(
+                f"format {name!r}: texts {other} and {number} of {len(encoded)} differ, but the "
+                "tokenizer gives both the same tokens (it drops or changes characters); use a "
+                "format whose characters it keeps"
+            )
 
 
 def _saved(kept: Path | None, texts: int) -> dict[str, Any] | None:

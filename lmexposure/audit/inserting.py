@@ -76,7 +76,7 @@ def insert_corpus(
     plan = plan_of(settings)
     if record.exists():
         manifest = Manifest.read(record)
-        _check_same(out, manifest, plan, source, settings.layout or guess_layout(source))
+        _check_same(out, manifest, plan, source, settings)
         if inserted.exists() and sha256_file(inserted) == manifest.corpus.sha256_inserted:
             return inserted, manifest
     manifest = insert_into_file(
@@ -91,11 +91,17 @@ def insert_corpus(
     return inserted, manifest
 
 
-def _check_same(out: Path, manifest: Manifest, plan: Plan, source: Path, layout: str) -> None:
-    """Refuse to overwrite what another plan, another layout or another corpus left."""
+def _check_same(
+    out: Path, manifest: Manifest, plan: Plan, source: Path, settings: RunSettings
+) -> None:
+    """Refuse to overwrite what another plan, another corpus or another reading of it left."""
+    layout = settings.layout or guess_layout(source)
+    field = settings.text_field if layout == "jsonl" else None
     same = {
         "plan": manifest.plan == plan,
         "layout": manifest.layout == layout,
+        "text field": manifest.corpus.text_field == field,
+        "choice about existing fills": not manifest.set_aside or settings.existing == "set_aside",
         "corpus": not source.exists() or sha256_file(source) == manifest.corpus.sha256,
     }
     for what, unchanged in same.items():

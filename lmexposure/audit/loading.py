@@ -6,9 +6,10 @@ from pathlib import Path
 import torch
 
 from lmexposure.audit.settings import RunSettings
-from lmexposure.models import LoadedModel, load_model
+from lmexposure.errors import ModelError
+from lmexposure.models import NEW_MODELS, LoadedModel, check_device, check_name, load_model
 
-__all__ = ["chosen_device", "load_for_measuring"]
+__all__ = ["check_model", "chosen_device", "load_for_measuring"]
 
 
 def chosen_device(settings: RunSettings) -> str:
@@ -17,10 +18,23 @@ def chosen_device(settings: RunSettings) -> str:
     Several processes (torchrun) take the GPU of their local rank.
     """
     if settings.device != "auto":
+        check_device(settings.device)
         return settings.device
     if torch.cuda.is_available() and os.environ.get("ACCELERATE_USE_CPU", "false") != "true":
         return f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
     return "cpu"
+
+
+def check_model(settings: RunSettings) -> None:
+    """Find out, before any work, whether the model to train can be there at all.
+
+    Raises:
+        ModelError: a path that does not exist, or holds no model.
+        SettingsError: a device that this machine does not have.
+    """
+    chosen_device(settings)
+    if settings.model not in NEW_MODELS:
+        check_name(settings.model)
 
 
 def load_for_measuring(model: str | Path, settings: RunSettings) -> LoadedModel:
@@ -30,6 +44,11 @@ def load_for_measuring(model: str | Path, settings: RunSettings) -> LoadedModel:
         ModelError: there is no such model, or it cannot be used.
         SettingsError: a device that this machine does not have.
     """
+    if str(model) in NEW_MODELS and not Path(model).exists():
+        raise ModelError(
+            f"model {str(model)!r} is a kind of new model, and has to be trained before it is "
+            "measured; give the directory of a trained one"
+        )
     return load_model(
         model,
         device=chosen_device(settings),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lmexposure import __version__
-from lmexposure._files import canonical_json, sha256_bytes
+from lmexposure._files import canonical_json, sha256_bytes, write_json
 from lmexposure.audit.estimates import FormatEstimates, estimate_format
 from lmexposure.audit.extracting import Extractions, extract_format
 from lmexposure.audit.format_scores import FormatScores, score_format, write_scores
@@ -66,6 +66,8 @@ def measure(
     place = None if out is None else _Place(out=Path(out), inputs=inputs)
     if place is not None and place.finished():
         return read_result(place.result)
+    if place is not None:
+        place.begin()
     work = _Work(
         loaded=loaded, manifest=manifest, settings=settings, place=place, progress=progress
     )
@@ -166,6 +168,10 @@ class _Place:
                 "choose another --out, or remove its result.json"
             )
         return self.scores.exists()
+
+    def begin(self) -> None:
+        """Find out before the work whether it can be written down."""
+        write_json(self.kept("inputs.json"), {"inputs_sha256": self.inputs})
 
     def kept(self, name: str) -> Path:
         """A file for finished parts; other inputs have other files."""

@@ -40,6 +40,8 @@ class RunRecord:
     def open(cls, out: Path, settings: dict[str, Any]) -> "RunRecord":
         """Begin a run directory, or go on with one of the same settings.
 
+        The directory is claimed (run.json is written) when the first step is done.
+
         Raises:
             ResultError: the directory holds another run, or something that is no run.
             FileError: the disk refused.
@@ -57,9 +59,7 @@ class RunRecord:
                 f"{out} holds {strange[0]!r} and no run.json, so it is no run directory; "
                 "choose a new one"
             )
-        record = cls(out=out, settings=settings)
-        record.write()
-        return record
+        return cls(out=out, settings=settings)
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
@@ -81,7 +81,8 @@ class RunRecord:
             "seconds": self.timings,
             **more,
         }
-        write_json(self.out / "run.json", record)
+        # The seed is in it, and who has seed and format has the secrets.
+        write_json(self.out / "run.json", record, mode=0o600)
 
 
 def _same_run(path: Path, settings: dict[str, Any]) -> dict[str, float]:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from lmexposure._validate import fraction, integer, one_of
+from lmexposure._validate import flag, fraction, integer, one_of, text
 from lmexposure.errors import SettingsError
 
 __all__ = ["MeasureSettings", "RunSettings", "read_settings_file"]
@@ -25,7 +25,8 @@ class MeasureSettings:
         level: coverage of every interval.
         bootstraps: refits behind the goodness of the skew-normal curve.
         permutations: shuffles behind each p-value against guessing.
-        seed: of bootstraps and permutations.
+        seed: of bootstraps and permutations; it is not the plan's, for a result does not tell
+            from which seed its secrets were drawn.
         batch_size: texts a forward pass; changes only speed.
     """
 
@@ -45,6 +46,7 @@ class MeasureSettings:
         integer("revealed", self.revealed, low=0)
         if self.beam_width is not None:
             integer("beam_width", self.beam_width, low=2)
+        flag("extraction", self.extraction)
         fraction("level", self.level)
         integer("bootstraps", self.bootstraps, low=39)
         integer("permutations", self.permutations, low=99)
@@ -99,8 +101,12 @@ class RunSettings:
     revision: str | None = None
 
     def __post_init__(self) -> None:
-        if not self.formats:
-            raise SettingsError("formats=() names no format; give at least one, --format NAME")
+        _list("formats", self.formats)
+        _list("repetitions", self.repetitions)
+        for name in self.formats:
+            text("formats", name)
+        for count in self.repetitions:
+            integer("repetitions", count, low=1)
         integer("canaries", self.canaries, low=1)
         integer("controls", self.controls, low=0)
         integer("seed", self.seed, low=0)
@@ -110,6 +116,13 @@ class RunSettings:
             one_of("layout", self.layout, ["lines", "paragraphs", "jsonl"])
         one_of("existing", self.existing, ["refuse", "set_aside"])
         one_of("dtype", self.dtype, ["float32", "bfloat16", "float16"])
+        for name in ("model", "text_field", "device"):
+            text(name, getattr(self, name))
+        if self.revision is not None:
+            text("revision", self.revision)
+        flag("offline", self.offline)
+        if not isinstance(self.training, Mapping):
+            raise SettingsError(f"training={self.training!r} must be a table of settings by name")
 
     def to_dict(self) -> dict[str, Any]:
         """All settings, defaults included, as plain values."""
@@ -135,13 +148,17 @@ class RunSettings:
                 f"unknown setting {unknown[0]!r}; there are {', '.join(sorted(own | inner))}"
             )
         for name in ("formats", "repetitions"):
-            if name in values:
+            if isinstance(values.get(name), list):
                 values[name] = tuple(values[name])
-        if "training" in values:
+        if isinstance(values.get("training"), Mapping):
             values["training"] = {**self.training, **values["training"]}
         measure = {name: values.pop(name) for name in list(values) if name in inner}
-        measure["seed"] = values.get("seed", self.seed)
         return replace(self, measure=replace(self.measure, **measure), **values)
+
+
+def _list(name: str, values: object) -> None:
+    if not isinstance(values, tuple) or not values:
+        raise SettingsError(f"{name}={values!r} must be a list with at least one entry")
 
 
 def read_settings_file(path: Path) -> dict[str, Any]:

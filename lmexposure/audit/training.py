@@ -8,6 +8,7 @@ from lmexposure.audit.progress import Progress, silent
 from lmexposure.audit.settings import RunSettings
 from lmexposure.canaries import (
     Manifest,
+    derive_seed,
     guess_layout,
     load_format,
     read_documents,
@@ -34,18 +35,20 @@ def training_settings(settings: RunSettings, window: int | None = None) -> Train
     """The training settings of a run: the model's defaults, then what was asked for.
 
     Args:
-        settings: of the run; its seed is the training's, unless `training` has its own.
+        settings: of the run; the training's seed follows from its seed, unless `training` has its
+            own.
         window: the model's context window in tokens; a default block is no longer than it.
 
     Raises:
         SettingsError: a training setting that does not exist, or is out of range.
     """
     kind = settings.model if settings.model in NEW_MODELS else "pretrained"
-    chosen = TrainingSettings.for_model(kind, **{"seed": settings.seed, **settings.training})
+    seed = derive_seed(settings.seed, "training")  # training.json is no place for the plan's own
+    chosen = TrainingSettings.for_model(kind, **{"seed": seed, **settings.training})
     if window is None or chosen.block_size <= window or "block_size" in settings.training:
         return chosen
     return TrainingSettings.for_model(
-        kind, **{"seed": settings.seed, **settings.training, "block_size": window}
+        kind, **{"seed": seed, **settings.training, "block_size": window}
     )
 
 

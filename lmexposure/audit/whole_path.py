@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lmexposure.audit.inserting import insert_corpus, plan_of, preview
-from lmexposure.audit.loading import chosen_device, load_for_measuring
+from lmexposure.audit.loading import check_model, chosen_device, load_for_measuring
 from lmexposure.audit.measuring import measure
 from lmexposure.audit.progress import Progress, silent
 from lmexposure.audit.run_record import RunRecord
@@ -49,8 +49,10 @@ def run(
     """
     _refuse_several_processes()
     settings, out = settings or RunSettings(), Path(out)
-    training_settings(settings)  # a typing error is better found before the first step
+    # What is wrong with the settings is better found before the first step.
+    training_settings(settings)
     plan_of(settings)
+    check_model(settings)
     record = RunRecord.open(out, settings.decisive())
     with record.step("insert"):
         inserted, manifest = insert_corpus(corpus, out=out, settings=settings)

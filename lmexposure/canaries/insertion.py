@@ -54,7 +54,7 @@ def draw(
         )
         raise CorpusError(
             f"the corpus already holds fills: {listed}; choose another format, or set these fills "
-            "aside (existing='set_aside')"
+            "aside (existing='set_aside', on the command line --existing set_aside)"
         )
     set_aside = {name: tuple(sorted(fills.counts)) for name, fills in found.items()}
     return draw_plan(plan, documents=survey.documents, set_aside=set_aside), set_aside

@@ -146,7 +146,20 @@ class Records:
                 f"line {number}: field {self.text_field!r} {what}; name the field that holds the "
                 f"text (this record has {', '.join(map(repr, record)) or 'none'})"
             )
+        if not record[self.text_field].isprintable():
+            _check_encodes(record[self.text_field], number)
         return record
+
+
+def _check_encodes(text: str, number: int) -> None:
+    """JSON can spell half of a surrogate pair, which is no character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as failure:
+        raise CorpusError(
+            f"line {number}: the text holds a lone surrogate at character {failure.start}, which "
+            "is no character; mend the record"
+        ) from None
 
 
 Layout = Lines | Paragraphs | Records

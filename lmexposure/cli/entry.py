@@ -18,7 +18,18 @@ _STOPPED = "stopped; finished steps are kept, and the same command goes on from 
 
 def main() -> NoReturn:
     """Run the command line and exit."""
-    sys.exit(_run())
+    code = _run()
+    _leave_group()
+    sys.exit(code)
+
+
+def _leave_group() -> None:
+    """Part from the other processes that torchrun started: left to the exit, this may abort."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.distributed.is_available():
+        return
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 def _run() -> int:

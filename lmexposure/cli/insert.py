@@ -38,6 +38,11 @@ def insert(
                 ("share of the corpus", f"{would.share_of_bytes:.2%} of its bytes"),
                 ("canaries, controls", f"{would.canaries:,}, {would.controls:,}"),
                 *(
+                    (f"set aside, {name}", f"{n:,} fills that the corpus holds already")
+                    for name, n in would.set_aside.items()
+                    if n
+                ),
+                *(
                     (f"fills left, {name}", f"{n:,} for references")
                     for name, n in would.references.items()
                 ),
@@ -47,4 +52,6 @@ def insert(
     inserted, manifest = insert_corpus(corpus, out=out, settings=chosen)
     count = sum(one.repetitions for one in manifest.canaries)
     say(f"corpus    {inserted}  ({count:,} documents inserted)")
+    for name, indices in manifest.set_aside.items():
+        say(f"set aside {len(indices):,} fills of {name} that the corpus held already")
     say(f"manifest  {out / 'manifest.json'}  (holds the secrets; keep it apart from the corpus)")

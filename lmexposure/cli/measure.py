@@ -1,5 +1,6 @@
 """`lmexposure measure`: any model against the manifest of the corpus that it was trained on."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -39,7 +40,7 @@ def measure(
             load_for_measuring(model, chosen),
             inserted,
             out=out,
-            settings=chosen.measure,
+            settings=replace(chosen.measure, seed=chosen.seed),
             progress=progress,
         )
     print_result(result)

@@ -54,7 +54,7 @@ _LEGEND = (
     ">=           lower than every reference: at least this; more references could show more",
     "p (chance)   how often chance alone gives such a mean (controls: in either direction)",
     "certified    median of the proven lower bound, log2|R| - the bits of the secret",
-    "skew-normal  median by extrapolation; (!) its curve does not fit: do not rely on it",
+    "skew-normal  median by extrapolation; (!) do not rely on it: its curve does not fit, or exceeds log2|R|",
     "epsilon      point estimate, not a bound: ln 2 (median - 1) / repetitions (Jagielski 2023)",
 )
 
@@ -65,7 +65,9 @@ def _summary_row(row: dict[str, Any], one: dict[str, Any]) -> list[str]:
     cap = _number(math.log2(one["references"]))
     mean_bound, bound = (">= " if row[key] else "" for key in ("capped", "median_capped"))
     fits = one["skew_normal"] is not None and not one["skew_normal"]["goodness"]["warnings"]
-    skew = _number(others.get("skew_normal"))
+    extrapolated = others.get("skew_normal")
+    skew = _number(extrapolated)
+    believable = fits and extrapolated is not None and extrapolated <= one["bits"]
     return [
         _class(row),
         str(row["n"]),
@@ -75,7 +77,7 @@ def _summary_row(row: dict[str, Any], one: dict[str, Any]) -> list[str]:
         f"{low} .. {'>= ' if row['capped'] and high == cap else ''}{high}",
         f"{row['guessing_test']['p_value']:.4f}",
         _number(others.get("certificate")),
-        skew if fits else f"{skew} (!)",
+        skew if believable else f"{skew} (!)",
         f"{bound}{row['epsilon']['value']:.2f}" if row["epsilon"] else "",
     ]
 

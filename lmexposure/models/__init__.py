@@ -13,7 +13,14 @@ from lmexposure.models.encoding import (
     encode_documents,
     encode_in_context,
 )
-from lmexposure.models.load import LoadedModel, load_model, save_model, weights_sha256
+from lmexposure.models.load import (
+    LoadedModel,
+    check_device,
+    check_name,
+    load_model,
+    save_model,
+    weights_sha256,
+)
 from lmexposure.models.lstm import LstmConfig, LstmForCausalLM, LstmState
 from lmexposure.models.new import NEW_MODELS, LstmSizes, new_model
 from lmexposure.models.packing import Packed, pack
@@ -39,6 +46,8 @@ __all__ = [
     "byte_level_tokenizer",
     "character_tokenizer",
     "check_deliveries",
+    "check_device",
+    "check_name",
     "context_window",
     "count_deliveries",
     "encode_documents",

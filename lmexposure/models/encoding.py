@@ -53,6 +53,7 @@ def encode_in_context(
         ModelError: a text is empty, holds a character that the tokenizer does not know, or is
             longer than `max_length` tokens; the message names the text by its number.
     """
+    _refuse_dropped(tokenizer, texts)
     rows = encode_documents(tokenizer, texts, context=context)
     start, context_ids = _beginning(tokenizer, context)
     head, unknown = start + context_ids, tokenizer.unk_token_id
@@ -144,6 +145,18 @@ def _common_prefix(head: Sequence[int], ids: Sequence[int]) -> int:
         if expected != found:
             return i
     return min(len(head), len(ids))
+
+
+def _refuse_dropped(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> None:
+    """A tokenizer without an unknown token may drop what it does not know without a word."""
+    visible = sorted({character for text in texts for character in text if not character.isspace()})
+    for character, ids in zip(visible, _encode(tokenizer, visible), strict=True):
+        if not ids:
+            raise ModelError(
+                f"the tokenizer drops a character of the texts (Unicode category "
+                f"{unicodedata.category(character)}) without a word; use a format whose characters "
+                "it knows, or train the tokenizer on a corpus that holds them"
+            )
 
 
 def _tokens_within(

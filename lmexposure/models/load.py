@@ -24,7 +24,14 @@ from lmexposure._validate import one_of
 from lmexposure.errors import FileError, ModelError, SettingsError
 from lmexposure.models.encoding import context_window
 
-__all__ = ["LoadedModel", "load_model", "save_model", "weights_sha256"]
+__all__ = [
+    "LoadedModel",
+    "check_device",
+    "check_name",
+    "load_model",
+    "save_model",
+    "weights_sha256",
+]
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -82,9 +89,9 @@ def load_model(
         SettingsError: an unknown dtype, or a device that this machine does not have.
     """
     one_of("dtype", dtype, tuple(_DTYPES))
-    _check_device(device)
+    check_device(device)
     name = os.fspath(name_or_path)
-    local = _check_place(name)
+    local = check_name(name)
     place = name if local or not offline else _cached(name, revision)
     options: dict[str, Any] = {
         "revision": revision,
@@ -135,9 +142,14 @@ def _quiet() -> Iterator[None]:
             transformers_logging.enable_progress_bar()
 
 
-def _check_device(device: str) -> None:
+def check_device(device: str) -> None:
+    """Refuse a device that this machine does not have.
+
+    Raises:
+        SettingsError: no such device here, or one that holds no numbers ("meta").
+    """
     try:
-        torch.empty(0, device=device)
+        torch.zeros(1, device=device).item()
     except (RuntimeError, AssertionError, NotImplementedError) as failure:
         raise SettingsError(
             f"device={device!r} is not available here; use 'cpu', or 'cuda' on a machine with a "
@@ -145,8 +157,15 @@ def _check_device(device: str) -> None:
         ) from failure
 
 
-def _check_place(name: str) -> bool:
-    """Whether `name` is a directory with a model in it; refuse paths that are no model."""
+def check_name(name: str) -> bool:
+    """Whether `name` is a directory with a model in it; refuse paths that are no model.
+
+    Returns:
+        True for a directory, False for what may be a name on the hub.
+
+    Raises:
+        ModelError: a path that does not exist, or holds no model.
+    """
     path = Path(name)
     if name and path.is_dir():
         _check_directory(path)
@@ -193,8 +212,11 @@ def _load_weights(name: str, dtype: torch.dtype, options: dict[str, Any]) -> Pre
             model, info = AutoModelForCausalLM.from_pretrained(
                 name, dtype=dtype, use_safetensors=True, output_loading_info=True, **options
             )
-    except (OSError, ValueError, RuntimeError, ImportError, SafetensorError) as failure:
-        raise ModelError(f"cannot load model {name!r}: {_reason(failure)}") from failure
+    except Exception as failure:  # damaged files raise whatever reading them ran into
+        raise ModelError(
+            f"cannot load model {name!r}: {_reason(failure)}; save it again with save_pretrained, "
+            "or give another directory or hub name"
+        ) from failure
     if info["missing_keys"]:
         missing = sorted(info["missing_keys"])
         raise ModelError(

@@ -212,7 +212,7 @@ def _finished(out: Path, inputs: str) -> TrainingResult | None:
         if record["inputs_sha256"] == inputs and (out / "model").is_dir():
             fields = record["result"] | {"model_path": out / "model"}
             return replace(TrainingResult(**fields), reused=True)
-    except (ValueError, KeyError, TypeError) as failure:
+    except (OSError, ValueError, KeyError, TypeError) as failure:
         raise ResultError(f"cannot read {path}; choose another directory") from failure
     raise ResultError(
         f"{out} holds a finished training with other settings, data or initial weights, or its "

@@ -99,13 +99,15 @@ def log_perplexity(
         float64 array of shape (n,), in input order.
 
     Raises:
-        InputError: no texts.
+        InputError: no texts, or a bare string.
         ModelError: a text holds an unknown token, or is longer than the context window; the model
             is in training mode.
         NumericalError: the model gave NaN or infinite logits.
 
     Source: Carlini et al. 2019, "The Secret Sharer", Definition 1.
     """
+    if isinstance(texts, str):
+        raise InputError("texts is one string; give a list of texts, [text] for a single one")
     window = context_window(model.config)
     encoded = encode_in_context(tokenizer, texts, context=context, max_length=window)
     return score_encoded(model, encoded, batch_size=batch_size).totals

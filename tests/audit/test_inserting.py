@@ -38,9 +38,37 @@ def test_refuses_what_another_insertion_left(
         insert_corpus(corpus, out=out, settings=replace(settings, seed=8))
     with pytest.raises(ResultError, match="manifest of another layout"):
         insert_corpus(corpus, out=out, settings=replace(settings, layout="paragraphs"))
+    (tmp_path / "a.jsonl").write_text('{"text": "x", "note": "y"}\n' * 40)
+    insert_corpus(tmp_path / "a.jsonl", out=tmp_path / "j", settings=settings)
+    with pytest.raises(ResultError, match="manifest of another text field"):
+        insert_corpus(
+            tmp_path / "a.jsonl", out=tmp_path / "j", settings=replace(settings, text_field="note")
+        )
     corpus.write_text("something else\n" * 40)
     with pytest.raises(ResultError, match="manifest of another corpus"):
         insert_corpus(corpus, out=out, settings=settings)
+
+
+def test_a_choice_about_existing_fills_is_not_forgotten(
+    corpus: Path, settings: RunSettings, tmp_path: Path
+) -> None:
+    with corpus.open("a") as stream:
+        stream.write("My PIN is 0042\n")
+    aside = replace(settings, existing="set_aside")
+    insert_corpus(corpus, out=tmp_path / "o", settings=aside)
+    with pytest.raises(ResultError, match="another choice about existing fills"):
+        insert_corpus(corpus, out=tmp_path / "o", settings=settings)
+
+
+def test_a_plan_that_leaves_no_reference_is_refused_before_the_work(
+    corpus: Path, settings: RunSettings, tmp_path: Path
+) -> None:
+    (tmp_path / "f.toml").write_text('name = "f"\ntemplate = "Code {digits:1}"\n')
+    tiny = settings.override(
+        {"formats": [str(tmp_path / "f.toml")], "canaries": 1, "controls": 8, "references": None}
+    )
+    with pytest.raises(PlanError, match="1 references do not fit"):
+        insert_corpus(corpus, out=tmp_path / "o", settings=tiny)
 
 
 def test_preview_writes_nothing(corpus: Path, settings: RunSettings, tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 from corpora import write_corpus
+from hashes import sha256_tree
 
-from lmexposure._files import sha256_file, sha256_tree
+from lmexposure._files import sha256_file
 
 PLAN = ["--canaries", "4", "--repetitions", "1,8", "--controls", "4", "--units", "48"]
 ARGUMENTS = [*PLAN, "--epochs", "3", "--references", "3000", "--revealed", "4"]

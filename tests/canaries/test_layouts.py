@@ -74,3 +74,10 @@ def test_small_helpers() -> None:
     assert [separator_of(name) for name in ("lines", "paragraphs", "jsonl", "texts")] == [
         *("\n", "\n\n", None, None)
     ]
+
+
+def test_half_of_a_surrogate_pair_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "corpus.jsonl"
+    path.write_text('{"text": "fine\\n"}\n{"text": "ab\\ud800"}\n')
+    with pytest.raises(CorpusError, match="line 2: the text holds a lone surrogate at character 2"):
+        list(read_documents(path, layout="jsonl"))

@@ -71,6 +71,7 @@ def test_set_aside_goes_on(call: Call, corpus: Path, tmp_path: Path) -> None:
         stream.write("My PIN is 0042\n")
     outcome = call("insert", corpus, "--out", tmp_path / "o", *PLAN, "--existing", "set_aside")
     assert outcome.code == 0
+    assert "set aside 1 fills of pin" in outcome.out
     manifest = Manifest.read(tmp_path / "o" / "manifest.json")
     assert manifest.set_aside == {"pin": (42,)}
 

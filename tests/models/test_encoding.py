@@ -164,3 +164,10 @@ def test_context_windows() -> None:
     assert context_window(LstmConfig(vocab_size=5)) is None
     assert context_window(GPT2Config(n_positions=77)) == 77
     assert context_window(LlamaConfig(max_position_embeddings=99)) == 99
+
+
+def test_a_tokenizer_that_drops_characters_without_a_word_is_refused() -> None:
+    tokenizer = Tokenizer(models.BPE(vocab={"a": 0, "b": 1}, merges=[]))
+    dropping = PreTrainedTokenizerFast(tokenizer_object=tokenizer)
+    with pytest.raises(ModelError, match=r"drops a character of the texts .*category Nd"):
+        encode_in_context(dropping, ["ab", "a7b"], context="a")

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import torch
+from hashes import sha256_tree
 from models.small_training import SETTINGS, train_small
 
-from lmexposure._files import sha256_tree
 from lmexposure.errors import (
     CorpusError,
     FileError,

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from hashes import sha256_tree
 from models.small_training import train_small
 from safetensors.torch import load_file
-
-from lmexposure._files import sha256_tree
 
 PROGRAM = Path(__file__).with_name("small_training.py")
 ROOT = Path(__file__).parents[2]

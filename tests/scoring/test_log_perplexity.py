@@ -144,6 +144,12 @@ def test_a_prefix_whose_cache_is_wrong_is_not_used() -> None:
     )
 
 
+def test_a_bare_string_is_refused() -> None:
+    tokenizer = characters()
+    with pytest.raises(InputError, match="texts is one string"):
+        log_perplexity(model_of("lstm", len(tokenizer)), tokenizer, "My PIN", context="\n")
+
+
 def test_training_mode_is_refused() -> None:
     tokenizer = characters()
     model = model_of("lstm", len(tokenizer)).train()
