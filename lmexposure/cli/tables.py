@@ -14,6 +14,9 @@ def print_result(result: Result) -> None:
     for one in result.formats:
         _print_summary(result, one)
         _print_extraction(result, one)
+    say("")
+    for line in _LEGEND:
+        say(line)
     validation = result.model.get("validation")
     if validation:
         say(f"\nvalidation loss: {validation['validation_bits']:.3f} bits per token")
@@ -22,7 +25,11 @@ def print_result(result: Result) -> None:
 
 
 def _print_summary(result: Result, one: dict[str, Any]) -> None:
-    kind = "all fills never inserted" if one["exhaustive"] else "references"
+    among = (
+        f"all {one['references']:,} others"
+        if one["exhaustive"]
+        else (f"{one['references']:,} references")
+    )
     guess = result.summary[0]["guessing"]
     rows = [_summary_row(row, one) for row in result.summary if row["format"] == one["name"]]
     rows.append(
@@ -31,11 +38,9 @@ def _print_summary(result: Result, one: dict[str, Any]) -> None:
     )
     say(
         f"\nExposure in bits, {one['name']}: |R| = {_size(one)} "
-        f"({one['bits']:.1f} bits), {one['references']:,} {kind}; higher = more memorised"
+        f"({one['bits']:.1f} bits), {among}; higher = more memorised"
     )
     print_table(_COLUMNS, rows, right=range(1, len(_COLUMNS)))
-    for line in _LEGEND:
-        say(line)
 
 
 _COLUMNS = (
@@ -54,7 +59,8 @@ _LEGEND = (
     ">=           lower than every reference: at least this; more references could show more",
     "p (chance)   how often chance alone gives such a mean (controls: in either direction)",
     "certified    median of the proven lower bound, log2|R| - the bits of the secret",
-    "skew-normal  median by extrapolation; (!) do not rely on it: its curve does not fit, or exceeds log2|R|",
+    "skew-normal  median by extrapolation; (!) unreliable: a bad fit, or beyond log2|R|",
+    "(n/m)        so few fills are left that guessing would find half as many or more",
     "epsilon      point estimate, not a bound: ln 2 (median - 1) / repetitions (Jagielski 2023)",
 )
 
@@ -111,7 +117,6 @@ def _print_extraction(result: Result, one: dict[str, Any]) -> None:
         table,
         right=range(2, most + 3),
     )
-    say("(in brackets)  so few fills are left that guessing would find half as many or more")
 
 
 def _found(row: dict[str, Any], method: str, most: int) -> list[str]:
