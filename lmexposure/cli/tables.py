@@ -25,11 +25,8 @@ def print_result(result: Result) -> None:
 
 
 def _print_summary(result: Result, one: dict[str, Any]) -> None:
-    among = (
-        f"all {one['references']:,} others"
-        if one["exhaustive"]
-        else (f"{one['references']:,} references")
-    )
+    count = f"{one['references']:,}"
+    among = f"all {count} others" if one["exhaustive"] else f"{count} references"
     guess = result.summary[0]["guessing"]
     rows = [_summary_row(row, one) for row in result.summary if row["format"] == one["name"]]
     rows.append(

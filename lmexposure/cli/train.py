@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from lmexposure.cli import options
-from lmexposure.cli.console import print_pairs, progress_bars
+from lmexposure.cli.console import print_pairs, progress_bars, warn
 
 __all__ = ["train"]
 
@@ -45,6 +45,8 @@ def train(
         trained = train_corpus(
             corpus, out=out, manifest=manifest, settings=chosen, progress=progress
         )
+    if not trained.improved:
+        warn("the model did not learn: its validation loss is no lower than before training")
     print_pairs(
         [
             ("model", str(trained.model_path)),

@@ -45,6 +45,12 @@ def test_the_table_shows_exposure_guessing_and_extraction(
     assert str(tmp_path / "r") in outcome.out.replace("\n", "")
 
 
+def test_a_training_that_teaches_nothing_says_so(call: Call, corpus: Path, tmp_path: Path) -> None:
+    outcome = call("train", corpus, "--out", tmp_path / "t", *SMALL, "--learning-rate", "1e-12")
+    assert outcome.code == 0
+    assert "the model did not learn" in outcome.err
+
+
 def test_run_refuses_another_runs_directory(call: Call, corpus: Path, tmp_path: Path) -> None:
     arguments = ("run", corpus, "--out", tmp_path / "r", *PLAN, *SMALL, *QUICK)
     assert call(*arguments).code == 0
