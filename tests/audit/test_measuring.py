@@ -292,7 +292,7 @@ def test_fills_that_the_tokenizer_does_not_tell_apart_are_refused() -> None:
     tokenizer = word_piece()
     loaded = LoadedModel(model=model_of("gpt2", len(tokenizer)), tokenizer=tokenizer, name="tiny")
     with pytest.raises(ModelError, match="differ, but the tokenizer gives both the same tokens"):
-        measure(loaded, manifest_of(cased), settings=QUICK)
+        measure(loaded, manifest_of(cased), settings=MeasureSettings(bootstraps=39))
 
 
 def test_fills_set_aside_are_said() -> None:
