@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure._files import atomic_write
+from lmexposure.audit.settings import MeasureSettings
 from lmexposure.canaries import Canary, CanaryFormat, Manifest
 from lmexposure.errors import ModelError
 from lmexposure.models.encoding import Encoded, context_window, encode_in_context
@@ -83,8 +84,8 @@ def score_format(
     manifest: Manifest,
     name: str,
     *,
-    references: int | None,
-    batch_size: int | None,
+    settings: MeasureSettings,
+    vocabulary: Vocabulary,
     kept: Path | None,
     progress: Callable[[int, int], None],
 ) -> FormatScores:
@@ -94,8 +95,8 @@ def score_format(
         loaded: model and tokenizer.
         manifest: what was inserted.
         name: of the format.
-        references: as in `MeasureSettings`.
-        batch_size: texts a forward pass.
+        settings: how many references, and texts a forward pass.
+        vocabulary: what the model's tokens spell.
         kept: where the numbers are kept between interruptions; None keeps nothing.
         progress: called with (texts done, texts in all).
 
@@ -106,12 +107,13 @@ def score_format(
     """
     one = manifest.formats[name]
     canaries = tuple(c for c in manifest.canaries if c.format == name)
-    indices = manifest.references(name, references, strict=references is not None)
+    asked = settings.references
+    indices = manifest.references(name, asked, strict=asked is not None)
     texts = [c.text for c in canaries] + [one.text(i) for i in indices]
     encoded = _encode(loaded, manifest, name, texts)
     beginning = find_beginning(
         loaded.tokenizer,
-        Vocabulary(loaded.tokenizer),
+        vocabulary,
         texts,
         encoded,
         context=manifest.separator,
@@ -119,7 +121,9 @@ def score_format(
     )
     saved = _saved(kept, len(texts))
     if saved is None:
-        scores = score_encoded(loaded.model, encoded, batch_size=batch_size, progress=progress)
+        scores = score_encoded(
+            loaded.model, encoded, batch_size=settings.batch_size, progress=progress
+        )
         saved = {
             "bits": scores.totals,
             "tokens": scores.tokens,

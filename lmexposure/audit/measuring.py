@@ -19,6 +19,7 @@ from lmexposure.errors import ManifestError, ModelError, ResultError
 from lmexposure.models.load import LoadedModel, load_model
 from lmexposure.results import Result, read_result
 from lmexposure.scoring import Extractor
+from lmexposure.scoring.vocabulary import Vocabulary
 
 __all__ = ["measure"]
 
@@ -196,14 +197,15 @@ class _Work:
 
     def __post_init__(self) -> None:
         self.warnings: list[str] = []
+        self.vocabulary = Vocabulary(self.loaded.tokenizer)
 
     def score(self, name: str) -> FormatScores:
         return score_format(
             self.loaded,
             self.manifest,
             name,
-            references=self.settings.references,
-            batch_size=self.settings.batch_size,
+            settings=self.settings,
+            vocabulary=self.vocabulary,
             kept=None if self.place is None else self.place.kept(f"{name}.npz"),
             progress=partial(self.progress, f"scoring {name}"),
         )
@@ -221,6 +223,7 @@ class _Work:
                 self.loaded.tokenizer,
                 scores.format,
                 context=self.manifest.separator,
+                vocabulary=self.vocabulary,
             )
         except ModelError as failure:
             self.warnings.append(f"format {name!r}: no extraction: {failure}")

@@ -98,6 +98,7 @@ class Extractor:
         tokenizer: its tokenizer.
         format: the canary format.
         context: left context, as for `log_perplexity`.
+        vocabulary: what the tokens spell, where it is known already; one serves all formats.
 
     Raises:
         ModelError: the tokenizer's tokens cannot be followed character by character (it changes
@@ -105,11 +106,17 @@ class Extractor:
     """
 
     def __init__(
-        self, model: Any, tokenizer: Any, format: CanaryFormat, *, context: str | None
+        self,
+        model: Any,
+        tokenizer: Any,
+        format: CanaryFormat,
+        *,
+        context: str | None,
+        vocabulary: Vocabulary | None = None,
     ) -> None:
         self.format = format
         self._context = context or ""
-        self._vocabulary = Vocabulary(tokenizer)
+        self._vocabulary = vocabulary or Vocabulary(tokenizer)
         self._window = context_window(model.config)
         fills = [format.text(i) for i in format.sample(min(_SAMPLED_FILLS, format.size), seed=0)]
         encoded = encode_in_context(tokenizer, fills, context=context)

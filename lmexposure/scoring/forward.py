@@ -94,4 +94,5 @@ class PrefixForward:
         cache.reorder_cache(torch.zeros(B, dtype=torch.long, device=self._model.device))
         ids, _ = _padded(behind, self._model.device)
         out = self._model(input_ids=ids, past_key_values=cache, use_cache=True)
-        return torch.cat([known, out.logits.float()], dim=1)
+        begun = max(0, first - 1 - P)  # where the prefix ends before the first token asked for
+        return torch.cat([known, out.logits[:, begun:].float()], dim=1)

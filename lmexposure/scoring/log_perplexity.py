@@ -174,8 +174,7 @@ def _forward(model: Any, encoded: Sequence[Encoded]) -> Forward:
     """The shared prefix once where it is worth it and right, else every text from its beginning."""
     plain = PlainForward(model)
     prefix = shared_tokens([one.ids for one in encoded])
-    few = len(encoded) < _TEXTS_WORTH_A_PREFIX or len(prefix) < _TOKENS_WORTH_A_PREFIX
-    if few or max(one.scored_from for one in encoded) > len(prefix):
+    if len(encoded) < _TEXTS_WORTH_A_PREFIX or len(prefix) < _TOKENS_WORTH_A_PREFIX:
         return plain
     by_length = sorted(encoded, key=lambda one: len(one.ids))
     probe = [by_length[0], by_length[len(by_length) // 2], by_length[-1]]

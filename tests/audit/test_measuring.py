@@ -1,5 +1,6 @@
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,11 @@ import pytest
 import torch
 from corpora import sentences
 from tiny import byte_level_bpe, model_of, word_piece
+from tokenizers import Tokenizer, models, processors
+from transformers import PreTrainedTokenizerFast
 
 from lmexposure.audit import MeasureSettings, measure
+from lmexposure.audit.format_scores import score_format
 from lmexposure.canaries import CanaryFormat, Manifest, Plan, insert_into_texts, load_format
 from lmexposure.errors import (
     FileError,
@@ -23,6 +27,7 @@ from lmexposure.errors import (
 from lmexposure.models import LoadedModel, new_model
 from lmexposure.results import read_result
 from lmexposure.scoring import log_perplexity
+from lmexposure.scoring.vocabulary import Vocabulary
 
 QUICK = MeasureSettings(references=400, revealed=1, bootstraps=39, permutations=999)
 
@@ -328,3 +333,51 @@ def test_a_model_in_training_mode_is_refused(untrained: LoadedModel, manifest: M
     untrained.model.train()
     with pytest.raises(ModelError, match=r"call model\.eval\(\)"):
         measure(untrained, manifest, settings=QUICK)
+
+
+def test_lost_scores_are_made_again(
+    untrained: LoadedModel, manifest: Manifest, tmp_path: Path
+) -> None:
+    first = measure(untrained, manifest, out=tmp_path, settings=QUICK)
+    before = (tmp_path / "scores.parquet").read_bytes()
+    (tmp_path / "scores.parquet").unlink()
+    assert measure(untrained, manifest, out=tmp_path, settings=QUICK).to_dict() == first.to_dict()
+    assert (tmp_path / "scores.parquet").read_bytes() == before
+
+
+def test_a_canary_left_out_makes_the_references_no_longer_all_there_are() -> None:
+    form = CanaryFormat(name="two", template="My code is {digits:2}")
+    plan = Plan(formats=(form,), canaries=2, repetitions=(1,), controls=2, seed=1)
+    loaded = new_model("lstm", ["x"], seed=0, separator=None, extra_characters=form.characters)
+    for chosen, exhaustive in ((plan, True), (plan.without("two/x1/0000"), False)):
+        manifest = insert_into_texts(sentences(50), chosen)[1]
+        settings = MeasureSettings(bootstraps=39, permutations=99, extraction=False)
+        assert measure(loaded, manifest, settings=settings).formats[0]["exhaustive"] == exhaustive
+
+
+def test_fills_that_merge_with_the_context_are_scored_like_the_others() -> None:
+    """Where "\\n2" is one token, all totals hold the context's cost, or none does."""
+    merged = Tokenizer(models.BPE(vocab=VOCABULARY, merges=[("\n", "2")]))
+    merged.post_processor = processors.TemplateProcessing(
+        single="<s> $A", special_tokens=[("<s>", 0)]
+    )
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=merged, bos_token="<s>")
+    loaded = LoadedModel(model=model_of("gpt2", len(tokenizer)), tokenizer=tokenizer, name="m")
+    form = CanaryFormat(name="f", template="{digits:2}!")
+    inserted = insert_into_texts(
+        ["a"] * 50, Plan(formats=(form,), canaries=4, repetitions=(1,), controls=0, seed=0)
+    )[1]
+    manifest = replace(inserted, corpus=replace(inserted.corpus, separator="\n"))
+    scores = score_format(
+        loaded,
+        manifest,
+        "f",
+        settings=MeasureSettings(),
+        vocabulary=Vocabulary(tokenizer),
+        kept=None,
+        progress=lambda done, total: None,
+    )
+    assert set(scores.tokens.tolist()) == {3, 4}  # "\\n2" "8" "!", or "\\n" "7" "8" "!"
+
+
+VOCABULARY = {token: i for i, token in enumerate(["<s>", *"0123456789!\n", "\n2"])}

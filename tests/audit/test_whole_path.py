@@ -4,7 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from lmexposure.audit import RunSettings, estimate_cost, load_for_measuring, run, train_corpus
+from lmexposure.audit import (
+    RunSettings,
+    estimate_cost,
+    insert_corpus,
+    load_for_measuring,
+    run,
+    train_corpus,
+)
 from lmexposure.audit.run_record import RunRecord
 from lmexposure.errors import ManifestError, ModelError, PlanError, ResultError, SettingsError
 from lmexposure.models import load_model
@@ -124,8 +131,6 @@ def test_refuses_several_processes(
 def test_training_refuses_another_layout_than_the_manifests(
     corpus: Path, settings: RunSettings, tmp_path: Path
 ) -> None:
-    from lmexposure.audit import insert_corpus
-
     inserted, manifest = insert_corpus(corpus, out=tmp_path / "i", settings=settings)
     with pytest.raises(ManifestError, match="layout 'lines', and layout 'paragraphs' is asked"):
         train_corpus(
@@ -146,3 +151,24 @@ def test_a_record_keeps_the_first_time_of_a_step(tmp_path: Path) -> None:
     with again.step("train"):
         pass
     assert again.timings["train"] == 50.0
+
+
+def test_neither_training_nor_result_tells_the_plans_seed(
+    corpus: Path, settings: RunSettings, tmp_path: Path
+) -> None:
+    run(corpus, out=tmp_path / "r", settings=replace(settings, seed=987654321))
+    for name in ("training.json", "result.json", "metrics.jsonl"):
+        assert "987654321" not in (tmp_path / "r" / name).read_text(), name
+
+
+def test_a_vocabulary_is_not_made_of_the_canaries(
+    corpus: Path, settings: RunSettings, tmp_path: Path
+) -> None:
+    """Else a canary would be spelled in fewer tokens than its references."""
+    chosen = replace(
+        settings, model="gpt2-tiny", formats=("random_number",), training={"epochs": 1}
+    )
+    inserted, manifest = insert_corpus(corpus, out=tmp_path / "i", settings=chosen)
+    trained = train_corpus(inserted, out=tmp_path / "t", settings=chosen, manifest=manifest)
+    vocabulary = load_model(trained.model_path).tokenizer.get_vocab()
+    assert not [token for token in vocabulary if sum(c.isdecimal() for c in token) > 1]

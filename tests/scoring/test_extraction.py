@@ -141,14 +141,15 @@ def test_refuses_to_begin_from_nothing() -> None:
 
 
 def test_a_spelling_beyond_the_context_window_is_not_followed() -> None:
-    """Spelled token by token a fill would be longer than the model can read."""
+    """Spelled digit by digit these fills are longer than the model can read."""
     tokenizer = byte_level_bpe()
     model = model_of("gpt2", len(tokenizer))
-    form = CanaryFormat(name="n", template="My PIN is {digits:12}")
-    fills = [form.text(i) for i in form.sample(64, seed=0)]
+    form = CanaryFormat(
+        name="n", template="number is {choice:c}", lists={"c": ["281265017", "1234567890"]}
+    )
+    fills = [form.text(i) for i in range(2)]
     longest = max(len(e.ids) for e in encode_in_context(tokenizer, fills, context="\n"))
     model.config.n_positions = longest
     model.transformer.wpe.weight.data = model.transformer.wpe.weight.data[:longest]
     guesses = Extractor(model, tokenizer, form, context="\n").search("", width=20)
-    assert guesses
-    assert all(form.complete(guess.text) for guess in guesses)
+    assert {guess.text for guess in guesses} == set(fills)

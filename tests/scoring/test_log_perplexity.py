@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -166,3 +167,33 @@ def test_a_context_that_is_cut_otherwise_before_a_text_is_not_scored() -> None:
     assert encoded.ids[: len(alone)] != alone
     assert tokenizer.decode(encoded.ids[encoded.scored_from :]) == "The random"
     assert not encoded.first_unscored
+
+
+@pytest.mark.parametrize("texts", [3, 40])
+def test_each_text_is_scored_from_its_own_token(texts: int) -> None:
+    """Also where that lies behind the prefix that all of them share."""
+    tokenizer = characters()
+    model = model_of("lstm", len(tokenizer))
+    rows = encode_in_context(tokenizer, [f"My PIN is {n:04}" for n in range(texts)], context="\n")
+    starts = [1 + n % 14 for n in range(texts)] if texts == 3 else [13] * texts
+    chosen = [replace(row, scored_from=k) for row, k in zip(rows, starts, strict=True)]
+    with torch.inference_mode():
+        expected = [one_by_one(model, e.ids, e.scored_from) for e in chosen]
+    scores = score_encoded(model, chosen)
+    np.testing.assert_allclose(scores.totals, expected, atol=1e-3)
+    np.testing.assert_array_equal(scores.tokens, [15 - k for k in starts])
+
+
+def test_a_model_that_gives_all_logits_is_scored_the_same() -> None:
+    class AllLogits(LstmForCausalLM):
+        """Knows no logits_to_keep, as some models do."""
+
+        def forward(self, input_ids: torch.Tensor, use_cache: bool = False) -> Any:  # type: ignore[override]
+            return super().forward(input_ids, use_cache=use_cache)
+
+    tokenizer = characters()
+    model = model_of("lstm", len(tokenizer))
+    expected = log_perplexity(model, tokenizer, TEXTS, context="My PIN is 0042")
+    model.__class__ = AllLogits
+    found = log_perplexity(model, tokenizer, TEXTS, context="My PIN is 0042")
+    np.testing.assert_allclose(found, expected, atol=1e-3)

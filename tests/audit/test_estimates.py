@@ -1,0 +1,64 @@
+"""Summaries of scores that are made up, so that every number is known beforehand."""
+
+import math
+
+import numpy as np
+import pytest
+from corpora import sentences
+
+from lmexposure.audit import MeasureSettings
+from lmexposure.audit.estimates import FormatEstimates, estimate_format
+from lmexposure.audit.format_scores import FormatScores
+from lmexposure.canaries import Plan, insert_into_texts, load_format
+from lmexposure.scoring import Beginning
+
+REFERENCES = np.linspace(100, 163, 64)
+
+
+@pytest.fixture
+def estimates() -> FormatEstimates:
+    form = load_format("random_number")
+    plan = Plan(formats=(form,), canaries=4, repetitions=(1, 2), controls=2, seed=0)
+    canaries = insert_into_texts(sentences(50), plan)[1].canaries
+    once, twice, controls = [50.0, 60.0, 101.5, 107.5], [103.5] * 4, [131.5, 131.5]
+    bits = np.concatenate([once, twice, controls, REFERENCES])
+    scores = FormatScores(
+        format=form,
+        canaries=canaries,
+        bits=bits,
+        tokens=np.full(bits.size, 9),
+        secret_bits=bits - 40,
+        beginning=Beginning(ids=[1], characters=1, scored=True),
+        first_unscored=False,
+        exhaustive=False,
+        set_aside=0,
+    )
+    settings = MeasureSettings(bootstraps=39, permutations=199)
+    return estimate_format(scores, {}, settings)
+
+
+def test_a_median_between_capped_and_not_is_a_lower_bound(estimates: FormatEstimates) -> None:
+    row = next(r for r in estimates.summary if r["repetitions"] == 1)
+    assert (row["capped"], row["n"]) == (2, 4)
+    assert row["median_capped"]
+    assert row["epsilon"]["capped"]
+    assert not next(r for r in estimates.summary if r["repetitions"] == 2)["median_capped"]
+
+
+def test_epsilon_is_shared_out_over_repetitions(estimates: FormatEstimates) -> None:
+    row = next(r for r in estimates.summary if r["repetitions"] == 2)
+    median = math.log2(64 / 5)  # 4 of 64 references lie below 103.5
+    assert row["median"]["value"] == pytest.approx(median)
+    assert row["epsilon"]["value"] == pytest.approx(math.log(2) * (median - 1) / 2)
+
+
+def test_controls_are_tested_in_both_directions(estimates: FormatEstimates) -> None:
+    alternatives = {r["role"]: r["guessing_test"]["alternative"] for r in estimates.summary}
+    assert alternatives == {"control": "different", "canary": "memorised"}
+    assert next(r for r in estimates.summary if r["role"] == "control")["epsilon"] is None
+
+
+def test_certificates_count_the_secret_alone(estimates: FormatEstimates) -> None:
+    first = estimates.canaries[0]
+    assert first.estimates["certificate"]["value"] == pytest.approx(math.log2(1e9) - 10)
+    assert any("fills not scored" in a for a in first.estimates["certificate"]["assumptions"])
