@@ -1,11 +1,14 @@
 """Tiny real models and tokenizers: random weights, real architectures."""
 
+import json
 import math
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
     GPT2Config,
     GPT2LMHeadModel,
     LlamaConfig,
@@ -66,6 +69,68 @@ def word_piece() -> Any:
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="[UNK]")
 
 
+def sentence_piece_bpe(vocab_size: int = 400) -> Any:
+    """As Llama's: a leading-space mark, no cutting into words, bytes for unknown characters."""
+    tokenizer = Tokenizer(models.BPE(byte_fallback=True, fuse_unk=True, unk_token="<unk>"))
+    tokenizer.normalizer = normalizers.Sequence(
+        [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
+    )
+    tokenizer.decoder = decoders.Sequence(
+        [
+            decoders.Replace("▁", " "),
+            decoders.ByteFallback(),
+            decoders.Fuse(),
+            decoders.Strip(" ", 1, 0),
+        ]
+    )
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        special_tokens=["<unk>", "<s>", *(f"<0x{byte:02X}>" for byte in range(256))],
+        max_token_length=12,
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator([TEXT], trainer)
+    settings = json.loads(tokenizer.to_str())
+    # Only the unknown token and the start are special: bytes are ordinary tokens.
+    settings["added_tokens"] = settings["added_tokens"][:2]
+    return PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer.from_str(json.dumps(settings)),
+        unk_token="<unk>",
+        bos_token="<s>",
+    )
+
+
+def word_split_bpe(pattern: str, vocab_size: int = 400, *, text: str = TEXT) -> Any:
+    """Byte-level, cut by a regular expression before it is merged."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(pattern), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        special_tokens=["<|endoftext|>"],
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator([text], trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|endoftext|>")
+
+
+def unigram() -> Any:
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.decoder = decoders.Metaspace()
+    trainer = trainers.UnigramTrainer(
+        vocab_size=90, special_tokens=["<unk>", "<s>"], unk_token="<unk>", show_progress=False
+    )
+    tokenizer.train_from_iterator([TEXT], trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>", bos_token="<s>")
+
+
 def model_of(kind: str, vocab_size: int) -> Any:
     """A random model of the kind, wide enough that its tokens differ in probability."""
     torch.manual_seed(7)
@@ -104,3 +169,53 @@ def one_by_one(model: Any, ids: list[int], scored_from: int) -> float:
         logits = model(input_ids=torch.tensor([ids[:position]])).logits[0, -1].double()
         bits -= float(torch.log_softmax(logits, dim=-1)[ids[position]]) / math.log(2)
     return bits
+
+
+_COMMON = {
+    "num_hidden_layers": 2,
+    "hidden_size": 32,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+    "max_position_embeddings": 96,
+}
+_GROUPED = {**_COMMON, "num_key_value_heads": 1}
+_SLIDING = {**_GROUPED, "sliding_window": 6}
+_RECURRENT = {"num_hidden_layers": 2, "hidden_size": 32, "state_size": 8}
+_EXPERTS_AND_ATTENTION_IN_TURN = {
+    "attn_layer_period": 2,
+    "attn_layer_offset": 1,
+    "expert_layer_period": 2,
+    "expert_layer_offset": 1,
+    "num_experts": 2,
+    "mamba_d_state": 8,
+    "mamba_dt_rank": 4,
+}
+
+# What each family needs to be small, by the `model_type` of its configuration.
+FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
+    "GPT-2": ("gpt2", {"n_layer": 2, "n_embd": 32, "n_head": 2, "n_positions": 96}),
+    "GPT-NeoX": ("gpt_neox", _COMMON),
+    "Llama": ("llama", _GROUPED),
+    "Mistral": ("mistral", _SLIDING),
+    "Qwen2": ("qwen2", _GROUPED),
+    "Qwen2, sliding": ("qwen2", {**_SLIDING, "use_sliding_window": True, "max_window_layers": 1}),
+    "Gemma": ("gemma", {**_GROUPED, "head_dim": 16}),
+    "Gemma 2": ("gemma2", {**_SLIDING, "head_dim": 16, "query_pre_attn_scalar": 16}),
+    "Gemma 3": ("gemma3_text", {**_SLIDING, "head_dim": 16, "query_pre_attn_scalar": 16}),
+    "OPT": ("opt", {**_COMMON, "ffn_dim": 64, "word_embed_proj_dim": 32}),
+    "Mamba": ("mamba", _RECURRENT),
+    "Mamba 2": ("mamba2", {**_RECURRENT, "num_heads": 4, "head_dim": 16, "n_groups": 1}),
+    "Jamba": ("jamba", {**_GROUPED, **_EXPERTS_AND_ATTENTION_IN_TURN}),
+    "RWKV": ("rwkv", {**_RECURRENT, "attention_hidden_size": 32, "context_length": 96}),
+}
+
+
+def family(name: str, vocab_size: int) -> Any:
+    """A random model of the family whose every token matters to what comes next."""
+    kind, settings = FAMILIES[name]
+    ids = {"bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 0}
+    config = AutoConfig.for_model(
+        kind, **{**settings, **ids, "vocab_size": vocab_size, "initializer_range": 0.2}
+    )
+    torch.manual_seed(7)
+    return AutoModelForCausalLM.from_config(config).eval()

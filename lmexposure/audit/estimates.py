@@ -1,10 +1,11 @@
 """What one format's scores mean: every estimate of exposure, the one that is shown, the summary.
 
-The shown estimate is the rank among references: exact where these are all there are, else sampled
-with its cap. The certificate and the skew-normal curve stand beside it. Nothing is picked because
-it is larger.
+Nothing is picked because it is larger: the shown estimate is the exact rank where the budget
+sufficed to count it, else the one from draws, else the one among references, or the one asked for.
+The others stand beside it.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +14,9 @@ from numpy.typing import NDArray
 
 from lmexposure.audit.extracting import Extractions
 from lmexposure.audit.format_scores import FormatScores
+from lmexposure.audit.searching import FormatSearch
 from lmexposure.audit.settings import MeasureSettings
-from lmexposure.errors import InputError
+from lmexposure.errors import InputError, ModelError
 from lmexposure.results import CanaryResult
 from lmexposure.statistics import (
     SampledExposure,
@@ -47,19 +49,41 @@ class FormatEstimates:
     warnings: list[str]
 
 
+# The estimates that may be shown, best first, by what was asked for.
+_SHOWN = {
+    "auto": ("exact", "importance", "sampled"),
+    "exact": ("exact", "bounded"),
+    "importance": ("importance",),
+    "sampled": ("sampled", "exact"),  # references that are all there are give an exact rank
+    "skew_normal": ("skew_normal",),
+    "certificate": ("certificate",),
+}
+
+
 def estimate_format(
-    scores: FormatScores, extractions: Extractions, settings: MeasureSettings
+    scores: FormatScores,
+    search: FormatSearch,
+    extractions: Extractions,
+    settings: MeasureSettings,
 ) -> FormatEstimates:
     """Every estimate for one format.
 
     Args:
         scores: its log-perplexities.
-        extractions: searches per canary id; empty where extraction was left out.
-        settings: levels, bootstraps, seed.
+        search: what a search over all fills found.
+        extractions: further searches per canary id; empty where extraction was left out.
+        settings: method, levels, bootstraps, seed.
+
+    Raises:
+        ModelError: the method asked for gives no estimate here; says why not.
     """
     ranks = _by_rank(scores, settings)
     curve, curve_warnings = _by_curve(scores, settings)
-    rows = [_rows(scores, ranks, curve, i) for i in range(len(scores.canaries))]
+    rows = [
+        {**_rows(scores, ranks, curve, i), **_searched(scores, search, i)}
+        for i in range(len(scores.canaries))
+    ]
+    guesses = [[row] for row in search.guesses] or [[] for _ in scores.canaries]
     canaries = [
         CanaryResult(
             id=canary.id,
@@ -67,26 +91,45 @@ def estimate_format(
             role=canary.role,
             repetitions=canary.repetitions,
             log_perplexity_bits=float(scores.canary_bits[i]),
-            exposure=rows[i][ranks.method(i)],
+            exposure=_shown(rows[i], settings.method, scores.format.name),
             estimates=rows[i],
-            extraction=extractions.get(canary.id, []),
+            extraction=[*extractions.get(canary.id, []), *guesses[i]],
         )
         for i, canary in enumerate(scores.canaries)
     ]
     return FormatEstimates(
         canaries=canaries,
-        record=_record(scores, curve),
-        summary=_summary(scores, ranks, canaries, settings),
+        record={**_record(scores, curve), "search": search.record},
+        summary=_summary(scores, search, canaries, settings),
         warnings=[
             f"format {scores.format.name!r}: {line}"
-            for line in [*_score_warnings(scores), *curve_warnings]
+            for line in [*_score_warnings(scores, search), *curve_warnings]
         ],
     )
 
 
-def _score_warnings(scores: FormatScores) -> list[str]:
+def _shown(rows: dict[str, dict[str, Any]], method: str, name: str) -> dict[str, Any]:
+    """The estimate that stands for the canary."""
+    for wanted in _SHOWN[method]:
+        if wanted in rows:
+            return rows[wanted]
+    raise ModelError(
+        f"format {name!r}: method={method!r} gives no estimate here; there are "
+        f"{', '.join(sorted(rows))}: choose one of these, or method='auto'"
+    )
+
+
+def _searched(scores: FormatScores, search: FormatSearch, i: int) -> dict[str, dict[str, Any]]:
+    """What the search says of one canary; its certificate rests on counted paths."""
+    rows = dict(search.rows[i])
+    if search.secret_bits:
+        rows["certificate"] = certified_exposure(scores.format.bits, search.secret_bits[i]).row(0)
+    return rows
+
+
+def _score_warnings(scores: FormatScores, search: FormatSearch) -> list[str]:
     """What the scores themselves leave out."""
-    lines = []
+    lines = list(search.warnings)
     if scores.set_aside:
         lines.append(
             f"{scores.set_aside} fills that the corpus held before insertion are set aside: not "
@@ -94,7 +137,7 @@ def _score_warnings(scores: FormatScores) -> list[str]:
         )
     if scores.first_unscored:
         lines.append("the first token of a text went unscored: nothing stands to the left of it")
-    if not scores.certifiable:
+    if not scores.certifiable and not search.secret_bits:
         lines.append(
             "no certificate: a part of the secret went unscored, or the tokenizer does not keep "
             "the texts as they are"
@@ -121,11 +164,6 @@ class _Ranks:
 
     def row(self, i: int) -> dict[str, Any]:
         return self.of(i).row(int(self.order[i]))
-
-    def columns(self, chosen: NDArray[np.int64]) -> tuple[list[float], list[bool]]:
-        """Values in bits and cap flags of the canaries with these numbers."""
-        pairs = [(self.of(i), int(self.order[i])) for i in chosen.tolist()]
-        return [float(e.value[k]) for e, k in pairs], [bool(e.capped[k]) for e, k in pairs]
 
 
 def _by_rank(scores: FormatScores, settings: MeasureSettings) -> _Ranks:
@@ -213,7 +251,7 @@ def _record(scores: FormatScores, curve: SkewNormalExposure | None) -> dict[str,
 
 def _summary(
     scores: FormatScores,
-    ranks: _Ranks,
+    search: FormatSearch,
     canaries: list[CanaryResult],
     settings: MeasureSettings,
 ) -> list[dict[str, Any]]:
@@ -222,7 +260,10 @@ def _summary(
     rows = []
     for count in np.unique(repetitions).tolist():
         chosen = np.flatnonzero(repetitions == count)
-        values, capped = ranks.columns(chosen)
+        shown = [canaries[i].exposure for i in chosen.tolist()]
+        # No exposure is above log2|R|; an extrapolation may say so all the same.
+        values = [scores.format.bits if e["value"] is None else e["value"] for e in shown]
+        capped = [bool(e["capped"]) for e in shown]
         summary = exposure_summary(values, level=settings.level, capped=capped)
         test = guessing_test(
             scores.canary_bits[chosen],
@@ -244,7 +285,9 @@ def _summary(
                 "guessing_test": test.to_dict(),
                 "median_capped": median_capped,
                 "epsilon": {**epsilon.to_dict(), "capped": median_capped} if count else None,
+                "methods": dict(Counter(e["method"] for e in shown)),
                 "extraction": _found([canaries[i] for i in chosen.tolist()]),
+                "guesses": _guessed([canaries[i] for i in chosen.tolist()], search),
             }
         )
     return rows
@@ -278,4 +321,19 @@ def _found(canaries: list[CanaryResult]) -> list[dict[str, Any]]:
             "by_chance": sum(row["by_chance"] for row in chosen),
         }
         for (method, revealed), chosen in sorted(rows.items())
+    ]
+
+
+def _guessed(canaries: list[CanaryResult], search: FormatSearch) -> list[dict[str, int]]:
+    """How many of these canaries an attacker finds within 1, 10, 100 ... guesses."""
+    proven = 0 if search.record is None else search.record.get("guesses_proven", 0)
+    places = [
+        row["place"]
+        for one in canaries
+        for row in one.extraction
+        if row["method"] == "best_first" and row["place"] is not None
+    ]
+    powers = [10**k for k in range(len(str(proven))) if 10**k <= proven]
+    return [
+        {"guesses": g, "found": sum(p <= g for p in places), "of": len(canaries)} for g in powers
     ]

@@ -15,7 +15,7 @@ from lmexposure.errors import ModelError
 from lmexposure.models.encoding import Encoded, context_window, encode_in_context
 from lmexposure.models.load import LoadedModel
 from lmexposure.scoring import Beginning, find_beginning, score_encoded
-from lmexposure.scoring.vocabulary import Vocabulary
+from lmexposure.scoring.space.vocabulary import Vocabulary
 
 __all__ = ["FormatScores", "score_format", "write_scores"]
 

@@ -13,13 +13,14 @@ from lmexposure.audit.estimates import FormatEstimates, estimate_format
 from lmexposure.audit.extracting import Extractions, extract_format
 from lmexposure.audit.format_scores import FormatScores, score_format, write_scores
 from lmexposure.audit.progress import Progress, silent
+from lmexposure.audit.searching import FormatSearch, search_format
 from lmexposure.audit.settings import MeasureSettings
 from lmexposure.canaries import Manifest
 from lmexposure.errors import ManifestError, ModelError, ResultError
 from lmexposure.models.load import LoadedModel, load_model
 from lmexposure.results import Result, read_result
 from lmexposure.scoring import Extractor
-from lmexposure.scoring.vocabulary import Vocabulary
+from lmexposure.scoring.space.vocabulary import Vocabulary
 
 __all__ = ["measure"]
 
@@ -211,7 +212,20 @@ class _Work:
         )
 
     def estimate(self, scores: FormatScores) -> FormatEstimates:
-        return estimate_format(scores, self._extract(scores), self.settings)
+        search = self._search(scores)
+        return estimate_format(scores, search, self._extract(scores), self.settings)
+
+    def _search(self, scores: FormatScores) -> FormatSearch:
+        name = scores.format.name
+        return search_format(
+            self.loaded,
+            self.manifest,
+            scores,
+            settings=self.settings,
+            vocabulary=self.vocabulary,
+            kept=None if self.place is None else self.place.kept(f"{name}.search.json"),
+            progress=lambda what, done, total: self.progress(f"{name}: {what}", done, total),
+        )
 
     def _extract(self, scores: FormatScores) -> Extractions:
         name = scores.format.name

@@ -6,10 +6,15 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from lmexposure._validate import flag, fraction, integer, one_of, text
+from lmexposure._validate import flag, fraction, integer, one_of, positive, text
 from lmexposure.errors import SettingsError
 
-__all__ = ["MeasureSettings", "RunSettings", "read_settings_file"]
+__all__ = ["METHODS", "MeasureSettings", "RunSettings", "read_settings_file"]
+
+_BUDGET_OPERATIONS = 3e12  # half a minute of a small CPU
+_FEWEST_STEPS, _MOST_STEPS = 10_000, 2_000_000
+
+METHODS = ("auto", "exact", "importance", "sampled", "skew_normal", "certificate")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +27,14 @@ class MeasureSettings:
         revealed: extraction is tried with 0 to this many of the secret's characters given.
         beam_width: candidates a beam keeps; None: 100, and twice the canaries of the format.
         extraction: whether to search for the secrets at all.
+        method: which estimate of exposure is shown: "auto" (exact where the budget suffices, else
+            importance, else sampled), or one of `METHODS` by name.
+        draws: fills drawn by importance, per format.
+        guesses: the likeliest fills that best-first search finds, per format.
+        budget_steps: model steps that the exact search of a format may take, and best-first search
+            again; None: as many as 3e12 floating-point operations give, 10,000 to 2,000,000.
+        budget_seconds: an end in seconds besides; with one, another machine may show other methods.
+        live_states: model states that a search may hold at once; changes only speed.
         level: coverage of every interval.
         bootstraps: refits behind the goodness of the skew-normal curve.
         permutations: shuffles behind each p-value against guessing.
@@ -34,6 +47,12 @@ class MeasureSettings:
     revealed: int = 4
     beam_width: int | None = None
     extraction: bool = True
+    method: str = "auto"
+    draws: int = 20_000
+    guesses: int = 1_000
+    budget_steps: int | None = None
+    budget_seconds: float | None = None
+    live_states: int | None = None
     level: float = 0.95
     bootstraps: int = 199
     permutations: int = 9_999
@@ -47,6 +66,10 @@ class MeasureSettings:
         if self.beam_width is not None:
             integer("beam_width", self.beam_width, low=2)
         flag("extraction", self.extraction)
+        one_of("method", self.method, METHODS)
+        integer("draws", self.draws, low=10)
+        integer("guesses", self.guesses, low=1)
+        self._check_budget()
         fraction("level", self.level)
         integer("bootstraps", self.bootstraps, low=39)
         integer("permutations", self.permutations, low=99)
@@ -54,10 +77,32 @@ class MeasureSettings:
         if self.batch_size is not None:
             integer("batch_size", self.batch_size, low=1)
 
+    def steps_for(self, parameters: int) -> int:
+        """Model steps that a search may take: as asked, or by the size of the model.
+
+        Args:
+            parameters: of the model; a step takes about twice as many operations.
+        """
+        by_size = int(_BUDGET_OPERATIONS // (2 * max(1, parameters)))
+        return self.budget_steps or min(max(by_size, _FEWEST_STEPS), _MOST_STEPS)
+
+    def _check_budget(self) -> None:
+        try:
+            if self.budget_seconds is not None:
+                positive("budget_seconds", self.budget_seconds)
+            if self.budget_steps is not None:
+                integer("budget_steps", self.budget_steps, low=1)
+        except SettingsError as failure:
+            raise SettingsError(
+                f"{failure}; to leave the exact search out, choose method='importance' or 'sampled'"
+            ) from None
+        if self.live_states is not None:
+            integer("live_states", self.live_states, low=1)
+
     def decisive(self) -> dict[str, Any]:
         """The settings that decide the numbers; speed is left out."""
         values = asdict(self)
-        del values["batch_size"]
+        del values["batch_size"], values["live_states"]
         return values
 
 

@@ -95,6 +95,29 @@ Beam = Annotated[
     int | None,
     typer.Option("--beam-width", help="Beam width.  [default: 100, and twice the canaries]"),
 ]
+Method = Annotated[
+    str | None,
+    typer.Option(
+        help="The estimate of exposure that is shown: auto, exact, importance, sampled, "
+        "skew_normal, certificate.  [default: auto]"
+    ),
+]
+BudgetSteps = Annotated[
+    int | None,
+    typer.Option(help="Model steps for the exact search of a format.  [default: by model size]"),
+]
+BudgetSeconds = Annotated[
+    float | None, typer.Option(help="An end in seconds besides.  [default: none]")
+]
+Draws = Annotated[
+    int | None, typer.Option(help="Fills drawn for importance sampling.  [default: 20000]")
+]
+Guesses = Annotated[
+    int | None, typer.Option(help="Likeliest fills that best-first search finds.  [default: 1000]")
+]
+LiveStates = Annotated[
+    int | None, typer.Option(help="Model states that a search holds at once.  [default: found]")
+]
 Batch = Annotated[
     int | None, typer.Option("--batch-size", help="Texts a forward pass.  [default: found]")
 ]

@@ -13,6 +13,7 @@ def print_result(result: Result) -> None:
     """The summary, then extraction, then the warnings."""
     for one in result.formats:
         _print_summary(result, one)
+        _print_guesses(result, one)
         _print_extraction(result, one)
     say("")
     for line in _LEGEND:
@@ -28,11 +29,9 @@ def _print_summary(result: Result, one: dict[str, Any]) -> None:
     count = f"{one['references']:,}"
     among = f"all {count} others" if one["exhaustive"] else f"{count} references"
     guess = result.summary[0]["guessing"]
+    blank = [""] * (len(_COLUMNS) - 4)
     rows = [_summary_row(row, one) for row in result.summary if row["format"] == one["name"]]
-    rows.append(
-        ["guessing", "", *(f"{guess[k]:.2f}" for k in ("mean", "median", "upper_quartile"))]
-        + [""] * 5
-    )
+    rows.append(["guessing", "", f"{guess['mean']:.2f}", f"{guess['median']:.2f}", *blank])
     say(
         f"\nExposure in bits, {one['name']}: |R| = {_size(one)} "
         f"({one['bits']:.1f} bits), {among}; higher = more memorised"
@@ -45,18 +44,20 @@ _COLUMNS = (
     "canaries",
     "mean",
     "median",
-    "75 %",
     "median, 95 %",
+    "exact",
     "p (chance)",
     "certified",
     "skew-normal",
     "epsilon",
 )
 _LEGEND = (
-    ">=           lower than every reference: at least this; more references could show more",
+    "exact        ranks counted over all of R; the others come from draws or from references",
+    ">=           at least this: more draws, references or search could show more",
     "p (chance)   how often chance alone gives such a mean (controls: in either direction)",
     "certified    median of the proven lower bound, log2|R| - the bits of the secret",
     "skew-normal  median by extrapolation; (!) unreliable: a bad fit, or beyond log2|R|",
+    "guesses      tries of the likeliest fills of all of R, in a proven order (best-first search)",
     "(n/m)        so few fills are left that guessing would find half as many or more",
     "epsilon      point estimate, not a bound: ln 2 (median - 1) / repetitions (Jagielski 2023)",
 )
@@ -76,13 +77,18 @@ def _summary_row(row: dict[str, Any], one: dict[str, Any]) -> list[str]:
         str(row["n"]),
         f"{mean_bound}{row['mean']:.2f}",
         f"{bound}{median['value']:.2f}",
-        f"{'>= ' if 4 * row['capped'] >= row['n'] else ''}{row['upper_quartile']['value']:.2f}",
         f"{low} .. {'>= ' if row['capped'] and high == cap else ''}{high}",
+        f"{_exact(row)}/{row['n']}",
         f"{row['guessing_test']['p_value']:.4f}",
         _number(others.get("certificate")),
         skew if believable else f"{skew} (!)",
         f"{bound}{row['epsilon']['value']:.2f}" if row["epsilon"] else "",
     ]
+
+
+def _exact(row: dict[str, Any]) -> int:
+    """Canaries whose rank was counted."""
+    return sum(n for method, n in row["methods"].items() if method.startswith("exact"))
 
 
 def _class(row: dict[str, Any]) -> str:
@@ -96,6 +102,26 @@ def _size(one: dict[str, Any]) -> str:
 
 def _number(value: float | None) -> str:
     return "?" if value is None else f"{value:.2f}"
+
+
+def _print_guesses(result: Result, one: dict[str, Any]) -> None:
+    """What an attacker finds who knows nothing but the format."""
+    rows = [r for r in result.summary if r["format"] == one["name"] and r["guesses"]]
+    if not rows:
+        return
+    columns = [f"{g['guesses']:,}" for g in rows[0]["guesses"]]
+    table = [
+        [_class(row), *(_cell(g, g["guesses"] / float(one["space_size"])) for g in row["guesses"])]
+        for row in rows
+    ]
+    say(f"\nSecrets found, {one['name']}, within so many guesses")
+    print_table(["repetitions", *columns], table, right=range(1, len(columns) + 1))
+
+
+def _cell(found: dict[str, Any], chance: float) -> str:
+    """Found of searched for; in brackets where guessing would do half as well or better."""
+    cell = f"{found['found']}/{found['of']}"
+    return f"({cell})" if 2 * chance * found["of"] >= max(found["found"], 1) else cell
 
 
 def _print_extraction(result: Result, one: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ import torch
 
 from lmexposure.errors import ModelError
 
-__all__ = ["in_batches"]
+__all__ = ["in_batches", "out_of_memory"]
 
 Item = TypeVar("Item")
 Out = TypeVar("Out")
@@ -31,7 +31,7 @@ def in_batches(
         try:
             out = work(items[start : start + batch_size])
         except (RuntimeError, MemoryError) as failure:
-            if not _out_of_memory(failure):
+            if not out_of_memory(failure):
                 raise
             if batch_size == 1:
                 raise ModelError(
@@ -46,7 +46,7 @@ def in_batches(
         yield out
 
 
-def _out_of_memory(failure: Exception) -> bool:
+def out_of_memory(failure: Exception) -> bool:
     """CUDA has a type for it; the CPU allocator only a message."""
     if isinstance(failure, MemoryError | torch.OutOfMemoryError):
         return True

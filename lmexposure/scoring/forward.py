@@ -1,20 +1,20 @@
-"""One forward pass over right-padded rows: float32 logits of the positions that are asked for.
+"""The plain pass: every text from its beginning, in right-padded batches. Always right."""
 
-Rows that begin with the same tokens, as the fills of a format do, need these computed only once.
-What that leaves in the model's cache is trusted only when it gives the same numbers as the plain
-pass does, on this model and these rows.
-"""
-
-import copy
 import inspect
 from collections.abc import Sequence
-from typing import Any, Protocol
+from math import log
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from lmexposure.errors import ModelError
+from lmexposure.errors import ModelError, NumericalError
+from lmexposure.models.encoding import Encoded
 
-__all__ = ["Forward", "PlainForward", "PrefixForward", "refuse_training_mode"]
+__all__ = ["PlainForward", "refuse_training_mode", "refuse_unusable"]
+
+_LN2 = log(2)
 
 
 def refuse_training_mode(model: Any) -> None:
@@ -29,40 +29,46 @@ def refuse_training_mode(model: Any) -> None:
         )
 
 
-class Forward(Protocol):
-    """A way to get logits."""
+def refuse_unusable(bits: NDArray[np.float64], number: int, texts: int) -> None:
+    """No score can stand on a number that is none.
 
-    def __call__(self, rows: Sequence[list[int]], first: int) -> torch.Tensor:
-        """Logits that predict tokens first .. of each row.
-
-        Args:
-            rows: B token rows, at least first + 1 long.
-            first: the first token to predict, at least 1.
-
-        Returns:
-            float32, shape (B, longest - first, V), on the model's device; what stands beyond the
-            end of a shorter row means nothing.
-        """
-        ...
-
-
-def _padded(rows: Sequence[list[int]], device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Rows as (B, T) with zeros on the right, and the mask of what is no padding."""
-    T = max(map(len, rows))
-    ids = torch.tensor([row + [0] * (T - len(row)) for row in rows], device=device)
-    lengths = torch.tensor(list(map(len, rows)), device=device)
-    mask = torch.arange(T, device=device) < lengths[:, None]
-    return ids.long(), mask.long()
+    Raises:
+        NumericalError: one of the bits of text `number` of `texts` is NaN or infinite.
+    """
+    if not np.isfinite(bits).all():
+        raise NumericalError(
+            f"the model gave NaN or infinite log-probabilities for text {number} of {texts}; "
+            "its weights or dtype are broken: check the checkpoint, or score in float32"
+        )
 
 
 class PlainForward:
-    """Every row from its beginning: right for every causal model, which never looks right."""
+    """Right for every causal model: none looks to the right, where the padding stands."""
 
     def __init__(self, model: Any) -> None:
         self._model = model
         self._known = inspect.signature(model.forward).parameters
 
-    def __call__(self, rows: Sequence[list[int]], first: int) -> torch.Tensor:
+    def bits(self, batch: Sequence[Encoded]) -> list[NDArray[np.float64]]:
+        """Bits of every scored token of some texts; log-softmax in float32."""
+        rows = [one.ids for one in batch]
+        first = min(one.scored_from for one in batch)
+        logits = self._logits(rows, first)
+        longest = max(map(len, rows))
+        target = torch.tensor([row[first:] + [0] * (longest - len(row)) for row in rows])
+        target = target.to(logits.device)[:, :, None]  # (B, longest - first, 1)
+        nats = logits.logsumexp(-1) - logits.gather(-1, target).squeeze(-1)
+        token_bits = (nats.double() / _LN2).cpu().numpy()
+        return [
+            token_bits[row, one.scored_from - first : len(one.ids) - first].copy()
+            for row, one in enumerate(batch)
+        ]
+
+    def _logits(self, rows: Sequence[list[int]], first: int) -> torch.Tensor:
+        """Float32 logits that predict tokens first .. of each row, (B, longest - first, V).
+
+        What stands beyond the end of a shorter row means nothing.
+        """
         # The last token is predicted and never fed.
         ids, mask = _padded([row[:-1] for row in rows], self._model.device)
         keep = ids.shape[1] - first + 1
@@ -74,25 +80,10 @@ class PlainForward:
         return logits[:, -keep:].float()
 
 
-class PrefixForward:
-    """A prefix once, then only what differs."""
-
-    def __init__(self, model: Any, prefix: list[int]) -> None:
-        self._model, self._prefix = model, prefix
-        ids, _ = _padded([prefix], model.device)
-        out = model(input_ids=ids, use_cache=True)
-        self._cache = out.past_key_values
-        self._logits = out.logits.float()  # (1, P, V): the one at P - 1 predicts token P
-
-    def __call__(self, rows: Sequence[list[int]], first: int) -> torch.Tensor:
-        P, B = len(self._prefix), len(rows)
-        known: torch.Tensor = self._logits[:, first - 1 :].expand(B, -1, -1)  # tokens first .. P
-        behind = [row[P:-1] for row in rows]
-        if not any(behind):
-            return known
-        cache = copy.deepcopy(self._cache)
-        cache.reorder_cache(torch.zeros(B, dtype=torch.long, device=self._model.device))
-        ids, _ = _padded(behind, self._model.device)
-        out = self._model(input_ids=ids, past_key_values=cache, use_cache=True)
-        begun = max(0, first - 1 - P)  # where the prefix ends before the first token asked for
-        return torch.cat([known, out.logits[:, begun:].float()], dim=1)
+def _padded(rows: Sequence[list[int]], device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows as (B, T) with zeros on the right, and the mask of what is no padding."""
+    T = max(map(len, rows))
+    ids = torch.tensor([row + [0] * (T - len(row)) for row in rows], device=device)
+    lengths = torch.tensor(list(map(len, rows)), device=device)
+    mask = torch.arange(T, device=device) < lengths[:, None]
+    return ids.long(), mask.long()

@@ -6,7 +6,6 @@ Lower = less surprised = more memorised. Never a mean per token.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import log
 from typing import Any
 
 import numpy as np
@@ -14,26 +13,14 @@ import torch
 from numpy.typing import NDArray
 
 from lmexposure._validate import integer
-from lmexposure.errors import InputError, NumericalError
+from lmexposure.errors import InputError
 from lmexposure.models.encoding import Encoded, context_window, encode_in_context
 from lmexposure.scoring.batching import in_batches
-from lmexposure.scoring.forward import (
-    Forward,
-    PlainForward,
-    PrefixForward,
-    refuse_training_mode,
-)
-from lmexposure.scoring.prefix import shared_tokens
+from lmexposure.scoring.forward import refuse_training_mode, refuse_unusable
+from lmexposure.scoring.spans import share_spans
+from lmexposure.scoring.ways import choose_way
 
 __all__ = ["TokenScores", "log_perplexity", "score_encoded"]
-
-_LN2 = log(2)
-_BATCH_TOKENS = 1 << 14  # keeps small models busy
-_BATCH_LOGITS = 1 << 26  # 256 MB of float32 logits: keeps large vocabularies within memory
-# Fewer texts, or a shorter prefix, do not repay the probe.
-_TEXTS_WORTH_A_PREFIX = 16
-_TOKENS_WORTH_A_PREFIX = 4
-_PROBE_BITS = 1e-3  # what the shared prefix may change in a token's bits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,11 +110,15 @@ def score_encoded(
 ) -> TokenScores:
     """Bits of every scored token of texts that are encoded already.
 
+    What several texts begin with is computed once. Where torch.distributed is up, the processes
+    share the texts; all must call this alike, and all get everything.
+
     Args:
         model: a causal language model in evaluation mode.
         encoded: n texts as `encode_in_context` gives them.
         batch_size: texts a forward pass; None chooses one. Halved when memory runs out.
-        progress: called with (texts done, texts in all) after each batch.
+        progress: called with (texts done, texts in all) after each batch; where several processes
+            share the texts, of this process's share.
 
     Raises:
         InputError: no texts.
@@ -137,67 +128,21 @@ def score_encoded(
     if not encoded:
         raise InputError("no texts to score; give at least one")
     refuse_training_mode(model)
-    forward = _forward(model, encoded)
-    size = _batch_size(model, encoded)
-    size = size if batch_size is None else integer("batch_size", batch_size, low=1)
-    # Texts of one length share a batch, so that hardly anything is padded.
-    order = sorted(range(len(encoded)), key=lambda i: -len(encoded[i].ids))
-    bits: list[NDArray[np.float64]] = [np.empty(0)] * len(encoded)
-    done = 0
+    way = choose_way(model, encoded)
+    size = way.size if batch_size is None else integer("batch_size", batch_size, low=1)
 
-    def work(rows: Sequence[int]) -> list[tuple[int, NDArray[np.float64]]]:
-        return list(zip(rows, _score_batch(forward, [encoded[i] for i in rows]), strict=True))
+    def work(span: range) -> list[NDArray[np.float64]]:
+        scored: list[NDArray[np.float64]] = []
+        for some in in_batches(span, size, way):
+            for token_bits in some:
+                refuse_unusable(token_bits, way.order[span[len(scored)]], n)
+                scored.append(token_bits)
+            if progress is not None:
+                progress(len(scored), len(span))
+        return scored
 
-    for scored in in_batches(order, size, work):
-        for i, token_bits in scored:
-            if not np.isfinite(token_bits).all():
-                raise NumericalError(
-                    f"the model gave NaN or infinite log-probabilities for text {i} "
-                    f"of {len(encoded)}; its weights or dtype are broken: check the checkpoint, "
-                    "or score in float32"
-                )
-            bits[i] = token_bits
-        done += len(scored)
-        if progress is not None:
-            progress(done, len(encoded))
+    n = len(encoded)
+    bits: list[NDArray[np.float64]] = [np.empty(0)] * n
+    for number, one in zip(way.order, share_spans(way.costs, work), strict=True):
+        bits[number] = one
     return TokenScores(bits=tuple(bits), encoded=tuple(encoded))
-
-
-def _batch_size(model: Any, encoded: Sequence[Encoded]) -> int:
-    """A batch that keeps the model busy without drowning in logits."""
-    longest = max(len(e.ids) for e in encoded)
-    by_logits = _BATCH_LOGITS // (longest * int(model.config.get_text_config().vocab_size))
-    return max(1, min(_BATCH_TOKENS // longest, by_logits))
-
-
-def _forward(model: Any, encoded: Sequence[Encoded]) -> Forward:
-    """The shared prefix once where it is worth it and right, else every text from its beginning."""
-    plain = PlainForward(model)
-    prefix = shared_tokens([one.ids for one in encoded])
-    if len(encoded) < _TEXTS_WORTH_A_PREFIX or len(prefix) < _TOKENS_WORTH_A_PREFIX:
-        return plain
-    by_length = sorted(encoded, key=lambda one: len(one.ids))
-    probe = [by_length[0], by_length[len(by_length) // 2], by_length[-1]]
-    try:
-        quick = PrefixForward(model, prefix)
-        pairs = zip(_score_batch(quick, probe), _score_batch(plain, probe), strict=True)
-        right = all(np.allclose(a, b, rtol=0, atol=_PROBE_BITS) for a, b in pairs)
-    except (RuntimeError, AttributeError, TypeError, NotImplementedError, ValueError, IndexError):
-        return plain  # a cache that cannot be forked says so in many ways
-    return quick if right else plain
-
-
-def _score_batch(forward: Forward, batch: Sequence[Encoded]) -> list[NDArray[np.float64]]:
-    """Token bits of one batch."""
-    rows = [one.ids for one in batch]
-    first = min(one.scored_from for one in batch)
-    logits = forward(rows, first)  # (B, longest - first, V)
-    longest = max(map(len, rows))
-    target = torch.tensor([row[first:] + [0] * (longest - len(row)) for row in rows])
-    target = target.to(logits.device)[:, :, None]  # (B, longest - first, 1)
-    nats = logits.logsumexp(-1) - logits.gather(-1, target).squeeze(-1)
-    token_bits = (nats.double() / _LN2).cpu().numpy()
-    return [
-        token_bits[row, one.scored_from - first : len(one.ids) - first].copy()
-        for row, one in enumerate(batch)
-    ]

@@ -1,54 +1,117 @@
-"""One step for every model: given prefix states and next tokens, the next-token log-probabilities.
+"""One step for every model: from prefix states and next tokens to next-token bits and new states.
 
-Extraction is written on this alone, so it works for the LSTM and for any Hugging Face model. A
-model's cache is trusted only after a numerical probe on that model; otherwise the whole prefix is
-computed again at each step, which is always right.
+The walk over a randomness space, sampling from it and the beam are written on this alone, so they
+work for the LSTM and for any Hugging Face model. States are values: advancing one leaves it as it
+was, so that a search can return to it. A fast way is trusted only after a numerical probe on the
+model at hand; otherwise each prefix is computed again from its first token, which is always right.
 """
 
+import copy
 import inspect
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import log
 from typing import Any, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from lmexposure.models.lstm import LstmForCausalLM
 from lmexposure.scoring.forward import refuse_training_mode
+from lmexposure.scoring.lstm_steps import LstmSteps
+from lmexposure.scoring.readout import Readout
 
-__all__ = ["CachedSteps", "RecomputedSteps", "Steps", "next_token_steps"]
+__all__ = ["CachedSteps", "RecomputedSteps", "State", "Steps", "next_token_steps", "pair_bits"]
 
 _LN2 = log(2)
-_PROBE_BITS = 1e-2
+_PROBE_BITS = 1e-3
 _PROBE_BITS_HALF = 0.25  # in bfloat16 and float16 two right ways differ by rounding
 
 
+class State(Protocol):
+    """The states of N prefixes of one length in tokens."""
+
+    @property
+    def rows(self) -> int:
+        """N."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that these states hold."""
+        ...
+
+
 class Steps(Protocol):
-    """A batch of N prefixes that grow token by token.
+    """Prefixes that grow token by token, many at once.
 
     `evaluated` counts the prefixes computed so far: the cost of a search in model steps.
     """
 
     evaluated: int
 
-    def start(self, ids: Sequence[int]) -> torch.Tensor:
-        """Begin with one prefix; returns next-token bits, shape (1, V)."""
-        ...
-
-    def advance(self, parents: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-        """Row n of the new batch is row `parents[n]` followed by `tokens[n]`.
+    def start(
+        self, ids: Sequence[int], columns: NDArray[np.int64]
+    ) -> tuple[Any, NDArray[np.float64]]:
+        """Begin with one prefix.
 
         Args:
-            parents: int64 of shape (N,); rows may be repeated or dropped.
-            tokens: int64 of shape (N,).
+            ids: at least one token.
+            columns: tokens (M,) whose bits are wanted.
 
         Returns:
-            Next-token bits (-log2 of the probability), float64, shape (N, V).
+            the state of the one row, and the bits (M,), -log2 of each token's probability.
+        """
+        ...
+
+    def advance(
+        self,
+        state: Any,
+        parents: NDArray[np.int64],
+        tokens: NDArray[np.int64],
+        rows: NDArray[np.int64],
+        columns: NDArray[np.int64],
+    ) -> tuple[Any, NDArray[np.float64]]:
+        """Row n of the new state is row parents[n] of the old one followed by tokens[n].
+
+        Args:
+            state: as `start` or `advance` gave it; it stays as it was.
+            parents: rows of `state`, shape (N,), N at least 1; they may repeat and be left out.
+            tokens: shape (N,).
+            rows, columns: shape (M,) each: the bits of which next token behind which new row are
+                wanted. M may be 0.
+
+        Returns:
+            the new state, and the bits (M,) in float64, NaN where the model gave NaN.
         """
         ...
 
 
-def _bits(logits: torch.Tensor) -> torch.Tensor:
-    """Next-token bits after the last position: (N, T, V) -> float64 (N, V) on the CPU."""
-    return (-torch.log_softmax(logits[:, -1].float(), dim=-1).double() / _LN2).cpu()
+def pair_bits(
+    logits: torch.Tensor, rows: NDArray[np.int64], columns: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Bits of token columns[m] behind row rows[m]; logits (N, V) -> float64 (M,)."""
+    logits = logits.float() if logits.dtype.itemsize < 4 else logits
+    at = torch.from_numpy(rows).to(logits.device)
+    wanted = logits[at, torch.from_numpy(columns).to(logits.device)]
+    nats = logits.logsumexp(-1)[at] - wanted
+    return (nats.double() / _LN2).cpu().numpy()
+
+
+@dataclass(frozen=True)
+class _Prefixes:
+    """All tokens of each prefix, shape (N, T)."""
+
+    ids: torch.Tensor
+
+    @property
+    def rows(self) -> int:
+        return len(self.ids)
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.ids.nbytes)
 
 
 class RecomputedSteps:
@@ -57,58 +120,143 @@ class RecomputedSteps:
     def __init__(self, model: Any) -> None:
         self.model = model
         self.evaluated = 0
-        self._ids = torch.empty((0, 0), dtype=torch.long)
+        named = inspect.signature(model.forward).parameters
+        wished = {"use_cache": False, "logits_to_keep": 1}
+        self._options = {name: value for name, value in wished.items() if name in named}
 
-    def start(self, ids: Sequence[int]) -> torch.Tensor:
-        self._ids = torch.tensor([list(ids)], dtype=torch.long)
-        return self._evaluate()
+    def start(
+        self, ids: Sequence[int], columns: NDArray[np.int64]
+    ) -> tuple[_Prefixes, NDArray[np.float64]]:
+        state = _Prefixes(torch.tensor([list(ids)], dtype=torch.long))
+        return state, self._bits(state, np.zeros_like(columns), columns)
 
-    def advance(self, parents: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-        self._ids = torch.cat([self._ids[parents], tokens[:, None]], dim=1)
-        return self._evaluate()
+    def advance(
+        self,
+        state: _Prefixes,
+        parents: NDArray[np.int64],
+        tokens: NDArray[np.int64],
+        rows: NDArray[np.int64],
+        columns: NDArray[np.int64],
+    ) -> tuple[_Prefixes, NDArray[np.float64]]:
+        before = state.ids[torch.from_numpy(parents)]
+        grown = _Prefixes(torch.cat([before, torch.from_numpy(tokens)[:, None]], dim=1))
+        return grown, self._bits(grown, rows, columns)
 
     @torch.inference_mode()
-    def _evaluate(self) -> torch.Tensor:
-        self.evaluated += len(self._ids)
-        options = {"use_cache": False} if _takes(self.model, "use_cache") else {}
-        return _bits(self.model(input_ids=self._ids.to(self.model.device), **options).logits)
+    def _bits(
+        self, state: _Prefixes, rows: NDArray[np.int64], columns: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        self.evaluated += state.rows
+        out = self.model(input_ids=state.ids.to(self.model.device), **self._options)
+        return pair_bits(out.logits[:, -1], rows, columns)
+
+
+@dataclass(frozen=True)
+class _Cached:
+    """A model's cache of N prefixes of `length` tokens."""
+
+    cache: Any
+    rows: int
+    length: int
+
+    @property
+    def nbytes(self) -> int:
+        return sum(t.nbytes for layer in self.cache.layers for t in _tensors(vars(layer)))
 
 
 class CachedSteps:
-    """Steps on the model's own state: an LSTM's hidden state or a key/value cache."""
+    """Steps on a transformers cache: keys and values, sliding windows, recurrent states.
 
-    def __init__(self, model: Any) -> None:
+    Args:
+        model: a causal language model in evaluation mode.
+        probe: a few token ids on which its head is tried apart from the rest.
+    """
+
+    def __init__(self, model: Any, probe: Sequence[int] = (0,)) -> None:
         self.model = model
         self.evaluated = 0
-        self._cache: Any = None
+        self._readout = Readout(model, list(probe))
+        named = inspect.signature(model.forward).parameters
+        # Mamba calls its cache by another name.
+        self._name = "past_key_values" if "past_key_values" in named else "cache_params"
+        self._takes_positions = "position_ids" in named
 
     @torch.inference_mode()
-    def start(self, ids: Sequence[int]) -> torch.Tensor:
-        self._cache = None
-        return self._evaluate(torch.tensor([list(ids)], dtype=torch.long))
+    def start(
+        self, ids: Sequence[int], columns: NDArray[np.int64]
+    ) -> tuple[_Cached, NDArray[np.float64]]:
+        return self._read(None, 0, torch.tensor([list(ids)]), np.zeros_like(columns), columns)
 
     @torch.inference_mode()
-    def advance(self, parents: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-        self._cache.reorder_cache(parents.to(self.model.device))
-        return self._evaluate(tokens[:, None])
+    def advance(
+        self,
+        state: _Cached,
+        parents: NDArray[np.int64],
+        tokens: NDArray[np.int64],
+        rows: NDArray[np.int64],
+        columns: NDArray[np.int64],
+    ) -> tuple[_Cached, NDArray[np.float64]]:
+        chosen = torch.from_numpy(parents).to(self.model.device)
+        cache = _fork(state.cache, chosen)
+        return self._read(cache, state.length, torch.from_numpy(tokens)[:, None], rows, columns)
 
-    def _evaluate(self, ids: torch.Tensor) -> torch.Tensor:
-        self.evaluated += len(ids)
-        out = self.model(
-            input_ids=ids.to(self.model.device), past_key_values=self._cache, use_cache=True
-        )
-        self._cache = out.past_key_values
-        return _bits(out.logits)
+    def _read(
+        self,
+        cache: Any,
+        length: int,
+        ids: torch.Tensor,  # (N, T)
+        rows: NDArray[np.int64],
+        columns: NDArray[np.int64],
+    ) -> tuple[_Cached, NDArray[np.float64]]:
+        N, T = ids.shape
+        self.evaluated += N
+        options: dict[str, Any] = {self._name: cache, "use_cache": True}
+        if self._takes_positions:
+            positions = torch.arange(length, length + T, device=self.model.device)
+            options["position_ids"] = positions.expand(N, T)
+        hidden, out = self._readout.hidden(input_ids=ids.to(self.model.device), **options)
+        state = _Cached(cache=out[self._name], rows=N, length=length + T)
+        wanted = (torch.from_numpy(rows), torch.from_numpy(columns))
+        return state, self._readout.bits(hidden[:, -1], *wanted)
 
 
-def _takes(model: Any, argument: str) -> bool:
-    return argument in inspect.signature(model.forward).parameters
+def _fork(cache: Any, index: torch.Tensor) -> Any:
+    """Rows `index` of a cache as a cache of their own; the old one stays as it was.
+
+    `reorder_cache` puts new tensors into the layers, so only the layers need copies, not what
+    they hold.
+    """
+    twin = copy.copy(cache)
+    twin.layers = [_shallow(layer) for layer in cache.layers]
+    twin.reorder_cache(index)
+    return twin
+
+
+def _shallow(layer: Any) -> Any:
+    """A layer whose attributes, and dicts of them, can be set without touching the old one's."""
+    twin = copy.copy(layer)
+    for name, value in vars(layer).items():
+        if isinstance(value, dict):
+            setattr(twin, name, dict(value))
+    return twin
+
+
+def _tensors(values: dict[Any, Any]) -> list[torch.Tensor]:
+    """All tensors among these values and the dicts among them."""
+    found = []
+    for value in values.values():
+        if isinstance(value, torch.Tensor):
+            found.append(value)
+        elif isinstance(value, dict):
+            found += _tensors(value)
+    return found
 
 
 def next_token_steps(model: Any, probe: Sequence[int]) -> Steps:
     """The fastest steps that give the right numbers on this model.
 
-    The cache is tried on `probe`: two forks from one prefix, one dropped, against recomputation.
+    They are tried on `probe`: forks from one prefix, rows repeated and dropped, a return to an
+    earlier state, against recomputation.
 
     Args:
         model: a causal language model in evaluation mode.
@@ -118,23 +266,35 @@ def next_token_steps(model: Any, probe: Sequence[int]) -> Steps:
         ModelError: the model is in training mode.
     """
     refuse_training_mode(model)
-    slow = RecomputedSteps(model)
     try:
-        trusted = _takes(model, "past_key_values") and _cache_is_right(model, list(probe))
-    except (RuntimeError, AttributeError, TypeError, NotImplementedError, ValueError, IndexError):
-        trusted = False  # a cache that cannot be forked says so in many ways
-    return CachedSteps(model) if trusted else slow
+        own = isinstance(model, LstmForCausalLM)
+        steps: Steps = LstmSteps(model) if own else CachedSteps(model, probe)
+        trusted = _agree(steps, RecomputedSteps(model), list(probe), model)
+    # A cache that cannot be forked says so in many ways.
+    except (RuntimeError, AttributeError, TypeError, NotImplementedError, ValueError, LookupError):
+        trusted = False
+    if not trusted:
+        return RecomputedSteps(model)
+    steps.evaluated = 0
+    return steps
 
 
-def _cache_is_right(model: Any, probe: list[int]) -> bool:
-    """Walk both kinds of steps through the same forks and compare every row."""
-    fast, slow = CachedSteps(model), RecomputedSteps(model)
+# (state to advance, its rows); what a walk does: fork, repeat, drop, come back.
+_FORKS = ((0, (0, 0, 0)), (1, (2, 0)), (2, (1, 1, 0)), (1, (0, 1)), (2, (0,)))
+
+
+def _agree(fast: Steps, slow: Steps, probe: list[int], model: Any) -> bool:
+    """Walk both kinds of steps through the same forks and compare the bits of some tokens."""
+    allowed = _PROBE_BITS_HALF if model.dtype.itemsize < 4 else _PROBE_BITS
+    size = int(model.config.get_text_config().vocab_size)
+    columns = np.unique(np.array([*probe, *range(0, size, max(1, size // 64))], dtype=np.int64))
     begun = probe[: max(1, len(probe) - 3)]  # forks at the end cross any sliding window
-    pairs = [(fast.start(begun), slow.start(begun))]
-    forks = [[0, 0, 0], [2, 0], [1, 1, 0]]
-    for depth, parents in enumerate(forks):
-        rows = torch.tensor(parents)
-        tokens = torch.tensor([probe[(depth + r) % len(probe)] for r in range(len(parents))])
-        pairs.append((fast.advance(rows, tokens), slow.advance(rows, tokens)))
-    allowed = _PROBE_BITS if model.dtype == torch.float32 else _PROBE_BITS_HALF
-    return all(torch.allclose(a, b, rtol=0, atol=allowed) for a, b in pairs)
+    pairs = [(fast.start(begun, columns), slow.start(begun, columns))]
+    for depth, (origin, parents) in enumerate(_FORKS):
+        N, K = len(parents), len(columns)
+        # Not the probe's own, which may be all the same and hide that rows were confused.
+        tokens = columns[(depth + np.arange(N)) % K]
+        wanted = (np.array(parents), tokens, np.repeat(np.arange(N), K), np.tile(columns, N))
+        a, b = pairs[origin]
+        pairs.append((fast.advance(a[0], *wanted), slow.advance(b[0], *wanted)))
+    return all(np.allclose(a[1], b[1], rtol=0, atol=allowed) for a, b in pairs)

@@ -4,6 +4,7 @@ Numpy and scipy only: nothing here knows a model. All log-perplexities and expos
 """
 
 from lmexposure.statistics.certificate import CertifiedExposure, certified_exposure
+from lmexposure.statistics.counted import CountedExposure, counted_exposure
 from lmexposure.statistics.epsilon import EpsilonPoint, epsilon_from_median_exposure
 from lmexposure.statistics.goodness import GoodnessOfFit
 from lmexposure.statistics.guessing import (
@@ -12,6 +13,7 @@ from lmexposure.statistics.guessing import (
     GuessingTest,
     guessing_test,
 )
+from lmexposure.statistics.importance import ImportanceExposure, importance_exposure
 from lmexposure.statistics.intervals import (
     BinomialInterval,
     QuantileInterval,
@@ -26,26 +28,32 @@ from lmexposure.statistics.skew_normal_curve import (
     skew_normal_log_cdf,
 )
 from lmexposure.statistics.summary import ExposureSummary, exposure_summary
+from lmexposure.statistics.weighted_count import WeightedDraws
 
 __all__ = [
     "GUESSING",
     "BinomialInterval",
     "CertifiedExposure",
+    "CountedExposure",
     "EpsilonPoint",
     "ExposureSummary",
     "GoodnessOfFit",
     "GuessingBaseline",
     "GuessingTest",
+    "ImportanceExposure",
     "QuantileInterval",
     "SampledExposure",
     "SkewNormal",
     "SkewNormalExposure",
+    "WeightedDraws",
     "binomial_interval",
     "certified_exposure",
+    "counted_exposure",
     "epsilon_from_median_exposure",
     "exposure_summary",
     "fit_skew_normal",
     "guessing_test",
+    "importance_exposure",
     "quantile_interval",
     "sampled_exposure",
     "skew_normal_exposure",

@@ -22,5 +22,13 @@ def settings() -> RunSettings:
         layers=1,
         units=32,
         training={"epochs": 3, "learning_rate": 0.01},
-        measure=MeasureSettings(references=500, revealed=1, bootstraps=39, permutations=999),
+        measure=MeasureSettings(
+            references=500,
+            revealed=1,
+            budget_steps=20_000,
+            draws=1_000,
+            guesses=50,
+            bootstraps=39,
+            permutations=999,
+        ),
     )

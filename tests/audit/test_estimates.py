@@ -9,6 +9,7 @@ from corpora import sentences
 from lmexposure.audit import MeasureSettings
 from lmexposure.audit.estimates import FormatEstimates, estimate_format
 from lmexposure.audit.format_scores import FormatScores
+from lmexposure.audit.searching import FormatSearch
 from lmexposure.canaries import Plan, insert_into_texts, load_format
 from lmexposure.scoring import Beginning
 
@@ -34,7 +35,8 @@ def estimates() -> FormatEstimates:
         set_aside=0,
     )
     settings = MeasureSettings(bootstraps=39, permutations=199)
-    return estimate_format(scores, {}, settings)
+    search = FormatSearch(rows=[{} for _ in canaries])
+    return estimate_format(scores, search, {}, settings)
 
 
 def test_a_median_between_capped_and_not_is_a_lower_bound(estimates: FormatEstimates) -> None:

@@ -58,7 +58,9 @@ def test_canaries_of_a_foreign_training_are_measured(tmp_path: Path) -> None:
     result = measure(
         tmp_path / "model",
         tmp_path / "manifest.json",
-        settings=MeasureSettings(references=1000, revealed=0, bootstraps=39, permutations=999),
+        settings=MeasureSettings(
+            references=1000, revealed=0, draws=1_000, budget_steps=20_000, bootstraps=39
+        ),
     )
     rows = {row["repetitions"]: row for row in result.summary}
     assert rows[20]["guessing_test"]["p_value"] < 0.01

@@ -27,9 +27,17 @@ from lmexposure.errors import (
 from lmexposure.models import LoadedModel, new_model
 from lmexposure.results import read_result
 from lmexposure.scoring import log_perplexity
-from lmexposure.scoring.vocabulary import Vocabulary
+from lmexposure.scoring.space.vocabulary import Vocabulary
 
-QUICK = MeasureSettings(references=400, revealed=1, bootstraps=39, permutations=999)
+QUICK = MeasureSettings(
+    references=400,
+    revealed=1,
+    budget_steps=20_000,
+    draws=1_000,
+    guesses=50,
+    bootstraps=39,
+    permutations=999,
+)
 
 
 def manifest_of(*formats: CanaryFormat, seed: int = 1) -> Manifest:
@@ -60,9 +68,12 @@ def test_the_numbers_are_those_of_the_rooms_below(
         rank = 1 + int((null <= bits).sum())
         assert (found.id, found.repetitions) == (canary.id, canary.repetitions)
         assert found.log_perplexity_bits == pytest.approx(bits, abs=1e-3)
-        assert found.exposure["rank"] == str(rank)
-        assert found.exposure["value"] == pytest.approx(math.log2(400 / rank))
-        assert set(found.estimates) == {"sampled", "certificate", "skew_normal"}
+        assert found.estimates["sampled"]["rank"] == str(rank)
+        assert found.estimates["sampled"]["value"] == pytest.approx(math.log2(400 / rank))
+        methods = {"importance", "sampled", "certificate", "skew_normal"}
+        assert set(found.estimates) - {"exact"} == methods
+        shown = "exact" if "exact" in found.estimates else "importance"
+        assert found.exposure == found.estimates[shown]
         assert found.estimates["certificate"]["value"] <= found.exposure["high"]
 
 
@@ -74,7 +85,7 @@ def test_an_untrained_model_tells_nothing(untrained: LoadedModel, manifest: Mani
     assert rows[0]["epsilon"] is None
     assert all(not e["found"] for c in result.canaries for e in c.extraction if e["revealed"] == 0)
     searched = [len(c.extraction) for c in result.canaries if c.role == "control"]
-    assert searched == [2] * 6  # greedy and beam, with nothing known
+    assert searched == [3] * 6  # greedy, beam and best-first, with nothing known
 
 
 def test_a_small_space_gives_exact_ranks(manifest: Manifest) -> None:
@@ -90,10 +101,7 @@ def test_a_small_space_gives_exact_ranks(manifest: Manifest) -> None:
     planted = [c.index for c in small.canaries if c.role == "canary"]
     never = np.delete(everything, planted)
     for canary, found in zip(small.canaries, result.canaries, strict=True):
-        if canary.role == "control":
-            assert found.exposure["method"] == "sampled"
-            continue
-        rank = 1 + int((never <= everything[canary.index]).sum())
+        rank = int((never <= everything[canary.index]).sum()) + (canary.role == "canary")
         assert found.exposure["method"] == "exact"
         assert found.exposure["rank"] == str(rank)
         assert found.exposure["value"] == pytest.approx(math.log2(100 / rank))
@@ -162,7 +170,8 @@ def test_a_tokenizer_that_cannot_be_followed_leaves_extraction_out_and_says_so()
     settings = MeasureSettings(bootstraps=39, permutations=999)
     result = measure(loaded, manifest_of(shouted), settings=settings)
     assert any("no extraction" in line for line in result.warnings)
-    assert all(not c.extraction for c in result.canaries)
+    searches = {row["method"] for c in result.canaries for row in c.extraction}
+    assert searches == {"best_first"}  # its tokens are known by encoding every fill
 
 
 def test_a_model_without_pad_token_is_measured(manifest: Manifest) -> None:
@@ -220,8 +229,13 @@ def test_result_json_has_the_agreed_shape(
         "capped",
         "assumptions",
         "warnings",
+        "place",
+        "draws",
+        "effective_draws",
+        "steps",
     }
     assert set(exposure) == wanted
+    assert isinstance(exposure["place"], str)
 
 
 def test_the_config_belongs_to_the_inputs(manifest: Manifest, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from corpora import write_corpus
 
 SMALL = ("--layers", "1", "--units", "16", "--epochs", "1")
 PLAN = ("--format", "pin", "--canaries", "2", "--repetitions", "1,20", "--controls", "4")
-QUICK = ("--references", "300", "--revealed", "1")
+QUICK = ("--references", "300", "--revealed", "1", "--budget-steps", "20000", "--draws", "1000")
 
 
 @pytest.fixture

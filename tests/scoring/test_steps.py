@@ -1,60 +1,267 @@
+import functools
+import itertools
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from tiny import characters, model_of
+from numpy.typing import NDArray
+from slow_search import all_bits
+from tiny import FAMILIES, characters, family, model_of
 
-from lmexposure.models.lstm import LstmForCausalLM, LstmState
-from lmexposure.scoring import CachedSteps, RecomputedSteps, next_token_steps
+from lmexposure.canaries import CanaryFormat
+from lmexposure.errors import ModelError
+from lmexposure.models.encoding import encode_documents
+from lmexposure.scoring import log_perplexity
+from lmexposure.scoring.lstm_steps import LstmSteps
+from lmexposure.scoring.steps import (
+    CachedSteps,
+    RecomputedSteps,
+    Steps,
+    next_token_steps,
+    pair_bits,
+)
 
-PROBE = [5, 9, 3, 7, 4, 8, 6, 10, 11, 12, 5, 3]  # longer than Mistral's sliding window here
+V = 64
+ALL = np.arange(V)
+PROBE = [5, 9, 3, 7, 4, 8, 6, 10, 11, 12, 5, 3]  # longer than any sliding window here
+CACHED = [name for name in FAMILIES if name != "RWKV"]
 
 
-def test_cache_is_trusted_and_agrees_with_recomputing(
-    model_and_tokenizer: tuple[Any, Any],
+class Prefixes:
+    """Steps beside the prefixes that they stand for, written out."""
+
+    def __init__(self, model: Any, steps: Steps, begun: Sequence[int]) -> None:
+        self.model, self.steps = model, steps
+        state, bits = steps.start(begun, ALL)
+        self.made: list[tuple[Any, list[list[int]]]] = [(state, [list(begun)])]
+        self.compare(bits[None], [list(begun)])
+
+    def advance(self, origin: int, parents: list[int], tokens: list[int]) -> None:
+        state, prefixes = self.made[origin]
+        N = len(parents)
+        new, bits = self.steps.advance(
+            state, np.array(parents), np.array(tokens), np.repeat(np.arange(N), V), np.tile(ALL, N)
+        )
+        grown = [[*prefixes[p], t] for p, t in zip(parents, tokens, strict=True)]
+        assert new.rows == N
+        assert new.nbytes > 0
+        self.compare(bits.reshape(N, V), grown)
+        self.made.append((new, grown))
+
+    def compare(self, bits: NDArray[np.float64], prefixes: list[list[int]]) -> None:
+        assert bits.dtype == np.float64
+        for found, prefix in zip(bits, prefixes, strict=True):
+            with torch.inference_mode():
+                out = self.model(input_ids=torch.tensor([prefix]), use_cache=False)
+            slow = -out.logits[0, -1].double().log_softmax(-1).numpy() / np.log(2)
+            np.testing.assert_allclose(found, slow, rtol=0, atol=self.tolerance)
+
+    @property
+    def tolerance(self) -> float:
+        return {torch.float64: 1e-5, torch.float32: 1e-3}.get(self.model.dtype, 0.25)
+
+
+def walk_about(model: Any, steps: Steps, begun: Sequence[int]) -> None:
+    """Fork, repeat, drop, and come back to old states after newer ones were made from them."""
+    walk = Prefixes(model, steps, begun)
+    walk.advance(0, [0, 0, 0], [3, 4, 5])
+    walk.advance(1, [2, 0, 0, 1], [6, 7, 8, 9])
+    walk.advance(2, [3, 3], [10, 11])
+    walk.advance(2, [0, 1, 2], [12, 12, 12])
+    walk.advance(1, [1], [13])
+    walk.advance(0, [0, 0], [14, 15])
+    walk.advance(3, [1, 0, 1, 0, 1], [1, 2, 3, 4, 5])
+    walk.advance(2, [1, 0], [7, 6])
+    walk.advance(1, [0, 1, 2], [5, 4, 3])
+    assert steps.evaluated == 1 + 3 + 4 + 2 + 3 + 1 + 2 + 5 + 2 + 3
+
+
+@pytest.mark.parametrize("name", CACHED)
+@pytest.mark.parametrize("begun", [PROBE, PROBE[:1]], ids=["long", "one token"])
+def test_every_family_walks_on_its_cache(name: str, begun: list[int]) -> None:
+    model = family(name, V)
+    steps = next_token_steps(model, PROBE)
+    assert isinstance(steps, CachedSteps)
+    assert steps.evaluated == 0  # the probe is not charged to the search
+    walk_about(model, steps, begun)
+
+
+@pytest.mark.parametrize("name", ["RWKV", "Llama", "Mamba", "LSTM"])
+def test_recomputing_is_right_for_all(name: str) -> None:
+    model = model_of("lstm", V) if name == "LSTM" else family(name, V)
+    walk_about(model, RecomputedSteps(model), PROBE)
+
+
+def test_a_model_without_a_cache_that_forks_is_recomputed() -> None:
+    assert isinstance(next_token_steps(family("RWKV", V), PROBE), RecomputedSteps)
+
+
+def test_the_lstm_has_steps_of_its_own() -> None:
+    assert isinstance(next_token_steps(model_of("lstm", V), PROBE), LstmSteps)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", ["GPT-2", "Gemma 2", "Mamba", "OPT"])
+def test_other_dtypes_walk_on_their_cache(name: str, dtype: torch.dtype) -> None:
+    model = family(name, V).to(dtype)
+    steps = next_token_steps(model, PROBE)
+    assert isinstance(steps, CachedSteps)
+    walk_about(model, steps, PROBE)
+
+
+def test_float64_is_not_rounded_on_the_way_to_bits() -> None:
+    logits = torch.tensor([[1.0, 1.0 + 1e-12, 30.0]], dtype=torch.float64)
+    bits = pair_bits(logits, np.array([0, 0]), np.array([0, 1]))
+    assert bits[0] - bits[1] == pytest.approx(1e-12 / np.log(2), rel=0.02)
+
+
+def test_bits_are_of_a_distribution() -> None:
+    _, bits = RecomputedSteps(family("GPT-2", V)).start([3, 4], ALL)
+    assert float((2.0**-bits).sum()) == pytest.approx(1, abs=1e-6)
+
+
+def test_rows_and_columns_may_be_left_out_and_come_in_any_order() -> None:
+    model = family("Llama", V)
+    both: list[Any] = [CachedSteps(model), RecomputedSteps(model)]
+    for steps in both:
+        state, none = steps.start(PROBE, np.empty(0, dtype=np.int64))
+        assert none.shape == (0,)
+        parents, tokens = np.zeros(2, dtype=np.int64), np.array([3, 4])
+        rows, columns = np.repeat(np.arange(2), V), np.tile(ALL, 2)
+        _, whole = steps.advance(state, parents, tokens, rows, columns)
+        _, some = steps.advance(state, parents, tokens, np.array([1, 0, 1]), np.array([9, 2, 9]))
+        np.testing.assert_allclose(some, whole.reshape(2, V)[[1, 0, 1], [9, 2, 9]], atol=1e-6)
+        empty = np.empty(0, dtype=np.int64)
+        state, none = steps.advance(state, parents, tokens, empty, empty)
+        assert state.rows == 2
+        assert none.shape == (0,)
+
+
+def test_the_memory_of_a_state_is_that_of_its_tensors() -> None:
+    model = family("Llama", V)
+    state, _ = CachedSteps(model).start(PROBE, ALL)
+    heads, size, layers, keys_and_values, float32 = 1, 16, 2, 2, 4
+    assert state.nbytes == len(PROBE) * heads * size * layers * keys_and_values * float32
+    lstm, _ = next_token_steps(model_of("lstm", V), PROBE).start(PROBE, ALL)
+    assert lstm.nbytes == 2 * 2 * 32 * float32
+    mamba, _ = CachedSteps(family("Mamba", V)).start(PROBE, ALL)
+    longer, _ = CachedSteps(family("Mamba", V)).start([*PROBE, *PROBE], ALL)
+    assert mamba.nbytes == longer.nbytes > 2 * 64 * 8 * float32
+
+
+@pytest.mark.parametrize("name", ["Llama", "Mistral", "Mamba", "LSTM"])
+def test_one_branch_that_is_nan_is_given_through_and_no_other(name: str) -> None:
+    model = model_of("lstm", V) if name == "LSTM" else family(name, V)
+    if name != "LSTM":
+        model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.clone())  # tied in Mamba
+    with torch.no_grad():
+        model.get_input_embeddings().weight[9] = torch.nan
+    steps = next_token_steps(model, PROBE[2:])
+    state, bits = steps.start([3, 4], ALL)
+    assert not np.isnan(bits).any()
+    rows, columns = np.repeat(np.arange(3), V), np.tile(ALL, 3)
+    tokens = np.array([8, 9, 10])
+    _, bits = steps.advance(state, np.zeros(3, dtype=np.int64), tokens, rows, columns)
+    assert np.isnan(bits.reshape(3, V)).all(axis=1).tolist() == [False, True, False]
+    assert np.isnan(bits.reshape(3, V)).any(axis=1).tolist() == [False, True, False]
+
+
+def forgets_rows(right: Any) -> Any:
+    """A layer that ignores which row it is asked to fork."""
+
+    class Forgetful(right):  # type: ignore[misc]
+        def reorder_cache(self, index: torch.Tensor) -> None:
+            super().reorder_cache(torch.zeros_like(index))
+
+    return Forgetful
+
+
+def works_in_place(right: Any) -> Any:
+    """A layer that writes into the tensors that an older state still holds."""
+
+    class InPlace(right):  # type: ignore[misc]
+        def reorder_cache(self, index: torch.Tensor) -> None:
+            old: Any = self.keys, self.values
+            super().reorder_cache(index)
+            for before, after in zip(old, (self.keys, self.values), strict=True):
+                before.copy_(after[torch.arange(len(before)) % len(after)])
+
+    return InPlace
+
+
+def drops_a_token(right: Any) -> Any:
+    """A layer that forgets the oldest token, as a window cut too short would."""
+
+    class Short(right):  # type: ignore[misc]
+        def reorder_cache(self, index: torch.Tensor) -> None:
+            super().reorder_cache(index)
+            for name in ("keys", "values"):
+                setattr(self, name, getattr(self, name)[:, :, 1:])
+
+    return Short
+
+
+def cannot_fork(right: Any) -> Any:
+    class Whole(right):  # type: ignore[misc]
+        def reorder_cache(self, index: torch.Tensor) -> None:
+            raise NotImplementedError
+
+    return Whole
+
+
+@pytest.mark.parametrize("fault", [forgets_rows, works_in_place, drops_a_token, cannot_fork])
+@pytest.mark.parametrize("probe", [PROBE, [5, 5, 5, 5], [5, 5]], ids=["mixed", "equal", "short"])
+def test_a_wrong_cache_is_found_out(
+    fault: Any, probe: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model, _ = model_and_tokenizer
-    fast, slow = next_token_steps(model, PROBE), RecomputedSteps(model)
-    assert isinstance(fast, CachedSteps)
-    torch.testing.assert_close(fast.start(PROBE), slow.start(PROBE), atol=1e-3, rtol=0)
-    for parents, tokens in [([0, 0], [3, 4]), ([1, 1, 0], [5, 6, 7]), ([2], [8])]:
-        a = fast.advance(torch.tensor(parents), torch.tensor(tokens))
-        b = slow.advance(torch.tensor(parents), torch.tensor(tokens))
-        assert a.shape == (len(parents), model.config.vocab_size)
-        torch.testing.assert_close(a, b, atol=1e-3, rtol=0)
-    assert fast.evaluated == slow.evaluated == 7
+    model = family("GPT-2", V)
+    right = type(model).forward
 
-
-def test_next_token_bits_are_of_a_distribution() -> None:
-    steps = RecomputedSteps(model_of("lstm", len(characters())))
-    assert float((2.0 ** -steps.start([3, 4])).sum()) == pytest.approx(1, abs=1e-5)
-
-
-class ForgetfulState(LstmState):
-    """A cache that silently ignores which row it is asked to fork."""
-
-    def reorder_cache(self, index: torch.Tensor) -> None:
-        super().reorder_cache(torch.zeros_like(index))
-
-
-class Forgetful(LstmForCausalLM):
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        out = super().forward(*args, **kwargs)
-        if out.past_key_values is not None:
-            state = out.past_key_values
-            out.past_key_values = ForgetfulState(state.hidden, state.cell, state.seen)
+    @functools.wraps(right)  # its signature is read to see what a model takes
+    def forward(self: Any, **inputs: Any) -> Any:
+        fresh = inputs.get("past_key_values") is None
+        out = right(self, **inputs)
+        if fresh and out.past_key_values is not None:
+            for layer in out.past_key_values.layers:
+                layer.__class__ = fault(type(layer))
         return out
 
-
-class Unforkable(LstmForCausalLM):
-    def forward(self, *args: Any, past_key_values: Any = None, **kwargs: Any) -> Any:
-        out = super().forward(*args, **kwargs)
-        out.past_key_values = "no state at all"
-        return out
+    monkeypatch.setattr(type(model), "forward", forward)
+    assert isinstance(next_token_steps(model, probe), RecomputedSteps)
 
 
-@pytest.mark.parametrize("broken", [Forgetful, Unforkable])
-def test_a_wrong_cache_is_found_out(broken: type[LstmForCausalLM]) -> None:
-    model = model_of("lstm", len(characters()))
-    model.__class__ = broken
-    assert isinstance(next_token_steps(model, PROBE), RecomputedSteps)
+def test_a_model_whose_output_names_no_cache_is_recomputed() -> None:
+    model = family("GPT-2", V)
+    model.config.use_cache = False
+    model.forward = lambda input_ids, attention_mask=None: type(model).forward(
+        model, input_ids=input_ids, attention_mask=attention_mask, use_cache=False
+    )
+    steps = next_token_steps(model, PROBE)
+    assert isinstance(steps, RecomputedSteps)
+    walk_about(family("GPT-2", V), steps, PROBE)
+
+
+def test_a_model_in_training_mode_is_refused() -> None:
+    with pytest.raises(ModelError, match="training mode"):
+        next_token_steps(family("GPT-2", V).train(), PROBE)
+
+
+@pytest.mark.parametrize("name", ["lstm", "gpt2", "mistral"])
+def test_steps_add_up_to_the_log_perplexity(name: str) -> None:
+    tokenizer = characters()
+    model = model_of(name, len(tokenizer))
+    form = CanaryFormat(name="pin", template="My PIN is {digits:1}")
+    text = form.text(4)
+    ids = encode_documents(tokenizer, [text], context=None)[0]
+    steps = next_token_steps(model, ids)
+    state, bits = steps.start(ids[:1], np.array(ids[1:2]))
+    total = bits[0]
+    for token, after in itertools.pairwise(ids[1:]):
+        zero = np.zeros(1, dtype=np.int64)
+        state, bits = steps.advance(state, zero, np.array([token]), zero, np.array([after]))
+        total += bits[0]
+    assert total == pytest.approx(all_bits(model, tokenizer, form, skip=1)[4], abs=1e-3)
+    beside = log_perplexity(model, tokenizer, [text], context=None)
+    assert total == pytest.approx(beside[0], abs=1e-3)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lmexposure.models.encoding import Encoded, encode_documents
-from lmexposure.scoring.vocabulary import Vocabulary
+from lmexposure.scoring.space.vocabulary import Vocabulary
 
 __all__ = ["Beginning", "find_beginning", "shared_tokens"]
 
@@ -51,13 +51,20 @@ def find_beginning(
     """
     before = encode_documents(tokenizer, [literal], context=context)[0]
     ids = shared_tokens([*(one.ids for one in encoded), [*before, -1]])
-    offsets = {
-        _spelled_before(vocabulary, (context or "") + text, one.ids[len(ids) :])
-        for text, one in zip(texts, encoded, strict=True)
-    }
+    wholes = [((context or "") + text).encode() for text in texts]
+    while True:
+        offsets = {
+            _spelled_before(vocabulary, whole, one.ids[len(ids) :])
+            for whole, one in zip(wholes, encoded, strict=True)
+        }
+        offset = offsets.pop() if len(offsets) == 1 else None
+        characters = None if offset is None else _characters(wholes[0][:offset])
+        if offset is None or characters is not None:
+            break
+        ids = ids[:-1]  # it ends inside a character
     return Beginning(
         ids=ids,
-        characters=offsets.pop() if len(offsets) == 1 else None,
+        characters=characters,
         scored=all(one.scored_from <= max(1, len(ids)) for one in encoded) and len(ids) > 0,
     )
 
@@ -71,7 +78,15 @@ def shared_tokens(rows: Sequence[list[int]]) -> list[int]:
     return least[: next(same, most)]
 
 
-def _spelled_before(vocabulary: Vocabulary, whole: str, rest: list[int]) -> int | None:
-    """How many characters of `whole` stand before its last tokens `rest`."""
-    text = vocabulary.text(rest)
+def _spelled_before(vocabulary: Vocabulary, whole: bytes, rest: list[int]) -> int | None:
+    """How many bytes of `whole` stand before its last tokens `rest`."""
+    text = vocabulary.spelled(rest)
     return len(whole) - len(text) if text and whole.endswith(text) else None
+
+
+def _characters(text: bytes) -> int | None:
+    """How many characters these bytes are; None where they end inside one."""
+    try:
+        return len(text.decode())
+    except UnicodeDecodeError:
+        return None

@@ -10,23 +10,23 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from lmexposure._validate import integer
 from lmexposure.canaries import CanaryFormat
 from lmexposure.errors import InputError, ModelError
 from lmexposure.models.encoding import context_window, encode_in_context
-from lmexposure.scoring.prefix import find_beginning
+from lmexposure.scoring.space.byte_language import ByteLanguage
+from lmexposure.scoring.space.prefix import find_beginning
+from lmexposure.scoring.space.vocabulary import Vocabulary
 from lmexposure.scoring.steps import next_token_steps
-from lmexposure.scoring.vocabulary import Vocabulary
 
 __all__ = ["Extraction", "Extractor", "Guess", "beam_width"]
 
 _SAMPLED_FILLS = 64  # fills whose common token prefix is where a search begins
 
-# Where a search stands in a text: known characters still to be spelled, then a state of the format.
-_State = tuple[str, Any]
+# Where a search stands in a text: known bytes still to be spelled, then a state of the format.
+_State = tuple[bytes, int]
 
 
 def beam_width(canaries: int) -> int:
@@ -76,7 +76,16 @@ class _Beam:
 
     costs: NDArray[np.float64]
     states: list[_State]
-    texts: list[str]
+    texts: list[bytes]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Wanted:
+    """Allowed continuations (M,): the beam's row, the token, the state behind it."""
+
+    rows: NDArray[np.int64]
+    tokens: NDArray[np.int64]
+    states: list[_State]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +96,7 @@ class _Candidates:
     tokens: list[int]
     costs: list[float]
     states: list[_State]
-    texts: list[str]
+    texts: list[bytes]
 
 
 class Extractor:
@@ -117,6 +126,7 @@ class Extractor:
         self.format = format
         self._context = context or ""
         self._vocabulary = vocabulary or Vocabulary(tokenizer)
+        self._language = ByteLanguage(format.language)
         self._window = context_window(model.config)
         fills = [format.text(i) for i in format.sample(min(_SAMPLED_FILLS, format.size), seed=0)]
         encoded = encode_in_context(tokenizer, fills, context=context)
@@ -150,11 +160,12 @@ class Extractor:
         """
         integer("width", width, low=1)
         alive = self._first(beginning)
-        bits = self._steps.start(self._start).numpy()  # (1, V)
+        wanted = self._wanted(alive)
+        state, bits = self._steps.start(self._start, wanted.tokens)
         finished: list[Guess] = []
         read = len(self._start)
         while True:
-            candidates = self._extend(alive, bits)
+            candidates = self._extend(alive, wanted, bits)
             finished = self._finish(candidates, finished, width)
             kept = self._unfinished(candidates, finished, width)
             read += 1
@@ -166,10 +177,14 @@ class Extractor:
                 states=[candidates.states[i] for i in kept],
                 texts=[candidates.texts[i] for i in kept],
             )
-            bits = self._steps.advance(
-                torch.tensor([candidates.rows[i] for i in kept]),
-                torch.tensor([candidates.tokens[i] for i in kept]),
-            ).numpy()  # (N, V)
+            wanted = self._wanted(alive)
+            state, bits = self._steps.advance(
+                state,
+                np.array([candidates.rows[i] for i in kept]),
+                np.array([candidates.tokens[i] for i in kept]),
+                wanted.rows,
+                wanted.tokens,
+            )
 
     def find(self, index: int, *, revealed: int, width: int) -> Extraction:
         """Search for the secret with this index, its first `revealed` characters given.
@@ -203,22 +218,22 @@ class Extractor:
         """The beam before its first step: what is known still has to be spelled in tokens."""
         if self.format.prefix.startswith(beginning):
             beginning = self.format.prefix  # the template is public
-        state = self.format.language.advance(self.format.language.start, beginning)
+        state = self._language.read(self._language.start, beginning.encode())
         if state is None:
             raise InputError(
                 f"no fill of format {self.format.name!r} begins with the {len(beginning)} "
                 "characters given; give a beginning of one of its texts"
             )
         known = self._context + beginning
-        spelled = known[: self._offset]
-        return _Beam(costs=np.zeros(1), states=[(known[self._offset :], state)], texts=[spelled])
+        left, spelled = known[self._offset :].encode(), known[: self._offset].encode()
+        return _Beam(costs=np.zeros(1), states=[(left, state)], texts=[spelled])
 
-    def _advance(self, state: _State, character: str) -> _State | None:
+    def _advance(self, state: _State, byte: int) -> _State | None:
         known, inner = state
         if known:
-            return (known[1:], inner) if known[0] == character else None
-        after = self.format.language.advance(inner, character)
-        return None if after is None else ("", after)
+            return (known[1:], inner) if known[0] == byte else None
+        after = self._language.advance(inner, byte)
+        return None if after is None else (b"", after)
 
     def _continuations(self, state: _State) -> tuple[list[int], list[_State]]:
         """The tokens that may follow in this state, and the state behind each; computed once."""
@@ -227,19 +242,30 @@ class Extractor:
             self._allowed[state] = ([t for t, _ in pairs], [s for _, s in pairs])
         return self._allowed[state]
 
-    def _extend(self, alive: _Beam, bits: NDArray[np.float64]) -> _Candidates:
-        """All allowed continuations of the beam, cheapest first."""
-        rows, tokens, states = [], [], []
+    def _wanted(self, alive: _Beam) -> _Wanted:
+        """All allowed continuations of the beam."""
+        rows: list[int] = []
+        tokens: list[int] = []
+        states: list[_State] = []
         for row, state in enumerate(alive.states):
             allowed, behind = self._continuations(state)
             rows += [row] * len(allowed)
             tokens += allowed
             states += behind
-        costs = alive.costs[rows] + bits[rows, tokens]
+        return _Wanted(
+            rows=np.array(rows, dtype=np.int64),
+            tokens=np.array(tokens, dtype=np.int64),
+            states=states,
+        )
+
+    def _extend(self, alive: _Beam, wanted: _Wanted, bits: NDArray[np.float64]) -> _Candidates:
+        """The wanted continuations, cheapest first."""
+        rows, tokens, states = wanted.rows, wanted.tokens, wanted.states
+        costs = alive.costs[rows] + bits
         order = np.argsort(costs, kind="stable").tolist()
         return _Candidates(
-            rows=[rows[i] for i in order],
-            tokens=[tokens[i] for i in order],
+            rows=rows[order].tolist(),
+            tokens=tokens[order].tolist(),
             costs=costs[order].tolist(),
             states=[states[i] for i in order],
             texts=[alive.texts[rows[i]] + self._vocabulary.surface(tokens[i]) for i in order],
@@ -248,9 +274,9 @@ class Extractor:
     def _finish(self, new: _Candidates, finished: list[Guess], width: int) -> list[Guess]:
         """The `width` cheapest whole texts so far; a text spelled in two ways counts once."""
         whole = [
-            Guess(text=text[len(self._context) :], bits=cost)
+            Guess(text=text.decode()[len(self._context) :], bits=cost)
             for text, cost, (known, inner) in zip(new.texts, new.costs, new.states, strict=True)
-            if not known and self.format.language.complete(inner)
+            if not known and self._language.complete(inner)
         ]
         cheapest: dict[str, Guess] = {}
         for guess in sorted(finished + whole, key=lambda g: g.bits):

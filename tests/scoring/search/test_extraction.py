@@ -4,13 +4,20 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny import byte_level_bpe, characters, model_of, one_by_one, word_piece
+from tiny import (
+    byte_level_bpe,
+    characters,
+    model_of,
+    one_by_one,
+    sentence_piece_bpe,
+    word_piece,
+)
 
 from lmexposure.canaries import CanaryFormat
 from lmexposure.errors import InputError, ModelError, SettingsError
 from lmexposure.models import encode_in_context
 from lmexposure.scoring import Extractor, beam_width, log_perplexity
-from lmexposure.scoring.prefix import shared_tokens
+from lmexposure.scoring.space.prefix import shared_tokens
 
 PIN = CanaryFormat(name="pin", template="My PIN is {digits:2}")
 WORDS = CanaryFormat(
@@ -62,6 +69,19 @@ def test_a_wide_beam_over_merged_tokens_finds_the_cheapest_spelling(kind: str) -
     }
     assert len(found) == PIN.size
     assert found[PIN.text(28)] == pytest.approx(expected, abs=1e-3)
+
+
+@pytest.mark.parametrize("make", [byte_level_bpe, sentence_piece_bpe])
+def test_tokens_that_end_inside_a_character_are_followed(make: Any) -> None:
+    tokenizer = make()
+    form = CanaryFormat(
+        name="w", template="naïve {choice:w}{digits:1}", lists={"w": ["é", "ê", "€", "日本", "🙂"]}
+    )
+    extractor = Extractor(model_of("gpt2", len(tokenizer)), tokenizer, form, context="\n")
+    fills = {form.text(index) for index in range(form.size)}
+    assert {guess.text for guess in extractor.search("", width=60)} == fills
+    known = extractor.search("naïve 日", width=60)
+    assert {guess.text for guess in known} == {fill for fill in fills if "日" in fill}
 
 
 def test_what_is_revealed_narrows_the_search() -> None:

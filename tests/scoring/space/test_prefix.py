@@ -5,8 +5,8 @@ from tiny import byte_level_bpe, characters, word_piece
 
 from lmexposure.models import encode_in_context
 from lmexposure.scoring import Beginning, find_beginning
-from lmexposure.scoring.prefix import shared_tokens
-from lmexposure.scoring.vocabulary import Vocabulary
+from lmexposure.scoring.space.prefix import shared_tokens
+from lmexposure.scoring.space.vocabulary import Vocabulary
 
 
 def beginning(tokenizer: Any, texts: list[str], literal: str, context: str | None) -> Beginning:

@@ -1,0 +1,303 @@
+"""What a search over all of R says of one format: exact ranks, drawn ranks, an attacker's guesses.
+
+Draws come first: they estimate every rank, and how many model steps it would take to count it. What
+the budget can count is then counted in one walk.
+"""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lmexposure._files import write_json
+from lmexposure.audit.format_scores import FormatScores
+from lmexposure.audit.settings import MeasureSettings
+from lmexposure.canaries import Manifest
+from lmexposure.errors import ModelError
+from lmexposure.models.load import LoadedModel
+from lmexposure.results import plain
+from lmexposure.scoring import (
+    Budget,
+    Draws,
+    Likeliest,
+    ProvenRank,
+    RankSearch,
+    TokenSpace,
+    draw_fills,
+    likeliest_fills,
+    next_token_steps,
+    token_space,
+    walked_bits,
+)
+from lmexposure.scoring.space.vocabulary import Vocabulary
+from lmexposure.statistics import (
+    WeightedDraws,
+    counted_exposure,
+    importance_exposure,
+)
+
+__all__ = ["FormatSearch", "search_format"]
+
+# A walk whose predicted cost is above this share of the budget is left to the draws.
+_SPARE = 0.8
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormatSearch:
+    """What was found of one format's canaries and controls, in the manifest's order.
+
+    Attributes:
+        rows: for each of them an estimate by method: "exact" or "bounded", and "importance".
+        secret_bits: cost of each behind the tokens that all fills share, float64; empty where the
+            fills could not be followed as tokens.
+        guesses: for each a row of extraction by best-first search; empty where there was none.
+        record: how the fills were followed and what it cost; None where they were not.
+        warnings: what is not as it should be.
+    """
+
+    rows: list[dict[str, dict[str, Any]]]
+    secret_bits: list[float] = field(default_factory=list)
+    guesses: list[dict[str, Any]] = field(default_factory=list)
+    record: dict[str, Any] | None = None
+    warnings: list[str] = field(default_factory=list)
+
+
+def search_format(
+    loaded: LoadedModel,
+    manifest: Manifest,
+    scores: FormatScores,
+    *,
+    settings: MeasureSettings,
+    vocabulary: Vocabulary,
+    kept: Path | None,
+    progress: Callable[[str, int, int], None],
+) -> FormatSearch:
+    """Search the whole randomness space of one format.
+
+    Args:
+        loaded: model and tokenizer.
+        manifest: what was inserted, and what the corpus held before.
+        scores: the format's log-perplexities.
+        settings: the method, its budget, the numbers of draws and guesses.
+        vocabulary: what the model's tokens spell.
+        kept: where the findings are kept between interruptions; None keeps nothing.
+        progress: called with (what is done, done, in all).
+
+    Raises:
+        ModelError: an exact or drawn rank is asked for by name and the fills cannot be followed as
+            tokens; says why.
+        NumericalError: the model gave NaN on some branch.
+    """
+    if kept is not None and kept.exists():
+        return FormatSearch(**json.loads(kept.read_text()))
+    try:
+        space = token_space(
+            loaded.tokenizer, scores.format, context=manifest.separator, vocabulary=vocabulary
+        )
+    except ModelError as failure:
+        if settings.method in ("exact", "importance"):
+            raise
+        none: list[dict[str, dict[str, Any]]] = [{} for _ in scores.canaries]
+        return FormatSearch(rows=none, warnings=[f"ranks are those among references: {failure}"])
+    found = _Search(loaded, manifest, scores, settings, space, progress).run()
+    if kept is not None:
+        write_json(kept, plain(asdict(found)))
+    return found
+
+
+class _Search:
+    """One search under way."""
+
+    def __init__(
+        self,
+        loaded: LoadedModel,
+        manifest: Manifest,
+        scores: FormatScores,
+        settings: MeasureSettings,
+        space: TokenSpace,
+        progress: Callable[[str, int, int], None],
+    ) -> None:
+        self._settings, self._space, self._scores = settings, space, scores
+        self._progress = progress
+        self._indices = [one.index for one in scores.canaries]
+        self._paths = [space.path(index) for index in self._indices]
+        self._aside = list(manifest.set_aside.get(scores.format.name, ()))
+        planted = [one.index for one in scores.canaries if one.role == "canary"]
+        self._steps = next_token_steps(loaded.model, [*space.beginning, *self._paths[0]])
+        self._ranks = RankSearch(
+            space,
+            self._steps,
+            loaded.model,
+            excluded=[*planted, *self._aside],
+            live_states=settings.live_states,
+            seed=settings.seed,
+        )
+        most = settings.steps_for(loaded.model.num_parameters())
+        self._budget = Budget(steps=most, seconds=settings.budget_seconds)
+        self._record: dict[str, Any] = {
+            "tokens": asdict(space.proof) | {"counted": str(space.proof.counted)},
+            "shared_tokens": len(space.beginning),
+            "margin": asdict(self._ranks.margin),
+            "budget_steps": most,
+        }
+        self._warnings: list[str] = []
+        self._stopped = False
+
+    def run(self) -> FormatSearch:
+        rows: list[dict[str, dict[str, Any]]] = [{} for _ in self._indices]
+        method = self._settings.method
+        if self._scores.exhaustive and method != "importance":
+            self._walk(rows, list(range(len(rows))), self._space.size)
+        else:
+            draws, seconds = self._drawn()
+            if method != "importance":
+                self._count(rows, draws, seconds)
+            self._weigh(rows, draws)
+        self._record |= {"walk_steps": self._ranks.spent, "most_live": self._ranks.most_live}
+        guesses = self._guess() if self._settings.extraction else []
+        return FormatSearch(
+            rows=rows,
+            secret_bits=self._bits.tolist(),
+            guesses=guesses,
+            record=self._record,
+            warnings=self._warnings,
+        )
+
+    @property
+    def _bits(self) -> NDArray[np.float64]:
+        return self._ranks.bits(self._indices)
+
+    def _drawn(self) -> tuple[Draws, float]:
+        """The draws, and the seconds that they took."""
+        count = self._settings.draws
+        self._progress("drawing fills", 0, count)
+        begun = time.monotonic()
+        draws = draw_fills(
+            self._space,
+            self._steps,
+            draws=count,
+            seed=self._settings.seed,
+        )
+        self._progress("drawing fills", count, count)
+        self._record |= {"draws": count, "draw_steps": draws.steps}
+        return draws, time.monotonic() - begun
+
+    def _count(self, rows: list[dict[str, dict[str, Any]]], draws: Draws, seconds: float) -> None:
+        """Ranks that the budget can count, in one walk; all of them where that is asked for."""
+        expected = [draws.expected_steps(b + self._ranks.margin.bits) for b in self._bits]
+        most = self._affordable(draws.steps / max(seconds, 1e-9))
+        chosen = [i for i, steps in enumerate(expected) if steps <= _SPARE * most]
+        self._walk(rows, chosen, max((expected[i] for i in chosen), default=1.0))
+        if self._settings.method == "exact":
+            rest = [i for i in range(len(expected)) if "exact" not in rows[i]]
+            self._walk(rows, rest, most)
+
+    def _affordable(self, steps_a_second: float) -> float:
+        """Model steps that the budget allows at this speed."""
+        steps, seconds = self._budget.steps, self._budget.seconds
+        return min(
+            float("inf") if steps is None else steps,
+            float("inf") if seconds is None else seconds * steps_a_second,
+        )
+
+    def _walk(
+        self, rows: list[dict[str, dict[str, Any]]], chosen: list[int], expected: float
+    ) -> None:
+        if not chosen or self._stopped:
+            return
+        before = self._ranks.spent
+        total = max(1, int(min(expected, 1e18)))
+        proven = self._ranks.ranks(
+            [self._indices[i] for i in chosen],
+            budget=self._budget,
+            watch=lambda spent: self._progress("counting ranks", min(spent, total), total),
+        )
+        self._progress("counting ranks", total, total)
+        if self._ranks.interrupted:
+            self._stopped = True
+            self._warnings.append(
+                "Ctrl-C ended the exact search; what it had proven until then is kept"
+            )
+        for i, row in zip(chosen, self._counted(proven, self._ranks.spent - before), strict=True):
+            rows[i]["bounded" if row["capped"] else "exact"] = row
+
+    def _counted(self, proven: Sequence[ProvenRank], steps: int) -> list[dict[str, Any]]:
+        exposure = counted_exposure(
+            [one.low for one in proven],
+            [one.high for one in proven],
+            space_size=self._space.size,
+            place_low=[one.place_low for one in proven],
+            place_high=[one.place_high for one in proven],
+            empirical=[one.margin.empirical for one in proven],
+            steps=steps,
+        )
+        return [_plain_row(exposure.row(i)) for i in range(len(proven))]
+
+    def _weigh(self, rows: list[dict[str, dict[str, Any]]], draws: Draws) -> None:
+        """Ranks estimated from the draws."""
+        inserted = np.array([one.role == "canary" for one in self._scores.canaries])
+        exposure = importance_exposure(
+            walked_bits(self._space, self._steps, self._paths),
+            self._weighted(draws, inserted),
+            space_size=self._space.size,
+            inserted=inserted,
+            own=[_label(draws, path) for path in self._paths],
+            excluded_bits=self._ranks.bits(self._aside),
+            level=self._settings.level,
+        )
+        for i, row in enumerate(rows):
+            row["importance"] = _plain_row(exposure.row(i) | {"steps": draws.steps})
+
+    def _weighted(self, draws: Draws, inserted: NDArray[np.bool_]) -> WeightedDraws:
+        excluded = np.zeros(len(draws), dtype=bool)
+        planted = [path for path, one in zip(self._paths, inserted, strict=True) if one]
+        for path in [*planted, *map(self._space.path, self._aside)]:
+            excluded |= draws.of(path)
+        return draws.weighted(excluded)
+
+    def _guess(self) -> list[dict[str, Any]]:
+        """What an attacker finds who tries the likeliest fills of all of R in order."""
+        count = min(self._settings.guesses, self._space.size)
+        self._progress("best-first search", 0, count)
+        found = likeliest_fills(
+            self._space,
+            self._steps,
+            self._ranks.rescorer,
+            guesses=count,
+            margin=self._ranks.margin.bits,
+            budget=self._budget,
+            live_states=self._settings.live_states,
+        )
+        self._progress("best-first search", count, count)
+        self._record |= {"guesses_proven": found.proven, "guess_steps": found.steps}
+        return [self._guess_row(found, index, count) for index in self._indices]
+
+    def _guess_row(self, found: Likeliest, index: int, count: int) -> dict[str, Any]:
+        place = found.place(index)
+        return {
+            "method": "best_first",
+            "revealed": 0,
+            "width": count,
+            "found": place is not None,
+            "place": place,
+            "steps": found.steps,
+            "proven": found.proven,
+            "fills_left": str(self._space.size),
+            "by_chance": min(1.0, count / self._space.size),
+        }
+
+
+def _label(draws: Draws, path: list[int]) -> int:
+    """The label of a fill among the draws; -1 where it was not drawn."""
+    at = np.flatnonzero(draws.of(path))
+    return int(draws.fills[at[0]]) if len(at) else -1
+
+
+def _plain_row(row: dict[str, Any]) -> dict[str, Any]:
+    """Counts that may pass 2^53 as decimal strings."""
+    return row | {name: str(row[name]) for name in ("rank", "place") if row[name] is not None}

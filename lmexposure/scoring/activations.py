@@ -1,0 +1,31 @@
+"""GPT-2's activation in one pass over memory instead of seven, while scoring."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from torch import nn
+from transformers.activations import FastGELUActivation, NewGELUActivation
+
+__all__ = ["fused_activations"]
+
+# These write out the tanh form of GELU as a chain of tensor operations.
+_CHAINS = (NewGELUActivation, FastGELUActivation)
+
+
+@contextmanager
+def fused_activations(model: Any) -> Iterator[None]:
+    """Let the model's chained activations run as one kernel; the model is left as it was.
+
+    The numbers are the same up to rounding. On a CPU the chain takes about a sixth of GPT-2's time.
+    """
+    chains = [module for module in model.modules() if type(module) in _CHAINS]
+    for module in chains:
+        # An attribute of the instance hides the method of the class.
+        module.forward = partial(nn.functional.gelu, approximate="tanh")
+    try:
+        yield
+    finally:
+        for module in chains:
+            module.__dict__.pop("forward", None)

@@ -1,0 +1,1 @@
+"""Searching all fills: exact ranks, weighted draws, the likeliest fills, extraction."""

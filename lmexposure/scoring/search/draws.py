@@ -1,0 +1,226 @@
+"""Fills drawn where they matter for a rank, with the weights that undo the preference.
+
+The draws come from a mixture: the model's own distribution over the fills, the uniform one, and a
+few in between (see `proposal`). Each fill's weight is one over its probability under the whole
+mixture (the balance heuristic), so that a sum over R becomes a mean over draws: unbiased, and the
+largest weight that a fill can have is known beforehand.
+
+Source: Veach and Guibas 1995, "Optimally combining sampling techniques for Monte Carlo rendering"
+(the balance heuristic); Owen 2013, "Monte Carlo theory, methods and examples", chapter 9.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lmexposure._validate import integer
+from lmexposure.scoring.search.proposal import Level, Top, deeper, expand_top
+from lmexposure.scoring.space.token_space import TokenSpace
+from lmexposure.scoring.steps import Steps
+from lmexposure.statistics import WeightedDraws
+
+__all__ = ["Draws", "draw_fills"]
+
+# Between the model and the uniform distribution, components that reach so far: log2 H / log2|R|.
+_REACH = (0.22, 0.45, 0.68, 0.9)
+# Which component each of ten draws comes from: 0 is the model, 5 the uniform one.
+_TURNS = (5, 4, 3, 2, 1, 0, 4, 3, 2, 1)
+_TOP_SHARE = 10  # one step in so many goes into the levels that all draws share
+_BLOCK_BYTES = 1 << 30  # of model states held at once
+_MOST_CHILDREN = 1 << 21
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Draws:
+    """M draws from a mixture over the fills of one format.
+
+    Attributes:
+        bits: cost of each drawn fill behind the shared tokens, shape (M,); lower = likelier.
+        log2_weights: log2 of one over the fill's probability under the mixture, shape (M,).
+        components: which component each draw came from, shape (M,).
+        paths: tokens behind the beginning, shape (M, D), -1 behind the end.
+        shares, limits, log2_totals: of each component, shape (J,): its share of the draws, its
+            limit in bits, and log2 of H (see `proposal`).
+        steps: model steps spent.
+        prefix_bits, prefix_log2_weights: cost and weight of each draw's inner prefixes, shape (P,):
+            of what a walk would have to compute.
+    """
+
+    bits: NDArray[np.float64]
+    log2_weights: NDArray[np.float64]
+    components: NDArray[np.int64]
+    paths: NDArray[np.int64]
+    shares: NDArray[np.float64]
+    limits: NDArray[np.float64]
+    log2_totals: NDArray[np.float64]
+    steps: int
+    prefix_bits: NDArray[np.float64]
+    prefix_log2_weights: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.bits)
+
+    @cached_property
+    def fills(self) -> NDArray[np.int64]:
+        """A label for each draw, equal for equal fills, shape (M,)."""
+        _, labels = np.unique(self.paths, axis=0, return_inverse=True)
+        return np.asarray(labels.reshape(-1), dtype=np.int64)
+
+    def of(self, path: Sequence[int]) -> NDArray[np.bool_]:
+        """Which draws are this fill, shape (M,)."""
+        padded = np.full(self.paths.shape[1], -1, dtype=np.int64)
+        if len(path) > len(padded):
+            return np.zeros(len(self), dtype=bool)
+        padded[: len(path)] = path
+        return np.asarray((self.paths == padded).all(axis=1))
+
+    def weighted(self, excluded: NDArray[np.bool_]) -> WeightedDraws:
+        """The draws as statistics take them; `excluded`, shape (M,), are not part of the null."""
+        return WeightedDraws(
+            bits=np.maximum(self.bits, 0.0),  # rounding may go below
+            log2_weights=self.log2_weights,
+            fills=self.fills,
+            strata=self.components,
+            excluded=excluded,
+            shares=self.shares,
+            limits=self.limits,
+            log2_totals=self.log2_totals,
+        )
+
+    def expected_steps(self, limit: float) -> float:
+        """About how many model steps a walk to this limit takes: an unbiased estimate.
+
+        Args:
+            limit: bits behind the beginning.
+        """
+        within = self.prefix_bits <= limit
+        return 1 + float(np.exp2(self.prefix_log2_weights[within]).sum()) / len(self)
+
+
+def draw_fills(space: TokenSpace, steps: Steps, *, draws: int, seed: int) -> Draws:
+    """Draw fills with replacement from the mixture, stratified over its components.
+
+    Args:
+        space: the fills as token paths.
+        steps: the model.
+        draws: M, at least 10; shared out over the components in fixed proportion.
+        seed: decides the draws.
+
+    Raises:
+        SettingsError: too few draws.
+        InputError: one fill begins another, so that a draw would not know where to end.
+        NumericalError: the model gave NaN on some branch.
+    """
+    integer("draws", draws, low=len(_TURNS))
+    rng = np.random.default_rng(seed)
+    components = np.array(_TURNS)[np.arange(draws) % len(_TURNS)]
+    before = steps.evaluated
+    top = expand_top(space, steps, _REACH, most_nodes=max(1, draws // _TOP_SHARE))
+    shares = np.bincount(components) / draws
+    block = _block(space, top)
+    parts = [
+        _Block(space, steps, top, components[first : first + block], shares, rng).drawn()
+        for first in range(0, draws, block)
+    ]
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    return Draws(
+        bits=columns[0],
+        log2_weights=columns[1],
+        paths=columns[2],
+        prefix_bits=columns[3],
+        prefix_log2_weights=columns[4],
+        components=components,
+        shares=shares,
+        limits=top.limits,
+        log2_totals=top.log2_totals,
+        steps=steps.evaluated - before,
+    )
+
+
+def _block(space: TokenSpace, top: Top) -> int:
+    """How many draws go side by side within memory."""
+    row_bytes = top.state.nbytes / top.state.rows
+    row_bytes *= (len(space.beginning) + space.longest) / len(space.beginning)
+    most_children = max(
+        int(np.bincount(level.children.rows).max(initial=1)) for level in top.levels
+    )
+    affordable = min(_BLOCK_BYTES / max(1.0, row_bytes), _MOST_CHILDREN / most_children)
+    return max(len(_TURNS), int(affordable))
+
+
+class _Block:
+    """Draws that go down the trie side by side.
+
+    Args:
+        components: of each draw, shape (m,).
+        shares: of each component, shape (J,).
+    """
+
+    def __init__(
+        self,
+        space: TokenSpace,
+        steps: Steps,
+        top: Top,
+        components: NDArray[np.int64],
+        shares: NDArray[np.float64],
+        rng: np.random.Generator,
+    ) -> None:
+        self._space, self._steps, self._top, self._rng = space, steps, top, rng
+        self._components, self._log2_shares = components, np.log2(shares)
+        m = len(components)
+        self._bits, self._weights = np.empty(m), np.empty(m)
+        self._paths = np.full((m, space.longest), -1, dtype=np.int64)
+        self._prefix_bits: list[NDArray[np.float64]] = [np.empty(0)]
+        self._prefix_weights: list[NDArray[np.float64]] = [np.empty(0)]
+
+    def drawn(self) -> tuple[NDArray[Any], ...]:
+        """Bits, log2 weights and paths of the draws; bits and log2 weights of their prefixes."""
+        draws = np.arange(len(self._components))
+        at = np.zeros(len(draws), dtype=np.int64)  # the node of each draw
+        log2_q = np.zeros((1, len(self._log2_shares)))  # of each node, by component
+        depth, level, state = 0, self._top.levels[0], self._top.state
+        while True:
+            child = level.pick(at, self._components[draws], self._rng.random(len(draws)))
+            reached = log2_q[level.children.rows] + level.conditional  # (M, J)
+            mixture = np.logaddexp2.reduce(reached + self._log2_shares, axis=1)  # (M,)
+            goes_on = ~level.children.leaf[child]
+            self._end(level, draws[~goes_on], child[~goes_on], mixture)
+            draws, child = draws[goes_on], child[goes_on]
+            if not len(draws):
+                return self._columns()
+            self._prefix_bits.append(level.costs[child])
+            self._prefix_weights.append(-mixture[child])
+            depth += 1
+            if depth < len(self._top.levels):
+                on = level.inner
+                at, level = np.searchsorted(on, child), self._top.levels[depth]
+            else:
+                on, at = np.unique(child, return_inverse=True)
+                state, level = deeper(self._space, self._steps, state, level, on, self._top.limits)
+            log2_q = reached[on]
+
+    def _end(
+        self,
+        level: Level,
+        draws: NDArray[np.int64],
+        child: NDArray[np.int64],
+        mixture: NDArray[np.float64],
+    ) -> None:
+        """These draws have reached the end of a fill."""
+        path = level.children.nodes(level.nodes, level.costs, child).paths
+        self._bits[draws] = level.costs[child]
+        self._weights[draws] = -mixture[child]
+        self._paths[draws, : path.shape[1]] = path
+
+    def _columns(self) -> tuple[NDArray[Any], ...]:
+        return (
+            self._bits,
+            self._weights,
+            self._paths,
+            np.concatenate(self._prefix_bits),
+            np.concatenate(self._prefix_weights),
+        )

@@ -1,0 +1,239 @@
+"""Exact ranks: every fill of R that costs no more than a canary is counted, or proven to be few.
+
+One walk serves all canaries. A fill that is cheaper than a canary by more than the margin counts
+for it; one within the margin is scored again in float64 beside the canary itself.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from lmexposure.errors import NumericalError
+from lmexposure.scoring.search.rescoring import TIE_BITS, Rescorer, measured_error
+from lmexposure.scoring.search.walk import Budget, Leaves, Walk
+from lmexposure.scoring.space.token_space import TokenSpace
+from lmexposure.scoring.steps import Steps
+
+__all__ = ["Margin", "ProvenRank", "RankSearch"]
+
+_MARGIN_BITS = 1e-3  # float32: what rounding may move a total by
+_SAFETY = 4  # the margin is at least so many times the largest error that was measured
+_SAMPLE = 64
+_SAMPLE_HALF = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class Margin:
+    """How far a walked total may lie from the true one.
+
+    Attributes:
+        bits: totals that differ by less are scored again in float64.
+        measured: the largest error seen on a sample, in bits.
+        sample: the number of fills in it.
+        empirical: the margin rests on the sample alone; False where it is the fixed margin of a
+            walk in float32 or float64, 1e-3 bits, and the measured error stays far within it.
+    """
+
+    bits: float
+    measured: float
+    sample: int
+    empirical: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProvenRank:
+    """What is proven of one canary's rank; low equals high where it is exact.
+
+    Attributes:
+        bits: the canary's own cost behind the shared tokens, float64.
+        low, high: bounds of the rank, 1 + never-inserted fills that cost no more.
+        place_low, place_high: the same among all of R, other inserted canaries included.
+        margin: within which fills were scored again.
+    """
+
+    bits: float
+    low: int
+    high: int
+    place_low: int
+    place_high: int
+    margin: Margin
+
+    @property
+    def exact(self) -> bool:
+        """Everything that could count was counted."""
+        return self.low == self.high
+
+
+class RankSearch:
+    """Counts fills for the canaries of one format under one model.
+
+    Args:
+        space: the fills as token paths.
+        steps: the model, walking.
+        model: the same model, to score again in float64.
+        excluded: indices of fills that are not part of the null: inserted canaries, and fills that
+            the corpus held before.
+        live_states: never more model states than this are held at once.
+        seed: of the sample on which the walk's error is measured.
+
+    Attributes:
+        rescorer: what settles near ties, in float64.
+        spent: model steps so far, over all walks.
+        most_live: the largest number of states held at once so far.
+        interrupted: Ctrl-C ended the last walk; what it had proven was returned.
+    """
+
+    def __init__(
+        self,
+        space: TokenSpace,
+        steps: Steps,
+        model: Any,
+        *,
+        excluded: Sequence[int] = (),
+        live_states: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        self._space, self._steps = space, steps
+        self._live_states = live_states
+        self.rescorer = Rescorer(model, space)
+        self._excluded = sorted(set(excluded))
+        self._excluded_bits = self.bits(self._excluded)
+        self.margin = self._measured_margin(model, seed)
+        self.spent = 0
+        self.most_live = 0
+        self.interrupted = False
+
+    def bits(self, indices: Sequence[int]) -> NDArray[np.float64]:
+        """Costs behind the shared tokens in float64, shape (n,); lower = more memorised.
+
+        Raises:
+            FormatError: an index is outside R.
+        """
+        return self.rescorer.bits([self._space.path(index) for index in indices])
+
+    def ranks(
+        self,
+        indices: Sequence[int],
+        *,
+        budget: Budget,
+        watch: Callable[[int], None] | None = None,
+    ) -> list[ProvenRank]:
+        """Bounds of the rank of each fill, equal where the budget sufficed.
+
+        Args:
+            indices: of the fills, each in [0, |R|).
+            budget: what the walk may cost. Where it ends the walk early, the bounds tell what was
+                counted and what is still open. So does Ctrl-C.
+            watch: told of the model steps spent so far, while the walk goes on.
+
+        Returns:
+            one `ProvenRank` per index, in the order given.
+
+        Raises:
+            FormatError: an index is outside R.
+            NumericalError: the model gave NaN on some branch.
+        """
+        if not indices:
+            return []
+        self.interrupted = False
+        tally = _Tally(self.bits(indices), self.margin.bits)
+        walk = Walk(
+            self._space,
+            self._steps,
+            limit=tally.limit,
+            visit=tally.add,
+            budget=budget,
+            live_states=self._live_states,
+        )
+        walk.watch = watch
+        try:
+            walk.run()
+        except KeyboardInterrupt:
+            self.interrupted = True  # what was proven so far is worth keeping
+        self.spent += walk.spent
+        self.most_live = max(self.most_live, walk.most_live)
+        open_fills = walk.open_fills(tally.bits + self.margin.bits)
+        return [
+            self._proven(index, tally, i, still)
+            for i, (index, still) in enumerate(zip(indices, open_fills, strict=True))
+        ]
+
+    def _proven(self, index: int, tally: "_Tally", i: int, still: int) -> ProvenRank:
+        """What the tally says of its i-th fill, `still` fills being open."""
+        bits = float(tally.bits[i])
+        cheaper, near = tally.below(i), tally.near(i)
+        own = tuple(self._space.path(index))
+        costs = self.rescorer.bits(near)
+        others = [path for path, cost in zip(near, costs, strict=True) if cost <= bits + TIE_BITS]
+        place = 1 + cheaper + len(others) - (own in others)
+        planted = self._planted(index, bits)
+        if not still and (own not in others or place - 1 < planted):
+            raise NumericalError(
+                f"the walk missed fills that cost {bits:.3f} bits or less: its error is above the "
+                f"margin of {self.margin.bits:.3g} bits; search in float32, or on the CPU"
+            )
+        most = min(place + still, self._space.size)
+        return ProvenRank(
+            bits=bits,
+            low=max(1, place - planted),
+            high=max(1, most - planted),
+            place_low=place,
+            place_high=most,
+            margin=self.margin,
+        )
+
+    def _planted(self, index: int, bits: float) -> int:
+        """How many other excluded fills cost no more."""
+        cheap = np.flatnonzero(self._excluded_bits <= bits + TIE_BITS).tolist()
+        return sum(self._excluded[i] != index for i in cheap)
+
+    def _measured_margin(self, model: Any, seed: int) -> Margin:
+        """The fixed margin where float32 is far within it, else one from a sample."""
+        full = model.dtype in (torch.float32, torch.float64)
+        sample = min(_SAMPLE if full else _SAMPLE_HALF, self._space.size)
+        error = measured_error(self._space, self._steps, self.rescorer, sample=sample, seed=seed)
+        fixed = full and _SAFETY * error <= _MARGIN_BITS
+        bits = _MARGIN_BITS if fixed else max(_MARGIN_BITS, _SAFETY * error)
+        return Margin(bits=bits, measured=error, sample=sample, empirical=not fixed)
+
+
+class _Tally:
+    """Counts the fills of a walk against the costs of n fills at once.
+
+    Args:
+        bits: the costs to count against, shape (n,).
+        margin: fills within it are kept, to be scored again.
+    """
+
+    def __init__(self, bits: NDArray[np.float64], margin: float) -> None:
+        self.bits = bits
+        self.limit = float(bits.max()) + margin
+        self._order = np.argsort(bits, kind="stable")
+        self._low, self._high = bits[self._order] - margin, bits[self._order] + margin
+        self._place = np.argsort(self._order)
+        # counts[j]: fills surely cheaper than the j-th cheapest of the n, and no cheaper one's.
+        self._counts = np.zeros(len(bits) + 1, dtype=np.int64)
+        self._near: list[tuple[float, tuple[int, ...]]] = []
+
+    def add(self, leaves: Leaves) -> None:
+        """Count a batch of fills."""
+        sure = np.searchsorted(self._low, leaves.costs, side="right")
+        maybe = np.searchsorted(self._high, leaves.costs, side="left")
+        self._counts += np.bincount(sure, minlength=len(self._counts))
+        near = np.flatnonzero(maybe < sure)
+        if len(near):
+            paths = map(tuple, leaves.paths(near).tolist())
+            self._near.extend(zip(leaves.costs[near].tolist(), paths, strict=True))
+
+    def below(self, i: int) -> int:
+        """Fills that are cheaper than the i-th by more than the margin."""
+        return int(self._counts[: self._place[i] + 1].sum())
+
+    def near(self, i: int) -> list[tuple[int, ...]]:
+        """Fills within the margin of the i-th, itself among them once it was met."""
+        low, high = self._low[self._place[i]], self._high[self._place[i]]
+        return [path for cost, path in self._near if low <= cost <= high]

@@ -1,0 +1,1 @@
+"""The fills of a format as token paths, each fill once, under the model's own tokenizer."""

@@ -1,0 +1,157 @@
+"""What each token of a vocabulary adds to a text, and which tokens keep a text within a format.
+
+All in bytes of UTF-8: a token of a byte-level tokenizer may end inside a character.
+"""
+
+import json
+import re
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeVar
+
+__all__ = ["FALLBACK", "ByteNode", "Vocabulary", "backend_settings"]
+
+State = TypeVar("State", bound=Hashable)
+
+FALLBACK = 256  # added to a byte that stands in the trie of fallbacks; see Vocabulary.trie
+_UNDECIDED = "�"  # a token that ends inside a character decodes to this
+_BYTE_TOKEN = re.compile("<0x([0-9A-F]{2})>")
+
+
+@dataclass(slots=True)
+class ByteNode:
+    """A node of the trie of token surfaces: the tokens that end here, and where to go on."""
+
+    tokens: list[int] = field(default_factory=list)
+    children: dict[int, "ByteNode"] = field(default_factory=dict)
+
+
+class Vocabulary:
+    """The surface of every ordinary token: the bytes that it adds inside a running text.
+
+    Special tokens, and tokens whose bytes nobody can tell, have the surface None and are never
+    followed.
+
+    Args:
+        tokenizer: any transformers tokenizer.
+
+    Attributes:
+        surfaces: bytes of each token, by its id.
+        fallback: the tokens that stand for one byte of a character that has no token of its own,
+            as SentencePiece's `<0x41>` does.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        special = set(tokenizer.all_special_ids)
+        names = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
+        byte_level = "ByteLevel" in json.dumps(backend_settings(tokenizer).get("decoder"))
+        alphabet = _byte_alphabet() if byte_level else None
+        self.surfaces: list[bytes | None] = [
+            None if token in special else _surface(name, text, alphabet)
+            for token, (name, text) in enumerate(
+                zip(names, _decoded(tokenizer, len(names)), strict=True)
+            )
+        ]
+        self.fallback = frozenset(
+            token
+            for token, name in enumerate(names)
+            if not byte_level
+            and _BYTE_TOKEN.fullmatch(name or "")
+            and len(self.surfaces[token] or b"") == 1
+        )
+        self._root = self._trie(frozenset())
+
+    @cached_property
+    def trie(self) -> ByteNode:
+        """The trie of the surfaces, where those of fallback tokens are `FALLBACK` + byte."""
+        return self._trie(self.fallback) if self.fallback else self._root
+
+    def _trie(self, apart: frozenset[int]) -> ByteNode:
+        root = ByteNode()
+        for token, surface in enumerate(self.surfaces):
+            if not surface:
+                continue
+            node = root
+            for byte in surface:
+                symbol = FALLBACK + byte if token in apart else byte
+                node = node.children.setdefault(symbol, ByteNode())
+            node.tokens.append(token)
+        return root
+
+    def surface(self, token: int) -> bytes:
+        """The bytes that a token adds; none for one that has no surface."""
+        return self.surfaces[token] or b""
+
+    def spelled(self, ids: Sequence[int]) -> bytes | None:
+        """The bytes that these tokens add one after the other; None if one has no surface."""
+        parts = [self.surfaces[i] for i in ids]
+        known = [part for part in parts if part is not None]
+        return b"".join(known) if len(known) == len(parts) else None
+
+    def continuations(
+        self, state: State, advance: Callable[[State, int], State | None]
+    ) -> list[tuple[int, State]]:
+        """All tokens that a matcher accepts in `state`, each with the state behind it.
+
+        Args:
+            state: where the matcher stands.
+            advance: (state, byte) -> the next state, or None where it is not accepted.
+        """
+        return sorted(self._accepted(state, advance), key=lambda pair: pair[0])
+
+    def _accepted(
+        self, state: State, advance: Callable[[State, int], State | None]
+    ) -> Iterator[tuple[int, State]]:
+        open_nodes: list[tuple[ByteNode, State]] = [(self._root, state)]
+        while open_nodes:
+            node, here = open_nodes.pop()
+            for token in node.tokens:
+                yield token, here
+            for byte, child in node.children.items():
+                there = advance(here, byte)
+                if there is not None:
+                    open_nodes.append((child, there))
+
+
+def backend_settings(tokenizer: Any) -> dict[str, Any]:
+    """What tokenizer.json says of a fast tokenizer; nothing for one without a backend."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    settings: dict[str, Any] = json.loads(backend.to_str()) if backend is not None else {}
+    return settings
+
+
+def _decoded(tokenizer: Any, size: int) -> list[str | None]:
+    """What each token adds to a text that is under way; None where it changes what stood before.
+
+    SentencePiece drops the space of a first token, WordPiece marks what continues a word. So each
+    is decoded behind an anchor.
+    """
+    anchor = tokenizer.encode("a", add_special_tokens=False)[-1:]
+    options = {"skip_special_tokens": False, "clean_up_tokenization_spaces": False}
+    base = tokenizer.decode(anchor, **options)
+    texts = tokenizer.batch_decode([[*anchor, token] for token in range(size)], **options)
+    return [text[len(base) :] if text.startswith(base) else None for text in texts]
+
+
+def _surface(name: str | None, text: str | None, alphabet: dict[str, int] | None) -> bytes | None:
+    """The bytes of a token: of its decoded text, or of its name where that is torn."""
+    if text is None or name is None:
+        return None
+    if _UNDECIDED not in text or text == name:
+        return text.encode()
+    if alphabet is not None:
+        bytes_of_name = [alphabet.get(character) for character in name]
+        known = [byte for byte in bytes_of_name if byte is not None]
+        return bytes(known) if len(known) == len(bytes_of_name) else None
+    one = _BYTE_TOKEN.fullmatch(name)
+    return bytes([int(one[1], 16)]) if one else None
+
+
+def _byte_alphabet() -> dict[str, int]:
+    """GPT-2's character for every byte: printable Latin-1 stands for itself, the rest from 256."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = sorted(set(range(256)) - set(printable))
+    return {chr(byte): byte for byte in printable} | {
+        chr(256 + place): byte for place, byte in enumerate(others)
+    }

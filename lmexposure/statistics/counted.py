@@ -1,0 +1,205 @@
+"""Exposure from counted ranks: exact where a search over all fills was finished, else bounds.
+
+No sample stands behind these numbers. A search that its budget ended early still proves that the
+rank is at least what it counted, and at most what it left open.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lmexposure._validate import integer
+from lmexposure.errors import InputError
+from lmexposure.statistics._rows import column, row
+
+__all__ = ["CountedExposure", "counted_exposure"]
+
+_ASSUMPTIONS = (
+    "every fill of the randomness space was counted once, or left open, by its cost under the "
+    "model; the canary is one of them",
+    "ties count against the canary; excluded fills (inserted canaries, fills set aside) count for "
+    "`place`, not for `rank`",
+)
+_PROVEN = (
+    "the search's margin covers the error of its arithmetic: what lies within it was scored again "
+    "in float64"
+)
+_EMPIRICAL = (
+    "the search's margin was measured on a sample of fills, so that it covers the error of its "
+    "arithmetic as far as the sample shows"
+)
+_EXACT, _EXACT_EMPIRICAL, _BOUNDED = "exact", "exact up to an empirical margin", "bounded"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CountedExposure:
+    """Exposures from proven counts, in bits; higher = more memorised; columns of shape (n,).
+
+    `value` = log2(space_size) - log2(rank). Where the count was finished, `methods` says "exact"
+    (or "exact up to an empirical margin") and the interval is the point. Where it was not, it says
+    "bounded": `rank` and `place` are the most that is still possible, `value` = `low` is a lower
+    bound to be shown with ">=" (`capped`), and the interval, of level 1, is what is open.
+    """
+
+    value: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    rank_low: tuple[int, ...]
+    rank: tuple[int, ...]
+    place_low: tuple[int, ...]
+    place: tuple[int, ...]
+    capped: NDArray[np.bool_]
+    methods: tuple[str, ...]
+    empirical: NDArray[np.bool_]
+    steps: int | None
+    warnings: tuple[str, ...]
+    level: float = 1.0
+
+    def row(self, i: int) -> dict[str, Any]:
+        """The i-th canary alone, in plain Python values."""
+        value, capped = float(self.value[i]), bool(self.capped[i])
+        bounds = (float(self.low[i]), float(self.high[i]), self.level)
+        assumptions = (*_ASSUMPTIONS, _EMPIRICAL if self.empirical[i] else _PROVEN)
+        warnings = [_open_warning(self.rank_low[i], self.rank[i])] if capped else []
+        extra = {"place": self.place[i]} | ({} if self.steps is None else {"steps": self.steps})
+        found = row(value, bounds, self.rank[i], capped, self.methods[i], assumptions, warnings)
+        return found | extra
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain Python values, columns as lists; ranks as decimal strings, for they may be huge."""
+        return {
+            "methods": list(self.methods),
+            "value": self.value.tolist(),
+            "low": self.low.tolist(),
+            "high": self.high.tolist(),
+            "level": self.level,
+            "rank_low": [str(rank) for rank in self.rank_low],
+            "rank": [str(rank) for rank in self.rank],
+            "place_low": [str(place) for place in self.place_low],
+            "place": [str(place) for place in self.place],
+            "capped": self.capped.tolist(),
+            "empirical": self.empirical.tolist(),
+            "steps": self.steps,
+            "assumptions": list(_ASSUMPTIONS),
+            "warnings": list(self.warnings),
+        }
+
+
+def counted_exposure(
+    rank_low: Sequence[int],
+    rank_high: Sequence[int],
+    *,
+    space_size: int,
+    place_low: Sequence[int],
+    place_high: Sequence[int],
+    empirical: ArrayLike = False,
+    steps: int | None = None,
+) -> CountedExposure:
+    """Exposure of each canary from the bounds that a search proved for its rank.
+
+    Args:
+        rank_low, rank_high: 1 + never-inserted fills that cost no more than the canary: at least
+            and at most, whole numbers of any size, shape (n,); equal where all was counted.
+        space_size: |R|, exact, at least 2.
+        place_low, place_high: the same with the excluded fills counted too, shape (n,).
+        empirical: whether the margin within which fills were scored again rests on a sample only,
+            one or shape (n,).
+        steps: model steps that the search spent on all these canaries, where known.
+
+    Returns:
+        Columns of shape (n,) in the order given.
+
+    Raises:
+        InputError: no canaries, columns of different length, bounds that contradict each other.
+        SettingsError: `space_size` or `steps` out of range.
+
+    Source: Carlini et al. 2019, The Secret Sharer, Definitions 2 and 4.
+
+    >>> counted_exposure([4], [4], space_size=1024, place_low=[5], place_high=[5]).value.tolist()
+    [8.0]
+    """
+    size = integer("space_size", space_size, low=2)
+    if steps is not None:
+        steps = integer("steps", steps, low=0)
+    n = len(rank_low)
+    columns = {
+        "rank_low": rank_low,
+        "rank_high": rank_high,
+        "place_low": place_low,
+        "place_high": place_high,
+    }
+    if n == 0 or any(len(values) != n for values in columns.values()):
+        lengths = ", ".join(f"{name} {len(values)}" for name, values in columns.items())
+        raise InputError(f"{lengths}: give each as many bounds as there are canaries, at least one")
+    checked = {name: _whole(name, values, size) for name, values in columns.items()}
+    _refuse_contradictions(checked)
+    return _result(checked, _margins(empirical, n), size, steps)
+
+
+def _result(
+    counts: dict[str, tuple[int, ...]], empirical: NDArray[np.bool_], size: int, steps: int | None
+) -> CountedExposure:
+    """Bounds of ranks to bounds of exposures."""
+    least, most = counts["rank_low"], counts["rank_high"]
+    capped = [a < b for a, b in zip(least, most, strict=True)]
+    low, high = ([math.log2(size) - math.log2(rank) for rank in ranks] for ranks in (most, least))
+    methods = tuple(
+        _BOUNDED if is_open else _EXACT_EMPIRICAL if measured else _EXACT
+        for is_open, measured in zip(capped, empirical, strict=True)
+    )
+    told = f"{sum(capped)} of {len(most)} canaries: the search ended before their rank was counted"
+    return CountedExposure(
+        value=column(low, np.float64),
+        low=column(low, np.float64),
+        high=column(high, np.float64),
+        rank_low=least,
+        rank=most,
+        place_low=counts["place_low"],
+        place=counts["place_high"],
+        capped=column(capped, np.bool_),
+        methods=methods,
+        empirical=column(empirical, np.bool_),
+        steps=steps,
+        warnings=(told,) if any(capped) else (),
+    )
+
+
+def _whole(name: str, values: Sequence[int], size: int) -> tuple[int, ...]:
+    return tuple(
+        integer(f"{name}[{i}]", value, low=1, high=size, error=InputError)
+        for i, value in enumerate(values)
+    )
+
+
+def _margins(empirical: ArrayLike, n: int) -> NDArray[np.bool_]:
+    """One entry for each canary, shape (n,); a single one stands for all."""
+    array = np.asarray(empirical, dtype=bool)
+    if array.shape not in ((), (n,)):
+        raise InputError(f"empirical has shape {array.shape}; give one, or one for each of {n}")
+    return np.broadcast_to(array, (n,))
+
+
+def _refuse_contradictions(counts: dict[str, tuple[int, ...]]) -> None:
+    """A lower bound above its upper bound, or a place before the rank, comes of a wrong count."""
+    for below, above in (
+        ("rank_low", "rank_high"),
+        ("place_low", "place_high"),
+        ("rank_low", "place_low"),
+        ("rank_high", "place_high"),
+    ):
+        for i, (a, b) in enumerate(zip(counts[below], counts[above], strict=True)):
+            if a > b:
+                raise InputError(
+                    f"{below}[{i}]={a} must be at most {above}[{i}]={b}: count the fills again"
+                )
+
+
+def _open_warning(least: int, most: int) -> str:
+    return (
+        f"the search ended early: the rank lies between {least} and {most}, and the value is a "
+        "proven lower bound; a larger budget could show more"
+    )

@@ -1,0 +1,301 @@
+"""References a second: through their tree, one by one, in batches, and by lm-evaluation-harness.
+
+All sides take turns in one process, so that what else the machine does hits them alike. The share
+of the peak is 2 x parameters x nodes fed / time / the best matrix product of the same rounds.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import log
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from scoring_texts import CONTEXT, FORMAT, TOKENIZERS, encoded_references, gpt2_small, tokenizer_of
+
+from lmexposure.cli.console import print_table, say
+from lmexposure.models import Encoded
+from lmexposure.scoring import score_encoded
+from lmexposure.scoring.near_threshold import scores_near
+from lmexposure.scoring.tree import SortedTexts
+
+__all__ = ["add_arguments", "main"]
+
+Claims = list[tuple[str, bool]]
+DTYPES = (torch.float32, torch.bfloat16)
+PRODUCTS = ((2048, 768, 3072), (4096, 768, 3072), (4096, 3072, 768), (2048, 768, 4096))
+ALONE, BATCHED = 32, 128  # references a round for the slow sides
+FLOAT, HALF = "tree, float32", "tree, bf16 and float32 near the 1 % quantile"
+ONE, SIXTY_FOUR, HARNESS = "(a) one by one", "(b) batches of 64, all logits", "(c) lm-eval 0.4.13"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags that this part of the benchmark reads."""
+    parser.add_argument("--references", type=int, default=10_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--tokenizers", nargs="*", choices=list(TOKENIZERS), default=[*TOKENIZERS])
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+
+
+def main(arguments: argparse.Namespace) -> Claims:
+    """Print the tables; say what was reached."""
+    if arguments.device == "cuda" and not torch.cuda.is_available():
+        say("no GPU here: the CUDA table is skipped")
+        return []
+    model = gpt2_small().to(arguments.device)
+    claims: Claims = []
+    for kind in arguments.tokenizers:
+        measured = compare(model, kind, arguments)
+        print_measured(measured, kind)
+        if kind == "uneven":
+            claims += claims_of(measured, arguments.device)
+    if arguments.device == "cpu":
+        claims.append(processes_claim(arguments.rounds))
+    return claims
+
+
+# One tokenizer, all sides
+
+
+@dataclass
+class Measured:
+    """Of one tokenizer: per side texts a second in each round; peaks in flop a second."""
+
+    parameters: int
+    nodes: int
+    references: int
+    rates: dict[str, list[float]] = field(default_factory=dict)
+    peaks: dict[torch.dtype, list[float]] = field(default_factory=dict)
+
+    def rate(self, side: str) -> float:
+        return statistics.median(self.rates[side])
+
+    def ratio(self, side: str, other: str) -> float:
+        """Round by round, since both sides of a round met the same machine."""
+        if other not in self.rates:
+            return float("nan")
+        pairs = zip(self.rates[side], self.rates[other], strict=True)
+        return statistics.median(a / b for a, b in pairs)
+
+    def nodes_a_second(self, side: str) -> float:
+        return self.rate(side) * self.nodes / self.references
+
+    def share(self, side: str) -> float:
+        """Of the peak in the precision in which most nodes are computed."""
+        work = 2 * self.parameters * self.nodes / self.references
+        peaks = self.peaks[torch.float32 if side == FLOAT else torch.bfloat16]
+        pairs = zip(self.rates[side], peaks, strict=True)
+        return statistics.median(work * rate / peak for rate, peak in pairs)
+
+
+def compare(model: Any, kind: str, arguments: argparse.Namespace) -> Measured:
+    """Let all sides take turns."""
+    tokenizer = tokenizer_of(kind)
+    encoded = encoded_references(tokenizer, arguments.references)
+    measured = Measured(
+        parameters=sum(p.numel() for p in model.parameters()),
+        nodes=int(SortedTexts(encoded).fed.sum()),
+        references=len(encoded),
+    )
+    sides = sides_of(model, tokenizer, encoded)
+    check(model, encoded, sides)
+    for turn in range(arguments.rounds):
+        peaks = {dtype: product_rate(model.device, dtype) for dtype in DTYPES}
+        for side, (texts, run) in sides.items():
+            seconds = timed(run, model.device)
+            measured.rates.setdefault(side, []).append(texts / seconds)
+        for dtype, peak in peaks.items():
+            # The better of before and after: a busy machine must not make the peak small.
+            after = product_rate(model.device, dtype)
+            measured.peaks.setdefault(dtype, []).append(max(peak, after))
+        last = ", ".join(f"{name} {rates[-1]:.1f}" for name, rates in measured.rates.items())
+        say(f"{kind}, round {turn + 1}, references a second: {last}")
+    return measured
+
+
+def sides_of(
+    model: Any, tokenizer: Any, encoded: Sequence[Encoded]
+) -> dict[str, tuple[int, Callable[[], Any]]]:
+    """Per side how many references it scores a round, and the call that does so."""
+    some, more = encoded[:ALONE], encoded[:BATCHED]
+    sides: dict[str, tuple[int, Callable[[], Any]]] = {
+        ONE: (len(some), lambda: [one_by_one(model, e) for e in some]),
+        SIXTY_FOUR: (len(more), lambda: batched(model, more)),
+    }
+    harness = harness_of(model, tokenizer)
+    if harness is not None:
+        sides[HARNESS] = (len(more), lambda: harness(len(more)))
+    sides[FLOAT] = (len(encoded), lambda: score_encoded(model, encoded))
+    sides[HALF] = (len(encoded), lambda: scores_near(model, encoded, quantile=0.01, seed=0))
+    return sides
+
+
+def check(
+    model: Any, encoded: Sequence[Encoded], sides: dict[str, tuple[int, Callable[[], Any]]]
+) -> None:
+    """All sides mean the same number."""
+    ours = score_encoded(model, encoded[:BATCHED])
+    expected = ours.totals
+    np.testing.assert_allclose(sides[ONE][1](), expected[:ALONE], atol=1e-3)
+    np.testing.assert_allclose(sides[SIXTY_FOUR][1](), expected, atol=1e-3)
+    if HARNESS in sides:
+        known = encoded[0].scored_from + len(shared_words(encoded))
+        np.testing.assert_allclose(sides[HARNESS][1](), ours.bits_from(known), atol=1e-2)
+
+
+def shared_words(encoded: Sequence[Encoded]) -> list[int]:
+    """The tokens of "The random number is" alone."""
+    return SortedTexts(encoded).prefix[encoded[0].scored_from :][:4]
+
+
+@torch.inference_mode()
+def one_by_one(model: Any, one: Encoded) -> float:
+    ids = torch.tensor([one.ids], device=model.device)
+    logp = torch.log_softmax(model(ids).logits[0, :-1].float(), dim=-1)
+    picked = logp.gather(-1, ids[0, 1:, None])[one.scored_from - 1 :]
+    return -float(picked.double().sum()) / log(2)
+
+
+@torch.inference_mode()
+def batched(model: Any, encoded: Sequence[Encoded]) -> list[float]:
+    found = []
+    for first in range(0, len(encoded), 64):
+        rows = [one.ids for one in encoded[first : first + 64]]
+        longest = max(map(len, rows))
+        ids = torch.tensor([row + [0] * (longest - len(row)) for row in rows], device=model.device)
+        logp = torch.log_softmax(model(ids).logits[:, :-1].float(), dim=-1)
+        picked = logp.gather(-1, ids[:, 1:, None]).squeeze(-1).double().cpu().numpy()
+        for row, one in zip(picked, encoded[first : first + 64], strict=True):
+            found.append(-row[one.scored_from - 1 : len(one.ids) - 1].sum() / log(2))
+    return found
+
+
+def harness_of(model: Any, tokenizer: Any) -> Callable[[int], list[float]] | None:
+    """lm-evaluation-harness on the same model; None where it is not installed."""
+    try:
+        from lm_eval.api.instance import Instance
+        from lm_eval.models.huggingface import HFLM
+    except ImportError:
+        say("lm-eval is not here: pip install -r scripts/benchmarks/requirements-scoring.txt")
+        return None
+    judge = HFLM(pretrained=model, tokenizer=tokenizer, batch_size=64)
+    before = CONTEXT + FORMAT.prefix.rstrip()
+
+    def run(references: int) -> list[float]:
+        texts = [FORMAT.text(index) for index in FORMAT.sample(references, seed=0)]
+        asked = [
+            Instance("loglikelihood", {}, (before, (CONTEXT + text)[len(before) :]), i)
+            for i, text in enumerate(texts)
+        ]
+        return [-nats / log(2) for nats, _ in judge.loglikelihood(asked, disable_tqdm=True)]
+
+    return run
+
+
+def product_rate(device: torch.device, dtype: torch.dtype) -> float:
+    """The best of several matrix products, flop a second."""
+    best = 0.0
+    for M, K, N in PRODUCTS:
+        a, b = (torch.randn(*shape, device=device).to(dtype) for shape in ((M, K), (N, K)))
+        for _ in range(4):
+            seconds = timed(lambda a=a, b=b: torch.nn.functional.linear(a, b), device)
+            best = max(best, 2 * M * K * N / seconds)
+    return best
+
+
+def timed(run: Callable[[], Any], device: torch.device) -> float:
+    begun = time.perf_counter()
+    run()
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - begun
+
+
+# What is said of it
+
+
+def print_measured(measured: Measured, kind: str) -> None:
+    say(
+        f"\n{kind}: {measured.references:,} references, {measured.nodes:,} nodes; peak "
+        + ", ".join(
+            f"{d} {statistics.median(p) / 1e9:,.0f} Gflop/s" for d, p in measured.peaks.items()
+        )
+    )
+    rows = []
+    for side in measured.rates:
+        ours = side in (FLOAT, HALF)
+        rows.append(
+            [
+                side,
+                f"{measured.rate(side):.1f}",
+                f"{measured.ratio(side, ONE):.2f}",
+                f"{measured.ratio(side, HARNESS):.2f}",
+                f"{measured.nodes_a_second(side):.0f}" if ours else "",
+                f"{measured.share(side):.2f}" if ours else "",
+            ]
+        )
+    header = ["side", "references/s", "x (a)", "x (c)", "nodes/s", "of the peak"]
+    print_table(header, rows, right=range(1, 6))
+
+
+def claims_of(measured: Measured, device: str) -> Claims:
+    goals = {FLOAT: (11.0, 2.8, 0.75), HALF: (35.0, 9.0, 0.4)}
+    claims: Claims = []
+    for side, (alone, harness, share) in goals.items():
+        found = measured.share(side)
+        claims.append((f"{side}: {found:.2f} of the peak, at least {share}", found >= share))
+        if device == "cpu":
+            for other, least in ((ONE, alone), (HARNESS, harness)):
+                ratio = measured.ratio(side, other)
+                claims.append((f"{side}: {ratio:.1f} x {other}, at least {least}", ratio >= least))
+    return claims
+
+
+# Two processes
+
+
+def processes_claim(rounds: int) -> tuple[str, bool]:
+    """What a second process gains, beside what it gains a bare matrix product."""
+    gains, bare = [], []
+    for turn in range(rounds):
+        one, two = run_processes(1), run_processes(2)
+        gains.append(two["references"] / one["references"])
+        bare.append(two["product"] / one["product"])
+        say(f"processes, round {turn + 1}: gain {gains[-1]:.2f}, bare {bare[-1]:.2f}")
+    ratio = statistics.median(gains) / statistics.median(bare)
+    return f"two processes gain {ratio:.2f} of what they gain a bare product, at least 0.9", (
+        ratio >= 0.9
+    )
+
+
+def run_processes(number: int) -> dict[str, float]:
+    """Rates of so many processes together, one thread each."""
+    program = Path(__file__).with_name("scoring_processes.py")
+    options = ["--standalone", f"--nproc_per_node={number}"]
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", *options, str(program)],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    said: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
+    assert said["processes"] == number
+    return said
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    add_arguments(parser)
+    for claim, holds in main(parser.parse_args()):
+        say(f"{'reached' if holds else 'MISSED '}  {claim}")

@@ -1,0 +1,217 @@
+"""Exact and drawn ranks in a result, against the whole space scored one by one."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from corpora import sentences
+from numpy.typing import NDArray
+from tiny import characters, model_of, unigram
+
+from lmexposure.audit import MeasureSettings, measure
+from lmexposure.canaries import CanaryFormat, Manifest, Plan, insert_into_texts
+from lmexposure.errors import ModelError, SettingsError
+from lmexposure.models import LoadedModel
+from lmexposure.scoring import Walk, log_perplexity
+
+FORM = CanaryFormat(name="code", template="number {digits:4}")
+QUICK = MeasureSettings(
+    references=300, draws=2_000, guesses=20, budget_steps=10_000, bootstraps=39, permutations=99
+)
+
+
+def changed(**values: Any) -> MeasureSettings:
+    return MeasureSettings(**{**QUICK.decisive(), "extraction": False, **values})
+
+
+@pytest.fixture(scope="module")
+def loaded() -> LoadedModel:
+    tokenizer = characters()
+    return LoadedModel(model=model_of("lstm", len(tokenizer)), tokenizer=tokenizer, name="tiny")
+
+
+@pytest.fixture(scope="module")
+def manifest() -> Manifest:
+    plan = Plan(formats=(FORM,), canaries=4, repetitions=(1, 2), controls=4, seed=3)
+    documents = [*sentences(40), FORM.text(77)]
+    return insert_into_texts(documents, plan, existing="set_aside")[1]
+
+
+@pytest.fixture(scope="module")
+def everything(loaded: LoadedModel) -> NDArray[np.float64]:
+    texts = [FORM.text(i) for i in range(FORM.size)]
+    return log_perplexity(loaded.model, loaded.tokenizer, texts, context=None)
+
+
+def naive(manifest: Manifest, bits: NDArray[np.float64], index: int) -> tuple[int, int]:
+    """Rank among never-inserted fills, and place among all."""
+    planted = [c.index for c in manifest.canaries if c.role == "canary"]
+    aside = set(planted) | set(manifest.set_aside["code"])
+    cheaper = {int(i) for i in np.flatnonzero(bits <= bits[index])} - {index}
+    return 1 + len(cheaper - aside), 1 + len(cheaper)
+
+
+def test_all_ranks_are_counted(
+    loaded: LoadedModel, manifest: Manifest, everything: NDArray[np.float64]
+) -> None:
+    result = measure(loaded, manifest, settings=QUICK)
+    for canary, found in zip(manifest.canaries, result.canaries, strict=True):
+        rank, place = naive(manifest, everything, canary.index)
+        assert found.exposure["method"] == "exact"
+        assert (found.exposure["rank"], found.exposure["place"]) == (str(rank), str(place))
+        assert found.exposure["low"] == found.exposure["high"] == found.exposure["value"]
+        assert {"importance", "sampled", "skew_normal"} <= set(found.estimates)
+        assert found.estimates["certificate"]["value"] <= found.exposure["value"] + 1e-9
+    assert all(row["methods"] == {"exact": row["n"]} for row in result.summary)
+    search = result.formats[0]["search"]
+    assert search["tokens"]["counted"] == str(FORM.size)
+    assert not search["margin"]["empirical"]
+
+
+def test_best_first_gives_the_true_places(
+    loaded: LoadedModel, manifest: Manifest, everything: NDArray[np.float64]
+) -> None:
+    result = measure(loaded, manifest, settings=MeasureSettings(**QUICK.decisive()))
+    order = np.argsort(everything, kind="stable").tolist()
+    for canary, found in zip(manifest.canaries, result.canaries, strict=True):
+        row = next(r for r in found.extraction if r["method"] == "best_first")
+        place = 1 + order.index(canary.index)
+        assert row["place"] == (place if place <= 20 else None)
+        assert row["proven"] == row["width"] == 20
+    assert [g["guesses"] for g in result.summary[0]["guesses"]] == [1, 10]
+
+
+def test_what_the_budget_cannot_count_is_drawn(
+    loaded: LoadedModel, manifest: Manifest, everything: NDArray[np.float64]
+) -> None:
+    result = measure(loaded, manifest, settings=changed(budget_steps=40))
+    methods = [c.exposure["method"] for c in result.canaries]
+    assert "importance" in methods
+    for canary, found in zip(manifest.canaries, result.canaries, strict=True):
+        rank, _ = naive(manifest, everything, canary.index)
+        assert found.exposure["low"] - 1e-9 <= np.log2(FORM.size / rank) <= found.exposure["high"]
+
+
+def test_a_forced_exact_search_proves_bounds(
+    loaded: LoadedModel, manifest: Manifest, everything: NDArray[np.float64]
+) -> None:
+    result = measure(loaded, manifest, settings=changed(budget_steps=40, method="exact"))
+    bounded = [c for c in result.canaries if c.exposure["method"] == "bounded"]
+    assert bounded
+    assert all(c.exposure["capped"] for c in bounded)
+    for canary, found in zip(manifest.canaries, result.canaries, strict=True):
+        rank, _ = naive(manifest, everything, canary.index)
+        assert found.exposure["low"] - 1e-9 <= np.log2(FORM.size / rank)
+        assert np.log2(FORM.size / rank) <= found.exposure["high"] + 1e-9
+
+
+@pytest.mark.parametrize("method", ["importance", "sampled", "skew_normal", "certificate"])
+def test_a_method_can_be_asked_for(loaded: LoadedModel, manifest: Manifest, method: str) -> None:
+    result = measure(loaded, manifest, settings=changed(method=method))
+    assert {c.exposure["method"] for c in result.canaries} == {method}
+
+
+def test_a_method_that_gives_nothing_is_an_error(manifest: Manifest) -> None:
+    tokenizer = unigram()
+    loaded = LoadedModel(model=model_of("gpt2", len(tokenizer)), tokenizer=tokenizer, name="tiny")
+    large = CanaryFormat(name="large", template="number {digits:9}")
+    plan = Plan(formats=(large,), canaries=2, repetitions=(1,), controls=2, seed=3)
+    inserted = insert_into_texts(sentences(40), plan)[1]
+    with pytest.raises(ModelError, match="no rule tells which tokens spell"):
+        measure(loaded, inserted, settings=changed(method="exact"))
+    result = measure(loaded, inserted, settings=changed())
+    assert any("ranks are those among references" in line for line in result.warnings)
+    assert {c.exposure["method"] for c in result.canaries} == {"sampled"}
+
+
+def test_what_was_searched_is_kept(loaded: LoadedModel, manifest: Manifest, tmp_path: Path) -> None:
+    whole = measure(loaded, manifest, out=tmp_path / "whole", settings=QUICK)
+
+    def stop(what: str, done: int, total: int, note: str = "") -> None:
+        if what == "extracting code":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        measure(loaded, manifest, out=tmp_path / "r", settings=QUICK, progress=stop)
+    assert list((tmp_path / "r" / ".measuring").glob("*/code.search.json"))
+    seen: list[str] = []
+    again = measure(
+        loaded,
+        manifest,
+        out=tmp_path / "r",
+        settings=QUICK,
+        progress=lambda what, *_: seen.append(what),
+    )
+    assert again.to_dict() == whole.to_dict()
+    assert not any("counting" in what for what in seen)
+
+
+def test_an_interrupted_walk_keeps_what_it_proved(
+    loaded: LoadedModel,
+    manifest: Manifest,
+    everything: NDArray[np.float64],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    advance, calls = Walk._advance, 0
+
+    def pressed(walk: Walk) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise KeyboardInterrupt
+        advance(walk)
+
+    monkeypatch.setattr(Walk, "_advance", pressed)
+    result = measure(loaded, manifest, settings=changed(live_states=10))
+    assert any("Ctrl-C ended the exact search" in line for line in result.warnings)
+    for canary, found in zip(manifest.canaries, result.canaries, strict=True):
+        rank, _ = naive(manifest, everything, canary.index)
+        row = found.estimates.get("bounded") or found.estimates["exact"]
+        assert row["low"] - 1e-9 <= np.log2(FORM.size / rank) <= row["high"] + 1e-9
+
+
+def test_a_half_precision_walk_says_that_its_margin_is_measured(manifest: Manifest) -> None:
+    tokenizer = characters()
+    model = model_of("gpt2", len(tokenizer)).to(torch.bfloat16)
+    loaded = LoadedModel(model=model, tokenizer=tokenizer, name="tiny")
+    result = measure(loaded, manifest, settings=changed())
+    exact = [c.exposure for c in result.canaries if c.exposure["method"].startswith("exact")]
+    assert exact
+    assert {row["method"] for row in exact} == {"exact up to an empirical margin"}
+    assert result.formats[0]["search"]["margin"]["empirical"]
+
+
+def test_the_cache_of_a_transformer_is_walked(manifest: Manifest) -> None:
+    tokenizer = characters()
+    loaded = LoadedModel(model=model_of("gpt2", len(tokenizer)), tokenizer=tokenizer, name="tiny")
+    bits = log_perplexity(
+        loaded.model, tokenizer, [FORM.text(i) for i in range(FORM.size)], context=None
+    )
+    result = measure(loaded, manifest, settings=changed())
+    for canary, found in zip(manifest.canaries, result.canaries, strict=True):
+        assert found.exposure["rank"] == str(naive(manifest, bits, canary.index)[0])
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"method": "best"}, "method='best'"),
+        ({"draws": 9}, "draws=9"),
+        ({"guesses": 0}, "guesses=0"),
+        ({"budget_steps": 0}, "budget_steps=0.*to leave the exact search out"),
+        ({"budget_seconds": 0.0}, "budget_seconds=0.0.*to leave the exact search out"),
+        ({"live_states": 0}, "live_states=0"),
+    ],
+)
+def test_refuses(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        MeasureSettings(**values)
+
+
+def test_the_budget_follows_the_model_and_not_the_machine() -> None:
+    assert MeasureSettings().steps_for(650_000) == 2_000_000
+    assert MeasureSettings().steps_for(124_000_000) == 12_096
+    assert MeasureSettings().steps_for(10**12) == 10_000
+    assert MeasureSettings(budget_steps=7).steps_for(1) == 7

@@ -1,0 +1,238 @@
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from slow_search import (
+    PIN,
+    SMALL,
+    TIE,
+    Cramped,
+    NanBehind,
+    Off,
+    all_bits,
+    listed,
+    naive_places,
+)
+from tiny import characters, model_of
+
+from lmexposure.canaries import CanaryFormat
+from lmexposure.errors import NumericalError, SettingsError
+from lmexposure.scoring.search import best_first
+from lmexposure.scoring.search.best_first import Likeliest, likeliest_fills
+from lmexposure.scoring.search.rescoring import Rescorer
+from lmexposure.scoring.search.walk import Budget
+from lmexposure.scoring.space.token_space import TokenSpace, token_space
+from lmexposure.scoring.steps import next_token_steps
+
+MARGIN = 1e-3
+
+
+def search(
+    model: Any, space: TokenSpace, guesses: int, *, steps: Any = None, **given: Any
+) -> Likeliest:
+    steps = steps or next_token_steps(model, [*space.beginning, *space.path(0)])
+    settings: dict[str, Any] = {"margin": MARGIN, "budget": Budget()} | given
+    return likeliest_fills(space, steps, Rescorer(model, space), guesses=guesses, **settings)
+
+
+def assert_right(found: Likeliest, bits: np.ndarray, guesses: int) -> None:
+    """In the order of the enumeration; fills whose costs tie may change places."""
+    k = min(guesses, len(bits))
+    assert len(found.indices) == len(set(found.indices)) == len(found.bits) == found.proven == k
+    ordered = np.sort(bits)[:k]
+    listed_bits = bits[list(found.indices)]
+    np.testing.assert_allclose(listed_bits, ordered, rtol=0, atol=TIE)
+    np.testing.assert_allclose(found.bits, listed_bits, rtol=0, atol=MARGIN)
+    assert (np.diff(found.bits) >= 0).all()
+
+
+@pytest.mark.parametrize("name", [*SMALL, "thousand"])
+def test_the_order_is_that_of_the_enumeration(name: str) -> None:
+    model, _, space, bits = listed(name)
+    for guesses in (1, 2, 3, 10, space.size // 2, space.size, space.size + 5):
+        found = search(model, space, guesses)
+        assert_right(found, bits, guesses)
+        assert found.steps > 0
+
+
+@pytest.mark.parametrize("name", ["digits", "nested", "merged words"])
+def test_places_are_those_among_all_fills(name: str) -> None:
+    model, _, space, bits = listed(name)
+    k = min(20, space.size - 1)
+    found = search(model, space, k)
+    places = naive_places(bits)
+    for index in range(space.size):
+        if index in found.indices:
+            assert found.place(index) == places[index]
+        else:
+            assert found.place(index) is None
+            assert places[index] > k
+
+
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("batch", [1, 64])
+def test_what_a_budget_leaves_is_proven_as_far_as_it_says(
+    name: str, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(best_first, "_NARROW", batch)
+    model, _, space, bits = listed(name)
+    order = np.sort(bits)
+    guesses = min(space.size, 12 if batch > 12 else 5)
+    full = search(model, space, guesses).steps
+    some = 0
+    for steps in {*range(1, 12), *range(12, full, max(1, full // 8)), full}:
+        found = search(model, space, guesses, budget=Budget(steps=steps))
+        assert found.steps <= steps
+        assert 0 <= found.proven <= len(found.indices) <= guesses
+        some += 0 < found.proven < guesses
+        # Never wrong, however short: these are the likeliest of all of R, in this order.
+        first = list(found.indices[: found.proven])
+        np.testing.assert_allclose(bits[first], order[: found.proven], rtol=0, atol=TIE)
+        for index in found.indices[found.proven :]:
+            assert found.place(index) is None
+    assert some or name not in ("merged words", "merged digits")
+
+
+@pytest.mark.parametrize("live", [0, 1, 10])
+def test_never_more_live_states_than_allowed(live: int) -> None:
+    model, _, space, bits = listed("thousand")
+    found = search(model, space, 50, live_states=space.longest + 1 + live)
+    assert_right(found, bits, 50)
+    assert 1 <= found.most_live <= space.longest + 1 + live
+
+
+def test_a_few_guesses_cost_few_steps() -> None:
+    model, _, space, _ = listed("merged words")
+    few, all_of_them = (search(model, space, k).steps for k in (1, 200))
+    assert few < 0.5 * all_of_them
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gpt2"])
+def test_ties_are_all_found(kind: str) -> None:
+    tokenizer = characters()
+    model = model_of(kind, len(tokenizer))
+    one, other = tokenizer.convert_tokens_to_ids(["3", "7"])
+    with torch.no_grad():
+        for weights in (model.get_input_embeddings(), model.get_output_embeddings()):
+            weights.weight[other] = weights.weight[one]
+        if model.get_output_embeddings().bias is not None:
+            model.get_output_embeddings().bias[other] = model.get_output_embeddings().bias[one]
+    space = token_space(tokenizer, PIN, context=None)
+    bits = all_bits(model, tokenizer, PIN, skip=len(space.beginning))
+    for guesses in range(1, 101, 7):
+        assert_right(search(model, space, guesses), bits, guesses)
+
+
+def test_all_fills_tie() -> None:
+    tokenizer = characters()
+    model = model_of("lstm", len(tokenizer))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+    space = token_space(tokenizer, PIN, context=None)
+    found = search(model, space, 7)
+    assert len(set(found.indices)) == found.proven == 7
+    np.testing.assert_allclose(found.bits, 2 * math.log2(len(tokenizer)))
+
+
+def test_what_the_walk_confuses_is_put_in_order_again() -> None:
+    """In bfloat16 the walk alone would give another order."""
+    model, _, space, bits = listed("thousand")
+    half = model_of("lstm", len(characters())).to(torch.bfloat16)
+    steps = next_token_steps(half, [*space.beginning, *space.path(0)])
+    found = search(model, space, 60, steps=steps, margin=0.5)
+    assert_right_within(found, bits, 60)
+    spent = search(model, space, 60, steps=steps, margin=0.5, budget=Budget(steps=600))
+    assert (bits[list(spent.indices[: spent.proven])] <= np.sort(bits)[59] + TIE).all()
+
+
+@pytest.mark.parametrize("by", [0.05, 0.3])
+def test_errors_up_to_the_margin_either_way_change_nothing(by: float) -> None:
+    """Fills with one token come out too dear, those with another too cheap."""
+    model, tokenizer, space, bits = listed("digits")
+    right = next_token_steps(model, [*space.beginning, *space.path(0)])
+    for i in range(0, 9, 3):
+        dear, cheap = tokenizer.convert_tokens_to_ids([str(i), str(i + 1)])
+        steps: Any = Off(Off(right, by, dear), -by, cheap)
+        steps.quiet = steps.steps.quiet = False
+        for guesses in (1, 4, 17):
+            found = search(model, space, guesses, steps=steps, margin=by + 1e-4)
+            assert_right_within(found, bits, guesses)
+            for n in (2, 7):
+                part = search(
+                    model, space, guesses, steps=steps, margin=by + 1e-4, budget=Budget(steps=n)
+                )
+                first = list(part.indices[: part.proven])
+                np.testing.assert_allclose(bits[first], np.sort(bits)[: len(first)], atol=TIE)
+
+
+def assert_right_within(found: Likeliest, bits: np.ndarray, guesses: int) -> None:
+    assert found.proven == guesses
+    np.testing.assert_allclose(bits[list(found.indices)], np.sort(bits)[:guesses], rtol=0, atol=TIE)
+
+
+def test_a_margin_too_small_is_not_what_makes_the_order_right() -> None:
+    """With the same bfloat16 walk and no margin the order does come out wrong."""
+    model, _, space, bits = listed("thousand")
+    half = model_of("lstm", len(characters())).to(torch.bfloat16)
+    steps = next_token_steps(half, [*space.beginning, *space.path(0)])
+    found = search(model, space, 60, steps=steps, margin=0.0)
+    assert np.abs(bits[list(found.indices)] - np.sort(bits)[:60]).max() > TIE
+
+
+def test_the_likeliest_of_ten_to_the_forty() -> None:
+    tokenizer = characters()
+    model = model_of("lstm", len(tokenizer))
+    with torch.no_grad():
+        model.lm_head.bias[tokenizer.convert_tokens_to_ids("7")] = 40
+    form = CanaryFormat(name="huge", template="My PIN is {digits:40}")
+    space = token_space(tokenizer, form, context=None)
+    found = search(model, space, 5, live_states=2000)
+    assert found.proven == 5
+    assert found.indices[0] == 7 * (10**40 - 1) // 9
+    assert found.place(found.indices[0]) == 1
+    assert found.place(0) is None
+    assert found.most_live <= 2000
+    assert found.steps < 10_000
+
+
+def test_memory_short_halves_and_goes_on() -> None:
+    model, _, space, bits = listed("thousand")
+    steps = next_token_steps(model, [*space.beginning, *space.path(0)])
+    assert_right(search(model, space, 20, steps=Cramped(steps, 3)), bits, 20)
+
+
+def test_bad_settings() -> None:
+    model, _, space, _ = listed("digits")
+    with pytest.raises(SettingsError, match="guesses=0"):
+        search(model, space, 0)
+    with pytest.raises(SettingsError, match="live_states=2"):
+        search(model, space, 3, live_states=2)
+
+
+def test_nan_in_one_branch_is_refused() -> None:
+    model, _, space, _ = listed("digits")
+    steps = NanBehind(
+        next_token_steps(model, [*space.beginning, *space.path(0)]), space.path(37)[0]
+    )
+    steps.quiet = False
+    with pytest.raises(NumericalError, match="NaN 1 tokens into the secrets"):
+        search(model, space, 3, steps=steps)
+
+
+def test_fills_without_probability_come_in_no_list() -> None:
+    tokenizer = characters()
+    model = model_of("lstm", len(tokenizer))
+    dead = tokenizer.convert_tokens_to_ids("3")
+    with torch.no_grad():
+        model.lm_head.bias[dead] = -torch.inf
+    space = token_space(tokenizer, PIN, context=None)
+    alive = [index for index in range(100) if dead not in space.path(index)]
+    assert len(alive) == 81
+    for guesses in (10, 81, 95):
+        found = search(model, space, guesses)
+        assert set(found.indices) <= set(alive)
+        assert len(found.indices) == found.proven == min(guesses, 81)
+        assert np.isfinite(found.bits).all()

@@ -1,0 +1,91 @@
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from slow_search import PIN, SMALL, Off, all_bits, listed, paths_of
+from tiny import characters, model_of
+
+from lmexposure.errors import ModelError, NumericalError
+from lmexposure.scoring.search.rescoring import TIE_BITS, Rescorer, measured_error, walked_bits
+from lmexposure.scoring.space.token_space import token_space
+from lmexposure.scoring.steps import next_token_steps
+
+# Llama and Mistral round to float32 inside whatever their dtype.
+FLOAT64 = {"lstm": 1e-10, "gpt2": 1e-10, "llama": 1e-4, "mistral": 1e-4}
+
+
+def steps_of(model: Any, space: Any) -> Any:
+    return next_token_steps(model, [*space.beginning, *space.path(0)])
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_whole_paths_are_scored_in_float64(name: str) -> None:
+    model, _, space, bits = listed(name)
+    paths = list(paths_of(space))
+    rescorer = Rescorer(model, space)
+    found = rescorer.bits(paths)
+    assert found.dtype == np.float64
+    np.testing.assert_allclose(found, bits, rtol=0, atol=FLOAT64[SMALL[name].kind])
+    mixed = np.random.default_rng(0).permutation(len(paths))
+    again = Rescorer(model, space).bits([paths[i] for i in [*mixed, *mixed[:3]]])
+    # Whoever stands beside a path in its batch moves it by less than a tie.
+    np.testing.assert_allclose(again, bits[[*mixed, *mixed[:3]]], atol=FLOAT64[SMALL[name].kind])
+    assert np.abs(again[: len(paths)] - found[mixed]).max() < TIE_BITS
+    assert rescorer.bits([]).shape == (0,)
+    assert model.dtype == torch.float32  # the model itself stays what it was
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_walked_bits_are_those_of_whole_passes(name: str) -> None:
+    model, _, space, bits = listed(name)
+    steps = steps_of(model, space)
+    paths = list(paths_of(space))
+    np.testing.assert_allclose(walked_bits(space, steps, paths), bits, rtol=0, atol=1e-3)
+    some = [paths[i] for i in (3, 3, 0)]
+    np.testing.assert_allclose(walked_bits(space, steps, some), bits[[3, 3, 0]], rtol=0, atol=1e-3)
+
+
+def test_the_largest_error_of_a_sample() -> None:
+    model, _, space, _ = listed("digits")
+    steps, rescorer = steps_of(model, space), Rescorer(model, space)
+    right = measured_error(space, steps, rescorer, sample=1000, seed=0)
+    assert 0 < right < 1e-4
+    broken = Off(steps, 0.25, space.path(37)[0])  # ten fills begin so, of a hundred
+    broken.quiet = False
+    assert measured_error(space, broken, rescorer, sample=1000, seed=0) == pytest.approx(
+        0.25, abs=1e-4
+    )
+    broken.by = -0.25
+    assert measured_error(space, broken, rescorer, sample=1000, seed=0) == pytest.approx(
+        0.25, abs=1e-4
+    )
+    few = [measured_error(space, broken, rescorer, sample=2, seed=s) for s in range(40)]
+    assert min(few) < 1e-4 < 0.2 < max(few)
+
+
+def test_a_model_of_half_precision_is_scored_in_float64() -> None:
+    tokenizer = characters()
+    model = model_of("gpt2", len(tokenizer)).to(torch.bfloat16)
+    space = token_space(tokenizer, PIN, context=None)
+    bits = all_bits(model, tokenizer, PIN, skip=len(space.beginning))
+    found = Rescorer(model, space).bits(list(paths_of(space)))
+    np.testing.assert_allclose(found, bits, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("value", [torch.nan, -torch.inf])
+def test_broken_weights_are_refused(value: float) -> None:
+    tokenizer = characters()
+    model = model_of("lstm", len(tokenizer))
+    space = token_space(tokenizer, PIN, context=None)
+    with torch.no_grad():
+        model.lm_head.bias[space.path(37)[1]] = value
+    with pytest.raises(NumericalError, match="NaN or infinite log-probabilities in float64"):
+        Rescorer(model, space).bits([space.path(37)])
+
+
+def test_a_model_in_training_mode_is_refused() -> None:
+    model, _, space, _ = listed("digits")
+    with pytest.raises(ModelError, match="training mode"):
+        Rescorer(model_of("lstm", len(characters())).train(), space)
+    assert not model.training

@@ -1,0 +1,133 @@
+"""Random formats under random tokenizers and models: what is searched is what is enumerated."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from slow_search import TIE, Watched, all_bits, naive_places, naive_ranks, paths_of
+from tiny import model_of
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
+from lmexposure.canaries import CanaryFormat
+from lmexposure.errors import FormatError
+from lmexposure.scoring.search.best_first import likeliest_fills
+from lmexposure.scoring.search.draws import draw_fills
+from lmexposure.scoring.search.ranks import RankSearch
+from lmexposure.scoring.search.rescoring import Rescorer
+from lmexposure.scoring.search.walk import Budget
+from lmexposure.scoring.space.token_space import token_space
+from lmexposure.scoring.steps import next_token_steps
+
+MOST = 300  # fills
+QUICK = settings(
+    max_examples=15,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
+entries = st.lists(st.text("ab1 ", min_size=1, max_size=4), min_size=2, max_size=5, unique=True)
+holes = st.sampled_from(["{digits:1}", "{digits:2}", "{choice:v}", "{choice:w}", "{hex:1}"])
+
+
+@st.composite
+def formats(draw: st.DrawFn) -> CanaryFormat:
+    between = st.text("ab1 .", max_size=3)
+    template = draw(between)
+    for _ in range(draw(st.integers(1, 3))):
+        template += draw(holes) + draw(between)
+    lists = {name: draw(entries) for name in "vw" if f"choice:{name}" in template}
+    try:
+        form = CanaryFormat(name="random", template=template, lists=lists)
+    except FormatError:
+        assume(False)
+    assume(form.size <= MOST)
+    return form
+
+
+@st.composite
+def tokenizers(draw: st.DrawFn) -> Any:
+    """A byte-level BPE trained on random text, so that it merges what it likes."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(
+        add_prefix_space=draw(st.booleans()), use_regex=draw(st.booleans())
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=draw(st.integers(257, 300)),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        special_tokens=["<|endoftext|>"],
+        show_progress=False,
+    )
+    texts = draw(st.lists(st.text("ab0123 .", min_size=5, max_size=40), min_size=3, max_size=8))
+    tokenizer.train_from_iterator(texts * 3, trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|endoftext|>")
+
+
+@QUICK
+@given(formats(), tokenizers(), st.sampled_from(["lstm", "gpt2"]), st.data())
+def test_search_and_enumeration_agree(
+    form: CanaryFormat, tokenizer: Any, kind: str, data: st.DataObject
+) -> None:
+    torch.set_num_threads(1)
+    model = model_of(kind, len(tokenizer))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(data.draw(st.sampled_from([0.5, 1.0, 2.0]), label="scale"))
+    space = token_space(tokenizer, form, context=None)
+    bits = all_bits(model, tokenizer, form, skip=len(space.beginning))
+    steps = next_token_steps(model, [*space.beginning, *space.path(0)])
+    indices = list(range(space.size))
+    planted = data.draw(st.lists(st.sampled_from(indices), max_size=4), label="planted")
+    spare = data.draw(st.integers(0, 60), label="spare live states")
+    budget = data.draw(st.integers(1, 80), label="steps")
+    live = space.longest + 1 + spare
+    watched: Any = Watched(steps)
+    search = RankSearch(space, watched, model, excluded=planted, live_states=live)
+
+    places = [naive_places(bits, slack=s) for s in (-1e-7, 1e-7)]
+    ranks = [naive_ranks(bits, planted, slack=s) for s in (-1e-7, 1e-7)]
+    watched.most = 0
+    for i, one in enumerate(search.ranks(indices, budget=Budget())):
+        assert one.exact
+        assert places[0][i] <= one.place_low == one.place_high <= places[1][i]
+        assert ranks[0][i] <= one.low == one.high <= ranks[1][i]
+    assert watched.most <= search.most_live <= live
+    for i, one in enumerate(search.ranks(indices, budget=Budget(steps=budget))):
+        assert one.place_low <= places[1][i]
+        assert places[0][i] <= one.place_high
+        assert one.low <= ranks[1][i]
+        assert ranks[0][i] <= one.high
+
+    k = data.draw(st.integers(1, space.size), label="guesses")
+    found = likeliest_fills(
+        space, steps, Rescorer(model, space), guesses=k, margin=1e-3, budget=Budget()
+    )
+    assert found.proven == k
+    np.testing.assert_allclose(bits[list(found.indices)], np.sort(bits)[:k], rtol=0, atol=TIE)
+
+
+@QUICK
+@given(formats(), tokenizers(), st.integers(0, 9))
+def test_weights_add_up_to_the_fills(form: CanaryFormat, tokenizer: Any, seed: int) -> None:
+    torch.set_num_threads(1)
+    assume(not form.may_nest)
+    model = model_of("lstm", len(tokenizer))
+    space = token_space(tokenizer, form, context=None)
+    bits = all_bits(model, tokenizer, form, skip=len(space.beginning))
+    steps = next_token_steps(model, [*space.beginning, *space.path(0)])
+    found = draw_fills(space, steps, draws=2000, seed=seed)
+    index = paths_of(space)
+    drawn = [index[tuple(row[row >= 0].tolist())] for row in found.paths]
+    np.testing.assert_allclose(found.bits, bits[drawn], rtol=0, atol=1e-3)
+    # One fill has one weight, and the fills that were drawn hold nearly all probability.
+    weights = dict(zip(drawn, found.log2_weights.tolist(), strict=True))
+    np.testing.assert_allclose(found.log2_weights, [weights[i] for i in drawn], atol=1e-9)
+    mass = sum(2**-weight for weight in weights.values())
+    assert mass <= 1 + 1e-9
+    if len(weights) == space.size:
+        assert mass >= 1 - 1e-9
+    total = np.exp2(found.log2_weights)
+    assert abs(total.mean() - space.size) < 6 * total.std() / 2000**0.5 + 1e-6

@@ -1,0 +1,130 @@
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lmexposure.errors import InputError, SettingsError
+from lmexposure.statistics import counted_exposure
+
+
+def test_as_the_naive_count_of_a_small_space() -> None:
+    rng = np.random.default_rng(2)
+    bits = rng.integers(0, 40, 200).astype(float)  # many ties
+    inserted = [3, 50, 120]
+    null = [b for i, b in enumerate(bits) if i not in inserted]
+    ranks = [1 + sum(b <= bits[i] for b in null) for i in inserted]
+    places = [sum(b <= bits[i] for b in bits) for i in inserted]
+    result = counted_exposure(ranks, ranks, space_size=200, place_low=places, place_high=places)
+    assert result.value.tolist() == [math.log2(200) - math.log2(r) for r in ranks]
+    assert result.low.tolist() == result.high.tolist() == result.value.tolist()
+    assert result.methods == ("exact",) * 3
+    assert not result.capped.any()
+    assert result.warnings == ()
+
+
+def test_secret_sharer_first_of_nine_digits() -> None:
+    # Carlini et al. 2019, section 4.1: an exposure is at most log2|R|, for nine digits about 30.
+    result = counted_exposure([1], [1], space_size=10**9, place_low=[1], place_high=[1])
+    assert result.value[0] == pytest.approx(29.897, abs=1e-3)
+
+
+def test_no_signal_gives_the_guessing_baseline() -> None:
+    ranks = np.random.default_rng(5).integers(1, 10**9, 20_000).tolist()
+    result = counted_exposure(ranks, ranks, space_size=10**9, place_low=ranks, place_high=ranks)
+    assert result.value.mean() == pytest.approx(1 / math.log(2), abs=0.04)
+    assert np.median(result.value) == pytest.approx(1, abs=0.04)
+
+
+def test_a_search_that_ended_early_gives_proven_bounds() -> None:
+    result = counted_exposure(
+        [1, 5], [1024, 5], space_size=1024, place_low=[1, 6], place_high=[1024, 6], steps=7
+    )
+    assert result.methods == ("bounded", "exact")
+    assert result.value.tolist() == [0.0, 10 - math.log2(5)]
+    assert (result.low[0], result.high[0]) == (0.0, 10.0)
+    assert result.capped.tolist() == [True, False]
+    assert result.warnings == ("1 of 2 canaries: the search ended before their rank was counted",)
+
+
+@given(st.lists(st.integers(0, 30), min_size=2, max_size=60), st.integers(0, 60))
+def test_bounds_hold_wherever_a_search_ends(costs: list[int], seen: int) -> None:
+    canary, others = costs[0], costs[1:]
+    counted = sum(cost <= canary for cost in others[:seen])
+    rank = 1 + sum(cost <= canary for cost in others)
+    low, high = 1 + counted, 1 + counted + len(others[seen:])
+    size = len(costs)
+    result = counted_exposure([low], [high], space_size=size, place_low=[low], place_high=[high])
+    truth = math.log2(size) - math.log2(rank)
+    assert result.low[0] <= truth + 1e-12
+    assert truth <= result.high[0] + 1e-12
+    assert bool(result.capped[0]) == (seen < len(others))
+
+
+def test_an_empirical_margin_is_said() -> None:
+    options = {"space_size": 64, "place_low": [2, 2, 2], "place_high": [2, 2, 9]}
+    result = counted_exposure([2, 2, 2], [2, 2, 9], empirical=[True, False, True], **options)  # type: ignore[arg-type]
+    assert result.methods == ("exact up to an empirical margin", "exact", "bounded")
+    assert "measured on a sample" in result.row(0)["assumptions"][-1]
+    assert "again in float64" in result.row(1)["assumptions"][-1]
+    assert "measured on a sample" in result.row(2)["assumptions"][-1]
+
+
+def test_sizes_beyond_a_float() -> None:
+    size = 10**4000
+    result = counted_exposure(
+        [1, 10**3990], [1, size], space_size=size, place_low=[1, size], place_high=[1, size]
+    )
+    assert result.high[0] == pytest.approx(4000 * math.log2(10))
+    assert result.high[1] == pytest.approx(10 * math.log2(10))
+    assert result.value[1] == 0.0
+
+
+def test_rows_and_dictionary_are_plain_json() -> None:
+    result = counted_exposure(
+        [3, 2], [3, 8], space_size=2**60, place_low=[4, 2], place_high=[4, 9], steps=100
+    )
+    first = json.loads(json.dumps(result.row(0), allow_nan=False))
+    assert list(first)[:7] == ["method", "value", "low", "high", "level", "rank", "capped"]
+    assert (first["rank"], first["place"], first["steps"], first["level"]) == (3, 4, 100, 1.0)
+    assert first["warnings"] == []
+    second = result.row(1)
+    assert (second["method"], second["rank"], second["place"]) == ("bounded", 8, 9)
+    assert (second["value"], second["high"], second["capped"]) == (57.0, 59.0, True)
+    assert "the rank lies between 2 and 8" in second["warnings"][0]
+    whole = json.loads(json.dumps(result.to_dict(), allow_nan=False))
+    assert (whole["rank_low"], whole["rank"], whole["place"]) == (
+        ["3", "2"],
+        ["3", "8"],
+        ["4", "9"],
+    )
+    unknown = counted_exposure([1], [1], space_size=4, place_low=[1], place_high=[1])
+    assert "steps" not in unknown.row(0)
+    with pytest.raises(ValueError, match="read-only"):
+        result.value[0] = 0.0
+
+
+def test_refusals() -> None:
+    one = [1]
+    with pytest.raises(InputError, match=r"rank_low\[0\]=3 must be at most rank_high\[0\]=2"):
+        counted_exposure([3], [2], space_size=8, place_low=[3], place_high=[3])
+    with pytest.raises(InputError, match=r"rank_high\[0\]=2 must be at most place_high\[0\]=1"):
+        counted_exposure([1], [2], space_size=8, place_low=one, place_high=one)
+    with pytest.raises(InputError, match=r"rank_high\[0\]=9 must be a whole number from 1 to 8"):
+        counted_exposure([1], [9], space_size=8, place_low=one, place_high=one)
+    with pytest.raises(
+        InputError, match="rank_low 2, rank_high 1, place_low 1, place_high 1: give"
+    ):
+        counted_exposure([1, 1], [1], space_size=8, place_low=one, place_high=one)
+    with pytest.raises(InputError, match="rank_low 0, rank_high 0"):
+        counted_exposure([], [], space_size=8, place_low=[], place_high=[])
+    with pytest.raises(InputError, match=r"empirical has shape \(2,\)"):
+        counted_exposure(
+            [1], [1], space_size=8, empirical=[True, False], place_low=one, place_high=one
+        )
+    with pytest.raises(SettingsError, match="space_size=1 must be a whole number at least 2"):
+        counted_exposure([1], [1], space_size=1, place_low=one, place_high=one)
+    with pytest.raises(SettingsError, match="steps=-1 must be a whole number at least 0"):
+        counted_exposure([1], [1], space_size=8, steps=-1, place_low=one, place_high=one)

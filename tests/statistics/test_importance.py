@@ -1,0 +1,286 @@
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from limit_spaces import SIZE, mixture, small_draws, space
+from scipy import stats
+
+from lmexposure.errors import InputError, SettingsError
+from lmexposure.statistics import GUESSING, WeightedDraws, importance_exposure
+
+
+def _naive(draws: WeightedDraws, tau: float, own: int, size: int) -> tuple[float, float, float]:
+    """Estimate and interval of the number of fills, summed one by one in plain floats."""
+    m, drawn, found = len(draws), {}, 0.0
+    variance, spoken = 0.0, {int(s): [] for s in draws.strata}  # type: ignore[var-annotated]
+    for i in range(m):
+        if draws.bits[i] > tau or draws.excluded[i] or draws.fills[i] == own:
+            continue
+        pi = 1 - (1 - 1 / 2 ** draws.log2_weights[i]) ** m
+        spoken[int(draws.strata[i])].append((1 - pi) / pi)
+        drawn[int(draws.fills[i])] = pi
+    found = sum(1 / pi for pi in drawn.values())
+    variance = sum((1 - pi) / pi**2 for pi in drawn.values())
+    for stratum, values in spoken.items():
+        pairs = sum(a * b for i, a in enumerate(values) for j, b in enumerate(values) if i != j)
+        variance -= pairs / max(1, int((draws.strata == stratum).sum()) - 1)
+    variance = max(variance, 0.0)
+    least = [
+        (1.0 if t == math.inf else min(1.0, 2 ** (t - tau))) / 2**total
+        for t, total in zip(draws.limits.tolist(), draws.log2_totals.tolist(), strict=True)
+    ]
+    step = 1 / sum(pi * q for pi, q in zip(draws.shares.tolist(), least, strict=True)) / m
+    unseen, spread = found - len(drawn) + step, variance + step**2
+    high = stats.gamma.ppf(0.975, unseen**2 / spread, scale=spread / unseen)
+    low = found
+    if variance > 0:
+        low = stats.gamma.ppf(0.025, found**2 / variance, scale=variance / found)
+    most = 1 / max(least)
+    most = min(size, min(most, math.floor(most * 2**1e-3))) - 1
+    high = max(min(len(drawn) + math.floor(high + 1e-9), most), len(drawn))
+    low = min(max(math.ceil(low - 1e-9), len(drawn)), high)
+    return min(max(found, low), high), low, high
+
+
+@pytest.mark.parametrize("kind", ["random", "peaked", "memorised"])
+def test_as_the_naive_sums(kind: str) -> None:
+    known = space(kind)
+    draws = known.draw(600, seed=1)
+    draws = replace(draws, excluded=np.random.default_rng(1).random(600) < 0.1)
+    own = known.ordered[[0, 3, 100, 10_000, 300_000]]
+    result = importance_exposure(known.bits[own], draws, space_size=SIZE, own=own)
+    for i, fill in enumerate(own.tolist()):
+        value, low, high = _naive(draws, float(known.bits[fill]), fill, SIZE)
+        top = math.log2(SIZE)
+        assert result.high[i] == pytest.approx(top - math.log2(1 + low), abs=1e-9)
+        assert result.low[i] == pytest.approx(top - math.log2(1 + high), abs=1e-9)
+        if not result.capped[i]:
+            assert result.value[i] == pytest.approx(top - math.log2(1 + value), abs=1e-9)
+
+
+def test_equal_weights_give_the_poisson_limits() -> None:
+    # Garwood 1936: a Poisson count of 10 has 95 % limits 4.795 and 18.390. Ten of 20,000 draws, no
+    # two of one stratum, each of weight 10^12: a count stands for 5 * 10^7 fills.
+    m = 20_000
+    draws = WeightedDraws(
+        bits=np.where(np.arange(m) < 10, 1.0, 99.0),
+        log2_weights=np.full(m, math.log2(10**12)),
+        fills=np.arange(m),
+        strata=np.arange(m) % 10,
+        excluded=np.zeros(m, bool),
+        shares=np.ones(1),
+        limits=np.array([math.inf]),
+        log2_totals=np.array([math.log2(10**12)]),
+    )
+    result = importance_exposure(50.0, draws, space_size=10**12)
+    fills = 10**12 / 2 ** np.array([result.high[0], result.low[0]])
+    assert fills / 5e7 == pytest.approx([4.7954, 18.3904], rel=1e-4)
+    assert result.rank[0] == pytest.approx(5e8, rel=1e-6)
+    assert result.effective_draws[0] == pytest.approx(10)
+
+
+@pytest.mark.parametrize("kind", ["memorised", "random"])
+def test_coverage_where_every_rank_is_known(kind: str) -> None:
+    # 500 seeds, 13 exposures from 1 bit to log2|R|: each at least 90 %, pooled at least 94 %.
+    known = space(kind)
+    truth = math.log2(SIZE) - np.log2(1 + known.others(known.canaries))
+    held = np.zeros(13)
+    for seed in range(500):
+        draws = known.draw(1998, seed)
+        own = known.canaries
+        result = importance_exposure(known.bits[own], draws, space_size=SIZE, own=own)
+        held += (result.low <= truth + 1e-9) & (truth <= result.high + 1e-9)
+    assert (held >= 0.90 * 500).all(), held
+    assert held.mean() >= 0.94 * 500, held.mean()
+
+
+def test_the_estimate_is_unbiased() -> None:
+    known = space("peaked")
+    own = known.ordered[[200, 5_000, 60_000, 400_000]]
+    ranks = np.array(
+        [
+            importance_exposure(
+                known.bits[own], known.draw(1200, seed), space_size=SIZE, own=own
+            ).rank
+            for seed in range(300)
+        ],
+        dtype=float,
+    )
+    error = (ranks.mean(axis=0) - 1 - known.others(own)) / (ranks.std(axis=0) / math.sqrt(300))
+    assert np.abs(error).max() < 4, error
+
+
+def test_no_signal_gives_the_guessing_baseline() -> None:
+    known = space("mild")
+    own = np.random.default_rng(9).integers(SIZE, size=400)
+    draws = known.draw(6000, seed=4)
+    labels = np.where(np.isin(own, draws.fills), own, -1)
+    result = importance_exposure(known.bits[own], draws, space_size=SIZE, own=labels)
+    assert result.value.mean() == pytest.approx(GUESSING.mean, abs=0.25)
+    assert np.median(result.value) == pytest.approx(GUESSING.median, abs=0.25)
+
+
+def test_a_uniform_model_shows_nothing_at_all() -> None:
+    known = space("uniform")
+    draws = known.draw(6000, seed=4)
+    result = importance_exposure(known.bits[0] + 1e-9, draws, space_size=SIZE)
+    assert result.low[0] == 0.0
+    assert result.value[0] < 0.05
+    assert result.high[0] < 0.06
+
+
+def test_half_widths_with_twenty_thousand_draws() -> None:
+    known = space("memorised")
+    exposures = np.linspace(5, math.log2(SIZE), 13)
+    own = known.ordered[np.round(SIZE / 2**exposures).astype(int) - 1]
+    result = importance_exposure(
+        known.bits[own], known.draw(19_998, seed=0), space_size=SIZE, own=own
+    )
+    assert ((result.high - result.low) / 2).max() <= 0.3
+
+
+def test_fills_drawn_surely_are_counted_exactly() -> None:
+    # Three fills of 1.6 bits each, drawn 30 times: a fourth of 2 bits or less would have been seen.
+    draws = small_draws([6.0] * 90, [1.6] * 90, [0, 1, 2] * 30, 2**40)
+    result = importance_exposure([1.6, 2.0], draws, space_size=2**40, own=[0, -1])
+    assert result.rank == (3, 4)
+    assert result.low.tolist() == result.high.tolist() == result.value.tolist()
+
+
+def test_without_a_hit_the_value_is_a_lower_bound() -> None:
+    draws = small_draws([2.0**21] * 100, [30.0] * 100, list(range(100)), 2**20)
+    result = importance_exposure(15.0, draws, space_size=2**20)
+    assert result.capped.tolist() == [True]
+    assert result.value[0] == result.low[0] >= 5.0
+    assert result.high[0] == 20.0
+    assert result.effective_draws[0] == 0.0
+    # of at most 2 / (2^-20 + 2^-15) weight, a hundredth of it a draw: 3.689 of them at 97.5 %
+    most = math.floor(-math.log(0.025) * 2 / (2**-20 + 2**-15) / 100)
+    assert result.rank == (1 + most,)
+    assert "none of 100 draws" in result.row(0)["warnings"][0]
+    assert result.warnings[0].startswith("1 of 1 canaries: none of 100 draws")
+
+
+def test_a_canary_of_less_than_a_bit_is_the_first() -> None:
+    draws = small_draws([2.0**21] * 10, [30.0] * 10, list(range(10)), 2**20)
+    result = importance_exposure(0.15, draws, space_size=2**20)
+    assert (result.low[0], result.value[0], result.high[0]) == (20.0, 20.0, 20.0)
+    assert not result.capped[0]
+    assert result.rank == result.place == (1,)
+
+
+def test_the_certificate_needs_that_no_fill_begins_another() -> None:
+    draws = small_draws([2.0**20] * 10, [30.0] * 10, list(range(10)), 2**20)
+    apart = replace(
+        draws, shares=np.ones(1), limits=np.array([math.inf]), log2_totals=np.array([20.0])
+    )
+    with_bound = importance_exposure(3.0, draws, space_size=2**20)
+    without = importance_exposure(3.0, apart, space_size=2**20)
+    assert with_bound.low[0] >= 17.0
+    assert without.low[0] < 3.0
+    assert len(without.assumptions) == len(with_bound.assumptions) - 1
+
+
+def test_own_excluded_and_inserted_fills() -> None:
+    # Each fill stands for itself: eight fills, each drawn forty times.
+    fills, bits = list(range(8)) * 40, [3.0 + 0.1 * i for i in range(8)] * 40
+    draws = small_draws([8.0] * 320, bits, fills, 2**10)
+    options = {"space_size": 2**10}
+    every = importance_exposure([3.2, 3.7], draws, own=[2, 7], **options)
+    assert every.rank == every.place == (3, 8)
+    # Fills 2 and 7 were inserted: neither is in the other's null, each has a place.
+    apart = replace(draws, excluded=np.isin(fills, [2, 7]))
+    both = importance_exposure([3.2, 3.7], apart, inserted=True, **options)
+    assert both.rank == (3, 7)
+    assert both.place == (3, 8)
+    one = importance_exposure([3.7], apart, inserted=[True], excluded_bits=[3.2], **options)
+    assert (one.rank, one.place) == ((7,), (8,))
+    control = importance_exposure([3.5], apart, own=5, excluded_bits=[3.2, 3.7], **options)
+    assert (control.rank, control.place) == ((5,), (6,))
+
+
+@settings(max_examples=50)
+@given(
+    st.lists(st.tuples(st.integers(0, 40), st.integers(0, 12)), min_size=1, max_size=60),
+    st.floats(0, 45),
+    st.integers(2, 10**6),
+)
+def test_the_interval_is_in_order_and_above_the_certificate(
+    drawn: list[tuple[int, int]], tau: float, size: int
+) -> None:
+    bits = np.array([float(b) for b, _ in drawn])
+    w = [2 / (1 / size + 2.0**-b) for b in bits]
+    draws = small_draws(w, bits.tolist(), [100 * b + f for b, f in drawn], size)
+    result = importance_exposure(tau, draws, space_size=size)
+    assert 0 <= result.low[0] <= result.value[0] <= result.high[0] <= math.log2(size)
+    distinct = np.unique(draws.fills[bits <= tau]).size
+    if distinct <= 2**tau - 1 and distinct < size:
+        assert result.low[0] >= math.log2(size) - tau - 1e-9
+    shuffled = np.random.default_rng(0).permutation(len(w))
+    columns = ("bits", "log2_weights", "fills", "strata", "excluded")
+    again = replace(draws, **{name: getattr(draws, name)[shuffled] for name in columns})
+    assert importance_exposure(tau, again, space_size=size).value == pytest.approx(result.value)
+
+
+def test_sizes_beyond_a_float() -> None:
+    size, m = 10**4000, 1000
+    draws = WeightedDraws(
+        bits=np.where(np.arange(m) < 100, 40.0, math.inf),
+        log2_weights=np.where(np.arange(m) < 100, 41.0, math.log2(size) + 1),
+        fills=np.arange(m),
+        strata=np.arange(m) % 2,
+        excluded=np.zeros(m, bool),
+        **mixture(size),
+    )
+    result = importance_exposure([40.0, 13_000.0], draws, space_size=size)
+    assert np.isfinite(result.value).all()
+    # 100 hits of weight 2^41 in 1,000 draws
+    assert result.value[0] == pytest.approx(math.log2(size) - math.log2(0.1) - 41, abs=1e-3)
+    assert result.rank[0] == pytest.approx(0.1 * 2**41, rel=1e-3)
+    assert (result.high - result.low)[0] < 0.7
+    whole = json.loads(json.dumps(result.to_dict(), allow_nan=False))
+    assert whole["rank"][0] == str(result.rank[0])
+    # A tenth of the draws count at 14,000 bits, all of them light, and so might one of weight 2|R|.
+    huge = importance_exposure(14_000.0, draws, space_size=size)
+    assert huge.low[0] == pytest.approx(math.log2(1000 / (-math.log(0.025) * 2)), abs=1e-3)
+
+
+def test_rows_and_dictionary_are_plain_json() -> None:
+    draws = small_draws([8.0] * 320, [3.0] * 320, list(range(8)) * 40, 2**10)
+    result = importance_exposure([3.0, 2.0], draws, space_size=2**10, excluded_bits=[1.0, 9.0])
+    first = json.loads(json.dumps(result.row(0), allow_nan=False))
+    assert list(first)[:7] == ["method", "value", "low", "high", "level", "rank", "capped"]
+    assert (first["method"], first["rank"], first["place"]) == ("importance", 9, 10)
+    assert (first["draws"], first["effective_draws"]) == (320, pytest.approx(320))
+    assert first["value"] == pytest.approx(10 - math.log2(9))
+    assert first["warnings"] == []
+    whole = json.loads(json.dumps(result.to_dict(), allow_nan=False))
+    assert whole["rank"][0] == "9"
+    assert whole["capped"] == result.capped.tolist()
+    with pytest.raises(ValueError, match="read-only"):
+        result.value[0] = 0.0
+    with pytest.raises(ValueError, match="read-only"):
+        draws.bits[0] = 0.0
+
+
+def test_refusals() -> None:
+    good = small_draws([8.0] * 4, [3.0] * 4, [0, 1, 2, 3], 8)
+    with pytest.raises(InputError, match=r"canary_bits\[0\]=nan is not finite"):
+        importance_exposure(math.nan, good, space_size=8)
+    with pytest.raises(InputError, match=r"own has shape \(3,\); give one entry for each of 2"):
+        importance_exposure([1.0, 2.0], good, space_size=8, own=[1, 2, 3])
+    with pytest.raises(InputError, match=r"inserted has shape \(3,\)"):
+        importance_exposure([1.0, 2.0], good, space_size=8, inserted=[True] * 3)
+    with pytest.raises(InputError, match=r"excluded_bits\[1\]=inf is not finite"):
+        importance_exposure(1.0, good, space_size=8, excluded_bits=[1.0, math.inf])
+    with pytest.raises(SettingsError, match="space_size=1 must be a whole number at least 2"):
+        importance_exposure(1.0, good, space_size=1)
+    with pytest.raises(SettingsError, match="level=1 must lie strictly between"):
+        importance_exposure(1.0, good, space_size=8, level=1)
+    heavy = small_draws([8.0, 64.0], [3.0, 3.0], [0, 1], 8)
+    with pytest.raises(InputError, match=r"log2_weights\[1\]=6.000 is 3.000 bits above"):
+        importance_exposure(1.0, heavy, space_size=8)
