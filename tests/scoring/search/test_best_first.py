@@ -148,24 +148,78 @@ def test_what_the_walk_confuses_is_put_in_order_again() -> None:
     assert (bits[list(spent.indices[: spent.proven])] <= np.sort(bits)[59] + TIE).all()
 
 
-@pytest.mark.parametrize("by", [0.05, 0.3])
-def test_errors_up_to_the_margin_either_way_change_nothing(by: float) -> None:
-    """Fills with one token come out too dear, those with another too cheap."""
-    model, tokenizer, space, bits = listed("digits")
+@pytest.mark.parametrize("times", [0.75, 1.5])
+def test_errors_of_the_whole_margin_either_way_change_nothing(times: float) -> None:
+    """The walk finds one fill too dear and the next one too cheap, and has them the wrong way."""
+    model, _, space, bits = listed("digits")
     right = next_token_steps(model, [*space.beginning, *space.path(0)])
-    for i in range(0, 9, 3):
-        dear, cheap = tokenizer.convert_tokens_to_ids([str(i), str(i + 1)])
-        steps: Any = Off(Off(right, by, dear), -by, cheap)
+    order = np.argsort(bits).tolist()
+    for k in (1, 2, 5, 20):
+        last = order[k - 1]
+        dear = space.path(last)[0]
+        later = next(i for i in order[k:] if space.path(i)[0] != dear)
+        by = times * float(bits[later] - bits[last])
+        steps: Any = Off(Off(right, by, dear), -by, space.path(later)[0])
         steps.quiet = steps.steps.quiet = False
-        for guesses in (1, 4, 17):
+        for guesses in (k, k + 1):
             found = search(model, space, guesses, steps=steps, margin=by + 1e-4)
             assert_right_within(found, bits, guesses)
-            for n in (2, 7):
-                part = search(
-                    model, space, guesses, steps=steps, margin=by + 1e-4, budget=Budget(steps=n)
+
+
+@pytest.mark.parametrize("bias", [3.0, 5.0, 7.0])
+def test_nothing_is_proven_before_what_is_open_is_dearer(bias: float) -> None:
+    """One digit costs hardly anything, so that an open node may hold fills as cheap as itself."""
+    tokenizer = characters()
+    model = model_of("lstm", len(tokenizer))
+    with torch.no_grad():
+        model.lm_head.bias[tokenizer.convert_tokens_to_ids("7")] += bias
+    space = token_space(tokenizer, PIN, context=None)
+    bits = all_bits(model, tokenizer, PIN, skip=len(space.beginning))
+    order = np.sort(bits)
+    right = next_token_steps(model, [*space.beginning, *space.path(0)])
+    proven = 0
+    for by in (1e-4, 0.3, 1.0):
+        for token in [space.path(11 * d)[0] for d in range(10)]:
+            steps: Any = Off(right, -by, token)
+            steps.quiet = False
+            for n in (2, 3, 5, 8):
+                found = search(
+                    model, space, 12, steps=steps, margin=by + 1e-4, budget=Budget(steps=n)
                 )
-                first = list(part.indices[: part.proven])
-                np.testing.assert_allclose(bits[first], np.sort(bits)[: len(first)], atol=TIE)
+                first = list(found.indices[: found.proven])
+                np.testing.assert_allclose(bits[first], order[: len(first)], rtol=0, atol=TIE)
+                proven += len(first)
+    assert proven
+
+
+def test_a_fill_that_came_out_too_cheap_is_not_proven_by_that() -> None:
+    """It stands alone in the list, below all that is open, and truly costs more than that."""
+    tokenizer, tried = characters(), 0
+    digits = tokenizer.convert_tokens_to_ids(list("0123456789"))
+    for seed in range(40):
+        model = model_of("lstm", len(tokenizer))
+        with torch.no_grad():
+            bias = torch.from_numpy(np.random.default_rng(seed).uniform(0, 4, 10)).float()
+            model.lm_head.bias[digits] += bias
+            model.lm_head.bias[digits[7]] += 5
+        space = token_space(tokenizer, PIN, context=None)
+        bits = all_bits(model, tokenizer, PIN, skip=len(space.beginning))
+        steps = next_token_steps(model, [*space.beginning, *space.path(0)])
+        _, first = steps.start(space.beginning, np.array(digits))
+        cheapest_open = float(np.delete(first, 7).min())
+        second, third = np.sort(np.delete(bits[70:80], 7))[:2]
+        by = 1.2 * float(second - cheapest_open)
+        if not 0 < 2 * by < third - second - 1e-3 or second < np.sort(bits)[1] + TIE:
+            continue
+        tried += 1
+        off: Any = Off(steps, -by, digits[7])
+        off.quiet = False
+        found = search(model, space, 12, steps=off, margin=by + 1e-4, budget=Budget(steps=2))
+        listed_first = list(found.indices[: found.proven])
+        np.testing.assert_allclose(
+            bits[listed_first], np.sort(bits)[: len(listed_first)], rtol=0, atol=TIE
+        )
+    assert tried
 
 
 def assert_right_within(found: Likeliest, bits: np.ndarray, guesses: int) -> None:

@@ -179,6 +179,15 @@ def test_any_number_of_live_states_gives_the_same(name: str, spare: int) -> None
     assert 1 <= search.most_live <= live
 
 
+def test_the_most_live_states_and_the_steps_are_over_all_walks() -> None:
+    model, _, space, bits = listed("sentence piece")
+    search = search_of(model, space)
+    search.ranks([int(bits.argmax())], budget=UNLIMITED)
+    most, spent = search.most_live, search.spent
+    search.ranks([int(bits.argmin())], budget=Budget(steps=2))
+    assert (search.most_live, search.spent) == (most, spent + 2)
+
+
 def test_too_few_live_states() -> None:
     model, _, space, _ = listed("check digit")
     for live in (space.longest, 0):
@@ -366,6 +375,16 @@ def test_a_float32_walk_with_a_larger_error_rests_on_a_sample() -> None:
     assert search.margin.bits == pytest.approx(4 * 3e-3, rel=0.1)
     indices = list(range(0, 1000, 40))
     assert_as_enumerated(search.ranks(indices, budget=UNLIMITED), indices, bits)
+
+
+def test_a_measured_error_has_to_stay_far_within_the_fixed_margin() -> None:
+    model, _, space, _ = listed("thousand")
+    for error, empirical in ((2e-4, False), (5e-4, True)):
+        steps = Off(steps_of(model, space), error, space.path(370)[0])
+        steps.quiet = False
+        search = search_of(model, space, steps)
+        assert search.margin.empirical == empirical
+        assert search.margin.bits == pytest.approx(max(1e-3, 4 * error), rel=0.25)
 
 
 def test_the_sample_depends_on_the_seed() -> None:
