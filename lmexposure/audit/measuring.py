@@ -164,12 +164,14 @@ class _Place:
         """
         if not self.result.exists():
             return False
-        if read_result(self.result).inputs_sha256 != self.inputs:
+        result = read_result(self.result)
+        if result.inputs_sha256 != self.inputs:
             raise ResultError(
                 f"{self.out} holds the result of another model, manifest or settings; "
                 "choose another --out, or remove its result.json"
             )
-        return self.scores.exists()
+        searches = (one.get("search") or {} for one in result.formats)
+        return self.scores.exists() and not any(s.get("interrupted") for s in searches)
 
     def begin(self) -> None:
         """Find out before the work whether it can be written down."""

@@ -7,7 +7,7 @@ the budget can count is then counted in one walk.
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from lmexposure.audit.format_scores import FormatScores
 from lmexposure.audit.settings import MeasureSettings
 from lmexposure.canaries import Manifest
 from lmexposure.errors import ModelError
+from lmexposure.models.encoding import context_window
 from lmexposure.models.load import LoadedModel
 from lmexposure.results import plain
 from lmexposure.scoring import (
@@ -43,8 +44,9 @@ from lmexposure.statistics import (
 
 __all__ = ["FormatSearch", "search_format"]
 
-# A walk whose predicted cost is above this share of the budget is left to the draws.
-_SPARE = 0.8
+# A walk whose expected cost is above this share of the budget is left to the draws.
+_SPARE = 0.6
+_GROWTH = 4  # canaries share a walk where the dearest costs no more than so many times the cheapest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,13 +101,14 @@ def search_format(
         space = token_space(
             loaded.tokenizer, scores.format, context=manifest.separator, vocabulary=vocabulary
         )
+        search = _Search(loaded, manifest, scores, settings, space, progress)
     except ModelError as failure:
         if settings.method in ("exact", "importance"):
             raise
         none: list[dict[str, dict[str, Any]]] = [{} for _ in scores.canaries]
         return FormatSearch(rows=none, warnings=[f"ranks are those among references: {failure}"])
-    found = _Search(loaded, manifest, scores, settings, space, progress).run()
-    if kept is not None:
+    found = search.run()
+    if kept is not None and not search.interrupted:
         write_json(kept, plain(asdict(found)))
     return found
 
@@ -124,6 +127,7 @@ class _Search:
     ) -> None:
         self._settings, self._space, self._scores = settings, space, scores
         self._progress = progress
+        _refuse_beyond_window(space, loaded.model)
         self._indices = [one.index for one in scores.canaries]
         self._paths = [space.path(index) for index in self._indices]
         self._aside = list(manifest.set_aside.get(scores.format.name, ()))
@@ -137,29 +141,30 @@ class _Search:
             live_states=settings.live_states,
             seed=settings.seed,
         )
-        most = settings.steps_for(loaded.model.num_parameters())
-        self._budget = Budget(steps=most, seconds=settings.budget_seconds)
+        self._most = settings.steps_for(loaded.model.num_parameters())
+        self._budget = Budget(steps=self._most, seconds=settings.budget_seconds)
         self._record: dict[str, Any] = {
             "tokens": asdict(space.proof) | {"counted": str(space.proof.counted)},
             "shared_tokens": len(space.beginning),
             "margin": asdict(self._ranks.margin),
-            "budget_steps": most,
+            "budget_steps": self._most,
         }
         self._warnings: list[str] = []
-        self._stopped = False
+        self.interrupted = False
 
     def run(self) -> FormatSearch:
         rows: list[dict[str, dict[str, Any]]] = [{} for _ in self._indices]
         method = self._settings.method
-        if self._scores.exhaustive and method != "importance":
+        if self._scores.exhaustive and method in ("auto", "exact"):
             self._walk(rows, list(range(len(rows))), self._space.size)
-        else:
+        elif method in ("auto", "exact", "importance"):  # the others need no search
             draws, seconds = self._drawn()
             if method != "importance":
                 self._count(rows, draws, seconds)
             self._weigh(rows, draws)
         self._record |= {"walk_steps": self._ranks.spent, "most_live": self._ranks.most_live}
-        guesses = self._guess() if self._settings.extraction else []
+        guesses = self._guess() if self._settings.extraction and not self.interrupted else []
+        self._record["interrupted"] = self.interrupted
         return FormatSearch(
             rows=rows,
             secret_bits=self._bits.tolist(),
@@ -188,13 +193,18 @@ class _Search:
         return draws, time.monotonic() - begun
 
     def _count(self, rows: list[dict[str, dict[str, Any]]], draws: Draws, seconds: float) -> None:
-        """Ranks that the budget can count, in one walk; all of them where that is asked for."""
+        """Ranks that the budget can count; bounds of all others where that is asked for.
+
+        Cheap ones first, so that one that costs more than was expected unproves none of them.
+        """
         expected = [draws.expected_steps(b + self._ranks.margin.bits) for b in self._bits]
         most = self._affordable(draws.steps / max(seconds, 1e-9))
-        chosen = [i for i, steps in enumerate(expected) if steps <= _SPARE * most]
-        self._walk(rows, chosen, max((expected[i] for i in chosen), default=1.0))
+        order = sorted(range(len(expected)), key=lambda i: expected[i])
+        affordable = [i for i in order if expected[i] <= _SPARE * most]
+        for group in _groups(affordable, expected):
+            self._walk(rows, group, expected[group[-1]])
         if self._settings.method == "exact":
-            rest = [i for i in range(len(expected)) if "exact" not in rows[i]]
+            rest = [i for i in order if not {"exact", "bounded"} & set(rows[i])]
             self._walk(rows, rest, most)
 
     def _affordable(self, steps_a_second: float) -> float:
@@ -208,23 +218,27 @@ class _Search:
     def _walk(
         self, rows: list[dict[str, dict[str, Any]]], chosen: list[int], expected: float
     ) -> None:
-        if not chosen or self._stopped:
+        if not chosen or self.interrupted:
             return
         before = self._ranks.spent
         total = max(1, int(min(expected, 1e18)))
         proven = self._ranks.ranks(
             [self._indices[i] for i in chosen],
-            budget=self._budget,
+            budget=replace(self._budget, steps=max(1, self._most - before)),
             watch=lambda spent: self._progress("counting ranks", min(spent, total), total),
         )
         self._progress("counting ranks", total, total)
         if self._ranks.interrupted:
-            self._stopped = True
-            self._warnings.append(
-                "Ctrl-C ended the exact search; what it had proven until then is kept"
-            )
+            self._stop()
         for i, row in zip(chosen, self._counted(proven, self._ranks.spent - before), strict=True):
             rows[i]["bounded" if row["capped"] else "exact"] = row
+
+    def _stop(self) -> None:
+        self.interrupted = True
+        self._warnings.append(
+            "Ctrl-C ended the exact search; what it had proven until then is kept, and the same "
+            "command searches again"
+        )
 
     def _counted(self, proven: Sequence[ProvenRank], steps: int) -> list[dict[str, Any]]:
         exposure = counted_exposure(
@@ -242,16 +256,20 @@ class _Search:
         """Ranks estimated from the draws."""
         inserted = np.array([one.role == "canary" for one in self._scores.canaries])
         exposure = importance_exposure(
-            walked_bits(self._space, self._steps, self._paths),
+            self._walked(self._paths),
             self._weighted(draws, inserted),
             space_size=self._space.size,
             inserted=inserted,
             own=[_label(draws, path) for path in self._paths],
-            excluded_bits=self._ranks.bits(self._aside),
+            excluded_bits=self._walked([self._space.path(index) for index in self._aside]),
             level=self._settings.level,
         )
         for i, row in enumerate(rows):
             row["importance"] = _plain_row(exposure.row(i) | {"steps": draws.steps})
+
+    def _walked(self, paths: list[list[int]]) -> NDArray[np.float64]:
+        """Costs as the draws have them, shape (n,)."""
+        return walked_bits(self._space, self._steps, paths) if paths else np.empty(0)
 
     def _weighted(self, draws: Draws, inserted: NDArray[np.bool_]) -> WeightedDraws:
         excluded = np.zeros(len(draws), dtype=bool)
@@ -274,6 +292,8 @@ class _Search:
             live_states=self._settings.live_states,
         )
         self._progress("best-first search", count, count)
+        if found.interrupted:
+            self._stop()
         self._record |= {"guesses_proven": found.proven, "guess_steps": found.steps}
         return [self._guess_row(found, index, count) for index in self._indices]
 
@@ -290,6 +310,27 @@ class _Search:
             "fills_left": str(self._space.size),
             "by_chance": min(1.0, count / self._space.size),
         }
+
+
+def _refuse_beyond_window(space: TokenSpace, model: Any) -> None:
+    """Beyond its window a model gives wrong numbers, and many do not say so."""
+    longest, window = len(space.beginning) + space.longest, context_window(model.config)
+    if window is not None and longest > window:
+        raise ModelError(
+            f"fills of format {space.format.name!r} have up to {longest} tokens with their context,"
+            f" but the model's context window holds {window}; use a shorter format or another model"
+        )
+
+
+def _groups(order: list[int], expected: list[float]) -> list[list[int]]:
+    """Canaries, cheapest first, in groups whose costs differ by no more than a factor."""
+    groups: list[list[int]] = []
+    for i in order:
+        if groups and expected[i] <= _GROWTH * expected[groups[-1][0]]:
+            groups[-1].append(i)
+        else:
+            groups.append([i])
+    return groups
 
 
 def _label(draws: Draws, path: list[int]) -> int:

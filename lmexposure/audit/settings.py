@@ -32,9 +32,12 @@ class MeasureSettings:
         draws: fills drawn by importance, per format.
         guesses: the likeliest fills that best-first search finds, per format.
         budget_steps: model steps that the exact search of a format may take, and best-first search
-            again; None: as many as 3e12 floating-point operations give, 10,000 to 2,000,000.
-        budget_seconds: an end in seconds besides; with one, another machine may show other methods.
-        live_states: model states that a search may hold at once; changes only speed.
+            again; None: as many as 3e12 floating-point operations give, 10,000 to 2,000,000. Draws
+            come besides: a few steps each.
+        budget_seconds: an end in seconds for each walk besides; with one, another machine may show
+            other methods.
+        live_states: model states that a search may hold at once; where the budget ends a search, it
+            changes what was reached until then.
         level: coverage of every interval.
         bootstraps: refits behind the goodness of the skew-normal curve.
         permutations: shuffles behind each p-value against guessing.
@@ -102,7 +105,7 @@ class MeasureSettings:
     def decisive(self) -> dict[str, Any]:
         """The settings that decide the numbers; speed is left out."""
         values = asdict(self)
-        del values["batch_size"], values["live_states"]
+        del values["batch_size"]
         return values
 
 

@@ -122,7 +122,7 @@ class LstmSteps:
         logits = logits.float() if logits.dtype.itemsize < 4 else logits
         at, wanted = (torch.from_numpy(a).to(logits.device) for a in (rows, columns))
         nats = logits.logsumexp(-1)[at] - logits[at, wanted]
-        return (nats.double() / _LN2).cpu().numpy()
+        return (nats.cpu().double() / _LN2).numpy()
 
 
 _WEIGHTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")

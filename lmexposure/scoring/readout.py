@@ -116,8 +116,8 @@ class Readout:
             part = logits.logsumexp(-1)
             total = part if total is None else torch.logaddexp(total, part)
         assert total is not None
-        nats: Tensor = total[rows].double() - wanted.double()
-        return (nats / _LN2).cpu().numpy()
+        nats: Tensor = total[rows].cpu().double() - wanted.cpu().double()
+        return (nats / _LN2).numpy()
 
     def _blocks(self, hidden: Tensor) -> Iterator[tuple[int, Tensor]]:
         """Logits of a block of the vocabulary, with the number of its first token."""

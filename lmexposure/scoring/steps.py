@@ -96,7 +96,7 @@ def pair_bits(
     at = torch.from_numpy(rows).to(logits.device)
     wanted = logits[at, torch.from_numpy(columns).to(logits.device)]
     nats = logits.logsumexp(-1)[at] - wanted
-    return (nats.double() / _LN2).cpu().numpy()
+    return (nats.cpu().double() / _LN2).numpy()
 
 
 @dataclass(frozen=True)

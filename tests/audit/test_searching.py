@@ -166,10 +166,67 @@ def test_an_interrupted_walk_keeps_what_it_proved(
     monkeypatch.setattr(Walk, "_advance", pressed)
     result = measure(loaded, manifest, settings=changed(live_states=10))
     assert any("Ctrl-C ended the exact search" in line for line in result.warnings)
+    assert result.formats[0]["search"]["interrupted"]
     for canary, found in zip(manifest.canaries, result.canaries, strict=True):
         rank, _ = naive(manifest, everything, canary.index)
         row = found.estimates.get("bounded") or found.estimates["exact"]
         assert row["low"] - 1e-9 <= np.log2(FORM.size / rank) <= row["high"] + 1e-9
+
+
+def test_what_ctrl_c_ended_is_searched_again(
+    loaded: LoadedModel, manifest: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pressed(walk: Walk) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as once:
+        once.setattr(Walk, "_advance", pressed)
+        ended = measure(loaded, manifest, out=tmp_path, settings=QUICK)
+    assert not any("exact" in c.estimates for c in ended.canaries)
+    again = measure(loaded, manifest, out=tmp_path, settings=QUICK)
+    assert again == measure(loaded, manifest, settings=QUICK)
+
+
+def test_ctrl_c_in_best_first_keeps_the_ranks(
+    loaded: LoadedModel, manifest: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Walk.run
+
+    def pressed(walk: Walk) -> bool:
+        if walk.watch is None:  # best-first search tells nobody
+            raise KeyboardInterrupt
+        return run(walk)
+
+    monkeypatch.setattr(Walk, "run", pressed)
+    result = measure(loaded, manifest, settings=QUICK)
+    assert {c.exposure["method"] for c in result.canaries} == {"exact"}
+    assert result.formats[0]["search"]["guesses_proven"] == 0
+    assert result.formats[0]["search"]["interrupted"]
+
+
+def test_methods_that_need_no_search_make_none(loaded: LoadedModel, manifest: Manifest) -> None:
+    result = measure(loaded, manifest, settings=changed(method="sampled"))
+    assert result.formats[0]["search"]["walk_steps"] == 0
+    assert all("importance" not in c.estimates for c in result.canaries)
+
+
+def test_a_fill_beyond_the_context_window_leaves_the_search_out() -> None:
+    """The canaries fit, and so do the references; one entry of the list does not."""
+    entries = [*map(str, range(100, 300)), "9" * 90]
+    form = CanaryFormat(name="long", template="number {digits:5} {choice:w}", lists={"w": entries})
+    tokenizer = characters()
+    loaded = LoadedModel(model=model_of("llama", len(tokenizer)), tokenizer=tokenizer, name="m")
+    for seed in range(20):
+        plan = Plan(formats=(form,), canaries=2, repetitions=(1,), controls=2, seed=seed)
+        inserted = insert_into_texts(sentences(40), plan)[1]
+        indices = [c.index for c in inserted.canaries] + list(inserted.references("long", 20))
+        if max(len(form.text(index)) for index in indices) < 90:
+            break
+    result = measure(loaded, inserted, settings=changed(references=20))
+    assert any("context window holds 96" in line for line in result.warnings)
+    assert {c.exposure["method"] for c in result.canaries} == {"sampled"}
+    with pytest.raises(ModelError, match="fills of format 'long' have up to"):
+        measure(loaded, inserted, settings=changed(references=20, method="importance"))
 
 
 def test_a_half_precision_walk_says_that_its_margin_is_measured(manifest: Manifest) -> None:

@@ -7,6 +7,7 @@ costs more than the last of them: the same list, in bounded memory.
 Source: Carlini et al. 2019, "The Secret Sharer", section 8.1 (extraction by Dijkstra's algorithm).
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +21,7 @@ from lmexposure.scoring.steps import Steps
 
 __all__ = ["Likeliest", "likeliest_fills"]
 
+_MOST_ALIKE = 4_096  # fills that cannot be told from the k-th, at most
 _NARROW = 64  # a dive of so many nodes finds a first bound soon
 _ANY_COST = float(np.finfo(np.float64).max)  # but not infinite: such a fill is nobody's guess
 
@@ -35,6 +37,7 @@ class Likeliest:
             of them, unless the budget ended the search.
         steps: model steps spent.
         most_live: the largest number of model states held at once.
+        interrupted: Ctrl-C ended the search; what it had proven is here.
     """
 
     indices: tuple[int, ...]
@@ -42,6 +45,7 @@ class Likeliest:
     proven: int
     steps: int
     most_live: int
+    interrupted: bool = False
 
     def place(self, index: int) -> int | None:
         """The proven place of a fill among all of R, 1 = likeliest; None: it is not among them."""
@@ -85,23 +89,33 @@ def likeliest_fills(
         batch=max(_NARROW, guesses),
     )
     cheapest.walk = walk
-    walk.run()
-    paths, bits = cheapest.in_order(rescorer)
-    proven = int(np.searchsorted(bits, walk.cheapest_open() - 2 * margin))
+    interrupted = False
+    try:
+        walk.run()
+    except KeyboardInterrupt:
+        interrupted = True
+    certain = min(walk.cheapest_open(), cheapest.left_out) - 2 * margin
+    paths, bits = cheapest.in_order(rescorer, certain)
+    proven = int(np.searchsorted(bits, certain))
     return Likeliest(
         indices=tuple(space.index(path) for path in paths),
         bits=bits,
         proven=proven,
         steps=walk.spent,
         most_live=walk.most_live,
+        interrupted=interrupted,
     )
 
 
 class _Cheapest:
-    """The k cheapest fills of a walk so far, and those that cannot be told from the k-th."""
+    """The k cheapest fills of a walk so far, and those that cannot be told from the k-th.
+
+    `left_out` is the least cost of a fill that was dropped because too many are alike.
+    """
 
     def __init__(self, k: int, margin: float) -> None:
         self.walk: Walk | None = None
+        self.left_out = math.inf
         self._k, self._slack = k, 2 * margin
         self._costs = np.empty(0)
         self._paths: list[tuple[int, ...]] = []
@@ -114,6 +128,9 @@ class _Cheapest:
         order = np.argsort(costs, kind="stable")
         self._costs = costs[order]
         kept = int(np.searchsorted(self._costs, self._bound(), side="right"))
+        if kept > self._k + _MOST_ALIKE:
+            kept = self._k + _MOST_ALIKE
+            self.left_out = min(self.left_out, float(self._costs[kept]))
         self._costs = self._costs[:kept]
         self._paths = [paths[i] for i in order[:kept].tolist()]
         if self.walk is not None:
@@ -124,11 +141,17 @@ class _Cheapest:
         full = len(self._costs) >= self._k
         return float(self._costs[self._k - 1]) + self._slack if full else _ANY_COST
 
-    def in_order(self, rescorer: Rescorer) -> tuple[list[tuple[int, ...]], NDArray[np.float64]]:
-        """The k cheapest; what stands closer than the margin is scored again and put in order."""
+    def in_order(
+        self, rescorer: Rescorer, certain: float
+    ) -> tuple[list[tuple[int, ...]], NDArray[np.float64]]:
+        """The k cheapest; what stands closer than the margin is scored again and put in order.
+
+        Above `certain` bits no order is proven, so none is settled.
+        """
         bits = self._costs.copy()
         close = np.diff(bits) <= self._slack
-        again = np.flatnonzero(np.append(close, False) | np.append(False, close))
+        alike = np.append(close, False) | np.append(False, close)
+        again = np.flatnonzero(alike & (bits <= certain + self._slack))
         bits[again] = rescorer.bits([self._paths[i] for i in again.tolist()])
         order = np.argsort(bits, kind="stable")[: self._k]
         return [self._paths[i] for i in order.tolist()], bits[order]

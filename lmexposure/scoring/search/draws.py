@@ -98,7 +98,8 @@ class Draws:
             limit: bits behind the beginning.
         """
         within = self.prefix_bits <= limit
-        return 1 + float(np.exp2(self.prefix_log2_weights[within]).sum()) / len(self)
+        with np.errstate(over="ignore"):  # beyond float64 it is infinite, and rightly so
+            return 1 + float(np.exp2(self.prefix_log2_weights[within]).sum()) / len(self)
 
 
 def draw_fills(space: TokenSpace, steps: Steps, *, draws: int, seed: int) -> Draws:

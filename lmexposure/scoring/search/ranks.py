@@ -22,6 +22,7 @@ __all__ = ["Margin", "ProvenRank", "RankSearch"]
 
 _MARGIN_BITS = 1e-3  # float32: what rounding may move a total by
 _SAFETY = 4  # the margin is at least so many times the largest error that was measured
+_MOST_NEAR, _FEWEST_NEAR = 20_000, 256
 _SAMPLE = 64
 _SAMPLE_HALF = 256
 
@@ -140,7 +141,7 @@ class RankSearch:
         if not indices:
             return []
         self.interrupted = False
-        tally = _Tally(self.bits(indices), self.margin.bits)
+        tally = _Tally(self.bits(indices), self.margin.bits, self._most_near(budget))
         walk = Walk(
             self._space,
             self._steps,
@@ -162,6 +163,12 @@ class RankSearch:
             for i, (index, still) in enumerate(zip(indices, open_fills, strict=True))
         ]
 
+    def _most_near(self, budget: Budget) -> int:
+        """Fills that may be scored again: no more work than the walk itself may be."""
+        if budget.steps is None:
+            return _MOST_NEAR
+        return max(_FEWEST_NEAR, min(_MOST_NEAR, budget.steps // self._space.longest))
+
     def _proven(self, index: int, tally: "_Tally", i: int, still: int) -> ProvenRank:
         """What the tally says of its i-th fill, `still` fills being open."""
         bits = float(tally.bits[i])
@@ -171,6 +178,7 @@ class RankSearch:
         others = [path for path, cost in zip(near, costs, strict=True) if cost <= bits + TIE_BITS]
         place = 1 + cheaper + len(others) - (own in others)
         planted = self._planted(index, bits)
+        still += tally.unsettled(i)
         if not still and (own not in others or place - 1 < planted):
             raise NumericalError(
                 f"the walk missed fills that cost {bits:.3f} bits or less: its error is above the "
@@ -207,9 +215,10 @@ class _Tally:
     Args:
         bits: the costs to count against, shape (n,).
         margin: fills within it are kept, to be scored again.
+        most: so many are kept; further ones are counted as unsettled.
     """
 
-    def __init__(self, bits: NDArray[np.float64], margin: float) -> None:
+    def __init__(self, bits: NDArray[np.float64], margin: float, most: int) -> None:
         self.bits = bits
         self.limit = float(bits.max()) + margin
         self._order = np.argsort(bits, kind="stable")
@@ -218,6 +227,9 @@ class _Tally:
         # counts[j]: fills surely cheaper than the j-th cheapest of the n, and no cheaper one's.
         self._counts = np.zeros(len(bits) + 1, dtype=np.int64)
         self._near: list[tuple[float, tuple[int, ...]]] = []
+        self._most = most
+        # Running sums give, for the j-th cheapest, the fills within its margin that were not kept.
+        self._unsettled = np.zeros(len(bits) + 1, dtype=np.int64)
 
     def add(self, leaves: Leaves) -> None:
         """Count a batch of fills."""
@@ -225,6 +237,9 @@ class _Tally:
         maybe = np.searchsorted(self._high, leaves.costs, side="left")
         self._counts += np.bincount(sure, minlength=len(self._counts))
         near = np.flatnonzero(maybe < sure)
+        near, rest = np.split(near, [max(0, self._most - len(self._near))])
+        np.add.at(self._unsettled, maybe[rest], 1)
+        np.subtract.at(self._unsettled, sure[rest], 1)
         if len(near):
             paths = map(tuple, leaves.paths(near).tolist())
             self._near.extend(zip(leaves.costs[near].tolist(), paths, strict=True))
@@ -232,6 +247,10 @@ class _Tally:
     def below(self, i: int) -> int:
         """Fills that are cheaper than the i-th by more than the margin."""
         return int(self._counts[: self._place[i] + 1].sum())
+
+    def unsettled(self, i: int) -> int:
+        """Fills within the margin of the i-th that were not kept."""
+        return int(self._unsettled[: self._place[i] + 1].sum())
 
     def near(self, i: int) -> list[tuple[int, ...]]:
         """Fills within the margin of the i-th, itself among them once it was met."""

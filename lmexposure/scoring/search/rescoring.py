@@ -5,13 +5,15 @@ here, so that which of them costs more does not depend on how they were met.
 """
 
 import copy
+import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from lmexposure.errors import NumericalError
+from lmexposure.errors import ModelError, NumericalError
 from lmexposure.scoring.forward import refuse_training_mode
 from lmexposure.scoring.space.token_space import TokenSpace
 from lmexposure.scoring.steps import Steps, next_token_steps
@@ -33,7 +35,7 @@ class Rescorer:
         space: the fills as token paths.
 
     Raises:
-        ModelError: the model is in training mode.
+        ModelError: the model is in training mode; the copy does not fit into memory.
     """
 
     def __init__(self, model: Any, space: TokenSpace) -> None:
@@ -56,7 +58,7 @@ class Rescorer:
 
     def _computed(self, paths: list[tuple[int, ...]]) -> list[float]:
         if self._steps is None:
-            twin = copy.deepcopy(self._source).double()
+            twin = _in_float64(self._source)
             self._steps = next_token_steps(twin, [*self._space.beginning, *paths[0]])
         bits = walked_bits(self._space, self._steps, paths)
         if not np.isfinite(bits).all():
@@ -65,6 +67,25 @@ class Rescorer:
                 "broken: check the checkpoint"
             )
         return list(map(float, bits))
+
+
+def _in_float64(model: Any) -> Any:
+    """A copy in float64, on the CPU where the device has no float64 or too little memory.
+
+    Raises:
+        ModelError: it fits nowhere.
+    """
+    needed = 8 * model.num_parameters()
+    if model.device.type == "cuda" and torch.cuda.mem_get_info(model.device)[0] > 2 * needed:
+        return copy.deepcopy(model).double()
+    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if needed > free:
+        raise ModelError(
+            f"scoring near ties again in float64 needs {needed / 2**30:.1f} GiB for a copy of the "
+            f"model, and {free / 2**30:.1f} GiB are free; use a smaller model, a machine with more "
+            "memory, or method='sampled'"
+        )
+    return copy.deepcopy(model).cpu().double()
 
 
 def walked_bits(

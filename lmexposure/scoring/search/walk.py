@@ -26,6 +26,7 @@ __all__ = ["Budget", "Leaves", "Walk"]
 _LIVE_STATES = 1 << 15
 _LIVE_BYTES = 1 << 31
 _LARGEST_BATCH = 4096
+_MOST_CHILDREN = 1 << 21  # of one batch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,9 +238,16 @@ class Walk:
         if self._budget.steps is not None:
             batch = min(batch, self._budget.steps - self._spent)
         batch = math.ceil(total / math.ceil(total / batch))
+        batch = min(batch, self._few_enough(top.nodes.states[:batch]))
         if batch == total:
             return top, []
         return top.select(slice(0, batch)), [top.select(slice(batch, None))]
+
+    def _few_enough(self, states: NDArray[np.int64]) -> int:
+        """How many of these nodes have no more children together than fit into memory."""
+        different, which = np.unique(states, return_inverse=True)
+        counts = np.array([len(self._space.continuations(int(s)).tokens) for s in different])
+        return max(1, int(np.searchsorted(np.cumsum(counts[which]), _MOST_CHILDREN, "right")))
 
     def _grown(
         self, nodes: Nodes, children: Children, bits: NDArray[np.float64], state: Any
