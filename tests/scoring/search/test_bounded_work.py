@@ -1,0 +1,107 @@
+"""What ties and large vocabularies may cost: never more than a stated bound, and said where hit."""
+
+import os
+
+import numpy as np
+import pytest
+from slow_search import THOUSAND, Interrupted, Small, naive_places
+from tiny import byte_level_bpe
+
+from lmexposure.canaries import CanaryFormat
+from lmexposure.errors import ModelError
+from lmexposure.scoring.search import best_first, frontier, ranks, rescoring
+from lmexposure.scoring.search import walk as walking
+from lmexposure.scoring.search.best_first import likeliest_fills
+from lmexposure.scoring.search.ranks import RankSearch
+from lmexposure.scoring.search.rescoring import Rescorer
+from lmexposure.scoring.search.walk import Budget, Leaves, Walk
+from lmexposure.scoring.steps import next_token_steps
+
+
+@pytest.mark.parametrize("most", [0, 1, 3, 7, 50])
+def test_what_is_not_scored_again_stays_open(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, tokenizer, space = THOUSAND.made()
+    bits = THOUSAND.bits(model, tokenizer, space)
+    steps = next_token_steps(model, [*space.beginning, *space.path(0)])
+    monkeypatch.setattr(ranks, "_MARGIN_BITS", 0.5)  # so that many are near
+    monkeypatch.setattr(ranks, "_MOST_NEAR", most)
+    monkeypatch.setattr(ranks, "_FEWEST_NEAR", most)
+    search = RankSearch(space, steps, model)
+    indices = [3, 500, 999]
+    places = naive_places(bits)[indices]
+    found = search.ranks(indices, budget=Budget())
+    assert all(a.place_low <= p <= a.place_high for a, p in zip(found, places, strict=True))
+    assert not all(one.exact for one in found)
+
+
+def test_near_ties_may_cost_what_the_walk_may() -> None:
+    model, _, space = THOUSAND.made()
+    steps = next_token_steps(model, [*space.beginning, *space.path(0)])
+    search = RankSearch(space, steps, model)
+    assert search._most_near(Budget()) == 20_000
+    assert search._most_near(Budget(steps=4_000)) == 4_000 // space.longest
+    assert search._most_near(Budget(steps=1)) == 256
+
+
+def test_too_many_alike_are_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, tokenizer, space = THOUSAND.made()
+    bits = THOUSAND.bits(model, tokenizer, space)
+    steps = next_token_steps(model, [*space.beginning, *space.path(0)])
+    monkeypatch.setattr(best_first, "_MOST_ALIKE", 2)
+    found = likeliest_fills(
+        space, steps, Rescorer(model, space), guesses=20, margin=0.4, budget=Budget()
+    )
+    order = np.argsort(bits, kind="stable").tolist()
+    assert found.proven < 20
+    assert list(found.indices[: found.proven]) == order[: found.proven]
+
+
+def test_ctrl_c_in_best_first_keeps_what_is_proven() -> None:
+    model, tokenizer, space = THOUSAND.made()
+    bits = THOUSAND.bits(model, tokenizer, space)
+    steps = next_token_steps(model, [*space.beginning, *space.path(0)])
+    found = likeliest_fills(
+        space,
+        Interrupted(steps, after=2),
+        Rescorer(model, space),
+        guesses=20,
+        margin=1e-3,
+        budget=Budget(),
+    )
+    order = np.argsort(bits, kind="stable").tolist()
+    assert found.interrupted
+    assert list(found.indices[: found.proven]) == order[: found.proven]
+
+
+def test_a_batch_has_no_more_children_than_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = [f"{a}{b}" for a in range(10, 70) for b in "PIN"]
+    form = CanaryFormat(name="w", template="PIN is {choice:w}{digits:1}", lists={"w": words})
+    model, _, space = Small("gpt2", byte_level_bpe, form).made()
+    steps = next_token_steps(model, [*space.beginning, *space.path(0)])
+    seen: list[int] = []
+    children_of = frontier.children_of
+
+    def watched(*given: object) -> object:
+        found = children_of(*given)  # type: ignore[arg-type]
+        seen.append(len(found))
+        return found
+
+    monkeypatch.setattr(walking, "children_of", watched)
+    monkeypatch.setattr(walking, "_MOST_CHILDREN", 25)
+    costs: list[float] = []
+
+    def visit(leaves: Leaves) -> None:
+        costs.extend(leaves.costs.tolist())
+
+    assert Walk(space, steps, limit=1e9, visit=visit, budget=Budget()).run()
+    assert len(costs) == form.size
+    most = max(len(space.continuations(s).tokens) for s in range(3))
+    assert max(seen[1:]) <= max(25, most)
+
+
+def test_a_copy_that_fits_nowhere_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, _, space = THOUSAND.made()
+    monkeypatch.setattr(os, "sysconf", lambda name: 1)
+    with pytest.raises(ModelError, match=r"float64 needs 0\.0 GiB.*or method='sampled'"):
+        Rescorer(model, space).bits([space.path(0)])
+    assert rescoring.TIE_BITS == 1e-6
