@@ -122,9 +122,7 @@ class Bench:
 
     def draws(self, seed: int) -> Draws:
         """Fills drawn under this model."""
-        return draw_fills(
-            self.space, self.steps, draws=DRAWS, costs=self.walked.tolist(), seed=seed
-        )
+        return draw_fills(self.space, self.steps, draws=DRAWS, seed=seed)
 
     def importance(self, draws: Draws) -> ImportanceExposure:
         """The exposure of each of them, estimated from draws."""
