@@ -51,7 +51,7 @@ def assert_right(found: Likeliest, bits: np.ndarray, guesses: int) -> None:
 @pytest.mark.parametrize("name", [*SMALL, "thousand"])
 def test_the_order_is_that_of_the_enumeration(name: str) -> None:
     model, _, space, bits = listed(name)
-    for guesses in (1, 2, 3, 10, space.size // 2, space.size, space.size + 5):
+    for guesses in (1, 2, 3, 10, space.size + 5):
         found = search(model, space, guesses)
         assert_right(found, bits, guesses)
         assert found.steps > 0
@@ -82,7 +82,7 @@ def test_what_a_budget_leaves_is_proven_as_far_as_it_says(
     guesses = min(space.size, 12 if batch > 12 else 5)
     full = search(model, space, guesses).steps
     some = 0
-    for steps in {*range(1, 12), *range(12, full, max(1, full // 8)), full}:
+    for steps in {*range(1, 9), *range(9, full, max(1, full // 4)), full}:
         found = search(model, space, guesses, budget=Budget(steps=steps))
         assert found.steps <= steps
         assert 0 <= found.proven <= len(found.indices) <= guesses

@@ -186,7 +186,7 @@ def test_each_component_draws_as_its_distribution_says(name: str) -> None:
 @pytest.mark.parametrize("name", ["digits", "merged words"])
 def test_weighted_draws_count_every_fill_once(name: str) -> None:
     truth = enumerated(name)
-    seeds, M = 150, 120
+    seeds, M = 100, 120
     model, _, space, _ = listed(name)
     steps = steps_of(model, space)
     sums = np.zeros((seeds, len(truth.fills)))
@@ -210,7 +210,7 @@ def test_expected_steps_are_those_of_a_walk_on_average(name: str) -> None:
     steps = steps_of(model, space)
     limits = [float(np.quantile(bits, q)) for q in (0.0, 0.2, 0.7)] + [1e6]
     inner = np.array([truth.bits[prefix] for prefix in truth.inner])
-    found = [draw_fills(space, steps, draws=300, seed=seed) for seed in range(60)]
+    found = [draw_fills(space, steps, draws=300, seed=seed) for seed in range(40)]
     for limit in limits:
         walk = Walk(space, steps, limit=limit, visit=lambda leaves: None, budget=Budget())
         walk.run()
