@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure._validate import integer
+from lmexposure.scoring.batching import in_batches
 from lmexposure.scoring.search.proposal import Level, Top, deeper, expand_top
 from lmexposure.scoring.space.token_space import TokenSpace
 from lmexposure.scoring.steps import Steps
@@ -114,6 +115,7 @@ def draw_fills(space: TokenSpace, steps: Steps, *, draws: int, seed: int) -> Dra
     Raises:
         SettingsError: too few draws.
         InputError: one fill begins another, so that a draw would not know where to end.
+        ModelError: out of memory with one draw at a time; before that the blocks are halved.
         NumericalError: the model gave NaN on some branch.
     """
     integer("draws", draws, low=len(_TURNS))
@@ -123,10 +125,11 @@ def draw_fills(space: TokenSpace, steps: Steps, *, draws: int, seed: int) -> Dra
     top = expand_top(space, steps, _REACH, most_nodes=max(1, draws // _TOP_SHARE))
     shares = np.bincount(components) / draws
     block = _block(space, top)
-    parts = [
-        _Block(space, steps, top, components[first : first + block], shares, rng).drawn()
-        for first in range(0, draws, block)
-    ]
+
+    def drawn(part: Sequence[int]) -> tuple[NDArray[Any], ...]:
+        return _Block(space, steps, top, np.array(part), shares, rng).drawn()
+
+    parts = in_batches(components.tolist(), block, drawn)
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
     return Draws(
         bits=columns[0],

@@ -8,11 +8,11 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from scipy import stats
-from slow_search import NESTED, PIN, SMALL, NanBehind, listed, paths_of
+from slow_search import NESTED, PIN, SMALL, Cramped, NanBehind, listed, paths_of
 from tiny import byte_level_bpe, characters, model_of
 
 from lmexposure.canaries import CanaryFormat
-from lmexposure.errors import InputError, NumericalError, SettingsError
+from lmexposure.errors import InputError, ModelError, NumericalError, SettingsError
 from lmexposure.scoring.search import draws as draws_module
 from lmexposure.scoring.search.draws import Draws, draw_fills
 from lmexposure.scoring.search.walk import Budget, Walk
@@ -354,3 +354,18 @@ def test_a_huge_space_has_finite_weights() -> None:
     assert found.log2_weights[found.components == J - 1].min() > 100
     assert found.expected_steps(-1.0) == 1
     assert found.expected_steps(1e6) > 10**30
+
+
+def test_memory_short_halves_the_block_and_goes_on() -> None:
+    tokenizer = characters()
+    model = model_of("lstm", len(tokenizer))
+    form = CanaryFormat(name="six", template="My PIN is {digits:6}")
+    space = token_space(tokenizer, form, context=None)
+    cramped = Cramped(steps_of(model, space), most=60)
+    found = draw_fills(space, cramped, draws=1000, seed=0)
+    assert cramped.refused > 0
+    assert len(found) == 1000
+    weights = np.exp2(found.log2_weights)
+    assert weights.mean() == pytest.approx(form.size, rel=0.5)
+    with pytest.raises(ModelError, match="out of memory with one text at a time"):
+        draw_fills(space, Cramped(steps_of(model, space), most=0), draws=10, seed=0)
