@@ -175,7 +175,7 @@ class _Search:
 
     @property
     def _bits(self) -> NDArray[np.float64]:
-        return self._ranks.bits(self._indices)
+        return self._ranks.rescorer.bits(self._paths)
 
     def _drawn(self) -> tuple[Draws, float]:
         """The draws, and the seconds that they took."""
@@ -202,7 +202,8 @@ class _Search:
         order = sorted(range(len(expected)), key=lambda i: expected[i])
         affordable = [i for i in order if expected[i] <= _SPARE * most]
         for group in _groups(affordable, expected):
-            self._walk(rows, group, expected[group[-1]])
+            if not self.interrupted:
+                self._walk(rows, group, expected[group[-1]])
         if self._settings.method == "exact":
             rest = [i for i in order if not {"exact", "bounded"} & set(rows[i])]
             self._walk(rows, rest, most)
@@ -218,13 +219,15 @@ class _Search:
     def _walk(
         self, rows: list[dict[str, dict[str, Any]]], chosen: list[int], expected: float
     ) -> None:
-        if not chosen or self.interrupted:
+        if not chosen:
             return
         before = self._ranks.spent
+        # After Ctrl-C a single step still proves a bound for those that were not reached.
+        left = 1 if self.interrupted else max(1, self._most - before)
         total = max(1, int(min(expected, 1e18)))
         proven = self._ranks.ranks(
             [self._indices[i] for i in chosen],
-            budget=replace(self._budget, steps=max(1, self._most - before)),
+            budget=replace(self._budget, steps=left),
             watch=lambda spent: self._progress("counting ranks", min(spent, total), total),
         )
         self._progress("counting ranks", total, total)

@@ -173,6 +173,24 @@ def test_an_interrupted_walk_keeps_what_it_proved(
         assert row["low"] - 1e-9 <= np.log2(FORM.size / rank) <= row["high"] + 1e-9
 
 
+def test_ctrl_c_in_a_forced_exact_search_leaves_bounds_for_all(
+    loaded: LoadedModel, manifest: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    advance, calls = Walk._advance, 0
+
+    def pressed(walk: Walk) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise KeyboardInterrupt
+        advance(walk)
+
+    monkeypatch.setattr(Walk, "_advance", pressed)
+    result = measure(loaded, manifest, settings=changed(method="exact"))
+    assert {c.exposure["method"] for c in result.canaries} <= {"exact", "bounded"}
+    assert result.formats[0]["search"]["interrupted"]
+
+
 def test_what_ctrl_c_ended_is_searched_again(
     loaded: LoadedModel, manifest: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
