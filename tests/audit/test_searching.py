@@ -186,7 +186,7 @@ def test_ctrl_c_in_a_forced_exact_search_leaves_bounds_for_all(
         advance(walk)
 
     monkeypatch.setattr(Walk, "_advance", pressed)
-    result = measure(loaded, manifest, settings=changed(method="exact"))
+    result = measure(loaded, manifest, settings=changed(method="exact", budget_steps=1_000))
     assert {c.exposure["method"] for c in result.canaries} <= {"exact", "bounded"}
     assert result.formats[0]["search"]["interrupted"]
 
