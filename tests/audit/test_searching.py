@@ -14,7 +14,7 @@ from lmexposure.audit import MeasureSettings, measure
 from lmexposure.canaries import CanaryFormat, Manifest, Plan, insert_into_texts
 from lmexposure.errors import ModelError, SettingsError
 from lmexposure.models import LoadedModel
-from lmexposure.scoring import Walk, log_perplexity
+from lmexposure.scoring import RankSearch, Walk, log_perplexity
 
 FORM = CanaryFormat(name="code", template="number {digits:4}")
 QUICK = MeasureSettings(
@@ -174,19 +174,31 @@ def test_an_interrupted_walk_keeps_what_it_proved(
 
 
 def test_ctrl_c_in_a_forced_exact_search_leaves_bounds_for_all(
-    loaded: LoadedModel, manifest: Manifest, monkeypatch: pytest.MonkeyPatch
+    manifest: Manifest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    advance, calls = Walk._advance, 0
+    tokenizer = characters()
+    model = model_of("lstm", len(tokenizer))
+    with torch.no_grad():
+        for weights in model.parameters():
+            weights *= 8  # some canaries become cheap: they are walked before the others
+    sure = LoadedModel(model=model, tokenizer=tokenizer, name="sure")
+    walks = 0
 
     def pressed(walk: Walk) -> None:
-        nonlocal calls
-        calls += 1
-        if calls == 1:
-            raise KeyboardInterrupt
-        advance(walk)
+        raise KeyboardInterrupt
+
+    ranks = RankSearch.ranks
+
+    def counted(search: RankSearch, indices: Any, **options: Any) -> Any:
+        nonlocal walks
+        walks += 1
+        assert len(indices) < len(manifest.canaries)
+        return ranks(search, indices, **options)
 
     monkeypatch.setattr(Walk, "_advance", pressed)
-    result = measure(loaded, manifest, settings=changed(method="exact", budget_steps=1_000))
+    monkeypatch.setattr(RankSearch, "ranks", counted)
+    result = measure(sure, manifest, settings=changed(method="exact", budget_steps=1_000))
+    assert walks == 2
     assert {c.exposure["method"] for c in result.canaries} <= {"exact", "bounded"}
     assert result.formats[0]["search"]["interrupted"]
 
