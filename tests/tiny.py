@@ -7,8 +7,6 @@ from typing import Any
 import torch
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import (
-    AutoConfig,
-    AutoModelForCausalLM,
     GPT2Config,
     GPT2LMHeadModel,
     LlamaConfig,
@@ -169,53 +167,3 @@ def one_by_one(model: Any, ids: list[int], scored_from: int) -> float:
         logits = model(input_ids=torch.tensor([ids[:position]])).logits[0, -1].double()
         bits -= float(torch.log_softmax(logits, dim=-1)[ids[position]]) / math.log(2)
     return bits
-
-
-_COMMON = {
-    "num_hidden_layers": 2,
-    "hidden_size": 32,
-    "num_attention_heads": 2,
-    "intermediate_size": 64,
-    "max_position_embeddings": 96,
-}
-_GROUPED = {**_COMMON, "num_key_value_heads": 1}
-_SLIDING = {**_GROUPED, "sliding_window": 6}
-_RECURRENT = {"num_hidden_layers": 2, "hidden_size": 32, "state_size": 8}
-_EXPERTS_AND_ATTENTION_IN_TURN = {
-    "attn_layer_period": 2,
-    "attn_layer_offset": 1,
-    "expert_layer_period": 2,
-    "expert_layer_offset": 1,
-    "num_experts": 2,
-    "mamba_d_state": 8,
-    "mamba_dt_rank": 4,
-}
-
-# What each family needs to be small, by the `model_type` of its configuration.
-FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
-    "GPT-2": ("gpt2", {"n_layer": 2, "n_embd": 32, "n_head": 2, "n_positions": 96}),
-    "GPT-NeoX": ("gpt_neox", _COMMON),
-    "Llama": ("llama", _GROUPED),
-    "Mistral": ("mistral", _SLIDING),
-    "Qwen2": ("qwen2", _GROUPED),
-    "Qwen2, sliding": ("qwen2", {**_SLIDING, "use_sliding_window": True, "max_window_layers": 1}),
-    "Gemma": ("gemma", {**_GROUPED, "head_dim": 16}),
-    "Gemma 2": ("gemma2", {**_SLIDING, "head_dim": 16, "query_pre_attn_scalar": 16}),
-    "Gemma 3": ("gemma3_text", {**_SLIDING, "head_dim": 16, "query_pre_attn_scalar": 16}),
-    "OPT": ("opt", {**_COMMON, "ffn_dim": 64, "word_embed_proj_dim": 32}),
-    "Mamba": ("mamba", _RECURRENT),
-    "Mamba 2": ("mamba2", {**_RECURRENT, "num_heads": 4, "head_dim": 16, "n_groups": 1}),
-    "Jamba": ("jamba", {**_GROUPED, **_EXPERTS_AND_ATTENTION_IN_TURN}),
-    "RWKV": ("rwkv", {**_RECURRENT, "attention_hidden_size": 32, "context_length": 96}),
-}
-
-
-def family(name: str, vocab_size: int) -> Any:
-    """A random model of the family whose every token matters to what comes next."""
-    kind, settings = FAMILIES[name]
-    ids = {"bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 0}
-    config = AutoConfig.for_model(
-        kind, **{**settings, **ids, "vocab_size": vocab_size, "initializer_range": 0.2}
-    )
-    torch.manual_seed(7)
-    return AutoModelForCausalLM.from_config(config).eval()

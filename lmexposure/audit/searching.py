@@ -232,14 +232,14 @@ class _Search:
         )
         self._progress("counting ranks", total, total)
         if self._ranks.interrupted:
-            self._stop()
+            self._stop("exact search")
         for i, row in zip(chosen, self._counted(proven, self._ranks.spent - before), strict=True):
             rows[i]["bounded" if row["capped"] else "exact"] = row
 
-    def _stop(self) -> None:
+    def _stop(self, what: str) -> None:
         self.interrupted = True
         self._warnings.append(
-            "Ctrl-C ended the exact search; what it had proven until then is kept, and the same "
+            f"Ctrl-C ended the {what}; what it had proven until then is kept, and the same "
             "command searches again"
         )
 
@@ -296,7 +296,7 @@ class _Search:
         )
         self._progress("best-first search", count, count)
         if found.interrupted:
-            self._stop()
+            self._stop("best-first search")
         self._record |= {"guesses_proven": found.proven, "guess_steps": found.steps}
         return [self._guess_row(found, index, count) for index in self._indices]
 

@@ -1,9 +1,11 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from audit.quick import QUICK
 from corpora import write_corpus
 
-from lmexposure.audit import MeasureSettings, RunSettings
+from lmexposure.audit import RunSettings
 
 
 @pytest.fixture
@@ -22,13 +24,5 @@ def settings() -> RunSettings:
         layers=1,
         units=32,
         training={"epochs": 3, "learning_rate": 0.01},
-        measure=MeasureSettings(
-            references=500,
-            revealed=1,
-            budget_steps=20_000,
-            draws=1_000,
-            guesses=50,
-            bootstraps=39,
-            permutations=999,
-        ),
+        measure=replace(QUICK, references=500),
     )

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
+from audit.quick import ALL_FILLS, QUICK
 from corpora import sentences
 from tiny import byte_level_bpe, model_of, word_piece
 from tokenizers import Tokenizer, models, processors
@@ -28,16 +29,6 @@ from lmexposure.models import LoadedModel, new_model
 from lmexposure.results import read_result
 from lmexposure.scoring import log_perplexity
 from lmexposure.scoring.space.vocabulary import Vocabulary
-
-QUICK = MeasureSettings(
-    references=400,
-    revealed=1,
-    budget_steps=20_000,
-    draws=1_000,
-    guesses=50,
-    bootstraps=39,
-    permutations=999,
-)
 
 
 def manifest_of(*formats: CanaryFormat, seed: int = 1) -> Manifest:
@@ -93,7 +84,7 @@ def test_a_small_space_gives_exact_ranks(manifest: Manifest) -> None:
     loaded = new_model(
         "lstm", sentences(50), seed=3, separator=None, extra_characters="0123456789Myc"
     )
-    result = measure(loaded, small, settings=MeasureSettings(bootstraps=39, permutations=999))
+    result = measure(loaded, small, settings=ALL_FILLS)
     one = small.formats["two"]
     everything = log_perplexity(
         loaded.model, loaded.tokenizer, [one.text(i) for i in range(100)], context=None
@@ -131,7 +122,7 @@ def test_the_same_inputs_are_measured_once(
     before = (tmp_path / "r" / "result.json").stat().st_mtime_ns
     assert measure(untrained, manifest, out=tmp_path / "r", settings=QUICK) == first
     assert (tmp_path / "r" / "result.json").stat().st_mtime_ns == before
-    other = MeasureSettings(**{**QUICK.decisive(), "seed": 4})
+    other = replace(QUICK, seed=4)
     with pytest.raises(ResultError, match="holds the result of another model, manifest or sett"):
         measure(untrained, manifest, out=tmp_path / "r", settings=other)
 
@@ -167,8 +158,7 @@ def test_a_tokenizer_that_cannot_be_followed_leaves_extraction_out_and_says_so()
     )
     tokenizer = word_piece()
     loaded = LoadedModel(model=model_of("gpt2", len(tokenizer)), tokenizer=tokenizer, name="tiny")
-    settings = MeasureSettings(bootstraps=39, permutations=999)
-    result = measure(loaded, manifest_of(shouted), settings=settings)
+    result = measure(loaded, manifest_of(shouted), settings=ALL_FILLS)
     assert any("no extraction" in line for line in result.warnings)
     searches = {row["method"] for c in result.canaries for row in c.extraction}
     assert searches == {"best_first"}  # its tokens are known by encoding every fill
@@ -261,7 +251,7 @@ def test_chance_stands_beside_extraction(manifest: Manifest) -> None:
     loaded = new_model(
         "lstm", sentences(50), seed=3, separator=None, extra_characters="0123456789Myc"
     )
-    result = measure(loaded, small, settings=MeasureSettings(bootstraps=39, permutations=999))
+    result = measure(loaded, small, settings=ALL_FILLS)
     rows = [r for c in result.canaries if c.role == "canary" for r in c.extraction]
     assert {r["revealed"] for r in rows} == {0, 1, 2}  # never all three
     beams = {r["revealed"]: r for r in rows if r["method"] == "beam"}
@@ -286,7 +276,7 @@ def test_no_certificate_where_a_part_of_the_secret_went_unscored() -> None:
     form = CanaryFormat(name="bare", template="{digits:3}")
     loaded = uniform_over("0123456789", form)
     loaded.tokenizer.eos_token = None
-    settings = MeasureSettings(bootstraps=39, permutations=999, extraction=False)
+    settings = replace(ALL_FILLS, extraction=False)
     result = measure(loaded, manifest_of(form), settings=settings)
     assert all("certificate" not in c.estimates for c in result.canaries)
     assert any("no certificate" in line for line in result.warnings)
@@ -296,7 +286,7 @@ def test_no_certificate_where_a_part_of_the_secret_went_unscored() -> None:
 def test_the_certificate_never_exceeds_the_exact_exposure() -> None:
     form = CanaryFormat(name="code", template="code {digits:2}")
     loaded = uniform_over("0123456789", form)
-    settings = MeasureSettings(bootstraps=39, permutations=999, extraction=False)
+    settings = replace(ALL_FILLS, extraction=False)
     result = measure(loaded, manifest_of(form), settings=settings)
     for canary in result.canaries:
         if canary.role == "canary":
@@ -311,7 +301,7 @@ def test_fills_that_the_tokenizer_does_not_tell_apart_are_refused() -> None:
     tokenizer = word_piece()
     loaded = LoadedModel(model=model_of("gpt2", len(tokenizer)), tokenizer=tokenizer, name="tiny")
     with pytest.raises(ModelError, match="differ, but the tokenizer gives both the same tokens"):
-        measure(loaded, manifest_of(cased), settings=MeasureSettings(bootstraps=39))
+        measure(loaded, manifest_of(cased), settings=ALL_FILLS)
 
 
 def test_fills_set_aside_are_said() -> None:
@@ -365,7 +355,7 @@ def test_a_canary_left_out_makes_the_references_no_longer_all_there_are() -> Non
     loaded = new_model("lstm", ["x"], seed=0, separator=None, extra_characters=form.characters)
     for chosen, exhaustive in ((plan, True), (plan.without("two/x1/0000"), False)):
         manifest = insert_into_texts(sentences(50), chosen)[1]
-        settings = MeasureSettings(bootstraps=39, permutations=99, extraction=False)
+        settings = replace(ALL_FILLS, extraction=False)
         assert measure(loaded, manifest, settings=settings).formats[0]["exhaustive"] == exhaustive
 
 

@@ -1,11 +1,13 @@
 """Exact and drawn ranks in a result, against the whole space scored one by one."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from audit.quick import QUICK
 from corpora import sentences
 from numpy.typing import NDArray
 from tiny import characters, model_of, unigram
@@ -17,13 +19,10 @@ from lmexposure.models import LoadedModel
 from lmexposure.scoring import RankSearch, Walk, log_perplexity
 
 FORM = CanaryFormat(name="code", template="number {digits:4}")
-QUICK = MeasureSettings(
-    references=300, draws=2_000, guesses=20, budget_steps=10_000, bootstraps=39, permutations=99
-)
 
 
 def changed(**values: Any) -> MeasureSettings:
-    return MeasureSettings(**{**QUICK.decisive(), "extraction": False, **values})
+    return replace(QUICK, **{"extraction": False, **values})
 
 
 @pytest.fixture(scope="module")
@@ -73,13 +72,13 @@ def test_all_ranks_are_counted(
 def test_best_first_gives_the_true_places(
     loaded: LoadedModel, manifest: Manifest, everything: NDArray[np.float64]
 ) -> None:
-    result = measure(loaded, manifest, settings=MeasureSettings(**QUICK.decisive()))
+    result = measure(loaded, manifest, settings=QUICK)
     order = np.argsort(everything, kind="stable").tolist()
     for canary, found in zip(manifest.canaries, result.canaries, strict=True):
         row = next(r for r in found.extraction if r["method"] == "best_first")
         place = 1 + order.index(canary.index)
-        assert row["place"] == (place if place <= 20 else None)
-        assert row["proven"] == row["width"] == 20
+        assert row["place"] == (place if place <= QUICK.guesses else None)
+        assert row["proven"] == row["width"] == QUICK.guesses
     assert [g["guesses"] for g in result.summary[0]["guesses"]] == [1, 10]
 
 

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from scoring.families import FAMILIES, VOCABULARY, family
 from slow_search import all_bits
-from tiny import FAMILIES, characters, family, model_of
+from tiny import characters, model_of
 
 from lmexposure.canaries import CanaryFormat
 from lmexposure.errors import ModelError
@@ -23,10 +24,11 @@ from lmexposure.scoring.steps import (
     pair_bits,
 )
 
-V = 64
+V = VOCABULARY
 ALL = np.arange(V)
 PROBE = [5, 9, 3, 7, 4, 8, 6, 10, 11, 12, 5, 3]  # longer than any sliding window here
-CACHED = [name for name in FAMILIES if name != "RWKV"]
+OF_THEIR_OWN, RECOMPUTED = ["lstm"], ["rwkv", "recurrent_gemma"]
+CACHED = [name for name in FAMILIES if name not in OF_THEIR_OWN + RECOMPUTED]
 
 
 class Prefixes:
@@ -81,31 +83,32 @@ def walk_about(model: Any, steps: Steps, begun: Sequence[int]) -> None:
 @pytest.mark.parametrize("name", CACHED)
 @pytest.mark.parametrize("begun", [PROBE, PROBE[:1]], ids=["long", "one token"])
 def test_every_family_walks_on_its_cache(name: str, begun: list[int]) -> None:
-    model = family(name, V)
+    model = family(name)
     steps = next_token_steps(model, PROBE)
     assert isinstance(steps, CachedSteps)
     assert steps.evaluated == 0  # the probe is not charged to the search
     walk_about(model, steps, begun)
 
 
-@pytest.mark.parametrize("name", ["RWKV", "Llama", "Mamba", "LSTM"])
+@pytest.mark.parametrize("name", ["rwkv", "llama", "mamba", "lstm"])
 def test_recomputing_is_right_for_all(name: str) -> None:
-    model = model_of("lstm", V) if name == "LSTM" else family(name, V)
+    model = family(name)
     walk_about(model, RecomputedSteps(model), PROBE)
 
 
-def test_a_model_without_a_cache_that_forks_is_recomputed() -> None:
-    assert isinstance(next_token_steps(family("RWKV", V), PROBE), RecomputedSteps)
+@pytest.mark.parametrize("name", RECOMPUTED)
+def test_a_model_without_a_cache_that_forks_is_recomputed(name: str) -> None:
+    assert isinstance(next_token_steps(family(name), PROBE), RecomputedSteps)
 
 
 def test_the_lstm_has_steps_of_its_own() -> None:
-    assert isinstance(next_token_steps(model_of("lstm", V), PROBE), LstmSteps)
+    assert isinstance(next_token_steps(family("lstm"), PROBE), LstmSteps)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("name", ["GPT-2", "Gemma 2", "Mamba", "OPT"])
+@pytest.mark.parametrize("name", ["gpt2", "gemma2", "mamba", "opt"])
 def test_other_dtypes_walk_on_their_cache(name: str, dtype: torch.dtype) -> None:
-    model = family(name, V).to(dtype)
+    model = family(name).to(dtype)
     steps = next_token_steps(model, PROBE)
     assert isinstance(steps, CachedSteps)
     walk_about(model, steps, PROBE)
@@ -118,12 +121,12 @@ def test_float64_is_not_rounded_on_the_way_to_bits() -> None:
 
 
 def test_bits_are_of_a_distribution() -> None:
-    _, bits = RecomputedSteps(family("GPT-2", V)).start([3, 4], ALL)
+    _, bits = RecomputedSteps(family("gpt2")).start([3, 4], ALL)
     assert float((2.0**-bits).sum()) == pytest.approx(1, abs=1e-6)
 
 
 def test_rows_and_columns_may_be_left_out_and_come_in_any_order() -> None:
-    model = family("Llama", V)
+    model = family("llama")
     both: list[Any] = [CachedSteps(model), RecomputedSteps(model)]
     for steps in both:
         state, none = steps.start(PROBE, np.empty(0, dtype=np.int64))
@@ -140,21 +143,21 @@ def test_rows_and_columns_may_be_left_out_and_come_in_any_order() -> None:
 
 
 def test_the_memory_of_a_state_is_that_of_its_tensors() -> None:
-    model = family("Llama", V)
+    model = family("llama")
     state, _ = CachedSteps(model).start(PROBE, ALL)
     heads, size, layers, keys_and_values, float32 = 1, 16, 2, 2, 4
     assert state.nbytes == len(PROBE) * heads * size * layers * keys_and_values * float32
-    lstm, _ = next_token_steps(model_of("lstm", V), PROBE).start(PROBE, ALL)
+    lstm, _ = next_token_steps(family("lstm"), PROBE).start(PROBE, ALL)
     assert lstm.nbytes == 2 * 2 * 32 * float32
-    mamba, _ = CachedSteps(family("Mamba", V)).start(PROBE, ALL)
-    longer, _ = CachedSteps(family("Mamba", V)).start([*PROBE, *PROBE], ALL)
+    mamba, _ = CachedSteps(family("mamba")).start(PROBE, ALL)
+    longer, _ = CachedSteps(family("mamba")).start([*PROBE, *PROBE], ALL)
     assert mamba.nbytes == longer.nbytes > 2 * 64 * 8 * float32
 
 
-@pytest.mark.parametrize("name", ["Llama", "Mistral", "Mamba", "LSTM"])
+@pytest.mark.parametrize("name", ["llama", "mistral", "mamba", "lstm"])
 def test_one_branch_that_is_nan_is_given_through_and_no_other(name: str) -> None:
-    model = model_of("lstm", V) if name == "LSTM" else family(name, V)
-    if name != "LSTM":
+    model = family(name)
+    if name != "lstm":
         model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.clone())  # tied in Mamba
     with torch.no_grad():
         model.get_input_embeddings().weight[9] = torch.nan
@@ -216,7 +219,7 @@ def cannot_fork(right: Any) -> Any:
 def test_a_wrong_cache_is_found_out(
     fault: Any, probe: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = family("GPT-2", V)
+    model = family("gpt2")
     right = type(model).forward
 
     @functools.wraps(right)  # its signature is read to see what a model takes
@@ -233,19 +236,19 @@ def test_a_wrong_cache_is_found_out(
 
 
 def test_a_model_whose_output_names_no_cache_is_recomputed() -> None:
-    model = family("GPT-2", V)
+    model = family("gpt2")
     model.config.use_cache = False
     model.forward = lambda input_ids, attention_mask=None: type(model).forward(
         model, input_ids=input_ids, attention_mask=attention_mask, use_cache=False
     )
     steps = next_token_steps(model, PROBE)
     assert isinstance(steps, RecomputedSteps)
-    walk_about(family("GPT-2", V), steps, PROBE)
+    walk_about(family("gpt2"), steps, PROBE)
 
 
 def test_a_model_in_training_mode_is_refused() -> None:
     with pytest.raises(ModelError, match="training mode"):
-        next_token_steps(family("GPT-2", V).train(), PROBE)
+        next_token_steps(family("gpt2").train(), PROBE)
 
 
 @pytest.mark.parametrize("name", ["lstm", "gpt2", "mistral"])

@@ -13,9 +13,9 @@ from lmexposure.scoring.forward import PlainForward
 from lmexposure.scoring.ways import choose_way
 
 PACKED = {"gpt2", "gpt_neox", "llama", "mistral", "qwen2", "qwen2_sliding", "gemma", "gemma2"}
-PACKED |= {"opt", "granite", "cohere"}
+PACKED |= {"gemma3", "opt", "granite", "cohere"}
 BY_LAYER = {"qwen2_sliding", "gemma2"}
-LEVELS = {"bloom", "mamba", "lstm"}
+LEVELS = {"bloom", "mamba", "mamba2", "jamba", "lstm"}
 
 
 def _texts(n: int, *, seed: int = 0, start: int = 1) -> list[Encoded]:

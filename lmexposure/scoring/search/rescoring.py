@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from lmexposure.errors import ModelError, NumericalError
+from lmexposure.scoring.batching import in_batches
 from lmexposure.scoring.forward import refuse_training_mode
 from lmexposure.scoring.space.token_space import TokenSpace
 from lmexposure.scoring.steps import Steps, next_token_steps
@@ -96,11 +97,22 @@ def walked_bits(
     Args:
         space: the fills as token paths.
         steps: the model.
-        paths: tokens behind the space's beginning, one token or more each.
+        paths: tokens behind the space's beginning, one token or more each; at least one path.
 
     Returns:
         float64 (n,), in the order given.
+
+    Raises:
+        ModelError: a single path does not fit into memory.
     """
+    return np.concatenate(
+        list(in_batches(paths, len(paths), lambda some: _walked_together(space, steps, some)))
+    )
+
+
+def _walked_together(
+    space: TokenSpace, steps: Steps, paths: Sequence[Sequence[int]]
+) -> NDArray[np.float64]:
     totals = np.zeros(len(paths))
     first = np.array([path[0] for path in paths], dtype=np.int64)
     state, totals[:] = steps.start(space.beginning, first)

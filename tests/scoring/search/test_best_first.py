@@ -4,17 +4,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from slow_search import (
-    PIN,
-    SMALL,
-    TIE,
-    Cramped,
-    NanBehind,
-    Off,
-    all_bits,
-    listed,
-    naive_places,
-)
+from faulty_steps import Cramped, NanBehind, Off
+from slow_search import PIN, SMALL, TIE, all_bits, listed, make_twins, naive_places, steps_of
 from tiny import characters, model_of
 
 from lmexposure.canaries import CanaryFormat
@@ -32,7 +23,7 @@ MARGIN = 1e-3
 def search(
     model: Any, space: TokenSpace, guesses: int, *, steps: Any = None, **given: Any
 ) -> Likeliest:
-    steps = steps or next_token_steps(model, [*space.beginning, *space.path(0)])
+    steps = steps or steps_of(model, space)
     settings: dict[str, Any] = {"margin": MARGIN, "budget": Budget()} | given
     return likeliest_fills(space, steps, Rescorer(model, space), guesses=guesses, **settings)
 
@@ -113,12 +104,7 @@ def test_a_few_guesses_cost_few_steps() -> None:
 def test_ties_are_all_found(kind: str) -> None:
     tokenizer = characters()
     model = model_of(kind, len(tokenizer))
-    one, other = tokenizer.convert_tokens_to_ids(["3", "7"])
-    with torch.no_grad():
-        for weights in (model.get_input_embeddings(), model.get_output_embeddings()):
-            weights.weight[other] = weights.weight[one]
-        if model.get_output_embeddings().bias is not None:
-            model.get_output_embeddings().bias[other] = model.get_output_embeddings().bias[one]
+    make_twins(model, *tokenizer.convert_tokens_to_ids(["3", "7"]))
     space = token_space(tokenizer, PIN, context=None)
     bits = all_bits(model, tokenizer, PIN, skip=len(space.beginning))
     for guesses in range(1, 101, 7):
@@ -152,7 +138,7 @@ def test_what_the_walk_confuses_is_put_in_order_again() -> None:
 def test_errors_of_the_whole_margin_either_way_change_nothing(times: float) -> None:
     """The walk finds one fill too dear and the next one too cheap, and has them the wrong way."""
     model, _, space, bits = listed("digits")
-    right = next_token_steps(model, [*space.beginning, *space.path(0)])
+    right = steps_of(model, space)
     order = np.argsort(bits).tolist()
     for k in (1, 2, 5, 20):
         last = order[k - 1]
@@ -176,7 +162,7 @@ def test_nothing_is_proven_before_what_is_open_is_dearer(bias: float) -> None:
     space = token_space(tokenizer, PIN, context=None)
     bits = all_bits(model, tokenizer, PIN, skip=len(space.beginning))
     order = np.sort(bits)
-    right = next_token_steps(model, [*space.beginning, *space.path(0)])
+    right = steps_of(model, space)
     proven = 0
     for by in (1e-4, 0.3, 1.0):
         for token in [space.path(11 * d)[0] for d in range(10)]:
@@ -204,7 +190,7 @@ def test_a_fill_that_came_out_too_cheap_is_not_proven_by_that() -> None:
             model.lm_head.bias[digits[7]] += 5
         space = token_space(tokenizer, PIN, context=None)
         bits = all_bits(model, tokenizer, PIN, skip=len(space.beginning))
-        steps = next_token_steps(model, [*space.beginning, *space.path(0)])
+        steps = steps_of(model, space)
         _, first = steps.start(space.beginning, np.array(digits))
         cheapest_open = float(np.delete(first, 7).min())
         second, third = np.sort(np.delete(bits[70:80], 7))[:2]
@@ -254,7 +240,7 @@ def test_the_likeliest_of_ten_to_the_forty() -> None:
 
 def test_memory_short_halves_and_goes_on() -> None:
     model, _, space, bits = listed("thousand")
-    steps = next_token_steps(model, [*space.beginning, *space.path(0)])
+    steps = steps_of(model, space)
     assert_right(search(model, space, 20, steps=Cramped(steps, 3)), bits, 20)
 
 
@@ -268,9 +254,7 @@ def test_bad_settings() -> None:
 
 def test_nan_in_one_branch_is_refused() -> None:
     model, _, space, _ = listed("digits")
-    steps = NanBehind(
-        next_token_steps(model, [*space.beginning, *space.path(0)]), space.path(37)[0]
-    )
+    steps = NanBehind(steps_of(model, space), space.path(37)[0])
     steps.quiet = False
     with pytest.raises(NumericalError, match="NaN 1 tokens into the secrets"):
         search(model, space, 3, steps=steps)

@@ -4,7 +4,8 @@ import os
 
 import numpy as np
 import pytest
-from slow_search import THOUSAND, Interrupted, Small, naive_places
+from faulty_steps import Interrupted
+from slow_search import THOUSAND, Small, naive_places, steps_of
 from tiny import byte_level_bpe
 
 from lmexposure.canaries import CanaryFormat
@@ -15,14 +16,13 @@ from lmexposure.scoring.search.best_first import likeliest_fills
 from lmexposure.scoring.search.ranks import RankSearch
 from lmexposure.scoring.search.rescoring import Rescorer
 from lmexposure.scoring.search.walk import Budget, Leaves, Walk
-from lmexposure.scoring.steps import next_token_steps
 
 
 @pytest.mark.parametrize("most", [0, 1, 3, 7, 50])
 def test_what_is_not_scored_again_stays_open(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     model, tokenizer, space = THOUSAND.made()
     bits = THOUSAND.bits(model, tokenizer, space)
-    steps = next_token_steps(model, [*space.beginning, *space.path(0)])
+    steps = steps_of(model, space)
     monkeypatch.setattr(ranks, "_MARGIN_BITS", 0.5)  # so that many are near
     monkeypatch.setattr(ranks, "_MOST_NEAR", most)
     monkeypatch.setattr(ranks, "_FEWEST_NEAR", most)
@@ -36,7 +36,7 @@ def test_what_is_not_scored_again_stays_open(most: int, monkeypatch: pytest.Monk
 
 def test_near_ties_may_cost_what_the_walk_may() -> None:
     model, _, space = THOUSAND.made()
-    steps = next_token_steps(model, [*space.beginning, *space.path(0)])
+    steps = steps_of(model, space)
     search = RankSearch(space, steps, model)
     assert search._most_near(Budget()) == 20_000
     assert search._most_near(Budget(steps=4_000)) == 4_000 // space.longest
@@ -46,7 +46,7 @@ def test_near_ties_may_cost_what_the_walk_may() -> None:
 def test_too_many_alike_are_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
     model, tokenizer, space = THOUSAND.made()
     bits = THOUSAND.bits(model, tokenizer, space)
-    steps = next_token_steps(model, [*space.beginning, *space.path(0)])
+    steps = steps_of(model, space)
     monkeypatch.setattr(best_first, "_MOST_ALIKE", 2)
     found = likeliest_fills(
         space, steps, Rescorer(model, space), guesses=20, margin=0.4, budget=Budget()
@@ -59,7 +59,7 @@ def test_too_many_alike_are_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_ctrl_c_in_best_first_keeps_what_is_proven() -> None:
     model, tokenizer, space = THOUSAND.made()
     bits = THOUSAND.bits(model, tokenizer, space)
-    steps = next_token_steps(model, [*space.beginning, *space.path(0)])
+    steps = steps_of(model, space)
     found = likeliest_fills(
         space,
         Interrupted(steps, after=2),
@@ -77,7 +77,7 @@ def test_a_batch_has_no_more_children_than_fit(monkeypatch: pytest.MonkeyPatch) 
     words = [f"{a}{b}" for a in range(10, 70) for b in "PIN"]
     form = CanaryFormat(name="w", template="PIN is {choice:w}{digits:1}", lists={"w": words})
     model, _, space = Small("gpt2", byte_level_bpe, form).made()
-    steps = next_token_steps(model, [*space.beginning, *space.path(0)])
+    steps = steps_of(model, space)
     seen: list[int] = []
     children_of = frontier.children_of
 

@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from faulty_steps import Cramped, NanBehind
 from numpy.typing import NDArray
 from scipy import stats
-from slow_search import NESTED, PIN, SMALL, Cramped, NanBehind, listed, paths_of
+from slow_search import NESTED, PIN, SMALL, listed, paths_of, steps_of
 from tiny import byte_level_bpe, characters, model_of
 
 from lmexposure.canaries import CanaryFormat
@@ -17,16 +18,11 @@ from lmexposure.scoring.search import draws as draws_module
 from lmexposure.scoring.search.draws import Draws, draw_fills
 from lmexposure.scoring.search.walk import Budget, Walk
 from lmexposure.scoring.space.token_space import TokenSpace, token_space
-from lmexposure.scoring.steps import next_token_steps
 
 APART = [name for name in SMALL if not name.startswith("nested")]
 TURNS = [5, 4, 3, 2, 1, 0, 4, 3, 2, 1]  # as documented: one draw in ten of the model, one uniform
 J = 6
 Path = tuple[int, ...]
-
-
-def steps_of(model: Any, space: TokenSpace) -> Any:
-    return next_token_steps(model, [*space.beginning, *space.path(0)])
 
 
 def draws_of(name: str, **given: Any) -> Draws:

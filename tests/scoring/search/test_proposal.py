@@ -4,10 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from slow_search import SMALL, listed
+from slow_search import SMALL, listed, steps_of
 
 from lmexposure.scoring.search.proposal import Top, deeper, expand_top
-from lmexposure.scoring.steps import next_token_steps
 
 REACH = [0.1, 0.4, 0.6, 0.9]
 APART = [name for name in SMALL if not name.startswith("nested")]
@@ -15,7 +14,7 @@ APART = [name for name in SMALL if not name.startswith("nested")]
 
 def top_of(name: str, most_nodes: int) -> tuple[Any, Any, Top]:
     model, _, space, _ = listed(name)
-    steps = next_token_steps(model, [*space.beginning, *space.path(0)])
+    steps = steps_of(model, space)
     before = steps.evaluated
     top = expand_top(space, steps, REACH, most_nodes=most_nodes)
     assert steps.evaluated - before <= max(1, most_nodes)

@@ -1,22 +1,16 @@
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
-from slow_search import PIN, SMALL, Off, all_bits, listed, paths_of
+from faulty_steps import Cramped, Off
+from slow_search import PIN, SMALL, all_bits, listed, paths_of, steps_of
 from tiny import characters, model_of
 
 from lmexposure.errors import ModelError, NumericalError
 from lmexposure.scoring.search.rescoring import TIE_BITS, Rescorer, measured_error, walked_bits
 from lmexposure.scoring.space.token_space import token_space
-from lmexposure.scoring.steps import next_token_steps
 
 # Llama and Mistral round to float32 inside whatever their dtype.
 FLOAT64 = {"lstm": 1e-10, "gpt2": 1e-10, "llama": 1e-4, "mistral": 1e-4}
-
-
-def steps_of(model: Any, space: Any) -> Any:
-    return next_token_steps(model, [*space.beginning, *space.path(0)])
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -89,3 +83,14 @@ def test_a_model_in_training_mode_is_refused() -> None:
     with pytest.raises(ModelError, match="training mode"):
         Rescorer(model_of("lstm", len(characters())).train(), space)
     assert not model.training
+
+
+def test_short_memory_halves_the_paths_and_changes_nothing() -> None:
+    model, _, space, _ = listed("digits")
+    paths = list(paths_of(space))
+    cramped = Cramped(steps_of(model, space), most=30)
+    expected = walked_bits(space, steps_of(model, space), paths)
+    np.testing.assert_allclose(walked_bits(space, cramped, paths), expected, rtol=0, atol=1e-4)
+    assert cramped.refused
+    with pytest.raises(ModelError, match="out of memory"):
+        walked_bits(space, Cramped(steps_of(model, space), most=0), paths)

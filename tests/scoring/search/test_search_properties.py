@@ -4,9 +4,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from faulty_steps import Watched
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from slow_search import TIE, Watched, all_bits, naive_places, naive_ranks, paths_of
+from slow_search import TIE, all_bits, naive_places, naive_ranks, paths_of, steps_of
 from tiny import model_of
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
@@ -19,7 +20,6 @@ from lmexposure.scoring.search.ranks import RankSearch
 from lmexposure.scoring.search.rescoring import Rescorer
 from lmexposure.scoring.search.walk import Budget
 from lmexposure.scoring.space.token_space import token_space
-from lmexposure.scoring.steps import next_token_steps
 
 MOST = 300  # fills
 QUICK = settings(
@@ -78,7 +78,7 @@ def test_search_and_enumeration_agree(
             parameter.mul_(data.draw(st.sampled_from([0.5, 1.0, 2.0]), label="scale"))
     space = token_space(tokenizer, form, context=None)
     bits = all_bits(model, tokenizer, form, skip=len(space.beginning))
-    steps = next_token_steps(model, [*space.beginning, *space.path(0)])
+    steps = steps_of(model, space)
     indices = list(range(space.size))
     planted = data.draw(st.lists(st.sampled_from(indices), max_size=4), label="planted")
     spare = data.draw(st.integers(0, 60), label="spare live states")
@@ -117,7 +117,7 @@ def test_weights_add_up_to_the_fills(form: CanaryFormat, tokenizer: Any, seed: i
     model = model_of("lstm", len(tokenizer))
     space = token_space(tokenizer, form, context=None)
     bits = all_bits(model, tokenizer, form, skip=len(space.beginning))
-    steps = next_token_steps(model, [*space.beginning, *space.path(0)])
+    steps = steps_of(model, space)
     found = draw_fills(space, steps, draws=2000, seed=seed)
     index = paths_of(space)
     drawn = [index[tuple(row[row >= 0].tolist())] for row in found.paths]

@@ -6,17 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from faulty_steps import Around, Cramped, Interrupted, NanBehind, Watched
 from numpy.typing import NDArray
-from slow_search import (
-    SMALL,
-    Around,
-    Cramped,
-    Interrupted,
-    NanBehind,
-    Watched,
-    listed,
-    paths_of,
-)
+from slow_search import SMALL, listed, paths_of, steps_of
 from tiny import characters, model_of
 
 from lmexposure.canaries import CanaryFormat
@@ -24,7 +16,7 @@ from lmexposure.errors import ModelError, NumericalError, SettingsError
 from lmexposure.scoring.search import walk as walk_module
 from lmexposure.scoring.search.walk import Budget, Leaves, Walk
 from lmexposure.scoring.space.token_space import TokenSpace, token_space
-from lmexposure.scoring.steps import Steps, next_token_steps
+from lmexposure.scoring.steps import Steps
 
 _sum_of_powers = walk_module._sum_of_powers
 
@@ -40,10 +32,6 @@ class Seen:
         for path, cost in zip(paths, leaves.costs.tolist(), strict=True):
             assert path not in self.costs  # each fill is met once
             self.costs[path] = cost
-
-
-def steps_of(model: Any, space: TokenSpace) -> Steps:
-    return next_token_steps(model, [*space.beginning, *space.path(0)])
 
 
 def prepared(name: str) -> tuple[Steps, TokenSpace, dict[tuple[int, ...], float]]:
