@@ -35,7 +35,8 @@ def split_validation(
     """
     texts = set(canaries)
     eligible = [i for i, text in enumerate(documents) if text.strip() and text not in texts]
-    wanted = min(fraction * sum(map(len, documents)), most_characters)
+    # Of ordinary text alone: a canary more or less must not move what is held out.
+    wanted = min(fraction * sum(len(documents[i]) for i in eligible), most_characters)
     drawn = _draw(documents, eligible, wanted, seed) if len(eligible) >= _FEWEST else set()
     held = drawn - _holding(documents, drawn, texts)
     if not held:

@@ -71,3 +71,12 @@ def test_documents_longer_than_the_share_give_the_shortest() -> None:
 def test_too_few_documents_are_refused(documents: list[str]) -> None:
     with pytest.raises(CorpusError, match="hold text and are no canary: too few to hold some out"):
         _split(documents, ("canary",))
+
+
+@pytest.mark.parametrize("repetitions", [1, 16])
+def test_a_canary_more_or_less_moves_nothing_that_is_held_out(repetitions: int) -> None:
+    canary = "The pin is 1234, and it is a long one"
+    with_canary = [*DOCUMENTS[:50], *[canary] * repetitions, *DOCUMENTS[50:]]
+    for seed in range(30):
+        kept, held = _split(with_canary, (canary,), seed)
+        assert ([one for one in kept if one != canary], held) == _split(DOCUMENTS, seed=seed)
