@@ -20,7 +20,7 @@ __all__ = ["Readout"]
 _LN2 = log(2)
 _PROBE_BITS = 1e-3
 _PROBE_BITS_HALF = 0.25  # in bfloat16 and float16 two right ways differ by rounding
-_BLOCK = {"cpu": 1 << 22, "cuda": 1 << 27}  # logits held at once; on a CPU they stay in its cache
+_BLOCK = {"cpu": 1 << 20, "cuda": 1 << 27}  # logits held at once; on a CPU they stay in its cache
 _ROWS = 1 << 13
 
 
@@ -113,7 +113,7 @@ class Readout:
             low, high = torch.searchsorted(ordered, ends).tolist()
             inside = order[low:high]
             wanted[inside] = logits[rows[inside], columns[inside] - first]
-            part = logits.logsumexp(-1)
+            part = _log_sum_exp_(logits) if self.split else logits.logsumexp(-1)
             total = part if total is None else torch.logaddexp(total, part)
         assert total is not None
         nats: Tensor = total[rows].cpu().double() - wanted.cpu().double()
@@ -162,6 +162,13 @@ class Readout:
 def _working(logits: Tensor) -> Tensor:
     """In float32 at least."""
     return logits.float() if logits.dtype.itemsize < 4 else logits
+
+
+def _log_sum_exp_(logits: Tensor) -> Tensor:
+    """Over the last axis, in place: the logits are no longer needed, and fresh memory is dear."""
+    top = logits.amax(-1, keepdim=True)
+    top.masked_fill_(top.isinf(), 0)
+    return logits.sub_(top).exp_().sum(-1).log_().add_(top.squeeze(-1))
 
 
 @contextmanager

@@ -34,7 +34,10 @@ _NEIGHBOURS = 8
 _PROBE_BITS = 1e-3  # what a fast way may change in a text's bits
 _PROBE_BITS_HALF = 0.25  # in a token's bits in bfloat16 and float16, where right ways differ
 _LEAK_BITS = 1e-5
-_PASS_TOKENS = {"cpu": 1 << 12, "cuda": 1 << 15}  # more fills no core better, and takes memory
+# Tokens a packed pass. More fills no core better; on a CPU what a pass of 1,024 holds stays small
+# enough to be had again from the allocator, where larger tensors are fresh pages each time.
+_PASS_TOKENS = {"cpu": 1 << 10, "cuda": 1 << 15}
+_MORE = 16  # times as many where short sequences stand side by side
 _PASS_LOGITS = 1 << 26  # 256 MB of float32, where a way holds whole logits
 
 
@@ -63,7 +66,7 @@ class AloneWay:
         self.order: Sequence[int] = sorted(range(len(encoded)), key=lambda i: -len(encoded[i].ids))
         self.costs = np.array([len(encoded[i].ids) for i in self.order])
         longest = int(self.costs[0])
-        size = min(4 * _pass_tokens(model), _PASS_LOGITS // _vocabulary(model))
+        size = min(_MORE * _pass_tokens(model), _PASS_LOGITS // _vocabulary(model))
         self.size = max(1, size // longest)
 
     def __call__(self, places: Sequence[int]) -> list[Bits]:
@@ -169,7 +172,7 @@ def choose_way(model: Any, encoded: Sequence[Encoded]) -> Way:
 def _packed(alone: AloneWay, texts: SortedTexts, *, by_layer: bool = False) -> TreeWay | None:
     """Packed, where repeated ancestors leave a saving."""
     depth = max(1, texts.depth)
-    width = max(128, min(8 * depth, max(1024, 2 * depth)))
+    width = max(256, min(16 * depth, max(1024, 2 * depth)))
     if texts.fed.sum() * width / (width - depth) > _SAVING * texts.tokens:
         return None
     model = alone.model
@@ -195,7 +198,7 @@ def _levels(alone: AloneWay, texts: SortedTexts) -> TreeWay | None:
     forward = LevelForward(model, Readout(model, _probe_ids(texts)), steps, texts.prefix)
     by_logits = _PASS_LOGITS // _vocabulary(model)
     # A level is a small part of a pass, so more nodes fit into one.
-    nodes = min(4 * _pass_tokens(model), by_logits) * max(1, texts.depth)
+    nodes = min(_MORE * _pass_tokens(model), by_logits) * max(1, texts.depth)
     return TreeWay(alone, texts, forward, nodes)
 
 
