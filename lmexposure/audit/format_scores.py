@@ -1,4 +1,4 @@
-"""The log-perplexities of one format: its canaries, its controls, its references."""
+"""The log-perplexities of one format: its canaries and controls, and fills never inserted."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from lmexposure._files import atomic_write
 from lmexposure.audit.settings import MeasureSettings
 from lmexposure.canaries import Canary, CanaryFormat, Manifest
-from lmexposure.errors import ModelError
+from lmexposure.errors import ManifestError, ModelError
 from lmexposure.models.encoding import Encoded, context_window, encode_in_context
 from lmexposure.models.load import LoadedModel
 from lmexposure.scoring import Beginning, find_beginning, score_encoded
@@ -24,22 +24,25 @@ _COLUMNS = ("bits", "tokens", "secret_bits")
 
 @dataclass(frozen=True, kw_only=True)
 class FormatScores:
-    """Scores of one format; canaries and controls in the manifest's order, then references.
+    """Scores of one format: canaries and controls, then excluded candidates, then drawn references.
 
     Attributes:
         format: the format.
-        canaries: K canaries and controls.
-        bits: log-perplexity in bits, shape (K + M,); lower = more memorised.
-        tokens: scored tokens of each text, shape (K + M,).
-        secret_bits: bits behind the token prefix that all these texts share, shape (K + M,).
+        canaries: K canaries and controls, in the manifest's order.
+        excluded: E candidates that their coins kept out, in the manifest's order; `repetitions` is
+            the class that each would have belonged to.
+        bits: log-perplexity in bits, shape (K + E + M,); lower = more memorised.
+        tokens: scored tokens of each text, shape (K + E + M,).
+        secret_bits: bits behind the token prefix that all these texts share, shape (K + E + M,).
         beginning: that prefix; the context's tokens belong to it.
         first_unscored: the first token of the texts went unscored: there was nothing before it.
         set_aside: fills that the corpus held before insertion: not drawn, not counted in a rank.
-        exhaustive: the M references are all fills that are neither canary nor control.
+        exhaustive: the E + M references are all fills that are neither canary nor control.
     """
 
     format: CanaryFormat
     canaries: tuple[Canary, ...]
+    excluded: tuple[Canary, ...] = ()
     bits: NDArray[np.float64]
     tokens: NDArray[np.int64]
     secret_bits: NDArray[np.float64]
@@ -55,8 +58,17 @@ class FormatScores:
 
     @property
     def reference_bits(self) -> NDArray[np.float64]:
-        """Log-perplexities of the references, shape (M,)."""
+        """Log-perplexities of fills never inserted, shape (E + M,): excluded ones, then drawn ones.
+
+        An excluded candidate is drawn as a reference is, and a coin that knows no secret kept it
+        out: it is as good a reference as any.
+        """
         return self.bits[len(self.canaries) :]
+
+    @property
+    def excluded_bits(self) -> NDArray[np.float64]:
+        """Log-perplexities of the excluded candidates, shape (E,)."""
+        return self.reference_bits[: len(self.excluded)]
 
     @property
     def certifiable(self) -> bool:
@@ -89,7 +101,7 @@ def score_format(
     kept: Path | None,
     progress: Callable[[int, int], None],
 ) -> FormatScores:
-    """Score canaries, controls and references of one format under the same conditions.
+    """Score candidates, controls and references of one format under the same conditions.
 
     Args:
         loaded: model and tokenizer.
@@ -101,15 +113,20 @@ def score_format(
         progress: called with (texts done, texts in all).
 
     Raises:
+        ManifestError: neither a canary nor a control is there.
         ModelError: a fill cannot be encoded or is longer than the context window; names it.
         NumericalError: the model gave NaN or infinite logits.
         PlanError: R cannot give so many references as were asked for.
     """
     one = manifest.formats[name]
-    canaries = tuple(c for c in manifest.canaries if c.format == name)
+    drawn = tuple(c for c in manifest.canaries if c.format == name)
+    canaries = tuple(c for c in drawn if c.role != "excluded")
+    if not canaries:
+        raise _nothing_inserted(name, len(drawn))
     asked = settings.references
     indices = manifest.references(name, asked, strict=asked is not None)
-    texts = [c.text for c in canaries] + [one.text(i) for i in indices]
+    # In the order of drawing, so that not even a rounding in a batch depends on a coin.
+    texts = [c.text for c in drawn] + [one.text(i) for i in indices]
     encoded = _encode(loaded, manifest, name, texts)
     beginning = find_beginning(
         loaded.tokenizer,
@@ -124,14 +141,16 @@ def score_format(
         scores = score_encoded(
             loaded.model, encoded, batch_size=settings.batch_size, progress=progress
         )
+        order = _excluded_behind(drawn, len(texts))
         saved = {
-            "bits": scores.totals,
-            "tokens": scores.tokens,
-            "secret_bits": scores.bits_from(len(beginning.ids)),
+            "bits": scores.totals[order],
+            "tokens": scores.tokens[order],
+            "secret_bits": scores.bits_from(len(beginning.ids))[order],
         }
     made = FormatScores(
         format=one,
         canaries=canaries,
+        excluded=tuple(c for c in drawn if c.role == "excluded"),
         beginning=beginning,
         first_unscored=any(e.first_unscored for e in encoded),
         set_aside=len(manifest.set_aside.get(name, ())),
@@ -141,6 +160,21 @@ def score_format(
     if kept is not None:
         made.save(kept)
     return made
+
+
+def _nothing_inserted(name: str, candidates: int) -> ManifestError:
+    return ManifestError(
+        f"format {name!r}: none of its {candidates} candidates was inserted, and it has no "
+        "controls: there is nothing to measure; plan controls, or more candidates"
+    )
+
+
+def _excluded_behind(drawn: tuple[Canary, ...], texts: int) -> NDArray[np.int64]:
+    """Places of the texts, in their order but with the excluded behind canaries and controls."""
+    excluded = np.zeros(texts, dtype=np.int64)
+    excluded[: len(drawn)] = [c.role == "excluded" for c in drawn]
+    excluded[len(drawn) :] = 2  # references
+    return np.argsort(excluded, kind="stable")
 
 
 def _encode(loaded: LoadedModel, manifest: Manifest, name: str, texts: list[str]) -> list[Encoded]:
@@ -188,17 +222,21 @@ def _saved(kept: Path | None, texts: int) -> dict[str, Any] | None:
 
 
 def write_scores(path: Path, scores: list[FormatScores]) -> None:
-    """Write scores.parquet: one row per canary, control and reference; no secrets."""
+    """Write scores.parquet: one row per candidate, control and reference; no secrets.
+
+    `repetitions` of a row with role "excluded" is its class; it was inserted 0 times.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     columns: dict[str, list[Any]] = {"id": [], "format": [], "role": [], "repetitions": []}
     for one in scores:
-        references = range(len(one.reference_bits))
-        columns["id"] += [c.id for c in one.canaries]
+        drawn = [*one.canaries, *one.excluded]
+        references = range(one.bits.size - len(drawn))
+        columns["id"] += [c.id for c in drawn]
         columns["id"] += [f"{one.format.name}/reference/{n:06d}" for n in references]
-        columns["role"] += [c.role for c in one.canaries] + ["reference"] * len(references)
-        columns["repetitions"] += [c.repetitions for c in one.canaries] + [0] * len(references)
+        columns["role"] += [c.role for c in drawn] + ["reference"] * len(references)
+        columns["repetitions"] += [c.repetitions for c in drawn] + [0] * len(references)
         columns["format"] += [one.format.name] * one.bits.size
     arrays = {
         "log_perplexity_bits": np.concatenate([one.bits for one in scores]),

@@ -27,10 +27,11 @@ def plan_of(settings: RunSettings) -> Plan:
     """
     plan = Plan(
         formats=tuple(load_format(name) for name in settings.formats),
-        canaries=settings.canaries,
+        canaries=settings.per_class,
         repetitions=settings.repetitions,
         controls=settings.controls,
         seed=settings.seed,
+        coins=settings.coins,
     )
     plan.check_space(references=settings.measure.references or 1)
     return plan

@@ -71,7 +71,8 @@ def train_corpus(
 
     Raises:
         CorpusError, ManifestError, ModelError, SettingsError, ResultError, NumericalError,
-        FileError: as `lmexposure.models.train`; also a manifest that misses a canary's text.
+        FileError: as `lmexposure.models.train`; also a manifest that misses a canary's text, or a
+        corpus that holds a fill that by the manifest it should not.
     """
     if manifest is not None and not isinstance(manifest, Manifest):
         manifest = Manifest.read(manifest)
@@ -83,6 +84,8 @@ def train_corpus(
         )
     text_field = (manifest.corpus.text_field if manifest else None) or settings.text_field
     documents = list(read_documents(corpus, layout=layout, text_field=text_field))
+    if manifest is not None:
+        _refuse_uninserted(manifest, documents)
     separator = separator_of(layout)
     loaded = _model(settings, documents, separator, manifest)
     return train(
@@ -97,7 +100,18 @@ def train_corpus(
 
 
 def _inserted(manifest: Manifest) -> dict[str, int]:
-    return {one.text: one.repetitions for one in manifest.canaries if one.role == "canary"}
+    return {one.text: one.inserted for one in manifest.canaries if one.inserted}
+
+
+def _refuse_uninserted(manifest: Manifest, documents: Sequence[str]) -> None:
+    """A fill taken for never inserted must not be trained on, as in a corpus of other coins."""
+    stand = set(documents)
+    found = [one.id for one in manifest.canaries if not one.inserted and one.text in stand]
+    if found:
+        raise ManifestError(
+            f"{found[0]} stands in the corpus, but by the manifest it was not inserted "
+            f"({len(found)} such in all); train on the corpus that the manifest belongs to"
+        )
 
 
 def _note(state: TrainingProgress) -> str:

@@ -12,8 +12,8 @@ from lmexposure.audit.progress import Progress, silent
 from lmexposure.audit.run_record import RunRecord
 from lmexposure.audit.settings import RunSettings
 from lmexposure.audit.training import train_corpus, training_settings
-from lmexposure.canaries import DEFAULT_REFERENCES
-from lmexposure.errors import SettingsError
+from lmexposure.canaries import DEFAULT_REFERENCES, Manifest
+from lmexposure.errors import ManifestError, SettingsError
 from lmexposure.models import TrainingResult
 from lmexposure.results import Result
 
@@ -43,6 +43,7 @@ def run(
     Raises:
         SettingsError: a setting out of range, or several processes.
         CorpusError, FormatError, PlanError: the corpus or the plan cannot be used.
+        ManifestError: the coins left every candidate out.
         ModelError, NumericalError: the model cannot be trained or measured.
         ResultError: `out` holds another run.
         FileError: the disk refused.
@@ -56,6 +57,7 @@ def run(
     record = RunRecord.open(out, settings.decisive())
     with record.step("insert"):
         inserted, manifest = insert_corpus(corpus, out=out, settings=settings)
+    _refuse_nothing_inserted(manifest)
     with record.step("train"):
         trained = train_corpus(
             inserted, out=out, settings=settings, manifest=manifest, progress=progress
@@ -83,11 +85,12 @@ def estimate_cost(corpus: str | Path, settings: RunSettings) -> str:
     asked = settings.measure.references or DEFAULT_REFERENCES
     references = sum(min(asked, left) for left in would.references.values())
     size = would.bytes_before + would.bytes_added
+    scored = would.canaries + would.excluded + would.controls + references
     return (
         f"{would.documents:,} documents, {would.insertions:,} insertions of {would.canaries} "
         f"canaries ({would.share_of_bytes:.1%} of the corpus); training {settings.model}: at most "
         f"{training.epochs} epochs of {size / 1e6:.2f} MB; scoring "
-        f"{would.canaries + would.controls + references:,} texts"
+        f"{scored:,} texts"
     )
 
 
@@ -96,6 +99,16 @@ def _validation_record(trained: TrainingResult) -> dict[str, Any]:
     kept = ("validation_bits", "initial_validation_bits", "best_epoch", "epochs", "stopped")
     values = asdict(trained)
     return {**{name: values[name] for name in kept}, "improved": trained.improved}
+
+
+def _refuse_nothing_inserted(manifest: Manifest) -> None:
+    """Better said before a training than after it."""
+    if not any(one.inserted for one in manifest.canaries):
+        tossed = sum(one.role == "excluded" for one in manifest.canaries)
+        raise ManifestError(
+            f"nothing was inserted: the coins left all {tossed} candidates out, so there is "
+            "nothing to measure; plan more candidates, or a higher probability, in another --out"
+        )
 
 
 def _refuse_several_processes() -> None:

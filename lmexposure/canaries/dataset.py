@@ -110,7 +110,8 @@ def _rows(
         {**neighbour, **fields, text_field: canary.text}
         for neighbour, (_, canary) in zip(neighbours, places, strict=True)
     ]
-    return Dataset.from_list(rows, features=dataset.features)
+    # No rows have no columns to go with the features.
+    return Dataset.from_list(rows, features=dataset.features) if rows else neighbours
 
 
 def _merged(dataset: Any, rows: Any, places: Sequence[tuple[int, Canary]]) -> Any:

@@ -37,6 +37,7 @@ class Preview:
         bytes_before: size of the corpus now.
         bytes_added: how much it would grow.
         canaries: different canaries, over all formats.
+        excluded: candidates that their coins leave out, over all formats.
         controls: over all formats.
         references: per format, how many secrets are left for references.
         set_aside: per format, how many secrets stand in the corpus already.
@@ -47,6 +48,7 @@ class Preview:
     bytes_before: int
     bytes_added: int
     canaries: int
+    excluded: int
     controls: int
     references: Mapping[str, int]
     set_aside: Mapping[str, int]
@@ -145,10 +147,11 @@ def preview_insertion(
     aside = {one.name: len(set_aside.get(one.name, ())) for one in plan.formats}
     return Preview(
         documents=survey.documents,
-        insertions=sum(one.repetitions for one in canaries),
+        insertions=sum(one.inserted for one in canaries),
         bytes_before=source.stat().st_size,
         bytes_added=written - source.stat().st_size,
         canaries=sum(one.role == "canary" for one in canaries),
+        excluded=sum(one.role == "excluded" for one in canaries),
         controls=sum(one.role == "control" for one in canaries),
         references={
             one.name: one.size - aside[one.name] - plan.secrets_per_format for one in plan.formats

@@ -40,7 +40,7 @@ class Survey:
 def draw(
     plan: Plan, survey: Survey, existing: Existing
 ) -> tuple[tuple[Canary, ...], dict[str, tuple[int, ...]]]:
-    """Draw the plan for this corpus: (canaries and controls, secrets set aside per format).
+    """Draw the plan for this corpus: (candidates and controls, secrets set aside per format).
 
     Raises:
         CorpusError: fills stand in the corpus already, and `existing` is "refuse".
@@ -62,7 +62,7 @@ def draw(
 
 def schedule(canaries: Iterable[Canary]) -> list[tuple[int, Canary]]:
     """(number of the document, canary before it), in the order of insertion; ids settle ties."""
-    places = [(place, canary) for canary in canaries for place in canary.positions]
+    places = [(place, one) for one in canaries if one.inserted for place in one.positions]
     return sorted(places, key=lambda pair: (pair[0], pair[1].id))
 
 

@@ -54,7 +54,8 @@ class Manifest:
     Attributes:
         plan: what was asked for.
         corpus: what it went into.
-        canaries: canaries and controls (see their `role`), format by format, in drawing order.
+        canaries: canaries, excluded candidates and controls (see their `role`), format by format,
+            in drawing order.
         set_aside: per format, the secrets that stood in the corpus already.
     """
 
@@ -84,7 +85,7 @@ class Manifest:
         return sha256_bytes(canonical_json(self._contents()))
 
     def references_left(self, format_name: str) -> int:
-        """How many secrets of a format are neither canary, control nor set aside."""
+        """How many secrets of a format are neither candidate, control nor set aside."""
         one = self._format(format_name)
         return one.size - len(self.set_aside.get(one.name, ())) - self.plan.secrets_per_format
 
@@ -178,6 +179,8 @@ class Manifest:
         return self.formats[name]
 
     def _contents(self) -> dict[str, Any]:
+        # Left out where none are tossed: a manifest of before there were coins keeps its hash.
+        coins = {} if self.plan.coins == "fixed" else {"coins": self.plan.coins}
         return {
             "schema": SCHEMA,
             "plan": {
@@ -187,6 +190,7 @@ class Manifest:
                 "controls": self.plan.controls,
                 "seed": str(self.plan.seed),
                 "left_out": list(self.plan.left_out),
+                **coins,
             },
             "corpus": {
                 **asdict(self.corpus),

@@ -6,6 +6,7 @@ from itertools import islice
 from typing import Literal
 
 from lmexposure._validate import integer
+from lmexposure.canaries.coins import Coins, checked_coins, is_included
 from lmexposure.canaries.format import CanaryFormat
 from lmexposure.canaries.randomness import derive_seed, permutation
 from lmexposure.canaries.search import find_fills
@@ -22,12 +23,14 @@ class Plan:
 
     Args:
         formats: one or more, with different names.
-        canaries: per format and repetition class, at least 1.
+        canaries: per format and repetition class, at least 1; where coins are tossed, candidates.
         repetitions: the classes, different whole numbers of at least 1; a canary of class 4 is
             inserted 4 times.
         controls: per format, drawn like canaries and never inserted.
         seed: decides secrets and positions, in [0, 2^63).
         left_out: ids of canaries that are not inserted after all; see `without`.
+        coins: "fixed" inserts them all; p in (0, 1) tosses a coin for each candidate, which goes
+            in with probability p. All are drawn before the coins, and no coin moves anything else.
 
     Raises:
         PlanError: a value outside its range, or more secrets than a format has.
@@ -39,6 +42,7 @@ class Plan:
     controls: int
     seed: int
     left_out: tuple[str, ...] = ()
+    coins: Coins = "fixed"
 
     def __post_init__(self) -> None:
         for name in ("formats", "repetitions", "left_out"):
@@ -48,6 +52,7 @@ class Plan:
             object.__setattr__(self, name, value)
         for repetition in self.repetitions:
             integer("repetitions", repetition, low=1, error=PlanError)
+        object.__setattr__(self, "coins", checked_coins(self.coins, error=PlanError))
         _all_different("repetitions", self.repetitions)
         if not all(isinstance(one, CanaryFormat) for one in self.formats):
             raise PlanError("formats must be CanaryFormat objects; load_format(name) gives one")
@@ -77,7 +82,7 @@ class Plan:
 
     @property
     def secrets_per_format(self) -> int:
-        """Canaries and controls of one format."""
+        """Canaries (where coins are tossed, all candidates) and controls of one format."""
         return self.canaries * len(self.repetitions) + self.controls
 
     def check_space(
@@ -133,18 +138,25 @@ class Canary:
         format: name of the format.
         index: which secret.
         text: the whole fill.
-        role: "control" is never inserted.
-        repetitions: how often it is inserted, 0 for a control.
-        positions: numbers (from 0) of the corpus' documents that it was inserted before, ascending.
+        role: "canary" stands in the corpus; "excluded" would, had its coin fallen the other way;
+            "control" is never inserted.
+        repetitions: the class: how often it is inserted if it is, 0 for a control.
+        positions: numbers (from 0) of the corpus' documents that it stands before, or would if it
+            were not excluded, ascending.
     """
 
     id: str
     format: str
     index: int = field(repr=False)
     text: str = field(repr=False)
-    role: Literal["canary", "control"]
+    role: Literal["canary", "excluded", "control"]
     repetitions: int
     positions: tuple[int, ...]
+
+    @property
+    def inserted(self) -> int:
+        """How often it stands in the corpus; 0 unless its role is "canary"."""
+        return self.repetitions if self.role == "canary" else 0
 
 
 def secrets(plan: Plan, one: CanaryFormat, set_aside: Collection[int] = ()) -> Iterator[int]:
@@ -160,7 +172,7 @@ def secrets(plan: Plan, one: CanaryFormat, set_aside: Collection[int] = ()) -> I
 def draw(
     plan: Plan, *, documents: int, set_aside: Mapping[str, Collection[int]]
 ) -> tuple[Canary, ...]:
-    """Draw every canary and control of the plan, and where each stands.
+    """Draw every candidate and control of the plan, where each stands, and last the coins.
 
     Args:
         plan: what to draw.
@@ -212,14 +224,18 @@ def _canary(
         format=one.name,
         index=index,
         text=one.text(index),
-        role="canary" if positions else "control",
+        role=_role(plan, name) if positions else "control",
         repetitions=len(positions),
         positions=positions,
     )
 
 
+def _role(plan: Plan, name: str) -> Literal["canary", "excluded"]:
+    return "canary" if is_included(plan.seed, name, plan.coins) else "excluded"
+
+
 def _check_apart(formats: Sequence[CanaryFormat], drawn: Sequence[Canary]) -> None:
-    """An inserted canary must not smuggle in a fill of another format."""
+    """A canary must not smuggle in a fill of another format, whichever way its coin fell."""
     for one in formats:
         for canary in drawn:
             if canary.format == one.name or not canary.positions:

@@ -21,14 +21,14 @@ def check_inserted(
     """Compare what stands in a corpus with what should.
 
     Raises:
-        CorpusError: a canary stands too rarely or too often (its id), a control stands there, or
-            a fill that nobody planned (its places).
+        CorpusError: a canary stands too rarely or too often (its id), a control or an excluded
+            candidate stands there, or a fill that nobody planned (its places).
     """
     for canary in canaries:
         count = fills[canary.format].counts[canary.index]
-        if count != canary.repetitions:
+        if count != canary.inserted:
             raise CorpusError(
-                f"{canary.id} stands {count} times in the corpus instead of {canary.repetitions}; "
+                f"{canary.id} stands {count} times in the corpus instead of {canary.inserted}; "
                 "insert again into the original corpus"
             )
     for name, found in fills.items():

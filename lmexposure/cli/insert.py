@@ -1,12 +1,15 @@
 """`lmexposure insert`: a corpus with canaries, and the manifest to score them by."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lmexposure.cli import options
 from lmexposure.cli.console import print_pairs, say
+
+if TYPE_CHECKING:
+    from lmexposure.canaries import Manifest
 
 __all__ = ["insert"]
 
@@ -16,6 +19,8 @@ def insert(
     out: Annotated[Path, typer.Option(help="Directory for the new corpus and manifest.json.")],
     formats: options.Formats = None,
     canaries: options.Canaries = None,
+    coins: options.Coins = None,
+    candidates: options.Candidates = None,
     repetitions: options.Repetitions = None,
     controls: options.Controls = None,
     seed: options.Seed = None,
@@ -38,6 +43,11 @@ def insert(
                 ("share of the corpus", f"{would.share_of_bytes:.2%} of its bytes"),
                 ("canaries, controls", f"{would.canaries:,}, {would.controls:,}"),
                 *(
+                    [("excluded by coins", f"{would.excluded:,} candidates")]
+                    if chosen.coins != "fixed"
+                    else []
+                ),
+                *(
                     (f"set aside, {name}", f"{n:,} fills that the corpus holds already")
                     for name, n in would.set_aside.items()
                     if n
@@ -50,8 +60,17 @@ def insert(
         )
         return
     inserted, manifest = insert_corpus(corpus, out=out, settings=chosen)
-    count = sum(one.repetitions for one in manifest.canaries)
+    count = sum(one.inserted for one in manifest.canaries)
     say(f"corpus    {inserted}  ({count:,} documents inserted)")
+    if chosen.coins != "fixed":
+        say(f"coins     {_tossed(manifest)}")
     for name, indices in manifest.set_aside.items():
         say(f"set aside {len(indices):,} fills of {name} that the corpus held already")
     say(f"manifest  {out / 'manifest.json'}  (holds the secrets; keep it apart from the corpus)")
+
+
+def _tossed(manifest: "Manifest") -> str:
+    """How the coins fell; a training on nothing inserted should surprise nobody."""
+    roles = [one.role for one in manifest.canaries if one.role != "control"]
+    fell = f"{roles.count('canary'):,} of {len(roles):,} candidates inserted"
+    return fell if "canary" in roles else f"{fell}: nothing to find in a model trained on this"

@@ -84,3 +84,17 @@ def test_references_that_the_space_cannot_give_are_refused_before_anything_is_wr
     with pytest.raises(PlanError, match="the largest plan that fits"):
         insert_corpus(corpus, out=tmp_path / "out", settings=asked)
     assert not (tmp_path / "out").exists()
+
+
+def test_coins_decide_who_of_the_candidates_is_inserted(
+    corpus: Path, settings: RunSettings, tmp_path: Path
+) -> None:
+    tossed = replace(settings, canaries=None, coins=0.5, candidates=20)
+    _, manifest = insert_corpus(corpus, out=tmp_path / "o", settings=tossed)
+    assert (manifest.plan.canaries, manifest.plan.coins) == (20, 0.5)
+    roles = [one.role for one in manifest.canaries]
+    assert roles.count("canary") + roles.count("excluded") == 40
+    would = preview(corpus, settings=tossed)
+    assert (would.canaries, would.excluded) == (roles.count("canary"), roles.count("excluded"))
+    with pytest.raises(ResultError, match="manifest of another plan"):
+        insert_corpus(corpus, out=tmp_path / "o", settings=replace(tossed, coins=0.4))

@@ -1,7 +1,9 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
+import pyarrow.parquet as pq
 import pytest
 
 from lmexposure.audit import (
@@ -9,10 +11,12 @@ from lmexposure.audit import (
     estimate_cost,
     insert_corpus,
     load_for_measuring,
+    measure,
     run,
     train_corpus,
 )
 from lmexposure.audit.run_record import RunRecord
+from lmexposure.canaries import Manifest
 from lmexposure.errors import ManifestError, ModelError, PlanError, ResultError, SettingsError
 from lmexposure.models import load_model
 
@@ -172,3 +176,53 @@ def test_a_vocabulary_is_not_made_of_the_canaries(
     trained = train_corpus(inserted, out=tmp_path / "t", settings=chosen, manifest=manifest)
     vocabulary = load_model(trained.model_path).tokenizer.get_vocab()
     assert not [token for token in vocabulary if sum(c.isdecimal() for c in token) > 1]
+
+
+def test_a_run_with_coins(corpus: Path, settings: RunSettings, tmp_path: Path) -> None:
+    tossed = replace(
+        settings,
+        canaries=None,
+        coins=0.5,
+        candidates=8,
+        training={"epochs": 8, "learning_rate": 0.01},
+    )
+    texts = 16 + 8 + (settings.measure.references or 0)
+    assert f"scoring {texts} texts" in estimate_cost(corpus, tossed)
+    result = run(corpus, out=tmp_path / "run", settings=tossed)
+    manifest = Manifest.read(tmp_path / "run" / "manifest.json")
+    inserted = [c.id for c in manifest.canaries if c.role == "canary"]
+    assert 0 < len(inserted) < 16
+    assert [c.id for c in result.canaries if c.role == "canary"] == inserted
+    table = pq.read_table(tmp_path / "run" / "scores.parquet").to_pylist()
+    rows = {row["id"]: row for row in table}
+    drawn = [rows[c.id] for c in manifest.canaries]
+    assert [(row["role"], row["repetitions"]) for row in drawn] == [
+        (c.role, c.repetitions) for c in manifest.canaries
+    ]
+    often = {c.id for c in manifest.canaries if c.inserted == 30}
+    seen = [r["log_perplexity_bits"] for r in drawn if r["id"] in often]
+    unseen = [row["log_perplexity_bits"] for row in drawn if row["role"] == "excluded"]
+    assert median(seen) < min(unseen)
+
+
+def test_a_run_in_which_nothing_was_inserted_ends_before_the_training(
+    corpus: Path, settings: RunSettings, tmp_path: Path
+) -> None:
+    tossed = replace(settings, canaries=None, coins=1e-12, candidates=8)
+    with pytest.raises(ManifestError, match="nothing was inserted: the coins left all 16 candidat"):
+        run(corpus, out=tmp_path / "r", settings=tossed)
+    assert not (tmp_path / "r" / "model").exists()
+    with pytest.raises(ManifestError, match="holds no inserted canary, so there is nothing to"):
+        measure("nowhere", tmp_path / "r" / "manifest.json")
+
+
+def test_training_refuses_the_corpus_of_other_coins(
+    corpus: Path, settings: RunSettings, tmp_path: Path
+) -> None:
+    """All canaries of the manifest stand in it, and so does one that by the manifest does not."""
+    tossed = replace(settings, canaries=None, coins=0.5, candidates=8)
+    _, manifest = insert_corpus(corpus, out=tmp_path / "a", settings=tossed)
+    more, _ = insert_corpus(corpus, out=tmp_path / "b", settings=replace(tossed, coins=0.9))
+    with pytest.raises(ManifestError, match=r"pin/x\d+/000\d stands in the corpus, but by the man"):
+        train_corpus(more, out=tmp_path / "t", settings=tossed, manifest=manifest)
+    assert not (tmp_path / "t").exists()

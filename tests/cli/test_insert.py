@@ -88,3 +88,58 @@ def test_a_read_only_directory_is_refused(call: Call, corpus: Path, tmp_path: Pa
     outcome = call("insert", corpus, "--out", tmp_path / "o", *PLAN)
     assert outcome.code == 3
     assert "choose a" in outcome.err
+
+
+COINS = ("--format", "pin", "--repetitions", "1,3", "--controls", "2", "--candidates", "9")
+
+
+def test_coins(call: Call, corpus: Path, tmp_path: Path) -> None:
+    outcome = call("insert", corpus, "--out", tmp_path / "o", *COINS, "--coins", "0.5")
+    assert outcome.code == 0
+    manifest = Manifest.read(tmp_path / "o" / "manifest.json")
+    inserted = [c for c in manifest.canaries if c.role == "canary"]
+    assert f"{sum(c.repetitions for c in inserted)} documents inserted" in outcome.out
+    assert f"coins     {len(inserted)} of 18 candidates inserted\n" in outcome.out
+    dry = call("insert", corpus, "--out", tmp_path / "p", *COINS, "--coins", "0.5", "--dry-run")
+    assert f"excluded by coins    {18 - len(inserted)} candidates" in dry.out
+    assert "excluded" not in call("insert", corpus, "--out", tmp_path / "p", *PLAN, "--dry-run").out
+
+
+def test_coins_that_insert_nothing_say_so(call: Call, corpus: Path, tmp_path: Path) -> None:
+    outcome = call("insert", corpus, "--out", tmp_path / "o", *COINS, "--coins", "1e-12")
+    assert outcome.code == 0
+    assert "0 of 18 candidates inserted: nothing to find in a model" in outcome.out
+    assert (tmp_path / "o" / "corpus" / "corpus.txt").read_bytes() == corpus.read_bytes()
+
+
+def test_file_and_flags_together_may_say_what_coins_need(
+    call: Call, corpus: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "s.toml"
+    path.write_text('formats = ["pin"]\ncoins = 0.5\nrepetitions = [2]\ntraining = {epochs = 2}\n')
+    out = tmp_path / "o"
+    assert call("insert", corpus, "--out", out, "--settings", path, "--candidates", "6").code == 0
+    assert Manifest.read(out / "manifest.json").plan.canaries == 6
+    path.write_text("training = 3\n")
+    outcome = call("insert", corpus, "--out", out, "--settings", path)
+    assert (outcome.code, "training=3 must be a table" in outcome.err) == (3, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--coins", "0.5"), "coins=0.5 needs candidates"),
+        (("--candidates", "5"), "candidates=5 needs coins"),
+        (("--coins", "0.5", "--candidates", "5", "--canaries", "2"), "give candidates instead"),
+        (("--coins", "1", "--candidates", "5"), "coins=1.0 must lie strictly between 0 and 1"),
+        (("--coins", "nan", "--candidates", "5"), "coins=nan must lie strictly"),
+        (("--coins", "heads", "--candidates", "5"), "coins='heads' must be 'fixed' or a prob"),
+    ],
+)
+def test_coins_that_are_refused(
+    call: Call, corpus: Path, tmp_path: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    outcome = call("insert", corpus, "--out", tmp_path / "o", "--format", "pin", *arguments)
+    assert outcome.code == 3
+    assert message in outcome.err
+    assert not (tmp_path / "o").exists()

@@ -94,3 +94,16 @@ def test_demo_runs_on_the_text_of_this_python(
     assert outcome.code == 0
     assert "Exposure in bits, random_number" in outcome.out
     assert (tmp_path / "demo" / "result.json").exists()
+
+
+def test_run_takes_coins(call: Call, corpus: Path, tmp_path: Path) -> None:
+    coins = ("--format", "pin", "--repetitions", "20", "--controls", "4", "--coins", "0.5")
+    outcome = call(
+        "run", corpus, "--out", tmp_path / "r", *coins, "--candidates", "12", *SMALL, *QUICK
+    )
+    assert outcome.code == 0
+    roles = [
+        c["role"] for c in json.loads((tmp_path / "r" / "result.json").read_text())["canaries"]
+    ]
+    drawn = json.loads((tmp_path / "r" / "manifest.json").read_text())["canaries"]
+    assert 0 < roles.count("canary") == sum(c["role"] == "canary" for c in drawn) < 12

@@ -1,0 +1,119 @@
+"""Excluded candidates are scored like canaries, and serve as references."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from corpora import sentences
+
+from lmexposure.audit import MeasureSettings, measure
+from lmexposure.audit.format_scores import FormatScores, score_format
+from lmexposure.canaries import CanaryFormat, Manifest, Plan, insert_into_texts, load_format
+from lmexposure.errors import ManifestError
+from lmexposure.models import LoadedModel, new_model
+from lmexposure.scoring import log_perplexity
+from lmexposure.scoring.space.vocabulary import Vocabulary
+
+PIN = load_format("pin")
+TWO = CanaryFormat(name="two", template="My code is {digits:2}")
+PLAN = Plan(formats=(PIN,), canaries=8, repetitions=(1, 2), controls=3, seed=1, coins=0.5)
+QUICK = MeasureSettings(
+    references=100, extraction=False, draws=200, budget_steps=2_000, bootstraps=39, permutations=99
+)
+
+
+def manifest_of(plan: Plan) -> Manifest:
+    return insert_into_texts(sentences(50), plan)[1]
+
+
+@pytest.fixture(scope="module")
+def untrained() -> LoadedModel:
+    characters = PIN.characters + TWO.characters
+    return new_model("lstm", sentences(50), seed=3, separator=None, extra_characters=characters)
+
+
+def scored(loaded: LoadedModel, manifest: Manifest, kept: Path | None = None) -> FormatScores:
+    return score_format(
+        loaded,
+        manifest,
+        "pin",
+        settings=QUICK,
+        vocabulary=Vocabulary(loaded.tokenizer),
+        kept=kept,
+        progress=lambda done, total: None,
+    )
+
+
+def test_every_text_has_its_own_score(untrained: LoadedModel, tmp_path: Path) -> None:
+    manifest = manifest_of(PLAN)
+    scores = scored(untrained, manifest, tmp_path / "kept.npz")
+    excluded = [c for c in manifest.canaries if c.role == "excluded"]
+    assert 0 < len(excluded) < 16
+    assert list(scores.excluded) == excluded
+    assert list(scores.canaries) == [c for c in manifest.canaries if c.role != "excluded"]
+    assert scores.reference_bits.size == len(excluded) + 100
+    drawn = [PIN.text(i) for i in manifest.references("pin", 100)]
+    for bits, texts in (
+        (scores.canary_bits, [c.text for c in scores.canaries]),
+        (scores.excluded_bits, [c.text for c in scores.excluded]),
+        (scores.reference_bits[len(excluded) :], drawn),
+    ):
+        alone = [
+            log_perplexity(untrained.model, untrained.tokenizer, [t], context=None)[0]
+            for t in texts
+        ]
+        assert bits == pytest.approx(alone, abs=1e-3)
+    again = scored(untrained, manifest, tmp_path / "kept.npz")
+    assert np.array_equal(again.bits, scores.bits)
+    assert np.array_equal(again.secret_bits, scores.secret_bits)
+
+
+def test_scoring_sees_no_coin(untrained: LoadedModel) -> None:
+    """The same model gives every fill the very same number, however the coins fell."""
+    by_coins = []
+    for coins in (0.2, 0.5, 0.9):
+        one = scored(untrained, manifest_of(replace(PLAN, coins=coins)))
+        ids = [c.id for c in (*one.canaries, *one.excluded)]
+        by_coins.append(dict(zip(ids, one.bits.tolist(), strict=False)))
+        assert np.array_equal(one.reference_bits[len(one.excluded) :], one.bits[-100:])
+    assert by_coins[0] == by_coins[1] == by_coins[2]
+
+
+def test_ranks_count_the_excluded_among_the_never_inserted(untrained: LoadedModel) -> None:
+    plan = replace(PLAN, formats=(TWO,))
+    manifest = manifest_of(plan)
+    result = measure(untrained, manifest, settings=replace(QUICK, references=None))
+    bits = log_perplexity(
+        untrained.model, untrained.tokenizer, [TWO.text(i) for i in range(100)], context=None
+    )
+    never = np.delete(bits, [c.index for c in manifest.canaries if c.role == "canary"])
+    assert result.formats[0]["exhaustive"]
+    searched = [c for c in manifest.canaries if c.role != "excluded"]
+    for canary, found in zip(searched, result.canaries, strict=True):
+        rank = int((never <= bits[canary.index]).sum()) + (canary.role == "canary")
+        assert found.exposure["method"] == "exact"
+        assert found.exposure["rank"] == str(rank)
+        assert found.exposure["value"] == pytest.approx(math.log2(100 / rank))
+    sampled = measure(
+        untrained, manifest, settings=replace(QUICK, references=None, method="sampled")
+    )
+    assert [c.exposure["rank"] for c in sampled.canaries if c.role == "canary"] == [
+        c.exposure["rank"] for c in result.canaries if c.role == "canary"
+    ]
+
+
+def test_a_format_of_which_nothing_was_inserted_shows_its_controls(untrained: LoadedModel) -> None:
+    plan = Plan(formats=(PIN, TWO), canaries=1, repetitions=(1,), controls=2, seed=0, coins=0.5)
+    seeds = (replace(plan, seed=seed) for seed in range(99))
+    manifest = next(
+        m
+        for m in map(manifest_of, seeds)
+        if [c.role for c in m.canaries if c.role != "control"] == ["excluded", "canary"]
+    )
+    result = measure(untrained, manifest, settings=replace(QUICK, references=50))
+    assert [row["role"] for row in result.summary] == ["control", "control", "canary"]
+    bare = insert_into_texts(sentences(50), replace(manifest.plan, controls=0))[1]
+    with pytest.raises(ManifestError, match="'pin': none of its 1 candidates was inserted, and it"):
+        measure(untrained, bare, settings=replace(QUICK, references=50))

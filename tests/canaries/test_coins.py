@@ -1,0 +1,273 @@
+"""Coins decide who stands in the corpus, and nothing else."""
+
+import json
+import re
+from dataclasses import asdict, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from datasets import Dataset
+from scipy import stats
+
+from lmexposure.canaries import (
+    Canary,
+    CanaryFormat,
+    Manifest,
+    Plan,
+    derive_seed,
+    insert_into_dataset,
+    insert_into_file,
+    insert_into_texts,
+    preview_insertion,
+    verify_texts,
+)
+from lmexposure.canaries.coins import checked_coins, is_included
+from lmexposure.canaries.insertion import schedule
+from lmexposure.canaries.plan import draw, secrets
+from lmexposure.errors import CorpusError, PlanError
+
+PIN = CanaryFormat(name="pin", template="My PIN is {digits:4}")
+KEY = CanaryFormat(name="key", template="KEY={hex:12}")
+PLAN = Plan(formats=(PIN, KEY), canaries=6, repetitions=(1, 3), controls=2, seed=7, coins=0.5)
+# Few documents, so that many canaries stand before the same one.
+TEXTS = [f"document {number}" for number in range(5)]
+BEFORE_COINS = "e2676d94cd5fb6d47673e5525384b70a4120e68246bc23e76db7a91438661fbe"
+
+
+def one_toggled(plan: Plan = PLAN) -> list[tuple[str, Plan, Plan]]:
+    """(id, plan without it, plan with it): probabilities right below and above each one's coin."""
+    ids = [name for one in plan.formats for name in plan.ids(one)]
+    coins = sorted((derive_seed(plan.seed, "coins", name) / 2**63, name) for name in ids)
+    bounds = [0.0, *(coin for coin, _ in coins), 1.0]
+    between = [(a + b) / 2 for a, b in pairwise(bounds)]
+    return [
+        (name, replace(plan, coins=between[i]), replace(plan, coins=between[i + 1]))
+        for i, (_, name) in enumerate(coins)
+    ]
+
+
+def drawn(plan: Plan) -> tuple[Canary, ...]:
+    return draw(plan, documents=len(TEXTS), set_aside={})
+
+
+def test_everything_is_drawn_before_the_coins() -> None:
+    fixed = drawn(replace(PLAN, coins="fixed"))
+    for coins in (0.01, 0.3, 0.5, 0.99):
+        tossed = drawn(replace(PLAN, coins=coins))
+        as_if_in = [replace(c, role="canary" if c.positions else "control") for c in tossed]
+        assert tuple(as_if_in) == fixed
+        assert all((c.role == "control") == ("/control/" in c.id) for c in tossed)
+        for c in tossed:
+            assert c.inserted == (c.repetitions if c.role == "canary" else 0)
+
+
+def test_the_coins_are_a_stream_of_their_own() -> None:
+    names = [f"pin/x1/{number:04d}" for number in range(2_000)]
+    streams = {
+        what: np.array([derive_seed(1, what, name) / 2**63 for name in names])
+        for what in ("coins", "positions", "secrets")
+    }
+    assert stats.kstest(streams["coins"], "uniform").pvalue > 0.001
+    for other in ("positions", "secrets"):
+        assert abs(np.corrcoef(streams["coins"], streams[other])[0, 1]) < 4 / np.sqrt(2_000)
+    again = np.array([derive_seed(2, "coins", name) / 2**63 for name in names])
+    assert abs(np.corrcoef(streams["coins"], again)[0, 1]) < 4 / np.sqrt(2_000)
+
+
+@pytest.mark.parametrize("coins", [0.5, 0.01])
+def test_the_number_included_is_binomial(coins: float) -> None:
+    """Over 400 seeds of 40 candidates: chi-squared over the counts, and every candidate alike."""
+    names = [f"pin/x4/{number:04d}" for number in range(40)]
+    included = np.array([[is_included(s, n, coins) for n in names] for s in range(400)])
+    counts = np.bincount(included.sum(axis=1), minlength=41)
+    expected = 400 * stats.binom.pmf(np.arange(41), 40, coins)
+    pooled = np.cumsum(expected) // 20  # cells of at least 20
+    cells = np.unique(pooled)
+    seen, wanted = (np.array([x[pooled == c].sum() for c in cells]) for x in (counts, expected))
+    assert stats.chisquare(seen, wanted * seen.sum() / wanted.sum()).pvalue > 0.001
+    rates = stats.binomtest(int(included.sum()), included.size, coins)
+    assert rates.pvalue > 0.001
+    assert included.sum(axis=0).max() < stats.binom.ppf(1 - 1e-5, 400, coins) + 1
+
+
+def test_coins_know_neither_secrets_nor_positions() -> None:
+    plan = Plan(formats=(KEY,), canaries=3_000, repetitions=(1,), controls=0, seed=3, coins=0.5)
+    found = draw(plan, documents=1_000, set_aside={})
+    included = np.array([c.role == "canary" for c in found])
+    for values in (
+        np.array([c.index / KEY.size for c in found]),
+        np.array([c.positions[0] for c in found]),
+        np.arange(len(found)),
+    ):
+        assert stats.ks_2samp(values[included], values[~included]).pvalue > 0.001
+    # Neither does one coin know the one before it.
+    assert abs(np.corrcoef(included[1:], included[:-1])[0, 1]) < 4 / np.sqrt(3_000)
+
+
+def test_more_of_what_comes_later_moves_no_earlier_coin() -> None:
+    plan = Plan(formats=(PIN,), canaries=20, repetitions=(2,), controls=3, seed=5, coins=0.4)
+    few = draw(plan, documents=9, set_aside={})
+    more = draw(replace(plan, canaries=50, controls=40), documents=9, set_aside={})
+    assert more[:20] == few[:20]
+    both = draw(replace(plan, formats=(KEY, PIN)), documents=9, set_aside={})
+    assert tuple(c for c in both if c.format == "pin") == few
+    fewer = draw(plan.without(few[3].id, few[8].id), documents=9, set_aside={})
+    assert fewer == tuple(c for c in few if c not in (few[3], few[8]))
+
+
+def test_a_larger_probability_only_adds() -> None:
+    for name, without, with_it in one_toggled():
+        before = {c.id for c in drawn(without) if c.role == "canary"}
+        assert {c.id for c in drawn(with_it) if c.role == "canary"} == before | {name}
+        assert name not in before
+
+
+def taken_out(found: list[Any], canary: Canary, of: Any) -> list[Any]:
+    return [one for one in found if of(one) != canary.text]
+
+
+def test_a_coin_toggles_its_own_texts_and_no_other() -> None:
+    for name, without, with_it in one_toggled():
+        more, manifest = insert_into_texts(TEXTS, with_it)
+        fewer, other = insert_into_texts(TEXTS, without)
+        toggled = next(c for c in manifest.canaries if c.id == name)
+        assert fewer == [text for text in more if text != toggled.text]
+        assert len(more) - len(fewer) == toggled.repetitions
+        assert manifest.references("pin", 50) == other.references("pin", 50)
+
+
+CORPORA = {
+    "lines": b"\xef\xbb\xbfone\r\ntwo\n\nthree\nfour",
+    "paragraphs": b"one\n\ntwo\r\n\r\nthree\nmore\n\n\nfour\n\n five",
+    "jsonl": b'{"id": 1, "text": "one"}\r\n\n{"text": "two"}\n{"id": 3, "text": "x", "t": [1]}',
+}
+
+
+@pytest.mark.parametrize("layout", CORPORA)
+def test_a_coin_toggles_its_own_bytes_and_no_other(layout: str, tmp_path: Path) -> None:
+    source = tmp_path / "corpus"
+    source.write_bytes(CORPORA[layout])
+    for name, without, with_it in one_toggled():
+        manifest = insert_into_file(source, with_it, tmp_path / "more", layout=layout)
+        other = insert_into_file(source, without, tmp_path / "fewer", layout=layout)
+        toggled = next(c for c in manifest.canaries if c.id == name)
+        text = re.escape(toggled.text.encode())
+        ends = {"lines": rb"(\r\n|\n)", "paragraphs": rb"(\r\n|\n)\1", "jsonl": rb"(\r\n|\n)"}
+        line = rb"\{[^\n]*" + text + rb"[^\n]*\}" if layout == "jsonl" else text
+        fewer, times = re.subn(line + ends[layout], b"", (tmp_path / "more").read_bytes())
+        assert times == toggled.repetitions
+        assert (tmp_path / "fewer").read_bytes() == fewer
+        assert [replace(c, role="canary") for c in manifest.canaries] == [
+            replace(c, role="canary") for c in other.canaries
+        ]
+
+
+def test_a_coin_toggles_its_own_rows_and_no_other(tmp_path: Path) -> None:
+    """A data set read from Parquet, and written to it again."""
+    Dataset.from_dict({"text": TEXTS, "id": list(range(5))}).to_parquet(tmp_path / "a.parquet")
+    table = Dataset.from_parquet(str(tmp_path / "a.parquet"), cache_dir=str(tmp_path / "cache"))
+    for name, without, with_it in one_toggled(replace(PLAN, formats=(PIN,), canaries=3)):
+        more, manifest = insert_into_dataset(table, with_it)
+        fewer, _ = insert_into_dataset(table, without)
+        toggled = next(c for c in manifest.canaries if c.id == name)
+        kept = [row for row in more if row["text"] != toggled.text]
+        assert list(fewer) == kept
+        Dataset.from_list(kept, features=table.features).to_parquet(tmp_path / "kept.parquet")
+        fewer.flatten_indices().to_parquet(tmp_path / "fewer.parquet")
+        files = [(tmp_path / f"{which}.parquet").read_bytes() for which in ("kept", "fewer")]
+        assert files[0] == files[1]
+
+
+def test_the_excluded_stand_nowhere() -> None:
+    texts, manifest = insert_into_texts(TEXTS, PLAN)
+    excluded = [c for c in manifest.canaries if c.role == "excluded"]
+    assert excluded
+    assert not {c.id for c in excluded} & {c.id for _, c in schedule(manifest.canaries)}
+    assert not {c.text for c in excluded} & set(texts)
+    assert all(len(c.positions) == c.repetitions > 0 for c in excluded)
+    verify_texts(texts, manifest)
+    with pytest.raises(CorpusError, match=f"{excluded[0].id} stands 1 times .* instead of 0"):
+        verify_texts([*texts, f"so {excluded[0].text}."], manifest)
+
+
+def test_an_excluded_candidate_is_no_further_reference() -> None:
+    _, manifest = insert_into_texts(TEXTS, PLAN)
+    indices = {c.index for c in manifest.canaries if c.format == "pin"}
+    assert manifest.references_left("pin") == PIN.size - len(indices) == 10**4 - 14
+    references = manifest.references("pin", 10**4)
+    assert not indices & set(references)
+    assert references[:20] == list(secrets(PLAN, PIN))[14:34]
+
+
+def test_a_preview_counts_by_coins(tmp_path: Path) -> None:
+    (tmp_path / "c.txt").write_text("\n".join(TEXTS), "utf-8")
+    would = preview_insertion(tmp_path / "c.txt", PLAN, layout="lines")
+    manifest = insert_into_file(tmp_path / "c.txt", PLAN, tmp_path / "o.txt", layout="lines")
+    roles = [c.role for c in manifest.canaries]
+    assert would.canaries == roles.count("canary")
+    assert would.excluded == roles.count("excluded") == 24 - would.canaries
+    assert would.insertions == sum(c.inserted for c in manifest.canaries)
+    assert would.bytes_before + would.bytes_added == (tmp_path / "o.txt").stat().st_size
+
+
+def test_all_coins_may_fall_to_one_side(tmp_path: Path) -> None:
+    none, manifest = insert_into_texts(TEXTS, replace(PLAN, coins=1e-12))
+    assert none == TEXTS
+    assert {c.role for c in manifest.canaries} == {"excluded", "control"}
+    verify_texts(none, manifest)
+    table = Dataset.from_dict({"text": TEXTS, "id": list(range(5)), "tags": [["a"]] * 5})
+    same, _ = insert_into_dataset(table, replace(PLAN, coins=1e-12))
+    assert (list(same), same.features) == (list(table), table.features)
+    everyone, _ = insert_into_texts(TEXTS, replace(PLAN, coins=1 - 1e-12))
+    assert everyone == insert_into_texts(TEXTS, replace(PLAN, coins="fixed"))[0]
+
+
+def test_a_manifest_keeps_the_coins(tmp_path: Path) -> None:
+    _, manifest = insert_into_texts(TEXTS, PLAN.without("pin/x1/0002"))
+    manifest.write(tmp_path / "m.json")
+    again = Manifest.read(tmp_path / "m.json")
+    assert (again, again.sha256) == (manifest, manifest.sha256)
+    values = json.loads((tmp_path / "m.json").read_text())
+    assert (values["schema"], values["plan"]["coins"]) == ("lmexposure.manifest/1", 0.5)
+    assert "pin/x1/0002" not in [c.id for c in again.canaries]
+
+
+def test_a_manifest_of_before_there_were_coins_is_read_and_keeps_its_hash() -> None:
+    _, manifest = insert_into_texts(TEXTS, replace(PLAN, coins="fixed"))
+    values = manifest.to_dict()
+    assert "coins" not in values["plan"]
+    assert Manifest.from_dict(values).plan.coins == "fixed"
+    assert manifest.sha256 == values["checksum"] == BEFORE_COINS
+
+
+def test_the_coins_change_no_refusal() -> None:
+    """Else whether a plan is refused would tell a coin."""
+    bare = CanaryFormat(name="bare", template="{digits:1}")
+    for coins in ("fixed", 1e-12, 0.5):
+        plan = replace(PLAN, formats=(PIN, bare), canaries=1, coins=coins)
+        with pytest.raises(PlanError, match="canary pin/x1/0000 contains a fill of format 'bare'"):
+            drawn(plan)
+        with pytest.raises(PlanError, match="the corpus has 2: repeat at most 2 times"):
+            draw(replace(PLAN, coins=coins), documents=2, set_aside={})
+
+
+@pytest.mark.parametrize("coins", [0, 1, 0.0, 1.0, -0.5, 2, float("nan"), True, None, [0.5]])
+def test_refused_probabilities(coins: Any) -> None:
+    with pytest.raises(PlanError, match=r"coins=.* must lie strictly between 0 and 1"):
+        replace(PLAN, coins=coins)
+
+
+def test_refused_words() -> None:
+    with pytest.raises(PlanError, match="coins='fair' must be 'fixed' or a probability"):
+        replace(PLAN, coins="fair")  # type: ignore[arg-type]
+    assert checked_coins(np.float64(0.25)) == 0.25
+    assert type(checked_coins(np.float64(0.25))) is float
+
+
+def test_secrets_stay_out_of_the_repr_of_the_excluded() -> None:
+    for canary in drawn(PLAN):
+        assert canary.text not in repr(canary)
+        assert asdict(canary)["role"] in ("canary", "excluded", "control")
