@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lmexposure.errors import InputError, SettingsError
 
-__all__ = ["bits_array", "flag", "fraction", "integer", "one_of", "positive", "text"]
+__all__ = ["bits_array", "delta_of_dp", "flag", "fraction", "integer", "one_of", "positive", "text"]
 
 
 def integer(
@@ -83,3 +83,10 @@ def bits_array(name: str, values: ArrayLike) -> NDArray[np.float64]:
             "a missing score cannot be dropped: score it again"
         )
     return array
+
+
+def delta_of_dp(name: str, value: float, *, error: type[InputError] = SettingsError) -> float:
+    """Return `value` if it lies in [0, 1), as the delta of differential privacy must."""
+    if not _is_number(value) or not 0 <= value < 1:
+        raise error(f"{name}={value!r} must lie in [0, 1); 0 is pure differential privacy")
+    return float(value)

@@ -1,0 +1,169 @@
+"""A bound on epsilon from one model and a fixed number of guesses, with a delta paid."""
+
+import numpy as np
+from scipy import special
+
+from lmexposure._validate import delta_of_dp, fraction, integer
+from lmexposure.errors import InputError, SettingsError
+from lmexposure.statistics.bounds.bound import EpsilonBound, adjacency
+from lmexposure.statistics.bounds.groups import per_document
+from lmexposure.statistics.bounds.rejected import largest_rejected
+from lmexposure.statistics.bounds.walks import binomial_window
+
+__all__ = ["one_run_epsilon", "one_run_p_value"]
+
+_ASSUMPTIONS = (
+    "each canary went in by its own fair coin, tossed independently (not exactly half of them)",
+    "the number of guesses was fixed beforehand: the best of several numbers is no bound",
+)
+
+
+def one_run_epsilon(
+    *,
+    canaries: int,
+    guesses: int,
+    correct: int,
+    delta: float = 0.0,
+    significance: float = 0.05,
+    repetitions: int = 1,
+) -> EpsilonBound:
+    """Bound epsilon from below with the right guesses of one audit.
+
+    Args:
+        canaries: included by fair independent coins, at least 1.
+        guesses: canaries of which it was guessed whether they went in, from 1 to `canaries`; the
+            number was fixed beforehand, which canaries they are was not.
+        correct: right guesses, from 0 to `guesses`.
+        delta: the claim's delta for one document, in [0, 1).
+        significance: how often, at most, the bound may lie above the truth; in (0, 1).
+        repetitions: copies of every canary.
+
+    Returns:
+        The bound, of class "any-dp".
+
+    Raises:
+        InputError: counts that do not fit each other.
+        SettingsError: a setting out of range.
+
+    Source: Steinke, Nasr, Jagielski 2023, Theorem 5.2.
+
+    >>> bound = one_run_epsilon(canaries=100, guesses=100, correct=75)
+    >>> round(bound.value, 4)
+    0.7022
+    """
+    _counts(canaries, guesses, correct)
+    delta, significance = delta_of_dp("delta", delta), fraction("significance", significance)
+    repetitions = integer("repetitions", repetitions, low=1)
+
+    def bound(right: int) -> float:
+        def at(paid: float) -> float:
+            return _group_bound(canaries, guesses, right, paid, significance)
+
+        return per_document(at, delta=delta, repetitions=repetitions)
+
+    value, ceiling = bound(correct), bound(guesses)
+    return EpsilonBound(
+        method="one_run_epsilon",
+        value=value,
+        significance=significance,
+        delta=delta,
+        validity="any-dp",
+        counts={"canaries": canaries, "guesses": guesses, "correct": correct},
+        threshold=None,
+        threshold_choice="a number of guesses fixed beforehand",
+        ceiling=ceiling,
+        repetitions=repetitions,
+        adjacency=adjacency(repetitions),
+        assumptions=_ASSUMPTIONS,
+        notes=_notes(value, ceiling, guesses, correct),
+    )
+
+
+def one_run_p_value(
+    *, canaries: int, guesses: int, correct: int, epsilon: float, delta: float = 0.0
+) -> float:
+    """How often, at most, an (epsilon, delta)-DP training gives so many right guesses.
+
+    Args:
+        canaries: included by fair independent coins, at least 1.
+        guesses: from 1 to `canaries`, fixed beforehand.
+        correct: from 0 to `guesses`.
+        epsilon: in nats, finite, at least 0.
+        delta: in [0, 1).
+
+    Returns:
+        P(W >= correct) + 2 canaries delta max_i P(correct > W >= correct - i) / i, for W binomial
+        with `guesses` trials that succeed with 1 / (1 + e^-epsilon); at most 1.
+
+    Raises:
+        InputError: counts that do not fit each other.
+        SettingsError: a setting out of range.
+
+    Source: Steinke, Nasr, Jagielski 2023, Theorem 5.2.
+
+    >>> round(one_run_p_value(canaries=100, guesses=100, correct=75, epsilon=1.0), 6)
+    0.382722
+    """
+    _counts(canaries, guesses, correct)
+    if isinstance(epsilon, bool | str) or not 0 <= epsilon < np.inf:
+        raise SettingsError(f"epsilon={epsilon!r} must be a finite number, at least 0")
+    return _p_value(canaries, guesses, correct, float(epsilon), delta_of_dp("delta", delta))
+
+
+def _group_bound(
+    canaries: int, guesses: int, correct: int, delta: float, significance: float
+) -> float:
+    """The largest epsilon of the canary's whole group that its delta lets the counts reject."""
+
+    def excess(epsilon: float) -> float:
+        return _p_value(canaries, guesses, correct, epsilon, delta) - significance
+
+    # A delta can only lower the bound, so that the search need not begin above Clopper-Pearson's.
+    low = float(special.betaincinv(max(correct, 1), guesses - max(correct, 1) + 1, significance))
+    wrong = float(special.betainccinv(guesses - max(correct, 1) + 1, max(correct, 1), significance))
+    return largest_rejected(excess, max(0.0, float(np.log(low / wrong))))
+
+
+def _p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: float) -> float:
+    if correct == 0:
+        return 1.0
+    # From the side of the wrong guesses, which keeps its digits where nearly all are right.
+    tail = float(special.betaincc(guesses - correct + 1, correct, special.expit(-epsilon)))
+    if delta == 0:
+        return tail
+    return min(1.0, tail + 2 * canaries * delta * _most_per_guess(guesses, correct, epsilon))
+
+
+def _most_per_guess(guesses: int, correct: int, epsilon: float) -> float:
+    """The largest of P(correct > W >= correct - i) / i over i = 1 ... correct.
+
+    The mean over i falls once the next probability is below it, and W has one mode: where the
+    counts that matter are exhausted, no larger i gives more.
+    """
+    first, chances = binomial_window(guesses, epsilon)
+    below = chances[: max(0, correct - first)][::-1]
+    if below.size == 0:
+        return 0.0
+    # The window may end below `correct`: the counts in between have no weight, but a place.
+    skipped = max(0, correct - first - chances.size)
+    means = np.cumsum(below) / (skipped + np.arange(1, below.size + 1))
+    return float(means.max())
+
+
+def _counts(canaries: int, guesses: int, correct: int) -> None:
+    integer("canaries", canaries, low=1, error=InputError)
+    integer("guesses", guesses, low=1, high=canaries, error=InputError)
+    integer("correct", correct, low=0, high=guesses, error=InputError)
+
+
+def _notes(value: float, ceiling: float, guesses: int, correct: int) -> tuple[str, ...]:
+    if ceiling == 0:
+        return (
+            "even if every guess were right, so many could show nothing at this significance, "
+            "delta and number of repetitions",
+        )
+    if value > 0:
+        return ()
+    if 2 * correct < guesses:
+        return (f"{correct} of {guesses} guesses are right, fewer than by chance: no signal",)
+    return ("no signal beyond chance",)

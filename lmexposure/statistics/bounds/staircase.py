@@ -1,0 +1,159 @@
+"""The exact chance that one sample runs as far ahead of another as a staircase says.
+
+Calibrates looks at many ranks at once without simulation, under the least favourable pair of
+distributions that (epsilon, delta)-DP permits.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import fft, interpolate, special, stats
+
+from lmexposure.statistics.bounds.prefixes import log_prefix_ratio
+
+__all__ = ["Staircase"]
+
+Floats = NDArray[np.float64]
+
+_TABLE = 65
+_SHARES = (0.5, 0.9, 0.99)
+# Above what the quadrature, the table and the transforms lose together.
+_ROUNDING = 1e-7
+
+
+@dataclass(frozen=True, kw_only=True)
+class Staircase:
+    """Steps (k, b): the event that for some step at most b of `others` come before the k-th.
+
+    `size` points are compared with `others` points; an earlier place is a higher score. Under
+    (epsilon, delta)-DP the event is most likely when others are uniform on (0, 1), and a point is
+    at 0 with probability delta and else uniform on (0, (1 - delta) e^-epsilon).
+
+    Attributes:
+        ranks: k of each step, ascending, from `spared` + 1 to `size`; none: no event.
+        counts: b of each step, ascending, from 0 to `others` - 1.
+        size: points, at least 1.
+        others: points that they are compared with, at least 1.
+        spared: with more points than this at 0 the event counts as having happened.
+        spacing: in epsilon, how far apart are the walks that are kept for reuse.
+    """
+
+    ranks: tuple[int, ...]
+    counts: tuple[int, ...]
+    size: int
+    others: int
+    spared: int = 0
+    spacing: float = 0.1
+    _walks: dict[tuple[int, int], "_Walk"] = field(default_factory=dict, repr=False, compare=False)
+
+    def probability(self, epsilon: float, delta: float) -> float:
+        """The most likely that an (epsilon, delta)-DP mechanism can make the event.
+
+        The points at 0 are D ~ Bin(size, delta). The event grows with D: a few ranges of D are
+        each given the chance that belongs to their upper end.
+        """
+        if not self.ranks:
+            return 0.0
+        if delta == 0:
+            return self._given(0, epsilon)
+        law = stats.binom(self.size, delta)
+        ends = {min(int(end), self.spared) for end in law.ppf(_SHARES)} | {self.spared}
+        total, below = float(law.sf(self.spared)), 0.0
+        for end in sorted(ends):
+            chance = float(law.cdf(end)) - below
+            total += chance * self._given(end, epsilon - math.log1p(-delta))
+            below += chance
+        return min(1.0, total)
+
+    def _given(self, spared: int, log_slope: float) -> float:
+        """Chance of the event when exactly `spared` points are at 0."""
+        index = round(log_slope / self.spacing)
+        if (spared, index) not in self._walks:
+            self._walks[spared, index] = self._walk(spared, index * self.spacing)
+        walk = self._walks[spared, index]
+        log_ratio = walk.log_ratio((self.size - spared, self.others), math.exp(log_slope))
+        # No event: the walk is alive after the last step, weighted to what it truly is.
+        alive = float(walk.alive @ np.exp(log_ratio))
+        return min(1.0, max(0.0, 1 - alive) + _ROUNDING)
+
+    def _walk(self, spared: int, log_slope: float) -> "_Walk":
+        """Independent labels, stepping along the shorter of the two samples' state spaces."""
+        size = self.size - spared
+        odds = math.exp(log_slope) * size / self.others
+        theta = odds / (1 + odds)
+        ranks = [k - spared for k in self.ranks]
+        if self.others <= size:
+            bands = [(b + 1, self.others) for b in self.counts]
+            start, alive = _run(ranks, bands, theta)
+            return _Walk(start, alive, ranks[-1], theta, at_points=True)
+        # At most b others before the k-th point: k points before the (b + 1)-th other.
+        stops = [b + 1 for b in self.counts]
+        start, alive = _run(stops, [(0, k - 1) for k in ranks], 1 - theta)
+        return _Walk(start, alive, stops[-1], theta, at_points=False)
+
+
+@dataclass(frozen=True)
+class _Walk:
+    """Mass alive at the last step: of `start + i` others before the `last` point, or reversed."""
+
+    start: int
+    alive: Floats
+    last: int
+    theta: float
+    at_points: bool
+
+    def log_ratio(self, sizes: tuple[int, int], slope: float) -> Floats:
+        """What each state's mass is to be multiplied by, as a log; long ranges are interpolated."""
+        states = self.start + np.arange(self.alive.size, dtype=np.float64)
+        if states.size <= 2 * _TABLE:
+            return self._exact(states, sizes, slope)
+        knots = np.linspace(states[0], states[-1], _TABLE)
+        curve = interpolate.make_interp_spline(knots, self._exact(knots, sizes, slope), k=5)
+        values: Floats = curve(states)
+        return values
+
+    def _exact(self, states: Floats, sizes: tuple[int, int], slope: float) -> Floats:
+        last = np.full_like(states, self.last)
+        points, others = (last, states) if self.at_points else (states, last)
+        return log_prefix_ratio(points, others, sizes=sizes, slope=slope, theta=self.theta)
+
+
+def _run(stops: list[int], bands: list[tuple[int, int]], success: float) -> tuple[int, Floats]:
+    """Failures before each success number in `stops`, kept within the bands: mass at the last."""
+    start, mass, before = 0, np.ones(1), 0
+    for stop, (low, high) in zip(stops, bands, strict=True):
+        first, last = _window(stop, success)
+        first, last = max(low, first, start), min(high, last)
+        if last < first:
+            return 0, np.zeros(1)
+        grown = _convolve(mass, _failures(stop - before, success, last - start))
+        start, mass, before = first, grown[first - start : last - start + 1], stop
+    return start, mass
+
+
+def _window(successes: int, success: float) -> tuple[int, int]:
+    """Where failures before so many successes lie but for less than 1e-15 of the time."""
+    mean = successes * (1 - success) / success
+    reach = 9 * math.sqrt(mean / success)
+    return max(0, math.floor(mean - reach)), math.ceil(mean + reach + 45 / success)
+
+
+def _failures(successes: int, success: float, most: int) -> Floats:
+    """Chance of 0, 1, ..., `most` failures before so many successes (negative binomial)."""
+    y = np.arange(most + 1)
+    logs = special.gammaln(successes + y) - special.gammaln(successes) - special.gammaln(y + 1)
+    logs = logs + successes * math.log(success) + special.xlog1py(y, -success)
+    chances: Floats = np.exp(logs)
+    return chances
+
+
+def _convolve(one: Floats, other: Floats) -> Floats:
+    """Directly where one is short: a transform loses small values."""
+    if min(one.size, other.size) <= 300:
+        return np.convolve(one, other)
+    length = fft.next_fast_len(one.size + other.size - 1, real=True)
+    product = fft.irfft(fft.rfft(one, length) * fft.rfft(other, length), length)
+    kept: Floats = np.maximum(product[: one.size + other.size - 1], 0)
+    return kept

@@ -1,0 +1,35 @@
+"""Whether coins that somebody declares can have fallen as they did."""
+
+from scipy import special
+
+from lmexposure.errors import InputError
+
+__all__ = ["refuse_unlikely_coins"]
+
+# An honest audit is refused once in a million.
+_UNLIKELY = 1e-6
+
+
+def refuse_unlikely_coins(included: int, candidates: int, coins: float) -> None:
+    """Refuse a number of canaries that such coins would hardly ever give.
+
+    A bound that rests on coins which were never tossed can be anything. To refuse cannot raise the
+    share of bounds above the truth.
+
+    Args:
+        included: candidates that went in.
+        candidates: all of them.
+        coins: the declared probability of each to go in.
+
+    Raises:
+        InputError: a probability below 1e-6, both tails counted.
+    """
+    below = float(special.bdtr(included, candidates, coins))
+    above = float(special.bdtrc(included - 1, candidates, coins)) if included else 1.0
+    chance = 2 * min(below, above)
+    if chance < _UNLIKELY:
+        raise InputError(
+            f"{included} of {candidates} candidates went in, which coins of {coins:g} give with "
+            f"probability {chance:.1g}; declare the coins that were tossed, or none: use "
+            "epsilon_from_scores, or epsilon_from_exposure without coins"
+        )

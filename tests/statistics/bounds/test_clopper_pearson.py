@@ -1,0 +1,91 @@
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from lmexposure.errors import InputError, SettingsError
+from lmexposure.statistics.bounds.clopper_pearson import clopper_pearson_epsilon
+
+# tensorflow/privacy, jax_privacy, PrivacyGuard and privacy-estimates print these alike:
+# (true positives, positives, false positives, negatives, significance, delta, epsilon).
+PUBLISHED = [
+    (500, 500, 0, 500, 0.01, 0, 4.541915810224),
+    (500, 500, 0, 500, 0.05, 1e-05, 4.905584135933),
+    (1000, 1000, 0, 1000, 0.05, 0, 5.600587531299),
+    (1000, 1000, 0, 1000, 0.05, 1e-05, 5.600577494292),
+    (90, 100, 10, 100, 0.05, 0, 1.542152),
+    (10, 100, 0, 100, 0.05, 0, 0.302396),
+    (100, 110, 10, 80, 0.05, 0, 1.348421),
+]
+
+
+@pytest.mark.parametrize(("tp", "p", "fp", "n", "significance", "delta", "epsilon"), PUBLISHED)
+def test_published(
+    tp: int, p: int, fp: int, n: int, significance: float, delta: float, epsilon: float
+) -> None:
+    bound = clopper_pearson_epsilon(tp, p, fp, n, significance=significance, delta=delta)
+    assert bound.value == pytest.approx(epsilon, abs=1e-6)
+    assert bound.ceiling is not None
+    assert bound.value <= bound.ceiling
+    assert bound.validity == "iid-scores"
+
+
+@pytest.mark.parametrize(("tp", "fp", "note"), [(50, 50, "no signal"), (10, 60, "worse than")])
+def test_chance_or_worse_gives_nothing(tp: int, fp: int, note: str) -> None:
+    bound = clopper_pearson_epsilon(tp, 100, fp, 100, significance=0.05)
+    assert bound.value == 0
+    assert note in bound.notes[0]
+
+
+@pytest.mark.parametrize(("tp", "fp"), [(0, 0), (0, 5), (5, 5), (1, 0)])
+def test_small_and_full_counts(tp: int, fp: int) -> None:
+    assert clopper_pearson_epsilon(tp, 5, fp, 5, significance=0.05).value == 0
+
+
+def test_a_group_shares_its_epsilon_out() -> None:
+    one = clopper_pearson_epsilon(90, 100, 1, 100, significance=0.05).value
+    assert clopper_pearson_epsilon(
+        90, 100, 1, 100, significance=0.05, repetitions=4
+    ).value == pytest.approx(one / 4)
+    delta = [
+        clopper_pearson_epsilon(90, 100, 1, 100, significance=0.05, delta=d, repetitions=16).value
+        for d in (0, 1e-4, 0.1)
+    ]
+    assert delta[0] > delta[1] > delta[2] == 0
+
+
+@pytest.mark.parametrize(("tpr", "delta"), [(0.3, 0.0), (0.9, 0.1), (0.05, 0.01)])
+def test_coverage(tpr: float, delta: float) -> None:
+    rng, epsilon = np.random.default_rng(1), 0.8
+    tp = rng.binomial(100, tpr, 500)
+    fp = rng.binomial(150, (tpr - delta) * math.exp(-epsilon), 500)
+    above = sum(
+        clopper_pearson_epsilon(int(a), 100, int(b), 150, significance=0.1, delta=delta).value
+        > epsilon
+        for a, b in zip(tp, fp, strict=True)
+    )
+    assert above <= stats.binom.isf(2e-5, 500, 0.1)
+
+
+def test_refusals() -> None:
+    with pytest.raises(InputError, match="true_positives=11 must be a whole number from 0 to 10"):
+        clopper_pearson_epsilon(11, 10, 0, 10, significance=0.05)
+    with pytest.raises(InputError, match="negatives=0 must be a whole number at least 1"):
+        clopper_pearson_epsilon(1, 10, 0, 0, significance=0.05)
+    with pytest.raises(SettingsError, match="significance=1 must lie strictly between 0 and 1"):
+        clopper_pearson_epsilon(1, 10, 0, 10, significance=1)
+    with pytest.raises(SettingsError, match=r"delta=1 must lie in \[0, 1\)"):
+        clopper_pearson_epsilon(1, 10, 0, 10, significance=0.05, delta=1)
+    with pytest.raises(SettingsError, match="repetitions=0 must be a whole number"):
+        clopper_pearson_epsilon(1, 10, 0, 10, significance=0.05, repetitions=0)
+
+
+def test_plain_values() -> None:
+    plain = json.loads(
+        json.dumps(
+            clopper_pearson_epsilon(9, 10, int(np.int64(1)), 10, significance=0.05).to_dict()
+        )
+    )
+    assert plain["counts"]["false_positives"] == 1

@@ -1,0 +1,201 @@
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy import stats
+
+from lmexposure.errors import InputError, SettingsError
+from lmexposure.statistics.bounds.from_exposure import (
+    epsilon_from_exposure,
+    epsilon_from_median_exposure,
+)
+from lmexposure.statistics.sampled import sampled_exposure
+
+Bits = NDArray[np.float64]
+
+
+def _least_favourable(rng: np.random.Generator, size: int, epsilon: float) -> Bits:
+    """Distribution function min(e^eps u, 1 - e^-eps (1 - u)), references being uniform."""
+    v = rng.random(size)
+    turn = math.exp(epsilon) / (1 + math.exp(epsilon))
+    return np.where(v <= turn, v * math.exp(-epsilon), 1 - (1 - v) * math.exp(epsilon))
+
+
+@pytest.mark.parametrize(
+    ("median", "repetitions", "epsilon"),
+    # Jagielski 2023 (arXiv 2306.00133): epsilon = ln 2 (median exposure - 1).
+    [(1.0, 1, 0.0), (2.0, 1, math.log(2)), (11.0, 1, 6.931472), (5.0, 4, math.log(2)), (0.4, 1, 0)],
+)
+def test_published_relation(median: float, repetitions: int, epsilon: float) -> None:
+    point = epsilon_from_median_exposure(median, repetitions=repetitions)
+    assert point.value == pytest.approx(epsilon, abs=1e-6)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1.0, 3.0])
+def test_recovers_the_epsilon_of_the_least_favourable_pair(epsilon: float) -> None:
+    rng = np.random.default_rng(11)
+    canaries, references = _least_favourable(rng, 100_000, epsilon), rng.random(100_000)
+    median = float(np.median(sampled_exposure(canaries, references).value))
+    assert epsilon_from_median_exposure(median).value == pytest.approx(epsilon, abs=0.05)
+    for quantile in (0.25, 0.5):
+        point = epsilon_from_exposure(canaries, references, quantile=quantile).point
+        assert point.value == pytest.approx(epsilon, abs=0.05)
+
+
+def test_upper_quartile_of_exposure() -> None:
+    # Jagielski 2023: the 75th percentile E of exposure gives ln 2 (E - 2).
+    canaries, references = np.arange(1, 9), np.arange(2, 1026)
+    point = epsilon_from_exposure(canaries + 0.5, references, quantile=0.25).point
+    exposure = sampled_exposure([2.5], references).value[0]
+    assert point.median_exposure == pytest.approx(exposure)
+    assert point.value == pytest.approx(math.log(2) * (exposure - 2))
+
+
+def test_a_point_says_that_it_is_one() -> None:
+    plain = json.loads(json.dumps(epsilon_from_median_exposure(3.0, repetitions=2).to_dict()))
+    assert (plain["validity"], plain["unit"], plain["repetitions"]) == ("point", "nats", 2)
+    assert plain["adjacency"] == "add or remove one document"
+    assert "not a bound" in plain["assumptions"][0]
+
+
+def test_ten_canaries_above_ten_thousand_references() -> None:
+    found = epsilon_from_exposure(
+        np.zeros(10), np.arange(1, 10_001), quantile=1, coins=10 / 10_010
+    ).bound
+    # logit(0.05^(1/10)) - logit(10 / 10,010), by hand.
+    expected = math.log(0.05**0.1 / (1 - 0.05**0.1)) + math.log(1000)
+    assert found.value == pytest.approx(expected, abs=1e-9)
+    assert found.value == pytest.approx(7.9596, abs=1e-3)
+    assert found.ceiling == found.value
+    assert found.validity == "any-dp"
+
+
+@pytest.mark.parametrize(("k", "m", "n", "x"), [(3, 6, 40, 2), (1, 1, 9, 0), (6, 6, 100, 20)])
+@pytest.mark.parametrize("delta", [0.0, 0.01, 0.2])
+def test_independent_bound_solves_its_equation(
+    k: int, m: int, n: int, x: int, delta: float
+) -> None:
+    canaries = np.arange(m) + 10.5
+    references = np.concatenate([np.arange(x) * 0.01, 100.0 + np.arange(n - x)])
+    bound = epsilon_from_exposure(
+        canaries, references, quantile=k / m, delta=delta, significance=0.1
+    )
+    assert bound.bound.counts == {
+        "canaries": m,
+        "references": n,
+        "rank": k,
+        "references_before": x,
+    }
+    v = stats.beta(k, m - k + 1).ppf((np.arange(100_000) + 0.5) / 100_000)
+
+    def chance(epsilon: float) -> float:
+        shares = np.maximum(v - delta, 0) * math.exp(-epsilon)
+        return float(stats.binom.cdf(x, n, shares).mean())
+
+    value = bound.bound.value
+    assert chance(value) >= 0.1 - 1e-4
+    assert value == 0 or chance(value) == pytest.approx(0.1, abs=1e-4)
+
+
+@pytest.mark.parametrize("coins", [None, 0.05])
+@pytest.mark.parametrize("epsilon", [0.0, 1.0, 3.0])
+def test_coverage(coins: float | None, epsilon: float) -> None:
+    rng, reps, fills = np.random.default_rng(12), 300, 800
+    found = []
+    for _ in range(reps):
+        m = 40 if coins is None else max(1, rng.binomial(fills, coins))
+        canaries, references = _least_favourable(rng, m, epsilon), rng.random(fills - m)
+        found.append(epsilon_from_exposure(canaries, references, coins=coins).bound.value)
+    assert (np.array(found) > epsilon).sum() <= stats.binom.isf(2e-5, reps, 0.05)
+    if epsilon >= 1:
+        assert np.median(found) > epsilon - 0.75
+
+
+@pytest.mark.parametrize(("coins", "at_1"), [(None, 0.74), (64 / 10_064, 0.66)])
+def test_tightness(coins: float | None, at_1: float) -> None:
+    rng = np.random.default_rng(13)
+    found = [
+        epsilon_from_exposure(
+            _least_favourable(rng, 64, 1.0), rng.random(10_000), coins=coins
+        ).bound.value
+        for _ in range(60)
+    ]
+    assert np.median(found) >= at_1 - 0.03
+
+
+@given(
+    st.lists(st.integers(0, 6), min_size=1, max_size=12),
+    st.lists(st.integers(0, 6), min_size=1, max_size=12),
+    st.sampled_from([0.1, 0.5, 1]),
+)
+def test_ties_count_against_the_bound(canaries: list[int], references: list[int], q: float) -> None:
+    bound = epsilon_from_exposure(canaries, references, quantile=q).bound
+    at = sorted(canaries)[bound.counts["rank"] - 1]
+    assert bound.counts["references_before"] == sum(r <= at for r in references)
+    assert bound.value >= 0
+    assert bound.ceiling is not None
+    assert bound.value <= bound.ceiling + 1e-9
+
+
+def test_no_signal_and_too_few_say_so() -> None:
+    same = epsilon_from_exposure([5.0] * 50, [5.0] * 100, coins=1 / 3).bound
+    assert same.value == 0
+    assert "no signal" in same.notes[0]
+    lost = epsilon_from_exposure([5.0] * 3, range(6, 43), coins=0.25).bound
+    assert lost.value == 0
+    assert lost.threshold is None
+    assert "3 canaries went in, fewer than the rank 5" in lost.notes[0]
+    vacuous = epsilon_from_exposure([5.0], range(6, 99), coins=0.01, delta=0.9).bound
+    assert vacuous.ceiling == 0
+    assert "nothing could have been shown" in vacuous.notes[0]
+
+
+def test_the_rank_with_coins_is_fixed_by_the_design() -> None:
+    # 0.1 of 41 + 259 fills: 30 canaries expected, whatever number went in; 0.1 of 30 is 3.
+    found = epsilon_from_exposure(range(41), range(41, 300), quantile=0.1, coins=0.1).bound
+    assert found.counts["rank"] == 3
+    assert epsilon_from_exposure(range(30), range(40), quantile=0.1).bound.counts["rank"] == 3
+
+
+def test_groups() -> None:
+    canaries, references = np.zeros(30), np.arange(1, 1001)
+    for coins in (None, 30 / 1030):
+        one = epsilon_from_exposure(canaries, references, coins=coins)
+        four = epsilon_from_exposure(canaries, references, coins=coins, repetitions=4)
+        assert four.bound.value == pytest.approx(one.bound.value / 4)
+        assert four.point.value == pytest.approx(one.point.value / 4)
+        paid = epsilon_from_exposure(
+            canaries, references, coins=coins, repetitions=4, delta=1e-5
+        ).bound.value
+        assert 0 < paid < four.bound.value
+
+
+def test_plain_values() -> None:
+    plain = json.loads(json.dumps(epsilon_from_exposure([1], [2, 3]).to_dict()))
+    assert set(plain) == {"bound", "point"}
+    assert plain["bound"]["method"] == "epsilon_from_exposure"
+
+
+def test_refusals() -> None:
+    with pytest.raises(InputError, match="median_exposure=inf must be a finite number of bits"):
+        epsilon_from_median_exposure(math.inf)
+    with pytest.raises(SettingsError, match="repetitions=0 must be a whole number at least 1"):
+        epsilon_from_median_exposure(3.0, repetitions=0)
+    with pytest.raises(SettingsError, match="repetitions=0 must be a whole number at least 1"):
+        epsilon_from_exposure([1.0], [1.0], repetitions=0)
+    with pytest.raises(InputError, match=r"canary_bits\[0\]=nan is not finite"):
+        epsilon_from_exposure([math.nan], [1.0])
+    with pytest.raises(InputError, match="reference_bits has shape"):
+        epsilon_from_exposure([1.0], [])
+    with pytest.raises(SettingsError, match="quantile=0 must lie strictly between"):
+        epsilon_from_exposure([1.0], [1.0], quantile=0)
+    with pytest.raises(SettingsError, match="coins=1 must lie strictly between"):
+        epsilon_from_exposure([1.0], [1.0], coins=1)
+    with pytest.raises(SettingsError, match="significance=2 must lie"):
+        epsilon_from_exposure([1.0], [1.0], significance=2)
+    with pytest.raises(SettingsError, match=r"delta=1 must lie in \[0, 1\)"):
+        epsilon_from_exposure([1.0], [1.0], delta=1)

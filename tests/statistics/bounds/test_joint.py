@@ -1,0 +1,111 @@
+"""All bounds together: which is the primary one, what each may use, what the joint level costs."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from lmexposure.errors import InputError, SettingsError
+from lmexposure.statistics import (
+    epsilon_from_exposure,
+    epsilon_from_scores,
+    gaussian_dp_epsilon,
+    joint_bounds,
+    one_run_audit,
+)
+
+COINS = np.random.default_rng(1).random(400) < 0.5
+SCORES = np.random.default_rng(2).laplace(size=400) + COINS
+
+
+def laplace(n: int, seed: int) -> NDArray[np.float64]:
+    return np.random.default_rng(seed).laplace(size=n)
+
+
+def test_fair_coins_give_the_one_run_audit_at_half_of_the_significance() -> None:
+    found = joint_bounds(SCORES, COINS, coins=0.5, seed=3)
+    assert found.primary == one_run_audit(SCORES, COINS, significance=0.025, seed=3)
+    assert {one.method for one in found.others} == {"epsilon_from_exposure", "epsilon_from_scores"}
+    assert sum(one.significance for one in found.others) == pytest.approx(0.025)
+
+
+def test_other_coins_give_the_bound_of_their_own_probability() -> None:
+    coins = np.random.default_rng(1).random(2_000) < 0.02
+    scores = laplace(2_000, 2) + 3 * coins
+    found = joint_bounds(scores, coins, coins=0.02)
+    alone = epsilon_from_exposure(-scores[coins], -scores[~coins], coins=0.02, significance=0.025)
+    assert found.primary == alone.bound
+    assert found.primary.validity == "any-dp"
+    assert dict(found.refused)["one_run_audit"] == "needs fair coins; these are of 0.02"
+
+
+@pytest.mark.parametrize(("outside", "method"), [(400, "scores"), (4_000, "exposure")])
+def test_without_coins_the_numbers_decide_and_coin_bounds_are_refused(
+    outside: int, method: str
+) -> None:
+    included = np.arange(400 + outside) < 400
+    found = joint_bounds(laplace(400 + outside, 5) + included, included)
+    assert found.primary.method == f"epsilon_from_{method}"
+    assert {one.validity for one in (found.primary, *found.others)} == {"iid-scores"}
+    assert "needs declared fair coins" in dict(found.refused)["one_run_audit"]
+    assert "needs declared coins" in dict(found.refused)["epsilon_from_exposure with coins"]
+
+
+def test_references_are_used_by_bounds_that_take_scores_for_alike_only() -> None:
+    references = laplace(1_000, 7)
+    found = joint_bounds(SCORES, COINS, references=references, coins=0.5, deltas=(0.0, 1e-5))
+    share = found.others[0].significance
+    everything = np.concatenate([SCORES[~COINS], references])
+    by_kind = {(one.method, one.validity, one.delta): one for one in found.others}
+    two = epsilon_from_scores(SCORES[COINS], everything, significance=share)
+    assert by_kind["epsilon_from_scores", "iid-scores", 0.0] == two
+    coined = epsilon_from_exposure(-SCORES[COINS], -SCORES[~COINS], coins=0.5, significance=share)
+    assert by_kind["epsilon_from_exposure", "any-dp", 0.0] == coined.bound
+    gaussian = gaussian_dp_epsilon(SCORES[COINS], everything, significance=share, delta=1e-5)
+    assert by_kind["gaussian_dp_epsilon", "gaussian", 1e-5] == gaussian
+
+
+def test_each_bound_stands_beside_each_delta_once() -> None:
+    found = joint_bounds(SCORES, COINS, coins=0.5, deltas=(0.0, 1e-5))
+    kinds = [(one.method, one.validity, one.delta) for one in (found.primary, *found.others)]
+    assert len(kinds) == len(set(kinds)) == 4 + 5  # no Gaussian bound at delta 0
+    assert found.primary.delta == 0.0
+
+
+def test_a_single_delta_of_0_says_why_there_is_no_gaussian_bound() -> None:
+    assert "gaussian_dp_epsilon" in dict(joint_bounds(SCORES, COINS).refused)
+
+
+def test_no_signal_gives_0_and_the_result_is_plain() -> None:
+    found = joint_bounds(laplace(400, 9), COINS, coins=0.5, deltas=(0.0, 1e-5)).to_dict()
+    assert found["primary"]["value"] == 0.0
+    assert [one["value"] for one in found["others"]] == [0.0] * len(found["others"])
+    assert found["coins"] == 0.5
+
+
+def test_all_bounds_hold_together() -> None:
+    """Share of 60 audits of a mechanism of epsilon 1 in which any of the bounds is above 1."""
+    above = 0
+    for seed in range(60):
+        rng = np.random.default_rng([seed, 11])
+        coins = rng.random(200) < 0.5
+        found = joint_bounds(rng.laplace(size=200) + coins, coins, coins=0.5, seed=seed)
+        above += max(one.value for one in (found.primary, *found.others)) > 1
+    assert above <= 9  # 3 expected at most; binomial tail 1e-3
+
+
+def test_what_cannot_be_compared_is_refused() -> None:
+    with pytest.raises(InputError, match="3 scores were in and 0 were not"):
+        joint_bounds([1.0, 2.0, 3.0], [1, 1, 1])
+    with pytest.raises(InputError, match="included has shape"):
+        joint_bounds([1.0, 2.0], [1])
+    with pytest.raises(InputError, match="is not finite"):
+        joint_bounds([1.0, float("nan")], [1, 0])
+    with pytest.raises(SettingsError, match="deltas="):
+        joint_bounds(SCORES, COINS, deltas=(0.0, 0.0))
+    with pytest.raises(SettingsError, match="coins="):
+        joint_bounds(SCORES, COINS, coins=1.5)
+
+
+def test_coins_that_kept_nobody_out_leave_the_references() -> None:
+    found = joint_bounds([1.0, 2.0, 3.0], [1, 1, 1], references=laplace(100, 1), coins=0.9)
+    assert dict(found.refused)["epsilon_from_exposure with coins"] == "no coin kept a candidate out"

@@ -1,0 +1,105 @@
+import json
+import math
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from lmexposure.errors import InputError, SettingsError
+from lmexposure.statistics import binomial_interval
+from lmexposure.statistics.bounds.lidp import lidp_epsilon
+
+
+def _scores(
+    rng: np.random.Generator, models: int, canaries: int, rate: float, shared: float
+) -> NDArray[np.float64]:
+    """1 with probability `rate`; the canaries of a model share their rate, the more so the larger
+    `shared` (their correlation)."""
+    rates = np.full(models, rate)
+    if shared:
+        size = 1 / shared - 1
+        rates = rng.beta(rate * size, (1 - rate) * size, models)
+    return (rng.random((models, canaries)) < rates[:, None]).astype(np.float64)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1.0])
+@pytest.mark.parametrize("shared", [0.0, 0.3, 0.99])
+def test_coverage_under_dependence(epsilon: float, shared: float) -> None:
+    # Randomised response, whose epsilon is exact, with canaries that move together in a model.
+    rng, rate, above = np.random.default_rng(1), 1 / (1 + math.exp(-epsilon)), 0
+    for _ in range(200):
+        inside = _scores(rng, 60, 16, rate, shared)
+        outside = _scores(rng, 60, 16, 1 - rate, shared)
+        above += lidp_epsilon(inside, outside, threshold=0.5).value > epsilon
+    assert above <= 20
+
+
+def test_many_canaries_tell_more_than_one() -> None:
+    rng, rate = np.random.default_rng(2), 1 / (1 + math.exp(-1))
+    inside, outside = _scores(rng, 200, 64, rate, 0), _scores(rng, 200, 64, 1 - rate, 0)
+    many = lidp_epsilon(inside, outside, threshold=0.5).value
+    one = lidp_epsilon(inside[:, 0], outside[:, 0], threshold=0.5).value
+    assert 0.85 < many < 1
+    assert many > one + 0.05
+
+
+def test_one_canary_a_model_is_clopper_pearson() -> None:
+    inside, outside = np.arange(40) >= 10, np.arange(50) >= 42
+    bound = lidp_epsilon(inside, outside, threshold=0, delta=0.01)
+    low = binomial_interval(30, 40, level=0.95).low[0]
+    high = binomial_interval(8, 50, level=0.95).high[0]
+    two_ways = max(math.log((low - 0.01) / high), math.log((1 - high - 0.01) / (1 - low)))
+    assert bound.value == pytest.approx(two_ways)
+    assert (bound.counts["in_above"], bound.counts["out_above"]) == (30, 8)
+
+
+def test_numbers_of_models_and_canaries_may_differ() -> None:
+    bound = lidp_epsilon(np.ones((30, 4)), np.zeros((20, 9)), threshold=0.5)
+    assert (bound.counts["out_models"], bound.counts["out_canaries"]) == (20, 180)
+    assert bound.value == bound.ceiling
+    assert bound.value > 1
+
+
+def test_without_signal_zero() -> None:
+    rng = np.random.default_rng(3)
+    inside = rng.normal(size=(80, 8))
+    even = lidp_epsilon(inside, inside[::-1], threshold=0.1)
+    assert (even.value, even.notes) == (0.0, ("no signal beyond chance at this significance",))
+    worse = lidp_epsilon(inside, inside + 5, threshold=0.1)
+    assert worse.value == 0
+    assert "worse than chance" in worse.notes[0]
+    alone = lidp_epsilon([[1.0, 2.0]], [[0.0, 0.0]], threshold=0.5)
+    assert alone.value == alone.ceiling == 0
+    assert "so few models" in alone.notes[0]
+    # Ties with the threshold are not above it.
+    assert lidp_epsilon(np.ones((50, 3)), np.zeros((50, 3)), threshold=1).value == 0
+
+
+def test_groups_and_plain_dictionary() -> None:
+    inside, outside = np.ones((100, 5)), np.zeros((100, 5))
+    single = lidp_epsilon(inside, outside, threshold=0.5)
+    fourfold = lidp_epsilon(inside, outside, threshold=0.5, repetitions=4)
+    assert fourfold.value == pytest.approx(single.value / 4)
+    assert lidp_epsilon(inside, outside, threshold=0.5, repetitions=4, delta=0.01).value < (
+        lidp_epsilon(inside, outside, threshold=0.5, delta=0.01).value / 4
+    )
+    plain = json.loads(json.dumps(single.to_dict()))
+    assert (plain["method"], plain["validity"]) == ("lidp_epsilon", "any-dp")
+
+
+def test_refusals() -> None:
+    good = np.ones((3, 2))
+    with pytest.raises(InputError, match=r"in_scores has shape \(1, 1, 1\); give one row"):
+        lidp_epsilon([[[1.0]]], good, threshold=0)
+    with pytest.raises(InputError, match=r"out_scores has shape \(0,\)"):
+        lidp_epsilon(good, [], threshold=0)
+    with pytest.raises(InputError, match=r"in_scores\[1\]=nan is not finite"):
+        lidp_epsilon([[1.0, math.nan]], good, threshold=0)
+    with pytest.raises(InputError, match=r"threshold\[0\]=inf is not finite"):
+        lidp_epsilon(good, good, threshold=math.inf)
+    with pytest.raises(SettingsError, match="significance=0 must lie"):
+        lidp_epsilon(good, good, threshold=0, significance=0)
+    with pytest.raises(SettingsError, match="delta=1 must lie"):
+        lidp_epsilon(good, good, threshold=0, delta=1)
+    with pytest.raises(SettingsError, match="repetitions=0 must be"):
+        lidp_epsilon(good, good, threshold=0, repetitions=0)

@@ -1,0 +1,281 @@
+import itertools
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from lmexposure.errors import InputError, SettingsError
+from lmexposure.statistics.bounds.calibration import Audit
+from lmexposure.statistics.bounds.one_run import one_run_audit
+from lmexposure.statistics.bounds.one_run_guesses import one_run_epsilon
+
+Coins = NDArray[np.bool_]
+Scores = NDArray[np.float64]
+Mechanism = Callable[[Coins, float, np.random.Generator], Scores]
+
+
+def laplace(coins: Coins, epsilon: float, generator: np.random.Generator) -> Scores:
+    return generator.laplace(size=coins.size) + epsilon * coins
+
+
+def randomised_response(coins: Coins, epsilon: float, generator: np.random.Generator) -> Scores:
+    """Two scores only: nearly everything is a tie."""
+    wrong = generator.random(coins.size) > 1 / (1 + np.exp(-epsilon))
+    return np.asarray(coins ^ wrong, dtype=np.float64)
+
+
+def xor_pairs(coins: Coins, epsilon: float, generator: np.random.Generator) -> Scores:
+    """Of every two canaries, whether their coins differ, by randomised response."""
+    return np.repeat(randomised_response(coins[::2] ^ coins[1::2], epsilon, generator), 2)
+
+
+def shared_noise(coins: Coins, epsilon: float, generator: np.random.Generator) -> Scores:
+    """A noisy number of canaries for every four, the score of all four."""
+    counts = coins.reshape(-1, 4).sum(axis=1)
+    return np.repeat(epsilon * counts + generator.laplace(size=counts.size), 4)
+
+
+def each_revealed(delta: float) -> Mechanism:
+    def scores(coins: Coins, epsilon: float, generator: np.random.Generator) -> Scores:
+        told = np.where(generator.random(coins.size) < delta, 10.0 * coins - 4.5, 0.0)
+        noisy = randomised_response(coins, epsilon, generator)
+        return np.where(told == 0, noisy, told)
+
+    return scores
+
+
+def all_revealed(delta: float) -> Mechanism:
+    def scores(coins: Coins, epsilon: float, generator: np.random.Generator) -> Scores:
+        if generator.random() < delta:
+            return coins.astype(float)
+        return randomised_response(coins, epsilon, generator)
+
+    return scores
+
+
+def values(
+    mechanism: Mechanism, epsilon: float, *, m: int, delta: float = 0.0, runs: int = 200
+) -> NDArray[np.float64]:
+    found = []
+    for seed in range(runs):
+        generator = np.random.default_rng([seed, m])
+        coins = generator.random(m) < 0.5
+        scores = mechanism(coins, epsilon, generator)
+        found.append(one_run_audit(scores, coins, delta=delta, seed=seed).value)
+    return np.array(found)
+
+
+# Of 200 bounds at 0.05, more than 24 lie above the truth in fewer than 2 of 100,000 audits.
+MOST = 24
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "epsilon"),
+    [
+        (laplace, 0.0),
+        (randomised_response, 1.0),
+        (xor_pairs, 1.0),
+        (shared_noise, 1.0),
+    ],
+)
+def test_coverage(mechanism: Mechanism, epsilon: float) -> None:
+    assert np.sum(values(mechanism, epsilon, m=400) > epsilon) <= MOST
+
+
+@pytest.mark.parametrize(("reveal", "delta"), [(each_revealed, 0.02), (all_revealed, 0.02)])
+def test_coverage_with_a_delta(reveal: Callable[[float], Mechanism], delta: float) -> None:
+    assert np.sum(values(reveal(delta), 1.0, m=100, delta=delta) > 1.0) <= MOST
+
+
+@pytest.mark.parametrize(("m", "runs", "goal"), [(400, 300, 0.70), (2000, 60, 0.84)])
+def test_tightness_on_the_laplace_shift(m: int, runs: int, goal: float) -> None:
+    """The median over the runs is itself uncertain: by 0.01 at 400 canaries."""
+    found = values(laplace, 1.0, m=m, runs=runs)
+    assert np.median(found) >= goal
+    assert np.mean(found > 1) <= 24 / 200
+
+
+def test_memorisation_of_a_part_shows() -> None:
+    def partly(coins: Coins, share: float, generator: np.random.Generator) -> Scores:
+        moved = coins & (generator.random(coins.size) < share)
+        return generator.normal(size=coins.size) + 4 * moved
+
+    assert np.median(values(partly, 0.3, m=2000, runs=30)) >= 3.5
+
+
+@pytest.mark.parametrize("m", [1, 2, 5, 8])
+@pytest.mark.parametrize("significance", [0.05, 0.3])
+def test_no_outcome_of_a_small_audit_is_forgotten(m: int, significance: float) -> None:
+    """All ways to be right and wrong, with their exact probabilities at every epsilon."""
+    audit = Audit(canaries=m, significance=significance, delta=0.0, repetitions=1)
+    outcomes = np.array(list(itertools.product((False, True), repeat=m)))
+    bounds = np.array([audit.decide(right).epsilon for right in outcomes])
+    for epsilon in [*np.linspace(0, 5, 101), *np.maximum(bounds - 1e-7, 0)]:
+        q = 1 / (1 + np.exp(-epsilon))
+        chances = np.prod(np.where(outcomes, q, 1 - q), axis=1)
+        assert chances[bounds > epsilon].sum() <= significance + 1e-12
+    assert np.all(bounds <= audit.ceiling())
+
+
+@pytest.mark.parametrize("delta", [0.01, 0.1])
+def test_no_outcome_of_a_small_audit_with_a_delta(delta: float) -> None:
+    """The worst that delta allows: at random, the wrong guesses of a whole audit turn right."""
+    m, significance = 6, 0.3
+    audit = Audit(canaries=m, significance=significance, delta=delta, repetitions=1)
+    outcomes = np.array(list(itertools.product((False, True), repeat=m)))
+    bounds = np.array([audit.decide(right).epsilon for right in outcomes])
+    for epsilon in [*np.linspace(0, 3, 61), *np.maximum(bounds - 1e-7, 0)]:
+        q = 1 / (1 + np.exp(-epsilon))
+        chances = (1 - delta) * np.prod(np.where(outcomes, q, 1 - q), axis=1)
+        assert chances[bounds > epsilon].sum() + delta * (bounds[-1] > epsilon) <= significance
+
+
+@pytest.mark.parametrize("m", [5, 40])
+def test_more_right_guesses_never_lower_the_bound(m: int) -> None:
+    audit = Audit(canaries=m, significance=0.05, delta=0.0, repetitions=1)
+    generator = np.random.default_rng(m)
+    right = generator.random(m) < 0.5
+    last = audit.decide(right).epsilon
+    for place in generator.permutation(np.flatnonzero(~right)):
+        right[place] = True
+        now = audit.decide(right).epsilon
+        assert now >= last - 1e-8
+        last = now
+    assert last == pytest.approx(audit.ceiling())
+
+
+def test_five_canaries_all_guessed_right_are_clopper_pearson() -> None:
+    # No other look can be as strong, so that nothing is paid for it: q^5 = 0.05.
+    found = one_run_audit([5, 4, 3, 2, 1], [True, True, True, False, False], seed=1)
+    q = 0.05**0.2
+    assert found.value == pytest.approx(np.log(q / (1 - q)), abs=1e-8)
+    assert found.ceiling == found.value
+
+
+@pytest.mark.parametrize("m", [1, 4])
+def test_so_few_canaries_can_show_nothing(m: int) -> None:
+    coins = np.arange(m) % 2 == 0
+    found = one_run_audit(coins.astype(int).tolist(), coins.tolist(), seed=1)
+    assert (found.value, found.ceiling) == (0.0, 0.0)
+    assert "could show nothing" in found.notes[0]
+
+
+def test_coins_of_the_same_seed_do_not_order_ties() -> None:
+    above = 0
+    for seed in range(100):
+        coins = np.random.default_rng(seed).random(100) < 0.5
+        above += one_run_audit(np.zeros(100), coins, seed=seed).value > 0
+    assert above <= 16
+
+
+def test_wrong_direction_and_no_signal_say_so() -> None:
+    generator = np.random.default_rng(4)
+    coins = generator.random(401) < 0.5
+    wrong = one_run_audit(-1 * coins, coins, seed=1)
+    assert wrong.value == 0.0
+    assert "wrong direction" in wrong.notes[0]
+    assert one_run_audit(coins, coins, seed=1).notes == ()
+    none = next(
+        found
+        for found in (one_run_audit(generator.random(401), coins, seed=1) for _ in range(20))
+        if "fewer" not in "".join(found.notes)
+    )
+    assert none.notes == ("no signal beyond chance",)
+
+
+def test_copies_divide_a_bound_without_delta() -> None:
+    generator = np.random.default_rng(5)
+    coins = generator.random(500) < 0.5
+    scores = laplace(coins, 2.0, generator)
+    once = one_run_audit(scores, coins, seed=1)
+    four = one_run_audit(scores, coins, repetitions=4, seed=1)
+    assert four.value == pytest.approx(once.value / 4, abs=1e-7)
+    assert four.repetitions == 4
+    assert "group privacy" in four.adjacency
+
+
+def test_copies_with_a_delta_pay_for_the_group() -> None:
+    generator = np.random.default_rng(5)
+    coins = generator.random(500) < 0.5
+    scores = laplace(coins, 2.0, generator)
+    rows = [
+        one_run_audit(scores, coins, delta=delta, repetitions=r, seed=1).value * r
+        for r, delta in [(1, 0.0), (1, 1e-4), (4, 1e-4), (16, 1e-4)]
+    ]
+    assert rows == sorted(rows, reverse=True)
+    assert rows[0] > rows[2]
+
+
+def test_a_delta_too_large_is_reported_as_vacuous() -> None:
+    coins = np.random.default_rng(6).random(400) < 0.5
+    found = one_run_audit(coins, coins, delta=0.5, seed=1)
+    assert (found.value, found.ceiling) == (0.0, 0.0)
+    assert "could show nothing" in found.notes[0]
+
+
+def test_what_a_bound_says_of_itself() -> None:
+    coins = np.random.default_rng(7).random(301) < 0.5
+    found = one_run_audit(coins, coins, delta=1e-5, seed=1)
+    assert found.validity == "any-dp"
+    assert found.counts["canaries"] == 301
+    assert found.counts["included"] == int(coins.sum())
+    assert {"forgiven", "both_guesses", "top_correct", "bottom_guesses"} <= set(found.counts)
+    assert "fixed beforehand" in found.threshold_choice
+    assert found.value <= found.ceiling  # type: ignore[operator]
+    assert any("fair coin" in sentence for sentence in found.assumptions)
+    assert found.to_dict()["method"] == "one_run_audit"
+
+
+def test_the_order_of_canaries_does_not_matter() -> None:
+    generator = np.random.default_rng(8)
+    coins = generator.random(300) < 0.5
+    scores = laplace(coins, 1.0, generator)
+    order = generator.permutation(300)
+    one = one_run_audit(scores, coins, seed=1)
+    assert one_run_audit(scores[order], coins[order], seed=1) == one
+
+
+def test_a_ceiling_near_that_of_all_guesses() -> None:
+    coins = np.arange(1000) % 2 == 0
+    found = one_run_audit(coins, coins, seed=1)
+    assert found.value == found.ceiling
+    whole = one_run_epsilon(canaries=1000, guesses=1000, correct=1000).value
+    assert whole - 0.8 < found.value <= whole
+
+
+@pytest.mark.parametrize(
+    ("scores", "included", "message"),
+    [
+        ([], [], r"scores has shape \(0,\)"),
+        ([1.0, np.nan], [True, False], "scores.1.=nan is not finite"),
+        ([1.0, np.inf], [True, False], "scores.1.=inf is not finite"),
+        ([1.0, 2.0], [True], "included has 1 entries for 2 scores"),
+        ([1.0], [[True]], r"included has shape \(1, 1\)"),
+        ([1.0], [], r"included has shape \(0,\)"),
+        ([1.0, 2.0], [0, 2], "must hold True and False"),
+        ([1.0, 2.0], [1.0, np.nan], "must hold True and False"),
+        ([1.0, 2.0], ["in", "out"], "must hold True and False"),
+        (list(range(30)), [True] * 30, "30 of 30 candidates went in, which coins of 0.5 give"),
+        (list(range(1000)), [True] * 10 + [False] * 990, "10 of 1000 candidates went in"),
+    ],
+)
+def test_bad_input(scores: list[float], included: list[bool], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        one_run_audit(scores, included, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"significance": 0.0}, "significance=0.0 must lie strictly between 0 and 1"),
+        ({"significance": 1.0}, "significance=1.0"),
+        ({"delta": -0.1}, r"delta=-0.1 must lie in \[0, 1\)"),
+        ({"delta": 1.0}, r"delta=1.0"),
+        ({"repetitions": 0}, "repetitions=0"),
+        ({"seed": -1}, "seed=-1"),
+    ],
+)
+def test_bad_settings(settings: dict[str, float], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        one_run_audit([1.0, 2.0], [True, False], **({"seed": 1} | settings))  # type: ignore[arg-type]
