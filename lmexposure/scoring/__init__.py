@@ -1,5 +1,7 @@
 """How surprised the model is: log-perplexity, the token trie, search over R, extraction."""
 
+from lmexposure.scoring.against_base import AgainstBase, bits_against_base
+from lmexposure.scoring.label_only import LabelOnly, label_only
 from lmexposure.scoring.log_perplexity import TokenScores, log_perplexity, score_encoded
 from lmexposure.scoring.near_threshold import NearScores, scores_near
 from lmexposure.scoring.search.best_first import Likeliest, likeliest_fills
@@ -11,8 +13,10 @@ from lmexposure.scoring.search.walk import Budget, Leaves, Walk
 from lmexposure.scoring.space.prefix import Beginning, find_beginning
 from lmexposure.scoring.space.token_space import Continuations, Proof, TokenSpace, token_space
 from lmexposure.scoring.steps import CachedSteps, RecomputedSteps, Steps, next_token_steps
+from lmexposure.scoring.token_details import TokenDetails, token_details
 
 __all__ = [
+    "AgainstBase",
     "Beginning",
     "Budget",
     "CachedSteps",
@@ -21,6 +25,7 @@ __all__ = [
     "Extraction",
     "Extractor",
     "Guess",
+    "LabelOnly",
     "Leaves",
     "Likeliest",
     "Margin",
@@ -31,17 +36,21 @@ __all__ = [
     "RecomputedSteps",
     "Rescorer",
     "Steps",
+    "TokenDetails",
     "TokenScores",
     "TokenSpace",
     "Walk",
     "beam_width",
+    "bits_against_base",
     "draw_fills",
     "find_beginning",
+    "label_only",
     "likeliest_fills",
     "log_perplexity",
     "next_token_steps",
     "score_encoded",
     "scores_near",
+    "token_details",
     "token_space",
     "walked_bits",
 ]

@@ -71,3 +71,30 @@ def test_refusals() -> None:
         exposure_summary([math.inf])
     with pytest.raises(SettingsError, match="level=2 must lie strictly between"):
         exposure_summary([1.0], level=2)
+
+
+def test_mean_carries_its_interval_and_notes_what_is_rough() -> None:
+    exposures = np.random.default_rng(3).exponential(1 / math.log(2), 40)
+    summary = exposure_summary(exposures, seed=5)
+    assert summary.mean_interval.method == "bca"
+    assert summary.mean_interval.low is not None
+    assert summary.mean_interval.low < summary.mean
+    assert summary.notes == ()
+    assert exposure_summary(exposures, resamples=0).mean_interval.method == "normal"
+    few = exposure_summary([1.0, 2.0, 6.0, 7.0])
+    assert any("rough with 4 values" in note for note in few.notes)
+    assert any("no interval of a mean" in note for note in exposure_summary([1.0, 2.0]).notes)
+
+
+def test_controls_are_the_measured_null() -> None:
+    rng = np.random.default_rng(3)
+    controls = rng.exponential(1 / math.log(2), 30)
+    assert exposure_summary(controls).controls is None
+    summary = exposure_summary(rng.exponential(1, 20) + 6, controls_bits=controls)
+    assert summary.controls is not None
+    assert summary.controls.n == 30
+    assert summary.controls.p_value < 0.001
+    plain = json.loads(json.dumps(summary.to_dict(), allow_nan=False))
+    assert plain["controls"]["median"]["value"] < plain["median"]["value"]
+    with pytest.raises(InputError, match=r"controls_bits\[0\]=nan is not finite"):
+        exposure_summary([1.0], controls_bits=[math.nan])

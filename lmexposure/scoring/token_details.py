@@ -1,0 +1,165 @@
+"""What a model says of each token of a text: its bits, how they compare there, the greedy token.
+
+Some scores of membership look beyond a text's sum of bits, at its least likely tokens or at what
+else the model could have said. Each takes the whole distribution at every position, so that texts
+are read one by one from their beginning, not through the tree that they share.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from lmexposure._validate import integer
+from lmexposure.errors import InputError
+from lmexposure.models.encoding import Encoded, context_window, encode_in_context
+from lmexposure.scoring.batching import in_batches
+from lmexposure.scoring.forward import PlainForward, refuse_training_mode, refuse_unusable
+from lmexposure.scoring.spans import share_spans
+from lmexposure.scoring.ways import AloneWay
+
+__all__ = ["TokenDetails", "details_of_encoded", "token_details"]
+
+_LN2 = log(2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenDetails:
+    """Every scored token of some texts, in input order: for each text arrays of one shape (T,).
+
+    Attributes:
+        bits: -log2 of each token's probability; lower = more expected.
+        mean_bits: mean of that over the vocabulary, weighted by probability: the entropy there.
+        std_bits: standard deviation of it, weighted likewise.
+        greedy: the most likely token at each place, by its number; of equal ones the first.
+        encoded: the texts as tokens, in context; the arrays begin at `scored_from`.
+    """
+
+    bits: tuple[NDArray[np.float64], ...]
+    mean_bits: tuple[NDArray[np.float64], ...]
+    std_bits: tuple[NDArray[np.float64], ...]
+    greedy: tuple[NDArray[np.int64], ...]
+    encoded: tuple[Encoded, ...]
+
+    @property
+    def totals(self) -> NDArray[np.float64]:
+        """Log-perplexity of each text in bits, shape (n,). Lower = more memorised."""
+        return np.array([bits.sum() for bits in self.bits], dtype=np.float64)
+
+    @property
+    def top1(self) -> tuple[NDArray[np.bool_], ...]:
+        """Whether each token is the one that greedy decoding would have given there."""
+        return tuple(
+            found == np.array(one.ids[one.scored_from :])
+            for found, one in zip(self.greedy, self.encoded, strict=True)
+        )
+
+
+def token_details(
+    model: Any,
+    tokenizer: Any,
+    texts: Sequence[str],
+    *,
+    context: str | None = None,
+    batch_size: int | None = None,
+) -> TokenDetails:
+    """Bits of every token, with mean and spread over the vocabulary and the greedy token.
+
+    Texts are encoded behind their left context as in `log_perplexity`, whose values the totals
+    are.
+
+    Args:
+        model: a `transformers` causal language model, in evaluation mode.
+        tokenizer: its tokenizer.
+        texts: n texts.
+        context: what stands to the left of each text; None: BOS, else EOS, else the first token of
+            each text goes unscored.
+        batch_size: texts a forward pass; None chooses one. Halved when memory runs out.
+
+    Raises:
+        InputError: no texts, or a bare string.
+        ModelError: a text holds an unknown token, or is longer than the context window; the model
+            is in training mode.
+        NumericalError: the model gave NaN or infinite logits.
+
+    Source: Zhang et al. 2025, Min-K%++: mean and spread are those of a token drawn from the model.
+    """
+    if isinstance(texts, str):
+        raise InputError("texts is one string; give a list of texts, [text] for a single one")
+    window = context_window(model.config)
+    encoded = encode_in_context(tokenizer, texts, context=context, max_length=window)
+    return details_of_encoded(model, encoded, batch_size=batch_size)
+
+
+@torch.inference_mode()
+def details_of_encoded(
+    model: Any, encoded: Sequence[Encoded], *, batch_size: int | None = None
+) -> TokenDetails:
+    """The same for texts that are encoded already.
+
+    Where torch.distributed is up, the processes share the texts; all must call this alike.
+
+    Args:
+        model: a causal language model in evaluation mode.
+        encoded: n texts as `encode_in_context` gives them.
+        batch_size: texts a forward pass; None chooses one. Halved when memory runs out.
+
+    Raises:
+        InputError: no texts.
+        ModelError: the model is in training mode.
+        NumericalError: the model gave NaN or infinite logits; names the text by its number.
+    """
+    if not encoded:
+        raise InputError("no texts to score; give at least one")
+    refuse_training_mode(model)
+    way, forward, n = AloneWay(model, encoded), _DetailForward(model), len(encoded)
+    size = way.size if batch_size is None else integer("batch_size", batch_size, low=1)
+
+    def work(span: range) -> list[NDArray[np.float64]]:
+        numbers = [way.order[place] for place in span]
+        batches = in_batches(numbers, size, lambda some: forward.rows([encoded[i] for i in some]))
+        rows = [row for batch in batches for row in batch]
+        for number, row in zip(numbers, rows, strict=True):
+            refuse_unusable(row[:3], number, n)
+        return rows
+
+    found: list[NDArray[np.float64]] = [np.empty((4, 0))] * n
+    for number, one in zip(way.order, share_spans(way.costs, work), strict=True):
+        found[number] = one
+    return TokenDetails(
+        bits=tuple(row[0] for row in found),
+        mean_bits=tuple(row[1] for row in found),
+        std_bits=tuple(row[2] for row in found),
+        greedy=tuple(row[3].astype(np.int64) for row in found),
+        encoded=tuple(encoded),
+    )
+
+
+class _DetailForward(PlainForward):
+    """The plain pass, of which the whole distributions are read before they are let go."""
+
+    def rows(self, batch: Sequence[Encoded]) -> list[NDArray[np.float64]]:
+        """For each text bits, mean, spread and greedy token of its scored tokens: (4, T)."""
+        first = min(one.scored_from for one in batch)
+        logits = self._logits([one.ids for one in batch], first)  # (B, longest - first, V)
+        found = []
+        for row, one in zip(logits, batch, strict=True):
+            own = row[one.scored_from - first : len(one.ids) - first]  # (T, V)
+            found.append(_described(own, torch.tensor(one.ids[one.scored_from :])))
+        return found
+
+
+def _described(logits: torch.Tensor, target: torch.Tensor) -> NDArray[np.float64]:
+    """One text at a time, so that probabilities take no more memory than a text's logits do."""
+    logp = logits - logits.logsumexp(-1, keepdim=True)  # (T, V) nats
+    p = logp.exp()
+    # A token that is masked out has p = 0 and adds nothing, where 0 x infinity would give NaN.
+    mean = torch.special.entr(p).sum(-1)  # (T,)
+    squares = torch.where(p > 0, p * (logp + mean[:, None]) ** 2, 0.0)
+    own = -logp.gather(-1, target.to(logp.device)[:, None]).squeeze(-1)
+    parts = [own.double() / _LN2, mean.double() / _LN2, squares.sum(-1).double().sqrt() / _LN2]
+    return torch.stack([*parts, logits.argmax(-1).double()]).cpu().numpy()

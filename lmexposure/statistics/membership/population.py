@@ -1,0 +1,177 @@
+"""Each canary by itself beside all canaries together, over many trained models.
+
+A mechanism that publishes one record in full and protects all others has a tiny TPR over the
+population, and none of its averages shows what became of that record (Aerni et al. 2024).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from lmexposure._validate import fraction
+from lmexposure.statistics._rows import column, finite_or_none, plain_list
+from lmexposure.statistics.membership.matrices import coin_matrix, coin_notes, score_matrix
+from lmexposure.statistics.membership.roc import roc_curve
+from lmexposure.statistics.membership.tpr_at_fpr import tpr_at_fpr
+
+__all__ = ["CanariesAndPopulation", "canaries_and_population"]
+
+_ASSUMPTIONS = (
+    "the models were trained independently of each other",
+    "each canary's coins are independent, with one probability over all models",
+    "the population numbers are points without an interval: scores of one model are dependent",
+)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CanariesAndPopulation:
+    """How well membership is told, canary by canary and over all cells together.
+
+    All rates lie in [0, 1]; higher = more leaks.
+
+    Attributes:
+        canary_tpr: for each canary the share of the models that saw it whose score is strictly
+            above that of every model that did not: its TPR without a false positive. Shape (N,);
+            NaN where a canary was in all models or in none.
+        canary_p: how often chance alone gives a canary so high a `canary_tpr`; exact, shape (N,).
+        canary_low: the advantage (TPR - FPR) of each canary is at least this, for all N at once
+            with confidence 1 - significance; shape (N,).
+        worst: the canary with the lowest p, of several the one with the higher `canary_tpr`.
+        worst_p: its p-value, times the number of canaries: how often chance gives one such among
+            them, at most 1.
+        population_tpr: TPR at `fpr` of one threshold for all cells; None where not resolvable.
+        population_advantage: largest TPR - FPR of one threshold for all cells.
+        population_area: area under the ROC curve of all cells.
+        fpr, significance, models, canaries: as given.
+        assumptions, notes: what must hold, and what is not as it should be.
+    """
+
+    canary_tpr: NDArray[np.float64]
+    canary_p: NDArray[np.float64]
+    canary_low: NDArray[np.float64]
+    worst: int
+    worst_p: float
+    population_tpr: float | None
+    population_advantage: float
+    population_area: float
+    fpr: float
+    significance: float
+    models: int
+    canaries: int
+    assumptions: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain Python values; the worst canary beside the population, then every canary."""
+        return {
+            "worst": {
+                "canary": self.worst,
+                "tpr": finite_or_none(self.canary_tpr[self.worst]),
+                "advantage_low": float(self.canary_low[self.worst]),
+                "p": self.worst_p,
+            },
+            "population": {
+                "fpr": self.fpr,
+                "tpr": self.population_tpr,
+                "advantage": self.population_advantage,
+                "area": self.population_area,
+            },
+            "canary_tpr": plain_list(self.canary_tpr),
+            "canary_p": self.canary_p.tolist(),
+            "canary_low": self.canary_low.tolist(),
+            "significance": self.significance,
+            "models": self.models,
+            "canaries": self.canaries,
+            "assumptions": list(self.assumptions),
+            "notes": list(self.notes),
+        }
+
+
+def canaries_and_population(
+    scores: ArrayLike, included: ArrayLike, *, fpr: float = 0.001, significance: float = 0.05
+) -> CanariesAndPopulation:
+    """Each canary's own leak beside the leak of the population.
+
+    With few models a canary's best threshold fits the noise, and the worst of many canaries looks
+    leaked without any leak. So a canary's own threshold is fixed beforehand, at the highest score
+    of the models that did not see it, and the p-value and the low end are of that threshold and
+    paid for all canaries (Bonferroni).
+
+    Args:
+        scores: models x canaries, shape (M, N), finite; higher = more likely in.
+        included: which canary was in the training set of which model, shape (M, N).
+        fpr: at which the population's TPR is told, in (0, 1).
+        significance: of all low ends together.
+
+    Raises:
+        InputError: shapes, numbers that are not finite, coins that are none; all cells in or none.
+        SettingsError: `fpr` or `significance` out of range.
+
+    Source: Aerni, Zhang, Tramèr 2024, Evaluations of machine learning privacy defenses are
+    misleading.
+    """
+    x = score_matrix("scores", scores)
+    coins = coin_matrix("included", included, x.shape)
+    fpr, significance = fraction("fpr", fpr), fraction("significance", significance)
+    inside, outside = x[coins], x[~coins]
+    curve = roc_curve(inside, outside)
+    pooled = tpr_at_fpr(inside, outside, fpr=fpr, level=1 - significance)
+    tpr, p, low = _own_rates(x, coins, significance / x.shape[1])
+    worst = int(np.lexsort((-np.nan_to_num(tpr), p))[0])
+    unresolved = () if pooled.note is None else (f"population: {pooled.note}",)
+    return CanariesAndPopulation(
+        canary_tpr=column(tpr, np.float64),
+        canary_p=column(p, np.float64),
+        canary_low=column(low, np.float64),
+        worst=worst,
+        worst_p=min(1.0, float(p[worst]) * x.shape[1]),
+        population_tpr=pooled.value,
+        population_advantage=curve.advantage,
+        population_area=curve.area,
+        fpr=fpr,
+        significance=significance,
+        models=x.shape[0],
+        canaries=x.shape[1],
+        assumptions=_ASSUMPTIONS,
+        notes=coin_notes(coins) + _one_sided(tpr) + unresolved,
+    )
+
+
+def _own_rates(
+    x: NDArray[np.float64], coins: NDArray[np.bool_], significance: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """TPR above all models without the canary, its p-value, and the advantage's low end: (N,)."""
+    highest = x.max(axis=0, where=~coins, initial=-np.inf)  # (N,)
+    m, n = coins.sum(axis=0), (~coins).sum(axis=0)
+    above = np.where(n > 0, (coins & (x > highest)).sum(axis=0), 0)
+    tpr = np.where((m > 0) & (n > 0), above / np.maximum(m, 1), np.nan)
+    # Chance puts all of the `above` highest of M places into m of them: C(M - k, n) / C(M, n).
+    log_p = _log_choose(m + n - above, n) - _log_choose(m + n, n)
+    tail = significance / 2
+    # The FPR of that threshold is at most Beta(1, n).
+    fpr_high = np.where(n > 0, 1 - tail ** (1 / np.maximum(n, 1)), 1.0)
+    tpr_low = special.betaincinv(np.maximum(above, 1), np.maximum(m - above + 1, 1), tail)
+    low = np.maximum(0.0, np.where(above > 0, tpr_low, 0.0) - fpr_high)
+    return tpr, np.exp(np.minimum(0.0, log_p)), low
+
+
+def _log_choose(total: NDArray[np.int64], chosen: NDArray[np.int64]) -> NDArray[np.float64]:
+    logs: NDArray[np.float64] = (
+        special.gammaln(total + 1)
+        - special.gammaln(chosen + 1)
+        - special.gammaln(total - chosen + 1)
+    )
+    return logs
+
+
+def _one_sided(tpr: NDArray[np.float64]) -> tuple[str, ...]:
+    missing = int(np.isnan(tpr).sum())
+    if not missing:
+        return ()
+    return (
+        f"{missing} of {tpr.size} canaries were in all models or in none, and have no rate of "
+        "their own; train more models",
+    )

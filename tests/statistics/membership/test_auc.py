@@ -1,0 +1,111 @@
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from lmexposure.errors import InputError, SettingsError
+from lmexposure.statistics.membership.auc import area_under_curve
+from lmexposure.statistics.membership.roc import roc_curve
+
+SCORES = st.lists(st.integers(-4, 4), min_size=1, max_size=25)
+Scores = NDArray[np.float64]
+
+
+@given(SCORES, SCORES, st.sampled_from(["hoeffding", "newcombe"]))
+def test_is_the_area_of_the_curve_and_mirrors(
+    inside: list[int], outside: list[int], method: str
+) -> None:
+    found = area_under_curve(inside, outside, method=method)  # type: ignore[arg-type]
+    turned = area_under_curve(outside, inside, method=method)  # type: ignore[arg-type]
+    assert found.value == pytest.approx(roc_curve(inside, outside).area, abs=1e-12)
+    assert 0 <= found.low <= found.value <= found.high <= 1
+    assert found.low == pytest.approx(1 - turned.high, abs=1e-9)
+
+
+@pytest.mark.parametrize(("m", "n"), [(1, 1), (10, 10), (64, 10_000), (10_000, 64)])
+def test_at_an_area_of_one_it_is_the_exact_bound_of_so_many_successes(m: int, n: int) -> None:
+    """Clopper and Pearson 1934: after k successes of k, (alpha / 2)^(1 / k)."""
+    found = area_under_curve(np.arange(m) + n, np.arange(n))
+    assert (found.value, found.high) == (1, 1)
+    assert found.low == pytest.approx(0.025 ** (1 / min(m, n)), abs=1e-9)
+    assert area_under_curve(np.arange(m) + n, np.arange(n), method="newcombe").low < 1
+
+
+def test_both_solve_their_equation() -> None:
+    rng = np.random.default_rng(3)
+    inside, outside = rng.normal(1, 1, 40), rng.normal(0, 1, 90)
+    found = area_under_curve(inside, outside, level=0.9)
+    for end in (found.low, found.high):
+        a = found.value
+        divergence = a * math.log(a / end) + (1 - a) * math.log((1 - a) / (1 - end))
+        assert 40 * divergence == pytest.approx(math.log(2 / 0.1), rel=1e-6)
+    found = area_under_curve(inside, outside, level=0.9, method="newcombe")
+    for end in (found.low, found.high):
+        rest = 64 * ((1 - end) / (2 - end) + end / (1 + end))  # (40 + 90) / 2 - 1
+        variance = end * (1 - end) * (1 + rest) / (40 * 90)
+        assert abs(found.value - end) == pytest.approx(1.6448536 * math.sqrt(variance), rel=1e-6)
+
+
+def _normal(rng: np.random.Generator, m: int, n: int) -> tuple[Scores, Scores, float]:
+    return rng.normal(1, 1, m), rng.normal(0, 1, n), 0.7602499
+
+
+def _tied(rng: np.random.Generator, m: int, n: int) -> tuple[Scores, Scores, float]:
+    inside, outside = rng.binomial(1, 0.7, m), rng.binomial(1, 0.3, n)
+    return inside.astype(np.float64), outside.astype(np.float64), 0.7
+
+
+def _some_memorised(rng: np.random.Generator, m: int, n: int) -> tuple[Scores, Scores, float]:
+    memorised = rng.random(m) < 0.3
+    return rng.normal(0, 1, m) + 99 * memorised, rng.normal(0, 1, n), 0.65
+
+
+@pytest.mark.parametrize("draw", [_normal, _tied, _some_memorised])
+@pytest.mark.parametrize(("m", "n"), [(12, 12), (64, 2000)])
+def test_coverage(draw: object, m: int, n: int) -> None:
+    rng, held, narrow = np.random.default_rng(11), 0, 0
+    for _ in range(300):
+        inside, outside, truth = draw(rng, m, n)  # type: ignore[operator]
+        found = area_under_curve(inside, outside)
+        held += found.low <= truth <= found.high
+        found = area_under_curve(inside, outside, method="newcombe")
+        narrow += found.low <= truth <= found.high
+    assert held >= 0.95 * 300
+    if draw is not _some_memorised and n < 100:
+        assert narrow >= 0.9 * 300
+
+
+def test_newcombe_is_too_narrow_where_some_canaries_are_memorised() -> None:
+    """Which is why it is not the default, and says so."""
+    rng, held = np.random.default_rng(12), 0
+    for _ in range(300):
+        inside, outside, truth = _some_memorised(rng, 64, 2000)
+        found = area_under_curve(inside, outside, method="newcombe")
+        held += found.low <= truth <= found.high
+    assert held < 0.93 * 300
+    assert found.validity == "asymptotic"
+    assert "memorised" in found.assumptions[1]
+
+
+def test_chance_and_the_wrong_direction_are_said() -> None:
+    rng = np.random.default_rng(4)
+    found = area_under_curve(rng.normal(size=50), rng.normal(size=50))
+    assert found.low < 0.5 < found.high
+    assert found.notes == ("no better than chance at this level",)
+    assert "worse than chance" in area_under_curve(range(50), range(50, 100)).notes[0]
+    assert area_under_curve(range(50, 100), range(50)).notes == ()
+    assert area_under_curve([1] * 9, [1] * 9).value == 0.5
+    assert json.loads(json.dumps(found.to_dict()))["validity"] == "iid-scores"
+
+
+def test_refusals() -> None:
+    with pytest.raises(InputError, match="in_scores has shape"):
+        area_under_curve([], [1])
+    with pytest.raises(SettingsError, match="level=1 must lie strictly"):
+        area_under_curve([1], [1], level=1)
+    with pytest.raises(SettingsError, match="must be one of hoeffding, newcombe"):
+        area_under_curve([1], [1], method="delong")  # type: ignore[arg-type]
