@@ -65,6 +65,8 @@ class Result:
         canaries: canaries and controls, in the manifest's order.
         summary: per format and repetitions, with the guessing baseline beside it.
         warnings: what a reader must know before believing a number.
+        privacy: bounds on epsilon with their conditions, and membership metrics; None in results
+            of versions that had none.
     """
 
     inputs_sha256: str
@@ -75,6 +77,7 @@ class Result:
     canaries: list[CanaryResult]
     summary: list[dict[str, Any]]
     warnings: list[str]
+    privacy: dict[str, Any] | None = None
     schema: str = RESULT_SCHEMA
 
     def to_dict(self) -> dict[str, Any]:

@@ -16,6 +16,7 @@ FLOORS = {
     "_validate": 1,
     "_files": 1,
     "results": 2,
+    "score_files": 2,
     "canaries": 3,
     "statistics": 3,
     "models": 4,

@@ -257,14 +257,18 @@ def _summary(
 ) -> list[dict[str, Any]]:
     """One row per class of repetitions in ascending order, 0 (the controls) first."""
     repetitions = np.array([one.repetitions for one in scores.canaries])
+    null = _values(canaries, scores.controls, scores.format.bits)
     rows = []
     for count in np.unique(repetitions).tolist():
         chosen = np.flatnonzero(repetitions == count)
         shown = [canaries[i].exposure for i in chosen.tolist()]
-        # No exposure is above log2|R|; an extrapolation may say so all the same.
-        values = [scores.format.bits if e["value"] is None else e["value"] for e in shown]
-        capped = [bool(e["capped"]) for e in shown]
-        summary = exposure_summary(values, level=settings.level, capped=capped)
+        summary = exposure_summary(
+            _values(canaries, repetitions == count, scores.format.bits),
+            level=settings.level,
+            capped=[bool(e["capped"]) for e in shown],
+            controls_bits=null if count and null else None,
+            seed=settings.seed,
+        )
         test = guessing_test(
             scores.canary_bits[chosen],
             scores.reference_bits,
@@ -291,6 +295,12 @@ def _summary(
             }
         )
     return rows
+
+
+def _values(canaries: list[CanaryResult], chosen: NDArray[np.bool_], most: float) -> list[float]:
+    """Exposures shown. None is above log2|R|; an extrapolation may say so all the same."""
+    shown = [canaries[i].exposure["value"] for i in np.flatnonzero(chosen).tolist()]
+    return [most if value is None else value for value in shown]
 
 
 def _other_medians(canaries: list[CanaryResult]) -> dict[str, float | None]:

@@ -12,6 +12,7 @@ from lmexposure._files import canonical_json, sha256_bytes, write_json
 from lmexposure.audit.estimates import FormatEstimates, estimate_format
 from lmexposure.audit.extracting import Extractions, extract_format
 from lmexposure.audit.format_scores import FormatScores, score_format, write_scores
+from lmexposure.audit.privacy import privacy_section
 from lmexposure.audit.progress import Progress, silent
 from lmexposure.audit.searching import FormatSearch, search_format
 from lmexposure.audit.settings import MeasureSettings
@@ -83,6 +84,7 @@ def measure(
         formats=[one.record for one in estimates],
         canaries=[canary for one in estimates for canary in one.canaries],
         summary=[row for one in estimates for row in one.summary],
+        privacy=privacy_section(scores, manifest, settings),
         warnings=[
             *_training_warnings(validation),
             *work.warnings,

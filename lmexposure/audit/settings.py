@@ -6,13 +6,17 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from lmexposure._validate import flag, fraction, integer, one_of, positive, text
+from lmexposure._validate import delta_of_dp, flag, fraction, integer, one_of, positive, text
+from lmexposure.canaries.coins import Coins, checked_coins
 from lmexposure.errors import SettingsError
+from lmexposure.statistics import Claim
 
 __all__ = ["METHODS", "MeasureSettings", "RunSettings", "read_settings_file"]
 
 _BUDGET_OPERATIONS = 3e12  # half a minute of a small CPU
 _FEWEST_STEPS, _MOST_STEPS = 10_000, 2_000_000
+
+_CANARIES = 10  # per class, where neither canaries nor candidates are given
 
 METHODS = ("auto", "exact", "importance", "sampled", "skew_normal", "certificate")
 
@@ -41,6 +45,10 @@ class MeasureSettings:
         level: coverage of every interval.
         bootstraps: refits behind the goodness of the skew-normal curve.
         permutations: shuffles behind each p-value against guessing.
+        significance: of all bounds on epsilon together.
+        delta: beside which epsilon is bounded, in [0, 1); None: 0, and one by the number of
+            documents.
+        claimed_epsilon: what was claimed of the training, in nats, with `delta`.
         seed: of bootstraps and permutations; it is not the plan's, for a result does not tell
             from which seed its secrets were drawn.
         batch_size: texts a forward pass; changes only speed.
@@ -59,6 +67,9 @@ class MeasureSettings:
     level: float = 0.95
     bootstraps: int = 199
     permutations: int = 9_999
+    significance: float = 0.05
+    delta: float | None = None
+    claimed_epsilon: float | None = None
     seed: int = 0
     batch_size: int | None = None
 
@@ -76,9 +87,22 @@ class MeasureSettings:
         fraction("level", self.level)
         integer("bootstraps", self.bootstraps, low=39)
         integer("permutations", self.permutations, low=99)
+        fraction("significance", self.significance)
+        if self.delta is not None:
+            delta_of_dp("delta", self.delta)
+        if self.claimed_epsilon is not None:
+            Claim(epsilon=self.claimed_epsilon, delta=self.delta)
         integer("seed", self.seed, low=0)
         if self.batch_size is not None:
             integer("batch_size", self.batch_size, low=1)
+
+    def deltas(self, documents: int) -> tuple[float, ...]:
+        """The deltas beside which epsilon is bounded, the primary bound's first.
+
+        Args:
+            documents: of the corpus; a claim's delta should be far below one by their number.
+        """
+        return (0.0, 1 / max(2, documents)) if self.delta is None else (self.delta,)
 
     def steps_for(self, parameters: int) -> int:
         """Model steps that a search may take: as asked, or by the size of the model.
@@ -116,7 +140,10 @@ class RunSettings:
     Attributes:
         model: "lstm", "gpt2-tiny", or a path or hub name to fine-tune.
         formats: names of shipped formats, or paths of format files.
-        canaries: canaries per format and class of repetitions.
+        canaries: canaries per format and class of repetitions; None: 10 where coins are fixed.
+        coins: "fixed" inserts a fixed number of canaries; p in (0, 1) tosses a coin for each
+            candidate, which becomes a canary with probability p.
+        candidates: candidates per format and class of repetitions, where coins are tossed.
         repetitions: how often the canaries of each class are inserted.
         controls: canaries per format that are drawn and never inserted.
         seed: decides secrets, positions, initial weights and the order of training.
@@ -132,7 +159,9 @@ class RunSettings:
 
     model: str = "lstm"
     formats: tuple[str, ...] = ("random_number",)
-    canaries: int = 10
+    canaries: int | None = None
+    coins: Coins = "fixed"
+    candidates: int | None = None
     repetitions: tuple[int, ...] = (1, 4, 16)
     controls: int = 32
     seed: int = 0
@@ -155,7 +184,7 @@ class RunSettings:
             text("formats", name)
         for count in self.repetitions:
             integer("repetitions", count, low=1)
-        integer("canaries", self.canaries, low=1)
+        self._check_coins()
         integer("controls", self.controls, low=0)
         integer("seed", self.seed, low=0)
         integer("layers", self.layers, low=1)
@@ -172,10 +201,38 @@ class RunSettings:
         if not isinstance(self.training, Mapping):
             raise SettingsError(f"training={self.training!r} must be a table of settings by name")
 
+    @property
+    def per_class(self) -> int:
+        """Canaries to draw per format and class of repetitions; with coins, candidates."""
+        return self.candidates or self.canaries or _CANARIES
+
+    def _check_coins(self) -> None:
+        """One number says how many: canaries where they are fixed, candidates where coins are."""
+        object.__setattr__(self, "coins", checked_coins(self.coins))
+        for name in ("canaries", "candidates"):
+            if getattr(self, name) is not None:
+                integer(name, getattr(self, name), low=1)
+        if self.coins == "fixed" and self.candidates is not None:
+            raise SettingsError(
+                f"candidates={self.candidates} needs coins, such as coins=0.5; for a fixed number "
+                "give canaries"
+            )
+        if self.coins != "fixed" and self.canaries is not None:
+            raise SettingsError(
+                f"canaries={self.canaries} is a fixed number, but coins={self.coins} decide how "
+                "many there are; give candidates instead"
+            )
+        if self.coins != "fixed" and self.candidates is None:
+            raise SettingsError(
+                f"coins={self.coins} needs candidates: how many coins to toss per format and "
+                "class of repetitions"
+            )
+
     def to_dict(self) -> dict[str, Any]:
         """All settings, defaults included, as plain values."""
         values = asdict(self)
-        return values | {"training": dict(self.training)}
+        canaries = self.per_class if self.coins == "fixed" else None
+        return values | {"canaries": canaries, "training": dict(self.training)}
 
     def decisive(self) -> dict[str, Any]:
         """All settings but those that change only the speed of measuring."""

@@ -6,6 +6,7 @@ import typer
 
 from lmexposure import __version__
 from lmexposure.cli.demo import demo
+from lmexposure.cli.epsilon import epsilon
 from lmexposure.cli.formats import formats
 from lmexposure.cli.insert import insert
 from lmexposure.cli.measure import measure
@@ -40,5 +41,5 @@ def _main(
 
 
 app.add_typer(formats, name="formats")
-for command in (insert, train, measure, run, demo):
+for command in (insert, train, measure, run, epsilon, demo):
     app.command()(command)

@@ -17,8 +17,12 @@ __all__ = [
     "Beam",
     "BlockSize",
     "Canaries",
+    "Candidates",
+    "ClaimedEpsilon",
+    "Coins",
     "Controls",
     "Corpus",
+    "Delta",
     "Device",
     "Dtype",
     "Epochs",
@@ -38,6 +42,7 @@ __all__ = [
     "Revision",
     "Seed",
     "SettingsFile",
+    "Significance",
     "TextField",
     "TrainingBatch",
     "Units",
@@ -59,6 +64,17 @@ Formats = Annotated[
 ]
 Canaries = Annotated[
     int | None, typer.Option(help="Canaries per format and repetition class.  [default: 10]")
+]
+Coins = Annotated[
+    str | None,
+    typer.Option(
+        help="fixed, or the probability with which each candidate is inserted: 0.5 for an audit "
+        "in one run, a small one for few canaries among many references.  [default: fixed]"
+    ),
+]
+Candidates = Annotated[
+    int | None,
+    typer.Option(help="With --coins P: candidates per format and repetition class."),
 ]
 Repetitions = Annotated[
     str | None, typer.Option(help="How often they are inserted, as 1,4,16.  [default: 1,4,16]")
@@ -117,6 +133,17 @@ Guesses = Annotated[
 ]
 LiveStates = Annotated[
     int | None, typer.Option(help="Model states that a search holds at once.  [default: found]")
+]
+Significance = Annotated[
+    float | None,
+    typer.Option(help="How often, at most, a bound on epsilon may be wrong.  [default: 0.05]"),
+]
+Delta = Annotated[
+    float | None,
+    typer.Option(help="Beside which epsilon is bounded.  [default: 0, and 1 / documents]"),
+]
+ClaimedEpsilon = Annotated[
+    float | None, typer.Option(help="An epsilon to hold the bound against; needs --delta.")
 ]
 Batch = Annotated[
     int | None, typer.Option("--batch-size", help="Texts a forward pass.  [default: found]")
@@ -188,10 +215,22 @@ def merged(
     from lmexposure.audit import RunSettings, read_settings_file
 
     given = {k: v for k, v in flags.items() if v is not None and k not in apart}
-    chosen, file = base or RunSettings(), given.pop("settings", None)
-    if file is not None:
-        chosen = chosen.override(read_settings_file(file))
+    file = given.pop("settings", None)
+    said = {} if file is None else read_settings_file(file)
     if "repetitions" in given:
         given["repetitions"] = numbers("--repetitions", given["repetitions"])
+    if "coins" in given:
+        given["coins"] = _probability(given["coins"])
     training = {_TRAINING[name]: given.pop(name) for name in _TRAINING if name in given}
-    return chosen.override({**given, "training": training})
+    if isinstance(said.get("training", {}), Mapping):
+        given["training"] = {**said.get("training", {}), **training}
+    # Both at once, for one may be right only with the other.
+    return (base or RunSettings()).override({**said, **given})
+
+
+def _probability(text: str) -> float | str:
+    """A number where there is one; the settings judge anything else."""
+    try:
+        return float(text)
+    except ValueError:
+        return text

@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 from lmexposure.cli.console import print_table, say, warn
+from lmexposure.cli.privacy_tables import print_privacy
 from lmexposure.results import Result
 
 __all__ = ["print_result"]
@@ -18,6 +19,8 @@ def print_result(result: Result) -> None:
     say("")
     for line in _LEGEND:
         say(line)
+    if result.privacy is not None:
+        print_privacy(result.privacy)
     validation = result.model.get("validation")
     if validation:
         say(f"\nvalidation loss: {validation['validation_bits']:.3f} bits per token")

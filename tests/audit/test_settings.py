@@ -46,6 +46,17 @@ def test_unknown_names_are_refused_with_those_there_are() -> None:
         ({"extraction": "no"}, "extraction='no' must be true or false"),
         ({"level": "x"}, "level='x' must lie strictly between"),
         ({"canaries": 0}, "canaries=0"),
+        ({"canaries": 2.0}, "canaries=2.0"),
+        ({"coins": 0.5, "candidates": 0}, "candidates=0 must be a whole number at least 1"),
+        ({"coins": 0.5}, "coins=0.5 needs candidates: how many coins"),
+        ({"candidates": 9}, "candidates=9 needs coins, such as coins=0.5"),
+        (
+            {"coins": 0.5, "candidates": 9, "canaries": 9},
+            "canaries=9 is a fixed number, but coins=0.5 decide .* give candidates instead",
+        ),
+        ({"coins": 1, "candidates": 9}, "coins=1 must lie strictly between 0 and 1"),
+        ({"coins": 0.0, "candidates": 9}, "coins=0.0 must lie strictly"),
+        ({"coins": "half", "candidates": 9}, "coins='half' must be 'fixed' or a probability"),
         ({"controls": -1}, "controls=-1"),
         ({"seed": -1}, "seed=-1"),
         ({"layers": 0}, "layers=0"),
@@ -78,3 +89,13 @@ def test_a_settings_file_that_cannot_be_read(tmp_path: Path) -> None:
 def test_speed_does_not_decide() -> None:
     assert MeasureSettings(batch_size=3).decisive() == MeasureSettings().decisive()
     assert MeasureSettings(seed=1).decisive() != MeasureSettings().decisive()
+
+
+def test_one_number_says_how_many() -> None:
+    assert RunSettings().per_class == 10
+    assert RunSettings(canaries=3).per_class == 3
+    assert RunSettings(coins=0.5, candidates=7).per_class == 7
+    # What is recorded is the number itself, so that the default and the same by name are one run.
+    assert RunSettings().decisive() == RunSettings(canaries=10).decisive()
+    tossed = RunSettings(coins=0.5, candidates=7).decisive()
+    assert (tossed["coins"], tossed["candidates"], tossed["canaries"]) == (0.5, 7, None)

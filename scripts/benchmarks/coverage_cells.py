@@ -1,0 +1,123 @@
+"""The grid: which bound is held against which mechanism, at which size, epsilon and delta.
+
+A cell is left out where it would say nothing: the mechanism has no such (epsilon, delta), or the
+bound does not claim to hold for it.
+"""
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from coverage_mechanisms import MECHANISMS, Mechanism
+from coverage_rules import RULES, Rule
+
+__all__ = ["Cell", "cells"]
+
+SIZES = (100, 400, 2_000, 10_000)
+EPSILONS = (0.0, 0.2, 1.0, 3.0)
+DELTAS = (0.0, 1e-5, 1e-3)
+QUICK = ((400, 2_000), (0.0, 1.0), (0.0, 1e-3))
+
+# Of epsilon 1 at delta 0, whatever the part: where medians are promised.
+_PROMISED = {
+    ("one_run_audit", "Laplace shift", 400),
+    ("one_run_audit", "Laplace shift", 2_000),
+    ("one_run_audit", "30 % at +4 sd", 2_000),
+    ("OrderStatistics", "Laplace shift", 2_000),
+    ("jax_privacy's", "Laplace shift", 2_000),
+    ("p-coins, 64", "Laplace shift", 10_064),
+}
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Cell:
+    """A design of m candidates on a mechanism, and the bounds that read the same runs."""
+
+    design: str
+    mechanism: str
+    m: int
+    epsilon: float
+    delta: float
+    rules: tuple[str, ...]
+
+    @property
+    def truth(self) -> float:
+        """The smallest epsilon of the mechanism at this delta."""
+        return MECHANISMS[self.mechanism].truth(self.epsilon, self.delta)
+
+    def seed(self, repetition: int) -> list[int]:
+        """Another for each cell and repetition, the same whatever else is run."""
+        place = f"{self.design} {self.mechanism} {self.m} {self.epsilon} {self.delta}"
+        return [zlib.crc32(place.encode()), repetition]
+
+
+def cells(part: str | None, quick: bool) -> list[Cell]:
+    """All cells of a part, or of all parts; the dearest first."""
+    found = []
+    for design in dict.fromkeys(rule.design for rule in RULES.values()):
+        for mechanism in MECHANISMS.values():
+            for m, epsilon, delta in _grid(design, mechanism, quick):
+                rules = tuple(
+                    name
+                    for name, rule in RULES.items()
+                    if rule.design == design
+                    and _meant(rule, mechanism)
+                    and _asked(part, rule, mechanism, m, epsilon, delta)
+                )
+                if rules:
+                    found.append(
+                        Cell(
+                            design=design,
+                            mechanism=mechanism.name,
+                            m=m,
+                            epsilon=epsilon,
+                            delta=delta,
+                            rules=rules,
+                        )
+                    )
+    return sorted(found, key=lambda cell: -_cost(cell))
+
+
+def _grid(design: str, mechanism: Mechanism, quick: bool) -> Iterator[tuple[int, float, float]]:
+    sizes, epsilons, deltas = QUICK if quick else (SIZES, EPSILONS, DELTAS)
+    if design.startswith("64"):
+        sizes = (10_064,)
+    # It has one epsilon only; the row stands beside those of 1.
+    if mechanism.name == "30 % at +4 sd":
+        epsilons = (1.0,)
+    for delta in deltas:
+        if mechanism.at(delta):
+            for epsilon in epsilons:
+                yield from ((m, epsilon, delta) for m in sizes)
+
+
+def _meant(rule: Rule, mechanism: Mechanism) -> bool:
+    """Whether the bound claims to hold for the mechanism, and the design makes sense of it."""
+    if rule.validity == "gaussian":
+        return mechanism.name == "Gaussian shift"
+    if rule.name == "lidp_epsilon":
+        # Of one score by itself the XOR of two tells nothing; blocks must not span models.
+        return mechanism.independent or mechanism.name in ("shared noise", "one block")
+    return rule.validity == "any-dp" or mechanism.independent
+
+
+def _asked(
+    part: str | None, rule: Rule, mechanism: Mechanism, m: int, epsilon: float, delta: float
+) -> bool:
+    promised = (rule.name, mechanism.name, m) in _PROMISED and (epsilon, delta) == (1.0, 0.0)
+    if part == "tightness":
+        return promised
+    if rule.design.startswith("64"):
+        # The design of the promise; the grid has its own.
+        return mechanism.name == "Laplace shift" and delta == 0 and part in (None, rule.validity)
+    return part in (None, rule.validity) or (part == "iid-scores" and rule.validity == "peer")
+
+
+def _cost(cell: Cell) -> float:
+    dear = {"one_run_audit": 20, "OrderStatistics": 20, "one_run_fdp": 10, "gaussian_dp": 10}
+    return (
+        sum(dear.get(rule, 1) for rule in cell.rules)
+        * (1 + 3 * (cell.delta > 0))
+        * (0.3 + (cell.epsilon > 0))
+        + cell.m / 1e4
+    )

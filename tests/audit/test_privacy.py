@@ -1,0 +1,149 @@
+"""The section "privacy" of a result: what is pooled, what is paid for, what a claim is told."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from audit.quick import QUICK
+from corpora import sentences
+from tiny import characters, model_of
+
+from lmexposure.audit import MeasureSettings, measure
+from lmexposure.audit.format_scores import FormatScores, score_format
+from lmexposure.audit.privacy import privacy_section
+from lmexposure.canaries import CanaryFormat, Manifest, Plan, insert_into_texts
+from lmexposure.errors import SettingsError
+from lmexposure.models import LoadedModel
+from lmexposure.scoring.space.vocabulary import Vocabulary
+from lmexposure.statistics import joint_bounds
+
+FORMATS = (
+    CanaryFormat(name="code", template="number {digits:6}"),
+    CanaryFormat(name="pin", template="rune {digits:5}"),
+)
+LOADED = LoadedModel(model=model_of("lstm", len(characters())), tokenizer=characters(), name="tiny")
+FEW = replace(QUICK, references=100, extraction=False, method="sampled")
+
+
+def manifest_of(
+    coins: float | str,
+    *,
+    formats: int = 1,
+    candidates: int = 60,
+    repetitions: tuple[int, ...] = (1,),
+) -> Manifest:
+    plan = Plan(
+        formats=FORMATS[:formats],
+        canaries=candidates,
+        repetitions=repetitions,
+        controls=4,
+        seed=3,
+        coins=coins,  # type: ignore[arg-type]
+    )
+    return insert_into_texts(sentences(400), plan)[1]
+
+
+def scores_of(manifest: Manifest, memorised: float = 0.0) -> list[FormatScores]:
+    """Scores under a random model, as if it had shortened every inserted canary by some bits."""
+    found = []
+    for name in manifest.formats:
+        one = score_format(
+            LOADED,
+            manifest,
+            name,
+            settings=FEW,
+            vocabulary=Vocabulary(LOADED.tokenizer),
+            kept=None,
+            progress=lambda done, total: None,
+        )
+        bits = one.bits.copy()
+        bits[: len(one.canaries)] -= memorised * np.array(
+            [c.role == "canary" for c in one.canaries]
+        )
+        found.append(replace(one, bits=bits))
+    return found
+
+
+def test_fair_coins_give_the_one_run_audit_of_the_candidates() -> None:
+    manifest = manifest_of(0.5)
+    (scores,) = found = scores_of(manifest, memorised=20)
+    section = privacy_section(found, manifest, FEW)
+    kept = np.array([c.role == "canary" for c in scores.canaries])
+    inside, outside = scores.bits[: len(kept)][kept], scores.excluded_bits
+    (row,) = section["classes"]
+    assert (row["canaries"], row["excluded"], row["references"]) == (
+        inside.size,
+        outside.size,
+        100,
+    )
+    # The same from the bits themselves: places keep the order, and ties there are none.
+    alone = joint_bounds(
+        -np.concatenate([inside, outside]),
+        np.arange(60) < inside.size,
+        coins=0.5,
+        deltas=(0.0, 1 / 400),
+    )
+    assert section["primary"]["value"] == alone.primary.value > 2
+    assert section["coins"] == 0.5
+    assert section["deltas"] == [0.0, 1 / 400]
+
+
+def test_a_model_that_saw_nothing_shows_nothing() -> None:
+    manifest = manifest_of(0.5)
+    section = privacy_section(scores_of(manifest), manifest, FEW)
+    assert section["primary"]["value"] == 0
+    area = section["classes"][0]["membership"]["area_under_curve"]
+    assert area["low"] < 0.5 < area["high"]
+
+
+def test_formats_are_pooled_by_place_and_classes_of_repetitions_are_not() -> None:
+    manifest = manifest_of(0.5, formats=2, candidates=30, repetitions=(1, 3))
+    section = privacy_section(scores_of(manifest, memorised=20), manifest, FEW)
+    assert [(one["formats"], one["repetitions"]) for one in section["classes"]] == [
+        (["code", "pin"], 1),
+        (["code", "pin"], 3),
+    ]
+    for one in section["classes"]:
+        assert one["canaries"] + one["excluded"] == 60
+        assert one["bounds"]["significance"] == pytest.approx(0.025)
+    values = [one["bounds"]["primary"]["value"] for one in section["classes"]]
+    assert section["primary"]["value"] == max(values)
+
+
+def test_without_coins_each_format_stands_alone() -> None:
+    manifest = manifest_of("fixed", formats=2, candidates=10)
+    section = privacy_section(scores_of(manifest, memorised=20), manifest, FEW)
+    assert [one["formats"] for one in section["classes"]] == [["code"], ["pin"]]
+    assert section["primary"]["validity"] == "iid-scores"
+    assert section["coins"] == "fixed"
+    refused = {one["method"] for one in section["classes"][0]["bounds"]["refused"]}
+    assert "one_run_audit" in refused
+
+
+def test_a_class_that_the_coins_left_empty_says_so() -> None:
+    manifest = manifest_of(0.03, candidates=10, repetitions=(1, 2))
+    section = privacy_section(scores_of(manifest), manifest, FEW)
+    empty = [one for one in section["classes"] if one["canaries"] == 0]
+    assert empty
+    assert all("0 scores were in" in one["note"] for one in empty)
+
+
+def test_a_claim_is_held_against_the_primary_bound() -> None:
+    manifest = manifest_of(0.5)
+    found = scores_of(manifest, memorised=20)
+    settings = replace(FEW, claimed_epsilon=0.5, delta=1e-6)
+    section = privacy_section(found, manifest, settings)
+    assert section["deltas"] == [1e-6]
+    assert section["claim"]["verdict"] == "contradicted"
+    high = privacy_section(found, manifest, replace(settings, claimed_epsilon=50.0))
+    assert high["claim"]["verdict"] == "cannot tell"
+    with pytest.raises(SettingsError, match="without its delta"):
+        MeasureSettings(claimed_epsilon=1.0)
+
+
+def test_measure_puts_the_section_into_the_result() -> None:
+    manifest = manifest_of(0.5, candidates=20)
+    result = measure(LOADED, manifest, settings=FEW)
+    assert result.privacy is not None
+    assert result.privacy["primary"]["method"] == "one_run_audit"
+    assert len(result.canaries) == sum(c.role != "excluded" for c in manifest.canaries)

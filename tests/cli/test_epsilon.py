@@ -1,0 +1,93 @@
+"""`lmexposure epsilon`: a file of scores from any tool, and no torch."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli.conftest import Call
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """600 scores of another tool; fair coins, and a third of those in memorised."""
+    rng = np.random.default_rng(5)
+    coins = rng.random(600) < 0.5
+    scores = rng.normal(size=600) + 4 * (coins & (rng.random(600) < 0.3))
+    lines = [f"{s},{int(c)}" for s, c in zip(scores, coins, strict=True)]
+    path = tmp_path / "scores.csv"
+    path.write_text("\n".join(["score,included", *lines]) + "\n")
+    return path
+
+
+def test_every_bound_that_the_data_supports_and_why_not_the_others(call: Call, file: Path) -> None:
+    seen = call("epsilon", file)
+    assert seen.code == 0
+    assert "epsilon_from_scores, primary" in seen.out
+    assert "not given: one_run_audit: needs declared fair coins (coins=0.5)" in seen.out
+    assert "AUC" in seen.out
+
+
+def test_declared_coins_give_the_strongest_bound(call: Call, file: Path) -> None:
+    seen = call("epsilon", file, "--coins", 0.5, "--delta", 1e-5, "--json")
+    record = json.loads(seen.out)["classes"][0]
+    primary = record["bounds"]["primary"]
+    assert primary["method"] == "one_run_audit"
+    assert 1 < primary["value"] < primary["ceiling"]
+    assert record["canaries"] + record["excluded"] == 600
+
+
+def test_a_claim_is_held_against_the_primary_bound(call: Call, file: Path) -> None:
+    claim = ("epsilon", file, "--coins", 0.5, "--delta", 1e-5, "--claimed-epsilon")
+    assert "CONTRADICTED" in call(*claim, 0.5).out
+    assert "CONSISTENT" in call(*claim, 3).out
+    assert "CANNOT TELL" in call(*claim, 50).out
+
+
+def test_a_claim_without_its_delta_is_refused(call: Call, file: Path) -> None:
+    seen = call("epsilon", file, "--claimed-epsilon", 1)
+    assert seen.code == 3
+    assert "needs --delta" in seen.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--score", "loss"), "no column 'loss'"),
+        (("--coins", "2"), "coins=2.0 must lie strictly between 0 and 1"),
+        (("--coins", "0.01"), "which coins of 0.01 give"),
+        (("--significance", "0"), "significance=0.0 must lie"),
+        (("--delta", "1"), "must lie in [0, 1)"),
+        (("--repetitions", "0"), "repetitions=0"),
+    ],
+)
+def test_wrong_use_is_exit_code_3(
+    call: Call, file: Path, arguments: tuple[str, str], said: str
+) -> None:
+    seen = call("epsilon", file, *arguments)
+    assert seen.code == 3
+    assert said in seen.err
+
+
+def test_scores_in_the_wrong_direction_give_0_and_say_so(call: Call, file: Path) -> None:
+    seen = call("epsilon", file, "--coins", 0.5, "--lower-is-in", "--json")
+    primary = json.loads(seen.out)["classes"][0]["bounds"]["primary"]
+    assert primary["value"] == 0
+    assert "wrong direction" in " ".join(primary["notes"])
+
+
+def test_it_needs_no_torch(file: Path) -> None:
+    script = (
+        "import sys\n"
+        "class Blocked:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.split('.')[0] in {'torch', 'transformers', 'datasets'}:\n"
+        "            raise ImportError('blocked: ' + name)\n"
+        "sys.meta_path.insert(0, Blocked())\n"
+        f"sys.argv = ['lmexposure', 'epsilon', {str(file)!r}, '--coins', '0.5']\n"
+        "from lmexposure.cli.entry import _run\n"
+        "sys.exit(_run())\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
