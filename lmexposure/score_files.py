@@ -1,7 +1,10 @@
-"""Scores of any tool as columns of a CSV or Parquet file: who was in, and how it scored."""
+"""Scores of any tool as columns of a CSV or Parquet file: who was in, and how it scored.
+
+What stands in a cell is never shown: with a wrong column it may be a secret.
+"""
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,27 +14,29 @@ from numpy.typing import NDArray
 
 from lmexposure.errors import InputError
 
-__all__ = ["ScoreClass", "read_score_file"]
+__all__ = ["ScoreColumns", "read_score_file"]
 
 _TRUE, _FALSE = ("1", "true", "yes", "in"), ("0", "false", "no", "out")
-_ROLES = {"canary": True, "excluded": False, "reference": False}  # a control is neither
+
+Columns = Mapping[str, Sequence[Any]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ScoreClass:
-    """The scores of one class of repetitions.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ScoreColumns:
+    """What a file says of N texts.
 
     Attributes:
-        scores: one per candidate, shape (m,); higher = more likely in the training data.
-        included: whether it was in, shape (m,).
-        references: scores of texts that no coin was tossed for and that were never in, shape (n,).
-        repetitions: copies of each candidate that went in.
+        scores: shape (N,), finite; higher = more likely in the training data.
+        roles: "canary" was in, "excluded" is a candidate that was not, "reference" was never in
+            and is no candidate, "control" is left aside; or whatever a column "role" says.
+        repetitions: copies, shape (N,).
+        formats: each one's format, shape (N,); empty names where the file has none.
     """
 
     scores: NDArray[np.float64]
-    included: NDArray[np.bool_]
-    references: NDArray[np.float64]
-    repetitions: int
+    roles: NDArray[np.str_]
+    repetitions: NDArray[np.float64]
+    formats: NDArray[np.str_]
 
 
 def read_score_file(
@@ -39,88 +44,72 @@ def read_score_file(
     *,
     score: str | None = None,
     included: str | None = None,
-    repetitions: int = 1,
+    repetitions: int | None = None,
     lower_is_in: bool = False,
-) -> list[ScoreClass]:
-    """Read the columns of a CSV or Parquet file.
+) -> ScoreColumns:
+    """Read a CSV or Parquet file of scores.
 
-    A file of this package, scores.parquet, needs no names: its roles say who was in, and its
-    classes of repetitions stay apart.
+    A file of this package, scores.parquet, needs no names: its roles say who was in. Columns
+    "repetitions" and "format" keep classes apart. Of those that were not in, one with 0
+    repetitions is a reference, any other a candidate that was left out.
 
     Args:
         path: a .csv file with a header, or a .parquet file.
         score: the column of scores; None: "log_perplexity_bits" where it is there, else "score".
         included: the column that says who was in, as true and false, 1 and 0, yes and no, in and
             out; None: "role" where it is there, else "included".
-        repetitions: copies of each candidate, where no column "repetitions" says so.
+        repetitions: copies of each candidate, where no column "repetitions" says so; None: 1.
         lower_is_in: lower scores mean in, as of a loss; always so for log_perplexity_bits.
-
-    Returns:
-        A class for each number of repetitions, ascending.
 
     Raises:
         InputError: a file that is missing or unreadable, a column that is not there, a cell that
-            is no finite number or no yes or no; names the row.
+            is no finite number or no yes or no; names the row, and shows no cell.
     """
     path = Path(path)
     columns = _columns(path)
-    role = included is None and "role" in columns
     score = score or _first_there(columns, ("log_perplexity_bits", "score"))
+    by_role = included is None and "role" in columns
     included = included or _first_there(columns, ("role", "included"))
     for name in (score, included):
         if name not in columns:
-            raise InputError(f"{path} has no column {name!r}; it has {', '.join(sorted(columns))}")
+            raise InputError(
+                f"{path} has no column {name!r}; it has {', '.join(sorted(columns))} (names are "
+                "case-sensitive)"
+            )
     values = _numbers(path, score, columns[score])
     if lower_is_in or score == "log_perplexity_bits":
         values = -values
-    if role:
-        return _by_role(path, columns, values)
-    inside = np.array([_truth(path, included, i, v) for i, v in enumerate(columns[included], 1)])
-    copies = np.full(len(values), repetitions)
-    if "repetitions" in columns:
-        copies = _numbers(path, "repetitions", columns["repetitions"]).astype(np.int64)
-    return [
-        ScoreClass(
-            scores=values[copies == count],
-            included=inside[copies == count],
-            references=np.empty(0),
-            repetitions=int(count),
-        )
-        for count in np.unique(copies)
-    ]
+    copies = _copies(path, columns, repetitions)
+    if by_role:
+        roles = np.asarray(columns[included], dtype=str)
+    else:
+        inside = _truths(path, included, columns[included])
+        roles = np.where(inside, "canary", np.where(copies == 0, "reference", "excluded"))
+    formats = np.asarray(columns.get("format", [""] * len(values)), dtype=str)
+    return ScoreColumns(scores=values, roles=roles, repetitions=copies, formats=formats)
 
 
-def _by_role(
-    path: Path, columns: dict[str, Sequence[Any]], values: NDArray[np.float64]
-) -> list[ScoreClass]:
-    """Canaries and excluded candidates of each class, and all references beside each."""
-    role = np.array([str(one) for one in columns["role"]])
-    unknown = sorted(set(role) - {*_ROLES, "control"})
-    if unknown or "repetitions" not in columns:
+def _copies(path: Path, columns: Columns, repetitions: int | None) -> NDArray[np.float64]:
+    if "repetitions" not in columns:
+        length = len(next(iter(columns.values())))
+        return np.full(length, 1.0 if repetitions is None else float(repetitions))
+    if repetitions is not None:
         raise InputError(
-            f"{path} has a column 'role' with {unknown or 'no column repetitions beside it'}; "
-            "name the column that says who was in: --included NAME"
+            f"{path} has a column 'repetitions', which says how often; leave repetitions="
+            f"{repetitions} out"
         )
-    copies = _numbers(path, "repetitions", columns["repetitions"]).astype(np.int64)
-    tossed = (role == "canary") | (role == "excluded")
-    return [
-        ScoreClass(
-            scores=values[tossed & (copies == count)],
-            included=role[tossed & (copies == count)] == "canary",
-            references=values[role == "reference"],
-            repetitions=int(count),
-        )
-        for count in np.unique(copies[tossed])
-    ]
+    return _numbers(path, "repetitions", columns["repetitions"])
 
 
-def _columns(path: Path) -> dict[str, Sequence[Any]]:
+def _columns(path: Path) -> Columns:
     if path.suffix.lower() not in (".csv", ".parquet"):
         raise InputError(f"{path} must be a .csv file with a header or a .parquet file")
+    if not path.is_file():
+        raise InputError(f"no file at {path}" + (": a directory" if path.is_dir() else ""))
     try:
         columns = _parquet(path) if path.suffix.lower() == ".parquet" else _csv(path)
-    except FileNotFoundError:
-        raise InputError(f"no file at {path}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not UTF-8 text; write it again as UTF-8") from None
     except (OSError, ValueError, csv.Error) as failure:
         raise InputError(f"{path} cannot be read ({failure}); write it again") from failure
     if not columns or not len(next(iter(columns.values()))):
@@ -128,12 +117,14 @@ def _columns(path: Path) -> dict[str, Sequence[Any]]:
     return columns
 
 
-def _csv(path: Path) -> dict[str, Sequence[Any]]:
+def _csv(path: Path) -> Columns:
     with path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(file, strict=True)
         header = [name.strip() for name in next(reader, [])]
         if len(set(header)) < len(header):
-            raise ValueError(f"two columns of one name among {header}")
+            raise ValueError("two columns of one name")
+        if len(header) == 1 and ";" in header[0]:
+            raise ValueError("one column, and its name holds semicolons: separate by commas")
         rows = [row for row in reader if row]
     short = next((i for i, row in enumerate(rows, 1) if len(row) != len(header)), None)
     if short is not None:
@@ -141,14 +132,14 @@ def _csv(path: Path) -> dict[str, Sequence[Any]]:
     return dict(zip(header, zip(*rows, strict=True), strict=True)) if rows else {}
 
 
-def _parquet(path: Path) -> dict[str, Sequence[Any]]:
+def _parquet(path: Path) -> Columns:
     import pyarrow.parquet as pq
 
     table = pq.read_table(path)
     return {name: table[name].to_numpy(zero_copy_only=False) for name in table.column_names}
 
 
-def _first_there(columns: dict[str, Sequence[Any]], names: tuple[str, str]) -> str:
+def _first_there(columns: Columns, names: tuple[str, str]) -> str:
     return names[0] if names[0] in columns else names[1]
 
 
@@ -160,9 +151,8 @@ def _numbers(path: Path, name: str, cells: Sequence[Any]) -> NDArray[np.float64]
     bad = np.flatnonzero(~np.isfinite(values))
     if bad.size:
         raise InputError(
-            f"{path}, row {bad[0] + 1}, column {name!r}: {cells[bad[0]]!r} is no finite number "
-            f"({bad.size} of {values.size} are not); a missing score cannot be dropped: score "
-            "it again"
+            f"{path}, row {bad[0] + 1}, column {name!r} holds no finite number ({bad.size} of "
+            f"{values.size} rows do not); a missing score cannot be dropped: score it again"
         )
     return values
 
@@ -174,10 +164,18 @@ def _number(cell: Any) -> float:
         return float("nan")
 
 
-def _truth(path: Path, name: str, row: int, cell: Any) -> bool:
-    word = str(cell).strip().lower().removesuffix(".0")
-    if word in _TRUE or word in _FALSE:
-        return word in _TRUE
-    raise InputError(
-        f"{path}, row {row}, column {name!r}: {cell!r} must be one of {', '.join(_TRUE + _FALSE)}"
-    )
+def _truths(path: Path, name: str, cells: Sequence[Any]) -> NDArray[np.bool_]:
+    given = np.asarray(cells)
+    if given.dtype == bool:
+        return given
+    words, where = np.unique(np.asarray(cells, dtype=str), return_inverse=True)
+    plain = [word.strip().lower().removesuffix(".0") for word in words.tolist()]
+    known = np.array([word in _TRUE or word in _FALSE for word in plain])
+    if not known.all():
+        row = int(np.flatnonzero(~known[where])[0]) + 1
+        raise InputError(
+            f"{path}, row {row}, column {name!r} must say who was in: one of "
+            f"{', '.join(_TRUE + _FALSE)}"
+        )
+    truths: NDArray[np.bool_] = np.array([word in _TRUE for word in plain])[where]
+    return truths

@@ -1,65 +1,58 @@
 """Bounds on epsilon and membership metrics on the terminal."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from lmexposure.cli.console import print_table, say
 
-__all__ = [
-    "LEGEND",
-    "assumptions",
-    "print_bounds",
-    "print_claim",
-    "print_membership",
-    "print_privacy",
-]
+__all__ = ["print_privacy"]
 
 _COLUMNS = ("bound", "holds for", "delta", "epsilon >=", "at most", "significance", "")
-LEGEND = (
-    "primary      named beforehand by how the canaries were drawn; it takes half the significance",
+_LEGEND = (
+    "primary      named beforehand by how the canaries were drawn; half the significance is its",
     "holds for    any-dp: every private training; iid-scores: scores independent and alike; "
-    "gaussian: a Gaussian trade-off",
+    "gaussian: only a Gaussian trade-off",
     "at most      what a perfect attack on so many canaries would have shown",
 )
 
 
 def print_privacy(section: Mapping[str, Any]) -> None:
-    """The section "privacy" of a result."""
+    """What `privacy_of` gives: class by class, then the bound to quote and what it rests on."""
     coins = section["coins"]
-    how = "a fixed number inserted" if coins == "fixed" else f"coins of {coins}"
+    how = "no coins declared" if coins in (None, "fixed") else f"coins of {coins:g}"
     say(
-        f"\nEpsilon of one document in nats, {how}: lower bounds that hold together at "
-        f"significance {section['significance']:g}; higher = less private"
+        f"\nLower bounds on epsilon of one document, in nats, {how}; higher = less private. All "
+        f"hold together at significance {section['significance']:g}, each for its kind of training"
     )
     for one in section["classes"]:
         _print_class(one)
-    for line in LEGEND:
+    for line in _LEGEND:
         say(line)
-    for line in section["notes"]:
-        say(f"note: {line}")
-    print_claim(section["claim"])
+    for line in section.get("notes", ()):
+        say(f"note         {line}")
+    _print_primary(section)
+    _print_claim(section["claim"])
 
 
 def _print_class(one: Mapping[str, Any]) -> None:
     """The bounds and the membership metrics of one class of repetitions."""
-    out = f"{one['excluded']:,} left out, " if one["excluded"] else ""
-    copies = one["repetitions"]
+    formats = ", ".join(filter(None, one["formats"]))
     say(
-        f"\n{', '.join(one['formats'])}, repetitions {copies}: {one['canaries']:,} "
-        f"canaries in, {out}{one['references']:,} references"
+        f"\n{formats + ', ' if formats else ''}repetitions {one['repetitions']}: "
+        f"{one['canaries']:,} in, {one['excluded']:,} left out, {one['references']:,} references"
     )
     if one["bounds"] is None:
         say(one["note"])
         return
-    print_bounds(one["bounds"])
-    print_membership(one["membership"])
+    _print_bounds(one["bounds"])
+    _print_membership(one["membership"])
 
 
-def print_bounds(bounds: Mapping[str, Any]) -> None:
+def _print_bounds(bounds: Mapping[str, Any]) -> None:
     """All bounds of one class, the primary one first, then what is not supported."""
     rows = [
         [
-            one["method"] + (", primary" if first else ""),
+            _name(one) + ("" if number else ", primary"),
             one["validity"],
             f"{one['delta']:.3g}",
             f"{one['value']:.3f}",
@@ -67,11 +60,7 @@ def print_bounds(bounds: Mapping[str, Any]) -> None:
             f"{one['significance']:.3g}",
             "; ".join(one["notes"]),
         ]
-        for first, one in zip(
-            [True, *[False] * len(bounds["others"])],
-            [bounds["primary"], *bounds["others"]],
-            strict=True,
-        )
+        for number, one in enumerate([bounds["primary"], *bounds["others"]])
     ]
     shown = _COLUMNS if any(row[-1] for row in rows) else _COLUMNS[:-1]
     print_table(shown, [row[: len(shown)] for row in rows], right=range(2, 6))
@@ -79,7 +68,13 @@ def print_bounds(bounds: Mapping[str, Any]) -> None:
         say(f"not given: {one['method']}: {one['reason']}")
 
 
-def print_membership(metrics: Mapping[str, Any]) -> None:
+def _name(one: Mapping[str, Any]) -> str:
+    """Two kinds of bounds from exposure have one name; coins tell them apart."""
+    coined = one["method"] == "epsilon_from_exposure" and one["validity"] == "any-dp"
+    return f"{one['method']} with coins" if coined else str(one["method"])
+
+
+def _print_membership(metrics: Mapping[str, Any]) -> None:
     """Area under the curve and true positives at few false ones, each with its interval."""
     area = metrics["area_under_curve"]
     say(f"membership: AUC {area['value']:.3f} ({area['low']:.3f} .. {area['high']:.3f})")
@@ -92,14 +87,23 @@ def _rate(one: Mapping[str, Any]) -> str:
     return f"TPR {one['value']:.3f} ({one['low']:.3f} .. {one['high']:.3f}) at FPR {one['fpr']:g}"
 
 
-def print_claim(claim: Mapping[str, Any] | None) -> None:
-    """What the primary bound says of a claim."""
+def _print_primary(section: Mapping[str, Any]) -> None:
+    one = section["primary"]
+    if one is None:
+        say("\nno bound: no class has canaries on both sides")
+        return
+    where = ", ".join(filter(None, [*one["formats"], f"repetitions {one['repetitions']}"]))
+    say(
+        f"\nepsilon >= {one['value']:.3f} at delta {one['delta']:.3g} ({_name(one)}, "
+        f"{one['validity']}; {where}; {one['adjacency']})"
+    )
+    for line in one["assumptions"]:
+        say(f"assumes: {line}")
+
+
+def _print_claim(claim: Mapping[str, Any] | None) -> None:
+    """What the bounds say of a claim."""
     if claim is None:
         return
     said = f"epsilon {claim['claimed_epsilon']:g} at delta {claim['claimed_delta']:g}"
     say(f"\nclaim of {said}: {claim['verdict'].upper()}: {claim['reason']}")
-
-
-def assumptions(bounds: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What the bounds rest on, each said once."""
-    return list(dict.fromkeys(line for one in bounds for line in one["assumptions"]))

@@ -20,7 +20,7 @@ from lmexposure.scoring.log_perplexity import score_encoded
 
 __all__ = ["NearScores", "scores_near"]
 
-_NEAREST = 64  # one text in so many is scored again with the sample
+_NEAREST = 256  # one text in so many is scored again with the sample
 _SAFETY = 4.0  # margins are so many times the largest difference seen
 
 

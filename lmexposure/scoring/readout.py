@@ -20,7 +20,7 @@ __all__ = ["Readout"]
 _LN2 = log(2)
 _PROBE_BITS = 1e-3
 _PROBE_BITS_HALF = 0.25  # in bfloat16 and float16 two right ways differ by rounding
-_BLOCK = {"cpu": 1 << 20, "cuda": 1 << 27}  # logits held at once; on a CPU they stay in its cache
+_BLOCK = {"cpu": 1 << 22, "cuda": 1 << 27}  # logits held at once; on a CPU they stay in its cache
 _ROWS = 1 << 13
 
 

@@ -72,7 +72,9 @@ from lmexposure.statistics.membership import (
     tpr_at_fpr,
     zlib_ratio,
 )
+from lmexposure.statistics.privacy import privacy_of
 from lmexposure.statistics.sampled import SampledExposure, sampled_exposure
+from lmexposure.statistics.score_classes import ScoreClass, score_classes
 from lmexposure.statistics.skew_normal import SkewNormalExposure, skew_normal_exposure
 from lmexposure.statistics.skew_normal_curve import (
     SkewNormal,
@@ -111,6 +113,7 @@ __all__ = [
     "RocCurve",
     "RocHull",
     "SampledExposure",
+    "ScoreClass",
     "SkewNormal",
     "SkewNormalExposure",
     "SplitSample",
@@ -147,12 +150,14 @@ __all__ = [
     "one_run_epsilon",
     "one_run_fdp_epsilon",
     "one_run_p_value",
+    "privacy_of",
     "quantile_interval",
     "ratio_bounds",
     "reference_difference",
     "rmia",
     "roc_curve",
     "sampled_exposure",
+    "score_classes",
     "skew_normal_exposure",
     "skew_normal_log_cdf",
     "tpr_at_fpr",

@@ -76,7 +76,6 @@ def test_fair_coins_give_the_one_run_audit_of_the_candidates() -> None:
         outside.size,
         100,
     )
-    # The same from the bits themselves: places keep the order, and ties there are none.
     alone = joint_bounds(
         -np.concatenate([inside, outside]),
         np.arange(60) < inside.size,

@@ -7,6 +7,7 @@ right guesses to that walk, at most Delta = canaries * delta / (1 + e^epsilon) i
 them are forgiven, and Delta / (k + 1), Markov's bound on more than k, is added to the probability.
 """
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -24,6 +25,7 @@ __all__ = ["Audit", "Decision"]
 # Where k may change, in nats of the group's epsilon. Delta falls as epsilon rises, so that one k
 # for all of them would be too dear for the large or vacuous for the small.
 _STAGES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+_TINY = 1e-300  # has a logarithm, which 0 has not
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +62,7 @@ class Audit:
         for stage in zip(_STAGES, (*_STAGES[1:], np.inf), strict=True):
             start, end = stage[0] / self.repetitions, stage[1] / self.repetitions
             forgiven = self._cheapest(start)
-            reach = self._reach(right, forgiven)
+            reach = self._reach(right, forgiven, end)
             if reach > start:
                 found = Decision(epsilon=min(reach, end), forgiven=forgiven)
             if reach < end:
@@ -81,8 +83,11 @@ class Audit:
             found.append((float(odds[best]), ray.name, seen))
         return {name: seen for _, name, seen in sorted(found, key=lambda row: -row[0])}
 
-    def _reach(self, right: NDArray[np.bool_], forgiven: int) -> float:
-        """The largest epsilon of one document at which this outcome, less k, is too rare."""
+    def _reach(self, right: NDArray[np.bool_], forgiven: int, enough: float = math.inf) -> float:
+        """The largest epsilon of one document at which this outcome, less k, is too rare.
+
+        Not looked for beyond `enough`: if it is too rare there, that is the answer.
+        """
         rays = self.rays
         reached = max(float(_odds(ray, right, forgiven).max()) for ray in rays)
         if reached == -np.inf:
@@ -96,8 +101,12 @@ class Audit:
                 crossing_probability(ray.looks, counts, odds)
                 for ray, counts in zip(rays, critical, strict=True)
             )
-            return sum(chances) + self._extra(epsilon) / (forgiven + 1) - self.significance
+            chance = sum(chances) + self._extra(epsilon) / (forgiven + 1)
+            # As logs the two differ almost in a straight line, and few steps find the root.
+            return math.log(max(chance, _TINY) / self.significance)
 
+        if enough < math.inf and excess(enough) <= 0:
+            return enough
         return largest_rejected(excess, max(0.0, reached / self.repetitions))
 
     def _extra(self, epsilon: float) -> float:

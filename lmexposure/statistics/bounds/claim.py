@@ -23,7 +23,7 @@ class ClaimCheck:
         reason: the same with its numbers, in a sentence.
         claimed_epsilon: in nats.
         claimed_delta: beside it.
-        bound: the lower bound on epsilon, in nats.
+        bound: the lower bound on epsilon, in nats; None, like what follows, where there is none.
         ceiling: the most that the bound could have been, in nats; None where there is none.
         significance: how often, at most, a true claim is contradicted, where the conditions hold.
         validity: the class of conditions under which that is so.
@@ -34,11 +34,11 @@ class ClaimCheck:
     reason: str
     claimed_epsilon: float
     claimed_delta: float
-    bound: float
+    bound: float | None
     ceiling: float | None
-    significance: float
-    validity: str
-    method: str
+    significance: float | None
+    validity: str | None
+    method: str | None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain Python values."""
@@ -107,6 +107,20 @@ class Claim:
             significance=bound.significance,
             validity=bound.validity,
             method=bound.method,
+        )
+
+    def untested(self, reason: str) -> ClaimCheck:
+        """What is said of the claim where there is no bound to hold it against."""
+        return ClaimCheck(
+            verdict="cannot tell",
+            reason=reason,
+            claimed_epsilon=self.epsilon,
+            claimed_delta=float(self.delta or 0.0),
+            bound=None,
+            ceiling=None,
+            significance=None,
+            validity=None,
+            method=None,
         )
 
     def _verdict(self, bound: EpsilonBound) -> Verdict:

@@ -13,6 +13,7 @@ P(Bin(k + x, q) >= k - j) + N p (1 - q) delta / (j + 1), for k and j fixed befor
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from scipy import special
@@ -49,24 +50,18 @@ class CoinRule:
     @property
     def given_up(self) -> int:
         """j: canaries left out of the count for delta, best at the design epsilon."""
-        if self.delta == 0:
-            return 0
-        group = group_delta(_DESIGN_EPSILON / self.repetitions, self.delta, self.repetitions)
-        odds = self.coin / (1 - self.coin) * math.exp(_DESIGN_EPSILON)
-        before = math.floor(self.rank / odds)
-        tries = np.unique(np.geomspace(1, self.rank, 60).astype(int)) - 1
-        return int(max(tries, key=lambda j: self._group_epsilon(before, int(j), group)))
+        return _given_up(self)
 
     def epsilon(self, before: int) -> float:
         """Lower bound for one document when `before` fills left out stand before the canary."""
         given_up = self.given_up
         return per_document(
-            lambda group: max(0.0, self._group_epsilon(before, given_up, group)),
+            lambda group: max(0.0, self.group_epsilon(before, given_up, group)),
             delta=self.delta,
             repetitions=self.repetitions,
         )
 
-    def _group_epsilon(self, before: int, given_up: int, delta: float) -> float:
+    def group_epsilon(self, before: int, given_up: int, delta: float) -> float:
         """The smallest epsilon whose chance exceeds the significance; below 0 if 0's does."""
         k, x = self.rank - given_up, before + 1 + given_up
         shortfall = self.fills * self.coin * delta / (given_up + 1)
@@ -83,3 +78,14 @@ class CoinRule:
             # Convex up to the peak of the beta density, and positive beyond: one crossing.
             q = float(brentq(excess, self.coin, 1.0, xtol=1e-15, rtol=1e-13))
         return float(special.logit(min(q, 1 - 1e-16)) - special.logit(self.coin))
+
+
+@lru_cache(maxsize=256)
+def _given_up(rule: CoinRule) -> int:
+    if rule.delta == 0:
+        return 0
+    group = group_delta(_DESIGN_EPSILON / rule.repetitions, rule.delta, rule.repetitions)
+    odds = rule.coin / (1 - rule.coin) * math.exp(_DESIGN_EPSILON)
+    before = math.floor(rule.rank / odds)
+    tries = np.unique(np.geomspace(1, rule.rank, 60).astype(int)) - 1
+    return int(max(tries, key=lambda j: rule.group_epsilon(before, int(j), group)))

@@ -188,6 +188,10 @@ class _Level:
         """Bounds per threshold; both directions follow from the same two rates."""
         tail = self.significance / 2 / (parts or len(tp))
         tpr, fpr = rates(tp, positives, fp, negatives, tail=tail)
+        if self.repetitions == 1 or self.delta == 0:
+            # One delta for every threshold: no equation to solve for each.
+            up = log_ratio(tpr, fpr, self.delta)
+            return np.maximum(up, log_ratio(1 - fpr, 1 - tpr, self.delta)) / self.repetitions
 
         def one(index: int) -> float:
             def at(group: float) -> float:

@@ -5,6 +5,7 @@ small delta that it cannot: more is assumed, and more is said.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -134,6 +135,7 @@ def _looks(n: int, significance: float) -> list[_Look]:
     return [_Look(rank=rank, level=level) for rank, level in levels.items()]
 
 
+@lru_cache(maxsize=4096)
 def _least_mu(count: int, m: int, n: int, look: _Look) -> float:
     """The smallest mu under which `count` of m or more above the rank is no rarer than `level`."""
     if count == 0 or _tail(0.0, count, m, n, look.rank) > look.level:

@@ -18,6 +18,7 @@ from lmexposure.statistics.bounds.from_exposure import epsilon_from_exposure
 from lmexposure.statistics.bounds.from_scores import epsilon_from_scores
 from lmexposure.statistics.bounds.gaussian_audit import gaussian_dp_epsilon
 from lmexposure.statistics.bounds.one_run import one_run_audit
+from lmexposure.statistics.bounds.tossed import true_or_false
 
 __all__ = ["JointBounds", "joint_bounds"]
 
@@ -89,7 +90,7 @@ def joint_bounds(
     """
     data = _Data(
         scores=bits_array("scores", scores),
-        included=np.atleast_1d(np.asarray(included)).astype(bool),
+        included=true_or_false(included),
         references=bits_array("references", references) if np.size(references) else np.empty(0),
         coins=None if coins is None else fraction("coins", coins),
         repetitions=repetitions,

@@ -14,7 +14,7 @@ from lmexposure.errors import InputError
 from lmexposure.statistics.bounds.bound import EpsilonBound, adjacency
 from lmexposure.statistics.bounds.calibration import Audit
 from lmexposure.statistics.bounds.rays import reveal
-from lmexposure.statistics.bounds.tossed import refuse_unlikely_coins
+from lmexposure.statistics.bounds.tossed import refuse_unlikely_coins, true_or_false
 
 __all__ = ["one_run_audit"]
 
@@ -63,7 +63,7 @@ def one_run_audit(
     >>> round(one_run_audit(4 * coins, coins, seed=1).value, 1)
     4.7
     """
-    values, coins = bits_array("scores", scores), _coins(included)
+    values, coins = bits_array("scores", scores), true_or_false(included)
     if coins.size != values.size:
         raise InputError(
             f"included has {coins.size} entries for {values.size} scores; give one for each canary"
@@ -93,16 +93,6 @@ def one_run_audit(
         assumptions=_ASSUMPTIONS,
         notes=_notes(found.epsilon, ceiling, right),
     )
-
-
-def _coins(included: ArrayLike) -> NDArray[np.bool_]:
-    """Booleans of shape (m,), from booleans or from numbers that are 0 or 1."""
-    given = np.atleast_1d(np.asarray(included))
-    if given.ndim != 1 or given.size == 0:
-        raise InputError(f"included has shape {given.shape}; give a flat list, one per canary")
-    if given.dtype.kind not in "biuf" or not np.all((given == 0) | (given == 1)):
-        raise InputError("included must hold True and False (or 1 and 0) only, one per canary")
-    return given.astype(np.bool_)
 
 
 def _counts(

@@ -1,5 +1,7 @@
 """A bound on epsilon from one model, if its training trades errors as a Gaussian mechanism does."""
 
+from functools import lru_cache
+
 from scipy import special
 
 from lmexposure._validate import fraction, integer
@@ -80,6 +82,7 @@ def one_run_fdp_epsilon(
     )
 
 
+@lru_cache(maxsize=1024)
 def _mu(canaries: int, guesses: int, correct: int, significance: float) -> float:
     """The largest mu whose trade-off cannot give so many right guesses that often; 0 if none."""
     if correct == 0:

@@ -9,7 +9,7 @@ bound is the epsilon at which it reaches the significance.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,10 @@ _LOCAL = 0.1
 _SPARED = 0.02
 # Shapes the ladder only: the group's epsilon at which those ranks are counted.
 _DESIGN_EPSILON = 2.0
+# Where a root is looked for: this part of a standard deviation from where it should be.
+_NEAR = 20
+# Normal quantiles are finite from here to there.
+_TINY, _BELOW_1 = 1e-300, 1 - 1e-16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,15 +210,22 @@ def _root(
     chance: Callable[[float], float], significance: float, start: float, step: float
 ) -> float:
     """The largest epsilon >= 0 whose chance does not exceed the significance, else 0."""
-    low = high = start
-    if chance(start) > significance:
-        while chance(low) > significance:
-            if low == 0:
-                return 0.0
-            low, high = max(0.0, low - step), low
-    else:
-        while chance(high) <= significance:
-            low, high = high, high + step
+    least = float(special.ndtri(significance))
+
+    # As a normal quantile the chance is almost a straight line that rises by 1 in a `step`. The
+    # solver asks again for both ends of its interval: a chance is computed once.
+    @cache
+    def excess(epsilon: float) -> float:
+        return float(special.ndtri(np.clip(chance(epsilon), _TINY, _BELOW_1))) - least
+
+    low = high = max(0.0, start - step * excess(start))
+    reach = step / _NEAR
+    while excess(low) > 0:
+        if low == 0:
+            return 0.0
+        low, high, reach = max(0.0, low - reach), low, 2 * reach
+    while excess(high) <= 0:
+        low, high, reach = high, high + reach, 2 * reach
     tolerance = 1e-7
-    root = brentq(lambda e: chance(e) - significance, low, high, xtol=tolerance, rtol=1e-12)
+    root = brentq(excess, low, high, xtol=tolerance, rtol=1e-12)
     return max(0.0, float(root) - tolerance)

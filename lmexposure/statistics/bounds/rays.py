@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 from lmexposure.statistics.bounds.walks import log_odds_low
 
@@ -85,9 +86,15 @@ def critical_counts(ray: Ray, log_odds: float) -> NDArray[np.int64]:
     One more than the guesses of a look where no count does. Falling `log_odds` gives counts that
     nowhere rise: the outcomes that reach them are nested.
     """
+    chance = special.expit(log_odds)
     low, high = np.zeros_like(ray.looks), ray.looks + 1
     while np.any(high - low > 1):
-        middle = (low + high) // 2
-        enough = log_odds_low(ray.looks, middle, ray.levels) >= log_odds
-        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-    return high
+        middle = np.clip((low + high) // 2, 1, ray.looks)
+        rare = special.betainc(middle, ray.looks - middle + 1, chance) <= ray.levels
+        open_ = high - low > 1
+        low, high = np.where(open_ & ~rare, middle, low), np.where(open_ & rare, middle, high)
+    # The same question asked backwards: where rounding decides, `log_odds_low` has the last word.
+    below = (high > 1) & (log_odds_low(ray.looks, high - 1, ray.levels) >= log_odds)
+    high = np.where(below, high - 1, high)
+    enough = (high > ray.looks) | (log_odds_low(ray.looks, high, ray.levels) >= log_odds)
+    return np.where(enough, high, high + 1)

@@ -5,6 +5,7 @@ all smaller ones, even where the p-value itself is not monotone (it is not where
 """
 
 from collections.abc import Callable
+from functools import cache
 
 from scipy.optimize import brentq
 
@@ -27,6 +28,8 @@ def largest_rejected(excess: Callable[[float], float], above: float) -> float:
     >>> round(largest_rejected(lambda epsilon: epsilon - 1.25, 0.0), 6)
     1.25
     """
+    # The solver asks again for both ends of its interval.
+    excess = cache(excess)
     high, step = above, _FIRST_STEP
     while excess(high) <= 0:
         high, step = high + step, 2 * step

@@ -6,6 +6,7 @@ distributions that (epsilon, delta)-DP permits.
 
 import math
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,13 +59,9 @@ class Staircase:
             return 0.0
         if delta == 0:
             return self._given(0, epsilon)
-        law = stats.binom(self.size, delta)
-        ends = {min(int(end), self.spared) for end in law.ppf(_SHARES)} | {self.spared}
-        total, below = float(law.sf(self.spared)), 0.0
-        for end in sorted(ends):
-            chance = float(law.cdf(end)) - below
+        ranges, total = _ranges(self.size, delta, self.spared)
+        for end, chance in ranges:
             total += chance * self._given(end, epsilon - math.log1p(-delta))
-            below += chance
         return min(1.0, total)
 
     def _given(self, spared: int, log_slope: float) -> float:
@@ -92,6 +89,15 @@ class Staircase:
         stops = [b + 1 for b in self.counts]
         start, alive = _run(stops, [(0, k - 1) for k in ranks], 1 - theta)
         return _Walk(start, alive, stops[-1], theta, at_points=False)
+
+
+@lru_cache(maxsize=1024)
+def _ranges(size: int, delta: float, spared: int) -> tuple[tuple[tuple[int, float], ...], float]:
+    """Upper ends of ranges of D ~ Bin(size, delta) with their chances; the chance of more."""
+    law = stats.binom(size, delta)
+    ends = sorted({min(int(end), spared) for end in law.ppf(_SHARES)} | {spared})
+    chances = np.diff(law.cdf(ends), prepend=0.0).tolist()
+    return tuple(zip(ends, chances, strict=True)), float(law.sf(spared))
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,12 @@
-"""Whether coins that somebody declares can have fallen as they did."""
+"""Who was in, and whether coins that somebody declares can have fallen so."""
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from lmexposure.errors import InputError
 
-__all__ = ["refuse_unlikely_coins"]
+__all__ = ["refuse_unlikely_coins", "true_or_false"]
 
 # An honest audit is refused once in a million.
 _UNLIKELY = 1e-6
@@ -33,3 +35,13 @@ def refuse_unlikely_coins(included: int, candidates: int, coins: float) -> None:
             f"probability {chance:.1g}; declare the coins that were tossed, or none: use "
             "epsilon_from_scores, or epsilon_from_exposure without coins"
         )
+
+
+def true_or_false(included: ArrayLike) -> NDArray[np.bool_]:
+    """Booleans of shape (m,), from booleans or from numbers that are 0 or 1."""
+    given = np.atleast_1d(np.asarray(included))
+    if given.ndim != 1 or given.size == 0:
+        raise InputError(f"included has shape {given.shape}; give a flat list, one per canary")
+    if given.dtype.kind not in "biuf" or not np.all((given == 0) | (given == 1)):
+        raise InputError("included must hold True and False (or 1 and 0) only, one per canary")
+    return given.astype(np.bool_)

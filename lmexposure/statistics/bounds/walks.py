@@ -1,7 +1,5 @@
 """How often a walk of independent right-or-wrong guesses reaches given counts: exact."""
 
-import math
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
@@ -30,15 +28,28 @@ def binomial_window(trials: int, log_odds: float) -> tuple[int, NDArray[np.float
     >>> binomial_window(2, 0.0)[1].tolist()
     [0.25, 0.5, 0.25]
     """
-    right = float(special.expit(log_odds))
-    mean, variance = trials * right, trials * right * float(special.expit(-log_odds))
-    half = math.sqrt(2 * variance * _LOG_TAIL) + _LOG_TAIL / 3
-    first, last = max(0, math.floor(mean - half)), min(trials, math.ceil(mean + half))
-    counts = np.arange(first, last, dtype=np.float64)
-    steps = np.log((trials - counts) / (counts + 1)) + log_odds
-    logs = np.concatenate([[0.0], np.cumsum(steps)])
-    weights = np.exp(logs - logs.max())
-    return first, weights / weights.sum()
+    ((first, chances),) = _windows(np.array([trials]), log_odds)
+    return first, chances
+
+
+def _windows(trials: NDArray[np.int64], log_odds: float) -> list[tuple[int, NDArray[np.float64]]]:
+    """`binomial_window` for several numbers of trials, side by side in one array."""
+    mean = trials * float(special.expit(log_odds))
+    half = np.sqrt(2 * mean * float(special.expit(-log_odds)) * _LOG_TAIL) + _LOG_TAIL / 3
+    first = np.maximum(np.floor(mean - half), 0).astype(np.int64)
+    last = np.minimum(np.ceil(mean + half), trials).astype(np.int64)
+    sizes = last - first + 1
+    ends = np.cumsum(sizes)
+    starts = ends - sizes
+    counts = np.arange(ends[-1]) + np.repeat(first - starts, sizes)
+    # From the count before, which the first of a window has not; it may be 0.
+    steps = np.log((np.repeat(trials, sizes) - counts + 1) / np.maximum(counts, 1)) + log_odds
+    steps[starts] = 0.0
+    logs = np.cumsum(steps)
+    weights = np.exp(logs - np.repeat(np.maximum.reduceat(logs, starts), sizes))
+    weights /= np.repeat(np.add.reduceat(weights, starts), sizes)
+    places = zip(first.tolist(), starts.tolist(), ends.tolist(), strict=True)
+    return [(one, weights[start:end]) for one, start, end in places]
 
 
 def crossing_probability(
@@ -57,11 +68,11 @@ def crossing_probability(
     >>> crossing_probability(np.array([1, 2]), np.array([1, 2]), 0.0)
     0.5
     """
-    crossed, guesses = 0.0, 0
+    crossed = 0.0
     first, alive = 0, np.ones(1)  # alive[i] = P(count = first + i, no crossing yet)
-    for look, count in zip(looks.tolist(), critical.tolist(), strict=True):
-        start, step = binomial_window(look - guesses, log_odds)
-        first, alive, guesses = first + start, _convolve(alive, step), look
+    windows = _windows(np.diff(looks, prepend=0), log_odds)
+    for count, (start, step) in zip(critical.tolist(), windows, strict=True):
+        first, alive = first + start, _convolve(alive, step)
         stays = max(0, count - first)
         crossed += float(alive[stays:].sum())
         if stays == 0:

@@ -1,0 +1,117 @@
+"""What classes of scores say of privacy together: bounds, membership metrics, one verdict."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from lmexposure._validate import fraction
+from lmexposure.errors import InputError, SettingsError
+from lmexposure.statistics.bounds.bound import EpsilonBound
+from lmexposure.statistics.bounds.claim import Claim
+from lmexposure.statistics.bounds.joint import JointBounds, joint_bounds
+from lmexposure.statistics.membership.metrics import membership_metrics
+from lmexposure.statistics.score_classes import ScoreClass
+
+__all__ = ["privacy_of"]
+
+
+def privacy_of(
+    classes: Sequence[ScoreClass],
+    *,
+    coins: float | None = None,
+    significance: float = 0.05,
+    deltas: Sequence[float] = (0.0,),
+    claim: Claim | None = None,
+    level: float = 0.95,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Bounds on epsilon over all classes, at one joint level, and one verdict on a claim.
+
+    The primary bound is the largest of the classes' primary ones. Each of those stands at an equal
+    part of the significance, so that the largest is paid for.
+
+    Args:
+        classes: at least one.
+        coins: the probability with which each candidate went in by its own coin; None: no coins.
+        significance: of all bounds together.
+        deltas: beside which epsilon is bounded, the primary bound's first.
+        claim: held against the primary bound.
+        level: coverage of the membership metrics' intervals.
+        seed: of ties.
+
+    Returns:
+        plain values: "coins", "significance", "deltas"; "primary": a bound with the "formats" and
+        "repetitions" of its class, or None; "attainable": the most that a perfect attack on these
+        classes would have shown; "classes": each with "bounds" and "membership", or with the
+        "note" that says why not; "claim": a verdict, or None without a claim.
+
+    Raises:
+        InputError: no classes.
+        SettingsError: a setting out of range.
+    """
+    if not classes:
+        raise InputError("no candidates, so there is nothing to bound; give canaries and others")
+    share = fraction("significance", significance) / len(classes)
+    rows: list[dict[str, Any]] = []
+    primary: list[tuple[EpsilonBound, ScoreClass]] = []
+    for one in classes:
+        try:
+            bounds = joint_bounds(
+                one.scores,
+                one.included,
+                references=one.references,
+                coins=coins,
+                significance=share,
+                deltas=deltas,
+                repetitions=one.repetitions,
+                seed=seed,
+            )
+        except SettingsError:
+            raise
+        except InputError as failure:  # all candidates of the class on one side, for one
+            rows.append(_row(one, None, level, f"no bound: {failure}"))
+            continue
+        rows.append(_row(one, bounds, level, None))
+        primary.append((bounds.primary, one))
+    best = max(primary, key=lambda pair: pair[0].value, default=None)
+    ceilings = [bound.ceiling for bound, _ in primary if bound.ceiling is not None]
+    return {
+        "coins": coins,
+        "significance": significance,
+        "deltas": list(deltas),
+        "primary": None if best is None else _named(*best),
+        "attainable": max(ceilings, default=None),
+        "classes": rows,
+        "claim": None if claim is None else _verdict(claim, best, ceilings),
+    }
+
+
+def _named(bound: EpsilonBound, one: ScoreClass) -> dict[str, Any]:
+    return bound.to_dict() | {"formats": list(one.formats), "repetitions": one.repetitions}
+
+
+def _verdict(
+    claim: Claim, best: tuple[EpsilonBound, ScoreClass] | None, ceilings: list[float]
+) -> dict[str, Any]:
+    """The largest bound contradicts; what any class could have shown makes it consistent."""
+    if best is None:
+        return claim.untested("no class of canaries has a bound").to_dict()
+    return claim.against(replace(best[0], ceiling=max(ceilings, default=None))).to_dict()
+
+
+def _row(
+    one: ScoreClass, bounds: JointBounds | None, level: float, note: str | None
+) -> dict[str, Any]:
+    """What is said of one class."""
+    return {
+        "formats": list(one.formats),
+        "repetitions": one.repetitions,
+        "canaries": int(one.included.sum()),
+        "excluded": int((~one.included).sum()),
+        "references": int(one.references.size),
+        "bounds": None if bounds is None else bounds.to_dict(),
+        "membership": None
+        if bounds is None
+        else membership_metrics(one.scores[one.included], one.outside, level=level),
+        "note": note,
+    }

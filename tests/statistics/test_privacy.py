@@ -1,0 +1,79 @@
+"""One verdict over all classes: the largest bound contradicts, any class can have shown more."""
+
+import numpy as np
+import pytest
+
+from lmexposure.errors import InputError, SettingsError
+from lmexposure.statistics import Claim, ScoreClass, joint_bounds, one_run_audit, privacy_of
+
+
+def tossed(m: int, shift: float, seed: int, repetitions: int = 1) -> ScoreClass:
+    rng = np.random.default_rng(seed)
+    coins = rng.random(m) < 0.5
+    return ScoreClass(
+        formats=("pin",),
+        repetitions=repetitions,
+        scores=rng.laplace(size=m) + shift * coins,
+        included=coins,
+        references=np.empty(0),
+    )
+
+
+EMPTY = ScoreClass(
+    formats=("pin",),
+    repetitions=4,
+    scores=np.array([1.0, 2.0]),
+    included=np.array([False, False]),
+    references=np.empty(0),
+)
+
+
+def test_one_class_is_the_joint_bounds_of_its_scores() -> None:
+    one = tossed(400, 2.0, 1)
+    found = privacy_of([one], coins=0.5, deltas=(0.0, 1e-5), seed=3)
+    alone = joint_bounds(one.scores, one.included, coins=0.5, deltas=(0.0, 1e-5), seed=3)
+    assert found["classes"][0]["bounds"] == alone.to_dict()
+    assert found["primary"]["value"] == alone.primary.value > 0
+    assert found["attainable"] == alone.primary.ceiling
+    assert found["claim"] is None
+
+
+def test_the_largest_of_several_classes_is_paid_for() -> None:
+    classes = [tossed(400, 0.0, 1), tossed(400, 3.0, 2, repetitions=2)]
+    found = privacy_of(classes, coins=0.5)
+    strong = classes[1]
+    paid = one_run_audit(strong.scores, strong.included, significance=0.0125, repetitions=2, seed=0)
+    assert found["primary"]["value"] == paid.value
+    assert found["primary"]["repetitions"] == 2
+
+
+def test_a_claim_that_only_another_class_could_have_contradicted_is_consistent() -> None:
+    # The many show nothing and could have shown much; the few of 16 copies could show little.
+    classes = [tossed(2_000, 0.0, 1), tossed(400, 12.0, 2, repetitions=16)]
+    found = privacy_of(classes, coins=0.5, claim=Claim(epsilon=3.0, delta=0.0))
+    assert found["primary"]["repetitions"] == 16
+    assert found["primary"]["ceiling"] < 3 < found["attainable"]
+    assert found["claim"]["verdict"] == "consistent"
+
+
+def test_a_class_without_a_bound_says_why_and_a_claim_is_never_dropped() -> None:
+    found = privacy_of([EMPTY], coins=0.5, claim=Claim(epsilon=1.0, delta=1e-5), deltas=(1e-5,))
+    assert found["primary"] is None
+    assert "0 scores were in and 2 were not" in found["classes"][0]["note"]
+    assert found["claim"]["verdict"] == "cannot tell"
+    assert found["claim"]["bound"] is None
+    beside = privacy_of([tossed(400, 3.0, 1), EMPTY], coins=0.5)
+    assert beside["primary"]["value"] > 0
+
+
+def test_no_signal_gives_0() -> None:
+    assert privacy_of([tossed(400, 0.0, 1)], coins=0.5)["primary"]["value"] == 0
+
+
+def test_wrong_settings_are_errors_and_no_notes() -> None:
+    with pytest.raises(SettingsError, match="coins="):
+        privacy_of([tossed(20, 0.0, 1)], coins=2.0)
+    with pytest.raises(SettingsError, match="significance="):
+        privacy_of([tossed(20, 0.0, 1)], significance=0.0)
+    with pytest.raises(InputError, match="no candidates"):
+        privacy_of([])
