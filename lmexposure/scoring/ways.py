@@ -34,10 +34,10 @@ _NEIGHBOURS = 8
 _PROBE_BITS = 1e-3  # what a fast way may change in a text's bits
 _PROBE_BITS_HALF = 0.25  # in a token's bits in bfloat16 and float16, where right ways differ
 _LEAK_BITS = 1e-5
-# Tokens a packed pass. More fills no core better; on a CPU what a pass of 1,024 holds stays small
+# Tokens a packed pass. More fills no core better; on a CPU what a pass of 2,048 holds stays small
 # enough to be had again from the allocator, where larger tensors are fresh pages each time.
-_PASS_TOKENS = {"cpu": 1 << 10, "cuda": 1 << 15}
-_MORE = 16  # times as many where short sequences stand side by side
+_PASS_TOKENS = {"cpu": 1 << 11, "cuda": 1 << 15}
+_MORE = 8  # times as many where short sequences stand side by side
 _PASS_LOGITS = 1 << 26  # 256 MB of float32, where a way holds whole logits
 
 
