@@ -66,11 +66,6 @@ class FormatScores:
         return self.bits[len(self.canaries) :]
 
     @property
-    def excluded_bits(self) -> NDArray[np.float64]:
-        """Log-perplexities of the excluded candidates, shape (E,)."""
-        return self.reference_bits[: len(self.excluded)]
-
-    @property
     def certifiable(self) -> bool:
         """Fills have token paths of their own behind the prefix, and all of it was scored.
 

@@ -1,5 +1,7 @@
 """Inserting as a step of a run: the corpus and its manifest in their places, once."""
 
+import secrets
+from dataclasses import replace
 from pathlib import Path
 
 from lmexposure._files import sha256_file
@@ -19,7 +21,7 @@ __all__ = ["insert_corpus", "plan_of", "preview"]
 
 
 def plan_of(settings: RunSettings) -> Plan:
-    """The plan that the settings ask for.
+    """The plan that the settings ask for; its coins are fresh unless they have their seed.
 
     Raises:
         FormatError: a format that cannot be found or read.
@@ -32,23 +34,43 @@ def plan_of(settings: RunSettings) -> Plan:
         controls=settings.controls,
         seed=settings.seed,
         coins=settings.coins,
+        coin_seed=secrets.randbits(63) if _fresh_coins(settings) else settings.coin_seed,
     )
     plan.check_space(references=settings.measure.references or 1)
     return plan
 
 
+def _fresh_coins(settings: RunSettings) -> bool:
+    return settings.coins != "fixed" and settings.coin_seed is None
+
+
 def preview(corpus: str | Path, *, settings: RunSettings) -> Preview:
-    """What `insert_corpus` would do; nothing is written.
+    """What `insert_corpus` would do; nothing is written, and no fresh coin is tossed.
 
     Raises:
         CorpusError, FormatError, PlanError: as for `insert_corpus`.
     """
-    return preview_insertion(
+    plan, fresh = plan_of(settings), _fresh_coins(settings)
+    would = preview_insertion(
         corpus,
-        plan_of(settings),
+        replace(plan, coins="fixed", coin_seed=None) if fresh else plan,
         layout=settings.layout or guess_layout(corpus),
         text_field=settings.text_field,
         existing=settings.existing,
+    )
+    return _on_average(would, float(settings.coins)) if fresh else would
+
+
+def _on_average(everyone: Preview, coins: float) -> Preview:
+    """What coins give on average, from what inserting every candidate would."""
+    canaries = round(coins * everyone.canaries)
+    return replace(
+        everyone,
+        insertions=round(coins * everyone.insertions),
+        bytes_added=round(coins * everyone.bytes_added),
+        canaries=canaries,
+        excluded=everyone.canaries - canaries,
+        expected=True,
     )
 
 
@@ -56,6 +78,8 @@ def insert_corpus(
     corpus: str | Path, *, out: str | Path, settings: RunSettings
 ) -> tuple[Path, Manifest]:
     """Insert a plan's canaries into a copy of a corpus; skipped when it is done already.
+
+    Coins that were tossed into `out` once are not tossed again: its manifest has their seed.
 
     Args:
         corpus: a UTF-8 text file or JSONL.
@@ -77,6 +101,8 @@ def insert_corpus(
     plan = plan_of(settings)
     if record.exists():
         manifest = Manifest.read(record)
+        if _fresh_coins(settings) and manifest.plan.coin_seed is not None:
+            plan = replace(plan, coin_seed=manifest.plan.coin_seed)
         _check_same(out, manifest, plan, source, settings)
         if inserted.exists() and sha256_file(inserted) == manifest.corpus.sha256_inserted:
             return inserted, manifest

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lmexposure._validate import delta_of_dp, flag, fraction, integer, one_of, positive, text
-from lmexposure.canaries.coins import Coins, checked_coins
+from lmexposure.canaries.coins import Coins, checked_coin_seed, checked_coins
 from lmexposure.errors import SettingsError
 from lmexposure.statistics import Claim
 
@@ -144,9 +144,11 @@ class RunSettings:
         coins: "fixed" inserts a fixed number of canaries; p in (0, 1) tosses a coin for each
             candidate, which becomes a canary with probability p.
         candidates: candidates per format and class of repetitions, where coins are tossed.
+        coin_seed: of the coins; None, where there are some, draws a fresh one from the operating
+            system when the plan is made. It is kept in the manifest and in no other file.
         repetitions: how often the canaries of each class are inserted.
         controls: canaries per format that are drawn and never inserted.
-        seed: decides secrets, positions, initial weights and the order of training.
+        seed: decides secrets, positions, initial weights and the order of training; not the coins.
         layout: "lines", "paragraphs" or "jsonl"; None: by the corpus's suffix, else lines.
         text_field: the field of a JSONL record that holds its text.
         existing: what to do with fills that the corpus holds already: "refuse" or "set_aside".
@@ -162,6 +164,7 @@ class RunSettings:
     canaries: int | None = None
     coins: Coins = "fixed"
     candidates: int | None = None
+    coin_seed: int | None = field(default=None, repr=False)
     repetitions: tuple[int, ...] = (1, 4, 16)
     controls: int = 32
     seed: int = 0
@@ -209,6 +212,7 @@ class RunSettings:
     def _check_coins(self) -> None:
         """One number says how many: canaries where they are fixed, candidates where coins are."""
         object.__setattr__(self, "coins", checked_coins(self.coins))
+        checked_coin_seed(self.coin_seed, self.coins)
         for name in ("canaries", "candidates"):
             if getattr(self, name) is not None:
                 integer(name, getattr(self, name), low=1)
@@ -229,8 +233,9 @@ class RunSettings:
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """All settings, defaults included, as plain values."""
+        """All settings, defaults included, as plain values; but never the coin seed."""
         values = asdict(self)
+        del values["coin_seed"]
         canaries = self.per_class if self.coins == "fixed" else None
         return values | {"canaries": canaries, "training": dict(self.training)}
 

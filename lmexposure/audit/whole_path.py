@@ -37,7 +37,7 @@ def run(
         corpus: a UTF-8 text file or JSONL.
         out: the run directory: manifest.json, corpus/, model/, metrics.jsonl, training.json,
             scores.parquet, result.json, run.json.
-        settings: what to insert, train and measure.
+        settings: what to insert, train and measure. Coins without a seed are tossed once for `out`.
         progress: watches.
 
     Raises:
@@ -86,10 +86,11 @@ def estimate_cost(corpus: str | Path, settings: RunSettings) -> str:
     references = sum(min(asked, left) for left in would.references.values())
     size = would.bytes_before + would.bytes_added
     scored = would.canaries + would.excluded + would.controls + references
+    about = "about " * would.expected
     return (
-        f"{would.documents:,} documents, {would.insertions:,} insertions of {would.canaries} "
-        f"canaries ({would.share_of_bytes:.1%} of the corpus); training {settings.model}: at most "
-        f"{training.epochs} epochs of {size / 1e6:.2f} MB; scoring "
+        f"{would.documents:,} documents, {about}{would.insertions:,} insertions of "
+        f"{would.canaries} canaries ({would.share_of_bytes:.1%} of the corpus); training "
+        f"{settings.model}: at most {training.epochs} epochs of {size / 1e6:.2f} MB; scoring "
         f"{scored:,} texts"
     )
 

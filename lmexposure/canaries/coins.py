@@ -1,16 +1,19 @@
 """Which candidates go into the corpus: all of them, or those whose own coin says so.
 
 A coin is tossed after everything else is drawn and from a stream of its own, so that it decides
-whether a candidate stands in the corpus and nothing besides.
+whether a candidate stands in the corpus and nothing besides. Of all that is random, coins alone do
+not follow from the plan's seed. That one is public, is 0 by default, and is the trainer's too:
+coins that follow from it could be known to the training, and every audit would toss the same. What
+is proved from coins needs them unknown to the training and fresh for each audit.
 """
 
 from typing import Literal
 
-from lmexposure._validate import fraction
-from lmexposure.canaries.randomness import derive_seed
+from lmexposure._validate import fraction, integer
+from lmexposure.canaries.randomness import LARGEST_SEED, derive_seed
 from lmexposure.errors import InputError, SettingsError
 
-__all__ = ["Coins", "checked_coins", "is_included"]
+__all__ = ["Coins", "checked_coin_seed", "checked_coins", "is_included"]
 
 Coins = Literal["fixed"] | float
 
@@ -24,14 +27,32 @@ def checked_coins(value: Coins, *, error: type[InputError] = SettingsError) -> C
     return fraction("coins", value, error=error)
 
 
-def is_included(seed: int, candidate: str, coins: Coins) -> bool:
+def checked_coin_seed(
+    value: int | None, coins: Coins, *, error: type[InputError] = SettingsError
+) -> int | None:
+    """Return `value` if it is None, or a seed in [0, 2^63) and there are coins to toss."""
+    if value is None:
+        return None
+    if coins == "fixed":
+        raise error("a coin_seed needs coins to toss, such as coins=0.5; leave it out")
+    return integer("coin_seed", value, low=0, high=LARGEST_SEED, error=error)
+
+
+def is_included(coin_seed: int | None, candidate: str, coins: Coins) -> bool:
     """Whether a candidate goes in.
 
     With one seed, a larger probability leaves in whoever is in with a smaller one.
 
     Args:
-        seed: of the plan.
+        coin_seed: the coins' own, and not the plan's seed; None where none are tossed.
         candidate: its id; each has a stream of its own, so no coin moves another.
         coins: "fixed" lets all of them in, p each with probability p.
+
+    Raises:
+        SettingsError: coins to toss, and no seed.
     """
-    return coins == "fixed" or derive_seed(seed, "coins", candidate) < coins * 2**63
+    if coins == "fixed":
+        return True
+    if coin_seed is None:
+        raise SettingsError(f"coins={coins} cannot be tossed without a coin_seed; give one")
+    return derive_seed(coin_seed, "coins", candidate) < coins * 2**63

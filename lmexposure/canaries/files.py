@@ -41,6 +41,8 @@ class Preview:
         controls: over all formats.
         references: per format, how many secrets are left for references.
         set_aside: per format, how many secrets stand in the corpus already.
+        expected: insertions, bytes added, canaries and excluded are what coins not yet tossed give
+            on average.
     """
 
     documents: int
@@ -52,6 +54,7 @@ class Preview:
     controls: int
     references: Mapping[str, int]
     set_aside: Mapping[str, int]
+    expected: bool = False
 
     @property
     def share_of_documents(self) -> float:

@@ -12,11 +12,14 @@ from lmexposure._files import canonical_json, sha256_bytes, write_json
 from lmexposure._validate import integer
 from lmexposure.canaries.format import CanaryFormat
 from lmexposure.canaries.plan import Canary, Plan, secrets
+from lmexposure.canaries.soundness import check_canaries
 from lmexposure.errors import InputError, ManifestError, PlanError
 
-__all__ = ["DEFAULT_REFERENCES", "SCHEMA", "CorpusRecord", "Manifest"]
+__all__ = ["DEFAULT_REFERENCES", "SCHEMA", "TOSSED_SCHEMA", "CorpusRecord", "Manifest"]
 
 SCHEMA = "lmexposure.manifest/1"
+# Where coins were tossed: who reads only the first would take the excluded for inserted.
+TOSSED_SCHEMA = "lmexposure.manifest/2"
 DEFAULT_REFERENCES = 10_000
 
 
@@ -57,12 +60,23 @@ class Manifest:
         canaries: canaries, excluded candidates and controls (see their `role`), format by format,
             in drawing order.
         set_aside: per format, the secrets that stood in the corpus already.
+
+    Raises:
+        ManifestError: canaries that are not what the plan and its coins say; see `soundness`.
     """
 
     plan: Plan
     corpus: CorpusRecord
     canaries: tuple[Canary, ...]
     set_aside: Mapping[str, tuple[int, ...]] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        check_canaries(self.plan, self.canaries, documents=self.corpus.documents)
+
+    @property
+    def schema(self) -> str:
+        """Of the file; a manifest without coins is written as before there were any."""
+        return SCHEMA if self.plan.coins == "fixed" else TOSSED_SCHEMA
 
     @property
     def formats(self) -> dict[str, CanaryFormat]:
@@ -115,7 +129,7 @@ class Manifest:
         return list(islice(stream, used, used + min(wanted, left)))
 
     def to_dict(self) -> dict[str, Any]:
-        """The manifest as it is written: it holds the secrets."""
+        """The manifest as it is written: it holds the secrets, and the seed of the coins."""
         contents = self._contents()
         return {"schema": contents.pop("schema"), "checksum": self.sha256, **contents}
 
@@ -124,7 +138,8 @@ class Manifest:
         """The manifest of `to_dict`.
 
         Raises:
-            ManifestError: another or a newer schema, a checksum that does not fit, missing parts.
+            ManifestError: another or a newer schema, a checksum that does not fit, missing parts,
+                or canaries that are not what the plan says.
         """
         _check_schema(values)
         contents = {key: value for key, value in values.items() if key != "checksum"}
@@ -135,6 +150,8 @@ class Manifest:
             )
         try:
             return _manifest(contents)
+        except ManifestError:
+            raise
         except (KeyError, TypeError, AttributeError, ValueError) as failure:
             # Only our own messages are known to hold no secret.
             why = failure if isinstance(failure, InputError) else type(failure).__name__
@@ -180,9 +197,10 @@ class Manifest:
 
     def _contents(self) -> dict[str, Any]:
         # Left out where none are tossed: a manifest of before there were coins keeps its hash.
-        coins = {} if self.plan.coins == "fixed" else {"coins": self.plan.coins}
+        tossed = {"coins": self.plan.coins, "coin_seed": str(self.plan.coin_seed)}
+        coins = {} if self.plan.coins == "fixed" else tossed
         return {
-            "schema": SCHEMA,
+            "schema": self.schema,
             "plan": {
                 "formats": [one.to_dict() for one in self.plan.formats],
                 "canaries": self.plan.canaries,
@@ -213,12 +231,12 @@ def _checksum(contents: Mapping[str, Any]) -> str | None:
 
 def _check_schema(values: Any) -> None:
     schema = values.get("schema") if isinstance(values, dict) else None
-    if schema == SCHEMA:
+    if schema in (SCHEMA, TOSSED_SCHEMA):
         return
     family, _, version = str(schema).partition("/")
     if family == SCHEMA.partition("/")[0] and version.isdecimal():
         raise ManifestError(
-            f"schema {schema!r} is newer than {SCHEMA!r}, which this version reads; upgrade "
+            f"schema {schema!r} is newer than {TOSSED_SCHEMA!r}, which this version reads; upgrade "
             "lmexposure"
         )
     raise ManifestError(f"schema {schema!r} is no manifest; one that can be read says {SCHEMA!r}")
@@ -227,15 +245,23 @@ def _check_schema(values: Any) -> None:
 def _manifest(contents: Mapping[str, Any]) -> Manifest:
     plan, corpus = dict(contents["plan"]), dict(contents["corpus"])
     formats = tuple(CanaryFormat.from_dict(one) for one in plan.pop("formats"))
+    seeds = {name: int(plan[name]) for name in ("seed", "coin_seed") if name in plan}
     manifest = Manifest(
-        plan=Plan(**{**plan, "formats": formats, "seed": int(plan["seed"])}),
+        plan=Plan(**{**plan, "formats": formats, **seeds}),
         corpus=CorpusRecord(**{**corpus, "constant_fields": tuple(corpus["constant_fields"])}),
         canaries=tuple(_canary(one) for one in contents["canaries"]),
         set_aside={name: tuple(map(int, ids)) for name, ids in contents["set_aside"].items()},
     )
+    if manifest.schema != contents["schema"]:
+        raise ManifestError(
+            f"schema {contents['schema']!r} does not go with coins={manifest.plan.coins}, which "
+            f"{manifest.schema!r} is for; insert again"
+        )
     for canary in manifest.canaries:
         if manifest.formats[canary.format].text(canary.index) != canary.text:
-            raise ManifestError(f"the text of {canary.id} is not the fill of its index")
+            raise ManifestError(
+                f"the text of {canary.id} is not the fill of its index; insert again"
+            )
     return manifest
 
 

@@ -1,4 +1,8 @@
-"""What to hide: how many canaries of which formats, how often, and the seed that decides it all."""
+"""What to hide: how many canaries of which formats, how often, and the seeds that decide it.
+
+One seed decides secrets and positions; coins, where some are tossed, have one of their own (`coins`
+says why).
+"""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -6,15 +10,13 @@ from itertools import islice
 from typing import Literal
 
 from lmexposure._validate import integer
-from lmexposure.canaries.coins import Coins, checked_coins, is_included
+from lmexposure.canaries.coins import Coins, checked_coin_seed, checked_coins, is_included
 from lmexposure.canaries.format import CanaryFormat
-from lmexposure.canaries.randomness import derive_seed, permutation
+from lmexposure.canaries.randomness import LARGEST_SEED, derive_seed, permutation
 from lmexposure.canaries.search import find_fills
 from lmexposure.errors import PlanError
 
 __all__ = ["Canary", "Plan", "draw", "secrets"]
-
-_SEEDS = 2**63 - 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,9 +33,13 @@ class Plan:
         left_out: ids of canaries that are not inserted after all; see `without`.
         coins: "fixed" inserts them all; p in (0, 1) tosses a coin for each candidate, which goes
             in with probability p. All are drawn before the coins, and no coin moves anything else.
+        coin_seed: of the coins, in [0, 2^63); None where none are tossed. It must be a fresh one,
+            such as `secrets.randbits(63)`: what coins prove, they prove to a training that could
+            not know them.
 
     Raises:
-        PlanError: a value outside its range, or more secrets than a format has.
+        PlanError: a value outside its range, coins without a seed of their own, or more secrets
+            than a format has.
     """
 
     formats: tuple[CanaryFormat, ...]
@@ -43,16 +49,21 @@ class Plan:
     seed: int
     left_out: tuple[str, ...] = ()
     coins: Coins = "fixed"
+    coin_seed: int | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         for name in ("formats", "repetitions", "left_out"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
-        for name, low, high in (("canaries", 1, None), ("controls", 0, None), ("seed", 0, _SEEDS)):
+        for name, low, high in (
+            ("canaries", 1, None),
+            ("controls", 0, None),
+            ("seed", 0, LARGEST_SEED),
+        ):
             value = integer(name, getattr(self, name), low=low, high=high, error=PlanError)
             object.__setattr__(self, name, value)
         for repetition in self.repetitions:
             integer("repetitions", repetition, low=1, error=PlanError)
-        object.__setattr__(self, "coins", checked_coins(self.coins, error=PlanError))
+        self._check_coins()
         _all_different("repetitions", self.repetitions)
         if not all(isinstance(one, CanaryFormat) for one in self.formats):
             raise PlanError("formats must be CanaryFormat objects; load_format(name) gives one")
@@ -64,6 +75,17 @@ class Plan:
             raise PlanError(f"left_out={sorted(unknown)} names no canary of this plan")
         self.check_space()
 
+    def _check_coins(self) -> None:
+        coins = checked_coins(self.coins, error=PlanError)
+        object.__setattr__(self, "coins", coins)
+        seed = checked_coin_seed(self.coin_seed, coins, error=PlanError)
+        object.__setattr__(self, "coin_seed", seed)
+        if coins != "fixed" and seed is None:
+            raise PlanError(
+                f"coins={coins} need a coin_seed of their own, which the training cannot know; "
+                "give a fresh one, such as secrets.randbits(63)"
+            )
+
     def ids(self, canary_format: CanaryFormat) -> list[str]:
         """The ids of a format's canaries, class by class: "pin/x4/0003"."""
         return [
@@ -71,6 +93,14 @@ class Plan:
             for repetition in self.repetitions
             for number in range(self.canaries)
         ]
+
+    def control_ids(self, canary_format: CanaryFormat) -> list[str]:
+        """The ids of a format's controls: "pin/control/0003"."""
+        return [f"{canary_format.name}/control/{number:04d}" for number in range(self.controls)]
+
+    def role(self, candidate: str) -> Literal["canary", "excluded"]:
+        """What its coin makes of a candidate, by its id."""
+        return "canary" if is_included(self.coin_seed, candidate, self.coins) else "excluded"
 
     def without(self, *ids: str) -> "Plan":
         """The same plan with these canaries not inserted; nothing else moves.
@@ -206,8 +236,8 @@ def _draw_format(
         for name, index in zip(islice(ids, plan.canaries), stream, strict=False):
             if name not in plan.left_out:
                 yield _canary(plan, one, name, index, _places(plan, name, documents, repetition))
-    for number, index in enumerate(islice(stream, plan.controls)):
-        yield _canary(plan, one, f"{one.name}/control/{number:04d}", index, ())
+    for name, index in zip(plan.control_ids(one), stream, strict=False):
+        yield _canary(plan, one, name, index, ())
 
 
 def _places(plan: Plan, name: str, documents: int, repetitions: int) -> tuple[int, ...]:
@@ -224,14 +254,10 @@ def _canary(
         format=one.name,
         index=index,
         text=one.text(index),
-        role=_role(plan, name) if positions else "control",
+        role=plan.role(name) if positions else "control",
         repetitions=len(positions),
         positions=positions,
     )
-
-
-def _role(plan: Plan, name: str) -> Literal["canary", "excluded"]:
-    return "canary" if is_included(plan.seed, name, plan.coins) else "excluded"
 
 
 def _check_apart(formats: Sequence[CanaryFormat], drawn: Sequence[Canary]) -> None:

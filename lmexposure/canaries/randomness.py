@@ -1,11 +1,13 @@
-"""Where every random number of this room comes from: one seed, many separate streams."""
+"""Where every random number of this room comes from: a seed, many separate streams."""
 
 import random
 from collections.abc import Callable, Iterator
 
 from lmexposure._files import canonical_json, sha256_bytes
 
-__all__ = ["derive_seed", "permutation"]
+__all__ = ["LARGEST_SEED", "derive_seed", "permutation"]
+
+LARGEST_SEED = 2**63 - 1
 
 
 def derive_seed(seed: int, *names: str) -> int:

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lmexposure.cli import options
-from lmexposure.cli.console import print_pairs, say
+from lmexposure.cli.console import print_pairs, say, warn
 
 if TYPE_CHECKING:
-    from lmexposure.canaries import Manifest
+    from lmexposure.audit import RunSettings
+    from lmexposure.canaries import Manifest, Preview
 
-__all__ = ["insert"]
+__all__ = ["insert", "say_attainable"]
 
 
 def insert(
@@ -21,6 +22,7 @@ def insert(
     canaries: options.Canaries = None,
     coins: options.Coins = None,
     candidates: options.Candidates = None,
+    coin_seed: options.CoinSeed = None,
     repetitions: options.Repetitions = None,
     controls: options.Controls = None,
     seed: options.Seed = None,
@@ -35,30 +37,10 @@ def insert(
     from lmexposure.audit import insert_corpus, preview
 
     if dry_run:
-        would = preview(corpus, settings=chosen)
-        print_pairs(
-            [
-                ("documents", f"{would.documents:,}"),
-                ("would insert", f"{would.insertions:,} documents, {would.bytes_added:,} bytes"),
-                ("share of the corpus", f"{would.share_of_bytes:.2%} of its bytes"),
-                ("canaries, controls", f"{would.canaries:,}, {would.controls:,}"),
-                *(
-                    [("excluded by coins", f"{would.excluded:,} candidates")]
-                    if chosen.coins != "fixed"
-                    else []
-                ),
-                *(
-                    (f"set aside, {name}", f"{n:,} fills that the corpus holds already")
-                    for name, n in would.set_aside.items()
-                    if n
-                ),
-                *(
-                    (f"fills left, {name}", f"{n:,} for references")
-                    for name, n in would.references.items()
-                ),
-            ]
-        )
+        _print_preview(preview(corpus, settings=chosen), coins=chosen.coins != "fixed")
+        say_attainable(chosen)
         return
+    say_attainable(chosen)
     inserted, manifest = insert_corpus(corpus, out=out, settings=chosen)
     count = sum(one.inserted for one in manifest.canaries)
     say(f"corpus    {inserted}  ({count:,} documents inserted)")
@@ -67,6 +49,39 @@ def insert(
     for name, indices in manifest.set_aside.items():
         say(f"set aside {len(indices):,} fills of {name} that the corpus held already")
     say(f"manifest  {out / 'manifest.json'}  (holds the secrets; keep it apart from the corpus)")
+
+
+def say_attainable(settings: "RunSettings") -> None:
+    """What an audit with coins could show at best; better known before than after."""
+    from lmexposure.audit.power import attainable
+
+    best = attainable(settings)
+    if best is not None:
+        say(best.sentence)
+        if best.warning:
+            warn(best.warning)
+
+
+def _print_preview(would: "Preview", *, coins: bool) -> None:
+    about = "about " * would.expected
+    insertions = f"{about}{would.insertions:,} documents, {about}{would.bytes_added:,} bytes"
+    pairs = [
+        ("documents", f"{would.documents:,}"),
+        ("would insert", insertions),
+        ("share of the corpus", f"{about}{would.share_of_bytes:.2%} of its bytes"),
+        ("canaries, controls", f"{about}{would.canaries:,}, {would.controls:,}"),
+    ]
+    if coins:
+        pairs.append(("excluded by coins", f"{about}{would.excluded:,} candidates"))
+    pairs += [
+        (f"set aside, {name}", f"{n:,} fills that the corpus holds already")
+        for name, n in would.set_aside.items()
+        if n
+    ]
+    pairs += [
+        (f"fills left, {name}", f"{n:,} for references") for name, n in would.references.items()
+    ]
+    print_pairs(pairs)
 
 
 def _tossed(manifest: "Manifest") -> str:

@@ -19,6 +19,7 @@ __all__ = [
     "Canaries",
     "Candidates",
     "ClaimedEpsilon",
+    "CoinSeed",
     "Coins",
     "Controls",
     "Corpus",
@@ -76,6 +77,13 @@ Candidates = Annotated[
     int | None,
     typer.Option(help="With --coins P: candidates per format and repetition class."),
 ]
+CoinSeed = Annotated[
+    int | None,
+    typer.Option(
+        help="With --coins P: decides the coins.  [default: fresh from the operating system, kept "
+        "in the manifest]"
+    ),
+]
 Repetitions = Annotated[
     str | None, typer.Option(help="How often they are inserted, as 1,4,16.  [default: 1,4,16]")
 ]
@@ -86,7 +94,9 @@ References = Annotated[
     int | None,
     typer.Option(help="Fills to compare with, per format.  [default: 10000, or all there are]"),
 ]
-Seed = Annotated[int | None, typer.Option(help="Decides everything random.  [default: 0]")]
+Seed = Annotated[
+    int | None, typer.Option(help="Decides all that is random but coins.  [default: 0]")
+]
 Layout = Annotated[
     str | None,
     typer.Option(
@@ -207,6 +217,8 @@ def merged(
 ) -> "RunSettings":
     """Defaults, then the settings file, then the flags that were given (not None).
 
+    A flag for a fixed number of canaries overrules the file's coins too, and the reverse.
+
     Args:
         flags: a command's arguments by name, its settings file among them.
         apart: arguments of the command that are no settings.
@@ -217,6 +229,7 @@ def merged(
     given = {k: v for k, v in flags.items() if v is not None and k not in apart}
     file = given.pop("settings", None)
     said = {} if file is None else read_settings_file(file)
+    said = {name: value for name, value in said.items() if name not in _overruled(given)}
     if "repetitions" in given:
         given["repetitions"] = numbers("--repetitions", given["repetitions"])
     if "coins" in given:
@@ -226,6 +239,15 @@ def merged(
         given["training"] = {**said.get("training", {}), **training}
     # Both at once, for one may be right only with the other.
     return (base or RunSettings()).override({**said, **given})
+
+
+def _overruled(given: Mapping[str, Any]) -> set[str]:
+    """What a settings file says in vain, because flags decide how many canaries there are."""
+    if given.get("coins") == "fixed":
+        return {"candidates", "coin_seed"}
+    if {"coins", "candidates"} & given.keys():
+        return {"canaries"}
+    return {"coins", "candidates", "coin_seed"} if "canaries" in given else set()
 
 
 def _probability(text: str) -> float | str:

@@ -7,6 +7,7 @@ import typer
 
 from lmexposure.cli import options
 from lmexposure.cli.console import progress_bars, say
+from lmexposure.cli.insert import say_attainable
 
 __all__ = ["run"]
 
@@ -19,6 +20,7 @@ def run(
     canaries: options.Canaries = None,
     coins: options.Coins = None,
     candidates: options.Candidates = None,
+    coin_seed: options.CoinSeed = None,
     repetitions: options.Repetitions = None,
     controls: options.Controls = None,
     references: options.References = None,
@@ -60,6 +62,7 @@ def run(
     from lmexposure.cli.tables import print_result
 
     say(estimate_cost(corpus, chosen))
+    say_attainable(chosen)
     with progress_bars() as progress:
         result = run_audit(corpus, out=out, settings=chosen, progress=progress)
     print_result(result)

@@ -89,12 +89,60 @@ def test_references_that_the_space_cannot_give_are_refused_before_anything_is_wr
 def test_coins_decide_who_of_the_candidates_is_inserted(
     corpus: Path, settings: RunSettings, tmp_path: Path
 ) -> None:
-    tossed = replace(settings, canaries=None, coins=0.5, candidates=20)
+    tossed = replace(settings, canaries=None, coins=0.5, candidates=20, coin_seed=5)
     _, manifest = insert_corpus(corpus, out=tmp_path / "o", settings=tossed)
-    assert (manifest.plan.canaries, manifest.plan.coins) == (20, 0.5)
+    assert (manifest.plan.canaries, manifest.plan.coins, manifest.plan.coin_seed) == (20, 0.5, 5)
     roles = [one.role for one in manifest.canaries]
     assert roles.count("canary") + roles.count("excluded") == 40
     would = preview(corpus, settings=tossed)
     assert (would.canaries, would.excluded) == (roles.count("canary"), roles.count("excluded"))
     with pytest.raises(ResultError, match="manifest of another plan"):
         insert_corpus(corpus, out=tmp_path / "o", settings=replace(tossed, coins=0.4))
+    with pytest.raises(ResultError, match="manifest of another plan"):
+        insert_corpus(corpus, out=tmp_path / "o", settings=replace(tossed, coin_seed=6))
+
+
+def test_coins_are_fresh_and_decide_nothing_else(
+    corpus: Path, settings: RunSettings, tmp_path: Path
+) -> None:
+    tossed = replace(settings, canaries=None, coins=0.5, candidates=20)
+    one, other = (
+        insert_corpus(corpus, out=tmp_path / name, settings=tossed)[1] for name in ("a", "b")
+    )
+    # Two fresh seeds are equal once in 2^63, and 40 coins fall alike once in 2^40.
+    assert one.plan.coin_seed != other.plan.coin_seed
+    assert [c.role for c in one.canaries] != [c.role for c in other.canaries]
+    assert replace(one.plan, coin_seed=0) == replace(other.plan, coin_seed=0)
+    assert [replace(c, role="canary") for c in one.canaries] == [
+        replace(c, role="canary") for c in other.canaries
+    ]
+    assert one.references("pin", 50) == other.references("pin", 50)
+    again = replace(tossed, coin_seed=one.plan.coin_seed)
+    path, same = insert_corpus(corpus, out=tmp_path / "c", settings=again)
+    assert same == one
+    assert path.read_bytes() == (tmp_path / "a" / "corpus" / "corpus.txt").read_bytes()
+
+
+def test_coins_are_tossed_once_for_a_directory(
+    corpus: Path, settings: RunSettings, tmp_path: Path
+) -> None:
+    tossed = replace(settings, canaries=None, coins=0.5, candidates=20)
+    path, first = insert_corpus(corpus, out=tmp_path / "o", settings=tossed)
+    whole = path.read_bytes()
+    assert insert_corpus(corpus, out=tmp_path / "o", settings=tossed)[1] == first
+    path.write_bytes(whole[:100])
+    assert insert_corpus(corpus, out=tmp_path / "o", settings=tossed)[1] == first
+    assert path.read_bytes() == whole
+    assert (tmp_path / "o" / "manifest.json").stat().st_mode & 0o777 == 0o600
+    with pytest.raises(ResultError, match="manifest of another plan"):
+        insert_corpus(corpus, out=tmp_path / "o", settings=settings)
+
+
+def test_a_preview_tosses_no_fresh_coin(corpus: Path, settings: RunSettings) -> None:
+    tossed = replace(settings, canaries=None, coins=0.25, candidates=20)
+    would = preview(corpus, settings=tossed)
+    assert would.expected
+    assert (would.canaries, would.excluded, would.insertions) == (10, 30, 155)
+    everyone = preview(corpus, settings=replace(settings, canaries=20))
+    assert would.bytes_added == round(everyone.bytes_added / 4)
+    assert not everyone.expected

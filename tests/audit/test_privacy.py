@@ -39,6 +39,7 @@ def manifest_of(
         controls=4,
         seed=3,
         coins=coins,  # type: ignore[arg-type]
+        coin_seed=None if coins == "fixed" else 3,
     )
     return insert_into_texts(sentences(400), plan)[1]
 
@@ -69,7 +70,7 @@ def test_fair_coins_give_the_one_run_audit_of_the_candidates() -> None:
     (scores,) = found = scores_of(manifest, memorised=20)
     section = privacy_section(found, manifest, FEW)
     kept = np.array([c.role == "canary" for c in scores.canaries])
-    inside, outside = scores.bits[: len(kept)][kept], scores.excluded_bits
+    inside, outside = scores.bits[: len(kept)][kept], scores.reference_bits[: len(scores.excluded)]
     (row,) = section["classes"]
     assert (row["canaries"], row["excluded"], row["references"]) == (
         inside.size,

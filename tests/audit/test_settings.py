@@ -57,6 +57,9 @@ def test_unknown_names_are_refused_with_those_there_are() -> None:
         ({"coins": 1, "candidates": 9}, "coins=1 must lie strictly between 0 and 1"),
         ({"coins": 0.0, "candidates": 9}, "coins=0.0 must lie strictly"),
         ({"coins": "half", "candidates": 9}, "coins='half' must be 'fixed' or a probability"),
+        ({"coin_seed": 3}, "a coin_seed needs coins to toss, such as coins=0.5; leave it out"),
+        ({"coins": 0.5, "candidates": 9, "coin_seed": -1}, "coin_seed=-1 must be a whole number"),
+        ({"coins": 0.5, "candidates": 9, "coin_seed": 2**63}, "coin_seed=.* from 0 to 92233720"),
         ({"controls": -1}, "controls=-1"),
         ({"seed": -1}, "seed=-1"),
         ({"layers": 0}, "layers=0"),
@@ -99,3 +102,10 @@ def test_one_number_says_how_many() -> None:
     assert RunSettings().decisive() == RunSettings(canaries=10).decisive()
     tossed = RunSettings(coins=0.5, candidates=7).decisive()
     assert (tossed["coins"], tossed["candidates"], tossed["canaries"]) == (0.5, 7, None)
+
+
+def test_the_coin_seed_is_in_no_record() -> None:
+    """Only the manifest keeps it."""
+    seeded = RunSettings(coins=0.5, candidates=7, coin_seed=987654321)
+    assert seeded.decisive() == RunSettings(coins=0.5, candidates=7).decisive()
+    assert "987654321" not in str(seeded.to_dict()) + repr(seeded)

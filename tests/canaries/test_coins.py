@@ -27,11 +27,14 @@ from lmexposure.canaries import (
 from lmexposure.canaries.coins import checked_coins, is_included
 from lmexposure.canaries.insertion import schedule
 from lmexposure.canaries.plan import draw, secrets
-from lmexposure.errors import CorpusError, PlanError
+from lmexposure.errors import CorpusError, PlanError, SettingsError
 
 PIN = CanaryFormat(name="pin", template="My PIN is {digits:4}")
 KEY = CanaryFormat(name="key", template="KEY={hex:12}")
-PLAN = Plan(formats=(PIN, KEY), canaries=6, repetitions=(1, 3), controls=2, seed=7, coins=0.5)
+PLAN = Plan(
+    formats=(PIN, KEY), canaries=6, repetitions=(1, 3), controls=2, seed=7, coins=0.5, coin_seed=7
+)
+FIXED = replace(PLAN, coins="fixed", coin_seed=None)
 # Few documents, so that many canaries stand before the same one.
 TEXTS = [f"document {number}" for number in range(5)]
 BEFORE_COINS = "e2676d94cd5fb6d47673e5525384b70a4120e68246bc23e76db7a91438661fbe"
@@ -40,7 +43,8 @@ BEFORE_COINS = "e2676d94cd5fb6d47673e5525384b70a4120e68246bc23e76db7a91438661fbe
 def one_toggled(plan: Plan = PLAN) -> list[tuple[str, Plan, Plan]]:
     """(id, plan without it, plan with it): probabilities right below and above each one's coin."""
     ids = [name for one in plan.formats for name in plan.ids(one)]
-    coins = sorted((derive_seed(plan.seed, "coins", name) / 2**63, name) for name in ids)
+    assert plan.coin_seed is not None
+    coins = sorted((derive_seed(plan.coin_seed, "coins", name) / 2**63, name) for name in ids)
     bounds = [0.0, *(coin for coin, _ in coins), 1.0]
     between = [(a + b) / 2 for a, b in pairwise(bounds)]
     return [
@@ -54,7 +58,7 @@ def drawn(plan: Plan) -> tuple[Canary, ...]:
 
 
 def test_everything_is_drawn_before_the_coins() -> None:
-    fixed = drawn(replace(PLAN, coins="fixed"))
+    fixed = drawn(FIXED)
     for coins in (0.01, 0.3, 0.5, 0.99):
         tossed = drawn(replace(PLAN, coins=coins))
         as_if_in = [replace(c, role="canary" if c.positions else "control") for c in tossed]
@@ -94,7 +98,15 @@ def test_the_number_included_is_binomial(coins: float) -> None:
 
 
 def test_coins_know_neither_secrets_nor_positions() -> None:
-    plan = Plan(formats=(KEY,), canaries=3_000, repetitions=(1,), controls=0, seed=3, coins=0.5)
+    plan = Plan(
+        formats=(KEY,),
+        canaries=3_000,
+        repetitions=(1,),
+        controls=0,
+        seed=3,
+        coins=0.5,
+        coin_seed=3,
+    )
     found = draw(plan, documents=1_000, set_aside={})
     included = np.array([c.role == "canary" for c in found])
     for values in (
@@ -108,7 +120,9 @@ def test_coins_know_neither_secrets_nor_positions() -> None:
 
 
 def test_more_of_what_comes_later_moves_no_earlier_coin() -> None:
-    plan = Plan(formats=(PIN,), canaries=20, repetitions=(2,), controls=3, seed=5, coins=0.4)
+    plan = Plan(
+        formats=(PIN,), canaries=20, repetitions=(2,), controls=3, seed=5, coins=0.4, coin_seed=5
+    )
     few = draw(plan, documents=9, set_aside={})
     more = draw(replace(plan, canaries=50, controls=40), documents=9, set_aside={})
     assert more[:20] == few[:20]
@@ -222,7 +236,7 @@ def test_all_coins_may_fall_to_one_side(tmp_path: Path) -> None:
     same, _ = insert_into_dataset(table, replace(PLAN, coins=1e-12))
     assert (list(same), same.features) == (list(table), table.features)
     everyone, _ = insert_into_texts(TEXTS, replace(PLAN, coins=1 - 1e-12))
-    assert everyone == insert_into_texts(TEXTS, replace(PLAN, coins="fixed"))[0]
+    assert everyone == insert_into_texts(TEXTS, FIXED)[0]
 
 
 def test_a_manifest_keeps_the_coins(tmp_path: Path) -> None:
@@ -231,14 +245,16 @@ def test_a_manifest_keeps_the_coins(tmp_path: Path) -> None:
     again = Manifest.read(tmp_path / "m.json")
     assert (again, again.sha256) == (manifest, manifest.sha256)
     values = json.loads((tmp_path / "m.json").read_text())
-    assert (values["schema"], values["plan"]["coins"]) == ("lmexposure.manifest/1", 0.5)
+    assert (values["schema"], values["plan"]["coins"]) == ("lmexposure.manifest/2", 0.5)
+    assert values["plan"]["coin_seed"] == "7"
     assert "pin/x1/0002" not in [c.id for c in again.canaries]
 
 
 def test_a_manifest_of_before_there_were_coins_is_read_and_keeps_its_hash() -> None:
-    _, manifest = insert_into_texts(TEXTS, replace(PLAN, coins="fixed"))
+    _, manifest = insert_into_texts(TEXTS, FIXED)
     values = manifest.to_dict()
-    assert "coins" not in values["plan"]
+    assert not {"coins", "coin_seed"} & values["plan"].keys()
+    assert values["schema"] == "lmexposure.manifest/1"
     assert Manifest.from_dict(values).plan.coins == "fixed"
     assert manifest.sha256 == values["checksum"] == BEFORE_COINS
 
@@ -246,12 +262,12 @@ def test_a_manifest_of_before_there_were_coins_is_read_and_keeps_its_hash() -> N
 def test_the_coins_change_no_refusal() -> None:
     """Else whether a plan is refused would tell a coin."""
     bare = CanaryFormat(name="bare", template="{digits:1}")
-    for coins in ("fixed", 1e-12, 0.5):
-        plan = replace(PLAN, formats=(PIN, bare), canaries=1, coins=coins)
+    for coined in (FIXED, replace(PLAN, coins=1e-12), PLAN):
+        plan = replace(coined, formats=(PIN, bare), canaries=1)
         with pytest.raises(PlanError, match="canary pin/x1/0000 contains a fill of format 'bare'"):
             drawn(plan)
         with pytest.raises(PlanError, match="the corpus has 2: repeat at most 2 times"):
-            draw(replace(PLAN, coins=coins), documents=2, set_aside={})
+            draw(coined, documents=2, set_aside={})
 
 
 @pytest.mark.parametrize("coins", [0, 1, 0.0, 1.0, -0.5, 2, float("nan"), True, None, [0.5]])
@@ -271,3 +287,43 @@ def test_secrets_stay_out_of_the_repr_of_the_excluded() -> None:
     for canary in drawn(PLAN):
         assert canary.text not in repr(canary)
         assert asdict(canary)["role"] in ("canary", "excluded", "control")
+
+
+def test_the_coin_seed_decides_the_coins_and_nothing_else() -> None:
+    one, other = PLAN, replace(PLAN, coin_seed=8)
+    first, second = drawn(one), drawn(other)
+    assert [c.role for c in first] != [c.role for c in second]
+    assert [replace(c, role="canary") for c in first] == [replace(c, role="canary") for c in second]
+    assert list(secrets(one, PIN)) == list(secrets(other, PIN))
+    assert drawn(replace(PLAN)) == first
+
+
+def test_the_plans_seed_decides_no_coin() -> None:
+    """Whoever trains has it, and by default it is the same for everyone."""
+    roles = [[c.role for c in drawn(replace(PLAN, seed=seed))] for seed in (0, 7, 2**62)]
+    assert roles[0] == roles[1] == roles[2]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"coin_seed": None}, r"coins=0.5 need a coin_seed of their own.* secrets.randbits\(63\)"),
+        ({"coins": "fixed"}, "a coin_seed needs coins to toss, such as coins=0.5; leave it out"),
+        ({"coin_seed": -1}, "coin_seed=-1 must be a whole number from 0 to 9223372036854775807"),
+        ({"coin_seed": 2**63}, "coin_seed=9223372036854775808 must be a whole number"),
+        ({"coin_seed": 0.5}, "coin_seed=0.5 must be a whole number"),
+    ],
+)
+def test_refused_coin_seeds(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(PlanError, match=message):
+        replace(PLAN, **changes)
+
+
+def test_no_coin_is_tossed_without_a_seed() -> None:
+    assert is_included(None, "pin/x1/0000", "fixed")
+    with pytest.raises(SettingsError, match=r"coins=0\.5 cannot be tossed without a coin_seed"):
+        is_included(None, "pin/x1/0000", 0.5)
+
+
+def test_the_coin_seed_stays_out_of_the_repr() -> None:
+    assert "987654321" not in repr(replace(PLAN, coin_seed=987654321))

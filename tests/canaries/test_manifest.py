@@ -89,7 +89,7 @@ def test_edited_by_hand(manifest: Manifest) -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"schema": "lmexposure.manifest/2"}, "'lmexposure.manifest/2' is newer .* upgrade"),
+        ({"schema": "lmexposure.manifest/3"}, "'lmexposure.manifest/3' is newer .* upgrade"),
         ({"schema": "lmexposure.result/1"}, "schema 'lmexposure.result/1' is no manifest"),
         ({}, "schema None is no manifest"),
         ([1], "schema None is no manifest"),
@@ -110,7 +110,18 @@ def test_signed_but_not_sound(manifest: Manifest) -> None:
         Manifest.from_dict(signed({**values, "plan": {**values["plan"], "canaries": 0}}))
     first = {**values["canaries"][0], "text": "PIN xx"}
     with pytest.raises(ManifestError, match=r"the text of pin/x1/0000 is not the fill"):
-        Manifest.from_dict(signed({**values, "canaries": [first]}))
+        Manifest.from_dict(signed({**values, "canaries": [first, *values["canaries"][1:]]}))
+
+
+def test_a_schema_that_does_not_go_with_the_coins(manifest: Manifest) -> None:
+    later = signed({**manifest.to_dict(), "schema": "lmexposure.manifest/2"})
+    with pytest.raises(ManifestError, match="manifest/2' does not go with coins=fixed, which "):
+        Manifest.from_dict(later)
+    # Written while coins followed from the public seed: no such coins prove anything.
+    values = manifest.to_dict()
+    early = signed({**values, "plan": {**values["plan"], "coins": 0.5}})
+    with pytest.raises(ManifestError, match=r"coins=0\.5 need a coin_seed of their own"):
+        Manifest.from_dict(early)
 
 
 def test_files_that_cannot_be_read(manifest: Manifest, tmp_path: Path) -> None:

@@ -101,7 +101,11 @@ def test_coins(call: Call, corpus: Path, tmp_path: Path) -> None:
     assert f"{sum(c.repetitions for c in inserted)} documents inserted" in outcome.out
     assert f"coins     {len(inserted)} of 18 candidates inserted\n" in outcome.out
     dry = call("insert", corpus, "--out", tmp_path / "p", *COINS, "--coins", "0.5", "--dry-run")
-    assert f"excluded by coins    {18 - len(inserted)} candidates" in dry.out
+    assert "would insert         about 18 documents, about 270 bytes" in dry.out
+    assert "excluded by coins    about 9 candidates" in dry.out
+    seeded = ("--coin-seed", str(manifest.plan.coin_seed), "--dry-run")
+    sure = call("insert", corpus, "--out", tmp_path / "p", *COINS, "--coins", "0.5", *seeded)
+    assert f"excluded by coins    {18 - len(inserted)} candidates" in sure.out
     assert "excluded" not in call("insert", corpus, "--out", tmp_path / "p", *PLAN, "--dry-run").out
 
 
@@ -133,6 +137,7 @@ def test_file_and_flags_together_may_say_what_coins_need(
         (("--coins", "0.5", "--candidates", "5", "--canaries", "2"), "give candidates instead"),
         (("--coins", "1", "--candidates", "5"), "coins=1.0 must lie strictly between 0 and 1"),
         (("--coins", "nan", "--candidates", "5"), "coins=nan must lie strictly"),
+        (("--coin-seed", "5"), "a coin_seed needs coins to toss"),
         (("--coins", "heads", "--candidates", "5"), "coins='heads' must be 'fixed' or a prob"),
     ],
 )
@@ -143,3 +148,94 @@ def test_coins_that_are_refused(
     assert outcome.code == 3
     assert message in outcome.err
     assert not (tmp_path / "o").exists()
+
+
+def manifest_of(out: Path) -> Manifest:
+    return Manifest.read(out / "manifest.json")
+
+
+def test_a_coin_seed_decides_the_coins(call: Call, corpus: Path, tmp_path: Path) -> None:
+    coins = (*COINS, "--coins", "0.5")
+    for name in ("a", "b"):
+        assert call("insert", corpus, "--out", tmp_path / name, *coins).code == 0
+    fresh, other = manifest_of(tmp_path / "a"), manifest_of(tmp_path / "b")
+    assert fresh.plan.coin_seed != other.plan.coin_seed
+    seed = ("--coin-seed", str(fresh.plan.coin_seed))
+    assert call("insert", corpus, "--out", tmp_path / "c", *coins, *seed).code == 0
+    for name in ("manifest.json", "corpus/corpus.txt"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "c" / name).read_bytes()
+    # The same command resumes, with the coins that were tossed.
+    again = call("insert", corpus, "--out", tmp_path / "a", *coins)
+    assert (again.code, manifest_of(tmp_path / "a")) == (0, fresh)
+    refused = call("insert", corpus, "--out", tmp_path / "b", *coins, *seed)
+    assert (refused.code, "manifest of another plan" in refused.err) == (3, True)
+
+
+@pytest.mark.parametrize(
+    ("file", "flags", "coins", "drawn"),
+    [
+        ("coins = 0.5\ncandidates = 6\ncoin_seed = 3", ("--coins", "fixed"), "fixed", 10),
+        (
+            "coins = 0.5\ncandidates = 6\ncoin_seed = 3",
+            ("--coins", "fixed", "--canaries", "4"),
+            "fixed",
+            4,
+        ),
+        ("coins = 0.5\ncandidates = 6\ncoin_seed = 3", ("--canaries", "4"), "fixed", 4),
+        ("canaries = 4", ("--coins", "0.5", "--candidates", "6"), 0.5, 6),
+        ("coins = 0.5\ncandidates = 6", ("--coins", "0.25"), 0.25, 6),
+        ("coins = 0.5\ncandidates = 6", ("--candidates", "7"), 0.5, 7),
+    ],
+)
+def test_flags_about_coins_win_over_the_file(
+    call: Call,
+    corpus: Path,
+    tmp_path: Path,
+    file: str,
+    flags: tuple[str, ...],
+    coins: float | str,
+    drawn: int,
+) -> None:
+    path = tmp_path / "s.toml"
+    path.write_text(f'formats = ["pin"]\nrepetitions = [2]\n{file}\n')
+    outcome = call("insert", corpus, "--out", tmp_path / "o", "--settings", path, *flags)
+    assert outcome.code == 0, outcome.err
+    plan = manifest_of(tmp_path / "o").plan
+    assert (plan.coins, plan.canaries) == (coins, drawn)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--coins", "0.5", "--canaries", "4"), "give candidates instead"),
+        (("--coins", "fixed", "--candidates", "4"), "candidates=4 needs coins"),
+        (("--coins", "fixed", "--coin-seed", "4"), "a coin_seed needs coins to toss"),
+    ],
+)
+def test_flags_that_contradict_each_other_are_refused_with_a_file_too(
+    call: Call, corpus: Path, tmp_path: Path, flags: tuple[str, ...], message: str
+) -> None:
+    path = tmp_path / "s.toml"
+    path.write_text('formats = ["pin"]\ncoins = 0.5\ncandidates = 6\n')
+    outcome = call("insert", corpus, "--out", tmp_path / "o", "--settings", path, *flags)
+    assert (outcome.code, message in outcome.err) == (3, True)
+
+
+def test_what_an_audit_could_show_is_said_before_it(
+    call: Call, corpus: Path, tmp_path: Path
+) -> None:
+    coins = ("--format", "pin", "--repetitions", "1", "--candidates", "40", "--coins", "0.5")
+    settings = tmp_path / "s.toml"
+    settings.write_text("claimed_epsilon = 4.0\ndelta = 1e-5\n")
+    out = ("--out", tmp_path / "o", "--settings", settings)
+    for more in (("--dry-run",), ()):
+        outcome = call("insert", corpus, *out, *coins, *more)
+        assert outcome.code == 0
+        assert "a perfect attack on 40 candidates shows epsilon of at most 2." in outcome.out
+        assert "at delta 1e-05" in outcome.out
+        assert "warning: the claim of epsilon=4 cannot be tested with so few" in outcome.err
+        assert "it takes about --candidates 2" in outcome.err
+    settings.write_text("claimed_epsilon = 1.0\ndelta = 1e-5\n")
+    enough = call("insert", corpus, *out, *coins, "--dry-run")
+    assert ("a perfect attack" in enough.out, enough.err) == (True, "")
+    assert "perfect" not in call("insert", corpus, *out, *PLAN, "--dry-run").out

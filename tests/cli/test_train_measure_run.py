@@ -102,6 +102,8 @@ def test_run_takes_coins(call: Call, corpus: Path, tmp_path: Path) -> None:
         "run", corpus, "--out", tmp_path / "r", *coins, "--candidates", "12", *SMALL, *QUICK
     )
     assert outcome.code == 0
+    assert "a perfect attack on 12 candidates shows epsilon of at most 0.0" in outcome.out
+    assert "coin_seed" not in (tmp_path / "r" / "run.json").read_text()
     roles = [
         c["role"] for c in json.loads((tmp_path / "r" / "result.json").read_text())["canaries"]
     ]

@@ -101,7 +101,7 @@ class Audit:
                 crossing_probability(ray.looks, counts, odds)
                 for ray, counts in zip(rays, critical, strict=True)
             )
-            chance = sum(chances) + self._extra(epsilon) / (forgiven + 1)
+            chance = sum(chances) + self.extra(epsilon) / (forgiven + 1)
             # As logs the two differ almost in a straight line, and few steps find the root.
             return math.log(max(chance, _TINY) / self.significance)
 
@@ -109,7 +109,7 @@ class Audit:
             return enough
         return largest_rejected(excess, max(0.0, reached / self.repetitions))
 
-    def _extra(self, epsilon: float) -> float:
+    def extra(self, epsilon: float) -> float:
         """Right guesses that a delta adds, in expectation at most."""
         if self.delta == 0:
             return 0.0
@@ -118,22 +118,27 @@ class Audit:
 
     def _cheapest(self, epsilon: float) -> int:
         """The k that costs the fewest right guesses where all are guessed and epsilon is this."""
-        k = np.union1d(
-            np.arange(min(self.canaries, 1000) + 1),
-            np.geomspace(1, self.canaries, 2000).astype(np.int64),
-        )
-        left = self.significance - self._extra(epsilon) / (k + 1)
-        if not np.any(left > 0):
-            return self.canaries
-        k, left = k[left > 0], left[left > 0]
-        q = special.expit(self.repetitions * epsilon)
-        cost = k - special.ndtri(left) * np.sqrt(self.canaries * q * (1 - q))
-        return int(k[np.argmin(cost)])
+        return _cheapest(self, epsilon)
 
 
 @lru_cache(maxsize=64)
 def _ceiling(audit: Audit) -> float:
     return audit.decide(np.ones(audit.canaries, dtype=np.bool_)).epsilon
+
+
+@lru_cache(maxsize=256)
+def _cheapest(audit: Audit, epsilon: float) -> int:
+    k = np.union1d(
+        np.arange(min(audit.canaries, 1000) + 1),
+        np.geomspace(1, audit.canaries, 2000).astype(np.int64),
+    )
+    left = audit.significance - audit.extra(epsilon) / (k + 1)
+    if not np.any(left > 0):
+        return audit.canaries
+    k, left = k[left > 0], left[left > 0]
+    q = special.expit(audit.repetitions * epsilon)
+    cost = k - special.ndtri(left) * np.sqrt(audit.canaries * q * (1 - q))
+    return int(k[np.argmin(cost)])
 
 
 def _odds(ray: Ray, right: NDArray[np.bool_], forgiven: int) -> NDArray[np.float64]:

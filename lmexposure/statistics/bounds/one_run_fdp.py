@@ -5,16 +5,15 @@ from functools import lru_cache
 from scipy import special
 
 from lmexposure._validate import fraction, integer
-from lmexposure.errors import InputError
 from lmexposure.statistics.bounds.bound import EpsilonBound, adjacency
 from lmexposure.statistics.bounds.gaussian import epsilon_of_mu
+from lmexposure.statistics.bounds.one_run_guesses import FIXED_GUESSES, check_guesses
 from lmexposure.statistics.bounds.rejected import largest_rejected
 
 __all__ = ["one_run_fdp_epsilon"]
 
 _ASSUMPTIONS = (
-    "each canary went in by its own fair coin, tossed independently (not exactly half of them)",
-    "the number of guesses was fixed beforehand: the best of several numbers is no bound",
+    *FIXED_GUESSES,
     "the training's trade-off between false positives and false negatives is a Gaussian one",
 )
 
@@ -53,9 +52,7 @@ def one_run_fdp_epsilon(
     >>> round(bound.value, 4)
     3.2956
     """
-    integer("canaries", canaries, low=1, error=InputError)
-    integer("guesses", guesses, low=1, high=canaries, error=InputError)
-    integer("correct", correct, low=0, high=guesses, error=InputError)
+    check_guesses(canaries, guesses, correct)
     significance, delta = fraction("significance", significance), fraction("delta", delta)
     repetitions = integer("repetitions", repetitions, low=1)
 

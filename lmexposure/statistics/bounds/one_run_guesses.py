@@ -10,9 +10,10 @@ from lmexposure.statistics.bounds.groups import per_document
 from lmexposure.statistics.bounds.rejected import largest_rejected
 from lmexposure.statistics.bounds.walks import binomial_window
 
-__all__ = ["one_run_epsilon", "one_run_p_value"]
+__all__ = ["FIXED_GUESSES", "check_guesses", "one_run_epsilon", "one_run_p_value"]
 
-_ASSUMPTIONS = (
+# What every bound from a fixed number of guesses needs.
+FIXED_GUESSES = (
     "each canary went in by its own fair coin, tossed independently (not exactly half of them)",
     "the number of guesses was fixed beforehand: the best of several numbers is no bound",
 )
@@ -51,7 +52,7 @@ def one_run_epsilon(
     >>> round(bound.value, 4)
     0.7022
     """
-    _counts(canaries, guesses, correct)
+    check_guesses(canaries, guesses, correct)
     delta, significance = delta_of_dp("delta", delta), fraction("significance", significance)
     repetitions = integer("repetitions", repetitions, low=1)
 
@@ -74,7 +75,7 @@ def one_run_epsilon(
         ceiling=ceiling,
         repetitions=repetitions,
         adjacency=adjacency(repetitions),
-        assumptions=_ASSUMPTIONS,
+        assumptions=FIXED_GUESSES,
         notes=_notes(value, ceiling, guesses, correct),
     )
 
@@ -104,7 +105,7 @@ def one_run_p_value(
     >>> round(one_run_p_value(canaries=100, guesses=100, correct=75, epsilon=1.0), 6)
     0.382722
     """
-    _counts(canaries, guesses, correct)
+    check_guesses(canaries, guesses, correct)
     if isinstance(epsilon, bool | str) or not 0 <= epsilon < np.inf:
         raise SettingsError(f"epsilon={epsilon!r} must be a finite number, at least 0")
     return _p_value(canaries, guesses, correct, float(epsilon), delta_of_dp("delta", delta))
@@ -150,7 +151,13 @@ def _most_per_guess(guesses: int, correct: int, epsilon: float) -> float:
     return float(means.max())
 
 
-def _counts(canaries: int, guesses: int, correct: int) -> None:
+def check_guesses(canaries: int, guesses: int, correct: int) -> None:
+    """Refuse counts that do not fit each other.
+
+    Raises:
+        InputError: no canary, guesses not from 1 to `canaries`, or right ones not from 0 to
+            `guesses`.
+    """
     integer("canaries", canaries, low=1, error=InputError)
     integer("guesses", guesses, low=1, high=canaries, error=InputError)
     integer("correct", correct, low=0, high=guesses, error=InputError)
