@@ -239,7 +239,7 @@ MECHANISMS = {
         ),
         Mechanism(
             name="large blocks",
-            proof="the same with blocks of 3 sqrt(m), which cost a bound most; tight",
+            proof="the same with blocks of 3 sqrt(m), about what costs a bound most; tight",
             draw=_reveal(lambda m: round(3 * math.sqrt(m))),
             truth=_asked,
             threshold=_half,

@@ -92,7 +92,8 @@ class Audit:
         reached = max(float(_odds(ray, right, forgiven).max()) for ray in rays)
         if reached == -np.inf:
             return 0.0
-        critical = [critical_counts(ray, reached) + forgiven for ray in rays]
+        # What is left of the right guesses when k are forgiven stays below the independent ones.
+        critical = [critical_counts(ray, reached) for ray in rays]
 
         def excess(epsilon: float) -> float:
             odds = self.repetitions * epsilon

@@ -6,6 +6,7 @@ highest or the lowest scores alone, at a few numbers of guesses.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +43,7 @@ class Ray:
         return np.cumsum(along, dtype=np.int64)[self.looks - 1]
 
 
+@lru_cache(maxsize=64)
 def fixed_rays(canaries: int, significance: float) -> tuple[Ray, ...]:
     """The rays of an audit of so many canaries; one canary has no bottom.
 

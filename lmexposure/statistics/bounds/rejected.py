@@ -1,7 +1,9 @@
 """The largest epsilon that a p-value rejects: the lower bound that a test gives.
 
-Whoever keeps to a smaller epsilon keeps to every larger one, so that rejecting any epsilon rejects
-all smaller ones, even where the p-value itself is not monotone (it is not where a delta is paid).
+Any epsilon that is rejected will do, even where the p-value is not monotone in epsilon (it is not
+where a delta is paid): whoever keeps to a smaller epsilon keeps to this one too, and the outcomes
+that reject some epsilon above the truth are those above one threshold of one statistic, which has
+no larger chance than the significance at the truth.
 """
 
 from collections.abc import Callable

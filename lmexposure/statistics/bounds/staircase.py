@@ -72,7 +72,10 @@ class Staircase:
         walk = self._walks[spared, index]
         log_ratio = walk.log_ratio((self.size - spared, self.others), math.exp(log_slope))
         # No event: the walk is alive after the last step, weighted to what it truly is.
-        alive = float(walk.alive @ np.exp(log_ratio))
+        with np.errstate(over="ignore", invalid="ignore"):
+            alive = float(walk.alive @ np.exp(log_ratio))
+        if not math.isfinite(alive):
+            return 1.0  # nothing is known of it, and so nothing is rejected
         return min(1.0, max(0.0, 1 - alive) + _ROUNDING)
 
     def _walk(self, spared: int, log_slope: float) -> "_Walk":

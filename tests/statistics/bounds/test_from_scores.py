@@ -1,6 +1,7 @@
 import json
 import math
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -209,3 +210,31 @@ def test_refusals() -> None:
         epsilon_from_scores([1.0], [1.0], repetitions=0)
     with pytest.raises(SettingsError, match="seed=-1 must be"):
         epsilon_from_scores([1.0], [1.0], seed=-1)
+
+
+@pytest.mark.parametrize(("n", "m", "share"), [(10_000, 10_000, 0.01), (1_000, 30_000, 0.02)])
+def test_a_few_that_are_memorised_beside_many_that_are_not(n: int, m: int, share: float) -> None:
+    """The step that decides is short, the staircase long: walks kept for reuse must still fit."""
+    rng = np.random.default_rng(1)
+    inside = rng.normal(size=n)
+    inside[: int(share * n)] += 9
+    outside = rng.normal(size=m)
+    found = epsilon_from_scores(inside, outside).value
+    memorised = Bonferroni(grid=(1 / m,))
+    assert found > epsilon_from_scores(inside, outside, threshold=memorised).value - 1.5 > 0.5
+    beside = [epsilon_from_scores(inside, outside, delta=d).value for d in (0.0, 1e-7, 1e-4)]
+    assert beside[0] >= beside[1] - 1e-3 >= beside[2] - 2e-3
+
+
+@pytest.mark.parametrize("slope", [0.5, 1.0, 2.5, 4.0])
+def test_reused_walks_give_the_chance_of_walks_of_their_own(slope: float) -> None:
+    rng = np.random.default_rng(1)
+    inside, outside = rng.normal(size=10_000), np.sort(rng.normal(size=10_000))
+    inside[:100] += 9
+    ranks, spared, tail = _ladder(10_000, 0.05, 0.0)
+    order = np.sort(inside)[::-1]
+    passed = outside.size - np.searchsorted(outside, order[ranks - 1], side="left")
+    end = _End(ranks=ranks, passed=passed, size=10_000, others=10_000, spared=spared, tail=tail)
+    kept = end.staircase(2.5, 1.0)
+    own = replace(kept, spacing=0.02)
+    assert kept.probability(slope, 0.0) == pytest.approx(own.probability(slope, 0.0), abs=2e-4)

@@ -6,7 +6,7 @@ import pytest
 from numpy.typing import NDArray
 
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.statistics.bounds.calibration import Audit
+from lmexposure.statistics.bounds.calibration import Audit, _odds
 from lmexposure.statistics.bounds.one_run import one_run_audit
 from lmexposure.statistics.bounds.one_run_guesses import one_run_epsilon
 
@@ -86,6 +86,34 @@ def test_coverage(mechanism: Mechanism, epsilon: float) -> None:
 @pytest.mark.parametrize(("reveal", "delta"), [(each_revealed, 0.02), (all_revealed, 0.02)])
 def test_coverage_with_a_delta(reveal: Callable[[float], Mechanism], delta: float) -> None:
     assert np.sum(values(reveal(delta), 1.0, m=100, delta=delta) > 1.0) <= MOST
+
+
+def test_coverage_where_whole_blocks_are_revealed() -> None:
+    """Blocks of 376 coins, each shown as it is with probability delta: (epsilon, delta)-DP."""
+
+    def blocks(coins: Coins, epsilon: float, generator: np.random.Generator) -> Scores:
+        shown = np.repeat(generator.random(-(-coins.size // 376)) < 0.01, 376)[: coins.size]
+        return np.where(shown, 10.0 * coins - 4.5, randomised_response(coins, epsilon, generator))
+
+    found = values(blocks, 0.45, m=10_000, delta=0.01, runs=80)
+    assert np.sum(found > 0.45) <= 10  # 4 expected at most; 5 in 1,000 at the exact level
+
+
+def test_forgiven_guesses_are_taken_off_once() -> None:
+    """The chance of an outcome against walks that are tossed: right guesses less k, paid for k."""
+    audit = Audit(canaries=400, significance=0.05, delta=0.01, repetitions=1)
+    generator = np.random.default_rng(5)
+    right = generator.random(400) < 0.8
+    decided = audit.decide(right)
+    assert decided.epsilon > 0
+    assert decided.forgiven > 0
+    q = 1 / (1 + np.exp(-decided.epsilon))
+    rays, k = audit.rays, decided.forgiven
+    reached = max(float(_odds(ray, right, k).max()) for ray in rays)
+    walks = generator.random((5_000, 400)) < q
+    above = [max(float(_odds(ray, walk, 0).max()) for ray in rays) >= reached for walk in walks]
+    paid = audit.extra(decided.epsilon) / (k + 1)
+    assert np.mean(above) + paid <= 0.05 + 0.009  # three standard errors
 
 
 @pytest.mark.parametrize(("m", "runs", "goal"), [(400, 300, 0.70), (2000, 60, 0.84)])
