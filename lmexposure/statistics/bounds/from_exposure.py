@@ -6,12 +6,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 from scipy.optimize import brentq
 
 from lmexposure._validate import bits_array, delta_of_dp, fraction, integer
 from lmexposure.errors import InputError
+from lmexposure.statistics.bounds.beta_mean import beta_nodes, beta_quantiles
 from lmexposure.statistics.bounds.bound import EpsilonBound, adjacency
 from lmexposure.statistics.bounds.coins import CoinRule
 from lmexposure.statistics.bounds.groups import per_document
@@ -24,8 +25,6 @@ __all__ = [
     "epsilon_from_median_exposure",
 ]
 
-Floats = NDArray[np.float64]
-
 _POINT = (
     "a point value, not a bound: it says nothing about what another sample would give",
     "pure differential privacy (delta = 0)",
@@ -37,10 +36,6 @@ _COINS = (
     "canaries and references given are all the fills that a coin was tossed for",
 )
 _ALIKE = ("log-perplexities are independent given the model, and alike but for the insertion",)
-_PANELS = np.array(
-    [1e-15, 1e-12, 1e-9, 1e-7, 1e-5, 1e-4, 1e-3, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99, 1 - 1e-5]
-)
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,20 +224,12 @@ def _beta_binomial_epsilon(
     x: int, k: int, m: int, n: int, significance: float, delta: float
 ) -> float:
     """Where the mean of BinCDF(x; n, (V - delta)_+ e^-epsilon) is the significance."""
-    edges = np.concatenate([special.betaincinv(k, m - k + 1, _PANELS), [1.0]])
-    edges = np.unique(np.maximum(edges, delta))
-    half = np.diff(edges) / 2  # (panels,)
-    v = (edges[:-1] + half)[:, None] + half[:, None] * _NODES  # (panels, 20)
-    log_density = (
-        special.xlogy(k - 1, v) + special.xlog1py(m - k, -v) - special.betaln(k, m - k + 1)
-    )
-    weight = np.exp(log_density) * _WEIGHTS * half[:, None]
-    # Below the first edge every reference may be missed: that part counts in full.
-    certain = float(special.betainc(k, m - k + 1, edges[0]))
+    steps = beta_quantiles(x + 1, n - x) if x < n else np.empty(0)  # where BinCDF falls
 
     def excess(epsilon: float) -> float:
-        missed = special.bdtr(x, n, (v - delta) * math.exp(-epsilon))
-        return certain + float((weight * missed).sum()) - significance
+        v = beta_nodes(k, m - k + 1, np.append(delta + steps * math.exp(epsilon), delta))
+        rate = np.maximum(v.value - delta, 0.0) * math.exp(-epsilon)
+        return float(v.weight @ special.bdtr(x, n, rate)) - significance
 
     if excess(0.0) >= 0:
         return 0.0

@@ -262,7 +262,8 @@ def _candidates(ins: Floats, outs: Floats) -> Floats:
 def _notes(value: float, ins: Floats, outs: Floats) -> tuple[str, ...]:
     if value > 0:
         return ()
-    if np.searchsorted(outs, ins, side="left").mean() < outs.size / 2 and ins.mean() < outs.mean():
+    below, up_to = (np.searchsorted(outs, ins, side=side).mean() for side in ("left", "right"))
+    if below + up_to < outs.size:  # the area under the curve, ties as halves
         return (
             "worse than chance: canaries that were in score lower than those that were not, so "
             "that the bound is 0; higher scores must mean in",

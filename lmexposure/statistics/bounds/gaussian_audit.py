@@ -19,6 +19,8 @@ from lmexposure.statistics.bounds.gaussian import epsilon_of_mu
 
 __all__ = ["GaussianEpsilon", "gaussian_dp_epsilon"]
 
+Floats = NDArray[np.float64]
+
 _ASSUMPTIONS = (
     "the training is mu-GDP: no test tells the neighbours apart better than N(0, 1) from N(mu, 1)",
     "scores are independent, and alike within each sample, given the model",
@@ -94,8 +96,8 @@ def gaussian_dp_epsilon(
     level, delta = fraction("significance", significance), fraction("delta", delta)
     copies = integer("repetitions", repetitions, low=1)
     looks = _looks(outside.size, level)
-    thresholds = np.sort(outside)[[outside.size - look.rank for look in looks]]
-    inside = np.sort(inside)
+    inside, outside = np.sort(inside), np.sort(outside)
+    thresholds = outside[[outside.size - look.rank for look in looks]]
     above = inside.size - np.searchsorted(inside, thresholds, side="right")  # (looks,)
     bounds = [
         _least_mu(int(count), inside.size, outside.size, look)
@@ -122,7 +124,7 @@ def gaussian_dp_epsilon(
         repetitions=copies,
         adjacency=adjacency(copies),
         assumptions=_ASSUMPTIONS,
-        notes=_notes(bounds[best], most, inside, float(np.median(outside))),
+        notes=_notes(bounds[best], most, inside, outside),
     )
 
 
@@ -157,14 +159,13 @@ def _tail(mu: float, count: int, m: int, n: int, rank: int) -> float:
     return float(u.weight @ special.betainc(count, m - count + 1, chance))
 
 
-def _notes(
-    mu: float, most: float, inside: NDArray[np.float64], out_median: float
-) -> tuple[str, ...]:
+def _notes(mu: float, most: float, inside: Floats, outside: Floats) -> tuple[str, ...]:
+    """What the reader must know; both samples ascending."""
     if mu > 0:
         return ()
     if most == 0:
         return ("so few canaries cannot show any epsilon above 0, however good the attack",)
-    if float(np.median(inside)) < out_median:
+    if inside[inside.size // 2] < outside[outside.size // 2]:
         return (
             "worse than chance: the in-scores lie below the out-scores; if low scores mean in, "
             "turn the scores round",

@@ -101,6 +101,28 @@ def test_independent_bound_solves_its_equation(
     assert value == 0 or chance(value) == pytest.approx(0.1, abs=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("k", "m", "x", "n", "delta"),
+    [
+        (1, 1, 0, 10**6, 0.0),
+        (32, 64, 30, 10**5, 0.0),
+        (4, 4, 10, 10**6, 0.3),
+        (10, 20, 1000, 10**6, 0.3),  # Gauss's rule on panels that miss the step finds 0.7167
+    ],
+)
+def test_the_chance_at_the_bound_where_there_are_many_references(
+    k: int, m: int, x: int, n: int, delta: float
+) -> None:
+    """The same mean taken over the step: P(Bin(n, s) <= x) = P(s <= W), W ~ Beta(x + 1, n - x)."""
+    references = np.concatenate([np.arange(x) * 1e-6, 1e6 + np.arange(n - x)])
+    value = epsilon_from_exposure(
+        np.arange(m) + 10.5, references, quantile=k / m, delta=delta
+    ).bound.value
+    w = stats.beta(x + 1, n - x).ppf((np.arange(100_000) + 0.5) / 100_000)
+    chance = stats.beta(k, m - k + 1).cdf(w * math.exp(value) + delta).mean()
+    assert chance == pytest.approx(0.05, rel=3e-4)
+
+
 @pytest.mark.parametrize("coins", [None, 0.05])
 @pytest.mark.parametrize("epsilon", [0.0, 1.0, 3.0])
 def test_coverage(coins: float | None, epsilon: float) -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
@@ -149,6 +149,7 @@ def test_few_scores(n: int, m: int, delta: float) -> None:
 
 @settings(max_examples=40)
 @given(st.integers(2, 400), st.integers(2, 400), st.sampled_from([0.0, 0.01]))
+@example(10_000, 100, 0.0)  # rises where almost all passed, at local bounds below 0
 def test_local_bounds_fall_as_more_pass(size: int, others: int, delta: float) -> None:
     ranks, spared, tail = _ladder(size, 0.05, delta)
     counts = np.arange(others)
@@ -182,6 +183,14 @@ def test_a_million_scores() -> None:
     start = time.perf_counter()
     assert 0.97 < epsilon_from_scores(*scores).value < 1
     assert time.perf_counter() - start < 10
+
+
+def test_the_largest_floats_are_only_compared() -> None:
+    least, most = [-1.7e308] * 50, [1.7e308] * 50
+    with np.errstate(all="raise"):
+        assert epsilon_from_scores(most, least).value > 2
+        assert epsilon_from_scores(most, most).value == 0
+        assert "worse than chance" in epsilon_from_scores(least, most).notes[0]
 
 
 def test_the_split_follows_the_seed() -> None:

@@ -82,6 +82,13 @@ def test_without_signal_exactly_zero() -> None:
     assert "so few canaries" in alone.notes[0]
 
 
+def test_the_largest_floats_are_only_compared() -> None:
+    least, most = [-1.7e308] * 50, [1.7e308] * 50
+    with np.errstate(all="raise"):
+        assert gaussian_dp_epsilon(most, least, delta=1e-5).value > 1
+        assert gaussian_dp_epsilon(most, most, delta=1e-5).value == 0
+
+
 def test_ties_count_against_the_bound() -> None:
     rng = np.random.default_rng(8)
     inside, outside = rng.normal(1, 1, 300), rng.normal(0, 1, 300)
