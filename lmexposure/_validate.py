@@ -73,7 +73,10 @@ def bits_array(name: str, values: ArrayLike) -> NDArray[np.float64]:
     Raises:
         InputError: no numbers at all, more than one dimension, or a NaN or infinity among them.
     """
-    array = np.atleast_1d(np.asarray(values, dtype=np.float64))
+    try:
+        array = np.atleast_1d(np.asarray(values, dtype=np.float64))
+    except (TypeError, ValueError) as failure:  # the text of the failure would show a cell
+        raise InputError(f"{name} must hold numbers only; give a flat, non-empty list") from failure
     if array.ndim != 1 or array.size == 0:
         raise InputError(f"{name} has shape {array.shape}; give a flat, non-empty list of numbers")
     bad = np.flatnonzero(~np.isfinite(array))
