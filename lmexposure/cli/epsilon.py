@@ -51,7 +51,7 @@ def epsilon(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Print every lower bound on epsilon that the scores in FILE support."""
-    from lmexposure.errors import SettingsError
+    from lmexposure.errors import InputError, SettingsError
     from lmexposure.score_files import read_score_file
     from lmexposure.statistics import Claim, privacy_of, score_classes
 
@@ -84,3 +84,5 @@ def epsilon(
         from lmexposure.cli.privacy_tables import print_privacy
 
         print_privacy(section)
+    if section["primary"] is None:
+        raise InputError(f"{file}: {section['classes'][0]['note']}")

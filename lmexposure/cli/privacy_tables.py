@@ -26,11 +26,12 @@ def print_privacy(section: Mapping[str, Any]) -> None:
     )
     for one in section["classes"]:
         _print_class(one)
-    for line in _LEGEND:
-        say(line)
-    for line in section.get("notes", ()):
-        say(f"note         {line}")
-    _print_primary(section)
+    if section["primary"] is not None:
+        for line in _LEGEND:
+            say(line)
+        for line in section.get("notes", ()):
+            say(f"note         {line}")
+        _print_primary(section["primary"])
     _print_claim(section["claim"])
 
 
@@ -87,11 +88,7 @@ def _rate(one: Mapping[str, Any]) -> str:
     return f"TPR {one['value']:.3f} ({one['low']:.3f} .. {one['high']:.3f}) at FPR {one['fpr']:g}"
 
 
-def _print_primary(section: Mapping[str, Any]) -> None:
-    one = section["primary"]
-    if one is None:
-        say("\nno bound: no class has canaries on both sides")
-        return
+def _print_primary(one: Mapping[str, Any]) -> None:
     where = ", ".join(filter(None, [*one["formats"], f"repetitions {one['repetitions']}"]))
     say(
         f"\nepsilon >= {one['value']:.3f} at delta {one['delta']:.3g} ({_name(one)}, "

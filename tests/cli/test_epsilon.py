@@ -77,9 +77,17 @@ def test_scores_in_the_wrong_direction_give_0_and_say_so(call: Call, file: Path)
     assert "wrong direction" in " ".join(primary["notes"])
 
 
+def test_scores_of_one_side_give_no_bound_and_no_exit_code_0(call: Call, tmp_path: Path) -> None:
+    file = tmp_path / "one.csv"
+    file.write_text("score,included\n" + "1.5,1\n" * 20)
+    seen = call("epsilon", file)
+    assert seen.code == 3
+    assert "one.csv: no bound: " in seen.err
+
+
 def test_coins_that_were_never_tossed_give_no_bound(call: Call, file: Path) -> None:
     seen = call("epsilon", file, "--coins", 0.01, "--delta", 0, "--claimed-epsilon", 1)
-    assert seen.code == 0
+    assert seen.code == 3
     assert "no bound: 325 of 600 candidates went in, which coins of 0.01 give" in seen.out
     assert "CANNOT TELL: no class of canaries has a bound" in seen.out
 
