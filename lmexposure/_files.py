@@ -5,17 +5,19 @@ import hashlib
 import json
 import os
 import shutil
+import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from lmexposure.errors import FileError
+from lmexposure.errors import FileError, SettingsError
 
 __all__ = [
     "atomic_directory",
     "atomic_write",
     "canonical_json",
+    "read_toml",
     "sha256_bytes",
     "sha256_file",
     "write_json",
@@ -128,3 +130,17 @@ def sha256_file(path: Path) -> str:
     """SHA-256 of a file's content, in hexadecimal."""
     with open(path, "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The settings of a TOML file.
+
+    Raises:
+        SettingsError: the file is missing or is not TOML.
+    """
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as failure:
+        raise SettingsError(f"cannot read the settings file {path}: {failure.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as failure:
+        raise SettingsError(f"{path} is not TOML: {failure}") from None

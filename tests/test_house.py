@@ -19,13 +19,16 @@ FLOORS = {
     "score_files": 2,
     "canaries": 3,
     "statistics": 3,
-    "models": 4,
-    "scoring": 5,
-    "audit": 6,
-    "cli": 7,
-    "__main__": 8,
+    "run_files": 4,
+    "gate": 5,
+    "report": 6,
+    "models": 7,
+    "scoring": 8,
+    "audit": 9,
+    "cli": 10,
+    "__main__": 11,
 }
-ROOMS = ("audit", "canaries", "models", "scoring", "statistics")
+ROOMS = ("audit", "canaries", "gate", "models", "report", "scoring", "statistics")
 
 
 def imports_of(path: Path) -> set[str]:

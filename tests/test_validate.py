@@ -48,7 +48,7 @@ def test_bits_array_makes_one_flat_array() -> None:
         _validate.bits_array("bits", [1, float("nan"), float("inf")])
     for text in (["a", 1], [[1], [2, 3]], [{}]):
         with pytest.raises(InputError, match="bits must hold numbers only"):
-            _validate.bits_array("bits", text)
+            _validate.bits_array("bits", text)  # type: ignore[arg-type]
 
 
 def test_text_and_flag_refuse_what_only_looks_like_them() -> None:

@@ -1,11 +1,11 @@
 """What a person may choose, apart by what it decides: the plan, the model, the measurement."""
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from lmexposure._files import read_toml
 from lmexposure._validate import delta_of_dp, flag, fraction, integer, one_of, positive, text
 from lmexposure.canaries.coins import Coins, checked_coin_seed, checked_coins
 from lmexposure.errors import SettingsError
@@ -274,6 +274,8 @@ def _list(name: str, values: object) -> None:
 def read_settings_file(path: Path) -> dict[str, Any]:
     """The settings of a TOML file, ready for `RunSettings.override`.
 
+    A table [check] is the gate's, and left out.
+
     Example:
         model = "gpt2-tiny"
         repetitions = [1, 16]
@@ -283,9 +285,4 @@ def read_settings_file(path: Path) -> dict[str, Any]:
     Raises:
         SettingsError: the file is missing or is not TOML.
     """
-    try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as failure:
-        raise SettingsError(f"cannot read the settings file {path}: {failure.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as failure:
-        raise SettingsError(f"{path} is not TOML: {failure}") from None
+    return {name: value for name, value in read_toml(path).items() if name != "check"}

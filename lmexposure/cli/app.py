@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from lmexposure import __version__
+from lmexposure.cli.check import check
 from lmexposure.cli.demo import demo
 from lmexposure.cli.epsilon import epsilon
 from lmexposure.cli.formats import formats
@@ -41,5 +42,5 @@ def _main(
 
 
 app.add_typer(formats, name="formats")
-for command in (insert, train, measure, run, epsilon, demo):
+for command in (insert, train, measure, run, check, epsilon, demo):
     app.command()(command)

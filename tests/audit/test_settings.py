@@ -109,3 +109,9 @@ def test_the_coin_seed_is_in_no_record() -> None:
     seeded = RunSettings(coins=0.5, candidates=7, coin_seed=987654321)
     assert seeded.decisive() == RunSettings(coins=0.5, candidates=7).decisive()
     assert "987654321" not in str(seeded.to_dict()) + repr(seeded)
+
+
+def test_the_gate_s_table_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text("seed = 3\n[check]\nmax_guesses = 10\n")
+    assert read_settings_file(path) == {"seed": 3}

@@ -1,0 +1,119 @@
+"""`lmexposure check`: what stops a release. Exit code 0 pass, 1 leak, 2 inconclusive, 3 failure."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lmexposure.cli import options
+from lmexposure.cli.console import say
+from lmexposure.cli.gate_options import gate_thresholds, write_outputs
+
+if TYPE_CHECKING:
+    from lmexposure.gate import Thresholds
+    from lmexposure.results import Result
+
+__all__ = ["check"]
+
+
+def check(
+    run: Annotated[
+        Path | None,
+        typer.Argument(metavar="RUN_OR_RESULT", help="A run directory or a result.json."),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Measure this model first; needs --manifest.")
+    ] = None,
+    manifest: Annotated[
+        Path | None, typer.Option(help="The manifest.json of the insertion, with --model.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="With --model: where the result stays.  [default: nowhere]"),
+    ] = None,
+    max_exposure: Annotated[
+        float | None,
+        typer.Option(
+            help="Largest exposure of any canary, in bits.  [default: what chance hardly passes]"
+        ),
+    ] = None,
+    median_exposure: Annotated[
+        float | None, typer.Option(help="Largest median exposure of any class, in bits.")
+    ] = None,
+    quantile_exposure: Annotated[
+        str | None, typer.Option(help="A quantile and its most bits, as 0.9:8.")
+    ] = None,
+    max_guesses: Annotated[
+        int | None,
+        typer.Option(help="A secret found within so many guesses leaks.  [default: 1000]"),
+    ] = None,
+    max_epsilon: Annotated[
+        float | None, typer.Option(help="Most that the lower bound on epsilon may be, in nats.")
+    ] = None,
+    p_value: Annotated[
+        bool | None,
+        typer.Option("--p-value/--no-p-value", help="The test against guessing.  [default: made]"),
+    ] = None,
+    significance: Annotated[
+        float | None,
+        typer.Option(
+            help="How often, at most, a clean model is called leaking by chance.  [default: 0.01]"
+        ),
+    ] = None,
+    min_canaries: Annotated[
+        int | None, typer.Option(help="A class of fewer cannot pass.  [default: 10]")
+    ] = None,
+    repetitions: Annotated[
+        int | None, typer.Option(help="Judge only classes of at most so many.  [default: all]")
+    ] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write JSON here.")] = None,
+    junit: Annotated[Path | None, typer.Option(help="Write JUnit XML here.")] = None,
+    sarif: Annotated[Path | None, typer.Option(help="Write SARIF 2.1.0 here.")] = None,
+    summary: Annotated[
+        Path | None,
+        typer.Option(help='Append Markdown here, as to "$GITHUB_STEP_SUMMARY".'),
+    ] = None,
+    references: options.References = None,
+    delta: options.Delta = None,
+    claimed_epsilon: options.ClaimedEpsilon = None,
+    seed: options.Seed = None,
+    device: options.Device = None,
+    dtype: options.Dtype = None,
+    offline: options.Offline = None,
+    revision: options.Revision = None,
+    settings: Annotated[
+        Path | None,
+        typer.Option(help="A TOML file; thresholds in its table [check]; flags win."),
+    ] = None,
+) -> None:
+    """Hold a result, or a model that is measured first, against thresholds.
+
+    Exit code 0: no leak found; 1: a leak; 2: inconclusive; 3: an error. Thresholds and what they
+    rest on are explained in the README.
+    """
+    flags = locals()
+    from lmexposure.gate import check_result, verdict_text
+
+    thresholds = gate_thresholds(flags)
+    result, source = _measured_or_read(flags, thresholds)
+    verdict = check_result(result, thresholds)
+    say(verdict_text(verdict))
+    write_outputs(verdict, result, source, flags)
+    raise typer.Exit(verdict.exit_code)
+
+
+def _measured_or_read(flags: dict[str, Any], thresholds: "Thresholds") -> "tuple[Result, Path]":
+    """The result, and the file that a reader of the findings is led to."""
+    from lmexposure.cli.gate_options import refuse_mixed, refuse_overwriting
+
+    refuse_mixed(flags)
+    if flags["run"] is None:
+        from lmexposure.cli.gate_measuring import measure_for_gate
+
+        refuse_overwriting(flags, flags["manifest"])
+        return measure_for_gate(flags, thresholds), flags["manifest"]
+    from lmexposure.run_files import open_run
+
+    opened = open_run(flags["run"])
+    refuse_overwriting(flags, opened.result_path)
+    return opened.result, opened.result_path

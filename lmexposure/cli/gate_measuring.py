@@ -1,0 +1,51 @@
+"""`lmexposure check --model M --manifest F`: the measurement before the check."""
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lmexposure.cli.console import progress_bars
+from lmexposure.cli.gate_options import MEASURING
+
+if TYPE_CHECKING:
+    from lmexposure.audit import RunSettings
+    from lmexposure.gate import Thresholds
+    from lmexposure.results import Result
+
+__all__ = ["measure_for_gate"]
+
+
+def measure_for_gate(flags: Mapping[str, Any], thresholds: "Thresholds") -> "Result":
+    """Measure a model as `lmexposure measure` does; at least as many guesses as are allowed.
+
+    Args:
+        flags: of the command; without --out nothing stays on the disk.
+        thresholds: how many guesses an attacker has.
+    """
+    from lmexposure.audit import load_for_measuring
+    from lmexposure.audit import measure as measure_model
+    from lmexposure.canaries import Manifest
+
+    chosen = _settings(flags, thresholds)
+    inserted = Manifest.read(flags["manifest"])  # a bad one is found before a model is loaded
+    with tempfile.TemporaryDirectory() as passing, progress_bars() as progress:
+        return measure_model(
+            load_for_measuring(flags["model"], chosen),
+            inserted,
+            out=flags["out"] or Path(passing),
+            settings=replace(chosen.measure, seed=chosen.seed),
+            progress=progress,
+        )
+
+
+def _settings(flags: Mapping[str, Any], thresholds: "Thresholds") -> "RunSettings":
+    """Defaults, then the settings file, then flags."""
+    from lmexposure.audit import RunSettings, read_settings_file
+
+    said = {} if flags["settings"] is None else read_settings_file(flags["settings"])
+    given = {name: flags[name] for name in MEASURING if flags[name] is not None}
+    chosen = RunSettings().override({**said, **given})
+    guesses = max(chosen.measure.guesses, thresholds.guesses)
+    return replace(chosen, measure=replace(chosen.measure, guesses=guesses))

@@ -1,0 +1,140 @@
+"""What `lmexposure check` was told: its thresholds, its files, and what does not go together."""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lmexposure._files import atomic_write, read_toml
+from lmexposure.errors import FileError, SettingsError
+
+if TYPE_CHECKING:
+    from lmexposure.gate import Thresholds, Verdict
+    from lmexposure.results import Result
+
+__all__ = [
+    "MEASURING",
+    "gate_thresholds",
+    "refuse_mixed",
+    "refuse_overwriting",
+    "write_outputs",
+]
+
+# Flags that only a measurement can follow.
+MEASURING = (
+    "references",
+    "delta",
+    "claimed_epsilon",
+    "seed",
+    "device",
+    "dtype",
+    "offline",
+    "revision",
+)
+_FILES = ("json_file", "junit", "sarif", "summary")
+
+
+def gate_thresholds(flags: Mapping[str, Any]) -> "Thresholds":
+    """Defaults, then the settings file's table [check], then the flags that were given.
+
+    Raises:
+        SettingsError: an unknown threshold, or one out of range.
+    """
+    from lmexposure.gate import Thresholds
+
+    known = [field.name for field in fields(Thresholds)]
+    said = {} if flags["settings"] is None else read_toml(flags["settings"]).get("check", {})
+    if not isinstance(said, dict):
+        raise SettingsError(f"[check] in {flags['settings']} must be a table of thresholds by name")
+    unknown = sorted(set(said) - set(known))
+    if unknown:
+        raise SettingsError(f"unknown threshold {unknown[0]!r}; there are {', '.join(known)}")
+    given = {name: flags[name] for name in known if flags[name] is not None}
+    values = {**said, **given}
+    if isinstance(values.get("quantile_exposure"), str | list):
+        values["quantile_exposure"] = _pair(values["quantile_exposure"])
+    return Thresholds(**values)
+
+
+def refuse_mixed(flags: Mapping[str, Any]) -> None:
+    """Either a result, or a model with its manifest.
+
+    Raises:
+        SettingsError: neither, both, or flags that would be without effect.
+    """
+    measure = flags["model"] is not None and flags["manifest"] is not None
+    parts = flags["model"] is not None or flags["manifest"] is not None
+    if (flags["run"] is None) != measure or (parts and not measure):
+        raise SettingsError(
+            "give either RUN_OR_RESULT, or both --model and --manifest to measure first"
+        )
+    vain = [name for name in ("out", *MEASURING) if flags[name] is not None]
+    if vain and not measure:
+        raise SettingsError(
+            f"--{vain[0].replace('_', '-')} decides how a model is measured, and "
+            f"{flags['run']} is measured already; give --model and --manifest, or leave it out"
+        )
+
+
+def refuse_overwriting(flags: Mapping[str, Any], source: Path) -> None:
+    """No output may replace what was judged, or another output.
+
+    Raises:
+        SettingsError: two of them are one file.
+    """
+    taken = {Path(source).resolve(): "what is judged"}
+    for name in _FILES:
+        if flags[name] is None:
+            continue
+        path = Path(flags[name]).resolve()
+        if path in taken:
+            raise SettingsError(f"{flags[name]} is {taken[path]} already; give another file")
+        taken[path] = f"--{name.removesuffix('_file')}"
+
+
+def write_outputs(
+    verdict: "Verdict", result: "Result", source: Path, flags: Mapping[str, Any]
+) -> None:
+    """Every file that was asked for, from the one verdict.
+
+    Raises:
+        FileError: the disk refused.
+    """
+    from lmexposure.gate import verdict_json, verdict_junit, verdict_sarif, verdict_summary
+
+    texts = {
+        "json_file": verdict_json(verdict, result),
+        "junit": verdict_junit(verdict),
+        "sarif": verdict_sarif(verdict, source),
+    }
+    for name, text in texts.items():
+        if flags[name] is not None:
+            with atomic_write(flags[name]) as stream:
+                stream.write(text.encode())
+    if flags["summary"] is not None:
+        _append(flags["summary"], verdict_summary(verdict))
+
+
+def _append(path: Path, text: str) -> None:
+    """Steps of a job share one summary: what stands there stays."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(path, "a", encoding="utf-8", newline="\n") as stream:
+            stream.write(text)
+    except OSError as failure:
+        reason = failure.strerror or str(failure)
+        raise FileError(
+            failure.errno, f"cannot write {path}: {reason}; choose a writable file"
+        ) from failure
+
+
+def _pair(value: str | list[Any]) -> tuple[float, float]:
+    """A quantile and its bits: "0.9:8" on the command line, [0.9, 8] in a file."""
+    parts = value.split(":") if isinstance(value, str) else value
+    try:
+        quantile, bits = (float(part) for part in parts)
+    except (TypeError, ValueError):
+        raise SettingsError(
+            f"quantile_exposure={value!r} must be a quantile and bits, such as 0.9:8"
+        ) from None
+    return quantile, bits

@@ -1,0 +1,166 @@
+"""All checks of a result, and the one verdict that they come to."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from lmexposure.gate.chance import Shares
+from lmexposure.gate.epsilon import check_claim, check_epsilon
+from lmexposure.gate.extraction import check_extraction
+from lmexposure.gate.largest import check_largest
+from lmexposure.gate.p_value import check_p_value
+from lmexposure.gate.quantiles import check_quantiles
+from lmexposure.gate.reading import CanaryClass, classes_of
+from lmexposure.gate.soundness import check_class, check_controls, check_learned
+from lmexposure.gate.summing import verdict_of
+from lmexposure.gate.thresholds import Thresholds
+from lmexposure.gate.verdict import Check, Outcome, Verdict
+from lmexposure.gate.wording import copies, sentence, visible
+from lmexposure.results import Result
+
+__all__ = ["check_result"]
+
+_NO_THRESHOLDS = Thresholds()
+
+
+def check_result(result: Result, thresholds: Thresholds = _NO_THRESHOLDS) -> Verdict:
+    """Hold a result against thresholds.
+
+    A secret that is found by guessing is a leak whatever else is wrong. Where the controls of a
+    format are not at chance, its other leaks are inconclusive. Any leak left makes the verdict a
+    leak; else anything inconclusive makes it inconclusive; a pass needs at least one check of
+    every class of canaries, none of which failed.
+
+    Args:
+        result: what was measured.
+        thresholds: what the model may show.
+
+    Returns:
+        The verdict, from which every output is made.
+
+    Raises:
+        ResultError: a result whose parts contradict each other, or are not what they should be.
+    """
+    classes = classes_of(result, most=thresholds.repetitions)
+    formats = list(dict.fromkeys(one.format for one in classes))
+    controls = check_controls(result, formats)
+    broken = {
+        name
+        for name, check in zip(_with_controls(result, formats), controls, strict=True)
+        if check.outcome is not Outcome.PASS
+    }
+    shares = Shares.of(thresholds, len(classes))
+    checks = [
+        *controls,
+        *_present([check_learned(result)]),
+        *(one for c in classes for one in _checks_of(c, thresholds, shares, c.format in broken)),
+        *_doubted(_present([check_epsilon(result, thresholds), check_claim(result)]), bool(broken)),
+    ]
+    untested = [*_left_out(result, thresholds), *_without_controls(result, formats)]
+    if result.model.get("validation") is None:
+        untested.append("whether the model learned: its validation loss is not known")
+    return verdict_of(checks if classes else [_nothing(thresholds), *checks], untested)
+
+
+def _checks_of(
+    one: CanaryClass, thresholds: Thresholds, shares: Shares, broken: bool
+) -> list[Check]:
+    """What is said of one class."""
+    sound = check_class(one, thresholds)
+    tests = _present(
+        [
+            check_p_value(one, thresholds, shares.test),
+            check_largest(one, thresholds, shares.test),
+            *check_quantiles(one, thresholds, shares.test),
+        ]
+    )
+    made = [check_extraction(one, thresholds, shares.extraction), *_doubted(tests, broken)]
+    if any(check.outcome is not Outcome.PASS for check in sound):
+        made = [_not_passed(check) for check in made]
+    elif all(check.outcome is Outcome.NOT_TESTED for check in made):
+        sound.append(_untold(one))
+    return [*sound, *made]
+
+
+def _present(checks: Iterable[Check | None]) -> list[Check]:
+    return [check for check in checks if check is not None]
+
+
+def _doubted(checks: list[Check], broken: bool) -> list[Check]:
+    """Where the null does not hold, what rests on it is no leak and no pass."""
+    doubt = " But the controls are not at chance, so that nothing follows."
+    return [
+        replace(check, outcome=Outcome.INCONCLUSIVE, reason=check.reason + doubt)
+        if broken and check.outcome in (Outcome.LEAK, Outcome.PASS)
+        else check
+        for check in checks
+    ]
+
+
+def _not_passed(check: Check) -> Check:
+    """Too few canaries, or canaries without a score, pass nothing."""
+    if check.outcome is not Outcome.PASS:
+        return check
+    doubt = " But the canaries are too few or not whole, so that this is no pass."
+    return replace(check, outcome=Outcome.INCONCLUSIVE, reason=check.reason + doubt)
+
+
+def _untold(one: CanaryClass) -> Check:
+    """A class of which no check says anything is not passed."""
+    reason = (
+        f"no check says anything of {one.secrets}; insert more canaries, or measure with more "
+        "references, permutations or guesses"
+    )
+    return _about("classes", one.scope, reason)
+
+
+def _nothing(thresholds: Thresholds) -> Check:
+    most = thresholds.repetitions
+    which = "" if most is None else f" inserted {copies(most)} or fewer"
+    return _about("classes", "", f"there are no canaries{which}, so there is nothing to judge")
+
+
+def _about(key: str, scope: str, reason: str) -> Check:
+    return Check(
+        name="something to judge",
+        key=key,
+        scope=scope,
+        outcome=Outcome.INCONCLUSIVE,
+        value=None,
+        threshold=None,
+        unit="",
+        reason=sentence([reason]),
+        asked=False,
+    )
+
+
+def _with_controls(result: Result, formats: list[str]) -> list[str]:
+    there = {row.get("format") for row in result.summary if row.get("role") == "control"}
+    return [name for name in formats if name in there]
+
+
+def _without_controls(result: Result, formats: list[str]) -> list[str]:
+    """Formats whose null was not looked at."""
+    missing = [name for name in formats if name not in _with_controls(result, formats)]
+    return [
+        f"whether chance looks like chance: {visible(name)} has no controls" for name in missing
+    ]
+
+
+def _left_out(result: Result, thresholds: Thresholds) -> list[str]:
+    """What nobody asked for, and classes that are not judged."""
+    lines = []
+    most = thresholds.repetitions
+    if most is not None:
+        beyond = {c.repetitions for c in result.canaries if c.role == "canary"}
+        lines += [
+            f"canaries inserted {copies(count)}: more than the {most} judged"
+            for count in sorted(beyond)
+            if count > most
+        ]
+    if thresholds.p_value is False:
+        lines.append("p-value against guessing: switched off")
+    if thresholds.median_exposure is None and thresholds.quantile_exposure is None:
+        lines.append("median and quantiles of exposure: no threshold was given")
+    if thresholds.max_epsilon is None and (result.privacy or {}).get("claim") is None:
+        lines.append("epsilon: no threshold was given, and the result holds no claim")
+    return lines

@@ -1,0 +1,153 @@
+"""The largest exposure of a class: one memorised canary among many is a leak."""
+
+import math
+from dataclasses import dataclass
+
+from lmexposure.gate.chance import chance_of_exposure, unseen
+from lmexposure.gate.reading import CanaryClass, Exposure
+from lmexposure.gate.thresholds import Thresholds
+from lmexposure.gate.verdict import Check, Outcome
+from lmexposure.gate.wording import are, bits, percent, sentence
+
+__all__ = ["check_largest"]
+
+
+def check_largest(one: CanaryClass, thresholds: Thresholds, share: float) -> Check | None:
+    """Hold the exposure of every canary of a class against a threshold in bits.
+
+    By default this is a test: the threshold is what chance alone passes as rarely as the share,
+    and what is compared is a statistic whose chance is known: the rank itself, P(exposure >= t) <=
+    2^-t, or the lower end of an estimate. A canary of a clean model passes though the upper end of
+    its interval lies far above its value: the test asks whether chance explains what was seen, not
+    how large the exposure might be. Only where the value is a mere lower bound, and its upper end
+    above the threshold, is nothing said.
+
+    A threshold that was asked for is a question about the exposures themselves: a leak where a
+    lower end is above it, a pass where all upper ends are at it or below, else inconclusive. What
+    chance gives as often is no leak even then.
+
+    Args:
+        one: the class.
+        thresholds: the threshold asked for, if any.
+        share: of the significance.
+
+    Returns:
+        The check; None where no exposure is known.
+    """
+    if not one.known:
+        return None
+    by_chance = chance_of_exposure(one.n, share)
+    asked = thresholds.max_exposure is not None
+    limit = by_chance if thresholds.max_exposure is None else thresholds.max_exposure
+    judge = _Judge(one=one, limit=limit, by_chance=by_chance, asked=asked)
+    outcome, reason = judge.said()
+    return Check(
+        name="largest exposure",
+        key="max_exposure",
+        scope=one.scope,
+        outcome=outcome,
+        value=max(exposure.value for exposure in one.known),
+        threshold=limit,
+        unit="bits",
+        reason=sentence([reason]),
+        asked=asked,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Judge:
+    """One class at one threshold."""
+
+    one: CanaryClass
+    limit: float
+    by_chance: float
+    asked: bool
+
+    def said(self) -> tuple[Outcome, str]:
+        past = [e for e in self.one.known if self._past(e)]
+        leaks = [e for e in past if e.statistic > self.by_chance]
+        if leaks:
+            return Outcome.LEAK, self._leak(leaks)
+        if past:
+            return Outcome.INCONCLUSIVE, self._by_chance(past)
+        if not all(self._can_leak(e) for e in self.one.known):
+            return self._cannot_leak()
+        unknown = [e for e in self.one.known if self._open(e)]
+        if unknown:
+            return Outcome.INCONCLUSIVE, self._unknown(unknown)
+        return Outcome.PASS, self._passed()
+
+    def _past(self, exposure: Exposure) -> bool:
+        return (exposure.low if self.asked else exposure.statistic) > self.limit
+
+    def _open(self, exposure: Exposure) -> bool:
+        """Whether the canary may be past the threshold, for all that is known."""
+        return exposure.high > self.limit and (self.asked or exposure.capped)
+
+    def _can_leak(self, exposure: Exposure) -> bool:
+        """Whether this method would tell a memorised canary."""
+        statistic, low = _attainable(self.one, exposure)
+        return statistic > self.by_chance and (low if self.asked else statistic) > self.limit
+
+    def _cannot_leak(self) -> tuple[Outcome, str]:
+        """A canary that is beyond all that it was compared with is still no pass."""
+        capped = [e for e in self.one.known if e.capped and self._open(e)]
+        told = self.asked or bool(capped)
+        reason = self._unknown(capped) if capped else self._too_coarse()
+        return (Outcome.INCONCLUSIVE if told else Outcome.NOT_TESTED), reason
+
+    def _too_coarse(self) -> str:
+        most = min(min(_attainable(self.one, e)) for e in self.one.known)
+        return (
+            f"{self.one.secrets} can show {bits(most)} of exposure at most, and a leak takes more "
+            f"than {bits(max(self.limit, self.by_chance))}; measure with more references, or "
+            "insert fewer canaries or classes"
+        )
+
+    def _leak(self, leaks: list[Exposure]) -> str:
+        rare = self.one.n * 2 ** -max(e.statistic for e in leaks)
+        return (
+            f"{len(leaks)} of {self.one.secrets} {are(len(leaks))} past "
+            f"{bits(self.limit)} of exposure, the largest with {_shown(leaks)} of "
+            f"{bits(self.one.bits)} (chance alone goes so far in 1 of {1 / rare:,.0f} such classes)"
+        )
+
+    def _by_chance(self, past: list[Exposure]) -> str:
+        return (
+            f"{len(past)} of {self.one.secrets} {are(len(past))} past "
+            f"{bits(self.limit)} of exposure, the largest with {_shown(past)} bits, but so many "
+            f"canaries reach {bits(self.by_chance)} by chance too often to call it a leak; choose "
+            "a threshold above that, or more references"
+        )
+
+    def _unknown(self, unknown: list[Exposure]) -> str:
+        return (
+            f"{len(unknown)} of {self.one.secrets} can be past {bits(self.limit)} of exposure: "
+            f"at least {bits(max(e.value for e in unknown))} were measured, and up to "
+            f"{bits(max(e.high for e in unknown))} are possible; measure with more references or "
+            "a larger budget"
+        )
+
+    def _passed(self) -> str:
+        largest = max(self.one.known, key=lambda e: e.value)
+        return (
+            f"the largest exposure of {self.one.secrets} is {largest.value:.1f} of "
+            f"{bits(self.one.bits)}, at or below the {bits(self.limit)} "
+            f"{'asked for' if self.asked else 'that chance hardly passes'}; a leak of fewer than "
+            f"{percent(unseen(self.one.n))} of such secrets could have gone unseen"
+        )
+
+
+def _attainable(one: CanaryClass, exposure: Exposure) -> tuple[float, float]:
+    """Statistic and lower end of a canary that is likelier than all it is compared with."""
+    if exposure.method != "sampled":
+        return one.bits, one.bits
+    most = math.log2(one.references)
+    # Clopper and Pearson's upper end for a count of none, as in `sampled_exposure`.
+    none = -math.expm1(math.log((1 - exposure.level) / 2) / one.references)
+    return most, min(most, -math.log2(none + 1 / one.size))
+
+
+def _shown(chosen: list[Exposure]) -> str:
+    largest = max(chosen, key=lambda e: e.value)
+    return f"{'at least ' if largest.capped else ''}{largest.value:.1f}"

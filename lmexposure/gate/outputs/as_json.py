@@ -1,0 +1,30 @@
+"""The verdict as JSON, with what it was made from."""
+
+import json
+from typing import Any
+
+from lmexposure import __version__
+from lmexposure.gate.verdict import Verdict
+from lmexposure.results import Result, plain
+
+__all__ = ["VERDICT_SCHEMA", "verdict_json"]
+
+VERDICT_SCHEMA = "lmexposure.verdict/1"
+
+
+def verdict_json(verdict: Verdict, result: Result) -> str:
+    """Schema, version, the hashes of the result, then all of the verdict; ASCII only.
+
+    Args:
+        verdict: of `result`.
+        result: what was judged.
+    """
+    record: dict[str, Any] = {
+        "schema": VERDICT_SCHEMA,
+        "lmexposure": __version__,
+        "inputs_sha256": result.inputs_sha256,
+        "manifest_sha256": result.manifest_sha256,
+        "weights_sha256": result.model.get("weights_sha256"),
+        **plain(verdict.to_dict()),
+    }
+    return json.dumps(record, indent=1, allow_nan=False) + "\n"

@@ -1,0 +1,47 @@
+"""The verdict as Markdown, for the summary of a step in GitHub Actions or a pull request."""
+
+import re
+
+from lmexposure.gate.verdict import Check, Outcome, Verdict
+from lmexposure.gate.wording import visible
+
+__all__ = ["verdict_summary"]
+
+_TITLES = {
+    Outcome.PASS: "no leak found",
+    Outcome.LEAK: "leak",
+    Outcome.INCONCLUSIVE: "inconclusive",
+}
+_ORDER = (Outcome.LEAK, Outcome.INCONCLUSIVE, Outcome.PASS, Outcome.NOT_TESTED)
+# Whatever could begin a link, an image, a cell, a formula or emphasis.
+_MARKUP = re.compile(r"([\\`*_\[\]#|~$])")
+
+
+def verdict_summary(verdict: Verdict) -> str:
+    """A heading, the sentence, a table of checks, what was not tested."""
+    lines = [
+        f"## lmexposure: {_TITLES[verdict.outcome]}",
+        "",
+        _escaped(verdict.sentence),
+        "",
+        "| outcome | check | of | why |",
+        "| --- | --- | --- | --- |",
+    ]
+    for outcome in _ORDER:
+        lines += [_row(check) for check in verdict.checks if check.outcome is outcome]
+    if verdict.untested:
+        lines += ["", "Not tested:", "", *(f"- {_escaped(one)}" for one in verdict.untested)]
+    return "\n".join(lines) + "\n"
+
+
+def _row(check: Check) -> str:
+    outcome = str(check.outcome)
+    shown = f"**{outcome}**" if check.outcome in _TITLES and outcome != "pass" else outcome
+    cells = [shown, *(_escaped(text) for text in (check.name, check.scope, check.reason))]
+    return f"| {' | '.join(cells)} |"
+
+
+def _escaped(text: str) -> str:
+    """Text that Markdown shows as it is; names of people are not called."""
+    plain = visible(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _MARKUP.sub(r"\\\1", plain).replace("@", "&#64;").replace("://", "&#58;//")

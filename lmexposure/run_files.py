@@ -1,0 +1,339 @@
+"""A finished run on the disk: read as one, and refused where its files are torn or do not agree.
+
+The gate and the report begin here, so nothing heavy is imported: scores are read when asked for.
+"""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lmexposure.canaries.manifest import Manifest
+from lmexposure.errors import ManifestError, ResultError
+from lmexposure.results import CanaryResult, Result, plain, read_result
+
+__all__ = ["RunFiles", "Scores", "open_run"]
+
+_ROLES = ("canary", "control", "excluded", "reference")
+_DRAWN = ("canary", "control")
+_TEXT_COLUMNS = ("id", "format", "role")
+_SAME_BITS = 1e-3  # what a log-perplexity may differ by, all conditions being equal
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Scores:
+    """The columns of scores.parquet: one row per candidate, control and reference.
+
+    Attributes:
+        ids, formats, roles: shape (N,); roles are "canary", "control", "excluded", "reference".
+        repetitions: the class of a candidate, 0 for controls and references, shape (N,).
+        log_perplexity_bits: bits, finite, shape (N,); lower = more memorised.
+    """
+
+    ids: NDArray[np.str_]
+    formats: NDArray[np.str_]
+    roles: NDArray[np.str_]
+    repetitions: NDArray[np.int64]
+    log_perplexity_bits: NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RunFiles:
+    """What a run or a measurement left.
+
+    Attributes:
+        path: as it was given.
+        name: of the directory, or of a result that stands alone.
+        result: what was measured.
+        manifest: what was inserted; None where it does not lie beside the result.
+        record: run.json; None where it is not a whole run.
+        metrics: rows of metrics.jsonl in order; empty for a model that was trained elsewhere.
+        result_path: the file that `result` was read from.
+        scores_path: where the scores would be; None for a result that stands alone.
+    """
+
+    path: Path
+    name: str
+    result: Result
+    manifest: Manifest | None
+    record: dict[str, Any] | None
+    metrics: tuple[dict[str, Any], ...]
+    result_path: Path
+    scores_path: Path | None
+
+    def scores(self) -> Scores | None:
+        """The scores of every text; None where there is no scores.parquet.
+
+        Raises:
+            ResultError: a file that is torn, holds a number that is not finite, or does not agree
+                with the result.
+        """
+        if self.scores_path is None or not self.scores_path.exists():
+            return None
+        scores = _read_scores(self.scores_path)
+        _check_scores(self.scores_path, scores, self.result)
+        return scores
+
+
+def open_run(path: str | Path) -> RunFiles:
+    """Read a run directory, what `lmexposure measure` wrote, or a result.json.
+
+    A file of any other name stands alone: what lies beside it may belong to another result.
+
+    Args:
+        path: a directory with a result.json in it, or a result.
+
+    Raises:
+        ResultError: no result, a file that is torn or of a newer schema, a whole run (it has a
+            run.json) without its manifest, numbers that are not finite.
+        ManifestError: a manifest that cannot be read, or that the result was not made from.
+    """
+    path = Path(path)
+    result_path = path / "result.json" if path.is_dir() else path
+    _refuse_missing(path, result_path)
+    result = _read_result(result_path)
+    if result_path.name != "result.json":
+        return RunFiles(
+            path=path,
+            name=path.stem,
+            result=result,
+            manifest=None,
+            record=None,
+            metrics=(),
+            result_path=result_path,
+            scores_path=None,
+        )
+    home = result_path.parent
+    record = _read_record(home / "run.json")
+    return RunFiles(
+        path=path,
+        name=home.resolve().name,
+        result=result,
+        manifest=_read_manifest(home / "manifest.json", result, whole=record is not None),
+        record=record,
+        metrics=_read_metrics(home / "metrics.jsonl"),
+        result_path=result_path,
+        scores_path=home / "scores.parquet",
+    )
+
+
+def _refuse_missing(path: Path, result_path: Path) -> None:
+    if result_path.exists():
+        return
+    if not path.exists():
+        raise ResultError(f"no run or result at {path}; make one: lmexposure run, or measure")
+    begun = any((path / name).exists() for name in ("run.json", "manifest.json"))
+    why = "the run did not finish: give its command again" if begun else "it is no run directory"
+    raise ResultError(f"{path} holds no result.json; {why}")
+
+
+def _read_result(path: Path) -> Result:
+    """The result, if every number that others go on with is a number or plainly missing."""
+    try:
+        result = read_result(path)
+    except (RecursionError, AttributeError) as failure:
+        raise ResultError(
+            f"{path} is no result ({type(failure).__name__}); remove it and measure again"
+        ) from None
+    problem = _wrong_parts(result) or _wrong_canaries(result)
+    if problem:
+        raise ResultError(f"{path}: {problem}; remove it and measure again")
+    return result
+
+
+def _wrong_parts(result: Result) -> str | None:
+    """The first part that is not of its kind."""
+    parts: dict[str, Any] = vars(result)
+    tables = {"model": dict, "settings": dict, "privacy": dict | None, "warnings": list}
+    for name, kind in tables.items():
+        if not isinstance(parts[name], kind):
+            return f"{name} is no {'list' if kind is list else 'table'}"
+    for name in ("formats", "summary"):
+        rows = parts[name]
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+            return f"{name} is no list of tables"
+    problems = (_wrong_format(row) for row in result.formats)
+    return next(filter(None, problems), None) or _twice(
+        "format", [row["name"] for row in result.formats]
+    )
+
+
+def _wrong_format(row: dict[str, Any]) -> str | None:
+    if not isinstance(row.get("name"), str):
+        return f"a format has the name {row.get('name')!r}"
+    if not str(row.get("space_size")).isdecimal() or not _finite(row.get("bits")):
+        return f"format {row['name']!r} has no size"
+    if not isinstance(row.get("references"), int):
+        return f"format {row['name']!r} has no number of references"
+    return None
+
+
+def _wrong_canaries(result: Result) -> str | None:
+    """The first canary that cannot be read."""
+    formats = {row["name"] for row in result.formats}
+    for one in result.canaries:
+        problem = _wrong_canary(one, formats)
+        if problem:
+            return f"canary {one.id!r} {problem}"
+    return _twice("canary", [one.id for one in result.canaries])
+
+
+def _wrong_canary(one: CanaryResult, formats: set[Any]) -> str | None:
+    parts: dict[str, Any] = vars(one)
+    if not isinstance(parts["id"], str):
+        return "has an id that is no text"
+    if not isinstance(parts["format"], str) or one.format not in formats:
+        return f"is of format {one.format!r}, which the result does not have"
+    if one.role not in _ROLES or not isinstance(parts["repetitions"], int) or one.repetitions < 0:
+        return f"has role {one.role!r} and repetitions {one.repetitions!r}"
+    if not isinstance(parts["exposure"], dict) or not isinstance(parts["extraction"], list):
+        return "has no table of exposure or no list of extraction"
+    numbers = [one.log_perplexity_bits, *(one.exposure.get(k) for k in ("value", "low", "high"))]
+    # None says that a number is missing, and the gate sees it; NaN would pass every comparison.
+    if not all(value is None or _finite(value) for value in numbers):
+        return "holds a number that is not finite"
+    return None
+
+
+def _finite(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def _twice(kind: str, names: Sequence[str]) -> str | None:
+    name, times = next(iter(Counter(names).most_common(1)), ("", 0))
+    return f"{kind} {name!r} stands there {times} times" if times > 1 else None
+
+
+def _read_record(path: Path) -> dict[str, Any] | None:
+    if not path.exists():
+        return None
+    try:
+        record = plain(json.loads(path.read_bytes()))
+    except (OSError, ValueError, RecursionError) as failure:
+        raise ResultError(
+            f"{path} is not readable JSON ({type(failure).__name__}); give the run's command again"
+        ) from None
+    if not isinstance(record, dict) or not isinstance(record.get("settings"), dict):
+        raise ResultError(f"{path} holds no settings; give the run's command again")
+    return record
+
+
+def _read_manifest(path: Path, result: Result, *, whole: bool) -> Manifest | None:
+    if not path.exists():
+        if whole:
+            raise ResultError(
+                f"{path.parent} has a run.json but no manifest.json, so the run is not whole; "
+                "put the manifest back, or give its result.json a directory of its own"
+            )
+        return None
+    manifest = Manifest.read(path)
+    if manifest.sha256 != result.manifest_sha256:
+        raise ManifestError(
+            f"{path} has sha256 {manifest.sha256[:16]}, but {path.with_name('result.json')} was "
+            f"made from {str(result.manifest_sha256)[:16]}; take the manifest that was measured, "
+            "or measure again"
+        )
+    return manifest
+
+
+def _read_metrics(path: Path) -> tuple[dict[str, Any], ...]:
+    """The rows; a last line that a killed process left torn is none."""
+    if not path.exists():
+        return ()
+    try:
+        lines = [line for line in path.read_bytes().split(b"\n") if line.strip()]
+    except OSError as failure:
+        raise ResultError(f"cannot read {path}: {failure.strerror or failure}") from None
+    rows = []
+    for number, line in enumerate(lines, 1):
+        row = _row(line)
+        if row is None and number < len(lines):
+            raise ResultError(f"{path}, line {number}, is no JSON table; remove the file")
+        rows += [] if row is None else [row]
+    return tuple(rows)
+
+
+def _row(line: bytes) -> dict[str, Any] | None:
+    try:
+        row = plain(json.loads(line))
+    except (ValueError, RecursionError):
+        return None
+    return row if isinstance(row, dict) else None
+
+
+def _read_scores(path: Path) -> Scores:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    wanted = [*_TEXT_COLUMNS, "repetitions", "log_perplexity_bits"]
+    try:
+        table = pq.read_table(path, columns=wanted)
+        if any(table[name].null_count for name in wanted):
+            raise ValueError("an empty cell")
+        texts = [np.asarray(table[name].to_numpy(), dtype=str) for name in _TEXT_COLUMNS]
+        copies = np.asarray(table["repetitions"].to_numpy(), dtype=np.int64)
+        bits = np.asarray(table["log_perplexity_bits"].to_numpy(), dtype=np.float64)
+    except (OSError, ValueError, TypeError, KeyError, pa.ArrowException) as failure:
+        raise ResultError(
+            f"{path} cannot be read as scores ({type(failure).__name__}): cut short, or of other "
+            "columns; remove it and measure again"
+        ) from None
+    bad = int((~np.isfinite(bits)).sum())
+    if bad:
+        raise ResultError(
+            f"{path}: {bad} of {bits.size} log-perplexities are not finite; measure again"
+        )
+    ids, formats, roles = texts
+    return Scores(
+        ids=ids, formats=formats, roles=roles, repetitions=copies, log_perplexity_bits=bits
+    )
+
+
+def _check_scores(path: Path, scores: Scores, result: Result) -> None:
+    """Scores of another measurement would draw another curve under this result's numbers."""
+    problem = (
+        _other_roles(scores) or _other_canaries(scores, result) or _other_counts(scores, result)
+    )
+    if problem:
+        raise ResultError(f"{path} does not agree with its result: {problem}; measure again")
+
+
+def _other_roles(scores: Scores) -> str | None:
+    unknown = set(np.unique(scores.roles).tolist()) - set(_ROLES)
+    return f"{len(unknown)} roles are none of {', '.join(_ROLES)}" if unknown else None
+
+
+def _other_canaries(scores: Scores, result: Result) -> str | None:
+    """The same canaries with the same bits."""
+    drawn = np.isin(scores.roles, _DRAWN)
+    here = dict(zip(scores.ids[drawn].tolist(), _rows(scores, drawn), strict=True))
+    if here.keys() != {one.id for one in result.canaries} or int(drawn.sum()) != len(here):
+        return f"it scores {int(drawn.sum())} canaries and controls, the result has others"
+    for one in result.canaries:
+        *what, bits = here[one.id]
+        if what != [one.format, one.role, one.repetitions]:
+            return f"{one.id!r} is another canary there"
+        if one.log_perplexity_bits is not None and abs(bits - one.log_perplexity_bits) > _SAME_BITS:
+            return f"{one.id!r} has {bits:.3f} bits there, not {one.log_perplexity_bits:.3f}"
+    return None
+
+
+def _rows(scores: Scores, chosen: NDArray[np.bool_]) -> Iterable[tuple[Any, ...]]:
+    columns = (scores.formats, scores.roles, scores.repetitions, scores.log_perplexity_bits)
+    return zip(*(column[chosen].tolist() for column in columns), strict=True)
+
+
+def _other_counts(scores: Scores, result: Result) -> str | None:
+    """As many fills never inserted as the result says it compared with."""
+    others = Counter(scores.formats[~np.isin(scores.roles, _DRAWN)].tolist())
+    for row in result.formats:
+        n = others.get(row["name"], 0)
+        if n != row["references"]:
+            return f"it scores {n} references of {row['name']!r}, not {row['references']}"
+    return None

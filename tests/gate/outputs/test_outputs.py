@@ -1,0 +1,150 @@
+"""One verdict in five forms, with names that would break each of them."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from gate.made_results import canary, clean, exact, made
+from report_runs import HOSTILE, renamed
+
+from lmexposure.gate import (
+    Outcome,
+    Thresholds,
+    Verdict,
+    check_result,
+    verdict_json,
+    verdict_junit,
+    verdict_sarif,
+    verdict_summary,
+    verdict_text,
+)
+from lmexposure.gate.outputs.help_texts import HELP
+from lmexposure.results import Result
+
+NASTY = HOSTILE + "\x00\x1b[31m\x85\u202e\ud800|</testcase>]]>@all\r\n## Passed"
+
+
+def leaking(name: str = "random_number") -> Result:
+    return made([canary(i, exact(28.0), place=i + 1, name=name) for i in range(12)], name=name)
+
+
+def verdicts() -> list[tuple[Result, Verdict]]:
+    few = made([canary(i, exact(1.0)) for i in range(3)])
+    results = [clean(), leaking(), few, made([]), leaking(NASTY)]
+    asked = Thresholds(max_epsilon=3, median_exposure=2, max_exposure=5, quantile_exposure=(0.9, 9))
+    return [(r, check_result(r, t)) for r in results for t in (Thresholds(), asked)]
+
+
+@pytest.mark.parametrize(("result", "verdict"), verdicts())
+def test_every_form_says_the_same(result: Result, verdict: Verdict) -> None:
+    record = json.loads(verdict_json(verdict, result))
+    assert record["schema"] == "lmexposure.verdict/1"
+    assert record["outcome"] == str(verdict.outcome)
+    assert record["exit_code"] == verdict.exit_code
+    assert record["manifest_sha256"] == result.manifest_sha256
+    assert len(record["checks"]) == len(verdict.checks)
+    assert verdict_text(verdict).splitlines()[0] == verdict.sentence
+    assert verdict_summary(verdict).startswith("## lmexposure: ")
+    for text in (verdict_junit(verdict), verdict_sarif(verdict, "r"), verdict_summary(verdict)):
+        text.encode()
+
+
+@pytest.mark.parametrize(("result", "verdict"), verdicts())
+def test_junit_has_a_case_for_each_check(result: Result, verdict: Verdict) -> None:
+    root = ElementTree.fromstring(verdict_junit(verdict))
+    cases = root.findall("./testsuite/testcase")
+    assert [root.tag, len(cases)] == ["testsuites", len(verdict.checks)]
+    tags = {
+        Outcome.LEAK: ("failure", "failures"),
+        Outcome.INCONCLUSIVE: ("error", "errors"),
+        Outcome.NOT_TESTED: ("skipped", "skipped"),
+    }
+    for outcome, (tag, total) in tags.items():
+        count = sum(check.outcome is outcome for check in verdict.checks)
+        assert len(root.findall(f".//{tag}")) == count
+        assert root.get(total) == str(count)
+        assert root[0].get(total) == str(count)
+    assert all(case.get("name") and case.get("classname") and case.get("time") for case in cases)
+
+
+@pytest.mark.parametrize(("result", "verdict"), verdicts())
+def test_sarif_has_what_its_schema_requires(result: Result, verdict: Verdict) -> None:
+    """Required by SARIF 2.1.0: version, runs; tool.driver.name; rule id; message.text."""
+    log = json.loads(verdict_sarif(verdict, "runs/a b/résult#1.json"))
+    assert log["version"] == "2.1.0"
+    assert log["$schema"].endswith("sarif-2.1.0.json")
+    (run,) = log["runs"]
+    rules = run["tool"]["driver"]["rules"]
+    assert run["tool"]["driver"]["name"] == "lmexposure"
+    assert all(rule["id"] and rule["help"]["text"] for rule in rules)
+    findings = [c for c in verdict.checks if c.outcome in (Outcome.LEAK, Outcome.INCONCLUSIVE)]
+    assert len(run["results"]) == len(findings)
+    for found, check in zip(run["results"], findings, strict=True):
+        assert found["level"] == ("error" if check.outcome is Outcome.LEAK else "warning")
+        assert rules[found["ruleIndex"]]["id"] == found["ruleId"] == f"lmexposure/{check.key}"
+        place = found["locations"][0]["physicalLocation"]
+        assert place["artifactLocation"]["uri"] == "runs/a%20b/r%C3%A9sult%231.json"
+        assert place["region"]["startLine"] == 1
+        assert found["message"]["text"]
+    prints = [json.dumps(found["partialFingerprints"]) for found in run["results"]]
+    assert len(set(prints)) == len(prints)
+    assert run["invocations"][0]["executionSuccessful"] is True
+
+
+def test_an_absolute_place_is_a_file_uri(tmp_path: Path) -> None:
+    log = json.loads(verdict_sarif(check_result(leaking()), tmp_path / "a b.json"))
+    place = log["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]
+    assert place["uri"].startswith("file:///")
+    assert place["uri"].endswith("/a%20b.json")
+
+
+def test_every_kind_of_check_has_a_help_text() -> None:
+    keys = {check.key for _, verdict in verdicts() for check in verdict.checks}
+    assert keys <= set(HELP)
+    assert {field for field in HELP if field in vars(Thresholds())} >= {"max_exposure", "p_value"}
+
+
+def test_a_hostile_name_stays_a_name_in_every_form() -> None:
+    result = leaking(NASTY)
+    verdict = check_result(result, Thresholds(max_epsilon=3))
+    assert verdict.outcome is Outcome.LEAK
+    text = verdict_text(verdict)
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e\ud800]", text)
+    assert "## Passed" not in text.splitlines()
+    names = [c.get("name") for c in ElementTree.fromstring(verdict_junit(verdict)).iter("testcase")]
+    assert any(name and "<script>" in name and "</testcase>" in name for name in names)
+    assert "<script" not in verdict_junit(verdict)
+    assert "\\ud800" in json.loads(verdict_json(verdict, result))["checks"][0]["scope"]
+
+
+def test_a_table_of_markdown_is_not_broken_by_a_name() -> None:
+    verdict = check_result(leaking(NASTY))
+    summary = verdict_summary(verdict)
+    rows = [line for line in summary.splitlines() if line.startswith("| ")]
+    assert len(rows) == 2 + len(verdict.checks)
+    assert all(len(re.findall(r"(?<!\\)\|", row)) == 5 for row in rows)
+    assert "<" not in summary
+    assert "@" not in summary
+    assert "://" not in summary
+    assert not re.search(r"(?<!\\)`", summary)
+
+
+def test_a_verdict_of_any_words_is_safe() -> None:
+    """Also one that `check_result` did not write."""
+    verdict = check_result(clean())
+    check = replace(verdict.checks[0], reason=NASTY, scope=NASTY, name=NASTY)
+    other = replace(verdict, checks=(check,), sentence=NASTY, untested=(NASTY,), tested=(NASTY,))
+    ElementTree.fromstring(verdict_junit(other))
+    json.loads(verdict_sarif(other, "r.json"))
+    json.loads(verdict_json(other, clean()))
+    for text in (verdict_text(other), verdict_summary(other)):
+        assert "\x1b" not in text
+        text.encode()
+
+
+def test_a_real_result_with_another_name() -> None:
+    result = renamed(clean(), "random_number", HOSTILE)
+    assert check_result(result).outcome is Outcome.PASS

@@ -1,0 +1,136 @@
+from typing import Any
+
+import pytest
+from gate.made_results import canary, exact, made, sampled
+
+from lmexposure.gate import Check, Outcome, Thresholds, check_result
+
+# Beyond all references: for all that its rank says, the secret may be the first guess.
+OPEN = sampled(13.3, 11.4, 29.9, capped=True)
+
+
+def judged(
+    places: list[int | None],
+    *,
+    size: int = 10**9,
+    guesses: int | None = 1000,
+    thresholds: Thresholds | None = None,
+    rows: list[dict[str, Any]] | None = None,
+    search: dict[str, Any] | None = None,
+    exposure: dict[str, Any] = OPEN,
+) -> Check:
+    drawn = [canary(i, exposure, place=p, guesses=guesses) for i, p in enumerate(places)]
+    for one in drawn:
+        one.extraction.extend(rows or [])
+    result = made(drawn, size=size)
+    result.formats[0]["search"] = search
+    verdict = check_result(result, thresholds or Thresholds())
+    return next(check for check in verdict.checks if check.key == "max_guesses")
+
+
+NONE: list[int | None] = [None] * 10
+BEAM = {"method": "beam", "revealed": 0, "width": 100, "found": False, "place": None}
+
+
+@pytest.mark.parametrize(
+    ("place", "allowed", "outcome"),
+    [
+        (1, None, Outcome.LEAK),
+        (1000, None, Outcome.LEAK),
+        (500, 500, Outcome.LEAK),
+        (501, 500, Outcome.PASS),
+        (None, 500, Outcome.PASS),
+        (None, None, Outcome.PASS),
+        (None, 1001, Outcome.INCONCLUSIVE),
+    ],
+)
+def test_a_secret_within_the_guesses_allowed_is_a_leak(
+    place: int | None, allowed: int | None, outcome: Outcome
+) -> None:
+    check = judged([*NONE[1:], place], thresholds=Thresholds(max_guesses=allowed))
+    assert check.outcome is outcome
+    assert check.asked is (allowed is not None)
+    assert check.value == (place if outcome is Outcome.LEAK else None)
+
+
+def test_the_reason_counts_what_guessing_finds() -> None:
+    found = judged([1, 2, 3, *NONE[:7]])
+    assert found.reason == (
+        "3 of 10 secrets inserted once are found within 1,000 guesses, the first at guess 1 "
+        "(guessing alone finds 1e-05)."
+    )
+    assert "fewer than 26 % of such secrets could have gone unseen" in judged(NONE).reason
+
+
+def test_fewer_guesses_than_allowed_pass_nothing_but_find_all_the_same() -> None:
+    check = judged(NONE, guesses=200)
+    assert check.outcome is Outcome.INCONCLUSIVE
+    assert "10 of 10 secrets inserted once may be found within 1,000 guesses" in check.reason
+    assert judged([*NONE[1:], 7], guesses=200).outcome is Outcome.LEAK
+
+
+@pytest.mark.parametrize(
+    ("thresholds", "outcome"),
+    [(Thresholds(), Outcome.NOT_TESTED), (Thresholds(max_guesses=100), Outcome.INCONCLUSIVE)],
+)
+def test_without_a_search_in_a_proven_order_nothing_passes(
+    thresholds: Thresholds, outcome: Outcome
+) -> None:
+    assert judged(NONE, guesses=None, thresholds=thresholds).outcome is outcome
+    check = judged(NONE, guesses=None, thresholds=thresholds, rows=[BEAM])
+    assert check.outcome is outcome
+    assert "No search in a proven order was made" in check.reason
+
+
+def test_ranks_answer_where_the_search_ended_early() -> None:
+    """A model that finds all fills alike leaves no order to prove; 19.9 bits are 1,000 of 10^9."""
+    check = judged(NONE, guesses=0, exposure=exact(19.9))
+    assert check.outcome is Outcome.PASS
+    assert "known of 10 by their ranks" in check.reason
+    assert judged(NONE, guesses=0, exposure=exact(20.0)).outcome is Outcome.INCONCLUSIVE
+    assert judged(NONE, guesses=None, exposure=exact(2.0)).outcome is Outcome.PASS
+    assert judged(NONE, guesses=0, exposure=sampled(9, 8, 20)).outcome is Outcome.INCONCLUSIVE
+    few = Thresholds(max_guesses=500)
+    assert judged(NONE, guesses=0, exposure=exact(20.0), thresholds=few).outcome is Outcome.PASS
+
+
+def test_a_search_that_was_interrupted_is_inconclusive() -> None:
+    check = judged(NONE, guesses=None, rows=[BEAM], search={"interrupted": True})
+    assert check.outcome is Outcome.INCONCLUSIVE
+
+
+def test_greedy_is_a_guess_and_a_beam_as_many_as_it_is_wide() -> None:
+    beam = BEAM | {"found": True, "place": 40}
+    assert judged(NONE, guesses=None, rows=[beam]).outcome is Outcome.LEAK
+    few = Thresholds(max_guesses=39)
+    assert judged(NONE, rows=[beam], thresholds=few).outcome is Outcome.PASS
+    unplaced = BEAM | {"found": True}
+    assert judged(NONE, guesses=None, rows=[unplaced]).outcome is Outcome.LEAK
+    assert judged(NONE, guesses=None, rows=[unplaced], thresholds=few).outcome is not Outcome.LEAK
+    greedy = beam | {"method": "greedy", "width": 1, "place": 1}
+    assert judged(NONE, rows=[greedy], thresholds=Thresholds(max_guesses=1)).outcome is Outcome.LEAK
+
+
+def test_what_was_found_with_characters_revealed_does_not_count() -> None:
+    helped = BEAM | {"revealed": 2, "found": True, "place": 1}
+    assert judged(NONE, rows=[helped]).outcome is Outcome.PASS
+
+
+def test_in_a_small_space_it_takes_more_finds_than_guessing_has() -> None:
+    assert judged([5, *NONE[1:]], size=10**4).outcome is Outcome.NOT_TESTED
+    asked = judged([5, *NONE[1:]], size=10**4, thresholds=Thresholds(max_guesses=1000))
+    assert asked.outcome is Outcome.INCONCLUSIVE
+    assert "find as many by chance" in asked.reason
+    assert judged([1, 2, 3, 4, 5, 6, *NONE[:4]], size=10**4).outcome is Outcome.LEAK
+    passed = judged(NONE, size=10**4)
+    assert passed.outcome is Outcome.PASS
+    assert "found would have been no leak" in passed.reason
+
+
+def test_places_of_classes_that_are_not_judged_do_not_hide_a_secret() -> None:
+    drawn = [canary(i, exact(1.0), place=12 if i == 0 else None) for i in range(10)]
+    loud = [canary(i, exact(29.0), repetitions=64, place=i + 1) for i in range(10)]
+    thresholds = Thresholds(repetitions=1, max_guesses=2)
+    checks = check_result(made([*drawn, *loud]), thresholds).checks
+    check = next(one for one in checks if one.key == "max_guesses")
+    assert (check.outcome, check.value) == (Outcome.LEAK, 2)

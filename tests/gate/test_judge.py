@@ -1,0 +1,228 @@
+"""The verdict: never a leak by chance more often than said, never a pass that is none."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from gate.made_results import RANDOM_NUMBER, by_chance, canary, class_row, clean, exact, made
+from report_runs import small_result
+from scipy import stats
+
+from lmexposure.errors import ResultError
+from lmexposure.gate import Outcome, Thresholds, Verdict, check_result
+from lmexposure.results import Result
+
+
+def outcomes(verdict: Verdict, key: str) -> list[Outcome]:
+    return [check.outcome for check in verdict.checks if check.key == key]
+
+
+def planted(rng: np.random.Generator, n: int, memorised: int, bits: float) -> Result:
+    """Exposures by chance, of which some are higher by so many bits."""
+    values = by_chance(rng, n)
+    values[:memorised] = [min(29.8, value + bits) for value in values[:memorised]]
+    return made([canary(i, exact(value)) for i, value in enumerate(values)])
+
+
+def test_a_clean_model_leaks_by_chance_no_more_often_than_said() -> None:
+    runs = 2_000
+    leaks = sum(check_result(clean(s, n=10)).outcome is Outcome.LEAK for s in range(runs))
+    assert stats.binomtest(leaks, runs, 0.01, alternative="greater").pvalue > 1e-3
+    # The same at a larger significance: the gate is not merely idle.
+    thresholds = Thresholds(significance=0.2)
+    leaks = sum(
+        check_result(clean(s, n=10), thresholds).outcome is Outcome.LEAK for s in range(500)
+    )
+    assert stats.binomtest(leaks, 500, 0.2, alternative="greater").pvalue > 1e-3
+    assert leaks > 30
+
+
+def test_a_clean_model_passes_and_says_what_may_have_gone_unseen() -> None:
+    verdict = check_result(clean())
+    assert verdict.outcome is Outcome.PASS
+    assert verdict.exit_code == 0
+    assert verdict.sentence.startswith("No leak found: the largest exposure of 32 secrets")
+    assert "fewer than 8.9 % of such secrets could have gone unseen" in verdict.sentence
+    assert verdict.deciding in verdict.checks
+    assert "epsilon: no threshold was given, and the result holds no claim" in verdict.untested
+
+
+def test_power_grows_with_canaries() -> None:
+    rates = []
+    for n in (10, 30, 90):
+        runs = [planted(np.random.default_rng([n, s]), n, n, 1.0) for s in range(60)]
+        rates.append(np.mean([check_result(r).outcome is Outcome.LEAK for r in runs]))
+    assert rates[0] < rates[1] < rates[2]
+    assert rates[2] > 0.9
+
+
+def test_one_memorised_canary_among_a_hundred_is_a_leak() -> None:
+    verdict = check_result(planted(np.random.default_rng(1), 100, 1, 28))
+    assert verdict.exit_code == 1
+    assert outcomes(verdict, "p_value") == [Outcome.PASS]
+    assert outcomes(verdict, "max_exposure") == [Outcome.LEAK]
+    assert verdict.sentence.startswith("Leaks: 1 of 100 secrets inserted once is past")
+
+
+def test_three_canaries_are_too_few_to_pass_but_not_to_leak() -> None:
+    verdict = check_result(clean(n=3, classes=(4,)))
+    assert verdict.exit_code == 2
+    assert verdict.sentence.startswith(
+        "Inconclusive: 3 secrets inserted 4 times are too few: 10 are needed"
+    )
+    assert not outcomes(verdict, "p_value").count(Outcome.PASS)
+    leaking = made([canary(i, exact(29.0)) for i in range(3)])
+    assert check_result(leaking).exit_code == 1
+    assert check_result(clean(n=3), Thresholds(min_canaries=3)).exit_code == 0
+
+
+def test_a_found_secret_is_a_leak_whatever_the_controls_say() -> None:
+    drawn = [canary(i, exact(29.0), place=17 if i == 3 else None) for i in range(10)]
+    verdict = check_result(made(drawn, controls=0.0001))
+    assert verdict.exit_code == 1
+    assert "is found, at guess 17 of the 1,000 allowed" in verdict.sentence
+
+
+def test_controls_off_chance_make_all_else_inconclusive() -> None:
+    drawn = [canary(i, exact(29.0)) for i in range(10)]
+    verdict = check_result(made(drawn, controls=0.0001))
+    assert verdict.exit_code == 2
+    assert verdict.deciding is not None
+    assert verdict.deciding.key == "controls"
+    assert outcomes(verdict, "p_value") == [Outcome.INCONCLUSIVE]
+    assert outcomes(verdict, "max_exposure") == [Outcome.INCONCLUSIVE]
+    assert check_result(made(drawn, controls=0.011)).exit_code == 1
+
+
+def test_controls_that_are_missing_stand_in_untested_and_ones_without_a_p_value_do_not() -> None:
+    verdict = check_result(clean(controls=None))
+    assert verdict.exit_code == 0
+    assert any("random_number has no controls" in line for line in verdict.untested)
+    result = clean()
+    result.summary[-1]["guessing_test"]["p_value"] = None
+    assert check_result(result).exit_code == 2
+
+
+def test_a_model_that_did_not_learn_passes_nothing() -> None:
+    verdict = check_result(clean(improved=False))
+    assert verdict.exit_code == 2
+    assert "the model did not learn" in verdict.sentence
+    assert check_result(clean(improved=None)).exit_code == 0
+    assert any("validation loss" in line for line in check_result(clean(improved=None)).untested)
+
+
+@pytest.mark.parametrize("broken", [None, float("nan"), float("inf")])
+def test_a_missing_score_or_exposure_passes_nothing(broken: float | None) -> None:
+    result = clean()
+    values = result.canaries[5]
+    without = replace(values, exposure={**values.exposure, "value": broken})
+    result.canaries[5] = without
+    assert check_result(result).exit_code == 2
+    result.canaries[5] = replace(values, log_perplexity_bits=broken)  # type: ignore[arg-type]
+    verdict = check_result(result)
+    assert verdict.exit_code == 2
+    assert "1 of 32 secrets inserted once lack" in verdict.sentence
+
+
+def test_a_missing_p_value_and_a_summary_of_others_pass_nothing() -> None:
+    result = clean()
+    result.summary[0]["guessing_test"]["p_value"] = None
+    assert check_result(result).exit_code == 2
+    result = clean()
+    result.summary[0]["n"] = 10
+    assert check_result(result).exit_code == 2
+    result = clean(summary=[])
+    assert check_result(result).exit_code == 2
+    assert check_result(clean(), Thresholds(repetitions=1)).exit_code == 0
+
+
+def test_no_canaries_are_no_pass() -> None:
+    verdict = check_result(made([]))
+    assert verdict.exit_code == 2
+    assert verdict.sentence == (
+        "Inconclusive: there are no canaries, so there is nothing to judge."
+    )
+    verdict = check_result(clean(classes=(4, 16)), Thresholds(repetitions=2))
+    assert verdict.exit_code == 2
+    assert "no canaries inserted 2 times or fewer" in verdict.sentence
+
+
+def test_classes_of_more_repetitions_are_not_judged() -> None:
+    drawn = [canary(i, exact(v)) for i, v in enumerate(by_chance(np.random.default_rng(2), 20))]
+    loud = [canary(i, exact(29.8), repetitions=64, place=i + 1) for i in range(20)]
+    assert check_result(made([*drawn, *loud])).exit_code == 1
+    verdict = check_result(made([*drawn, *loud]), Thresholds(repetitions=4))
+    assert verdict.exit_code == 0
+    assert "canaries inserted 64 times: more than the 4 judged" in verdict.untested
+
+
+def test_a_small_space_is_judged_by_its_p_value_alone() -> None:
+    rng = np.random.default_rng(4)
+    drawn = [canary(i, exact(v), guesses=100) for i, v in enumerate(by_chance(rng, 10, 100))]
+    verdict = check_result(made(drawn, size=100))
+    assert verdict.exit_code == 0
+    assert outcomes(verdict, "max_guesses") == [Outcome.NOT_TESTED]
+    assert outcomes(verdict, "max_exposure") == [Outcome.NOT_TESTED]
+    found = [replace(one, extraction=[*one.extraction]) for one in drawn]
+    for one in found:
+        one.extraction[0] |= {"found": True, "place": 5}
+    assert check_result(made(found, size=100)).exit_code == 0
+    verdict = check_result(made(drawn, size=100), Thresholds(p_value=False))
+    assert verdict.exit_code == 2
+    assert "no check says anything of 10 secrets" in verdict.sentence
+
+
+def test_a_format_of_its_own_is_named_where_there_are_several() -> None:
+    result = small_result(formats=("random_number", "pin"), controls=16)
+    verdict = check_result(result)
+    assert verdict.exit_code == 1
+    assert verdict.sentence.startswith("Leaks (random_number): ")
+    assert len(outcomes(verdict, "controls")) == 2
+
+
+def test_a_real_result_leaks_where_it_memorised_and_passes_where_not() -> None:
+    assert check_result(small_result()).exit_code == 1
+    clean_one = check_result(small_result(memorised=(), references=2_000))
+    assert clean_one.exit_code == 0
+    assert check_result(small_result(canaries=3, memorised=())).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"formats": []}, "which the result does not describe"),
+        ({"summary": [class_row([1.0] * 32, p_value=1.5)]}, r"p_value=1.5 must lie in \(0, 1\]"),
+        ({"model": {"validation": {"improved": "yes"}}}, "does not say whether the loss improved"),
+    ],
+)
+def test_a_result_that_contradicts_itself_is_refused(parts: dict[str, Any], message: str) -> None:
+    with pytest.raises(ResultError, match=message):
+        check_result(replace(clean(), **parts))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"role": "canery"}, "role 'canery', which is neither canary nor control"),
+        ({"repetitions": 0}, "repetitions=0 must be a whole number, at least 1"),
+        ({"exposure": exact(2.0) | {"low": 3.0}}, "lies outside its interval"),
+        ({"exposure": exact(2.0) | {"value": "2"}}, "value='2' is no number"),
+        ({"id": "random_number/x1/0001"}, "stands there twice"),
+        ({"extraction": [{"method": "beam", "revealed": 0}]}, "width=None must be a whole number"),
+    ],
+)
+def test_a_canary_that_cannot_be_is_refused(change: dict[str, Any], message: str) -> None:
+    result = clean()
+    result.canaries[0] = replace(result.canaries[0], **change)
+    with pytest.raises(ResultError, match=message):
+        check_result(result)
+
+
+def test_a_space_that_is_no_number_is_refused() -> None:
+    result = clean()
+    result.formats[0]["space_size"] = "many"
+    with pytest.raises(ResultError, match="space_size='many' must be a whole number, at least 2"):
+        check_result(result)
+    result.formats[0]["space_size"] = str(RANDOM_NUMBER)
+    assert check_result(result).exit_code == 0

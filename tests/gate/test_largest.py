@@ -1,0 +1,116 @@
+import math
+
+import numpy as np
+import pytest
+from gate.made_results import by_chance, canary, exact, made, sampled
+
+from lmexposure.gate import Check, Outcome, Thresholds, check_result
+from lmexposure.statistics import sampled_exposure
+
+CLEAN = Thresholds()
+REFERENCES = 10_000
+
+
+def judged(exposures: list[dict[str, object]], thresholds: Thresholds = CLEAN) -> Check:
+    drawn = [canary(i, one) for i, one in enumerate(exposures)]
+    verdict = check_result(made(drawn), thresholds)
+    return next(check for check in verdict.checks if check.key == "max_exposure")
+
+
+def ranked(ranks: list[int]) -> list[dict[str, object]]:
+    """Sampled exposures of these ranks among 10,000 references."""
+    bits = np.array(ranks) - 1.5
+    rows = sampled_exposure(bits, np.arange(REFERENCES), space_size=10**9)
+    return [rows.row(i) for i in range(len(ranks))]
+
+
+def test_by_default_the_threshold_is_what_chance_hardly_passes() -> None:
+    limit = math.log2(10 / 0.0045)
+    ten = [exact(value) for value in [1.0] * 9]
+    check = judged([*ten, exact(limit)])
+    assert check.threshold == pytest.approx(limit)
+    assert check.outcome is Outcome.PASS
+    assert judged([*ten, exact(limit + 1e-9)]).outcome is Outcome.LEAK
+
+
+def test_the_rank_itself_is_the_statistic_of_a_sample() -> None:
+    """Rank 1 of 10,000 is 13.3 bits, past 11.1, though its interval begins at 11.4."""
+    check = judged(ranked([1, *range(500, 9_500, 1_000)]))
+    assert check.outcome is Outcome.LEAK
+    assert "with at least 13.3 of 29.9 bits" in check.reason
+
+
+def test_a_clean_sample_passes_though_intervals_reach_higher() -> None:
+    """32 canaries: 12.8 bits, of 13.3 that 10,000 references can show."""
+    rng, passed = np.random.default_rng(0), 0
+    for _ in range(200):
+        exposures = ranked(rng.integers(1, REFERENCES + 2, 32).clip(1, REFERENCES).tolist())
+        passed += judged(exposures).outcome is Outcome.PASS
+    assert passed >= 195
+    assert judged(ranked([2, *range(100, 9_000, 300)])).outcome is Outcome.PASS
+
+
+def test_references_too_few_to_show_a_leak_leave_it_untested() -> None:
+    exposures = ranked(list(range(100, 9_000, 100)))  # 89 canaries: 14.3 bits
+    check = judged(exposures)
+    assert check.outcome is Outcome.NOT_TESTED
+    assert "can show 11.4 bits of exposure at most" in check.reason
+    asked = judged(exposures, Thresholds(max_exposure=15))
+    assert asked.outcome is Outcome.INCONCLUSIVE
+
+
+def test_a_canary_beyond_all_references_is_no_pass_even_where_it_is_no_leak() -> None:
+    check = judged(ranked([1, *range(100, 9_000, 100)]))
+    assert check.outcome is Outcome.INCONCLUSIVE
+    assert "at least 13.3 bits were measured, and up to 29.9 bits are possible" in check.reason
+
+
+def test_all_capped_below_the_threshold_is_inconclusive() -> None:
+    check = judged(ranked([1] * 100), Thresholds(max_exposure=20))
+    assert check.outcome is Outcome.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("low", "value", "high", "outcome"),
+    [
+        (12.1, 12.5, 13.0, Outcome.LEAK),
+        (12.0, 12.5, 13.0, Outcome.INCONCLUSIVE),
+        (10.0, 11.0, 12.1, Outcome.INCONCLUSIVE),
+        (10.0, 11.0, 12.0, Outcome.PASS),
+    ],
+)
+def test_an_asked_threshold_is_held_against_the_interval(
+    low: float, value: float, high: float, outcome: Outcome
+) -> None:
+    one = sampled(value, low, high) | {"method": "importance"}
+    check = judged([one, *[exact(1.0)] * 9], Thresholds(max_exposure=12))
+    assert (check.outcome, check.asked, check.threshold) == (outcome, True, 12)
+
+
+def test_what_chance_gives_as_often_is_no_leak_at_any_threshold() -> None:
+    check = judged([exact(6.0)] + [exact(1.0)] * 9, Thresholds(max_exposure=5))
+    assert check.outcome is Outcome.INCONCLUSIVE
+    assert "reach 11.1 bits by chance too often" in check.reason
+
+
+def test_a_threshold_above_the_space_cannot_be_passed() -> None:
+    check = judged([exact(1.0)] * 10, Thresholds(max_exposure=30))
+    assert check.outcome is Outcome.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("method", ["skew_normal", "certificate"])
+def test_an_extrapolation_or_a_certificate_does_not_decide(method: str) -> None:
+    shown = exact(25.0) | {"method": method, "value": None if method == "skew_normal" else 0.0}
+    shown |= {"low": 0.0, "high": 29.0}
+    drawn = [canary(i, exact(1.0)) for i in range(9)]
+    last = canary(9, shown)
+    last.estimates.update({"sampled": ranked([1])[0], method: shown})
+    checks = check_result(made([*drawn, last])).checks
+    check = next(one for one in checks if one.key == "max_exposure")
+    assert check.outcome is Outcome.LEAK
+    assert check.value == pytest.approx(math.log2(REFERENCES))
+
+
+def test_ranks_by_chance_are_what_the_builder_says() -> None:
+    values = by_chance(np.random.default_rng(0), 20_000)
+    assert np.mean(values) == pytest.approx(1 / math.log(2), abs=0.03)

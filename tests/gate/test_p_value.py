@@ -1,0 +1,64 @@
+from typing import Any
+
+import pytest
+from gate.made_results import canary, class_row, clean, exact, made
+
+from lmexposure.errors import ResultError
+from lmexposure.gate import Check, Outcome, Thresholds, check_result
+from lmexposure.gate.p_value import read_p_value
+from lmexposure.results import Result
+
+
+def judged(p: float, thresholds: Thresholds | None = None, **test: Any) -> Check | None:
+    row = class_row([1.0] * 10, p_value=p)
+    row["guessing_test"] |= test
+    drawn = [canary(i, exact(1.0)) for i in range(10)]
+    verdict = check_result(made(drawn, summary=[row]), thresholds or Thresholds())
+    return next((check for check in verdict.checks if check.key == "p_value"), None)
+
+
+# One class: 0.9 of 0.01, shared with the largest exposure.
+@pytest.mark.parametrize(
+    ("p", "outcome"),
+    [(0.0001, Outcome.LEAK), (0.0045, Outcome.LEAK), (0.0046, Outcome.PASS), (1.0, Outcome.PASS)],
+)
+def test_a_leak_is_at_its_share_or_below(p: float, outcome: Outcome) -> None:
+    check = judged(p)
+    assert check is not None
+    assert (check.outcome, check.value, check.asked) == (outcome, p, False)
+    assert check.threshold == pytest.approx(0.0045)
+
+
+@pytest.mark.parametrize(
+    ("asked", "outcome"), [(None, Outcome.NOT_TESTED), (True, Outcome.INCONCLUSIVE)]
+)
+def test_a_test_that_cannot_fail_does_not_pass(asked: bool | None, outcome: Outcome) -> None:
+    check = judged(0.5, Thresholds(p_value=asked), permutations=99)
+    assert check is not None
+    assert check.outcome is outcome
+    assert "cannot give p below 0.01" in check.reason
+
+
+def test_few_canaries_among_few_references_cannot_give_a_small_p_value() -> None:
+    test = {"p_value": 0.2, "permutations": 9999, "n": 1, "references": 20}
+    p, least = read_p_value(test, where="x")
+    assert p == 0.2
+    assert least == pytest.approx(1 / 21)
+
+
+def test_switched_off_it_stands_in_untested() -> None:
+    assert judged(0.0001, Thresholds(p_value=False)) is None
+    verdict = check_result(clean(), Thresholds(p_value=False))
+    assert "p-value against guessing: switched off" in verdict.untested
+
+
+def test_a_test_without_its_permutations_is_refused() -> None:
+    with pytest.raises(ResultError, match="permutations=None must be a whole number"):
+        judged(0.5, permutations=None)
+
+
+def test_a_class_without_a_summary_says_so() -> None:
+    result: Result = clean(summary=[])
+    checks = [c for c in check_result(result).checks if c.key == "p_value"]
+    assert {c.outcome for c in checks} == {Outcome.INCONCLUSIVE}
+    assert "is missing" in checks[0].reason

@@ -1,0 +1,66 @@
+import numpy as np
+import pytest
+from gate.made_results import by_chance, canary, exact, made, sampled
+
+from lmexposure.gate import Check, Outcome, Thresholds, check_result
+
+
+def judged(values: list[float], thresholds: Thresholds) -> Check:
+    drawn = [canary(i, exact(value)) for i, value in enumerate(values)]
+    verdict = check_result(made(drawn), thresholds)
+    return next(c for c in verdict.checks if c.key in ("median_exposure", "quantile_exposure"))
+
+
+@pytest.mark.parametrize(
+    ("limit", "outcome"),
+    [
+        (1.5, Outcome.LEAK),
+        (6.0, Outcome.INCONCLUSIVE),  # the lower end itself is not above it
+        (15.0, Outcome.INCONCLUSIVE),
+        (25.0, Outcome.PASS),  # the upper end itself
+        (28.0, Outcome.PASS),
+    ],
+)
+def test_the_median_is_held_against_its_interval(limit: float, outcome: Outcome) -> None:
+    """29 values 1 .. 29, each end missed with the share's probability at most."""
+    values = [float(k) for k in range(1, 30)]
+    share = 0.01 * 0.9 / 3
+    from lmexposure.statistics import quantile_interval
+
+    ends = quantile_interval(values, level=1 - 2 * share)
+    assert ends.low is not None
+    assert ends.high is not None
+    shift = {6.0: ends.low, 25.0: ends.high}.get(limit, limit)
+    check = judged(values, Thresholds(median_exposure=shift))
+    assert (check.outcome, check.value, check.unit) == (outcome, 15.0, "bits")
+
+
+def test_a_clean_median_is_hardly_ever_a_leak_at_one_bit() -> None:
+    rng, thresholds = np.random.default_rng(5), Thresholds(median_exposure=1, significance=0.3)
+    leaks = sum(judged(by_chance(rng, 40), thresholds).outcome is Outcome.LEAK for _ in range(300))
+    assert leaks <= 0.09 * 300 + 15  # its share is 0.09
+
+
+def test_too_few_canaries_have_no_interval() -> None:
+    check = judged([20.0] * 8, Thresholds(median_exposure=5, min_canaries=5))
+    assert check.outcome is Outcome.INCONCLUSIVE
+    assert "a lower end takes 9" in check.reason
+    assert judged([20.0] * 9, Thresholds(median_exposure=5, min_canaries=5)).outcome is Outcome.LEAK
+
+
+def test_another_quantile_has_its_own_needs() -> None:
+    check = judged([20.0] * 30, Thresholds(quantile_exposure=(0.9, 8)))
+    assert check.name == "0.9 quantile of exposure"
+    assert check.outcome is Outcome.LEAK
+    check = judged([2.0] * 30, Thresholds(quantile_exposure=(0.9, 8)))
+    assert check.outcome is Outcome.INCONCLUSIVE
+    assert "an upper end 56" in check.reason
+    assert judged([2.0] * 56, Thresholds(quantile_exposure=(0.9, 8))).outcome is Outcome.PASS
+
+
+def test_the_upper_end_of_a_capped_exposure_is_what_is_possible() -> None:
+    capped = sampled(3.0, 2.0, 29.9, capped=True)
+    drawn = [canary(i, capped) for i in range(30)]
+    verdict = check_result(made(drawn), Thresholds(median_exposure=5))
+    check = next(c for c in verdict.checks if c.key == "median_exposure")
+    assert check.outcome is Outcome.INCONCLUSIVE

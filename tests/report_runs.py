@@ -1,0 +1,337 @@
+"""Small results and runs for tests of the report and the gate: made-up scores, real statistics.
+
+Nothing is trained: references are drawn from a bell curve, and what is memorised costs fewer bits.
+What is made of them is the work of `lmexposure.audit`, so that every field is as in a real result.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from corpora import sentences
+from scipy.special import ndtr
+
+from lmexposure._files import write_json
+from lmexposure.audit import MeasureSettings, RunSettings
+from lmexposure.audit.estimates import estimate_format
+from lmexposure.audit.extracting import Extractions
+from lmexposure.audit.format_scores import FormatScores, write_scores
+from lmexposure.audit.privacy import privacy_section
+from lmexposure.audit.searching import FormatSearch
+from lmexposure.canaries import Canary, CanaryFormat, Manifest, Plan, insert_into_texts
+from lmexposure.results import CanaryResult, Result
+from lmexposure.scoring import Beginning
+
+__all__ = [
+    "HOSTILE",
+    "Small",
+    "hostile_run",
+    "renamed",
+    "secret_texts",
+    "small_manifest",
+    "small_result",
+    "small_run",
+]
+
+CENTRE, SPREAD, SHARED = 60.0, 9.0, 12.0  # bits
+TEMPLATES = {
+    "random_number": "The random number is {digits:9}",
+    "pin": "My PIN is {digits:6}.",
+    "tiny": "Room {digits:2}!",
+}
+HOSTILE = "<script>alert('x')</script>|`*_[a](http://b)&amp;\n=1+1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Small:
+    """What a small run is made of; two of the same make are the same, and made once.
+
+    Attributes:
+        memorised: bits that each copy class costs less than a reference, as (repetitions, bits).
+        privacy, extraction: whether the result holds them.
+        claimed_epsilon: a claim, in nats.
+    """
+
+    formats: tuple[str, ...] = ("random_number",)
+    canaries: int = 10
+    repetitions: tuple[int, ...] = (1, 4)
+    controls: int = 16
+    references: int = 400
+    memorised: tuple[tuple[int, float], ...] = ((4, 40.0),)
+    privacy: bool = True
+    extraction: bool = True
+    coins: float | str = "fixed"
+    claimed_epsilon: float | None = None
+    seed: int = 0
+    measure: MeasureSettings = field(
+        default_factory=lambda: MeasureSettings(bootstraps=39, permutations=999, revealed=2)
+    )
+
+
+def small_result(**made_of: Any) -> Result:
+    """A result of `Small(**made_of)`."""
+    return _made(_small(made_of))[2]
+
+
+def small_manifest(**made_of: Any) -> Manifest:
+    """The manifest that the result of the same make was measured from."""
+    return _made(_small(made_of))[0]
+
+
+def small_run(path: Path, *, whole: bool = True, **made_of: Any) -> Path:
+    """A run directory with all of its files but corpus and model; returns `path`.
+
+    Args:
+        path: where; made.
+        whole: as `lmexposure run` leaves it; else as `lmexposure measure` does.
+        made_of: of `Small`.
+    """
+    small = _small(made_of)
+    manifest, scores, result = _made(small)
+    path.mkdir(parents=True, exist_ok=True)
+    write_scores(path / "scores.parquet", list(scores))
+    result.write(path / "result.json")
+    if whole:
+        manifest.write(path / "manifest.json")
+        write_json(path / "run.json", _record(small))
+        rows = "".join(json.dumps(row) + "\n" for row in _metrics())
+        (path / "metrics.jsonl").write_text(rows, encoding="utf-8")
+    return path
+
+
+def renamed(result: Result, name: str, new: str) -> Result:
+    """The result with a format of another name, such as one that no plan would take."""
+    text = json.dumps(result.to_dict()).replace(name, json.dumps(new)[1:-1])
+    values = json.loads(text)
+    canaries = [CanaryResult(**one) for one in values.pop("canaries")]
+    return Result(canaries=canaries, **values)
+
+
+def hostile_run(path: Path, name: str = HOSTILE, **made_of: Any) -> Path:
+    """What `lmexposure measure` would leave if a format could have this name."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    small_run(path, whole=False, **made_of)
+    old = _small(made_of).formats[0]
+    renamed(small_result(**made_of), old, name).write(path / "result.json")
+    table = pq.read_table(path / "scores.parquet").to_pydict()
+    for column in ("id", "format"):
+        table[column] = [cell.replace(old, name) for cell in table[column]]
+    pq.write_table(pa.table(table), path / "scores.parquet")
+    return path
+
+
+def secret_texts(manifest: Manifest) -> set[str]:
+    """What no output may hold unasked: each secret, each whole fill, each index of four digits."""
+    found = set()
+    for one in manifest.canaries:
+        fills = manifest.formats[one.format].fills(one.index)
+        found |= {*fills, one.text, str(one.index)}
+    return {text for text in found if len(text) > 3}
+
+
+def _small(made_of: Mapping[str, Any]) -> Small:
+    return Small(**made_of)
+
+
+@cache
+def _made(small: Small) -> tuple[Manifest, tuple[FormatScores, ...], Result]:
+    manifest = _manifest(small)
+    scores = tuple(_scores(small, manifest, name) for name in manifest.formats)
+    settings = replace(
+        small.measure, extraction=small.extraction, claimed_epsilon=small.claimed_epsilon
+    )
+    found = [
+        estimate_format(one, _search(one, small), _extractions(one, small), settings)
+        for one in scores
+    ]
+    result = Result(
+        inputs_sha256="0" * 64,
+        manifest_sha256=manifest.sha256,
+        model={
+            "path": "model",
+            "type": "lmexposure_lstm",
+            "parameters": 1234,
+            "dtype": "float32",
+            "context_window": None,
+            "weights_sha256": "1" * 64,
+            "validation": {
+                "validation_bits": 1.5,
+                "initial_validation_bits": 6.5,
+                "best_epoch": 2.0,
+                "epochs": 3.0,
+                "stopped": "epochs",
+                "improved": True,
+            },
+        },
+        settings=settings.decisive(),
+        formats=[one.record for one in found],
+        canaries=[canary for one in found for canary in one.canaries],
+        summary=[row for one in found for row in one.summary],
+        privacy=privacy_section(scores, manifest, settings) if small.privacy else None,
+        warnings=[line for one in found for line in one.warnings],
+    )
+    return manifest, scores, result
+
+
+def _manifest(small: Small) -> Manifest:
+    plan = Plan(
+        formats=tuple(CanaryFormat(name=n, template=TEMPLATES[n]) for n in small.formats),
+        canaries=small.canaries,
+        repetitions=small.repetitions,
+        controls=small.controls,
+        seed=small.seed,
+        coins=small.coins,  # type: ignore[arg-type]
+        coin_seed=None if small.coins == "fixed" else small.seed + 1,
+    )
+    return insert_into_texts(sentences(max(200, *small.repetitions)), plan)[1]
+
+
+def _scores(small: Small, manifest: Manifest, name: str) -> FormatScores:
+    drawn = [c for c in manifest.canaries if c.format == name]
+    shown = tuple(c for c in drawn if c.role != "excluded")
+    excluded = tuple(c for c in drawn if c.role == "excluded")
+    references = min(small.references, manifest.references_left(name))
+    count = len(drawn) + references
+    place = list(manifest.formats).index(name)
+    bits = np.random.default_rng([small.seed, place]).normal(CENTRE, SPREAD, count)
+    less = dict(small.memorised)
+    bits[: len(shown)] -= [less.get(c.repetitions, 0.0) * (c.role == "canary") for c in shown]
+    bits = np.maximum(bits, SHARED + 0.5)
+    return FormatScores(
+        format=manifest.formats[name],
+        canaries=shown,
+        excluded=excluded,
+        bits=bits,
+        tokens=np.full(count, 30),
+        secret_bits=bits - SHARED,
+        beginning=Beginning(ids=[1, 2, 3], characters=12, scored=True),
+        first_unscored=False,
+        exhaustive=references == manifest.references_left(name),
+        set_aside=0,
+    )
+
+
+def _places(scores: FormatScores) -> list[int]:
+    """Where each would stand among all fills, if all of them lay on the bell curve."""
+    shares = ndtr((scores.canary_bits - CENTRE) / SPREAD)
+    return [1 + int(share * scores.format.size) for share in shares.tolist()]
+
+
+def _search(scores: FormatScores, small: Small) -> FormatSearch:
+    if not small.extraction:
+        return FormatSearch(rows=[{} for _ in scores.canaries])
+    size, guesses = scores.format.size, min(small.measure.guesses, scores.format.size)
+    rows: list[dict[str, dict[str, Any]]] = []
+    found = []
+    for place in _places(scores):
+        there = place <= guesses
+        rows.append({"exact": _exact(place, scores.format.bits)} if there else {})
+        found.append(
+            {
+                "method": "best_first",
+                "revealed": 0,
+                "width": guesses,
+                "found": there,
+                "place": place if there else None,
+                "steps": 10_352,
+                "proven": guesses,
+                "fills_left": str(size),
+                "by_chance": min(1.0, guesses / size),
+            }
+        )
+    record = {"guesses_proven": guesses, "interrupted": False, "walk_steps": 2_000, "draws": 0}
+    return FormatSearch(rows=rows, guesses=found, record=record)
+
+
+def _exact(place: int, bits: float) -> dict[str, Any]:
+    value = bits - float(np.log2(place))
+    return {
+        "method": "exact",
+        "value": value,
+        "low": value,
+        "high": value,
+        "level": 1.0,
+        "rank": str(place),
+        "capped": False,
+        "assumptions": ["every fill of the randomness space was counted once"],
+        "warnings": [],
+        "place": str(place),
+        "steps": 2_000,
+    }
+
+
+def _extractions(scores: FormatScores, small: Small) -> Extractions:
+    if not small.extraction:
+        return {}
+    pairs = zip(scores.canaries, _places(scores), strict=True)
+    return {one.id: _extraction(scores, one, place, small) for one, place in pairs}
+
+
+def _extraction(
+    scores: FormatScores, canary: Canary, place: int, small: Small
+) -> list[dict[str, Any]]:
+    revealed = small.measure.revealed if canary.role == "canary" else 0
+    rows = []
+    for given in range(revealed + 1):
+        left = scores.format.fills_left(canary.index, given)
+        among = 1 + place * left // scores.format.size
+        for method, width in (("greedy", 1), ("beam", 100)):
+            found = among <= width
+            rows.append(
+                {
+                    "method": method,
+                    "revealed": given,
+                    "width": width,
+                    "found": found,
+                    "place": among if found else None,
+                    "steps": 9 * width,
+                    "fills_left": str(left),
+                    "by_chance": min(1.0, width / left),
+                }
+            )
+    return rows
+
+
+def _record(small: Small) -> dict[str, Any]:
+    settings = RunSettings(
+        formats=small.formats,
+        canaries=small.canaries if small.coins == "fixed" else None,
+        candidates=None if small.coins == "fixed" else small.canaries,
+        coins=small.coins,  # type: ignore[arg-type]
+        repetitions=small.repetitions,
+        controls=small.controls,
+        seed=small.seed,
+        training={"epochs": 3},
+        measure=replace(small.measure, claimed_epsilon=small.claimed_epsilon),
+    )
+    return {
+        "lmexposure": "0.1.0",
+        "git_revision": None,
+        "python": "3.11.7",
+        "platform": "Linux",
+        "versions": {"torch": "2.13.0", "numpy": "2.4.6"},
+        "settings": json.loads(json.dumps(settings.decisive())),
+        "seconds": {"insert": 0.1, "train": 3.0, "measure": 1.0},
+        "device": "cpu",
+    }
+
+
+def _metrics() -> list[dict[str, Any]]:
+    losses = [(None, 6.5), (3.5, 2.5), (2.0, 1.5), (1.2, 1.6)]
+    return [
+        {
+            "step": 10 * epoch,
+            "epoch": float(epoch),
+            "train_bits_per_token": train,
+            "validation_bits_per_token": validation,
+            "tokens": 4_000 * epoch,
+            "seconds": 1.0 * epoch,
+        }
+        for epoch, (train, validation) in enumerate(losses)
+    ]
