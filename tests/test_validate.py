@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -46,9 +48,10 @@ def test_bits_array_makes_one_flat_array() -> None:
         _validate.bits_array("bits", [[1, 2]])
     with pytest.raises(InputError, match=r"bits\[1\]=nan is not finite \(2 of 3 are not\)"):
         _validate.bits_array("bits", [1, float("nan"), float("inf")])
-    for text in (["a", 1], [[1], [2, 3]], [{}]):
+    wrong: list[Any] = [["a", 1], [[1], [2, 3]], [{}]]
+    for values in wrong:
         with pytest.raises(InputError, match="bits must hold numbers only"):
-            _validate.bits_array("bits", text)  # type: ignore[arg-type]
+            _validate.bits_array("bits", values)
 
 
 def test_text_and_flag_refuse_what_only_looks_like_them() -> None:
