@@ -6,11 +6,13 @@ import typer
 
 from lmexposure import __version__
 from lmexposure.cli.check import check
+from lmexposure.cli.compare import compare
 from lmexposure.cli.demo import demo
 from lmexposure.cli.epsilon import epsilon
 from lmexposure.cli.formats import formats
 from lmexposure.cli.insert import insert
 from lmexposure.cli.measure import measure
+from lmexposure.cli.report import report
 from lmexposure.cli.run import run
 from lmexposure.cli.train import train
 
@@ -42,5 +44,5 @@ def _main(
 
 
 app.add_typer(formats, name="formats")
-for command in (insert, train, measure, run, check, epsilon, demo):
+for command in (insert, train, measure, run, report, compare, check, epsilon, demo):
     app.command()(command)

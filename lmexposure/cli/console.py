@@ -10,14 +10,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["error", "print_pairs", "print_table", "progress_bars", "say", "warn"]
+__all__ = ["error", "print_pairs", "print_table", "progress_bars", "say", "speaks", "warn"]
+
+
+def speaks() -> bool:
+    """Whether this process is the only one, or the first of those that torchrun started."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 def _out() -> Console:
-    # A pipe gets whole lines, whatever the width of the terminal behind it. Of several processes
-    # that torchrun started, the first one speaks.
+    # A pipe gets whole lines, whatever the width of the terminal behind it.
     width = None if sys.stdout.isatty() else 160
-    return Console(width=width, highlight=False, quiet=os.environ.get("RANK", "0") != "0")
+    return Console(width=width, highlight=False, quiet=not speaks())
 
 
 def _err() -> Console:

@@ -23,6 +23,7 @@ def demo(
     given = {"model": model, "seed": seed, "epochs": epochs}
     from lmexposure.audit import demo_corpus, demo_settings, estimate_cost
     from lmexposure.audit import run as run_audit
+    from lmexposure.cli.reporting import write_and_say
     from lmexposure.cli.tables import print_result
 
     chosen = options.merged(given, base=demo_settings())
@@ -31,4 +32,5 @@ def demo(
     with progress_bars() as progress:
         result = run_audit(corpus, out=out, settings=chosen, progress=progress)
     print_result(result)
-    say(f"\nrun directory  {out}")
+    write_and_say(out)
+    say(f"run directory  {out}")

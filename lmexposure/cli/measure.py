@@ -41,6 +41,7 @@ def measure(
     from lmexposure.audit import load_for_measuring
     from lmexposure.audit import measure as measure_model
     from lmexposure.canaries import Manifest
+    from lmexposure.cli.reporting import write_and_say
     from lmexposure.cli.tables import print_result
 
     inserted = Manifest.read(manifest)  # a bad manifest is found before a large model is loaded
@@ -53,4 +54,5 @@ def measure(
             progress=progress,
         )
     print_result(result)
-    say(f"\nresult  {out / 'result.json'}")
+    write_and_say(out)
+    say(f"result  {out / 'result.json'}")

@@ -59,6 +59,7 @@ def run(
     chosen = options.merged(locals(), apart=("corpus", "out"))
     from lmexposure.audit import estimate_cost
     from lmexposure.audit import run as run_audit
+    from lmexposure.cli.reporting import write_and_say
     from lmexposure.cli.tables import print_result
 
     say(estimate_cost(corpus, chosen))
@@ -66,4 +67,5 @@ def run(
     with progress_bars() as progress:
         result = run_audit(corpus, out=out, settings=chosen, progress=progress)
     print_result(result)
-    say(f"\nrun directory  {out}")
+    write_and_say(out)
+    say(f"run directory  {out}")

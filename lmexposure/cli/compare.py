@@ -1,0 +1,36 @@
+"""`lmexposure compare`: several runs side by side."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lmexposure.cli.console import say
+
+__all__ = ["compare"]
+
+
+def compare(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(help="Two or more runs; the first is what the others are held against."),
+    ],
+    formats: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--format", help="html, md, csv or json; may be repeated.  [default: html, md]"
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Directory for the files.")] = Path("compare"),
+) -> None:
+    """Compare RUNS: base against fine-tune, undefended against defended."""
+    from lmexposure.gate import check_result
+    from lmexposure.report import write_compare
+    from lmexposure.run_files import open_run
+
+    opened = [open_run(run) for run in runs]
+    written = write_compare(opened, out=out, formats=formats or ("html", "md"))
+    for one in opened:
+        say(f"{one.name}: {check_result(one.result).sentence}")
+    for path in written:
+        say(f"compare  {path}")

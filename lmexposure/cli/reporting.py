@@ -1,0 +1,31 @@
+"""What the commands that measure say at their end: the verdict, and where the report lies."""
+
+from pathlib import Path
+
+from lmexposure.cli.console import say, speaks
+
+__all__ = ["write_and_say"]
+
+
+def write_and_say(run_directory: Path) -> None:
+    """Write report.html and report.md into a run directory, and say the verdict.
+
+    Of several processes the first does it.
+
+    Args:
+        run_directory: as `lmexposure run` or `lmexposure measure` left it.
+
+    Raises:
+        LmexposureError: the report cannot be made or written; the result stands all the same.
+    """
+    if not speaks():
+        return
+    from lmexposure.gate import check_result
+    from lmexposure.report import write_report
+    from lmexposure.run_files import open_run
+
+    run = open_run(run_directory)
+    written = write_report(run)
+    say(f"\n{check_result(run.result).sentence}")
+    for path in written:
+        say(f"report  {path}")

@@ -1,0 +1,24 @@
+"""What people read: results in, files out."""
+
+from lmexposure.report.build import report_data
+from lmexposure.report.charts import Chart, charts_of
+from lmexposure.report.compare import CompareData, compare_data
+from lmexposure.report.data import ReportData
+from lmexposure.report.model_card import add_to_model_card
+from lmexposure.report.page import render_compare, render_report
+from lmexposure.report.write import FORMATS, write_compare, write_report
+
+__all__ = [
+    "FORMATS",
+    "Chart",
+    "CompareData",
+    "ReportData",
+    "add_to_model_card",
+    "charts_of",
+    "compare_data",
+    "render_compare",
+    "render_report",
+    "report_data",
+    "write_compare",
+    "write_report",
+]

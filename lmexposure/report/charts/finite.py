@@ -1,0 +1,27 @@
+"""Numbers that a file may lack: a missing one is drawn nowhere, never at zero."""
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["finite", "finite_array"]
+
+
+def finite(value: Any) -> float | None:
+    """The number, or None for what is missing, no number, infinite or NaN.
+
+    >>> finite(1), finite(float("nan")), finite(None), finite("2")
+    (1.0, None, None, None)
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | np.floating | np.integer):
+        return None
+    return float(value) if math.isfinite(value) else None
+
+
+def finite_array(values: Iterable[Any]) -> NDArray[np.float64]:
+    """The same for many; None becomes NaN, which no line is drawn through, shape (n,)."""
+    found = (finite(value) for value in values)
+    return np.array([math.nan if one is None else one for one in found], dtype=np.float64)

@@ -1,0 +1,128 @@
+"""The files that people open: rendered first, then written, each whole or not at all."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lmexposure._files import atomic_write
+from lmexposure._validate import one_of
+from lmexposure.canaries.manifest import Manifest
+from lmexposure.errors import FileError, SettingsError
+from lmexposure.report.build import report_data
+from lmexposure.report.charts import Chart, charts_of
+from lmexposure.report.compare import compare_data
+from lmexposure.report.compare_markdown import compare_markdown
+from lmexposure.report.markdown import report_markdown
+from lmexposure.report.model_card import add_to_model_card
+from lmexposure.report.page import render_compare, render_report
+from lmexposure.report.tables import compare_csv, compare_json, report_csv, report_json
+from lmexposure.run_files import RunFiles
+
+__all__ = ["FORMATS", "write_compare", "write_report"]
+
+FORMATS = ("html", "md", "csv", "json")
+
+Renders = Mapping[str, Callable[[Any], str]]
+_REPORT: Renders = {
+    "html": render_report,
+    "md": report_markdown,
+    "csv": report_csv,
+    "json": report_json,
+}
+_COMPARE: Renders = {
+    "html": render_compare,
+    "md": compare_markdown,
+    "csv": compare_csv,
+    "json": compare_json,
+}
+
+
+def write_report(
+    run: RunFiles,
+    *,
+    out: str | Path | None = None,
+    formats: Sequence[str] = ("html", "md"),
+    charts: bool = False,
+    show_secrets: bool = False,
+    manifest: Manifest | None = None,
+    model_card: str | Path | None = None,
+) -> list[Path]:
+    """Write the report of a run: report.html, report.md, report.csv, report.json.
+
+    Args:
+        run: what `open_run` gave.
+        out: a directory; None: that of the result.
+        formats: of `FORMATS`, at least one.
+        charts: whether to write each chart as SVG and PNG into `charts/` besides.
+        show_secrets: show each canary's secret; the files are then readable by their owner only.
+        manifest: where it does not lie beside the result.
+        model_card: a model directory whose README.md gets the results into its metadata.
+
+    Returns:
+        the paths of what was written, in the order of `formats`.
+
+    Raises:
+        SettingsError: an unknown format, or secrets asked for without a manifest.
+        ManifestError, ResultError: see `report_data`.
+        ModelError: see `add_to_model_card`.
+        FileError: the disk refused; what stood there before still does.
+    """
+    _check(formats)
+    data = report_data(run, show_secrets=show_secrets, manifest=manifest)
+    files = _rendered("report", formats, _REPORT, data)
+    if charts:
+        files |= _drawn(charts_of(data))
+    where = run.result_path.parent if out is None else Path(out)
+    written = _write(where, files, mode=0o600 if show_secrets else 0o644)
+    return written if model_card is None else [*written, add_to_model_card(model_card, data)]
+
+
+def write_compare(
+    runs: Sequence[RunFiles], *, out: str | Path, formats: Sequence[str] = ("html", "md")
+) -> list[Path]:
+    """Write several runs side by side: compare.html, compare.md, compare.csv, compare.json.
+
+    Args:
+        runs: two or more; the first is what the others are held against.
+        out: a directory.
+        formats: of `FORMATS`, at least one.
+
+    Returns:
+        the paths of what was written, in the order of `formats`.
+
+    Raises:
+        SettingsError: an unknown format, or fewer than two runs.
+        ResultError: runs that cannot be compared; see `compare_data`.
+        FileError: the disk refused; what stood there before still does.
+    """
+    _check(formats)
+    return _write(Path(out), _rendered("compare", formats, _COMPARE, compare_data(runs)))
+
+
+def _check(formats: Sequence[str]) -> None:
+    if not formats:
+        raise SettingsError(f"no format given; choose of {', '.join(FORMATS)}")
+    for name in formats:
+        one_of("format", name, FORMATS)
+
+
+def _rendered(stem: str, formats: Sequence[str], renders: Renders, data: Any) -> dict[str, bytes]:
+    return {f"{stem}.{name}": renders[name](data).encode() for name in formats}
+
+
+def _drawn(charts: Sequence[Chart]) -> dict[str, bytes]:
+    files: dict[str, bytes] = {}
+    for chart in charts:
+        files[f"charts/{chart.name}.svg"] = chart.svg("plain").encode()
+        files[f"charts/{chart.name}.png"] = chart.png()
+    return files
+
+
+def _write(where: Path, files: Mapping[str, bytes], *, mode: int = 0o644) -> list[Path]:
+    try:
+        for name, content in files.items():
+            with atomic_write(where / name, mode=mode) as stream:
+                stream.write(content)
+    except FileError as failure:
+        raise FileError(failure.errno, f"{failure}; --out puts it elsewhere") from failure
+    return [where / name for name in files]

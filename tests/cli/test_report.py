@@ -1,0 +1,95 @@
+"""`lmexposure report`: what a person types, and what they see."""
+
+import json
+from pathlib import Path
+
+import pytest
+from cli.conftest import Call
+from huggingface_hub import ModelCard
+from report_runs import secret_texts, small_manifest, small_run
+
+from lmexposure.cli.reporting import write_and_say
+
+
+def test_the_verdict_and_where_the_report_lies(call: Call, tmp_path: Path) -> None:
+    small_run(tmp_path / "run")
+    outcome = call("report", tmp_path / "run")
+    assert outcome.code == 0
+    assert outcome.out.startswith("Leaks: ")
+    assert f"report  {tmp_path / 'run' / 'report.html'}" in outcome.out
+    assert (tmp_path / "run" / "report.md").exists()
+
+
+def test_formats_place_and_charts(call: Call, tmp_path: Path) -> None:
+    path = small_run(tmp_path / "run", whole=False) / "result.json"
+    out = tmp_path / "out"
+    outcome = call("report", path, "--format", "json", "--format", "csv", "--out", out, "--charts")
+    assert outcome.code == 0
+    assert {p.name for p in out.iterdir()} == {"report.json", "report.csv", "charts"}
+
+
+def test_secrets_only_where_asked_for_and_then_with_a_warning(call: Call, tmp_path: Path) -> None:
+    run, kept = small_run(tmp_path / "run", whole=False), tmp_path / "kept.json"
+    small_manifest().write(kept)
+    asked = ("report", run, "--format", "csv", "--manifest", kept)
+    assert call(*asked).code == 0
+    csv = run / "report.csv"
+    assert not [one for one in secret_texts(small_manifest()) if one in csv.read_text()]
+    outcome = call(*asked, "--show-secrets")
+    assert outcome.code == 0
+    assert "these files show the secrets" in outcome.err
+    assert small_manifest().canaries[0].text.split()[-1] in csv.read_text()
+    assert not [one for one in secret_texts(small_manifest()) if one in outcome.out + outcome.err]
+
+
+def test_a_model_card(call: Call, tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run")
+    (run / "model").mkdir()
+    outcome = call("report", run, "--format", "md", "--model-card", run / "model")
+    assert outcome.code == 0
+    assert f"report  {run / 'model' / 'README.md'}" in outcome.out
+    assert ModelCard.load(run / "model" / "README.md").data.to_dict()["model-index"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("result.json", '{"schema": "lmexposure.result/9"}', "newer than"),
+        ("result.json", '{"schema": "lmexp', "not readable JSON"),
+        ("scores.parquet", "PAR1", "cannot be read as scores"),
+        ("manifest.json", None, "the run is not whole"),
+        ("result.json", None, "give its command again"),
+    ],
+)
+def test_what_is_broken_is_3(
+    call: Call, tmp_path: Path, name: str, content: str | None, message: str
+) -> None:
+    run = small_run(tmp_path / "run")
+    if content is None:
+        (run / name).unlink()
+    else:
+        (run / name).write_text(content)
+    outcome = call("report", run)
+    assert outcome.code == 3
+    assert message in outcome.err.replace("\n", " ")
+    assert not (run / "report.html").exists()
+
+
+def test_wrong_usage_is_3(call: Call, tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run", whole=False)
+    assert call("report").code == 3
+    assert call("report", tmp_path / "none").code == 3
+    assert call("report", run, "--format", "pdf").code == 3
+    assert call("report", run, "--show-secrets").code == 3
+    assert call("report", run, "--model-card", tmp_path / "none").code == 3
+    assert call("report", run, "--manifest", tmp_path / "none").code == 3
+
+
+def test_what_measuring_commands_say_at_their_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_and_say(small_run(tmp_path / "run"))
+    said = capsys.readouterr().out
+    assert "Leaks: " in said
+    assert f"report  {tmp_path / 'run' / 'report.html'}" in said
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["schema"]
