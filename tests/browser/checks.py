@@ -1,0 +1,26 @@
+"""What every page is held against, in the browser's own words."""
+
+__all__ = ["AXE", "CUT", "EVERYWHERE", "FEW_ROWS", "OPEN_ALL", "OUTSIDE"]
+
+EVERYWHERE = [(s, c) for s in ("desktop", "phone") for c in ("light", "dark")]
+AXE = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}
+
+# Elements beyond the screen's edges that are not in a region that scrolls.
+OUTSIDE = """() => [...document.querySelectorAll('body *')].filter(e => {
+  if (e.closest('svg, .sr, .skip')) return false;
+  const region = e.closest('.scroll');
+  if (region && region !== e) return false;
+  const box = e.getBoundingClientRect();
+  return box.width && (box.right > innerWidth + 0.5 || box.left < -0.5);
+}).map(e => `${e.tagName} ${e.className} ${e.textContent.slice(0, 40)}`)"""
+
+# Text that is wider than the element that holds it.
+CUT = """() => [...document.querySelectorAll('th, td, dd, dt, p, li, h1, h2, h3, summary, button')]
+  .filter(e => !e.closest('svg, .sr') && e.clientWidth && e.scrollWidth > e.clientWidth + 1)
+  .filter(e => getComputedStyle(e).display !== 'inline')
+  .map(e => `${e.tagName} ${e.textContent.slice(0, 40)}`)"""
+
+OPEN_ALL = "() => document.querySelectorAll('details').forEach(d => { d.open = true })"
+
+# One row is as good as a hundred, and axe takes its time with each.
+FEW_ROWS = "() => document.querySelectorAll('tbody tr:nth-child(n + 9)').forEach(r => r.remove())"

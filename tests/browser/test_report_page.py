@@ -1,0 +1,203 @@
+import re
+from dataclasses import replace
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from browser.checks import AXE, CUT, EVERYWHERE, FEW_ROWS, OPEN_ALL, OUTSIDE
+from browser.conftest import Open
+from page_data import page_data
+from playwright.sync_api import Page, expect
+
+from lmexposure.report.page import render_report
+
+HOSTILE = "<script>window.ran=1</script><img src=x onerror='window.ran=1'>\"'>{{7*7}}"
+
+
+@pytest.fixture(scope="module")
+def report() -> str:
+    return render_report(page_data())
+
+
+@pytest.fixture(scope="module")
+def hostile() -> str:
+    data = page_data(names=("a", "b"), canaries=3, controls=3, hostile=HOSTILE, secrets=True)
+    return render_report(data)
+
+
+def column(page: Page, number: int) -> list[str]:
+    """The shown cells of one column of the canaries' table."""
+    rows = page.locator(f"#canary-table tbody tr:visible > :nth-child({number})")
+    return [text.strip() for text in rows.all_text_contents()]
+
+
+@pytest.mark.parametrize(("size", "scheme"), EVERYWHERE)
+def test_it_is_quiet_stays_at_home_and_cuts_nothing(
+    report: str, open_page: Open, size: str, scheme: str
+) -> None:
+    seen = open_page(report, size, scheme)
+    page = seen.page
+    page.evaluate(OPEN_ALL)
+    assert page.evaluate("document.scrollingElement.scrollWidth <= innerWidth")
+    assert page.evaluate(OUTSIDE) == []
+    assert page.evaluate(CUT) == []
+    # Only now, for what a page asks for late.
+    assert seen.messages == []
+    assert seen.requests == [page.url]
+
+
+@pytest.mark.parametrize(("size", "scheme"), EVERYWHERE)
+def test_a_reader_without_sight_or_mouse_finds_no_obstacle(
+    report: str, open_page: Open, size: str, scheme: str
+) -> None:
+    page = open_page(report, size, scheme).page
+    page.evaluate(OPEN_ALL)
+    page.evaluate(FEW_ROWS)
+    found = Axe().run(page, options=AXE)
+    assert found.violations_count == 0, found.generate_report()
+
+
+def test_ids_are_unique_and_links_lead_somewhere(hostile: str, open_page: Open) -> None:
+    page = open_page(hostile).page
+    ids = page.evaluate("[...document.querySelectorAll('[id]')].map(e => e.id)")
+    links = page.evaluate("[...document.querySelectorAll('a[href^=\"#\"]')].map(a => a.hash)")
+    assert len(ids) == len(set(ids))
+    assert {link[1:] for link in links} <= set(ids)
+
+
+def test_sorting_by_mouse_takes_numbers_as_numbers_and_puts_missing_ones_last(
+    report: str, open_page: Open
+) -> None:
+    page = open_page(report).page
+    head = page.locator("#canary-table thead th").nth(2)
+    assert head.get_attribute("aria-sort") == "descending"  # as the page comes
+    head.locator("button").click()
+    assert head.get_attribute("aria-sort") == "ascending"
+    up = column(page, 3)
+    head.locator("button").click()
+    assert head.get_attribute("aria-sort") == "descending"
+    down = column(page, 3)
+    for cells, direction in ((up, 1), (down, -1)):
+        numbers = [float(one.lstrip("≥ ")) for one in cells if one != "missing"]
+        assert cells[len(numbers) :] == ["missing"] * 4
+        assert numbers == sorted(numbers, reverse=direction < 0)
+    assert any(one.startswith("≥") for one in up)
+
+
+def test_sorting_by_keyboard(report: str, open_page: Open) -> None:
+    page = open_page(report).page
+    head = page.locator("#canary-table thead th").nth(4)
+    head.locator("button").focus()
+    page.keyboard.press("Enter")
+    places = [int(one.replace(",", "")) for one in column(page, 5) if one[0].isdecimal()]
+    assert places == sorted(places)
+    assert column(page, 5)[0] == f"{places[0]:,}"
+    page.keyboard.press("Space")
+    assert head.get_attribute("aria-sort") == "descending"
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "revealed"
+
+
+def test_filtering_and_what_is_said_of_it(report: str, open_page: Open) -> None:
+    page = open_page(report).page
+    count = page.locator("[data-count]")
+    assert count.inner_text() == "62 canaries and controls"
+    role, repetitions, text = (
+        page.locator(f".filter [name={name}]") for name in ("role", "repetitions", "text")
+    )
+    role.select_option("canary")
+    assert count.inner_text() == "Showing 30 of 62 canaries and controls"
+    repetitions.select_option("16")
+    assert set(column(page, 2)) == {"16"}
+    text.fill("/0003")
+    assert count.inner_text() == "Showing 1 of 62 canaries and controls"
+    text.fill("no such canary")
+    assert count.inner_text() == "Showing 0 of 62 canaries and controls"
+    page.get_by_role("button", name="Show all").click()
+    expect(count).to_have_text("62 canaries and controls")
+    assert len(column(page, 1)) == 62
+
+
+def test_a_thousand_rows_are_sorted_and_filtered_at_once(open_page: Open) -> None:
+    data = page_data(canaries=320, controls=40, references=200)
+    # Charts of so many are another test's business.
+    page = open_page(render_report(replace(data, roc=(), training=(), privacy=None))).page
+    for act in (
+        "document.querySelectorAll('#canary-table thead button')[2].click()",
+        "document.querySelectorAll('#canary-table thead button')[0].click()",
+        "const t = document.querySelector('.filter [name=text]'); t.value = '0123';"
+        "t.dispatchEvent(new Event('input', {bubbles: true}))",
+    ):
+        milliseconds = page.evaluate(
+            f"() => {{ const t0 = performance.now(); {act}; document.body.offsetHeight;"
+            "return performance.now() - t0 }"
+        )
+        assert milliseconds < 500
+    assert len(column(page, 1)) == 3
+
+
+@pytest.mark.parametrize("size", ["desktop", "phone"])
+def test_what_comes_from_outside_is_text_and_runs_nothing(
+    hostile: str, open_page: Open, size: str
+) -> None:
+    seen = open_page(hostile, size)
+    page = seen.page
+    page.evaluate(OPEN_ALL)
+    assert page.evaluate("window.ran") is None
+    assert page.locator("img").count() == 0
+    assert page.locator("script").count() == 1
+    assert seen.messages == []
+    assert seen.requests == [page.url]
+    for place in ("h1", ".sentence", "#canary-table th", ".warnings li", "#command", ".pair li"):
+        assert HOSTILE in (page.locator(place).filter(has_text="window.ran").first.inner_text())
+    assert page.evaluate("document.scrollingElement.scrollWidth <= innerWidth")
+    assert page.evaluate(OUTSIDE) == []
+
+
+def test_a_page_with_secrets_says_so_first(hostile: str, report: str, open_page: Open) -> None:
+    assert "123456789" in hostile
+    page = open_page(hostile).page
+    assert page.locator(".masthead .alarm").is_visible()
+    assert "123456789" not in report
+    assert open_page(report).page.locator(".masthead .alarm").count() == 0
+
+
+def test_it_reads_whole_without_javascript(report: str, open_page: Open) -> None:
+    page = open_page(report, javascript=False).page
+    assert page.locator("#canary-table tbody tr").count() == 62
+    assert page.locator("form.filter").is_hidden()
+    assert page.locator("thead button").count() == 0
+    assert page.get_by_role("heading", level=1).count() == 1
+
+
+def test_paper_shows_everything_and_no_controls(report: str, open_page: Open) -> None:
+    page = open_page(report).page
+    page.emulate_media(media="print")
+    for hidden in (".filter", ".contents", ".copy"):
+        assert page.locator(hidden).first.is_hidden()
+    inside = page.locator("details table")
+    assert inside.count() > 3
+    for number in range(inside.count()):
+        assert inside.nth(number).evaluate("e => e.checkVisibility() && e.offsetHeight > 0")
+    region = page.locator(".tall")
+    assert region.evaluate("e => e.scrollHeight <= e.clientHeight + 1")
+    # An A4 page at its margins; what is wider is lost on paper.
+    page.set_viewport_size({"width": 700, "height": 900})
+    assert page.evaluate("document.scrollingElement.scrollWidth <= innerWidth")
+    too_wide = "all => all.filter(e => e.getBoundingClientRect().right > 700.5).map(e => e.id)"
+    assert page.locator("table").evaluate_all(too_wide) == []
+    assert len(re.findall(rb"/Type\s*/Page[^s]", page.pdf(format="A4"))) >= 4
+
+
+def test_a_link_into_a_closed_part_opens_it(report: str, open_page: Open) -> None:
+    page = open_page(report).page
+    page.locator('figcaption a[href="#training-rows"]').click()
+    assert page.locator("#training-rows").is_visible()
+
+
+def test_the_command_is_copied(report: str, open_page: Open) -> None:
+    page = open_page(report).page
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Copy the command").click()
+    page.get_by_text("copied").wait_for()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied.startswith("lmexposure run corpus.txt")
