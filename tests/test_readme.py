@@ -2,14 +2,23 @@
 
 import os
 import re
+import shlex
 import tomllib
 from pathlib import Path
 
 import pytest
+import typer
+import yaml
+from cli.conftest import Call, call
 from corpora import write_corpus
+from huggingface_hub import ModelCard
+from report_runs import small_run
 
 from lmexposure.audit import RunSettings
 from lmexposure.canaries import CanaryFormat
+from lmexposure.cli.app import app
+
+__all__ = ["call"]  # a fixture of the tests of commands
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -56,3 +65,52 @@ def test_the_commands_exist() -> None:
 def test_nothing_is_left_to_fill_in() -> None:
     assert "DEMO_OUTPUT" not in README
     assert "random_number" in README
+
+
+def lines_of(command: str) -> list[list[str]]:
+    """What the README has people type, and its workflow, word by word."""
+    typed = re.findall(rf"(?:\$|run:) (lmexposure {command}\b.*)", README)
+    return [shlex.split(line, comments=True)[1:] for line in typed]
+
+
+def test_every_flag_that_people_are_told_of_exists() -> None:
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    told = lines_of(r"\w+")
+    assert len(told) > 10
+    for name, *words in told:
+        flags = {flag for one in commands[name].params for flag in one.opts}
+        unknown = {word for word in words if word.startswith("--")} - flags
+        assert not unknown, (name, unknown)
+    mentioned = {name for name, *_ in told}
+    assert mentioned >= {"run", "insert", "measure", "report", "compare", "check", "epsilon"}
+
+
+def test_the_workflow_stops_a_release_and_leaves_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Call
+) -> None:
+    workflow = next(yaml.safe_load(b) for b in blocks("yaml") if "jobs:" in b)
+    steps = workflow["jobs"]["leakage"]["steps"]
+    checks = [s["run"] for s in steps if s.get("run", "").startswith("lmexposure check")]
+    monkeypatch.chdir(tmp_path)
+    small_run(tmp_path / "leakage", memorised=((1, 30.0),))
+    summary = tmp_path / "summary.md"
+    words = shlex.split(checks[0].replace("$GITHUB_STEP_SUMMARY", str(summary)))[1:]
+    assert call(*words).code == 1
+    assert "Leaks" in summary.read_text()
+    uploaded = next(s["with"]["sarif_file"] for s in steps if "sarif_file" in s.get("with", {}))
+    assert (tmp_path / uploaded).exists()
+
+
+def test_the_model_card_is_what_is_written(tmp_path: Path, call: Call) -> None:
+    told = next(yaml.safe_load(b) for b in blocks("yaml") if "model-index:" in b)
+    (tmp_path / "my-model").mkdir()
+    (tmp_path / "my-model" / "config.json").write_text("{}")
+    run = small_run(tmp_path / "run")
+    assert call("report", run, "--model-card", tmp_path / "my-model").code == 0
+    card = ModelCard.load(tmp_path / "my-model" / "README.md").data.to_dict()["model-index"][0]
+    shown = told["model-index"][0]
+    assert card["name"] == shown["name"]
+    for part in ("task", "dataset"):
+        assert card["results"][0][part] == shown["results"][0][part]
+    kinds = [[m["type"] for m in one["results"][0]["metrics"]] for one in (card, shown)]
+    assert kinds[0] == kinds[1]
