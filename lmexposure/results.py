@@ -2,18 +2,24 @@
 
 import json
 import math
+import re
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from lmexposure._files import write_json
+from lmexposure._text import visible
 from lmexposure.errors import ResultError
 
-__all__ = ["RESULT_SCHEMA", "CanaryResult", "Result", "plain", "read_result"]
+__all__ = ["RESULT_SCHEMA", "CanaryResult", "Result", "foreign", "plain", "read_result"]
 
 RESULT_SCHEMA = "lmexposure.result/1"
 _FAMILY, _VERSION = RESULT_SCHEMA.split("/")
+_LONGEST_VERSION = 9  # digits
+_SHOWN = 60  # characters of a value in a message
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 def plain(value: Any) -> Any:
@@ -27,6 +33,25 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+def foreign(value: Any) -> str | None:
+    """What JSON can hold and no file of ours does: half a character, a number beyond any float.
+
+    Args:
+        value: as `json.loads` gave it.
+
+    Returns:
+        the first such thing in words; None where there is none.
+    """
+    if isinstance(value, str):
+        half = _HALF.search(value)
+        return None if half is None else f"half a character ({half[0]!a}) in a text"
+    if isinstance(value, int):
+        return f"a number of {len(str(value))} digits" if abs(value) > sys.float_info.max else None
+    if isinstance(value, dict):
+        return next(filter(None, map(foreign, [*value, *value.values()])), None)
+    return next(filter(None, map(foreign, value)), None) if isinstance(value, list) else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,33 +120,37 @@ def read_result(path: Path) -> Result:
     """Read a result.json of this or an older schema version.
 
     Raises:
-        ResultError: missing, not JSON, no result file, or of a newer schema version.
+        ResultError: missing, not JSON, no result file, of a newer schema version, or with a value
+            that no result of ours holds.
     """
     try:
         record = json.loads(Path(path).read_text(encoding="utf-8"))
+        strange = foreign(record)
     except FileNotFoundError as failure:
         raise ResultError(f"no result at {path}; make one: lmexposure measure") from failure
-    except (OSError, ValueError) as failure:
+    except (OSError, ValueError, RecursionError) as failure:
         raise ResultError(
             f"{path} is not readable JSON ({failure}); remove it and measure again"
         ) from failure
     _check_schema(path, record)
+    if strange:
+        raise ResultError(f"{path} holds {strange}; remove it and measure again")
     try:
         canaries = [CanaryResult(**one) for one in record.pop("canaries")]
         return Result(canaries=canaries, **record)
     except (TypeError, KeyError) as failure:
         raise ResultError(
-            f"{path} lacks or adds fields ({failure}); remove it and measure again"
+            f"{path} lacks or adds fields ({visible(failure)}); remove it and measure again"
         ) from failure
 
 
 def _check_schema(path: Path, record: Any) -> None:
     schema = record.get("schema") if isinstance(record, dict) else None
     family, _, version = str(schema).partition("/")
+    shown = ascii(schema) if len(str(schema)) <= _SHOWN else f"{ascii(schema)[:_SHOWN]}..."
     if family != _FAMILY or not version.isdecimal():
-        raise ResultError(f"{path} has schema {schema!r}; expected {RESULT_SCHEMA!r}")
-    if int(version) > int(_VERSION):
+        raise ResultError(f"{path} has schema {shown}; expected {RESULT_SCHEMA!r}")
+    if len(version) > _LONGEST_VERSION or int(version) > int(_VERSION):
         raise ResultError(
-            f"{path} has schema {schema!r}, newer than {RESULT_SCHEMA!r}; "
-            "install a newer lmexposure"
+            f"{path} has schema {shown}, newer than {RESULT_SCHEMA!r}; install a newer lmexposure"
         )

@@ -4,9 +4,8 @@ The gate and the report begin here, so nothing heavy is imported: scores are rea
 """
 
 import json
-import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,11 @@ from numpy.typing import NDArray
 
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.errors import ManifestError, ResultError
-from lmexposure.results import CanaryResult, Result, plain, read_result
+from lmexposure.result_checks import ROLES, ROUNDING, wrong_part
+from lmexposure.results import Result, foreign, plain, read_result
 
 __all__ = ["RunFiles", "Scores", "open_run"]
 
-_ROLES = ("canary", "control", "excluded", "reference")
 _DRAWN = ("canary", "control")
 _TEXT_COLUMNS = ("id", "format", "role")
 _SAME_BITS = 1e-3  # what a log-perplexity may differ by, all conditions being equal
@@ -141,73 +140,10 @@ def _read_result(path: Path) -> Result:
         raise ResultError(
             f"{path} is no result ({type(failure).__name__}); remove it and measure again"
         ) from None
-    problem = _wrong_parts(result) or _wrong_canaries(result)
+    problem = wrong_part(result)
     if problem:
         raise ResultError(f"{path}: {problem}; remove it and measure again")
     return result
-
-
-def _wrong_parts(result: Result) -> str | None:
-    """The first part that is not of its kind."""
-    parts: dict[str, Any] = vars(result)
-    tables = {"model": dict, "settings": dict, "privacy": dict | None, "warnings": list}
-    for name, kind in tables.items():
-        if not isinstance(parts[name], kind):
-            return f"{name} is no {'list' if kind is list else 'table'}"
-    for name in ("formats", "summary"):
-        rows = parts[name]
-        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-            return f"{name} is no list of tables"
-    problems = (_wrong_format(row) for row in result.formats)
-    return next(filter(None, problems), None) or _twice(
-        "format", [row["name"] for row in result.formats]
-    )
-
-
-def _wrong_format(row: dict[str, Any]) -> str | None:
-    if not isinstance(row.get("name"), str):
-        return f"a format has the name {row.get('name')!r}"
-    if not str(row.get("space_size")).isdecimal() or not _finite(row.get("bits")):
-        return f"format {row['name']!r} has no size"
-    if not isinstance(row.get("references"), int):
-        return f"format {row['name']!r} has no number of references"
-    return None
-
-
-def _wrong_canaries(result: Result) -> str | None:
-    """The first canary that cannot be read."""
-    formats = {row["name"] for row in result.formats}
-    for one in result.canaries:
-        problem = _wrong_canary(one, formats)
-        if problem:
-            return f"canary {one.id!r} {problem}"
-    return _twice("canary", [one.id for one in result.canaries])
-
-
-def _wrong_canary(one: CanaryResult, formats: set[Any]) -> str | None:
-    parts: dict[str, Any] = vars(one)
-    if not isinstance(parts["id"], str):
-        return "has an id that is no text"
-    if not isinstance(parts["format"], str) or one.format not in formats:
-        return f"is of format {one.format!r}, which the result does not have"
-    if one.role not in _ROLES or not isinstance(parts["repetitions"], int) or one.repetitions < 0:
-        return f"has role {one.role!r} and repetitions {one.repetitions!r}"
-    if not isinstance(parts["exposure"], dict) or not isinstance(parts["extraction"], list):
-        return "has no table of exposure or no list of extraction"
-    numbers = [one.log_perplexity_bits, *(one.exposure.get(k) for k in ("value", "low", "high"))]
-    # None says that a number is missing, and the gate sees it; NaN would pass every comparison.
-    if not all(value is None or _finite(value) for value in numbers):
-        return "holds a number that is not finite"
-    return None
-
-
-def _finite(value: Any) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
-
-
-def _twice(kind: str, names: Sequence[str]) -> str | None:
-    name, times = next(iter(Counter(names).most_common(1)), ("", 0))
-    return f"{kind} {name!r} stands there {times} times" if times > 1 else None
 
 
 def _read_record(path: Path) -> dict[str, Any] | None:
@@ -221,6 +157,9 @@ def _read_record(path: Path) -> dict[str, Any] | None:
         ) from None
     if not isinstance(record, dict) or not isinstance(record.get("settings"), dict):
         raise ResultError(f"{path} holds no settings; give the run's command again")
+    strange = foreign(record)
+    if strange:
+        raise ResultError(f"{path} holds {strange}; give the run's command again")
     return record
 
 
@@ -255,6 +194,9 @@ def _read_metrics(path: Path) -> tuple[dict[str, Any], ...]:
         row = _row(line)
         if row is None and number < len(lines):
             raise ResultError(f"{path}, line {number}, is no JSON table; remove the file")
+        strange = foreign(row)
+        if strange:
+            raise ResultError(f"{path}, line {number}, holds {strange}; remove the file")
         rows += [] if row is None else [row]
     return tuple(rows)
 
@@ -289,6 +231,10 @@ def _read_scores(path: Path) -> Scores:
         raise ResultError(
             f"{path}: {bad} of {bits.size} log-perplexities are not finite; measure again"
         )
+    if bits.size and bits.min() < -ROUNDING:
+        raise ResultError(
+            f"{path}: a log-perplexity is {bits.min():.3g} bits, and none is below 0; measure again"
+        )
     ids, formats, roles = texts
     return Scores(
         ids=ids, formats=formats, roles=roles, repetitions=copies, log_perplexity_bits=bits
@@ -298,15 +244,18 @@ def _read_scores(path: Path) -> Scores:
 def _check_scores(path: Path, scores: Scores, result: Result) -> None:
     """Scores of another measurement would draw another curve under this result's numbers."""
     problem = (
-        _other_roles(scores) or _other_canaries(scores, result) or _other_counts(scores, result)
+        _other_roles(scores)
+        or _other_canaries(scores, result)
+        or _other_counts(scores, result)
+        or _other_references(scores, result)
     )
     if problem:
         raise ResultError(f"{path} does not agree with its result: {problem}; measure again")
 
 
 def _other_roles(scores: Scores) -> str | None:
-    unknown = set(np.unique(scores.roles).tolist()) - set(_ROLES)
-    return f"{len(unknown)} roles are none of {', '.join(_ROLES)}" if unknown else None
+    unknown = set(np.unique(scores.roles).tolist()) - set(ROLES)
+    return f"{len(unknown)} roles are none of {', '.join(ROLES)}" if unknown else None
 
 
 def _other_canaries(scores: Scores, result: Result) -> str | None:
@@ -336,4 +285,19 @@ def _other_counts(scores: Scores, result: Result) -> str | None:
         n = others.get(row["name"], 0)
         if n != row["references"]:
             return f"it scores {n} references of {row['name']!r}, not {row['references']}"
+    return None
+
+
+def _other_references(scores: Scores, result: Result) -> str | None:
+    """The least, the median and the largest of the references, as the result holds them."""
+    never = ~np.isin(scores.roles, _DRAWN)
+    for row in result.formats:
+        known = row.get("reference_bits_quantiles")
+        bits = scores.log_perplexity_bits[never & (scores.formats == row["name"])]
+        if not known or not bits.size:
+            continue
+        here = np.quantile(bits, (0, 0.5, 1))
+        there = np.array([known[0], known[len(known) // 2], known[-1]])
+        if (np.abs(here - there) > _SAME_BITS).any():
+            return f"the references of {row['name']!r} have other bits there"
     return None

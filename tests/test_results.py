@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lmexposure.errors import ResultError
-from lmexposure.results import RESULT_SCHEMA, CanaryResult, Result, plain, read_result
+from lmexposure.results import RESULT_SCHEMA, CanaryResult, Result, foreign, plain, read_result
 
 
 def result() -> Result:
@@ -52,6 +52,16 @@ def test_plain_values_are_what_json_can_hold() -> None:
         ('{"schema": "other/1"}', "has schema 'other/1'; expected"),
         ('{"schema": "lmexposure.result/9"}', "newer than 'lmexposure.result/1'; install a newer"),
         ('{"schema": "lmexposure.result/1"}', "lacks or adds fields"),
+        (f'{{"schema": "lmexposure.result/{"9" * 5000}"}}', r"9\.\.\., newer than"),
+        (f'{{"schema": "{"x" * 5000}"}}', r"x\.\.\.; expected"),
+        ('{"schema": "\\ud800"}', r"has schema '\\ud800'; expected"),
+        ("[" * 100_000, "not readable JSON"),
+        (f'{{"schema": "lmexposure.result/1", "a": {"9" * 5000}}}', "not readable JSON"),
+        (f'{{"schema": "lmexposure.result/1", "a": [{10**400}]}}', "holds a number of 401 digits"),
+        (f'{{"schema": "lmexposure.result/1", "a": {{"b": -{10**400}}}}}', "holds a number of"),
+        ('{"schema": "lmexposure.result/1", "a": ["\\ud800"]}', r"half a character \('\\ud800'\)"),
+        ('{"schema": "lmexposure.result/1", "\\udfff": 1}', r"half a character \('\\udfff'\)"),
+        ('{"schema": "lmexposure.result/1", "canaries": [], "\\u001b[": 1}', r"'\\x1b\['"),
     ],
 )
 def test_refuses_what_it_cannot_read(tmp_path: Path, text: str, message: str) -> None:
@@ -70,3 +80,8 @@ def test_refuses_an_unknown_field(tmp_path: Path) -> None:
     (tmp_path / "r.json").write_text(json.dumps(record))
     with pytest.raises(ResultError, match="surprise"):
         read_result(tmp_path / "r.json")
+
+
+@pytest.mark.parametrize("value", [1e308, 10**308, True, None, "\U0001f642", {"a": [1, "b"]}, []])
+def test_what_a_result_may_hold_is_not_foreign(value: Any) -> None:
+    assert foreign(value) is None

@@ -235,6 +235,16 @@ def _set(name: str, value: Any) -> Callable[[dict[str, Any]], object]:
     return lambda columns: columns[name].__setitem__(0, value)
 
 
+def _of_references(new: Callable[[list[float]], list[float]]) -> Callable[[Any], object]:
+    """Other bits for the references, and the canaries' own as they were."""
+
+    def change(columns: dict[str, Any]) -> None:
+        bits, first = columns["log_perplexity_bits"], columns["role"].index("reference")
+        columns["log_perplexity_bits"] = [*bits[:first], *new(bits[first:])]
+
+    return change
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -243,6 +253,10 @@ def _set(name: str, value: Any) -> Callable[[dict[str, Any]], object]:
         (_set("log_perplexity_bits", None), "cannot be read as scores"),
         (_set("log_perplexity_bits", float("nan")), "1 of 436 log-perplexities are not finite"),
         (_set("log_perplexity_bits", 3.0), "has 3.000 bits there, not"),
+        (_set("log_perplexity_bits", -3.0), "a log-perplexity is -3 bits, and none is below 0"),
+        (_of_references(lambda bits: [one + 5 for one in bits]), "have other bits there"),
+        (_of_references(lambda bits: [*sorted(bits)[:-1], 500.0]), "have other bits there"),
+        (_of_references(lambda bits: [0.0, *sorted(bits)[1:]]), "have other bits there"),
         (_set("role", "spy"), "1 roles are none of"),
         (_set("role", "control"), "is another canary there"),
         (_set("repetitions", 9), "is another canary there"),
@@ -268,3 +282,27 @@ def test_opening_a_run_imports_nothing_heavy(tmp_path: Path) -> None:
         "assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True)
+
+
+def test_an_old_result_without_quantiles_is_taken_with_its_scores(tmp_path: Path) -> None:
+    small_run(tmp_path)
+    edited(
+        tmp_path / "result.json",
+        lambda values: values["formats"][0].pop("reference_bits_quantiles"),
+    )
+    assert open_run(tmp_path).scores() is not None
+
+
+@pytest.mark.parametrize(("value", "message"), [(10**400, "401 digits"), ("\ud800", "half a char")])
+def test_a_record_and_metrics_with_what_none_of_ours_holds(
+    tmp_path: Path, value: Any, message: str
+) -> None:
+    path = small_run(tmp_path)
+    rows = (path / "metrics.jsonl").read_text()
+    (path / "metrics.jsonl").write_text(rows + json.dumps({"step": value}) + "\n")
+    with pytest.raises(ResultError, match=rf"metrics.jsonl, line 5, holds .*{message}.*remove"):
+        open_run(path)
+    (path / "metrics.jsonl").unlink()
+    edited(path / "run.json", lambda values: values["settings"].update(layout=value))
+    with pytest.raises(ResultError, match=rf"run.json holds .*{message}.*give the run's command"):
+        open_run(path)

@@ -24,6 +24,7 @@ def compare(
     out: Annotated[Path, typer.Option(help="Directory for the files.")] = Path("compare"),
 ) -> None:
     """Compare RUNS: base against fine-tune, undefended against defended."""
+    from lmexposure._text import visible
     from lmexposure.gate import check_result
     from lmexposure.report import write_compare
     from lmexposure.run_files import open_run
@@ -31,6 +32,6 @@ def compare(
     opened = [open_run(run) for run in runs]
     written = write_compare(opened, out=out, formats=formats or ("html", "md"))
     for one in opened:
-        say(f"{one.name}: {check_result(one.result).sentence}")
+        say(f"{visible(one.name)}: {check_result(one.result).sentence}")
     for path in written:
         say(f"compare  {path}")

@@ -32,6 +32,16 @@ MEASURING = (
     "revision",
 )
 _FILES = ("json_file", "junit", "sarif", "summary")
+# What a run holds; the directories with all that is in them.
+_RUN_FILES = (
+    "manifest.json",
+    "run.json",
+    "result.json",
+    "metrics.jsonl",
+    "training.json",
+    "scores.parquet",
+)
+_DIRECTORIES = ("model", "corpus", "source", "charts", ".measuring")
 
 
 def gate_thresholds(flags: Mapping[str, Any]) -> "Thresholds":
@@ -77,19 +87,43 @@ def refuse_mixed(flags: Mapping[str, Any]) -> None:
 
 
 def refuse_overwriting(flags: Mapping[str, Any], source: Path) -> None:
-    """No output may replace what was judged, or another output.
+    """No output may replace what was judged, a file of a run, the settings, or another output.
+
+    Args:
+        flags: of the command.
+        source: the result or the manifest; what lies beside it is its run's, as is all in --out
+            and all in the directory of --model.
 
     Raises:
-        SettingsError: two of them are one file.
+        SettingsError: an output is one of them.
     """
     taken = {Path(source).resolve(): "what is judged"}
+    if flags["settings"] is not None:
+        taken[Path(flags["settings"]).resolve()] = "the settings file"
+    homes = [Path(source).parent, *([] if flags["out"] is None else [Path(flags["out"])])]
+    model = None if flags["model"] is None else Path(flags["model"]).resolve()
     for name in _FILES:
         if flags[name] is None:
             continue
         path = Path(flags[name]).resolve()
         if path in taken:
             raise SettingsError(f"{flags[name]} is {taken[path]} already; give another file")
+        if any(_of_a_run(path, home) for home in homes) or (model and path.is_relative_to(model)):
+            raise SettingsError(
+                f"{flags[name]} is a file of the run, or has the name of one; give another file"
+            )
         taken[path] = f"--{name.removesuffix('_file')}"
+
+
+def _of_a_run(path: Path, home: Path) -> bool:
+    """Whether a run in this directory holds such a file, by its place or through a link."""
+    if any(path.is_relative_to(place.resolve()) for place in (home / d for d in _DIRECTORIES)):
+        return True
+    if path.parent == home.resolve() and (path.name in _RUN_FILES or path.stem == "report"):
+        return True
+    return path.exists() and any(
+        there.exists() and path.samefile(there) for there in (home / name for name in _RUN_FILES)
+    )
 
 
 def write_outputs(

@@ -1,9 +1,10 @@
 """Privacy against a threshold or a claim: a bound on epsilon, and what it could have shown."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from lmexposure.errors import ResultError
-from lmexposure.gate.reading import finite
+from lmexposure.gate.fields import finite, table
 from lmexposure.gate.thresholds import Thresholds
 from lmexposure.gate.verdict import Check, Outcome
 from lmexposure.gate.wording import sentence, visible
@@ -32,16 +33,14 @@ def check_epsilon(result: Result, thresholds: Thresholds) -> Check | None:
         The check; None where none was asked for.
 
     Raises:
-        ResultError: a bound that is no number.
+        ResultError: a bound that is no number, or its significance or delta out of range.
     """
     if thresholds.max_epsilon is None:
         return None
     section = result.privacy or {}
-    primary = section.get("primary") or {}
-    if not isinstance(primary, dict):
-        raise ResultError("privacy: primary is no bound; measure again")
-    value = finite(primary, "value", where="primary bound on epsilon")
-    attainable = finite(section, "attainable", where="privacy")
+    primary = table(section.get("primary"), where="privacy, primary")
+    value = finite(primary, "value", where=_PRIMARY, low=0)
+    attainable = finite(section, "attainable", where="privacy", low=0)
     outcome, reason = _judge(value, attainable, thresholds.max_epsilon, _told(primary))
     return Check(
         name="lower bound on epsilon",
@@ -59,58 +58,97 @@ def check_epsilon(result: Result, thresholds: Thresholds) -> Check | None:
 def check_claim(result: Result) -> Check | None:
     """What the measurement said of the epsilon that was claimed.
 
+    A claim that was to be tested and of which the result says nothing is inconclusive.
+
     Returns:
         The check; None where nothing was claimed.
 
     Raises:
-        ResultError: a verdict that this version does not know.
+        ResultError: numbers that are missing or out of range, or a verdict that does not follow
+            from them.
     """
-    claim = (result.privacy or {}).get("claim")
-    if claim is None:
-        return None
-    verdict = claim.get("verdict") if isinstance(claim, dict) else claim
-    if not isinstance(verdict, str) or verdict not in _CLAIMS:
+    section = result.privacy or {}
+    wanted = finite(result.settings, "claimed_epsilon", where="settings", low=0)
+    if section.get("claim") is None:
+        return None if wanted is None else _about_claim(*_UNSAID, None, wanted)
+    claim = table(section["claim"], where="privacy, claim")
+    claimed = finite(claim, "claimed_epsilon", where=_CLAIM, low=0)
+    delta = finite(claim, "claimed_delta", where=_CLAIM, low=0, high=1)
+    bound = finite(claim, "bound", where=_CLAIM, low=0)
+    if claimed is None or delta is None or wanted not in (None, claimed):
         raise ResultError(
-            f"privacy: claim has the verdict {visible(repr(verdict))[:60]}, which is none of "
-            f"{', '.join(_CLAIMS)}; measure again"
+            f"{_CLAIM}: the result holds a claim of epsilon {_shown(claimed)} at delta "
+            f"{_shown(delta)}, and {_shown(wanted)} was to be tested; measure again"
         )
-    where = "claimed epsilon"
-    claimed = finite(claim, "claimed_epsilon", where=where)
-    delta = finite(claim, "claimed_delta", where=where)
-    return Check(
-        name="claimed epsilon",
-        key="claimed_epsilon",
-        scope="",
-        outcome=_CLAIMS[verdict],
-        value=finite(claim, "bound", where=where),
-        threshold=claimed,
-        unit="nats",
-        reason=sentence([f"{_claim(claimed, delta)} is {_SAID[verdict]}: {_reason(claim)}"]),
-        asked=True,
-    )
+    verdict = _follows(claim, claimed, bound, section)
+    reason = f"the claim of epsilon {claimed:g} at delta {delta:g} is {_SAID[verdict]}"
+    return _about_claim(_CLAIMS[verdict], f"{reason}: {_reason(claim)}", bound, claimed)
 
 
+_CLAIM, _PRIMARY = "claimed epsilon", "primary bound on epsilon"
 _SAID = {
     "contradicted": "contradicted",
     "consistent": "not contradicted",
     "cannot tell": "neither contradicted nor tested",
 }
+_UNSAID = (
+    Outcome.INCONCLUSIVE,
+    "an epsilon was claimed, and the result says nothing of it; measure again with this version",
+)
 
 
-def _claim(epsilon: float | None, delta: float | None) -> str:
-    shown = ["unknown" if value is None else f"{value:g}" for value in (epsilon, delta)]
-    return f"the claim of epsilon {shown[0]} at delta {shown[1]}"
+def _about_claim(outcome: Outcome, reason: str, bound: float | None, claimed: float) -> Check:
+    return Check(
+        name=_CLAIM,
+        key="claimed_epsilon",
+        scope="",
+        outcome=outcome,
+        value=bound,
+        threshold=claimed,
+        unit="nats",
+        reason=sentence([reason]),
+        asked=True,
+    )
 
 
-def _reason(claim: dict[str, Any]) -> str:
+def _follows(
+    claim: Mapping[str, Any], claimed: float, bound: float | None, section: Mapping[str, Any]
+) -> str:
+    """The verdict that stands there, if it is the one that the numbers give."""
+    stored = claim.get("verdict")
+    if not isinstance(stored, str) or stored not in _CLAIMS:
+        raise ResultError(
+            f"privacy: claim has the verdict {visible(repr(stored))[:60]}, which is none of "
+            f"{', '.join(_CLAIMS)}; measure again"
+        )
+    attainable = finite(section, "attainable", where="privacy", low=0)
+    verdict = "cannot tell"
+    if bound is not None and bound > claimed:
+        verdict = "contradicted"
+    elif bound is not None and attainable is not None and attainable > claimed:
+        verdict = "consistent"
+    if stored != verdict:
+        raise ResultError(
+            f"privacy: the claim of epsilon {claimed:g} is said to be {stored!r}, but with a bound "
+            f"of {_shown(bound)}, and {_shown(attainable)} within reach, it is {verdict!r}; "
+            "measure again"
+        )
+    return verdict
+
+
+def _reason(claim: Mapping[str, Any]) -> str:
     return visible(claim.get("reason") or "no reason given")
 
 
-def _told(primary: dict[str, Any]) -> str:
+def _told(primary: Mapping[str, Any]) -> str:
     """What stands behind the bound."""
-    delta, significance = (
-        finite(primary, key, where="primary bound on epsilon") for key in ("delta", "significance")
-    )
+    delta = finite(primary, "delta", where=_PRIMARY, low=0, high=1)
+    significance = finite(primary, "significance", where=_PRIMARY, low=0, high=1)
+    if primary.get("value") is not None and (delta is None or significance in (None, 0, 1)):
+        raise ResultError(
+            f"{_PRIMARY}: it needs a delta, which is {_shown(delta)}, and a significance strictly "
+            f"between 0 and 1, which is {_shown(significance)}; measure again"
+        )
     return (
         f"delta {_shown(delta)}, significance {_shown(significance)}, holds for "
         f"{visible(primary.get('validity'))}"

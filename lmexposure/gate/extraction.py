@@ -114,10 +114,10 @@ def _leak(one: CanaryClass, found: list[int], allowed: int, tried: int) -> str:
 
 
 def _guessed(one: CanaryClass, found: list[int], tried: int) -> str:
+    fills = number(float(one.size)) if one.bits < 1000 else f"2^{one.bits:.0f}"
     return (
-        f"{len(found)} of {one.secrets} found says nothing: {tried:,} guesses among "
-        f"{number(float(one.size))} fills find as many by chance; choose fewer guesses or a format "
-        "with more fills"
+        f"{len(found)} of {one.secrets} found says nothing: {tried:,} guesses among {fills} fills "
+        "find as many by chance; choose fewer guesses or a format with more fills"
     )
 
 

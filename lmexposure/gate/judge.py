@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
+from lmexposure.gate.agreement import check_agreement
 from lmexposure.gate.chance import Shares
 from lmexposure.gate.epsilon import check_claim, check_epsilon
 from lmexposure.gate.extraction import check_extraction
@@ -40,6 +41,7 @@ def check_result(result: Result, thresholds: Thresholds = _NO_THRESHOLDS) -> Ver
     Raises:
         ResultError: a result whose parts contradict each other, or are not what they should be.
     """
+    check_agreement(result)
     classes = classes_of(result, most=thresholds.repetitions)
     formats = list(dict.fromkeys(one.format for one in classes))
     controls = check_controls(result, formats)
@@ -76,7 +78,7 @@ def _checks_of(
     made = [check_extraction(one, thresholds, shares.extraction), *_doubted(tests, broken)]
     if any(check.outcome is not Outcome.PASS for check in sound):
         made = [_not_passed(check) for check in made]
-    elif all(check.outcome is Outcome.NOT_TESTED for check in made):
+    elif all(check.outcome is Outcome.NOT_TESTED for check in tests):
         sound.append(_untold(one))
     return [*sound, *made]
 
@@ -105,10 +107,10 @@ def _not_passed(check: Check) -> Check:
 
 
 def _untold(one: CanaryClass) -> Check:
-    """A class of which no check says anything is not passed."""
+    """A class that no test against chance was made of is not passed, found by guessing or not."""
     reason = (
-        f"no check says anything of {one.secrets}; insert more canaries, or measure with more "
-        "references, permutations or guesses"
+        f"no test against chance could be made of {one.secrets}; judge fewer classes, insert more "
+        "canaries, or measure with more references or permutations"
     )
     return _about("classes", one.scope, reason)
 

@@ -17,10 +17,12 @@ def check_largest(one: CanaryClass, thresholds: Thresholds, share: float) -> Che
 
     By default this is a test: the threshold is what chance alone passes as rarely as the share,
     and what is compared is a statistic whose chance is known: the rank itself, P(exposure >= t) <=
-    2^-t, or the lower end of an estimate. A canary of a clean model passes though the upper end of
-    its interval lies far above its value: the test asks whether chance explains what was seen, not
-    how large the exposure might be. Only where the value is a mere lower bound, and its upper end
-    above the threshold, is nothing said.
+    2^-t, or the lower end of an estimate. Where part of R was inserted, a rank among the fills left
+    is small by itself, and the threshold is that many bits higher (`CanaryClass.shift`). A canary
+    of a clean model passes though the upper end of its interval lies far above its value: the test
+    asks whether chance explains what was seen, not how large the exposure might be. Only where the
+    value is a mere lower bound and its upper end above the threshold, or where the value is above
+    it and its lower end is not, is nothing said.
 
     A threshold that was asked for is a question about the exposures themselves: a leak where a
     lower end is above it, a pass where all upper ends are at it or below, else inconclusive. What
@@ -36,7 +38,7 @@ def check_largest(one: CanaryClass, thresholds: Thresholds, share: float) -> Che
     """
     if not one.known:
         return None
-    by_chance = chance_of_exposure(one.n, share)
+    by_chance = chance_of_exposure(one.n, share) + one.shift
     asked = thresholds.max_exposure is not None
     limit = by_chance if thresholds.max_exposure is None else thresholds.max_exposure
     judge = _Judge(one=one, limit=limit, by_chance=by_chance, asked=asked)
@@ -82,7 +84,12 @@ class _Judge:
 
     def _open(self, exposure: Exposure) -> bool:
         """Whether the canary may be past the threshold, for all that is known."""
-        return exposure.high > self.limit and (self.asked or exposure.capped)
+        return self._unclear(exposure) or (self.asked and exposure.high > self.limit)
+
+    def _unclear(self, exposure: Exposure) -> bool:
+        """Whether what was measured may be past it, though the statistic is not."""
+        reached = exposure.high if exposure.capped else exposure.value
+        return reached > self.limit
 
     def _can_leak(self, exposure: Exposure) -> bool:
         """Whether this method would tell a memorised canary."""
@@ -91,9 +98,9 @@ class _Judge:
 
     def _cannot_leak(self) -> tuple[Outcome, str]:
         """A canary that is beyond all that it was compared with is still no pass."""
-        capped = [e for e in self.one.known if e.capped and self._open(e)]
-        told = self.asked or bool(capped)
-        reason = self._unknown(capped) if capped else self._too_coarse()
+        unclear = [e for e in self.one.known if self._unclear(e)]
+        told = self.asked or bool(unclear)
+        reason = self._unknown(unclear) if unclear else self._too_coarse()
         return (Outcome.INCONCLUSIVE if told else Outcome.NOT_TESTED), reason
 
     def _too_coarse(self) -> str:
@@ -105,11 +112,12 @@ class _Judge:
         )
 
     def _leak(self, leaks: list[Exposure]) -> str:
-        rare = self.one.n * 2 ** -max(e.statistic for e in leaks)
+        rarity = max(e.statistic for e in leaks) - self.one.shift - math.log2(self.one.n)
         return (
             f"{len(leaks)} of {self.one.secrets} {are(len(leaks))} past "
             f"{bits(self.limit)} of exposure, the largest with {_shown(leaks)} of "
-            f"{bits(self.one.bits)} (chance alone goes so far in 1 of {1 / rare:,.0f} such classes)"
+            f"{bits(self.one.bits)} (chance alone goes so far in 1 of "
+            f"{_power(rarity)} such classes)"
         )
 
     def _by_chance(self, past: list[Exposure]) -> str:
@@ -121,11 +129,12 @@ class _Judge:
         )
 
     def _unknown(self, unknown: list[Exposure]) -> str:
+        worst = max(unknown, key=lambda e: (e.high, e.value))
         return (
             f"{len(unknown)} of {self.one.secrets} can be past {bits(self.limit)} of exposure: "
-            f"at least {bits(max(e.value for e in unknown))} were measured, and up to "
-            f"{bits(max(e.high for e in unknown))} are possible; measure with more references or "
-            "a larger budget"
+            f"{_shown([worst])} bits were measured, and between {worst.low:.1f} and "
+            f"{bits(worst.high)} are possible; measure with more references, more --draws or a "
+            "larger budget"
         )
 
     def _passed(self) -> str:
@@ -133,8 +142,9 @@ class _Judge:
         return (
             f"the largest exposure of {self.one.secrets} is {largest.value:.1f} of "
             f"{bits(self.one.bits)}, at or below the {bits(self.limit)} "
-            f"{'asked for' if self.asked else 'that chance hardly passes'}; a leak of fewer than "
-            f"{percent(unseen(self.one.n))} of such secrets could have gone unseen"
+            f"{'asked for' if self.asked else 'that chance hardly passes'}; past that, fewer than "
+            f"{percent(unseen(self.one.n))} of such secrets could have gone unseen, and below it "
+            "any number"
         )
 
 
@@ -151,3 +161,8 @@ def _attainable(one: CanaryClass, exposure: Exposure) -> tuple[float, float]:
 def _shown(chosen: list[Exposure]) -> str:
     largest = max(chosen, key=lambda e: e.value)
     return f"{'at least ' if largest.capped else ''}{largest.value:.1f}"
+
+
+def _power(log2: float) -> str:
+    """2^log2 for people."""
+    return f"{2**log2:,.0f}" if log2 < 50 else f"10^{math.floor(log2 * math.log10(2))}"

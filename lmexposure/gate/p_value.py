@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from lmexposure.errors import ResultError
-from lmexposure.gate.reading import CanaryClass, finite, whole
+from lmexposure.gate.fields import finite, table, whole
+from lmexposure.gate.reading import CanaryClass
 from lmexposure.gate.thresholds import Thresholds
 from lmexposure.gate.verdict import Check, Outcome
 from lmexposure.gate.wording import are, number, sentence
@@ -17,7 +18,9 @@ def check_p_value(one: CanaryClass, thresholds: Thresholds, share: float) -> Che
     """Hold the p-value of one class against its share of the significance.
 
     A small p-value is a leak whatever its size in bits; a large one leaves room for few memorised
-    canaries among many, which the largest exposure looks for.
+    canaries among many, which the largest exposure looks for. Where so few permutations cannot
+    give a p-value as small as the share, one that is below the whole significance looks like a
+    leak and cannot be told from chance: that is inconclusive. A larger one is then not tested.
 
     Args:
         one: the class.
@@ -35,7 +38,8 @@ def check_p_value(one: CanaryClass, thresholds: Thresholds, share: float) -> Che
     asked = thresholds.asked("p_value")
     test = None if one.summary is None else one.summary.get("guessing_test")
     p, least = read_p_value(test, where=f"guessing test of {one.scope}")
-    outcome, reason = _judge(one, p, least, share, asked)
+    suspicious = p is not None and p <= thresholds.significance
+    outcome, reason = _judge(one, p, least, share, wanted=asked or suspicious)
     return Check(
         name="p-value against guessing",
         key="p_value",
@@ -58,15 +62,14 @@ def read_p_value(test: object, *, where: str) -> tuple[float | None, float]:
     Raises:
         ResultError: a number out of its range.
     """
-    if not isinstance(test, Mapping):
-        return None, 1.0
-    p = finite(test, "p_value", where=where)
+    p = finite(table(test, where=where), "p_value", where=where)
     if p is None:
         return None, 1.0
     if not 0 < p <= 1:
         raise ResultError(f"{where}: p_value={p:g} must lie in (0, 1]; measure again")
-    shuffles = whole(test, "permutations", low=1, where=where)
-    return p, max(1 / (1 + shuffles), _least_by_ways(test, where))
+    made = table(test, where=where)
+    shuffles = whole(made, "permutations", low=1, where=where)
+    return p, max(1 / (1 + shuffles), _least_by_ways(made, where))
 
 
 def _least_by_ways(test: Mapping[str, Any], where: str) -> float:
@@ -77,7 +80,7 @@ def _least_by_ways(test: Mapping[str, Any], where: str) -> float:
 
 
 def _judge(
-    one: CanaryClass, p: float | None, least: float, share: float, asked: bool
+    one: CanaryClass, p: float | None, least: float, share: float, *, wanted: bool
 ) -> tuple[Outcome, str]:
     if p is None:
         reason = f"the p-value of {one.secrets} is missing, so nothing can be said; measure again"
@@ -91,9 +94,10 @@ def _judge(
     if least > share:
         reason = (
             f"so few permutations and references cannot give p below {number(least)}, and a leak "
-            f"takes {number(share)}; measure with more permutations, or judge fewer classes"
+            f"takes {number(share)} (p = {number(p)}); measure with more permutations, or judge "
+            "fewer classes"
         )
-        return Outcome.INCONCLUSIVE if asked else Outcome.NOT_TESTED, sentence([reason])
+        return Outcome.INCONCLUSIVE if wanted else Outcome.NOT_TESTED, sentence([reason])
     told = (
         f"{one.secrets} cannot be told from secrets that the model never saw (p = {number(p)}; "
         f"{number(share)} or less would be a leak)"

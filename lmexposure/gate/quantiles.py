@@ -2,12 +2,15 @@
 
 import math
 
+from lmexposure.gate.order_statistics import quantile_ends, quantile_of
 from lmexposure.gate.reading import CanaryClass
 from lmexposure.gate.thresholds import Thresholds
 from lmexposure.gate.verdict import Check, Outcome
 from lmexposure.gate.wording import bits, number, sentence
 
 __all__ = ["check_quantiles"]
+
+_MOST_SHIFT = 0.05  # bits
 
 
 def check_quantiles(one: CanaryClass, thresholds: Thresholds, share: float) -> list[Check]:
@@ -16,6 +19,11 @@ def check_quantiles(one: CanaryClass, thresholds: Thresholds, share: float) -> l
     A leak where the lower end of the interval is above the threshold, a pass where the upper end
     is at it or below. Each end misses with the share's probability at most. A capped exposure is a
     lower bound: the upper end is taken from the upper ends of the exposures.
+
+    The interval is of independent draws. Where a good part of R was inserted, ranks are counted
+    among the few fills that are left: exposures are then higher by themselves (`CanaryClass.shift`)
+    and hang together, so that past 0.05 bits nothing is said. At 0.05 bits there is one canary for
+    28 such fills, and the interval is 2 % too narrow.
 
     Args:
         one: the class.
@@ -40,30 +48,37 @@ def check_quantiles(one: CanaryClass, thresholds: Thresholds, share: float) -> l
 def _check(
     one: CanaryClass, name: str, key: str, quantile: float, limit: float, share: float
 ) -> Check:
-    # Imported here: scipy.stats costs most of a second, and few gates ask for a quantile.
-    from lmexposure.statistics import quantile_interval
-
-    level = 1 - 2 * share
-    values = quantile_interval([e.value for e in one.known], quantile, level=level)
-    tops = [e.high if e.capped else e.value for e in one.known]
-    low, high = values.low, quantile_interval(tops, quantile, level=level).high
+    values = sorted(e.value for e in one.known)
+    tops = sorted(e.high if e.capped else e.value for e in one.known)
+    r, s = quantile_ends(len(values), quantile, share)
+    low, high = None if r is None else values[r - 1], None if s is None else tops[s - 1]
+    value, level = quantile_of(values, quantile), 1 - 2 * share
     outcome, clause = _judge(low, high, limit, _needed(quantile, share))
+    if one.shift > _MOST_SHIFT:
+        outcome, clause = Outcome.INCONCLUSIVE, _crowded(one)
     return Check(
         name=name,
         key=key,
         scope=one.scope,
         outcome=outcome,
-        value=values.value,
+        value=value,
         threshold=float(limit),
         unit="bits",
         reason=sentence(
             [
-                f"the {name} of {one.secrets} is {bits(values.value)}, between "
+                f"the {name} of {one.secrets} is {bits(value)}, between "
                 f"{'unknown' if low is None else number(round(low, 1))} and "
                 f"{'unknown' if high is None else bits(high)} at level {level:.3g}; {clause}"
             ]
         ),
         asked=True,
+    )
+
+
+def _crowded(one: CanaryClass) -> str:
+    return (
+        f"{one.shift:.2g} bits of that come from so small a space alone, of which much was "
+        "inserted, and exposures there hang together; choose a format with more fills"
     )
 
 

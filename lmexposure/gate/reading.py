@@ -1,7 +1,4 @@
-"""A result as the gate reads it: classes of canaries, where a missing number is plainly missing.
-
-A number that is not finite passes every comparison unseen, so none gets past here.
-"""
+"""A result as the gate reads it: classes of canaries, where a missing number is plainly missing."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -9,15 +6,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from lmexposure.errors import ResultError
+from lmexposure.gate.fields import finite, table, truth, whole
 from lmexposure.gate.wording import copies, visible
 from lmexposure.results import CanaryResult, Result
 
-__all__ = ["Attack", "CanaryClass", "Exposure", "classes_of", "finite", "whole"]
+__all__ = ["Attack", "CanaryClass", "Exposure", "classes_of"]
 
 # An extrapolation or a certificate may be shown, but what was counted or drawn decides.
 _DECIDING = ("exact", "importance", "sampled")
 _NOT_DECIDING = ("skew_normal", "certificate")
+_ALL_METHODS = (*_DECIDING, *_NOT_DECIDING, "exact up to an empirical margin", "bounded")
+_ATTACKS = ("best_first", "greedy", "beam")
 _SLACK = 1e-6  # bits, for rounding
+_LEAST_LEVEL = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +72,10 @@ class CanaryClass:
         exposures: one for each canary; None where it, or its log-perplexity, is missing.
         attacks: for each canary the searches for it; empty where there were none.
         summary: its row in the result; None where there is none.
+        shift: bits by which chance alone moves exposures up where part of R was inserted: a rank
+            among the N fills left is no larger than N + 1, so that P(exposure >= t) <= 2^(shift -
+            t) with shift = log2|R| - log2(N + 1). 0 for ranks among references, whose exposure is
+            counted from how many there are.
         apart: places, in best-first order, of canaries of this format that are not judged.
         interrupted: somebody ended the search of the format before its time.
     """
@@ -82,6 +87,7 @@ class CanaryClass:
     exposures: tuple[Exposure | None, ...]
     attacks: tuple[tuple[Attack, ...], ...]
     summary: Mapping[str, Any] | None
+    shift: float
     apart: tuple[int, ...]
     interrupted: bool
 
@@ -140,37 +146,6 @@ def classes_of(result: Result, *, most: int | None = None) -> list[CanaryClass]:
     ]
 
 
-def finite(record: Mapping[str, Any], key: str, *, where: str) -> float | None:
-    """A number of a result; None where it is missing or not finite.
-
-    Raises:
-        ResultError: something else stands there.
-    """
-    value = record.get(key)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ResultError(f"{where}: {key}={visible(repr(value))[:60]} is no number; measure again")
-    return float(value) if math.isfinite(value) else None
-
-
-def whole(record: Mapping[str, Any], key: str, *, low: int, where: str) -> int:
-    """A whole number of a result, at least `low`; large ones stand there as decimal strings.
-
-    Raises:
-        ResultError: anything else stands there.
-    """
-    value = record.get(key)
-    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 4000:
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or value < low:
-        raise ResultError(
-            f"{where}: {key}={visible(repr(value))[:60]} must be a whole number, at least {low}; "
-            "measure again"
-        )
-    return value
-
-
 def _canaries(result: Result) -> Iterable[CanaryResult]:
     """Those that were inserted; each once."""
     seen: set[str] = set()
@@ -178,11 +153,6 @@ def _canaries(result: Result) -> Iterable[CanaryResult]:
         if one.id in seen:
             raise ResultError(f"canary {visible(one.id)} stands there twice; measure again")
         seen.add(one.id)
-        if one.role not in ("canary", "control", "excluded"):
-            raise ResultError(
-                f"canary {visible(one.id)} has role {visible(repr(one.role))}, which is neither "
-                "canary nor control; measure again"
-            )
         if one.role == "canary":
             yield one
 
@@ -195,8 +165,10 @@ def _class(
     most: int | None,
 ) -> CanaryClass:
     where = f"format {visible(key[0])}"
-    size = whole(row, "space_size", low=2, where=where)
+    size = whole(row, "space_size", low=2, high=None, where=where)
     canaries = groups[key]
+    exposures = tuple(_exposure(one, math.log2(size)) for one in canaries)
+    inserted = sum(len(members) for other, members in groups.items() if other[0] == key[0])
     unjudged = [
         attack.place
         for other, members in groups.items()
@@ -210,12 +182,35 @@ def _class(
         repetitions=key[1],
         size=size,
         references=whole(row, "references", low=1, where=where),
-        exposures=tuple(_exposure(one, math.log2(size)) for one in canaries),
+        exposures=exposures,
         attacks=tuple(_attacks(one) for one in canaries),
         summary=_summary(result, key),
+        shift=_shift(exposures, size, inserted, row, where),
         apart=tuple(sorted(unjudged)),
-        interrupted=bool((row.get("search") or {}).get("interrupted")),
+        interrupted=truth(
+            table(row.get("search"), where=f"{where}, search"), "interrupted", where=where
+        ),
     )
+
+
+def _shift(
+    exposures: Iterable[Exposure | None],
+    size: int,
+    inserted: int,
+    row: Mapping[str, Any],
+    where: str,
+) -> float:
+    """See `CanaryClass`; fills that were inserted or set aside count in no rank."""
+    aside = 0 if row.get("set_aside") is None else whole(row, "set_aside", low=0, where=where)
+    taken = inserted + aside
+    if taken > size:
+        raise ResultError(
+            f"{where}: {taken:,} fills were inserted or set aside, of {size:,} that there are; "
+            "measure again"
+        )
+    if all(one is None or one.method == "sampled" for one in exposures):
+        return 0.0
+    return -math.log1p(-(taken - 1) / size) / math.log(2)
 
 
 def _summary(result: Result, key: tuple[str, int]) -> Mapping[str, Any] | None:
@@ -228,43 +223,71 @@ def _summary(result: Result, key: tuple[str, int]) -> Mapping[str, Any] | None:
 def _exposure(one: CanaryResult, most: float) -> Exposure | None:
     """The estimate that decides; None where its value or the log-perplexity is missing."""
     where = f"canary {visible(one.id)}"
-    row: Mapping[str, Any] = one.exposure
-    if row.get("method") in _NOT_DECIDING:
-        row = next((one.estimates[name] for name in _DECIDING if name in one.estimates), {})
-    value = finite(row, "value", where=where)
-    if value is None or finite(vars(one), "log_perplexity_bits", where=where) is None:
+    row = _deciding(one, where)
+    value = finite(row, "value", where=where, low=-1.0, high=most + _SLACK)
+    bits = finite(vars(one), "log_perplexity_bits", where=where, low=-_SLACK)
+    if value is None or bits is None:
         return None
+    method, capped = str(row.get("method")), truth(row, "capped", where=where)
+    if method not in _ALL_METHODS:
+        raise ResultError(
+            f"{where}: exposure by {visible(method)[:60]!r}, which is none of "
+            f"{', '.join(_ALL_METHODS)}; measure again"
+        )
     low, high = (finite(row, end, where=where) for end in ("low", "high"))
-    low = (value if row.get("capped") else 0.0) if low is None else low
-    high = most if high is None else high
+    low = (value if capped else 0.0) if low is None else low
+    high = most if high is None else min(high, most)
     if not low - _SLACK <= value <= high + _SLACK:
         raise ResultError(
             f"{where}: exposure {value:g} lies outside its interval {low:g} .. {high:g}; measure "
             "again"
         )
-    level = finite(row, "level", where=where)
+    # An interval of a sample that misses never would have no end.
+    widest = 1 - _LEAST_LEVEL if method == "sampled" else 1.0
+    level = finite(row, "level", where=where, low=_LEAST_LEVEL, high=widest)
     return Exposure(
-        method=str(row.get("method")),
+        method=method,
         value=value,
         low=low,
         high=high,
-        capped=bool(row.get("capped")),
+        capped=capped,
         level=0.95 if level is None else level,
     )
+
+
+def _deciding(one: CanaryResult, where: str) -> Mapping[str, Any]:
+    """The estimate shown, or the best that may decide; empty where there is none."""
+    if one.exposure.get("method") not in _NOT_DECIDING:
+        return one.exposure
+    made = table(one.estimates, where=f"{where}, estimates")
+    found = next((made[name] for name in _DECIDING if name in made), None)
+    return table(found, where=f"{where}, estimates")
 
 
 def _attacks(one: CanaryResult) -> tuple[Attack, ...]:
     """Searches with nothing revealed."""
     where = f"extraction of canary {visible(one.id)}"
-    found = []
-    for row in one.extraction:
-        if whole(row, "revealed", low=0, where=where) == 0:
-            tried = "proven" if row.get("method") == "best_first" else "width"
-            guesses = whole(row, tried, low=0, where=where)
-            place = None
-            if row.get("place") is not None:
-                place = whole(row, "place", low=1, where=where)
-            elif row.get("found"):
-                place = guesses
-            found.append(Attack(method=str(row.get("method")), guesses=guesses, place=place))
-    return tuple(found)
+    rows = [table(row, where=where) for row in one.extraction]
+    return tuple(
+        _attack(row, where) for row in rows if whole(row, "revealed", low=0, where=where) == 0
+    )
+
+
+def _attack(row: Mapping[str, Any], where: str) -> Attack:
+    method, found = row.get("method"), truth(row, "found", where=where)
+    if method not in _ATTACKS:
+        raise ResultError(
+            f"{where}: method={visible(repr(method))[:60]} is none of {', '.join(_ATTACKS)}; "
+            "measure again"
+        )
+    tried = "proven" if method == "best_first" else "width"
+    guesses, place = whole(row, tried, low=0, where=where), None
+    if row.get("place") is not None:
+        place = whole(row, "place", low=1, where=where)
+    if place is not None and (not found or place > guesses):
+        raise ResultError(
+            f"{where}: place={place:,} of {guesses:,} guesses, found={found}; measure again"
+        )
+    return Attack(
+        method=str(method), guesses=guesses, place=guesses if found and place is None else place
+    )

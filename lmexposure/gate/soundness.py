@@ -2,8 +2,9 @@
 
 from lmexposure.errors import ResultError
 from lmexposure.gate.chance import unseen
+from lmexposure.gate.fields import finite, table
 from lmexposure.gate.p_value import read_p_value
-from lmexposure.gate.reading import CanaryClass, finite
+from lmexposure.gate.reading import CanaryClass
 from lmexposure.gate.thresholds import Thresholds
 from lmexposure.gate.verdict import Check, Outcome
 from lmexposure.gate.wording import are, number, percent, sentence, visible
@@ -46,16 +47,21 @@ def check_learned(result: Result) -> Check | None:
     Raises:
         ResultError: a record of validation that does not say.
     """
-    validation = result.model.get("validation")
-    if validation is None:
+    if result.model.get("validation") is None:
         return None
-    improved = validation.get("improved") if isinstance(validation, dict) else None
+    validation = table(result.model["validation"], where="model, validation")
+    improved = validation.get("improved")
     if not isinstance(improved, bool):
         raise ResultError("model: validation does not say whether the loss improved; measure again")
     after, before = (
-        finite(validation, key, where="validation")
+        finite(validation, key, where="validation", low=0)
         for key in ("validation_bits", "initial_validation_bits")
     )
+    if improved and (after is None or before is None or after >= before):
+        raise ResultError(
+            f"model: validation is said to have improved, from {before} to {after} bits per token; "
+            "measure again"
+        )
     shown = [f"{value:.3f}" if value is not None else "unknown" for value in (after, before)]
     loss = f"validation loss {shown[0]} bits per token, {shown[1]} before training"
     return Check(
@@ -102,24 +108,20 @@ def _enough(one: CanaryClass, thresholds: Thresholds) -> Check:
 
 
 def _whole(one: CanaryClass) -> Check:
-    """Every canary has its score and exposure, and the summary speaks of these very canaries."""
+    """Every canary has its score and exposure."""
     missing = sum(exposure is None for exposure in one.exposures)
-    told = None if one.summary is None else one.summary.get("n")
     if missing:
         reason = (
             f"{missing} of {one.secrets} lack a log-perplexity or an exposure; measure again, or "
             "with another method"
         )
-    elif told != one.n:
-        reason = f"the summary is not of these {one.secrets}, but of {visible(told)}; measure again"
     else:
         reason = f"all {one.secrets} have a log-perplexity and an exposure"
-    sound = not missing and told == one.n
     return Check(
         name="all scores there",
         key="scores",
         scope=one.scope,
-        outcome=Outcome.PASS if sound else Outcome.INCONCLUSIVE,
+        outcome=Outcome.INCONCLUSIVE if missing else Outcome.PASS,
         value=float(missing),
         threshold=0.0,
         unit="canaries",

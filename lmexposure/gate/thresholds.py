@@ -9,6 +9,7 @@ from lmexposure.errors import SettingsError
 __all__ = ["DEFAULT_GUESSES", "Thresholds"]
 
 DEFAULT_GUESSES = 1000
+_MOST = 10**15  # of a count
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +27,7 @@ class Thresholds:
             is spread over many canaries, however small in each.
         max_exposure: the largest exposure of any canary, in bits. None: log2(canaries / share),
             which chance alone passes as rarely as the share says, for it passes t bits with
-            probability 2^-t at most.
+            probability 2^-t at most; higher where part of R was inserted.
         median_exposure: the median of each class, in bits, at least the 1 bit that guessing gives.
             No default: what a median may be depends on what the model is for.
         quantile_exposure: a quantile in (0, 1), and its most bits, at least what guessing gives:
@@ -69,12 +70,12 @@ class Thresholds:
         if self.quantile_exposure is not None:
             _check_quantile(self.quantile_exposure)
         if self.max_guesses is not None:
-            integer("max_guesses", self.max_guesses, low=1)
+            integer("max_guesses", self.max_guesses, low=1, high=_MOST)
         if self.max_epsilon is not None:
             _check_epsilon(self.max_epsilon)
-        integer("min_canaries", self.min_canaries, low=1)
+        integer("min_canaries", self.min_canaries, low=1, high=_MOST)
         if self.repetitions is not None:
-            integer("repetitions", self.repetitions, low=1)
+            integer("repetitions", self.repetitions, low=1, high=_MOST)
 
     @property
     def guesses(self) -> int:

@@ -2,18 +2,9 @@
 
 from collections.abc import Sequence
 
+from lmexposure._text import visible
+
 __all__ = ["are", "bits", "copies", "number", "percent", "sentence", "visible"]
-
-
-def visible(text: object) -> str:
-    """The text with everything that does not print spelled out: line ends, escapes, bidi marks.
-
-    >>> visible("a\\x1b[31mb")
-    'a\\\\x1b[31mb'
-    """
-    return "".join(
-        c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in str(text)
-    )
 
 
 def are(count: int) -> str:
@@ -62,6 +53,11 @@ def copies(repetitions: int) -> str:
 
 
 def sentence(parts: Sequence[str]) -> str:
-    """Clauses as one sentence."""
+    """Clauses as one sentence; a question keeps its mark.
+
+    >>> sentence(["one", "two"]), sentence(["why?"])
+    ('One; two.', 'Why?')
+    """
     joined = "; ".join(part for part in parts if part)
-    return f"{joined[:1].upper()}{joined[1:]}."
+    end = "" if joined.endswith("?") else "."
+    return f"{joined[:1].upper()}{joined[1:]}{end}"

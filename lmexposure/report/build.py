@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure.canaries.manifest import Manifest
-from lmexposure.errors import ManifestError, ResultError, SettingsError
+from lmexposure.errors import ManifestError, SettingsError
 from lmexposure.gate import Thresholds, check_result
 from lmexposure.report.command import command_of
+from lmexposure.report.damaged import refused
 from lmexposure.report.data import FormatData, ReportData, RocData
 from lmexposure.report.facts import model_facts, setting_facts
 from lmexposure.report.roc import roc_data
@@ -42,13 +43,8 @@ def report_data(
     """
     run = replace(run, manifest=_manifest(run, manifest, show_secrets))
     scores = run.scores()
-    try:
+    with refused(run.name):
         return _data(run, scores, thresholds or Thresholds(), show_secrets)
-    except (KeyError, TypeError, AttributeError) as failure:
-        raise ResultError(
-            f"{run.result_path} lacks or adds fields ({type(failure).__name__}: {failure}); "
-            "measure again"
-        ) from failure
 
 
 def _manifest(run: RunFiles, given: Manifest | None, show_secrets: bool) -> Manifest | None:

@@ -8,9 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lmexposure._text import visible
 from lmexposure.errors import ResultError, SettingsError
 from lmexposure.gate import Thresholds, Verdict, check_result
 from lmexposure.report.command import command_of
+from lmexposure.report.damaged import refused
 from lmexposure.report.data import ClassRow, Fact
 from lmexposure.report.facts import model_facts
 from lmexposure.report.pairs import Difference, differences
@@ -124,14 +126,8 @@ def compare_data(
         raise SettingsError(f"{len(runs)} run to compare; give at least two run directories")
     names = _names(runs)
     _refuse_other_formats(runs, names)
-    try:
+    with refused(" or ".join(names)):
         return _data(runs, names, thresholds or Thresholds(), level)
-    except (KeyError, TypeError, AttributeError) as failure:
-        listed = ", ".join(str(one.result_path) for one in runs)
-        raise ResultError(
-            f"one of {listed} lacks or adds fields ({type(failure).__name__}: {failure}); "
-            "measure it again"
-        ) from failure
 
 
 def _data(
@@ -166,8 +162,8 @@ def _refuse_other_formats(runs: Sequence[RunFiles], names: Sequence[str]) -> Non
             what = _differs(before, run, form["name"])
             if what:
                 raise ResultError(
-                    f"{other} and {name} cannot be compared: format {form['name']!r} {what}; "
-                    "compare runs of the same formats"
+                    f"{visible(other)} and {visible(name)} cannot be compared: "
+                    f"format {form['name']!r} {what}; compare runs of the same formats"
                 )
     if not any(_common(runs)):
         held = "; ".join(
@@ -175,7 +171,8 @@ def _refuse_other_formats(runs: Sequence[RunFiles], names: Sequence[str]) -> Non
             for run, name in zip(runs, names, strict=True)
         )
         raise ResultError(
-            f"no two runs have a format in common ({held}); compare runs of the same formats"
+            f"no two runs have a format in common ({visible(held)}); "
+            "compare runs of the same formats"
         )
 
 
@@ -267,6 +264,9 @@ def _notes(runs: Sequence[RunFiles], names: Sequence[str]) -> Iterator[str]:
                 f"{name} measured another manifest than {names[0]}: other canaries, so their "
                 "medians stand side by side, and no canary is held against itself"
             )
+    for run, name in zip(runs, names, strict=True):
+        if not any(one.role == "canary" for one in run.result.canaries):
+            yield f"{name} has no canaries: nothing says what its model memorised"
     common = set(_common(runs))
     for run, name in zip(runs, names, strict=True):
         alone = [form["name"] for form in run.result.formats if form["name"] not in common]

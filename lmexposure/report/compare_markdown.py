@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from lmexposure._text import printable
 from lmexposure.report.compare import CompareData, ComparedClass, ComparedFormat, ComparedRun
 from lmexposure.report.data import ClassRow
 from lmexposure.report.figures import (
@@ -34,7 +35,7 @@ def compare_markdown(data: CompareData) -> str:
         *_notes(data.notes),
         *_reproduce(data.runs),
     ]
-    return "\n\n".join(parts) + "\n"
+    return printable("\n\n".join(parts) + "\n")
 
 
 def _runs(runs: Sequence[ComparedRun]) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from lmexposure._text import printable
 from lmexposure.gate import Outcome, Verdict
 from lmexposure.report.data import ClassRow, ReportData
 from lmexposure.report.figures import (
@@ -56,7 +57,7 @@ def report_markdown(data: ReportData) -> str:
         *_secrets(data),
         *_reproduce(data.command),
     ]
-    return "\n\n".join(parts) + "\n"
+    return printable("\n\n".join(parts) + "\n")
 
 
 def _verdict(verdict: Verdict) -> Iterator[str]:

@@ -9,7 +9,7 @@ __all__ = ["code", "fence", "inline", "table"]
 _SPECIAL = re.compile(r"([\\`*\[\]<>|~&$@#]|(?<![^\W_])_|_(?![^\W_]))")
 _AUTOLINK = re.compile(r"://|www\.", re.IGNORECASE)
 _AT_THE_START = re.compile(r"^(\d+)([.)])|^([-+=:])")
-_BLANK = re.compile(r"[\s\x00-\x1f\x7f]+")
+_BLANK = re.compile(r"\s+")
 
 
 def inline(text: str) -> str:

@@ -12,11 +12,12 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, UndefinedError
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from lmexposure.errors import ResultError
+from lmexposure._text import printable
 from lmexposure.report.charts import Chart, charts_of, compare_exposure
+from lmexposure.report.damaged import refused
 from lmexposure.report.data import CanaryRow, ClassRow, FormatData, ReportData, RocData
 from lmexposure.report.page_filters import FILTERS
 
@@ -42,27 +43,19 @@ def render_report(data: ReportData) -> str:
     Raises:
         ResultError: a section of the result that is not as it should be.
     """
-    try:
-        return _report(data)
-    except (UndefinedError, KeyError, TypeError, ValueError) as failure:
-        raise ResultError(
-            f"the result of {data.title!r} lacks or adds fields ({failure}); measure again"
-        ) from failure
-
-
-def _report(data: ReportData) -> str:
-    rows, left_out = _canary_rows(data.formats)
-    charts = charts_of(data)
-    return _page(
-        "report.html.jinja",
-        data=data,
-        formats=[_view(one, charts) for one in data.formats],
-        charts={kind: _of(charts, kind) for kind in ("epsilon", "roc", "training")},
-        canaries=rows,
-        left_out=left_out,
-        rates=_RATES,
-        roc_rows=[(one, [_rate(one, rate) for rate in _RATES]) for one in data.roc],
-    )
+    with refused(data.title):
+        rows, left_out = _canary_rows(data.formats)
+        charts = charts_of(data)
+        return _page(
+            "report.html.jinja",
+            data=data,
+            formats=[_view(one, charts) for one in data.formats],
+            charts={kind: _of(charts, kind) for kind in ("epsilon", "roc", "training")},
+            canaries=rows,
+            left_out=left_out,
+            rates=_RATES,
+            roc_rows=[(one, [_rate(one, rate) for rate in _RATES]) for one in data.roc],
+        )
 
 
 def render_compare(data: "CompareData") -> str:
@@ -73,18 +66,22 @@ def render_compare(data: "CompareData") -> str:
 
     Returns:
         the document; the same data gives the same text.
+
+    Raises:
+        ResultError: a section of a result that is not as it should be.
     """
-    names = [run.name for run in data.runs]
-    cells = {one.name: _of_each_run(one, len(names)) for one in data.formats}
-    charts = [
-        compare_exposure(one.name, one.bits, list(zip(names, cells[one.name], strict=True)))
-        for one in data.formats
-    ]
-    return _page(
-        "compare.html.jinja",
-        data=data,
-        formats=list(zip(data.formats, charts, strict=True)),
-    )
+    with refused(data.title):
+        names = [run.name for run in data.runs]
+        cells = {one.name: _of_each_run(one, len(names)) for one in data.formats}
+        charts = [
+            compare_exposure(one.name, one.bits, list(zip(names, cells[one.name], strict=True)))
+            for one in data.formats
+        ]
+        return _page(
+            "compare.html.jinja",
+            data=data,
+            formats=list(zip(data.formats, charts, strict=True)),
+        )
 
 
 def _of_each_run(one: "ComparedFormat", runs: int) -> list[list[ClassRow]]:
@@ -148,8 +145,7 @@ def _page(template: str, **values: Any) -> str:
         .get_template(template)
         .render(style=Markup(style), script=Markup(script), policy=Markup(policy), **values)
     )
-    # JSON can hold half a character, which no file can.
-    return page.encode(errors="replace").decode()
+    return printable(page)
 
 
 def _asset(name: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+from lmexposure._text import printable
 from lmexposure.gate import Verdict
 from lmexposure.report.compare import CompareData
 from lmexposure.report.data import CanaryRow, ReportData
@@ -102,7 +103,7 @@ def _written(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     writer = csv.writer(stream, lineterminator="\r\n")
     writer.writerow(header)
     writer.writerows(rows)
-    return stream.getvalue()
+    return printable(stream.getvalue())
 
 
 def report_json(data: ReportData) -> str:
@@ -125,7 +126,8 @@ def compare_json(data: CompareData) -> str:
 
 def _json(schema: str, data: Any) -> str:
     values = {"schema": schema, **plain(_values(data))}
-    return json.dumps(values, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    text = json.dumps(values, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return printable(text, json_escapes=True)
 
 
 def _values(value: Any) -> Any:

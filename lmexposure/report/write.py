@@ -12,6 +12,7 @@ from lmexposure.report.build import report_data
 from lmexposure.report.charts import Chart, charts_of
 from lmexposure.report.compare import compare_data
 from lmexposure.report.compare_markdown import compare_markdown
+from lmexposure.report.damaged import refused
 from lmexposure.report.markdown import report_markdown
 from lmexposure.report.model_card import add_to_model_card
 from lmexposure.report.page import render_compare, render_report
@@ -69,12 +70,15 @@ def write_report(
     """
     _check(formats)
     data = report_data(run, show_secrets=show_secrets, manifest=manifest)
-    files = _rendered("report", formats, _REPORT, data)
-    if charts:
-        files |= _drawn(charts_of(data))
+    with refused(run.name):
+        files = _rendered("report", formats, _REPORT, data)
+        files |= _drawn(charts_of(data)) if charts else {}
     where = run.result_path.parent if out is None else Path(out)
     written = _write(where, files, mode=0o600 if show_secrets else 0o644)
-    return written if model_card is None else [*written, add_to_model_card(model_card, data)]
+    if model_card is None:
+        return written
+    with refused(run.name):
+        return [*written, add_to_model_card(model_card, data)]
 
 
 def write_compare(
@@ -96,7 +100,10 @@ def write_compare(
         FileError: the disk refused; what stood there before still does.
     """
     _check(formats)
-    return _write(Path(out), _rendered("compare", formats, _COMPARE, compare_data(runs)))
+    data = compare_data(runs)
+    with refused(data.title):
+        files = _rendered("compare", formats, _COMPARE, data)
+    return _write(Path(out), files)
 
 
 def _check(formats: Sequence[str]) -> None:

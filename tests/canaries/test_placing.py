@@ -1,3 +1,5 @@
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +23,7 @@ def test_parts_together_are_the_whole(seed: int, documents: int, cuts: list[int]
     placement = Placement(manifest.canaries)
     edges = [0, *sorted(min(cut, documents) for cut in cuts), documents]
     parts = []
-    for start, stop in zip(edges, edges[1:], strict=False):
+    for start, stop in itertools.pairwise(edges):
         for number in range(start, stop):
             parts += [c.text for c in placement.before(number)] + [texts[number]]
         counted = [c.id for number in range(start, stop) for c in placement.before(number)]

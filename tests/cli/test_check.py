@@ -209,6 +209,63 @@ def test_an_output_never_replaces_what_is_judged(call: Call, written: Written) -
     assert "is --json already" in call("check", path, "--json", other, "--junit", other).err
 
 
+@pytest.mark.parametrize("flag", ["--json", "--junit", "--sarif", "--summary"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "manifest.json",
+        "run.json",
+        "result.json",
+        "metrics.jsonl",
+        "training.json",
+        "scores.parquet",
+        "report.html",
+        "report.json",
+        "model",
+        "model/config.json",
+        "corpus/corpus.txt",
+        "charts/new.svg",
+        "other/../manifest.json",
+        "linked.json",
+        "hard.json",
+        "linked/config.json",
+    ],
+)
+def test_an_output_never_replaces_a_file_of_the_run(
+    call: Call, tmp_path: Path, flag: str, name: str
+) -> None:
+    run = small_run(tmp_path / "run")
+    for there in ("model", "corpus", "other"):
+        (run / there).mkdir()
+    (run / "linked.json").symlink_to(run / "manifest.json")
+    (run / "hard.json").hardlink_to(run / "scores.parquet")
+    (run / "linked").symlink_to(run / "model")
+    (run / "model" / "config.json").write_text("{}")
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    for judged in (run, run / "result.json"):
+        seen = call("check", judged, flag, run / name)
+        assert seen.code == 3
+        assert "give another file" in seen.err
+        assert not seen.out
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+    assert call("check", run, flag, run / "verdict.txt").code == 1
+
+
+def test_an_output_never_replaces_the_settings_the_model_or_what_is_measured(
+    call: Call, written: Written, tmp_path: Path
+) -> None:
+    file = tmp_path / "gate.toml"
+    file.write_text("[check]\nmin_canaries = 5\n")
+    seen = call("check", written(clean()), "--settings", file, "--json", file)
+    assert "is the settings file already" in seen.err
+    (tmp_path / "m").mkdir()
+    both = ("--model", tmp_path / "m", "--manifest", tmp_path / "i" / "manifest.json")
+    for path in ("m/config.json", "o/result.json", "o/model/x", "i/corpus/c.txt", "i/run.json"):
+        seen = call("check", *both, "--out", tmp_path / "o", "--sarif", tmp_path / path)
+        assert seen.code == 3
+        assert "is a file of the run, or has the name of one" in seen.err
+
+
 def test_a_place_that_cannot_be_written_is_3(call: Call, written: Written, tmp_path: Path) -> None:
     path = written(clean())
     (tmp_path / "file").write_text("")
@@ -230,7 +287,10 @@ def test_hostile_names_break_nothing(call: Call, tmp_path: Path) -> None:
     assert "<b>" not in (tmp_path / "s.md").read_text()
 
 
-def test_a_default_check_is_light(written: Written) -> None:
+@pytest.mark.parametrize(
+    "flags", [(), ("--median-exposure", "9"), ("--quantile-exposure", "0.5:9")]
+)
+def test_a_check_is_light(written: Written, flags: tuple[str, ...]) -> None:
     script = (
         "import sys, typer\n"
         "from lmexposure.cli.check import check\n"
@@ -241,7 +301,7 @@ def test_a_default_check_is_light(written: Written) -> None:
         "assert not heavy, heavy\n"
         "assert code == 0, code"
     )
-    command = [sys.executable, "-c", script, str(written(clean()))]
+    command = [sys.executable, "-c", script, str(written(clean())), *flags]
     subprocess.run(command, check=True, capture_output=True)
 
 

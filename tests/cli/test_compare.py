@@ -17,6 +17,14 @@ def test_verdicts_and_where_the_comparison_lies(call: Call, tmp_path: Path) -> N
     assert "# Compared: base and tuned" in (out / "compare.md").read_text()
 
 
+def test_a_name_cannot_write_to_the_terminal(call: Call, tmp_path: Path) -> None:
+    run = small_run(tmp_path / "a\x1b[31m\u202eb")
+    outcome = call("compare", run, run, "--out", tmp_path / "out", "--format", "csv")
+    assert outcome.code == 0
+    assert r"a\x1b[31m\u202eb: Leaks" in outcome.out
+    assert "\x1b[31m" not in outcome.out
+
+
 def test_formats(call: Call, tmp_path: Path) -> None:
     run = small_run(tmp_path / "run")
     outcome = call("compare", run, run, "--out", tmp_path, "--format", "csv", "--format", "json")

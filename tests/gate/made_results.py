@@ -11,6 +11,7 @@ from lmexposure.results import CanaryResult, Result
 
 __all__ = [
     "RANDOM_NUMBER",
+    "REFERENCES",
     "by_chance",
     "canary",
     "class_row",
@@ -21,6 +22,7 @@ __all__ = [
 ]
 
 RANDOM_NUMBER = 10**9
+REFERENCES = 10_000
 _PERMUTATIONS = 9_999
 
 
@@ -60,13 +62,13 @@ def canary(
     place: int | None = None,
     guesses: int | None = 1000,
 ) -> CanaryResult:
-    """One canary; `guesses` None: nobody searched for it."""
+    """One canary, or a control where `repetitions` is 0; `guesses` None: nobody searched for it."""
     searched = {"method": "best_first", "revealed": 0, "width": guesses, "proven": guesses}
     found = {"found": place is not None, "place": place}
     return CanaryResult(
         id=f"{name}/x{repetitions}/{number:04d}",
         format=name,
-        role="canary",
+        role="canary" if repetitions else "control",
         repetitions=repetitions,
         log_perplexity_bits=30.0,
         exposure=exposure,
@@ -81,13 +83,20 @@ def class_row(
     repetitions: int = 1,
     name: str = "random_number",
     p_value: float | None = None,
+    references: int = REFERENCES,
 ) -> dict[str, Any]:
     """A summary row. The mean exposure of n clean canaries is gamma distributed."""
     n = len(values)
     if p_value is None and values:
         total = math.log(2) * sum(value or 0.0 for value in values)
         p_value = max(1 / (1 + _PERMUTATIONS), float(gammaincc(n, total)))
-    test = {"p_value": p_value, "n": n, "references": 10_000, "permutations": _PERMUTATIONS}
+    test = {
+        "p_value": p_value,
+        "n": n,
+        "references": references,
+        "alternative": "memorised" if repetitions else "different",
+        "permutations": _PERMUTATIONS,
+    }
     role = "canary" if repetitions else "control"
     return {
         "format": name,
@@ -108,13 +117,23 @@ def made(
     improved: bool | None = True,
     **parts: Any,
 ) -> Result:
-    """A result of one format; `controls` is their p-value, None: there are none."""
+    """A result of one format; `controls` is the p-value of 16 of them, None: there are none."""
+    references = min(REFERENCES, size - 1)
+    null = [canary(i, exact(1.0), repetitions=0, name=name, guesses=None) for i in range(16)]
+    canaries = [*canaries, *([] if controls is None or summary is not None else null)]
     classes: dict[int, list[float | None]] = {}
     for one in canaries:
         classes.setdefault(one.repetitions, []).append(one.exposure["value"])
-    rows = [class_row(values, repetitions=r, name=name) for r, values in classes.items()]
-    if controls is not None:
-        rows.append(class_row([1.0] * 16, repetitions=0, name=name, p_value=controls))
+    rows = [
+        class_row(
+            values,
+            repetitions=r,
+            name=name,
+            p_value=None if r else controls,
+            references=references,
+        )
+        for r, values in classes.items()
+    ]
     loss = {"improved": improved, "validation_bits": 1.5, "initial_validation_bits": 6.5}
     values: dict[str, Any] = {
         "inputs_sha256": "1" * 64,
@@ -126,7 +145,7 @@ def made(
                 "name": name,
                 "space_size": str(size),
                 "bits": math.log2(size),
-                "references": min(10_000, size - 1),
+                "references": references,
             }
         ],
         "canaries": list(canaries),

@@ -14,6 +14,12 @@ def privacy(value: float | None, attainable: float | None, **more: Any) -> dict[
     return {"primary": primary, "attainable": attainable, "claim": None, **more}
 
 
+def significant(value: float | None) -> dict[str, Any]:
+    section = privacy(1.0, 6.0)
+    section["primary"]["significance"] = value
+    return section
+
+
 def judged(section: dict[str, Any] | None, most: float | None = 4.0) -> Check | None:
     verdict = check_result(replace(clean(), privacy=section), Thresholds(max_epsilon=most))
     keys = ("max_epsilon", "claimed_epsilon")
@@ -30,8 +36,6 @@ def judged(section: dict[str, Any] | None, most: float | None = 4.0) -> Check | 
         (0.0, 4.0, Outcome.INCONCLUSIVE),
         (0.0, None, Outcome.INCONCLUSIVE),
         (None, 6.0, Outcome.INCONCLUSIVE),
-        (float("nan"), 6.0, Outcome.INCONCLUSIVE),
-        (1.0, float("nan"), Outcome.INCONCLUSIVE),
     ],
 )
 def test_a_pass_could_have_been_a_leak(
@@ -52,20 +56,59 @@ def test_a_result_without_a_bound_is_inconclusive_where_one_is_asked_for(
     assert judged(section, None) is None
 
 
+CLAIM = {"reason": "so", "claimed_epsilon": 2.0, "claimed_delta": 0.0}
+
+
 @pytest.mark.parametrize(
-    ("verdict", "outcome"),
+    ("verdict", "bound", "attainable", "outcome"),
     [
-        ("contradicted", Outcome.LEAK),
-        ("consistent", Outcome.PASS),
-        ("cannot tell", Outcome.INCONCLUSIVE),
+        ("contradicted", 2.1, 6.0, Outcome.LEAK),
+        ("consistent", 1.0, 6.0, Outcome.PASS),
+        ("cannot tell", 1.0, 2.0, Outcome.INCONCLUSIVE),
+        ("cannot tell", 1.0, None, Outcome.INCONCLUSIVE),
+        ("cannot tell", None, None, Outcome.INCONCLUSIVE),
     ],
 )
-def test_a_claim_counts_as_asked(verdict: str, outcome: Outcome) -> None:
-    claim = {"verdict": verdict, "reason": "so", "claimed_epsilon": 2.0, "claimed_delta": 0.0}
-    check = judged(privacy(1.0, 6.0, claim=claim | {"bound": 1.0}), None)
+def test_a_claim_counts_as_asked(
+    verdict: str, bound: float | None, attainable: float | None, outcome: Outcome
+) -> None:
+    claim = CLAIM | {"verdict": verdict, "bound": bound}
+    check = judged(privacy(1.0, attainable, claim=claim), None)
     assert check is not None
     assert (check.outcome, check.threshold, check.asked) == (outcome, 2.0, True)
     assert "the claim of epsilon 2 at delta 0 is" in check.reason.lower()
+
+
+@pytest.mark.parametrize(
+    ("verdict", "bound", "attainable"),
+    [
+        ("consistent", 2.1, 6.0),
+        ("consistent", None, 6.0),
+        ("consistent", 1.0, None),
+        ("consistent", 1.0, 2.0),
+        ("cannot tell", 2.1, 6.0),
+        ("contradicted", 2.0, 6.0),
+    ],
+)
+def test_a_verdict_on_a_claim_that_does_not_follow_is_refused(
+    verdict: str, bound: float | None, attainable: float | None
+) -> None:
+    claim = CLAIM | {"verdict": verdict, "bound": bound}
+    with pytest.raises(ResultError, match=f"is said to be '{verdict}', but with a bound of"):
+        judged(privacy(1.0, attainable, claim=claim), None)
+
+
+def test_a_claim_that_vanished_is_inconclusive_and_another_is_refused() -> None:
+    for section in (None, privacy(1.0, 6.0)):
+        result = replace(clean(), privacy=section, settings={"claimed_epsilon": 2.0})
+        verdict = check_result(result)
+        assert verdict.exit_code == 2
+        assert "an epsilon was claimed, and the result says nothing of it" in verdict.sentence
+    claim = CLAIM | {"verdict": "consistent", "bound": 1.0}
+    settings = {"claimed_epsilon": 1.0}
+    result = replace(clean(), privacy=privacy(1.0, 6.0, claim=claim), settings=settings)
+    with pytest.raises(ResultError, match="a claim of epsilon 2 at delta 0, and 1 was to be"):
+        check_result(result)
 
 
 def test_a_claim_of_a_real_measurement() -> None:
@@ -94,9 +137,18 @@ def test_a_leak_without_a_null_is_none() -> None:
     ("section", "message"),
     [
         (privacy("much", 1.0), "value='much' is no number"),  # type: ignore[arg-type]
-        ({"primary": "4"}, "primary is no bound"),
-        (privacy(1.0, 2.0, claim={"verdict": "fine"}), "verdict 'fine', which is none of"),
-        (privacy(1.0, 2.0, claim="fine"), "which is none of contradicted, consistent"),
+        ({"primary": "4"}, "privacy, primary: '4' is no table"),
+        (privacy(-1.0, 2.0), "value=-1.0 must lie from 0 to any finite number"),
+        (privacy(float("nan"), 2.0), "value=nan must lie"),
+        (privacy(1.0, float("inf")), "attainable=inf must lie"),
+        (significant(1.0), "a significance strictly between 0 and 1, which is 1"),
+        (significant(0), "a significance strictly between 0 and 1, which is 0"),
+        (significant(None), "a significance strictly between 0 and 1, which is unknown"),
+        (significant(2), "significance=2 must lie from 0 to 1"),
+        (privacy(1.0, 2.0, claim=CLAIM | {"verdict": "fine"}), "'fine', which is none of"),
+        (privacy(1.0, 2.0, claim="fine"), "privacy, claim: 'fine' is no table"),
+        (privacy(1.0, 2.0, claim={}), "holds a claim of epsilon unknown at delta unknown"),
+        (privacy(1.0, 2.0, claim=CLAIM | {"claimed_epsilon": None}), "epsilon unknown at delta 0"),
     ],
 )
 def test_a_section_that_cannot_be_is_refused(section: dict[str, Any], message: str) -> None:

@@ -117,12 +117,13 @@ def test_what_was_found_with_characters_revealed_does_not_count() -> None:
 
 
 def test_in_a_small_space_it_takes_more_finds_than_guessing_has() -> None:
-    assert judged([5, *NONE[1:]], size=10**4).outcome is Outcome.NOT_TESTED
-    asked = judged([5, *NONE[1:]], size=10**4, thresholds=Thresholds(max_guesses=1000))
+    small: dict[str, Any] = {"size": 10**4, "exposure": sampled(13.2, 11.4, 13.28, capped=True)}
+    assert judged([5, *NONE[1:]], **small).outcome is Outcome.NOT_TESTED
+    asked = judged([5, *NONE[1:]], **small, thresholds=Thresholds(max_guesses=1000))
     assert asked.outcome is Outcome.INCONCLUSIVE
     assert "find as many by chance" in asked.reason
-    assert judged([1, 2, 3, 4, 5, 6, *NONE[:4]], size=10**4).outcome is Outcome.LEAK
-    passed = judged(NONE, size=10**4)
+    assert judged([1, 2, 3, 4, 5, 6, *NONE[:4]], **small).outcome is Outcome.LEAK
+    passed = judged(NONE, **small)
     assert passed.outcome is Outcome.PASS
     assert "found would have been no leak" in passed.reason
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gate.made_results import RANDOM_NUMBER, by_chance, canary, class_row, clean, exact, made
+from gate.made_results import RANDOM_NUMBER, by_chance, canary, clean, exact, made
 from report_runs import small_result
 from scipy import stats
 
@@ -43,7 +43,7 @@ def test_a_clean_model_passes_and_says_what_may_have_gone_unseen() -> None:
     assert verdict.outcome is Outcome.PASS
     assert verdict.exit_code == 0
     assert verdict.sentence.startswith("No leak found: the largest exposure of 32 secrets")
-    assert "fewer than 8.9 % of such secrets could have gone unseen" in verdict.sentence
+    assert "past that, fewer than 8.9 % of such secrets could have gone" in verdict.sentence
     assert verdict.deciding in verdict.checks
     assert "epsilon: no threshold was given, and the result holds no claim" in verdict.untested
 
@@ -112,8 +112,20 @@ def test_a_model_that_did_not_learn_passes_nothing() -> None:
     assert any("validation loss" in line for line in check_result(clean(improved=None)).untested)
 
 
-@pytest.mark.parametrize("broken", [None, float("nan"), float("inf")])
-def test_a_missing_score_or_exposure_passes_nothing(broken: float | None) -> None:
+@pytest.mark.parametrize("broken", [float("nan"), float("inf"), 10**400])
+def test_a_score_or_exposure_that_is_not_finite_is_refused(broken: float) -> None:
+    result = clean()
+    values = result.canaries[5]
+    result.canaries[5] = replace(values, exposure={**values.exposure, "value": broken})
+    with pytest.raises(ResultError, match="not finite"):
+        check_result(result)
+    result.canaries[5] = replace(values, log_perplexity_bits=broken)
+    with pytest.raises(ResultError, match="not finite"):
+        check_result(result)
+
+
+def test_a_missing_score_or_exposure_passes_nothing() -> None:
+    broken = None
     result = clean()
     values = result.canaries[5]
     without = replace(values, exposure={**values.exposure, "value": broken})
@@ -131,9 +143,8 @@ def test_a_missing_p_value_and_a_summary_of_others_pass_nothing() -> None:
     assert check_result(result).exit_code == 2
     result = clean()
     result.summary[0]["n"] = 10
-    assert check_result(result).exit_code == 2
-    result = clean(summary=[])
-    assert check_result(result).exit_code == 2
+    with pytest.raises(ResultError, match="n=10, but the result holds 32"):
+        check_result(result)
     assert check_result(clean(), Thresholds(repetitions=1)).exit_code == 0
 
 
@@ -170,7 +181,7 @@ def test_a_small_space_is_judged_by_its_p_value_alone() -> None:
     assert check_result(made(found, size=100)).exit_code == 0
     verdict = check_result(made(drawn, size=100), Thresholds(p_value=False))
     assert verdict.exit_code == 2
-    assert "no check says anything of 10 secrets" in verdict.sentence
+    assert "no test against chance could be made of 10 secrets" in verdict.sentence
 
 
 def test_a_format_of_its_own_is_named_where_there_are_several() -> None:
@@ -191,8 +202,7 @@ def test_a_real_result_leaks_where_it_memorised_and_passes_where_not() -> None:
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
-        ({"formats": []}, "which the result does not describe"),
-        ({"summary": [class_row([1.0] * 32, p_value=1.5)]}, r"p_value=1.5 must lie in \(0, 1\]"),
+        ({"formats": []}, "which the result does not have"),
         ({"model": {"validation": {"improved": "yes"}}}, "does not say whether the loss improved"),
     ],
 )
@@ -204,11 +214,11 @@ def test_a_result_that_contradicts_itself_is_refused(parts: dict[str, Any], mess
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"role": "canery"}, "role 'canery', which is neither canary nor control"),
+        ({"role": "canery"}, "role 'canery'"),
         ({"repetitions": 0}, "repetitions=0 must be a whole number, at least 1"),
         ({"exposure": exact(2.0) | {"low": 3.0}}, "lies outside its interval"),
-        ({"exposure": exact(2.0) | {"value": "2"}}, "value='2' is no number"),
-        ({"id": "random_number/x1/0001"}, "stands there twice"),
+        ({"exposure": exact(2.0) | {"value": "2"}}, "holds a number that is not finite"),
+        ({"id": "random_number/x1/0001"}, "stands there 2 times"),
         ({"extraction": [{"method": "beam", "revealed": 0}]}, "width=None must be a whole number"),
     ],
 )
@@ -222,7 +232,15 @@ def test_a_canary_that_cannot_be_is_refused(change: dict[str, Any], message: str
 def test_a_space_that_is_no_number_is_refused() -> None:
     result = clean()
     result.formats[0]["space_size"] = "many"
-    with pytest.raises(ResultError, match="space_size='many' must be a whole number, at least 2"):
+    with pytest.raises(ResultError, match="has no size"):
         check_result(result)
     result.formats[0]["space_size"] = str(RANDOM_NUMBER)
     assert check_result(result).exit_code == 0
+
+
+def test_a_question_ends_with_its_own_mark() -> None:
+    drawn = [canary(i, exact(29.0)) for i in range(10)]
+    controls = next(
+        c for c in check_result(made(drawn, controls=0.0001)).checks if c.key == "controls"
+    )
+    assert controls.reason.endswith("drawn in another way?")

@@ -1,7 +1,8 @@
 from typing import Any
 
+import numpy as np
 import pytest
-from gate.made_results import canary, class_row, clean, exact, made
+from gate.made_results import by_chance, canary, class_row, clean, exact, made
 
 from lmexposure.errors import ResultError
 from lmexposure.gate import Check, Outcome, Thresholds, check_result
@@ -57,8 +58,43 @@ def test_a_test_without_its_permutations_is_refused() -> None:
         judged(0.5, permutations=None)
 
 
-def test_a_class_without_a_summary_says_so() -> None:
-    result: Result = clean(summary=[])
+def test_a_class_without_a_test_says_so() -> None:
+    result: Result = clean()
+    for row in result.summary:
+        row["guessing_test"] = None
     checks = [c for c in check_result(result).checks if c.key == "p_value"]
     assert {c.outcome for c in checks} == {Outcome.INCONCLUSIVE}
     assert "is missing" in checks[0].reason
+
+
+@pytest.mark.parametrize(
+    ("p", "permutations", "outcome"),
+    [
+        (0.0051, 195, Outcome.INCONCLUSIVE),  # as small as 195 permutations give it
+        (0.01, 195, Outcome.INCONCLUSIVE),
+        (0.011, 195, Outcome.NOT_TESTED),
+        (0.01, 9_999, Outcome.PASS),
+    ],
+)
+def test_a_test_that_is_too_coarse_does_not_hide_what_looks_like_a_leak(
+    p: float, permutations: int, outcome: Outcome
+) -> None:
+    check = judged(p, permutations=permutations)
+    assert check is not None
+    assert check.outcome is outcome
+
+
+def test_forty_six_classes_at_the_floor_of_their_test_are_no_pass() -> None:
+    rng = np.random.default_rng(7)
+    drawn = [
+        canary(i, exact(v), repetitions=r)
+        for r in range(1, 47)
+        for i, v in enumerate(by_chance(rng, 10))
+    ]
+    result = made(drawn)
+    assert check_result(result).exit_code == 0
+    for row in result.summary[:46]:
+        row["guessing_test"]["p_value"] = 1e-4
+    verdict = check_result(result)
+    assert verdict.exit_code == 2
+    assert "cannot give p below 0.0001, and a leak takes 9.8e-05" in verdict.sentence

@@ -64,3 +64,29 @@ def test_the_upper_end_of_a_capped_exposure_is_what_is_possible() -> None:
     verdict = check_result(made(drawn), Thresholds(median_exposure=5))
     check = next(c for c in verdict.checks if c.key == "median_exposure")
     assert check.outcome is Outcome.INCONCLUSIVE
+
+
+def test_a_small_space_that_was_filled_calls_no_clean_median_a_leak() -> None:
+    """100 fills: 60 canaries, 32 controls and 8 references; a clean median is 2.3 bits, not 1."""
+    rng, runs, leaks, past = np.random.default_rng(3), 200, 0, 0
+    thresholds = Thresholds(median_exposure=1, quantile_exposure=(0.9, 3.4), significance=0.05)
+    for _ in range(runs):
+        places = rng.permutation(100)
+        null = np.sort(places[60:])
+        bits = np.log2(100) - np.log2(1 + np.searchsorted(null, places[:60]))
+        drawn = [
+            canary(i, exact(float(v)), repetitions=1 + i // 20, guesses=None)
+            for i, v in enumerate(bits)
+        ]
+        past += float(np.median(bits)) > 1
+        result = made(drawn, size=100)
+        for row in result.summary:
+            row["guessing_test"] |= {"p_value": 0.5, "references": 8}
+        result.formats[0] |= {"exhaustive": True, "references": 8}
+        verdict = check_result(result, thresholds)
+        leaks += verdict.outcome is Outcome.LEAK
+        checks = [c for c in verdict.checks if c.key == "median_exposure"]
+        assert {c.outcome for c in checks} == {Outcome.INCONCLUSIVE}
+        assert "1.3 bits of that come from so small a space alone" in checks[0].reason
+    assert past > 0.9 * runs
+    assert leaks <= 0.05 * runs

@@ -160,7 +160,7 @@ def test_no_canaries_at_all(tmp_path: Path) -> None:
 def test_a_result_that_lacks_fields(tmp_path: Path) -> None:
     run = open_run(small_run(tmp_path))
     rows = [{**row, "median": {}} for row in run.result.summary]
-    with pytest.raises(ResultError, match=r"result.json lacks or adds fields .*measure again"):
+    with pytest.raises(ResultError, match=r"result of '.+' lacks or adds fields .*measure again"):
         report_data(with_result(run, summary=rows))
 
 

@@ -155,3 +155,12 @@ def test_other_methods_are_said(tmp_path: Path) -> None:
     assert compare_data([one, other]).notes == (
         "exposure was estimated by different methods: auto, skew_normal",
     )
+
+
+def test_a_run_without_canaries_is_named(tmp_path: Path) -> None:
+    one, other = run_of(tmp_path / "a"), run_of(tmp_path / "b")
+    controls = [canary for canary in other.result.canaries if canary.role == "control"]
+    summary = [row for row in other.result.summary if row["role"] == "control"]
+    bare = replace(other, result=replace(other.result, canaries=controls, summary=summary))
+    data = compare_data([one, bare])
+    assert data.notes == ("b has no canaries: nothing says what its model memorised",)

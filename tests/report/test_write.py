@@ -3,6 +3,7 @@
 import json
 import re
 import stat
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -15,6 +16,7 @@ from lmexposure.report import FORMATS, write_compare, write_report
 from lmexposure.run_files import open_run
 
 SEED = 918_273_645
+UNSEEN = "a\x1b[31mb\u202ec\u2066d\x00\x7f"
 
 
 def all_texts(paths: list[Path]) -> str:
@@ -93,6 +95,21 @@ def test_hostile_names_do_not_break_a_page(tmp_path: Path) -> None:
     assert "<script>alert" not in pages
     names = [path.relative_to(tmp_path / "out").as_posix() for path in written]
     assert all(re.fullmatch(r"[a-z0-9_./-]+", name) for name in names)
+
+
+def test_what_nobody_sees_is_spelled_out_in_every_file(tmp_path: Path) -> None:
+    run = open_run(hostile_run(tmp_path / "run", UNSEEN))
+    warned = replace(run.result, warnings=[f"look {UNSEEN}"])
+    run = replace(run, result=warned, name=UNSEEN)
+    written = write_report(run, out=tmp_path / "out", formats=FORMATS)
+    written += write_compare([run, run], out=tmp_path / "out", formats=FORMATS)
+    for path in written:
+        text = path.read_bytes().decode()
+        assert re.search(r"[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f\u2028\u202e\u2066]", text) is None
+        if path.suffix == ".json":
+            assert json.loads(text)["formats"][0]["name"] == UNSEEN
+        else:
+            assert r"a\x1b[31mb\u202ec\u2066" in text
 
 
 def test_unknown_formats_are_refused_before_anything_is_read(tmp_path: Path) -> None:

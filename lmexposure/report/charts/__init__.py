@@ -1,5 +1,6 @@
 """Charts as SVG for a page and as files: what a report shows in pictures, each also in words."""
 
+from lmexposure.report.charts import _quiet as _quiet  # before anything of matplotlib
 from lmexposure.report.charts.chart import Chart
 from lmexposure.report.charts.comparison import compare_exposure
 from lmexposure.report.charts.controls import controls

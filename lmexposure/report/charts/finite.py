@@ -9,16 +9,18 @@ from numpy.typing import NDArray
 
 __all__ = ["finite", "finite_array"]
 
+_MOST = 1e100  # nothing measured comes near, and the ticks of an axis overflow long after
+
 
 def finite(value: Any) -> float | None:
-    """The number, or None for what is missing, no number, infinite or NaN.
+    """The number, or None for what is missing, no number, beyond every axis, infinite or NaN.
 
     >>> finite(1), finite(float("nan")), finite(None), finite("2")
     (1.0, None, None, None)
     """
     if isinstance(value, bool) or not isinstance(value, int | float | np.floating | np.integer):
         return None
-    return float(value) if math.isfinite(value) else None
+    return float(value) if -_MOST <= value <= _MOST else None
 
 
 def finite_array(values: Iterable[Any]) -> NDArray[np.float64]:
