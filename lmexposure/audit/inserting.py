@@ -4,16 +4,17 @@ import secrets
 from dataclasses import replace
 from pathlib import Path
 
-from lmexposure._files import sha256_file
 from lmexposure.audit.settings import RunSettings
 from lmexposure.canaries import (
     Manifest,
     Plan,
     Preview,
+    corpus_sha256,
     guess_layout,
     insert_into_file,
     load_format,
     preview_insertion,
+    shape_named,
 )
 from lmexposure.errors import ResultError
 
@@ -104,7 +105,7 @@ def insert_corpus(
         if _fresh_coins(settings) and manifest.plan.coin_seed is not None:
             plan = replace(plan, coin_seed=manifest.plan.coin_seed)
         _check_same(out, manifest, plan, source, settings)
-        if inserted.exists() and sha256_file(inserted) == manifest.corpus.sha256_inserted:
+        if inserted.exists() and _hash(inserted, settings) == manifest.corpus.sha256_inserted:
             return inserted, manifest
     manifest = insert_into_file(
         source,
@@ -118,18 +119,24 @@ def insert_corpus(
     return inserted, manifest
 
 
+def _hash(path: Path, settings: RunSettings) -> str:
+    """As insertion hashes a corpus: what it says, however it is packed."""
+    layout = settings.layout or guess_layout(path)
+    return corpus_sha256(path, shape_named(layout, text_field=settings.text_field))
+
+
 def _check_same(
     out: Path, manifest: Manifest, plan: Plan, source: Path, settings: RunSettings
 ) -> None:
     """Refuse to overwrite what another plan, another corpus or another reading of it left."""
     layout = settings.layout or guess_layout(source)
-    field = settings.text_field if layout == "jsonl" else None
+    field = settings.text_field if layout in ("jsonl", "parquet") else None
     same = {
         "plan": manifest.plan == plan,
         "layout": manifest.layout == layout,
         "text field": manifest.corpus.text_field == field,
         "choice about existing fills": not manifest.set_aside or settings.existing == "set_aside",
-        "corpus": not source.exists() or sha256_file(source) == manifest.corpus.sha256,
+        "corpus": not source.exists() or _hash(source, settings) == manifest.corpus.sha256,
     }
     for what, unchanged in same.items():
         if not unchanged:

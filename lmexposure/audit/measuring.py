@@ -63,6 +63,12 @@ def measure(
     manifest = manifest if isinstance(manifest, Manifest) else Manifest.read(manifest)
     if not any(one.role == "canary" for one in manifest.canaries):
         raise ManifestError("the manifest holds no inserted canary, so there is nothing to measure")
+    if manifest.layout == "chat":
+        raise ManifestError(
+            "the canaries of this manifest stand in chats, and as plain text they would look "
+            "unknown to the model; score them in their wrapping: "
+            "lmexposure.integrations.wrapped_exposures"
+        )
     loaded = model if isinstance(model, LoadedModel) else load_model(model)
     described = loaded.to_dict()
     inputs = _inputs(loaded, described, manifest, settings)

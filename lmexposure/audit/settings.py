@@ -193,7 +193,7 @@ class RunSettings:
         integer("layers", self.layers, low=1)
         integer("units", self.units, low=1)
         if self.layout is not None:
-            one_of("layout", self.layout, ["lines", "paragraphs", "jsonl"])
+            one_of("layout", self.layout, ["lines", "paragraphs", "jsonl", "parquet"])
         one_of("existing", self.existing, ["refuse", "set_aside"])
         one_of("dtype", self.dtype, ["float32", "bfloat16", "float16"])
         for name in ("model", "text_field", "device"):

@@ -2,8 +2,8 @@
 
 A `CanaryFormat` numbers all the ways to fill a text's holes. A `Plan` says how many of them to
 hide and how often; one of the `insert_into_...` functions does it and gives a `Manifest`, which
-holds all that is needed to score the canaries later. Standard library only; `datasets` is loaded
-when a data set is given.
+holds all that is needed to score the canaries later. Standard library and numpy only; `datasets`
+and pyarrow are loaded when a data set or a Parquet file is given.
 
 >>> plan = Plan(formats=[load_format("pin")], canaries=2, repetitions=[1, 2], controls=1, seed=7)
 >>> texts, manifest = insert_into_texts(["one", "two", "three"], plan)
@@ -11,12 +11,14 @@ when a data set is given.
 (9, ['pin/x1/0000', 'pin/x1/0001', 'pin/x2/0000'])
 """
 
+from lmexposure.canaries.counting import ClassCount, CorpusCount, count_files, count_of
 from lmexposure.canaries.dataset import dataset_texts, insert_into_dataset
+from lmexposure.canaries.engine_tables import insert_into_pandas
 from lmexposure.canaries.files import Preview, insert_into_file, preview_insertion
 from lmexposure.canaries.format import CanaryFormat
 from lmexposure.canaries.insertion import insert_into_texts
 from lmexposure.canaries.language import Language
-from lmexposure.canaries.layouts import LAYOUTS, guess_layout, read_documents, separator_of
+from lmexposure.canaries.layouts import LAYOUTS, separator_of
 from lmexposure.canaries.library import (
     FormatCheck,
     check_format_file,
@@ -24,35 +26,65 @@ from lmexposure.canaries.library import (
     shipped_formats,
 )
 from lmexposure.canaries.manifest import DEFAULT_REFERENCES, CorpusRecord, Manifest
+from lmexposure.canaries.numbered_rows import InsertionStep, manifest_of_rows
 from lmexposure.canaries.plan import Canary, Plan
 from lmexposure.canaries.randomness import derive_seed
+from lmexposure.canaries.removal import Removal, remove_from_files
 from lmexposure.canaries.search import Fill, find_fills
+from lmexposure.canaries.shapes import (
+    SHAPES,
+    Shape,
+    corpus_sha256,
+    guess_layout,
+    read_documents,
+    shape_named,
+)
+from lmexposure.canaries.sharded import insert_into_files
+from lmexposure.canaries.shards import Sidecar, corpus_files
+from lmexposure.canaries.streams import insert_into_pipe
 from lmexposure.canaries.verify import verify_file, verify_texts
 
 __all__ = [
     "DEFAULT_REFERENCES",
     "LAYOUTS",
+    "SHAPES",
     "Canary",
     "CanaryFormat",
+    "ClassCount",
+    "CorpusCount",
     "CorpusRecord",
     "Fill",
     "FormatCheck",
+    "InsertionStep",
     "Language",
     "Manifest",
     "Plan",
     "Preview",
+    "Removal",
+    "Shape",
+    "Sidecar",
     "check_format_file",
+    "corpus_files",
+    "corpus_sha256",
+    "count_files",
+    "count_of",
     "dataset_texts",
     "derive_seed",
     "find_fills",
     "guess_layout",
     "insert_into_dataset",
     "insert_into_file",
+    "insert_into_files",
+    "insert_into_pandas",
+    "insert_into_pipe",
     "insert_into_texts",
     "load_format",
+    "manifest_of_rows",
     "preview_insertion",
     "read_documents",
+    "remove_from_files",
     "separator_of",
+    "shape_named",
     "shipped_formats",
     "verify_file",
     "verify_texts",

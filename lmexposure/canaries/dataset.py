@@ -52,8 +52,8 @@ def insert_into_dataset(
         return DatasetDict({**dataset, "train": train}), manifest
     if not isinstance(dataset, Dataset):
         raise CorpusError(
-            f"{type(dataset).__name__} is no datasets.Dataset or DatasetDict; a streaming data set "
-            "has no known length: save it first"
+            f"{type(dataset).__name__} is no datasets.Dataset or DatasetDict; a streaming one goes "
+            "into insert_into_stream of lmexposure.integrations"
         )
     return _insert(dataset, plan, text_field, _constants(dataset, text_field, fields), existing)
 

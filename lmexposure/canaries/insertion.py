@@ -7,15 +7,23 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lmexposure._validate import one_of
+from lmexposure.canaries.checking import check_inserted
 from lmexposure.canaries.format import CanaryFormat
 from lmexposure.canaries.manifest import CorpusRecord, Manifest
 from lmexposure.canaries.plan import Canary, Plan
 from lmexposure.canaries.plan import draw as draw_plan
 from lmexposure.canaries.search import Found, count_fills
-from lmexposure.canaries.verify import check_inserted
 from lmexposure.errors import CorpusError
 
-__all__ = ["Existing", "Survey", "draw", "insert_into_texts", "schedule", "survey_texts"]
+__all__ = [
+    "Existing",
+    "Survey",
+    "draw",
+    "insert_into_texts",
+    "schedule",
+    "survey_texts",
+    "text_line",
+]
 
 Existing = Literal["refuse", "set_aside"]
 
@@ -115,7 +123,7 @@ def survey_texts(texts: Iterable[str], formats: Sequence[CanaryFormat]) -> Surve
 
     def numbered() -> Iterator[tuple[int, str]]:
         for number, text in enumerate(texts, 1):
-            digest.update(_line(number, text))
+            digest.update(text_line(number, text))
             counted[0] += 1
             counted[1] += bool(text.strip())
             yield number, text
@@ -127,7 +135,12 @@ def survey_texts(texts: Iterable[str], formats: Sequence[CanaryFormat]) -> Surve
     return Survey(documents=documents, sha256=digest.hexdigest(), fills=fills, place="record")
 
 
-def _line(number: int, text: str) -> bytes:
+def text_line(number: int, text: str) -> bytes:
+    """What is hashed of a text: JSON, so that no two lists of texts look alike.
+
+    Raises:
+        CorpusError: it is no string, or not Unicode text.
+    """
     if not isinstance(text, str):
         raise CorpusError(
             f"record {number} is of type {type(text).__name__}, not a string; name the field that "

@@ -1,13 +1,17 @@
 """What a document is in a file: a line, a paragraph, or a JSON record."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import cached_property
+from itertools import accumulate
 from typing import Any, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from lmexposure._validate import one_of
-from lmexposure.canaries.textfile import Block, text_blocks
+from lmexposure.canaries.textfile import Block, count_lines
 from lmexposure.errors import CorpusError
 
 __all__ = [
@@ -16,10 +20,8 @@ __all__ = [
     "Lines",
     "Paragraphs",
     "Records",
-    "guess_layout",
     "layout_named",
     "line_end",
-    "read_documents",
     "separator_of",
 ]
 
@@ -30,11 +32,6 @@ _SEPARATORS = {"lines": "\n", "paragraphs": "\n\n"}
 def separator_of(layout: str) -> str | None:
     """The text between two documents, which a canary is scored after; None: a token's work."""
     return _SEPARATORS.get(layout)
-
-
-def guess_layout(path: str | Path) -> str:
-    """ "jsonl" for .jsonl and .ndjson files, "lines" for all others."""
-    return "jsonl" if Path(path).suffix.lower() in {".jsonl", ".ndjson"} else "lines"
 
 
 def line_end(line: bytes) -> bytes:
@@ -51,16 +48,36 @@ class Lines:
     name: ClassVar[str] = "lines"
     scans_lines: ClassVar[bool] = True
 
-    def begins(self, line: bytes, after_blank: bool) -> bool:
-        """Whether a document begins with this line."""
-        return True
+    def count(self, block: Block, after_blank: bool) -> int:
+        """How many documents begin in the block; `after_blank`: its first line follows a blank."""
+        return block.line_count
+
+    def starts(self, block: Block, after_blank: bool) -> NDArray[np.int64]:
+        """At which byte of the block each of these documents begins."""
+        ends = np.flatnonzero(np.frombuffer(block.data, np.uint8) == ord("\n"))
+        starts = np.concatenate([[0], ends + 1])
+        return starts[starts < len(block.data)]
 
     def texts(self, block: Block) -> Iterator[tuple[int, str]]:
         """What may hold fills: (number of the first line, text)."""
         yield block.first_line, block.text
 
-    def render(self, text: str, neighbour: bytes, end: bytes) -> bytes:
-        """The bytes to insert before the line `neighbour`; `end` is the line end to use."""
+    def searched(
+        self, block: Block, words: Sequence[str], *, known: bool = False
+    ) -> Iterator[tuple[int, str]]:
+        """The same, without what surely holds none of these words, where there are any.
+
+        `known`: every document was read before, so that none needs to be read to be checked.
+        """
+        if not words:
+            yield from self.texts(block)
+        for start in _lines_with(block.data, words) if words else ():
+            stop = block.data.find(b"\n", start) + 1 or len(block.data)
+            number = block.first_line + count_lines(block.data[:start])
+            yield number, block.data[start:stop].decode(errors="replace")
+
+    def render(self, text: str, neighbour: bytes, end: bytes, number: int) -> bytes:
+        """The bytes to insert before line `number`, `neighbour`; `end` is the line end to use."""
         return text.encode() + end
 
     def documents(self, blocks: Iterable[Block]) -> Iterator[str]:
@@ -76,10 +93,15 @@ class Paragraphs(Lines):
 
     name: ClassVar[str] = "paragraphs"
 
-    def begins(self, line: bytes, after_blank: bool) -> bool:
-        return after_blank and bool(line.strip())
+    def count(self, block: Block, after_blank: bool) -> int:
+        return len(self.starts(block, after_blank))
 
-    def render(self, text: str, neighbour: bytes, end: bytes) -> bytes:
+    def starts(self, block: Block, after_blank: bool) -> NDArray[np.int64]:
+        filled = [bool(line.strip()) for line in block.lines]
+        previous = [not after_blank, *filled]
+        return _starts(block, [a and not b for a, b in zip(filled, previous, strict=False)])
+
+    def render(self, text: str, neighbour: bytes, end: bytes, number: int) -> bytes:
         return text.encode() + end + end
 
     def documents(self, blocks: Iterable[Block]) -> Iterator[str]:
@@ -113,22 +135,74 @@ class Records:
     text_field: str
     fields: Mapping[str, Any] = field(default_factory=dict)
 
-    def begins(self, line: bytes, after_blank: bool) -> bool:
-        return bool(line.strip())
+    def count(self, block: Block, after_blank: bool) -> int:
+        return len(self.starts(block, after_blank))
+
+    def starts(self, block: Block, after_blank: bool) -> NDArray[np.int64]:
+        starts = Lines.starts(Lines(), block, after_blank)
+        if (np.frombuffer(block.data, np.uint8)[starts] == ord("{")).all():
+            return starts
+        return _starts(block, [not line.isspace() for line in block.lines])
 
     def texts(self, block: Block) -> Iterator[tuple[int, str]]:
+        texts = self._quick_texts(block)
+        if texts is not None:
+            yield from enumerate(texts, block.first_line)
+            return
         for number, line in enumerate(block.lines, block.first_line):
-            if line.strip():
-                yield number, self._record(line, number)[self.text_field]
+            if not line.isspace():
+                yield number, str(self._record(line, number)[self.text_field])
 
-    def render(self, text: str, neighbour: bytes, end: bytes) -> bytes:
-        record = {**json.loads(neighbour), **self.fields, self.text_field: text}
+    def searched(
+        self, block: Block, words: Sequence[str], *, known: bool = False
+    ) -> Iterator[tuple[int, str]]:
+        texts = None if known else self._quick_texts(block)
+        if known and words:
+            yield from self._marked(block, words)
+            return
+        if texts is None or not words:
+            yield from self.texts(block)
+            return
+        joined = "\n".join(texts)
+        # What is in no text of them all is not in one of them.
+        present = [word for word in words if word in joined]
+        for number, text in enumerate(texts, block.first_line) if present else ():
+            if any(word in text for word in present):
+                yield number, text
+
+    def render(self, text: str, neighbour: bytes, end: bytes, number: int) -> bytes:
+        record = {**self._record(neighbour, number), **self.fields, self.text_field: text}
         return json.dumps(record).encode() + end
 
     def documents(self, blocks: Iterable[Block]) -> Iterator[str]:
         for block in blocks:
             for _, text in self.texts(block):
                 yield text
+
+    @cached_property
+    def _loads(self) -> Callable[[bytes], Any]:
+        return _quick_loads()
+
+    def _marked(self, block: Block, words: Sequence[str]) -> Iterator[tuple[int, str]]:
+        """Only what its spelling leaves possible: without a backslash, words stand as they are."""
+        marks = [b"\\", *(word.encode() for word in words)]
+        marks = [mark for mark in marks if mark in block.data]
+        for number, line in enumerate(block.lines if marks else (), block.first_line):
+            if any(mark in line for mark in marks) and not line.isspace():
+                yield number, str(self._record(line, number)[self.text_field])
+
+    def _quick_texts(self, block: Block) -> list[str] | None:
+        """The texts, or None where a line is blank, or needs to be looked at on its own."""
+        loads, name = self._loads, self.text_field
+        try:
+            texts = [loads(line)[name] for line in block.lines]
+        except (ValueError, KeyError, TypeError, IndexError, RecursionError):
+            return None  # The strict reader says what is wrong, or reads what orjson does not.
+        if set(map(type, texts)) != {str}:
+            return None
+        # orjson refuses half of a surrogate pair; text that can be printed holds none.
+        quick = loads is not json.loads or all(map(str.isprintable, texts))
+        return texts if quick else None
 
     def _record(self, line: bytes, number: int) -> dict[str, Any]:
         try:
@@ -149,6 +223,35 @@ class Records:
         if not record[self.text_field].isprintable():
             _check_encodes(record[self.text_field], number)
         return record
+
+
+def _quick_loads() -> Callable[[bytes], Any]:
+    """orjson where it is there. It only reads: what is written is the same without it."""
+    try:
+        import orjson
+    except ImportError:
+        return json.loads
+    loads: Callable[[bytes], Any] = orjson.loads
+    return loads
+
+
+def _lines_with(data: bytes, words: Sequence[str]) -> list[int]:
+    """Where the lines begin that hold one of the words; no fill is longer than a line."""
+    starts = set()
+    for word in map(str.encode, words):
+        at = data.find(word)
+        while at >= 0:
+            starts.add(data.rfind(b"\n", 0, at) + 1)
+            stop = data.find(b"\n", at)
+            at = data.find(word, stop) if stop >= 0 else -1
+    return sorted(starts)
+
+
+def _starts(block: Block, begins: list[bool]) -> NDArray[np.int64]:
+    """At which byte the lines begin that are marked."""
+    offsets = np.fromiter(accumulate(map(len, block.lines), initial=0), np.int64)[:-1]
+    starts: NDArray[np.int64] = offsets[np.array(begins, dtype=bool)]
+    return starts
 
 
 def _check_encodes(text: str, number: int) -> None:
@@ -194,14 +297,3 @@ def layout_named(
     if name == "jsonl":
         return Records(text_field=text_field, fields=constants)
     return Lines() if name == "lines" else Paragraphs()
-
-
-def read_documents(path: str | Path, *, layout: str, text_field: str = "text") -> Iterator[str]:
-    r"""The documents of a file, one after another, in constant memory.
-
-    A document's last line end is not part of it; line ends within a paragraph stand as they are.
-
-    Raises:
-        CorpusError: the file or a record cannot be used; see `text_blocks` and `Records`.
-    """
-    return layout_named(layout, text_field=text_field).documents(text_blocks(Path(path)))

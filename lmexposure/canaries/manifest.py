@@ -29,7 +29,7 @@ class CorpusRecord:
 
     Attributes:
         name: file name without its directory; "" where there was no file.
-        layout: "lines", "paragraphs", "jsonl", "dataset" or "texts".
+        layout: "lines", "paragraphs", "jsonl", "parquet", "dataset" or "texts".
         text_field: the field that holds the text, None where a document has no fields.
         constant_fields: fields of inserted records that were given; the others were copied from
             the record that follows.
@@ -38,6 +38,11 @@ class CorpusRecord:
         sha256: of the corpus before; for "texts" and "dataset" over the texts as JSON strings, one
             a line.
         sha256_inserted: of the corpus with its canaries.
+        verified: whether insertion looked for fills, hashed, and checked what it wrote; where it
+            was told not to, the hashes are "".
+
+    Of packed files, the hashes are of the content; of Parquet, of the texts as for "dataset"; of
+    several files, of their contents one after another.
     """
 
     name: str
@@ -48,6 +53,7 @@ class CorpusRecord:
     documents: int
     sha256: str
     sha256_inserted: str
+    verified: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,16 +216,21 @@ class Manifest:
                 "left_out": list(self.plan.left_out),
                 **coins,
             },
-            "corpus": {
-                **asdict(self.corpus),
-                "constant_fields": list(self.corpus.constant_fields),
-            },
+            "corpus": _corpus_contents(self.corpus),
             "canaries": [
                 {**asdict(one), "index": str(one.index), "positions": list(one.positions)}
                 for one in self.canaries
             ],
             "set_aside": {name: [str(i) for i in ids] for name, ids in self.set_aside.items()},
         }
+
+
+def _corpus_contents(corpus: CorpusRecord) -> dict[str, Any]:
+    contents = {**asdict(corpus), "constant_fields": list(corpus.constant_fields)}
+    # Left out where it is true: a manifest of before there was a choice keeps its hash.
+    if contents["verified"]:
+        del contents["verified"]
+    return contents
 
 
 def _checksum(contents: Mapping[str, Any]) -> str | None:

@@ -1,12 +1,12 @@
 """Where fills of a format stand in a text: found by pattern, looked up by index."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lmexposure.canaries.format import CanaryFormat
 
-__all__ = ["Fill", "Found", "count_fills", "find_fills"]
+__all__ = ["Fill", "Found", "add_fills", "count_fills", "find_fills", "sure_words"]
 
 _PLACES_NAMED = 10
 
@@ -51,14 +51,34 @@ def find_fills(canary_format: CanaryFormat, text: str) -> Iterator[Fill]:
 
     "My name is Anna" holds the fill that ends in Anna, not also the one that ends in Ann.
     """
-    search, covered, match = canary_format.pattern.search, 0, canary_format.pattern.search(text)
-    while match:
-        start = match.start()
+    covered = 0
+    for start in _candidates(canary_format, text):
         longest = canary_format.longest_at(text, start)
         if longest is not None and longest[0] > covered:
             covered = longest[0]
             yield Fill(start, longest[0], longest[1])
-        match = search(text, start + 1)
+
+
+def _candidates(canary_format: CanaryFormat, text: str) -> Iterator[int]:
+    """Where the pattern matches; found by the words before the first hole, which is quicker."""
+    prefix, pattern = canary_format.prefix, canary_format.pattern
+    if not prefix:
+        found = pattern.search(text)
+        while found:
+            yield found.start()
+            found = pattern.search(text, found.start() + 1)
+        return
+    start = text.find(prefix)
+    while start >= 0:
+        if pattern.match(text, start):
+            yield start
+        start = text.find(prefix, start + 1)
+
+
+def sure_words(formats: Sequence[CanaryFormat]) -> list[str]:
+    """Words of which every text with a fill holds one; none if a format begins with a hole."""
+    words = [one.prefix for one in formats]
+    return words if all(words) else []
 
 
 def count_fills(
@@ -72,6 +92,18 @@ def count_fills(
         whole_lines: a text is many lines, and a fill's place is its line.
     """
     found = {one.name: Found() for one in formats}
+    add_fills(found, formats, texts, whole_lines=whole_lines)
+    return found
+
+
+def add_fills(
+    found: Mapping[str, Found],
+    formats: Sequence[CanaryFormat],
+    texts: Iterable[tuple[int, str]],
+    *,
+    whole_lines: bool,
+) -> None:
+    """Add the fills in some more texts, as `count_fills` finds them, to those found before."""
     for number, text in texts:
         for one in formats:
             line, counted = number, 0
@@ -80,4 +112,3 @@ def count_fills(
                     line += text.count("\n", counted, fill.start)
                     counted = fill.start
                 found[one.name].add(line, fill.index)
-    return found

@@ -12,9 +12,11 @@ from lmexposure.cli.epsilon import epsilon
 from lmexposure.cli.formats import formats
 from lmexposure.cli.insert import insert
 from lmexposure.cli.measure import measure
+from lmexposure.cli.remove import remove
 from lmexposure.cli.report import report
 from lmexposure.cli.run import run
 from lmexposure.cli.train import train
+from lmexposure.cli.verify import verify
 
 __all__ = ["app"]
 
@@ -44,5 +46,17 @@ def _main(
 
 
 app.add_typer(formats, name="formats")
-for command in (insert, train, measure, run, report, compare, check, epsilon, demo):
+for command in (
+    insert,
+    verify,
+    remove,
+    train,
+    measure,
+    run,
+    report,
+    compare,
+    check,
+    epsilon,
+    demo,
+):
     app.command()(command)

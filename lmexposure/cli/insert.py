@@ -1,5 +1,6 @@
 """`lmexposure insert`: a corpus with canaries, and the manifest to score them by."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,9 +15,17 @@ if TYPE_CHECKING:
 
 __all__ = ["insert", "say_attainable"]
 
+_STDIN = "-"
+
 
 def insert(
-    corpus: options.Corpus,
+    corpus: Annotated[
+        list[str],
+        typer.Argument(
+            help="The corpus: text, JSONL or Parquet; .gz and .zst too; a pattern in quotes or "
+            "several files; - reads standard input and writes standard output."
+        ),
+    ],
     out: Annotated[Path, typer.Option(help="Directory for the new corpus and manifest.json.")],
     formats: options.Formats = None,
     canaries: options.Canaries = None,
@@ -29,35 +38,77 @@ def insert(
     layout: options.Layout = None,
     text_field: options.TextField = None,
     existing: options.Existing = None,
+    documents: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="How many there are: checked, and - needs no temporary file.  [default: counted]",
+        ),
+    ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify/--no-verify", help="Look for fills, hash, check the result.")
+    ] = True,
     settings: options.SettingsFile = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done.")] = False,
 ) -> None:
-    """Insert canaries into a corpus; write OUT/corpus/NAME and OUT/manifest.json."""
-    chosen = options.merged(locals(), apart=("corpus", "out", "dry_run"))
-    from lmexposure.audit import insert_corpus, preview
+    """Insert canaries into a corpus; write OUT/corpus/NAME and OUT/manifest.json.
 
+    Of several files, packed ones and Parquet, a note NAME.canaries.json beside each says which
+    canaries stand where in it.
+    """
+    chosen = options.merged(locals(), apart=("corpus", "out", "dry_run", "documents", "verify"))
+    from lmexposure.cli.inserting import insert_anything, is_one_text
+
+    alone = is_one_text(corpus) and documents is None and verify
     if dry_run:
-        _print_preview(preview(corpus, settings=chosen), coins=chosen.coins != "fixed")
-        say_attainable(chosen)
+        _dry_run(corpus, chosen)
         return
-    say_attainable(chosen)
-    inserted, manifest = insert_corpus(corpus, out=out, settings=chosen)
+    tell = _aside if corpus == [_STDIN] else say
+    say_attainable(chosen, tell=tell)
+    from lmexposure.audit import insert_corpus
+
+    inserted: Path | str
+    if alone:
+        inserted, manifest = insert_corpus(corpus[0], out=out, settings=chosen)
+    else:
+        inserted, manifest = insert_anything(
+            corpus, out, chosen, documents=documents, verify=verify
+        )
     count = sum(one.inserted for one in manifest.canaries)
-    say(f"corpus    {inserted}  ({count:,} documents inserted)")
+    tell(f"corpus    {inserted}  ({count:,} documents inserted)")
     if chosen.coins != "fixed":
-        say(f"coins     {_tossed(manifest)}")
+        tell(f"coins     {_tossed(manifest)}")
     for name, indices in manifest.set_aside.items():
-        say(f"set aside {len(indices):,} fills of {name} that the corpus held already")
-    say(f"manifest  {out / 'manifest.json'}  (holds the secrets; keep it apart from the corpus)")
+        tell(f"set aside {len(indices):,} fills of {name} that the corpus held already")
+    if not verify:
+        warn("nobody looked for fills that the corpus held already, or at what was written")
+    tell(f"manifest  {out / 'manifest.json'}  (holds the secrets; keep it apart from the corpus)")
 
 
-def say_attainable(settings: "RunSettings") -> None:
+def _dry_run(corpus: Sequence[str], chosen: "RunSettings") -> None:
+    from lmexposure.audit import preview
+    from lmexposure.canaries import corpus_files
+    from lmexposure.errors import SettingsError
+
+    files = [] if corpus == [_STDIN] else corpus_files(corpus)
+    if len(files) != 1:
+        raise SettingsError("--dry-run looks at one file; give one of them")
+    _print_preview(preview(files[0], settings=chosen), coins=chosen.coins != "fixed")
+    say_attainable(chosen)
+
+
+def _aside(line: str) -> None:
+    """Standard output is taken by the corpus."""
+    typer.echo(line, err=True)
+
+
+def say_attainable(settings: "RunSettings", *, tell: Callable[[str], None] = say) -> None:
     """What an audit with coins could show at best; better known before than after."""
     from lmexposure.audit.power import attainable
 
     best = attainable(settings)
     if best is not None:
-        say(best.sentence)
+        tell(best.sentence)
         if best.warning:
             warn(best.warning)
 

@@ -1,0 +1,157 @@
+"""What of a manifest is really in a corpus, after whatever was done to it since insertion."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lmexposure.canaries.manifest import Manifest
+from lmexposure.canaries.plan import Canary
+from lmexposure.canaries.search import Found, add_fills
+from lmexposure.canaries.shapes import Shape, scans_lines, shape_texts
+from lmexposure.canaries.shards import corpus_files, read_sidecars
+from lmexposure.canaries.surveying import named_errors
+
+__all__ = ["ClassCount", "CorpusCount", "count_files", "count_of"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassCount:
+    """How much of one class of canaries is there.
+
+    Attributes:
+        format: its name.
+        repetitions: the class.
+        canaries: how many it has, without candidates that their coins left out.
+        expected: occurrences that insertion made.
+        found: occurrences that stand whole in the corpus.
+        lost: canaries of which none does.
+        changed: canaries of which more or fewer stand there than expected, the lost among them.
+    """
+
+    format: str
+    repetitions: int
+    canaries: int
+    expected: int
+    found: int
+    lost: int
+    changed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorpusCount:
+    """What of a manifest is in a corpus.
+
+    Attributes:
+        classes: format by format, in the order of the plan.
+        changed: ids of canaries of which more or fewer stand there, with (expected, found).
+        uninvited: ids of controls and excluded candidates that stand there, with how often.
+        strange: per format, how many fills stand there that are not of the manifest.
+        strange_places: per format, where; "3 times (line 4, 9)".
+        cut: ids of canaries that stand there cut in two pieces, with how often; they are not
+            counted as found.
+    """
+
+    classes: tuple[ClassCount, ...]
+    changed: Mapping[str, tuple[int, int]]
+    uninvited: Mapping[str, int]
+    strange: Mapping[str, int]
+    strange_places: Mapping[str, str] = field(default_factory=dict)
+    cut: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def as_inserted(self) -> bool:
+        """Whether every canary stands there as often as it was inserted, and no other fill."""
+        return not (self.changed or self.uninvited or self.strange)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All attributes, and whether all is as inserted; no secrets."""
+        return {**asdict(self), "as_inserted": self.as_inserted}
+
+
+def count_files(sources: Sequence[str | Path], manifest: Manifest, *, shape: Shape) -> CorpusCount:
+    """Count the fills in files, which need not be those that insertion wrote.
+
+    Args:
+        sources: files or patterns; text, plain, .gz or .zst, or Parquet.
+        manifest: what should be there.
+        shape: what a document is in these files.
+
+    Raises:
+        CorpusError: a file cannot be read; or it has a sidecar, and other files are missing.
+    """
+    paths = corpus_files(sources)
+    if len(paths) > 1:
+        read_sidecars(paths, manifest)
+    found = {name: Found() for name in manifest.formats}
+    for path in paths:
+        with named_errors(path):
+            texts = shape_texts(path, shape, manifest.plan.formats)
+            add_fills(found, manifest.plan.formats, texts, whole_lines=scans_lines(shape))
+    where = "line or row" if len(paths) == 1 else "line or row of some file"
+    return count_of(manifest, found, where=where)
+
+
+def count_of(
+    manifest: Manifest,
+    found: Mapping[str, Found],
+    *,
+    cut: Mapping[str, int] | None = None,
+    where: str,
+) -> CorpusCount:
+    """Compare fills that were found with what a manifest says.
+
+    Args:
+        manifest: what should be there.
+        found: per format.
+        cut: as in `CorpusCount`.
+        where: what the place of a fill is called.
+    """
+    counts = {one.id: found[one.format].counts[one.index] for one in manifest.canaries}
+    strange = {name: _strange(manifest, name, found[name]) for name in manifest.formats}
+    strange = {name: those for name, those in strange.items() if those}
+    return CorpusCount(
+        classes=tuple(_classes(manifest, counts)),
+        changed={
+            one.id: (one.inserted, counts[one.id])
+            for one in manifest.canaries
+            if one.role == "canary" and counts[one.id] != one.inserted
+        },
+        uninvited={
+            one.id: counts[one.id]
+            for one in manifest.canaries
+            if one.role != "canary" and counts[one.id]
+        },
+        strange={name: those.total() for name, those in strange.items()},
+        strange_places={name: found[name].named(those, where) for name, those in strange.items()},
+        cut=dict(cut or {}),
+    )
+
+
+def _strange(manifest: Manifest, name: str, found: Found) -> Counter[int]:
+    known = {one.index for one in manifest.canaries if one.format == name}
+    known |= set(manifest.set_aside.get(name, ()))
+    return Counter({i: n for i, n in found.counts.items() if i not in known})
+
+
+def _classes(manifest: Manifest, counts: Mapping[str, int]) -> Iterator[ClassCount]:
+    for name in manifest.formats:
+        for repetitions in manifest.plan.repetitions:
+            members = list(_inserted(manifest.canaries, name, repetitions))
+            found = [counts[one.id] for one in members]
+            yield ClassCount(
+                format=name,
+                repetitions=repetitions,
+                canaries=len(members),
+                expected=repetitions * len(members),
+                found=sum(found),
+                lost=found.count(0),
+                changed=sum(count != repetitions for count in found),
+            )
+
+
+def _inserted(canaries: Iterable[Canary], name: str, repetitions: int) -> Iterator[Canary]:
+    for one in canaries:
+        if (one.format, one.role, one.repetitions) == (name, "canary", repetitions):
+            yield one

@@ -1,0 +1,129 @@
+"""A corpus of one or many files in, a directory of the same files with canaries out."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from lmexposure._files import atomic_directory
+from lmexposure.canaries.checking import check_inserted
+from lmexposure.canaries.copying import Copied, Hashes, copy_file
+from lmexposure.canaries.insertion import Existing, draw
+from lmexposure.canaries.manifest import Manifest
+from lmexposure.canaries.merging import Merger
+from lmexposure.canaries.plan import Plan
+from lmexposure.canaries.search import Found, add_fills
+from lmexposure.canaries.shapes import Shape, merger_for, record_of, scans_lines, shape_texts
+from lmexposure.canaries.shards import Sidecar, corpus_files
+from lmexposure.canaries.surveying import FileSurvey, survey_files
+from lmexposure.errors import CorpusError
+
+__all__ = ["insert_into_files"]
+
+
+def insert_into_files(
+    sources: Sequence[str | Path],
+    plan: Plan,
+    out: str | Path,
+    *,
+    shape: Shape,
+    existing: Existing = "refuse",
+    documents: int | None = None,
+    verify: bool = True,
+) -> Manifest:
+    """Write a copy of each file with its part of the plan's canaries, and a sidecar beside it.
+
+    Documents are numbered over all files, sorted by name. Cut in other places between documents,
+    the same corpus gets the same canaries before the same documents, and the same manifest but for
+    the corpus' name.
+
+    Args:
+        sources: files or patterns; UTF-8 text, plain, .gz or .zst, or Parquet. All are read twice,
+            in constant memory.
+        plan: what to insert.
+        out: a directory, new or empty; it appears whole or not at all.
+        shape: what a document is; see `shape_named`.
+        existing: about fills already in the corpus: "refuse" or "set_aside".
+        documents: how many there must be; None: as many as there are.
+        verify: check that it is text, look for fills before, hash, and check what was written.
+            Without, the manifest says so, and fills that stand in the corpus already go unseen.
+
+    Raises:
+        CorpusError: the corpus cannot be used, holds fills already, or has another number of
+            documents.
+        PlanError: the corpus or a format is too small for the plan.
+        FileError: the disk refused; nothing half-written is left.
+    """
+    paths, out = corpus_files(sources), Path(out)
+    _check_places(paths, out)
+    survey = survey_files(paths, shape, plan.formats if verify else ())
+    if documents not in (None, survey.documents):
+        raise CorpusError(
+            f"documents={documents}, but the corpus has {survey.documents} in {len(paths)} files; "
+            "is a file missing? Give the right number, or leave it out"
+        )
+    canaries, set_aside = draw(plan, survey, existing)
+    with atomic_directory(out) as unnamed:
+        merger = merger_for(shape, canaries, survey)
+        copies, digests = _copy(paths, unnamed, shape, merger, survey, hashed=verify)
+        if verify:
+            found = {one.name: Found() for one in plan.formats}
+            for one in paths:
+                texts = shape_texts(unnamed / one.name, shape, plan.formats, known=True)
+                add_fills(found, plan.formats, texts, whole_lines=scans_lines(shape))
+            check_inserted(canaries, found, set_aside)
+        name = paths[0].name if len(paths) == 1 else ""
+        record = record_of(name, shape, survey, digests, verified=verify)
+        manifest = Manifest(plan=plan, corpus=record, canaries=canaries, set_aside=set_aside)
+        _write_sidecars(unnamed, copies, manifest)
+    return manifest
+
+
+def _check_places(paths: Sequence[Path], out: Path) -> None:
+    """Nothing is written over anything, and no two files get one name."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise CorpusError(f"{out} holds something already; choose a new or an empty directory")
+    names: dict[str, Path] = {}
+    for path in paths:
+        if path.name in names:
+            raise CorpusError(
+                f"{names[path.name]} and {path} would get one name in {out}; rename one of them"
+            )
+        names[path.name] = path
+
+
+def _copy(
+    paths: Sequence[Path],
+    out: Path,
+    shape: Shape,
+    merger: Merger,
+    survey: FileSurvey,
+    *,
+    hashed: bool,
+) -> tuple[list[Copied], tuple[str, str]]:
+    """Write all files: (what each became, the hashes of the whole corpus)."""
+    copies: list[Copied] = []
+    several = len(paths) > 1
+    with ExitStack() as stack:
+        total = Hashes(stack, on=hashed and several)
+        for path, state in zip(paths, survey.states, strict=True):
+            with open(out / path.name, "xb") as stream:
+                copies.append(
+                    copy_file(
+                        path,
+                        stream,
+                        shape=shape,
+                        merger=merger,
+                        state=state,
+                        hashed=hashed,
+                        total=total,
+                    )
+                )
+        one = copies[0]
+        return copies, total.digests() if several else (one.sha256, one.sha256_inserted)
+
+
+def _write_sidecars(out: Path, copies: Sequence[Copied], manifest: Manifest) -> None:
+    for shard, copied in enumerate(copies, 1):
+        Sidecar(
+            manifest_sha256=manifest.sha256, shard=shard, shards=len(copies), copied=copied
+        ).write(out / copied.name)

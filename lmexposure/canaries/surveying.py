@@ -1,0 +1,144 @@
+"""The first pass over the files of a corpus: check, count, look for fills."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from lmexposure.canaries.format import CanaryFormat
+from lmexposure.canaries.insertion import Survey, text_line
+from lmexposure.canaries.layouts import Layout, line_end
+from lmexposure.canaries.rows import Rows, row_texts
+from lmexposure.canaries.search import Found, add_fills, sure_words
+from lmexposure.canaries.textfile import Block, text_blocks
+from lmexposure.errors import CorpusError
+
+__all__ = ["FileSurvey", "Seen", "file_state", "named_errors", "survey_files"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileSurvey(Survey):
+    """A survey of the files of a corpus, whose hashes come with the copy.
+
+    Attributes:
+        first_end: the first line end, a line feed where there is none.
+        states: of each file, by which a change before the copy is noticed.
+    """
+
+    first_end: bytes
+    states: tuple[tuple[int, ...], ...]
+
+
+class Seen:
+    """What the blocks or rows that passed so far told.
+
+    Args:
+        formats: whose fills to look for.
+    """
+
+    def __init__(self, formats: Sequence[CanaryFormat]) -> None:
+        self.fills = {one.name: Found() for one in formats}
+        self.documents, self.visible, self.first_end = 0, False, b""
+        self._formats, self._lines_before = formats, 0
+        self._words = sure_words(formats)
+        self.begin_file()
+
+    def begin_file(self) -> None:
+        """What comes now is another file of the same corpus."""
+        self._after_blank, self._lines = True, 0
+
+    def end_file(self) -> None:
+        """Numbers of lines go on over all files."""
+        self._lines_before += self._lines
+
+    def block(self, block: Block, layout: Layout) -> None:
+        """Look at some lines."""
+        if not self.first_end:
+            self.first_end = line_end(block.data[: block.data.find(b"\n") + 1]) or b"\n"
+        self.documents += layout.count(block, self._after_blank)
+        self._after_blank = block.ends_blank
+        self._lines = block.first_line - 1 + block.line_count
+        self.visible = self.visible or not block.data.isspace()
+        if self._formats:
+            self._add(layout.searched(block, self._words), whole_lines=layout.scans_lines)
+
+    def rows(self, texts: Iterable[tuple[int, str]]) -> None:
+        """Look at numbered texts, each a document."""
+        for number, text in texts:
+            text_line(number, text)  # Refuses what is no Unicode text.
+            self.documents, self._lines = self.documents + 1, number
+            self.visible = self.visible or bool(text.strip())
+            if self._formats:
+                self._add([(number, text)], whole_lines=False)
+
+    def _add(self, texts: Iterable[tuple[int, str]], *, whole_lines: bool) -> None:
+        numbered = ((self._lines_before + number, text) for number, text in texts)
+        add_fills(self.fills, self._formats, numbered, whole_lines=whole_lines)
+
+
+@contextmanager
+def named_errors(path: Path) -> Iterator[None]:
+    """Errors about a line say of which file."""
+    try:
+        yield
+    except CorpusError as failure:
+        if str(path) in str(failure):
+            raise
+        raise CorpusError(f"{path}: {failure}") from failure
+
+
+def survey_files(
+    paths: Sequence[Path], shape: Layout | Rows, formats: Sequence[CanaryFormat]
+) -> FileSurvey:
+    """Look through all files once.
+
+    Args:
+        paths: in the order of the corpus.
+        shape: what a document is.
+        formats: whose fills to look for; none: only count, whatever the bytes are.
+
+    Raises:
+        CorpusError: a file cannot be used, or all hold only blank lines.
+    """
+    seen, states = Seen(formats), []
+    for path in paths:
+        with named_errors(path):
+            seen.begin_file()
+            states.append(file_state(path))
+            _look_through(path, shape, seen, known=not formats)
+            seen.end_file()
+    if not seen.visible:
+        named = paths[0] if len(paths) == 1 else f"of {len(paths)} files"
+        raise CorpusError(f"the corpus {named} holds only blank lines; give a file with text in it")
+    place = "row" if isinstance(shape, Rows) else "line"
+    return FileSurvey(
+        documents=seen.documents,
+        sha256="",
+        fills=seen.fills,
+        place=place if len(paths) == 1 else f"{place}, counted over all files,",
+        first_end=seen.first_end or b"\n",
+        states=tuple(states),
+    )
+
+
+def file_state(path: Path) -> tuple[int, ...]:
+    """What changes when a file does: size, time of the last change, and which file it is.
+
+    Raises:
+        CorpusError: there is no such file.
+    """
+    try:
+        found = path.stat()
+    except OSError as failure:
+        raise CorpusError(
+            f"cannot read the corpus {path}: {failure.strerror}; give a text file"
+        ) from failure
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+
+
+def _look_through(path: Path, shape: Layout | Rows, seen: Seen, *, known: bool) -> None:
+    if isinstance(shape, Rows):
+        seen.rows(row_texts(path, shape.text_field))
+        return
+    for block in text_blocks(path, checked=known):
+        seen.block(block, shape)

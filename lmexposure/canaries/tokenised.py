@@ -1,0 +1,73 @@
+"""What of a manifest is in a tokenised data set: its tokens turned back into text."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from lmexposure.canaries.counting import CorpusCount, count_of
+from lmexposure.canaries.manifest import Manifest
+from lmexposure.canaries.search import Found, find_fills
+from lmexposure.errors import CorpusError
+
+__all__ = ["count_tokenised", "saved_tokens"]
+
+_ROWS_AT_ONCE = 1000
+
+
+def saved_tokens(path: str | Path, *, column: str = "input_ids") -> Iterator[Sequence[int]]:
+    """The token ids of a saved `datasets.Dataset`, or of the train split of a `DatasetDict`.
+
+    Raises:
+        CorpusError: no saved data set, no train split, or no such column.
+    """
+    from datasets import DatasetDict, load_from_disk
+
+    try:
+        dataset: Any = load_from_disk(str(path))
+    except (OSError, ValueError) as failure:
+        raise CorpusError(
+            f"cannot read the data set {path}: {str(failure).splitlines()[0]}; give a directory of "
+            "save_to_disk"
+        ) from failure
+    if isinstance(dataset, DatasetDict):
+        if "train" not in dataset:
+            raise CorpusError(f"no 'train' split; {path} has {', '.join(dataset) or 'none'}")
+        dataset = dataset["train"]
+    if column not in dataset.column_names:
+        raise CorpusError(
+            f"no column {column!r}; {path} has {', '.join(dataset.column_names)}: tokenise it first"
+        )
+    rows = dataset.with_format(None).select_columns([column])
+    return (row for rows in rows.iter(batch_size=_ROWS_AT_ONCE) for row in rows[column])
+
+
+def count_tokenised(
+    pieces: Iterable[Sequence[int]], manifest: Manifest, *, decode: Callable[[Sequence[int]], str]
+) -> CorpusCount:
+    """Count the fills in pieces of tokens.
+
+    A fill counts as found where it stands whole in one piece: a model learns from a piece at a
+    time. One that the border of two pieces cuts is told apart.
+
+    Args:
+        pieces: token ids, in the order of the data set.
+        manifest: what should be there.
+        decode: from token ids to text, without special tokens.
+    """
+    found = {name: Found() for name in manifest.formats}
+    cut: Counter[str] = Counter()
+    ids = {(one.format, one.index): one.id for one in manifest.canaries}
+    # No token of a byte-level vocabulary is less than a byte.
+    reach = max(len(one.text.encode()) for one in manifest.canaries) + 1
+    before: Sequence[int] = ()
+    for number, piece in enumerate(pieces, 1):
+        text, tail, head = decode(piece), decode(before), decode(piece[:reach])
+        for one in manifest.plan.formats:
+            for fill in find_fills(one, text):
+                found[one.name].add(number, fill.index)
+            for fill in find_fills(one, tail + head):
+                if fill.start < len(tail) < fill.end and (one.name, fill.index) in ids:
+                    cut[ids[one.name, fill.index]] += 1
+        before = piece[-reach:]
+    return count_of(manifest, found, cut=cut, where="row")

@@ -1,0 +1,29 @@
+"""`lmexposure remove`: the corpus as it was before insertion."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lmexposure.cli.console import say, warn
+
+__all__ = ["remove"]
+
+
+def remove(
+    corpus: Annotated[
+        list[str], typer.Argument(help="What insertion wrote: a file, several, or a pattern.")
+    ],
+    manifest: Annotated[Path, typer.Argument(help="The manifest.json of the insertion.")],
+    out: Annotated[Path, typer.Option(help="A file; for several files a new directory.")],
+) -> None:
+    """Take the canaries out again, and check that the corpus is what it was before."""
+    from lmexposure.canaries import Manifest, remove_from_files
+
+    removal = remove_from_files(corpus, Manifest.read(manifest), out)
+    where = removal.files[0] if len(removal.files) == 1 else out
+    say(f"corpus    {where}  ({removal.documents:,} documents taken out)")
+    if removal.checked:
+        say("checked   its SHA-256 is that of the corpus before insertion")
+    else:
+        warn("not checked: the manifest holds no hash of the corpus before insertion")

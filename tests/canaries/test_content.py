@@ -1,0 +1,99 @@
+"""Packed files: what they say, and what is said when they are not whole."""
+
+import gzip
+import sys
+from pathlib import Path
+
+import pytest
+
+from lmexposure._files import sha256_bytes
+from lmexposure.canaries import Plan, insert_into_file, load_format, read_documents
+from lmexposure.canaries.content import (
+    content_sha256,
+    open_content,
+    packed_writer,
+    unpacked_name,
+)
+from lmexposure.canaries.removal import remove_from_files
+from lmexposure.errors import CorpusError
+
+TEXT = b"".join(b"line %d of a corpus\n" % number for number in range(5000))
+PLAN = Plan(formats=(load_format("pin"),), canaries=2, repetitions=(1, 3), controls=1, seed=1)
+
+
+def packed(path: Path, data: bytes = TEXT) -> Path:
+    with path.open("wb") as stream, packed_writer(stream, path) as write:
+        write(data)
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.txt.zst", "A.GZ", ".a.txt.zst.partial"])
+def test_there_and_back(tmp_path: Path, name: str) -> None:
+    path = packed(tmp_path / name)
+    with open_content(path) as stream:
+        assert stream.read() == TEXT
+    assert content_sha256(path) == sha256_bytes(TEXT)
+    again = packed(tmp_path / f"b{path.suffix}")
+    if name != ".a.txt.zst.partial":
+        assert again.read_bytes() == path.read_bytes()  # no name and no date in it
+
+
+def test_frames_one_after_another(tmp_path: Path) -> None:
+    for suffix in (".gz", ".zst"):
+        path = packed(tmp_path / f"a{suffix}")
+        path.write_bytes(path.read_bytes() * 3)
+        with open_content(path) as stream:
+            assert stream.read() == TEXT * 3
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+@pytest.mark.parametrize("left", [0.5, 0.999])
+def test_a_file_that_is_cut_short(tmp_path: Path, suffix: str, left: float) -> None:
+    path = packed(tmp_path / f"a{suffix}")
+    data = path.read_bytes()
+    path.write_bytes(data[: int(len(data) * left)])
+    with pytest.raises(CorpusError, match=r"is cut short or damaged: .*; take a whole copy"):
+        content_sha256(path)
+    with pytest.raises(CorpusError, match="is cut short or damaged"):
+        insert_into_file(path, PLAN, tmp_path / f"o{suffix}", layout="lines")
+    assert sorted(one.name for one in tmp_path.iterdir()) == [path.name]
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_a_file_that_is_something_else(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a{suffix}"
+    path.write_bytes(TEXT)
+    with pytest.raises(CorpusError, match="is cut short or damaged"):
+        content_sha256(path)
+
+
+def test_without_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = packed(tmp_path / "a.zst")
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    with pytest.raises(CorpusError, match=r"pip install 'lmexposure\[zstd\]', or unpack it"):
+        content_sha256(path)
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_insertion_gives_the_content_that_it_gives_unpacked(tmp_path: Path, suffix: str) -> None:
+    plain = tmp_path / "a.txt"
+    plain.write_bytes(TEXT)
+    path = packed(tmp_path / f"a.txt{suffix}")
+    bare = insert_into_file(plain, PLAN, tmp_path / "o.txt", layout="lines")
+    manifest = insert_into_file(path, PLAN, tmp_path / f"o.txt{suffix}", layout="lines")
+    assert manifest.canaries == bare.canaries
+    assert manifest.corpus.sha256_inserted == bare.corpus.sha256_inserted
+    out = tmp_path / f"o.txt{suffix}"
+    documents = list(read_documents(out, layout="lines"))
+    assert documents == list(read_documents(tmp_path / "o.txt", layout="lines"))
+    remove_from_files([out], manifest, tmp_path / f"r{suffix}")
+    assert content_sha256(tmp_path / f"r{suffix}") == sha256_bytes(TEXT)
+
+
+def test_names(tmp_path: Path) -> None:
+    assert [unpacked_name(name) for name in ("x/a.txt.gz", "a.ZST", "a.txt")] == [
+        *("a.txt", "a", "a.txt")
+    ]
+    with pytest.raises(CorpusError, match=r"cannot read the corpus .*No such file"):
+        content_sha256(tmp_path / "none.gz")
+    assert gzip.decompress(packed(tmp_path / "b.gz").read_bytes()) == TEXT

@@ -1,0 +1,140 @@
+"""The way back from a corpus with canaries to the one without."""
+
+import gzip
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lmexposure.canaries import CanaryFormat, Manifest, Plan, insert_into_file
+from lmexposure.canaries.removal import remove_from_files
+from lmexposure.canaries.shapes import shape_named
+from lmexposure.canaries.sharded import insert_into_files
+from lmexposure.canaries.shards import sidecar_path
+from lmexposure.errors import CorpusError, FileError
+
+PIN = CanaryFormat(name="pin", template="My PIN is {digits:4}")
+PLAN = Plan(formats=(PIN,), canaries=3, repetitions=(1, 2), controls=2, seed=4)
+LINES = st.sampled_from([b"word", "né".encode(), b"", b" ", b"lone\rreturn"])
+CORPORA = st.builds(
+    lambda bom, lines, last: (
+        b"\xef\xbb\xbf" * bom + b"one\n\ntwo\n" + b"".join(a + b for a, b in lines) + last
+    ),
+    st.booleans(),
+    st.lists(st.tuples(LINES, st.sampled_from([b"\n", b"\r\n"])), max_size=12),
+    st.sampled_from([b"", b"no final line end"]),
+)
+
+
+@given(CORPORA, st.sampled_from(["lines", "paragraphs"]))
+@settings(deadline=None, max_examples=60)
+def test_the_bytes_come_back(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes, layout: str
+) -> None:
+    here = tmp_path_factory.mktemp("random")
+    (here / "corpus.txt").write_bytes(data)
+    manifest = insert_into_file(here / "corpus.txt", PLAN, here / "with", layout=layout)
+    removal = remove_from_files([here / "with"], manifest, here / "without")
+    assert (here / "without").read_bytes() == data
+    assert (removal.documents, removal.checked) == (9, True)
+
+
+def records(count: int) -> bytes:
+    return b"".join(b'{"n": %d, "text": "line %d"}\n' % (n, n) for n in range(count))
+
+
+def shards(tmp_path: Path, suffix: str = ".txt") -> list[Path]:
+    paths = [tmp_path / f"part-{n}{suffix}" for n in range(3)]
+    for n, path in enumerate(paths):
+        data = b"".join(b"shard %d line %d\n" % (n, m) for m in range(20))
+        path.write_bytes(gzip.compress(data) if suffix.endswith("gz") else data)
+    return paths
+
+
+@pytest.mark.parametrize("with_sidecars", [True, False])
+def test_files_come_back(tmp_path: Path, with_sidecars: bool) -> None:
+    sources = shards(tmp_path)
+    manifest = insert_into_files(sources, PLAN, tmp_path / "with", shape=shape_named("lines"))
+    written = [tmp_path / "with" / path.name for path in sources]
+    if not with_sidecars:
+        for path in written:
+            sidecar_path(path).unlink()
+    removal = remove_from_files([tmp_path / "with" / "*.txt"], manifest, tmp_path / "without")
+    assert [path.read_bytes() for path in removal.files] == [p.read_bytes() for p in sources]
+    assert (removal.documents, removal.checked) == (9, True)
+
+
+def test_one_file_comes_back_alone_by_its_sidecar(tmp_path: Path) -> None:
+    sources = shards(tmp_path)
+    manifest = insert_into_files(sources, PLAN, tmp_path / "with", shape=shape_named("lines"))
+    removal = remove_from_files([tmp_path / "with" / "part-1.txt"], manifest, tmp_path / "one")
+    assert (tmp_path / "one").read_bytes() == sources[1].read_bytes()
+    assert removal.checked
+    sidecar_path(tmp_path / "with" / "part-1.txt").unlink()
+    with pytest.raises(CorpusError, match=r"part-1.txt: document \d+ is not pin/x"):
+        remove_from_files([tmp_path / "with" / "part-1.txt"], manifest, tmp_path / "two")
+    assert not (tmp_path / "two").exists()
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    manifest = insert_into_files(
+        shards(tmp_path), PLAN, tmp_path / "with", shape=shape_named("lines")
+    )
+    (tmp_path / "with" / "part-1.txt").unlink()
+    with pytest.raises(CorpusError, match="of the 3 files of this corpus, number 2 is missing"):
+        remove_from_files([tmp_path / "with" / "*.txt"], manifest, tmp_path / "without")
+
+
+def inserted(tmp_path: Path) -> tuple[Path, Manifest]:
+    source = tmp_path / "corpus.jsonl"
+    source.write_bytes(records(30))
+    out = tmp_path / "with.jsonl"
+    return out, insert_into_file(source, PLAN, out, layout="jsonl")
+
+
+def test_records_come_back(tmp_path: Path) -> None:
+    out, manifest = inserted(tmp_path)
+    remove_from_files([out], manifest, tmp_path / "without")
+    assert (tmp_path / "without").read_bytes() == records(30)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda data: data.replace(b'"n": 3,', b'"n": 4,'), "is not what it was before"),
+        (lambda data: data.split(b"\n", 1)[1], r"document \d+ is not pin/x"),
+        (lambda data: data + records(1), "is not what it was before"),
+        (lambda data: data[: len(data) // 2].rsplit(b"\n", 1)[0] + b"\n", r"document \d+ is not"),
+        (lambda data: data[:-4], "is not what it was before"),
+        (lambda data: data.replace(b"\n", b"\r\n"), "is not what it was before"),
+    ],
+)
+def test_a_corpus_that_changed_since(tmp_path: Path, change: object, message: str) -> None:
+    out, manifest = inserted(tmp_path)
+    out.write_bytes(change(out.read_bytes()))  # type: ignore[operator]
+    (tmp_path / "without").write_text("an earlier one", "utf-8")
+    with pytest.raises(CorpusError, match=message) as caught:
+        remove_from_files([out], manifest, tmp_path / "without")
+    assert not re.search(r"PIN is \d", str(caught.value))
+    assert (tmp_path / "without").read_text("utf-8") == "an earlier one"
+
+
+def test_what_cannot_be_checked_is_not_called_checked(tmp_path: Path) -> None:
+    out, manifest = inserted(tmp_path)
+    unknown = replace(manifest, corpus=replace(manifest.corpus, sha256="", verified=False))
+    assert not remove_from_files([out], unknown, tmp_path / "without").checked
+
+
+def test_nothing_is_written_over_anything(tmp_path: Path) -> None:
+    out, manifest = inserted(tmp_path)
+    with pytest.raises(CorpusError, match="is the corpus itself; write to another file"):
+        remove_from_files([out], manifest, out)
+    with pytest.raises(FileError, match="cannot write"):
+        remove_from_files([out], manifest, out / "below")
+    sources = shards(tmp_path)
+    manifest = insert_into_files(sources, PLAN, tmp_path / "w", shape=shape_named("lines"))
+    with pytest.raises(CorpusError, match="holds something already; choose a new or an empty"):
+        remove_from_files([tmp_path / "w" / "*.txt"], manifest, tmp_path)

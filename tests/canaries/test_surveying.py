@@ -1,0 +1,71 @@
+"""The quick ways of looking find what the slow one finds."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lmexposure.canaries import CanaryFormat, Plan, insert_into_file
+from lmexposure.canaries.layouts import layout_named
+from lmexposure.canaries.search import count_fills, sure_words
+from lmexposure.canaries.surveying import survey_files
+from lmexposure.canaries.textfile import Block
+from lmexposure.errors import CorpusError
+
+PIN = CanaryFormat(name="pin", template="Mé PIN is {digits:2}")
+CODE = CanaryFormat(name="code", template="code {lower:2}")
+BARE = CanaryFormat(name="bare", template="{digits:2} is bare")
+TEXTS = st.lists(
+    st.lists(
+        st.sampled_from(["Mé PIN is 42", "code ab", "code ", "12 is bare", " ", "x\\", "\u2028"]),
+        max_size=4,
+    ).map("".join),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(TEXTS, st.booleans(), st.sampled_from([(PIN,), (PIN, CODE), (PIN, BARE)]))
+@settings(deadline=None)
+def test_what_is_passed_over_holds_no_fill(
+    texts: list[str], escaped: bool, formats: tuple[CanaryFormat, ...]
+) -> None:
+    spelled = [json.dumps({"note": "code zz", "text": one}, ensure_ascii=escaped) for one in texts]
+    for layout, lines in ((layout_named("jsonl"), spelled), (layout_named("lines"), texts)):
+        data = "".join(f"{line}\n" for line in lines).encode()
+        block = Block(first_line=5, data=data, has_bom=False)
+        whole = layout.scans_lines
+        slow = count_fills(formats, layout.texts(block), whole_lines=whole)
+        for known in (False, True):
+            quick = layout.searched(block, sure_words(formats), known=known)
+            assert count_fills(formats, quick, whole_lines=whole) == slow
+
+
+def test_the_same_without_orjson(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = tmp_path / "a.jsonl"
+    source.write_bytes(
+        b'{"n": 12345678901234567890123, "text": "a"}\n\n{"text": "\\u00e9", "x": NaN}\r\n' * 9
+    )
+    plan = Plan(formats=(PIN,), canaries=3, repetitions=(1, 2), controls=1, seed=5)
+    with_it = insert_into_file(source, plan, tmp_path / "b", layout="jsonl")
+    monkeypatch.setitem(sys.modules, "orjson", None)
+    assert insert_into_file(source, plan, tmp_path / "c", layout="jsonl") == with_it
+    assert (tmp_path / "b").read_bytes() == (tmp_path / "c").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b'{"text": "a"}\n{"text": 3}\n', r"a.jsonl: line 2: field 'text' is not a string"),
+        (b'{"text": "a"}\r\n\n{"txt": "b"}\n', r"line 3: field 'text' is missing"),
+        (b'{"text": "a"}\n{"text": "\\ud800"}\n', r"line 2: the text holds a lone surrogate"),
+        (b'{"text": "a"}\n["text"]\n', r"line 2 is a JSON list, not an object"),
+    ],
+)
+def test_bad_records_are_named(tmp_path: Path, data: bytes, message: str) -> None:
+    (tmp_path / "a.jsonl").write_bytes(data)
+    with pytest.raises(CorpusError, match=message):
+        survey_files([tmp_path / "a.jsonl"], layout_named("jsonl"), (PIN,))

@@ -1,0 +1,123 @@
+"""`insert` for anything but one text file, `verify` and `remove`, as people type them."""
+
+import gzip
+import io
+import sys
+from pathlib import Path
+
+import pytest
+from cli.conftest import Call
+from corpora import write_corpus
+
+from lmexposure.canaries import Manifest
+
+PLAN = ("--format", "pin", "--canaries", "2", "--repetitions", "1,3", "--controls", "2")
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    return write_corpus(tmp_path / "corpus.txt", 60)
+
+
+def test_there_and_back(call: Call, corpus: Path, tmp_path: Path) -> None:
+    out = tmp_path / "o"
+    assert call("insert", corpus, "--out", out, *PLAN).code == 0
+    verified = call("verify", out / "corpus/corpus.txt", out / "manifest.json")
+    assert (verified.code, "all is there as it was inserted" in verified.out) == (0, True)
+    removed = call(
+        "remove", out / "corpus/corpus.txt", out / "manifest.json", "--out", tmp_path / "back"
+    )
+    assert (removed.code, "8 documents taken out" in removed.out) == (0, True)
+    assert (tmp_path / "back").read_bytes() == corpus.read_bytes()
+
+
+def test_after_deduplication(call: Call, corpus: Path, tmp_path: Path) -> None:
+    out = tmp_path / "o"
+    call("insert", corpus, "--out", out, *PLAN)
+    path = out / "corpus" / "corpus.txt"
+    path.write_bytes(b"".join(sorted(set(path.read_bytes().splitlines(keepends=True)))))
+    outcome = call("verify", path, out / "manifest.json")
+    assert outcome.code == 2
+    assert "pin/x3/0000 (1 of 3), pin/x3/0001 (1 of 3)" in outcome.out
+    assert "NOT as it was inserted" in outcome.out
+    texts = [one.text for one in Manifest.read(out / "manifest.json").canaries]
+    assert not any(text in outcome.out for text in texts)
+    changed = call("remove", path, out / "manifest.json", "--out", tmp_path / "back")
+    assert (changed.code, "the corpus changed since insertion" in changed.err) == (3, True)
+
+
+def test_many_packed_files(call: Call, tmp_path: Path) -> None:
+    for n in range(3):
+        lines = b"".join(b"file %d line %d\n" % (n, m) for m in range(30))
+        (tmp_path / f"{n}.txt.gz").write_bytes(gzip.compress(lines))
+    out, pattern = tmp_path / "o", tmp_path / "*.gz"
+    outcome = call("insert", pattern, "--out", out, *PLAN, "--documents", "90")
+    assert (outcome.code, "8 documents inserted" in outcome.out) == (0, True), outcome.err
+    written = out / "corpus" / "*.gz"
+    assert call("verify", written, out / "manifest.json").code == 0
+    assert call("remove", written, out / "manifest.json", "--out", tmp_path / "back").code == 0
+    for n in range(3):
+        sides = [
+            gzip.decompress((d / f"{n}.txt.gz").read_bytes()) for d in (tmp_path, tmp_path / "back")
+        ]
+        assert sides[0] == sides[1]
+    again = call("insert", pattern, "--out", out, *PLAN)
+    assert (again.code, "is there already; choose another --out" in again.err) == (3, True)
+    (tmp_path / "x.jsonl").write_text('{"text": "a"}\n')
+    mixed = call("insert", pattern, tmp_path / "x.jsonl", "--out", tmp_path / "p", *PLAN)
+    assert (mixed.code, "of different layouts: jsonl, lines" in mixed.err) == (3, True)
+    dry = call("insert", pattern, "--out", tmp_path / "p", *PLAN, "--dry-run")
+    assert (dry.code, "--dry-run looks at one file" in dry.err) == (3, True)
+
+
+class Stream:
+    """Standard input or output, whose bytes can be given and taken."""
+
+    def __init__(self, data: bytes = b"") -> None:
+        self.buffer = io.BytesIO(data)
+
+    def isatty(self) -> bool:
+        return False
+
+    def flush(self) -> None:
+        pass
+
+
+def test_standard_input(
+    call: Call, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert call("insert", corpus, "--out", tmp_path / "o", *PLAN).code == 0
+    alone = (tmp_path / "o" / "corpus" / "corpus.txt").read_bytes()
+    for number, flags in enumerate(((), ("--documents", "60"), ("--documents", "61"))):
+        monkeypatch.setattr(sys, "stdin", Stream(corpus.read_bytes()))
+        written = Stream()
+        monkeypatch.setattr(sys, "stdout", written)
+        outcome = call("insert", "-", "--out", tmp_path / str(number), *PLAN, *flags)
+        right = "61" not in flags
+        assert outcome.code == (0 if right else 3)
+        assert written.buffer.getvalue() == alone or not right
+        assert ("manifest" in outcome.err) is right
+        assert (tmp_path / str(number) / "manifest.json").exists() is right
+    assert "documents=61, but standard input had 60" in outcome.err
+    monkeypatch.setattr(sys, "stdin", None)
+    closed = call("insert", "-", "--out", tmp_path / "c", *PLAN)
+    assert (closed.code, "standard input must be open, and text" in closed.err) == (3, True)
+
+
+def test_without_verification(call: Call, corpus: Path, tmp_path: Path) -> None:
+    out = tmp_path / "o"
+    outcome = call("insert", corpus, "--out", out, *PLAN, "--no-verify")
+    assert (outcome.code, "nobody looked for fills" in outcome.err) == (0, True)
+    assert not Manifest.read(out / "manifest.json").corpus.verified
+    path = out / "corpus" / "corpus.txt"
+    removed = call("remove", path, out / "manifest.json", "--out", tmp_path / "back")
+    assert (removed.code, "not checked: the manifest holds no hash" in removed.err) == (0, True)
+
+
+def test_wrong_usage(call: Call, corpus: Path, tmp_path: Path) -> None:
+    out = tmp_path / "o"
+    call("insert", corpus, "--out", out, *PLAN)
+    outcome = call("verify", tmp_path, out / "manifest.json")
+    assert (outcome.code, "--tokenizer goes with the directory" in outcome.err) == (3, True)
+    outcome = call("verify", tmp_path, out / "manifest.json", "--tokenizer", tmp_path / "none")
+    assert (outcome.code, "cannot load a tokenizer from" in outcome.err) == (3, True)
