@@ -1,0 +1,23 @@
+"""Where people plug us in: their data pipelines and their training."""
+
+from lmexposure.integrations.callback import ExposureCallback
+from lmexposure.integrations.delivered import DeliveredCounter
+from lmexposure.integrations.delivery_report import DeliveryReport
+from lmexposure.integrations.ray_data import insert_into_ray, number_documents
+from lmexposure.integrations.records import insert_into_records
+from lmexposure.integrations.streaming import insert_into_stream
+from lmexposure.integrations.wrapped_exposure import wrapped_exposures
+from lmexposure.integrations.wrapping import Wrapping, wrapped_log_perplexity
+
+__all__ = [
+    "DeliveredCounter",
+    "DeliveryReport",
+    "ExposureCallback",
+    "Wrapping",
+    "insert_into_ray",
+    "insert_into_records",
+    "insert_into_stream",
+    "number_documents",
+    "wrapped_exposures",
+    "wrapped_log_perplexity",
+]
