@@ -22,6 +22,7 @@ from transformers.utils import logging as transformers_logging
 from lmexposure._files import atomic_directory
 from lmexposure._validate import one_of
 from lmexposure.errors import FileError, ModelError, SettingsError
+from lmexposure.models.adapters import base_of_adapter, check_adapter, is_adapter, with_adapter
 from lmexposure.models.encoding import context_window
 
 __all__ = [
@@ -73,19 +74,23 @@ def load_model(
 ) -> LoadedModel:
     """Load a model directory, or a model of the Hugging Face hub, with its tokenizer.
 
-    An existing directory never causes network traffic.
+    An existing directory never causes network traffic, apart from an adapter's whose base model is
+    a hub model. An adapter (peft's LoRA and its like) is merged into its base in float32, where
+    that changes nothing but rounding; in other dtypes it is computed beside it.
 
     Args:
-        name_or_path: a directory that `save_pretrained` wrote, or a hub name such as "org/name".
+        name_or_path: a directory that `save_pretrained` wrote, of a model or of an adapter, or a
+            hub name such as "org/name".
         device: "cpu", "cuda", "cuda:1", "mps".
         dtype: "float32", "bfloat16" or "float16".
-        revision: branch, tag or commit of a hub model.
+        revision: branch, tag or commit of a hub model; a base model's stands in its adapter.
         offline: take hub models from the local cache only.
         trust_remote_code: run Python code that comes with the model.
 
     Raises:
         ModelError: there is no such model, it has no safetensors weights or no tokenizer, weights
-            are missing in it, it is not a causal LM, or its tokenizer has more tokens than it.
+            are missing in it, it is not a causal LM, or its tokenizer has more tokens than it; it
+            is an adapter, and peft is not installed.
         SettingsError: an unknown dtype, or a device that this machine does not have.
     """
     one_of("dtype", dtype, tuple(_DTYPES))
@@ -98,8 +103,13 @@ def load_model(
         "local_files_only": offline or local,
         "trust_remote_code": trust_remote_code,
     }
-    model = _load_weights(place, _DTYPES[dtype], options)
-    tokenizer = _load_tokenizer(place, options)
+    if is_adapter(Path(place)):
+        # Only where it is a directory: its base may stand on the hub all the same.
+        options["local_files_only"] = offline
+        model, tokenizer = _load_on_base(Path(place), _DTYPES[dtype], options)
+    else:
+        model = _load_weights(place, _DTYPES[dtype], options)
+        tokenizer = _load_tokenizer(place, options)
     _check_fit(name, model, tokenizer)
     model.to(device).eval()
     _check_causal(name, model)
@@ -192,10 +202,13 @@ def _cached(name: str, revision: str | None) -> str:
 
 
 def _check_directory(path: Path) -> None:
+    if is_adapter(path):
+        check_adapter(path)
+        return
     if not (path / "config.json").is_file():
         raise ModelError(
             f"model {str(path)!r} has no config.json; give a directory that save_pretrained wrote"
-            " (merge an adapter into its base model first)"
+            ", of a model or of a peft adapter"
         )
     if next(path.glob("*.safetensors"), None) is None:
         others = sorted(p.name for suffix in ("bin", "pt", "pth") for p in path.glob(f"*.{suffix}"))
@@ -224,6 +237,21 @@ def _load_weights(name: str, dtype: torch.dtype, options: dict[str, Any]) -> Pre
             "be random numbers; save the whole causal LM, not its base model"
         )
     return model
+
+
+def _load_on_base(
+    adapter: Path, dtype: torch.dtype, options: dict[str, Any]
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """An adapter on its base model, with its own tokenizer where it has one."""
+    base, revision = base_of_adapter(adapter)
+    if not check_name(base) and options["local_files_only"]:
+        base = _cached(base, revision)
+    options = {**options, "revision": revision}
+    model = _load_weights(base, dtype, options)
+    own = (adapter / "tokenizer_config.json").is_file()
+    tokenizer = _load_tokenizer(str(adapter) if own else base, options)
+    with _quiet():
+        return with_adapter(model, adapter, tokens=len(tokenizer)), tokenizer
 
 
 def _load_tokenizer(name: str, options: dict[str, Any]) -> PreTrainedTokenizerBase:

@@ -1,0 +1,213 @@
+"""What became of the canaries' repetitions on their way into a model, and what that points to."""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+__all__ = ["Delivery", "DeliveryReport"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delivery:
+    """How often one canary, excluded candidate or control stood in the training batches.
+
+    Attributes:
+        id, format, repetitions: as in the manifest; 0 repetitions for what is never inserted.
+        fewest, most: how often it should have come in the epochs that were trained.
+        whole: times it stood in a row as a whole.
+        head: times a row ended within it.
+        tail: times a row began within it.
+        without_loss: of `whole`, those where no token of its secret carried loss.
+        partly_without_loss: of `whole`, those where some did and some did not.
+    """
+
+    id: str
+    format: str
+    repetitions: int
+    fewest: int
+    most: int
+    whole: int
+    head: int
+    tail: int
+    without_loss: int
+    partly_without_loss: int
+
+    @property
+    def cut(self) -> int:
+        """Repetitions that came in part: a head and a tail may be of the same one.
+
+        Where every repetition came whole, what looks like a part is other text.
+        """
+        return min(max(self.head, self.tail), max(0, self.most - self.whole))
+
+    @property
+    def missing(self) -> int:
+        """Repetitions that did not come at all."""
+        return max(0, self.fewest - self.whole - self.cut)
+
+    @property
+    def extra(self) -> int:
+        """Times it came whole beyond what was planned."""
+        return max(0, self.whole - self.most)
+
+    @property
+    def learnable(self) -> int:
+        """Times it came whole and all of its secret carried loss."""
+        return self.whole - self.without_loss - self.partly_without_loss
+
+    def to_dict(self) -> dict[str, Any]:
+        """All attributes and what follows from them."""
+        derived = ("cut", "missing", "extra", "learnable")
+        return {**asdict(self), **{name: getattr(self, name) for name in derived}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeliveryReport:
+    """What a training's batches held of each canary.
+
+    Attributes:
+        canaries: in the manifest's order, excluded candidates and controls among them.
+        unattributed: times a row ended within a canary, too early to tell which one.
+        epochs: how often the training went through its data.
+        batches: how many were seen.
+    """
+
+    canaries: tuple[Delivery, ...]
+    unattributed: int
+    epochs: float
+    batches: int
+
+    @property
+    def complete(self) -> bool:
+        """Whether at least one epoch was seen and nothing was lost, masked or added."""
+        return not self.warnings
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What was lost and what that points to, a sentence each."""
+        if not self.batches:
+            return (
+                "no batch was seen, so nothing is known of what was delivered; attach the counter "
+                "before training",
+            )
+        lines = [
+            self._too_early(),
+            *self._cut(),
+            *self._without_loss(),
+            *self._missing(),
+            self._extra(),
+            self._never_inserted(),
+        ]
+        return tuple(line for line in lines if line)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain Python values, with the warnings."""
+        return {
+            "epochs": self.epochs,
+            "batches": self.batches,
+            "unattributed": self.unattributed,
+            "complete": self.complete,
+            "warnings": list(self.warnings),
+            "canaries": [one.to_dict() for one in self.canaries],
+        }
+
+    @property
+    def _planned(self) -> list[Delivery]:
+        return [one for one in self.canaries if one.repetitions]
+
+    def _too_early(self) -> str:
+        if any(one.fewest for one in self._planned) or not self._planned:
+            return ""
+        return (
+            f"only {self.epochs:.3g} of an epoch was seen, so that no canary is known to be "
+            "missing; report after a whole epoch"
+        )
+
+    def _cut(self) -> list[str]:
+        cut = [one for one in self.canaries if one.cut]
+        lost = sum(one.missing for one in self.canaries)
+        heads = sum(min(one.head, one.cut) for one in cut) + min(self.unattributed, lost)
+        tails = sum(min(one.tail, one.cut) for one in cut)
+        which = _named(cut)
+        if any(one.head and one.tail for one in cut):
+            return [
+                f"{max(heads, tails)} occurrences are split between rows ({which}): packing cuts "
+                "canaries; use a packing that keeps documents whole, or none"
+            ]
+        lines = []
+        if heads:
+            lines.append(
+                f"{heads} occurrences are cut off at the end of a row ({which}): truncation at "
+                "max_length, or packing that cuts; raise max_length, or shorten what stands before"
+            )
+        if tails:
+            lines.append(
+                f"{tails} occurrences lack their beginning ({which}): truncation from the left, or "
+                "packing that cuts; raise max_length, or shorten what stands behind"
+            )
+        return lines
+
+    def _without_loss(self) -> list[str]:
+        lines = []
+        masked = [one for one in self.canaries if one.without_loss]
+        if masked:
+            count = sum(one.without_loss for one in masked)
+            lines.append(
+                f"{count} occurrences carry no loss ({_named(masked)}): completion-only or "
+                "assistant-only loss with the canary in the prompt; nothing of them is learned: "
+                "put canaries into the assistant turn, or train on all tokens"
+            )
+        partly = [one for one in self.canaries if one.partly_without_loss]
+        if partly:
+            count = sum(one.partly_without_loss for one in partly)
+            lines.append(
+                f"{count} occurrences carry loss on a part of the secret only ({_named(partly)}); "
+                "look at the mask, and score with the same one"
+            )
+        return lines
+
+    def _missing(self) -> list[str]:
+        missing = [one for one in self._planned if one.missing]
+        # Once an epoch, however often it was inserted: that is what removing duplicates leaves.
+        once = [one for one in missing if one.whole + one.cut == one.fewest // one.repetitions]
+        repeated = [one for one in self._planned if one.repetitions > 1]
+        lines = []
+        if once and len(once) == len(repeated):
+            lines.append(
+                f"{len(once)} canaries with several repetitions came once an epoch "
+                f"({_named(once)}; {sum(one.missing for one in once)} occurrences lost): exact "
+                "deduplication; leave canaries out of it, or plan repetitions=1"
+            )
+            missing = [one for one in missing if one not in once]
+        if missing:
+            lines.append(
+                f"{sum(one.missing for one in missing)} occurrences never came "
+                f"({_named(missing)}): dropped before the batches were made, by a filter, by "
+                "deduplication, or by truncation that leaves too little of them"
+            )
+        return lines
+
+    def _extra(self) -> str:
+        extra = [one for one in self._planned if one.extra]
+        if not extra:
+            return ""
+        return (
+            f"{sum(one.extra for one in extra)} occurrences too many ({_named(extra)}): a loader "
+            "that repeats rows to fill its last batch, or more epochs than were said"
+        )
+
+    def _never_inserted(self) -> str:
+        found = [one for one in self.canaries if not one.repetitions and one.whole]
+        if not found:
+            return ""
+        return (
+            f"{len(found)} controls or excluded candidates stand in the batches ({_named(found)}), "
+            "although they were never inserted; train on the data that the manifest belongs to"
+        )
+
+
+def _named(found: Iterable[Delivery]) -> str:
+    """Which canaries: three ids, and how many more."""
+    ids = [one.id for one in found]
+    more = f" and {len(ids) - 3} more" if len(ids) > 3 else ""
+    return ", ".join(ids[:3]) + more or "which ones cannot be told"

@@ -1,0 +1,220 @@
+"""Which texts are scored while a model trains, in which order, and what their bits mean.
+
+The order is always the same, and every beginning of it holds about the same share of each format's
+references and of each class: a time budget that cuts it cuts all alike. Canaries come sooner than
+references, for they are few and it is they who are asked about.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lmexposure.canaries import Canary, Manifest
+from lmexposure.errors import ManifestError, ModelError
+from lmexposure.integrations.wrapping import WrappedText, Wrapping, encode_wrapped
+from lmexposure.models.encoding import Encoded, context_window
+from lmexposure.statistics import sampled_exposure
+
+__all__ = ["LEAST_REFERENCES", "ClassExposure", "Watched", "watch"]
+
+LEAST_REFERENCES = 64  # with fewer the cap is so low that a class says little
+_CANARIES_WITHIN = 0.25  # of the order, all canaries have had their turn
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassExposure:
+    """Exposures of one class of canaries in bits; higher = more memorised.
+
+    Attributes:
+        format: its format.
+        repetitions: how often each canary was inserted; 0: the controls.
+        median, largest: of the exposures by rank among the references, in bits.
+        capped: how many of the canaries lie below all references: their exposure is log2 of the
+            references at least.
+        canaries, planned: how many were scored, of how many.
+        references: how many of the format were scored.
+    """
+
+    format: str
+    repetitions: int
+    median: float
+    largest: float
+    capped: int
+    canaries: int
+    planned: int
+    references: int
+
+    @property
+    def name(self) -> str:
+        """For people, as the report writes it."""
+        many = "" if self.repetitions == 1 else "s"
+        what = f"{self.repetitions} repetition{many}" if self.repetitions else "controls"
+        return f"{self.format}, {what}"
+
+    @property
+    def key(self) -> str:
+        """For loggers: "random_number/x16"."""
+        return (
+            f"{self.format}/x{self.repetitions}" if self.repetitions else f"{self.format}/controls"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watched:
+    """Texts in the order of scoring.
+
+    Attributes:
+        encoded: N canaries, controls and references in context, of all formats.
+        carried: which of the scored tokens of each carried loss in training; those count.
+        owners: the format of each, and its canary; None: a reference.
+        least: so many texts from the beginning hold a canary of each class and the fewest
+            references that are of use.
+    """
+
+    encoded: tuple[Encoded, ...]
+    carried: tuple[NDArray[np.bool_], ...]
+    owners: tuple[tuple[str, Canary | None], ...]
+    least: int
+
+    @property
+    def canaries(self) -> int:
+        """Canaries and controls in all."""
+        return self.canaries_within(len(self.owners))
+
+    def canaries_within(self, texts: int) -> int:
+        """Canaries and controls among so many texts from the beginning."""
+        return sum(canary is not None for _, canary in self.owners[:texts])
+
+    def exposures(self, bits: NDArray[np.float64]) -> list[ClassExposure]:
+        """Exposure by rank, class by class, in order of format and repetitions.
+
+        Args:
+            bits: log-perplexities of texts from the beginning of the order, shape (n,), n at least
+                `least`.
+        """
+        planned = Counter(_class(name, one) for name, one in self.owners if one is not None)
+        found: dict[tuple[str, int], list[float]] = {one: [] for one in sorted(planned)}
+        null: dict[str, list[float]] = {}
+        for (name, canary), value in zip(self.owners, bits.tolist(), strict=False):
+            at = null.setdefault(name, []) if canary is None else found[_class(name, canary)]
+            at.append(value)
+        return [
+            _class_exposure(one, values, null[one[0]], planned[one])
+            for one, values in found.items()
+        ]
+
+
+def _class(name: str, canary: Canary) -> tuple[str, int]:
+    return name, canary.inserted
+
+
+def _class_exposure(
+    one: tuple[str, int], values: Sequence[float], null: Sequence[float], planned: int
+) -> ClassExposure:
+    exposure = sampled_exposure(values, null)
+    return ClassExposure(
+        format=one[0],
+        repetitions=one[1],
+        median=float(np.median(exposure.value)),
+        largest=float(exposure.value.max()),
+        capped=int(exposure.capped.sum()),
+        canaries=len(values),
+        planned=planned,
+        references=exposure.references,
+    )
+
+
+def watch(
+    manifest: Manifest,
+    tokenizer: Any,
+    config: Any,
+    *,
+    references: int,
+    wrapping: Wrapping | None = None,
+) -> Watched:
+    """The texts of a manifest, encoded as `measure` encodes them, in the order of scoring.
+
+    Args:
+        manifest: what was inserted; candidates that their coins kept out are not watched.
+        tokenizer: of the model.
+        config: of the model, for its context window.
+        references: per format at most, drawn once: the same fills at each evaluation.
+        wrapping: that of the training; None: a document of its own behind the manifest's separator.
+
+    Raises:
+        ManifestError: no canary was inserted, or a format has no references left.
+        ModelError: a fill meets an unknown token, is longer than the context window, cannot be
+            told from another by its tokens, or is changed by its wrapping.
+    """
+    if not any(one.role == "canary" for one in manifest.canaries):
+        raise ManifestError("the manifest holds no inserted canary, so there is nothing to watch")
+    wrapping = wrapping or Wrapping(context=manifest.separator)
+    texts: list[tuple[float, str, Canary | None, WrappedText]] = []
+    for name, one in manifest.formats.items():
+        canaries = [c for c in manifest.canaries if c.format == name and c.role != "excluded"]
+        drawn = [one.text(index) for index in manifest.references(name, references)]
+        if not drawn:
+            raise ManifestError(
+                f"format {name!r} has no secret left to compare with; plan fewer canaries"
+            )
+        owners: list[Canary | None] = [*canaries, *[None] * len(drawn)]
+        fills = [c.text for c in canaries] + drawn
+        encoded = _encoded(fills, tokenizer, config, name, wrapping)
+        keys = [*_canary_keys(canaries), *_reference_keys(len(drawn))]
+        texts += [(k, name, c, e) for k, c, e in zip(keys, owners, encoded, strict=True)]
+    texts.sort(key=lambda text: text[0])  # stable: format by format where keys are the same
+    return Watched(
+        encoded=tuple(text[3].encoded for text in texts),
+        carried=tuple(text[3].carried for text in texts),
+        owners=tuple((text[1], text[2]) for text in texts),
+        least=sum(text[0] == 0 for text in texts),
+    )
+
+
+def _canary_keys(canaries: Sequence[Canary]) -> list[float]:
+    """The first of each class at 0, the others evenly up to a quarter of the references."""
+    sizes, seen = Counter(c.inserted for c in canaries), Counter[int]()
+    keys = []
+    for canary in canaries:
+        keys.append(_CANARIES_WITHIN * seen[canary.inserted] / sizes[canary.inserted])
+        seen[canary.inserted] += 1
+    return keys
+
+
+def _reference_keys(references: int) -> list[float]:
+    """The fewest of use at 0, the others evenly up to 1."""
+    more = max(1, references - LEAST_REFERENCES)
+    return [max(0, i + 1 - LEAST_REFERENCES) / more for i in range(references)]
+
+
+def _encoded(
+    texts: list[str], tokenizer: Any, config: Any, name: str, wrapping: Wrapping
+) -> list[WrappedText]:
+    """In their wrapping, scored from the same token on, each with tokens of its own."""
+    window = context_window(config)
+    try:
+        wrapped = encode_wrapped(tokenizer, texts, wrapping, max_length=window)
+    except ModelError as failure:
+        raise ModelError(
+            f"format {name!r}: {failure} (canaries and controls first, then references)"
+        ) from failure
+    if len({tuple(one.encoded.ids) for one in wrapped}) < len(wrapped):
+        raise ModelError(
+            f"format {name!r}: the tokenizer gives two different fills the same tokens; use a "
+            "format whose characters it keeps"
+        )
+    earliest = min(one.encoded.scored_from for one in wrapped)
+    return [_scored_from(one, earliest, wrapping.loss == "all") for one in wrapped]
+
+
+def _scored_from(one: WrappedText, place: int, carried: bool) -> WrappedText:
+    """Where some fills merge with what stands before them, its cost must stand in all totals."""
+    before = np.full(one.encoded.scored_from - place, carried)
+    return WrappedText(
+        encoded=replace(one.encoded, scored_from=place),
+        carried=np.concatenate([before, one.carried]),
+    )

@@ -1,0 +1,267 @@
+"""A canary as plain text or as a turn of a chat, scored as it was trained.
+
+A model that met a canary inside a chat template has memorised it there. So canary and references
+are scored in that very wrapping, and over no token that carried no loss.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lmexposure._validate import one_of, text
+from lmexposure.errors import InputError, ModelError, SettingsError
+from lmexposure.models.encoding import Encoded, context_window, encode_in_context
+from lmexposure.scoring import score_encoded
+
+__all__ = ["WrappedText", "Wrapping", "encode_wrapped", "wrapped_log_perplexity"]
+
+_OTHER = {"plain": "", "user": "Thank you.", "assistant": "Please go on."}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wrapping:
+    """Where in a training record a canary stands, and which of its tokens carry loss.
+
+    Args:
+        turn: "plain", a document of its own; "user" or "assistant", that turn of a chat.
+        loss: "all" tokens carry it; "assistant", those that the chat template marks as generated
+            (`assistant_only_loss` of TRL); "completion", those behind the prompt.
+        other: text of the other turn: the question before an assistant turn, the answer to a user
+            turn. None: a neutral one.
+        context: left of a plain text, as in `log_perplexity`: usually the manifest's separator.
+        chat_template: instead of the tokenizer's own.
+
+    Raises:
+        SettingsError: another word, or a wrapping in which no token of the canary carries loss.
+
+    >>> Wrapping(turn="assistant", other="Go on.").record("My PIN is 0042.")["messages"][1]
+    {'role': 'assistant', 'content': 'My PIN is 0042.'}
+    """
+
+    turn: Literal["plain", "user", "assistant"] = "plain"
+    loss: Literal["all", "assistant", "completion"] = "all"
+    other: str | None = None
+    context: str | None = None
+    chat_template: str | None = None
+
+    def __post_init__(self) -> None:
+        one_of("turn", self.turn, tuple(_OTHER))
+        one_of("loss", self.loss, ("all", "assistant", "completion"))
+        if self.loss != "all" and self.turn != "assistant":
+            raise SettingsError(
+                f"turn={self.turn!r} with loss={self.loss!r}: no token of the canary carries loss, "
+                "so nothing of it can be learned; use turn='assistant', or loss='all'"
+            )
+        if self.turn != "plain" and self.context is not None:
+            raise SettingsError(
+                f"context is for turn='plain'; before turn={self.turn!r} stands the chat template"
+            )
+        if self.turn != "plain" and self.other is not None:
+            text("other", self.other)
+
+    def messages(self, canary: str) -> list[dict[str, str]]:
+        """The chat that this text is a turn of: first the user's, then the assistant's.
+
+        Raises:
+            SettingsError: a plain text is no chat.
+        """
+        if self.turn == "plain":
+            raise SettingsError("turn='plain' has no messages; use record(), or another turn")
+        other = _OTHER[self.turn] if self.other is None else self.other
+        said = (canary, other) if self.turn == "user" else (other, canary)
+        roles = ("user", "assistant")
+        return [{"role": r, "content": c} for r, c in zip(roles, said, strict=True)]
+
+    def record(self, canary: str) -> dict[str, Any]:
+        """The training record of this text: of TRL's "text", "messages" or "prompt" types."""
+        if self.turn == "plain":
+            return {"text": canary}
+        messages = self.messages(canary)
+        if self.loss == "completion":
+            return {"prompt": messages[:1], "completion": messages[1:]}
+        return {"messages": messages}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class WrappedText:
+    """Tokens of a wrapped text up to its last character; what follows cannot change its bits.
+
+    Attributes:
+        encoded: the tokens, scored from the first that holds a character of the text.
+        carried: which of the scored tokens carry loss, shape (T,).
+    """
+
+    encoded: Encoded
+    carried: NDArray[np.bool_]
+
+
+def wrapped_log_perplexity(
+    model: Any,
+    tokenizer: Any,
+    texts: Sequence[str],
+    wrapping: Wrapping,
+    *,
+    batch_size: int | None = None,
+) -> NDArray[np.float64]:
+    """Log-perplexity in bits of each text in its wrapping. Lower = more memorised.
+
+    Summed over the tokens that hold a character of the text and carry loss. Tokens of the template
+    are not counted: before the text they are the same for all fills.
+
+    Args:
+        model: a `transformers` causal language model, in evaluation mode.
+        tokenizer: its tokenizer, with the chat template of the training.
+        texts: n canaries or references.
+        wrapping: the one of the training.
+        batch_size: texts a forward pass; None chooses one.
+
+    Returns:
+        float64 array of shape (n,), in input order.
+
+    Raises:
+        InputError: no texts, or a bare string.
+        ModelError: the template changes a text, none of its tokens carries loss, it holds an
+            unknown token, it ends beyond the context window; the model is in training mode.
+        NumericalError: the model gave NaN or infinite logits.
+
+    Source: Carlini et al. 2019, "The Secret Sharer", Definition 1, given the wrapping.
+    """
+    window = context_window(model.config)
+    wrapped = encode_wrapped(tokenizer, texts, wrapping, max_length=window)
+    scores = score_encoded(model, [one.encoded for one in wrapped], batch_size=batch_size)
+    pairs = zip(scores.bits, wrapped, strict=True)
+    return np.array([bits[one.carried].sum() for bits, one in pairs], dtype=np.float64)
+
+
+def encode_wrapped(
+    tokenizer: Any, texts: Sequence[str], wrapping: Wrapping, *, max_length: int | None = None
+) -> list[WrappedText]:
+    """Tokens of each text as the training had them, and which of its own carry loss.
+
+    Args:
+        tokenizer: of the training, a fast one where there is a chat template.
+        texts: n texts; they never appear in an error message.
+        wrapping: of the training.
+        max_length: the model's context window in tokens; None for no limit.
+
+    Raises:
+        InputError: no texts, or a bare string.
+        ModelError: see `wrapped_log_perplexity`.
+    """
+    if isinstance(texts, str) or not texts:
+        raise InputError("texts must be a list of at least one text; give [text] for a single one")
+    plain = wrapping.turn == "plain"
+    # For a chat too: it refuses unknown characters and those that the tokenizer drops.
+    alone = encode_in_context(
+        tokenizer, texts, context=wrapping.context, max_length=max_length if plain else None
+    )
+    if plain:
+        ones = [np.ones(len(one.ids) - one.scored_from, bool) for one in alone]
+        pairs = zip(alone, ones, strict=True)
+        return [WrappedText(encoded=one, carried=carried) for one, carried in pairs]
+    check_template(tokenizer, wrapping)
+    names = (f"text {number} of {len(texts)}" for number in range(len(texts)))
+    return [
+        _in_chat(tokenizer, one, wrapping, max_length=max_length, name=name)
+        for one, name in zip(texts, names, strict=True)
+    ]
+
+
+def check_template(tokenizer: Any, wrapping: Wrapping) -> None:
+    """Refuse a tokenizer that cannot wrap a text in a chat.
+
+    Raises:
+        ModelError: no chat template, or a tokenizer that does not say where its tokens stand.
+    """
+    if not (wrapping.chat_template or getattr(tokenizer, "chat_template", None)):
+        raise ModelError(
+            f"turn={wrapping.turn!r} needs a chat template and the tokenizer has none; give "
+            "chat_template, or set tokenizer.chat_template to that of the training"
+        )
+    if not tokenizer.is_fast:
+        raise ModelError(
+            "the tokenizer does not say at which characters its tokens stand; load the fast one "
+            "(AutoTokenizer does)"
+        )
+
+
+def _in_chat(
+    tokenizer: Any, canary: str, wrapping: Wrapping, *, max_length: int | None, name: str
+) -> WrappedText:
+    start = _place(tokenizer, canary, wrapping, name)
+    row = _tokens(tokenizer, wrapping.messages(canary), wrapping)
+    ids, end = row["input_ids"], start + len(canary)
+    own = [i for i, (a, b) in enumerate(row["offset_mapping"]) if a < end and b > start]
+    # Nothing predicts the first token.
+    first, stop = max(own[0], 1), own[-1] + 1
+    if max_length is not None and stop > max_length:
+        raise ModelError(
+            f"{name} ends at token {stop} of its wrapping, but the model's context window holds "
+            f"{max_length}; use a shorter format, a shorter other turn or another model"
+        )
+    carried = _carried(tokenizer, canary, wrapping, row)[first:stop]
+    if not carried.any():
+        raise ModelError(
+            f"{name}: no token of it carries loss under loss={wrapping.loss!r}; for 'assistant' "
+            "the chat template must mark its answers with {% generation %}"
+        )
+    return WrappedText(encoded=Encoded(ids=ids[:stop], scored_from=first), carried=carried)
+
+
+def _place(tokenizer: Any, canary: str, wrapping: Wrapping, name: str) -> int:
+    """The character of the rendered chat at which the text begins."""
+    chat = _apply(tokenizer, wrapping.messages(canary), wrapping, tokenize=False)
+    if chat.count(canary) != 1:
+        what = "repeats" if canary in chat else "drops or rewrites"
+        raise ModelError(
+            f"{name}: the chat template {what} it as turn={wrapping.turn!r}; use a format that the "
+            "template keeps as it is (no space at its ends, say), or another template"
+        )
+    place: int = chat.index(canary)
+    return place
+
+
+def _carried(tokenizer: Any, canary: str, wrapping: Wrapping, row: Any) -> NDArray[np.bool_]:
+    """Which tokens of the chat carry loss, shape (T,)."""
+    ids = row["input_ids"]
+    if wrapping.loss == "assistant":
+        return np.array(row["assistant_masks"], dtype=bool)
+    behind = 0
+    if wrapping.loss == "completion":
+        # As TRL does: the prompt ends where the two renderings begin to differ.
+        prompt = wrapping.messages(canary)[:1]
+        begun = _tokens(tokenizer, prompt, wrapping, prompt=True)["input_ids"]
+        pairs = zip(begun, ids, strict=False)
+        behind = next((i for i, (one, other) in enumerate(pairs) if one != other), len(begun))
+    return np.arange(len(ids)) >= behind
+
+
+def _tokens(
+    tokenizer: Any, messages: list[dict[str, str]], wrapping: Wrapping, *, prompt: bool = False
+) -> Any:
+    return _apply(
+        tokenizer,
+        messages,
+        wrapping,
+        tokenize=True,
+        return_dict=True,
+        add_generation_prompt=prompt,
+        return_assistant_tokens_mask=wrapping.loss == "assistant",
+        tokenizer_kwargs={"return_offsets_mapping": True, "verbose": False},
+    )
+
+
+def _apply(
+    tokenizer: Any, messages: list[dict[str, str]], wrapping: Wrapping, **options: Any
+) -> Any:
+    template = wrapping.chat_template
+    try:
+        return tokenizer.apply_chat_template(messages, chat_template=template, **options)
+    except Exception as failure:  # a template raises what it likes, and may show the text
+        raise ModelError(
+            f"the chat template refuses a turn of the user and one of the assistant "
+            f"({type(failure).__name__}); give another chat_template"
+        ) from None

@@ -1,0 +1,36 @@
+"""Follow canaries while a Trainer trains a small GPT-2 from scratch: trainer.py TEXT OUT."""
+
+import sys
+
+import datasets
+import transformers as hf
+
+from lmexposure.canaries import Plan, insert_into_dataset, load_format
+from lmexposure.integrations.callback import ExposureCallback
+from lmexposure.models import byte_level_tokenizer, encode_documents, tiny_gpt2_config
+
+text, out = sys.argv[1:]
+parts = datasets.load_dataset("text", data_files=text, split="train").train_test_split(0.1, seed=0)
+tokenizer = byte_level_tokenizer(parts["train"]["text"], vocab_size=512)
+tokenizer.pad_token = tokenizer.eos_token
+formats = [load_format("random_number")]
+plan = Plan(formats=formats, canaries=4, repetitions=[1, 32], controls=8, seed=1)
+parts, manifest = insert_into_dataset(parts, plan)
+manifest.write(f"{out}/manifest.json")
+
+
+def encode(rows: dict) -> dict:
+    return {"input_ids": encode_documents(tokenizer, rows["text"], context=manifest.separator)}
+
+
+encoded = parts.map(encode, batched=True, remove_columns="text")
+trainer = hf.Trainer(
+    model=hf.GPT2LMHeadModel(tiny_gpt2_config(tokenizer)),
+    args=hf.TrainingArguments(out, num_train_epochs=4, eval_strategy="epoch", learning_rate=2e-3),
+    train_dataset=encoded["train"],
+    eval_dataset=encoded["test"],
+    data_collator=hf.DataCollatorForLanguageModeling(tokenizer, mlm=False),
+    processing_class=tokenizer,
+    callbacks=[ExposureCallback(manifest)],
+)
+trainer.train()

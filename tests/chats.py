@@ -1,0 +1,19 @@
+"""A chat template that marks its answers, and small tokenizers that have it."""
+
+from typing import Any
+
+from lmexposure.models import byte_level_tokenizer
+
+TEMPLATE = (
+    "{% for m in messages %}<|{{ m.role }}|>\n"
+    "{% if m.role == 'assistant' %}{% generation %}{{ m.content }}<|end|>\n{% endgeneration %}"
+    "{% else %}{{ m.content }}<|end|>\n{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>\n{% endif %}"
+)
+
+
+def chat_tokenizer() -> Any:
+    tokenizer = byte_level_tokenizer(["My PIN is 4711. <|user|>\n<|assistant|>\n<|end|>"] * 9)
+    tokenizer.chat_template = TEMPLATE
+    tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer

@@ -1,0 +1,52 @@
+"""The callback under TRL's SFTTrainer, with adapters: it is a Trainer like any other."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from datasets import Dataset
+from integrations.tiny_training import hidden
+from tiny import byte_level_bpe, model_of
+
+from lmexposure.integrations.callback import ExposureCallback
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of TRL and the Trainer, which are not ours
+
+trl = pytest.importorskip("trl")
+peft = pytest.importorskip("peft")
+
+
+def test_adapters_end_with_the_very_weights_of_a_training_without(tmp_path: Path) -> None:
+    texts, manifest = hidden()
+    tokenizer = byte_level_bpe()
+    tokenizer.pad_token = tokenizer.eos_token
+    data = Dataset.from_dict({"text": texts})
+    ends: list[Any] = []
+    for callbacks in ([], [ExposureCallback(manifest, references=128, budget_seconds=60)]):
+        torch.manual_seed(0)
+        trainer = trl.SFTTrainer(
+            model=model_of("gpt2", len(tokenizer)),
+            args=trl.SFTConfig(
+                str(tmp_path),
+                max_steps=2,
+                eval_strategy="steps",
+                eval_steps=1,
+                max_length=64,
+                use_cpu=True,
+                report_to=[],
+                save_strategy="no",
+                disable_tqdm=True,
+                dataloader_pin_memory=False,
+            ),
+            train_dataset=data,
+            eval_dataset=data.select(range(8)),
+            processing_class=tokenizer,
+            callbacks=callbacks,
+            peft_config=peft.LoraConfig(r=4, target_modules=["c_attn"], task_type="CAUSAL_LM"),
+        )
+        trainer.train()
+        ends.append(trainer.model.state_dict())
+    assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])
+    logged = [row for row in trainer.state.log_history if "exposure/pin/x8/median" in row]
+    assert [row["step"] for row in logged] == [1, 2]

@@ -1,0 +1,271 @@
+"""Delivered canaries, counted in real batches of torch and transformers, each loss provoked."""
+
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from chats import chat_tokenizer
+from datasets import Dataset
+from tiny import model_of
+from torch.utils.data import DataLoader
+from transformers import (
+    DataCollatorForLanguageModeling,
+    DataCollatorWithFlattening,
+    Trainer,
+    TrainingArguments,
+)
+
+from lmexposure.canaries import CanaryFormat, Manifest, Plan, insert_into_texts
+from lmexposure.errors import InputError, SettingsError
+from lmexposure.integrations.delivered import DeliveredCounter
+from lmexposure.integrations.delivery_report import DeliveryReport
+
+PIN = CanaryFormat(name="pin", template="My PIN is {digits:6}, keep it.")
+TEXTS = [f"Some text number {i}. " * (1 + i % 5) for i in range(30)]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Any:
+    return chat_tokenizer()
+
+
+@pytest.fixture(scope="module")
+def corpus() -> tuple[list[str], Manifest]:
+    plan = Plan(formats=(PIN,), canaries=3, repetitions=(1, 4), controls=2, seed=2)
+    return insert_into_texts(TEXTS, plan)
+
+
+def encoded(tokenizer: Any, texts: list[str], **options: Any) -> Dataset:
+    rows = tokenizer([text + tokenizer.eos_token for text in texts], **options)
+    return Dataset.from_dict(dict(rows))
+
+
+def collator(tokenizer: Any) -> Any:
+    return DataCollatorForLanguageModeling(tokenizer, mlm=False)
+
+
+def counted(manifest: Manifest, tokenizer: Any, rows: Any, collate: Any = None) -> DeliveryReport:
+    """What the loader of a Trainer gives."""
+    counter = DeliveredCounter(manifest, tokenizer)
+    loader = DataLoader(rows, batch_size=4, collate_fn=collate or collator(tokenizer), shuffle=True)
+    for _ in counter.watch(loader):
+        pass
+    return counter.report()
+
+
+def test_a_training_that_loses_nothing(tokenizer: Any, corpus: Any) -> None:
+    texts, manifest = corpus
+    report = counted(manifest, tokenizer, encoded(tokenizer, texts))
+    assert report.complete
+    assert [one.whole for one in report.canaries] == [1] * 3 + [4] * 3 + [0] * 2
+    assert [one.learnable for one in report.canaries] == [one.whole for one in report.canaries]
+
+
+def test_truncation_is_reported(tokenizer: Any, corpus: Any) -> None:
+    texts, manifest = corpus
+    rows = encoded(tokenizer, texts, truncation=True, max_length=12)
+    report = counted(manifest, tokenizer, rows)
+    assert [one.head for one in report.canaries[:6]] == [1] * 3 + [4] * 3
+    assert [one.whole for one in report.canaries] == [0] * 8
+    (line,) = report.warnings
+    assert line.startswith("15 occurrences are cut off at the end of a row (pin/x1/0000")
+    assert "raise max_length" in line
+
+
+def test_packing_that_cuts_is_reported(tokenizer: Any, corpus: Any) -> None:
+    texts, manifest = corpus
+    stream = list(chain(*encoded(tokenizer, texts)["input_ids"]))
+    width = 24
+    rows = [stream[i : i + width] for i in range(0, len(stream), width)]
+    report = counted(manifest, tokenizer, Dataset.from_dict({"input_ids": rows}))
+    # The slow way: a canary is whole where its text stands in a row's text.
+    read = [tokenizer.decode(row) for row in rows]
+    for one, canary in zip(report.canaries, manifest.canaries, strict=True):
+        assert one.whole == sum(row.count(canary.text) for row in read)
+        assert one.whole + one.cut + one.missing == canary.inserted
+    assert sum(one.cut for one in report.canaries) > 0
+    assert any("packing cuts canaries" in line for line in report.warnings)
+
+
+def test_exact_deduplication_is_reported(tokenizer: Any, corpus: Any) -> None:
+    texts, manifest = corpus
+    report = counted(manifest, tokenizer, encoded(tokenizer, list(dict.fromkeys(texts))))
+    (line,) = report.warnings
+    assert "3 canaries with several repetitions came once an epoch" in line
+    assert "9 occurrences lost): exact deduplication" in line
+
+
+def test_dropped_records_are_reported(tokenizer: Any, corpus: Any) -> None:
+    texts, manifest = corpus
+    kept = [text for text in texts if text != manifest.canaries[0].text]
+    report = counted(manifest, tokenizer, encoded(tokenizer, kept))
+    assert report.warnings[0].startswith("1 occurrences never came (pin/x1/0000): dropped before")
+
+
+def test_flattened_batches_are_read_document_by_document(tokenizer: Any, corpus: Any) -> None:
+    texts, manifest = corpus
+    flat = DataCollatorWithFlattening()
+    rows = encoded(tokenizer, texts).select_columns(["input_ids"])
+    assert counted(manifest, tokenizer, rows, flat).complete
+    cut = encoded(tokenizer, texts, truncation=True, max_length=12).select_columns(["input_ids"])
+    report = counted(manifest, tokenizer, cut, flat)
+    assert report.warnings[0].startswith("15 occurrences are cut off at the end of a row")
+
+
+def test_left_padding_is_no_beginning(tokenizer: Any, corpus: Any) -> None:
+    texts, manifest = corpus
+    tokenizer.padding_side = "left"
+    try:
+        assert counted(manifest, tokenizer, encoded(tokenizer, texts)).complete
+    finally:
+        tokenizer.padding_side = "right"
+
+
+def test_a_never_inserted_fill_is_reported(tokenizer: Any, corpus: Any) -> None:
+    texts, manifest = corpus
+    spoiled = [*texts, manifest.canaries[-1].text]
+    report = counted(manifest, tokenizer, encoded(tokenizer, spoiled))
+    assert report.warnings[0].startswith("1 controls or excluded candidates stand in the batches")
+
+
+def trainer_of(tokenizer: Any, rows: Dataset, out: Path, **options: Any) -> Trainer:
+    arguments = TrainingArguments(
+        str(out),
+        per_device_train_batch_size=8,
+        report_to=[],
+        use_cpu=True,
+        save_strategy="no",
+        disable_tqdm=True,
+        **options,
+    )
+    return Trainer(
+        model_of("gpt2", len(tokenizer)),
+        arguments,
+        train_dataset=rows,
+        eval_dataset=rows,
+        data_collator=collator(tokenizer),
+    )
+
+
+@pytest.fixture(scope="module")
+def short(tokenizer: Any) -> tuple[Dataset, Manifest]:
+    """A corpus that fits into the tiny model's window."""
+    plan = Plan(formats=(PIN,), canaries=2, repetitions=(1, 3), controls=1, seed=3)
+    texts, manifest = insert_into_texts([f"Some text {i}." for i in range(12)], plan)
+    return encoded(tokenizer, texts), manifest
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_a_trainer_is_counted_while_it_trains(tokenizer: Any, short: Any, tmp_path: Path) -> None:
+    rows, manifest = short
+    trainer = trainer_of(tokenizer, rows, tmp_path, num_train_epochs=2, eval_strategy="epoch")
+    counter = DeliveredCounter(manifest, tokenizer)
+    counter.attach(trainer)
+    assert "no batch was seen" in counter.report().warnings[0]
+    trainer.train()
+    report = counter.report()
+    assert report.epochs == 2.0
+    assert report.batches == 2 * 3
+    assert report.complete
+    assert [one.whole for one in report.canaries] == [2, 2, 6, 6, 0]
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_a_part_of_an_epoch_is_no_whole_one(tokenizer: Any, short: Any, tmp_path: Path) -> None:
+    rows, manifest = short
+    trainer = trainer_of(tokenizer, rows, tmp_path, max_steps=1)
+    counter = DeliveredCounter(manifest, tokenizer)
+    counter.attach(trainer)
+    trainer.train()
+    assert "only 0.333 of an epoch was seen" in counter.report().warnings[0]
+
+
+def test_a_collator_counts(tokenizer: Any, short: Any) -> None:
+    rows, manifest = short
+    counter = DeliveredCounter(manifest, tokenizer)
+    collate = counter.collator(collator(tokenizer))
+    for _ in range(2):
+        for _ in DataLoader(rows, batch_size=3, collate_fn=collate):
+            pass
+    assert counter.report(epochs=2).complete
+    assert "occurrences too many" in counter.report(epochs=1).warnings[0]
+    assert "occurrences never came" in counter.report(epochs=3).warnings[0]
+
+
+def test_a_collator_in_a_worker_process_is_refused(tokenizer: Any, short: Any) -> None:
+    rows, manifest = short
+    collate = DeliveredCounter(manifest, tokenizer).collator(collator(tokenizer))
+    loader = DataLoader(
+        rows, batch_size=3, collate_fn=collate, num_workers=1, multiprocessing_context="fork"
+    )
+    with pytest.raises(SettingsError, match="runs in a worker process of the loader, where its"):
+        next(iter(loader))
+
+
+def test_a_watched_loader_is_still_that_loader(tokenizer: Any, short: Any) -> None:
+    rows, manifest = short
+    loader = DataLoader(rows, batch_size=3, collate_fn=collator(tokenizer))
+    watched = DeliveredCounter(manifest, tokenizer).watch(loader)
+    assert len(watched) == len(loader)
+    assert watched.batch_size == 3
+
+
+def test_labels_tell_where_loss_is(tokenizer: Any, short: Any) -> None:
+    manifest = short[1]
+    canary = manifest.canaries[0]
+    ids = tokenizer(canary.text)["input_ids"]
+    secret = tokenizer.decode(ids).index(canary.text[10])
+    for masked, kind in ((len(ids), "without_loss"), (secret + 2, "partly_without_loss")):
+        counter = DeliveredCounter(manifest, tokenizer)
+        labels = [-100] * masked + ids[masked:]
+        counter.observe([ids], labels=[labels], attention_mask=[[1] * len(ids)])
+        found = counter.report().canaries[0]
+        assert (found.whole, getattr(found, kind), found.learnable) == (1, 1, 0)
+
+
+def test_tensors_and_shared_positions_are_read(tokenizer: Any, short: Any) -> None:
+    manifest = short[1]
+    ids = torch.tensor([tokenizer(manifest.canaries[0].text)["input_ids"]] * 2)
+    counter = DeliveredCounter(manifest, tokenizer)
+    wide = torch.ones(2, 1, ids.shape[1], ids.shape[1])
+    counter.observe(ids, ids, wide, torch.arange(ids.shape[1])[None])
+    assert [one.whole for one in counter.report().canaries] == [2, 0, 0, 0, 0]
+
+
+def test_batches_that_cannot_be_read_are_refused(tokenizer: Any, short: Any) -> None:
+    counter = DeliveredCounter(short[1], tokenizer)
+    with pytest.raises(InputError, match=r"must hold rows of tokens, shape \(B, T\)"):
+        counter.observe([])
+    with pytest.raises(InputError, match=r"must hold rows of tokens, shape \(B, T\)"):
+        counter.observe(np.zeros(4))
+    with pytest.raises(InputError, match="labels and input_ids have different shapes"):
+        counter.observe([[1, 2, 3]], labels=[[1, 2]])
+    with pytest.raises(InputError, match="a batch has no input_ids; it has inputs_embeds: call"):
+        list(counter.watch([{"inputs_embeds": 1}]))
+
+
+@pytest.mark.parametrize("epochs", [-1.0, float("nan")])
+def test_epochs_are_a_number(tokenizer: Any, short: Any, epochs: float) -> None:
+    with pytest.raises(SettingsError, match=r"epochs=.* must be a number of at least 0"):
+        DeliveredCounter(short[1], tokenizer).report(epochs)
+
+
+@pytest.fixture
+def process_group(tmp_path: Path) -> Iterator[None]:
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1
+    )
+    yield
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.usefixtures("process_group")
+def test_processes_are_added_up(tokenizer: Any, short: Any) -> None:
+    rows, manifest = short
+    report = counted(manifest, tokenizer, rows)
+    assert report.complete
+    assert report.batches == 5

@@ -1,0 +1,155 @@
+"""What TRL's SFTTrainer loses on its way from records to batches, provoked and reported."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pytest
+from chats import chat_tokenizer
+from datasets import Dataset
+from tiny import model_of
+
+from lmexposure.canaries import CanaryFormat, Plan
+from lmexposure.integrations.delivered import DeliveredCounter
+from lmexposure.integrations.delivery_report import DeliveryReport
+from lmexposure.integrations.records import insert_into_records
+from lmexposure.integrations.wrapping import Wrapping, encode_wrapped
+
+trl = pytest.importorskip("trl")
+
+# What TRL and transformers tell their own authors, and that a template has no end-of-text token.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::UserWarning"),
+]
+
+PIN = CanaryFormat(name="pin", template="My PIN is {digits:6}, keep it.")
+PLAN = Plan(formats=(PIN,), canaries=3, repetitions=(1, 4), controls=2, seed=2)
+
+
+@pytest.fixture(autouse=True)
+def no_bars() -> Iterator[None]:
+    datasets.disable_progress_bars()
+    yield
+    datasets.enable_progress_bars()
+
+
+def rows_of(trainer: Any) -> list[tuple[list[int], list[int]]]:
+    return [(one["input_ids"], one["labels"]) for one in trainer.train_dataset]
+
+
+class Run:
+    """An SFTTrainer on 20 records with canaries, its loader counted."""
+
+    def __init__(self, out: Path, wrapping: Wrapping, *, dedup: bool = False, **options: Any):
+        self.tokenizer = chat_tokenizer()
+        given = [wrapping.record("Some text. " * (1 + i % 6)) for i in range(20)]
+        records, self.manifest = insert_into_records(given, PLAN, wrapping)
+        if dedup:
+            records = list({repr(one): one for one in records}.values())
+        counter = DeliveredCounter(self.manifest, self.tokenizer)
+        config = trl.SFTConfig(
+            str(out), per_device_train_batch_size=4, report_to=[], use_cpu=True, **options
+        )
+        self.trainer = trl.SFTTrainer(
+            model_of("gpt2", len(self.tokenizer)),
+            args=config,
+            train_dataset=Dataset.from_list(records),
+            processing_class=self.tokenizer,
+        )
+        for _ in counter.watch(self.trainer.get_train_dataloader()):
+            pass
+        self.report: DeliveryReport = counter.report()
+
+
+PLAIN = Wrapping()
+ANSWER = Wrapping(turn="assistant")
+ONLY_ANSWER = Wrapping(turn="assistant", loss="assistant")
+COMPLETION = Wrapping(turn="assistant", loss="completion")
+ASKED = Wrapping(turn="user")
+
+
+@pytest.mark.parametrize(
+    ("wrapping", "options"),
+    [
+        (PLAIN, {}),
+        (PLAIN, {"packing": True, "max_length": 64}),
+        (ANSWER, {}),
+        (ASKED, {}),
+        (ONLY_ANSWER, {"assistant_only_loss": True}),
+        (COMPLETION, {}),
+    ],
+)
+def test_trainings_that_lose_nothing(tmp_path: Path, wrapping: Wrapping, options: Any) -> None:
+    run = Run(tmp_path, wrapping, **options)
+    assert run.report.complete
+    assert [one.learnable for one in run.report.canaries] == [1] * 3 + [4] * 3 + [0] * 2
+
+
+@pytest.mark.parametrize(
+    ("wrapping", "options", "said"),
+    [
+        (PLAIN, {"max_length": 14}, "15 occurrences are cut off at the end of a row"),
+        (ASKED, {"max_length": 20}, "15 occurrences are cut off at the end of a row"),
+        (
+            PLAIN,
+            {"max_length": 14, "packing": True},
+            "15 occurrences are cut off at the end of a row",
+        ),
+        (
+            PLAIN,
+            {"max_length": 32, "packing": True, "packing_strategy": "wrapped"},
+            "packing cuts canaries",
+        ),
+        (PLAIN, {"max_length": 23, "truncation_mode": "keep_end"}, "lack their beginning"),
+        (ASKED, {"assistant_only_loss": True}, "15 occurrences carry no loss"),
+        (PLAIN, {"dedup": True}, "9 occurrences lost): exact deduplication"),
+    ],
+)
+def test_each_loss_is_reported(tmp_path: Path, wrapping: Wrapping, options: Any, said: str) -> None:
+    report = Run(tmp_path, wrapping, **options).report
+    assert not report.complete
+    assert any(said in line for line in report.warnings), report.warnings
+
+
+def test_a_canary_in_the_prompt_of_a_completion_carries_no_loss(tmp_path: Path) -> None:
+    run = Run(tmp_path, ASKED)
+    prompts = [
+        {"prompt": one["messages"][:1], "completion": one["messages"][1:]}
+        for one in (ASKED.record(canary.text) for canary in run.manifest.canaries[:6])
+    ]
+    counter = DeliveredCounter(run.manifest, run.tokenizer)
+    trainer = trl.SFTTrainer(
+        run.trainer.model,
+        args=trl.SFTConfig(str(tmp_path), report_to=[], use_cpu=True),
+        train_dataset=Dataset.from_list(prompts),
+        processing_class=run.tokenizer,
+    )
+    for _ in counter.watch(trainer.get_train_dataloader()):
+        pass
+    assert "6 occurrences carry no loss (pin/x1/0000" in counter.report().warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("wrapping", "options"),
+    [
+        (ANSWER, {}),
+        (ASKED, {}),
+        (ONLY_ANSWER, {"assistant_only_loss": True}),
+        (COMPLETION, {}),
+    ],
+)
+def test_what_is_scored_is_what_was_trained(
+    tmp_path: Path, wrapping: Wrapping, options: Any
+) -> None:
+    run = Run(tmp_path, wrapping, **options)
+    texts = [one.text for one in run.manifest.canaries if one.inserted]
+    trained = rows_of(run.trainer)
+    for one in encode_wrapped(run.tokenizer, texts, wrapping):
+        ids, first = one.encoded.ids, one.encoded.scored_from
+        labels = [label for row, label in trained if row[: len(ids)] == ids]
+        assert labels  # the very tokens, from the first on
+        carried = [label != -100 for label in labels[0][first : len(ids)]]
+        assert carried == one.carried.tolist()

@@ -1,0 +1,67 @@
+"""A training in several processes, followed by all of them."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lmexposure.errors import ResultError
+from lmexposure.integrations.processes import from_first
+
+PROGRAM = Path(__file__).with_name("train_in_processes.py")
+ROOT = Path(__file__).parents[2]
+
+
+def test_one_process_decides_by_itself() -> None:
+    def fail() -> int:
+        raise ResultError("no")
+
+    assert from_first(lambda: 3) == 3
+    with pytest.raises(ResultError, match="no"):
+        from_first(fail)
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("processes")
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += ["--nproc_per_node=2", str(PROGRAM), str(out)]
+    environment = os.environ | {
+        "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}",
+        "OMP_NUM_THREADS": "1",
+        "ACCELERATE_USE_CPU": "true",
+    }
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+@pytest.fixture(scope="module")
+def said(out: Path) -> list[dict[str, Any]]:
+    return [json.loads((out / f"process-{i}.json").read_text()) for i in (0, 1)]
+
+
+def test_two_processes_get_the_same_exposures(said: list[dict[str, Any]]) -> None:
+    assert [one["processes"] for one in said] == [2, 2]
+    assert said[0]["wrapped"] == "DistributedDataParallel"
+    assert said[0]["medians"] == said[1]["medians"]
+    assert [len(row) for row in said[0]["medians"]] == [3, 3]
+
+
+def test_their_weights_are_those_of_a_training_without(said: list[dict[str, Any]]) -> None:
+    assert len({one for process in said for one in process["weights"]}) == 1
+
+
+def test_one_file_holds_the_trajectory(out: Path, said: list[dict[str, Any]]) -> None:
+    rows = [json.loads(line) for line in (out / "followed/exposure.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows] == [2, 4]
+    assert list(rows[1]["exposure"].values()) == list(said[0]["medians"][1].values())
+
+
+def test_a_budget_that_does_not_suffice_stops_all_alike(out: Path, said: Any) -> None:
+    rows = (out / "hurried/exposure.jsonl").read_text().splitlines()
+    assert ["not measured" in row for row in rows] == [True, True]

@@ -1,0 +1,81 @@
+from collections import Counter
+
+import numpy as np
+import pytest
+from integrations.tiny_training import hidden
+from tiny import byte_level_bpe, model_of
+
+from lmexposure.canaries import load_format
+from lmexposure.integrations.watched import LEAST_REFERENCES, Watched, watch
+from lmexposure.integrations.wrapping import Wrapping
+from lmexposure.statistics import sampled_exposure
+
+
+@pytest.fixture(scope="module")
+def watched() -> Watched:
+    formats = [load_format("pin"), load_format("random_number")]
+    _, manifest = hidden(formats=formats, canaries=8, controls=4)
+    tokenizer = byte_level_bpe()
+    return watch(manifest, tokenizer, model_of("gpt2", len(tokenizer)).config, references=400)
+
+
+def test_the_least_holds_one_canary_of_each_class_and_the_fewest_references(
+    watched: Watched,
+) -> None:
+    least = Counter((n, c.inserted if c else None) for n, c in watched.owners[: watched.least])
+    for name in ("pin", "random_number"):
+        assert [least[name, one] for one in (0, 1, 8, None)] == [1, 1, 1, LEAST_REFERENCES]
+    assert watched.canaries == 40
+
+
+@pytest.mark.parametrize("share", [0.3, 0.5, 0.8])
+def test_every_beginning_holds_the_same_share_of_all_formats(
+    watched: Watched, share: float
+) -> None:
+    count = int(share * len(watched.owners))
+    seen = Counter((n, c is None) for n, c in watched.owners[:count])
+    assert abs(seen["pin", True] - seen["random_number", True]) <= 1
+    assert abs(seen["pin", False] - seen["random_number", False]) <= 1
+    classes = Counter((n, c.inserted) for n, c in watched.owners[:count] if c)
+    shares = [n / (4 if repetitions == 0 else 8) for (_, repetitions), n in classes.items()]
+    assert max(shares) - min(shares) <= 0.25
+
+
+def test_exposures_are_ranks_among_the_references_scored(watched: Watched) -> None:
+    bits = np.random.default_rng(0).normal(30, 3, len(watched.owners) // 2)
+    rows = watched.exposures(bits)
+    assert [one.key for one in rows[:3]] == ["pin/controls", "pin/x1", "pin/x8"]
+    pairs = list(zip(watched.owners, bits.tolist(), strict=False))
+    own = [b for (n, c), b in pairs if c and n == "pin" and c.inserted == 8]
+    null = [b for (n, c), b in pairs if c is None and n == "pin"]
+    exposure = sampled_exposure(own, null)
+    assert rows[2].median == np.median(exposure.value)
+    assert rows[2].largest == exposure.value.max()
+    assert (rows[2].canaries, rows[2].planned, rows[2].references) == (len(own), 8, len(null))
+    assert rows[2].capped == exposure.capped.sum()
+
+
+def test_candidates_that_their_coins_kept_out_are_not_watched() -> None:
+    _, manifest = hidden(canaries=8, coins=0.5, coin_seed=3)
+    tokenizer = byte_level_bpe()
+    found = watch(manifest, tokenizer, model_of("gpt2", len(tokenizer)).config, references=64)
+    roles = {c.role for _, c in found.owners if c}
+    assert roles == {"canary", "control"}
+
+
+def test_a_turn_of_a_chat_is_encoded_as_it_is_trained() -> None:
+    _, manifest = hidden()
+    tokenizer = byte_level_bpe()
+    tokenizer.chat_template = (
+        "{% for m in messages %}{{ m.role }}: {% if m.role == 'assistant' %}{% generation %}"
+        "{{ m.content }}{% endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}"
+    )
+    wrapping = Wrapping(turn="assistant", loss="assistant")
+    config = model_of("gpt2", len(tokenizer)).config
+    found = watch(manifest, tokenizer, config, references=64, wrapping=wrapping)
+    text = tokenizer.decode(found.encoded[0].ids)
+    assert text.startswith("user: Please go on.assistant: My PIN is ")
+    for one, carried in zip(found.encoded, found.carried, strict=True):
+        assert len(carried) == len(one.ids) - one.scored_from
+        own = [i for i, c in zip(one.ids[one.scored_from :], carried, strict=True) if c]
+        assert "PIN is" in tokenizer.decode(own)

@@ -1,0 +1,79 @@
+"""Exposure in the wrapping of the training: ranks, references, refusals."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from chats import chat_tokenizer
+from tiny import model_of
+
+from lmexposure.canaries import CanaryFormat, Manifest, Plan, insert_into_texts
+from lmexposure.errors import ManifestError, PlanError
+from lmexposure.integrations.wrapped_exposure import wrapped_exposures
+from lmexposure.integrations.wrapping import Wrapping, wrapped_log_perplexity
+
+PIN = CanaryFormat(name="pin", template="My PIN is {digits:3}.")
+WRAPPING = Wrapping(turn="assistant", loss="assistant")
+
+
+def manifest_of(**settings: Any) -> Manifest:
+    plan = Plan(
+        formats=(PIN,),
+        **{"canaries": 4, "repetitions": (1, 2), "controls": 3, "seed": 5, **settings},
+    )
+    return insert_into_texts([f"text {i}" for i in range(9)], plan)[1]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Any:
+    return chat_tokenizer()
+
+
+@pytest.fixture(scope="module")
+def model(tokenizer: Any) -> Any:
+    return model_of("gpt2", len(tokenizer))
+
+
+def test_exposure_is_the_rank_among_references_wrapped_alike(model: Any, tokenizer: Any) -> None:
+    manifest = manifest_of()
+    found = wrapped_exposures(model, tokenizer, manifest, WRAPPING, references=100)
+    assert [one.id for one in found] == [one.id for one in manifest.canaries]
+    assert {one.role for one in found} == {"canary", "control"}
+    texts = [PIN.text(i) for i in manifest.references("pin", 100)]
+    null = wrapped_log_perplexity(model, tokenizer, texts, WRAPPING)
+    for one, canary in zip(found, manifest.canaries, strict=True):
+        own = wrapped_log_perplexity(model, tokenizer, [canary.text], WRAPPING)[0]
+        assert one.log_perplexity_bits == pytest.approx(own, abs=1e-3)
+        rank = 1 + int((null <= own).sum())
+        assert one.exposure["value"] == pytest.approx(np.log2(100 / rank), abs=0.1)
+        assert one.exposure["method"] == "sampled"
+        assert one.repetitions == canary.repetitions
+
+
+def test_excluded_candidates_are_references(model: Any, tokenizer: Any) -> None:
+    manifest = manifest_of(coins=0.5, coin_seed=1)
+    out = [one.id for one in manifest.canaries if one.role == "excluded"]
+    assert out
+    found = wrapped_exposures(model, tokenizer, manifest, WRAPPING, references=50)
+    assert not {one.id for one in found} & set(out)
+    capped = 50 + len(out)
+    assert max(one.exposure["value"] for one in found) <= np.log2(capped)
+
+
+def test_an_untrained_model_shows_no_exposure(model: Any, tokenizer: Any) -> None:
+    manifest = manifest_of(canaries=100, repetitions=(1,))
+    found = wrapped_exposures(model, tokenizer, manifest, WRAPPING, references=400)
+    values = [one.exposure["value"] for one in found]
+    # Mean 1 / ln 2 = 1.44 of 103 draws whose standard deviation is that, too.
+    assert np.mean(values) == pytest.approx(1.44, abs=0.6)
+
+
+def test_nothing_inserted_is_refused(model: Any, tokenizer: Any) -> None:
+    manifest = manifest_of(canaries=1, repetitions=(1,), left_out=("pin/x1/0000",))
+    with pytest.raises(ManifestError, match="holds no inserted canary, so there is nothing to"):
+        wrapped_exposures(model, tokenizer, manifest, WRAPPING)
+
+
+def test_too_many_references_are_refused(model: Any, tokenizer: Any) -> None:
+    with pytest.raises(PlanError, match="5000 references asked for, but format 'pin' has 989"):
+        wrapped_exposures(model, tokenizer, manifest_of(), WRAPPING, references=5000)

@@ -1,0 +1,211 @@
+"""Wrapped canaries: the tokens that are scored, what their bits are, and what is refused."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from chats import TEMPLATE, chat_tokenizer
+from tiny import model_of, sentence_piece_bpe, word_piece
+
+from lmexposure.errors import InputError, ModelError, SettingsError
+from lmexposure.integrations.wrapping import Wrapping, encode_wrapped, wrapped_log_perplexity
+from lmexposure.scoring import log_perplexity
+
+TEXTS = ["My PIN is 0042.", "My PIN is 2817.", "My PIN is 1234."]
+CHATS = [
+    Wrapping(turn="user"),
+    Wrapping(turn="user", other="I see."),
+    Wrapping(turn="assistant"),
+    Wrapping(turn="assistant", loss="assistant"),
+    Wrapping(turn="assistant", loss="completion", other="What is it?"),
+]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Any:
+    return chat_tokenizer()
+
+
+@pytest.fixture(scope="module")
+def model(tokenizer: Any) -> Any:
+    return model_of("gpt2", len(tokenizer))
+
+
+def slow_bits(model: Any, tokenizer: Any, text: str, wrapping: Wrapping) -> float:
+    """The whole chat in one pass; every token that holds a character of the text."""
+    messages = wrapping.messages(text)
+    chat = tokenizer.apply_chat_template(messages, tokenize=False)
+    row = tokenizer(chat, return_offsets_mapping=True, add_special_tokens=False)
+    logits = model(input_ids=torch.tensor([row["input_ids"]])).logits[0].detach().double()
+    start, bits = chat.index(text), 0.0
+    for i, (a, b) in enumerate(row["offset_mapping"]):
+        if a < start + len(text) and b > start:
+            p = torch.log_softmax(logits[i - 1], dim=-1)[row["input_ids"][i]]
+            bits -= float(p) / math.log(2)
+    return bits
+
+
+@pytest.mark.parametrize("wrapping", CHATS)
+def test_bits_are_those_of_the_text_within_the_whole_chat(
+    model: Any, tokenizer: Any, wrapping: Wrapping
+) -> None:
+    bits = wrapped_log_perplexity(model, tokenizer, TEXTS, wrapping)
+    assert bits.dtype == np.float64
+    for text, found in zip(TEXTS, bits, strict=True):
+        assert found == pytest.approx(slow_bits(model, tokenizer, text, wrapping), abs=1e-3)
+
+
+@pytest.mark.parametrize("wrapping", CHATS)
+def test_only_the_text_is_scored_and_nothing_behind_it_is_fed(
+    tokenizer: Any, wrapping: Wrapping
+) -> None:
+    (one,) = encode_wrapped(tokenizer, TEXTS[:1], wrapping)
+    scored = one.encoded.ids[one.encoded.scored_from :]
+    assert tokenizer.decode(scored) == TEXTS[0]
+    assert one.carried.all()
+
+
+@pytest.mark.parametrize("context", [None, "\n"])
+def test_a_plain_text_is_scored_as_everywhere_else(
+    model: Any, tokenizer: Any, context: str | None
+) -> None:
+    bits = wrapped_log_perplexity(model, tokenizer, TEXTS, Wrapping(context=context))
+    assert bits.tolist() == log_perplexity(model, tokenizer, TEXTS, context=context).tolist()
+
+
+def test_bits_differ_with_the_wrapping(model: Any, tokenizer: Any) -> None:
+    different = (Wrapping(), CHATS[0], CHATS[2])
+    found = {float(wrapped_log_perplexity(model, tokenizer, TEXTS[:1], w)[0]) for w in different}
+    assert len(found) == 3
+
+
+def test_only_tokens_with_loss_count(model: Any, tokenizer: Any) -> None:
+    partly = TEMPLATE.replace(
+        "{{ m.content }}<|end|>\n{% endgeneration %}",
+        "{{ m.content[:6] }}{% endgeneration %}{{ m.content[6:] }}<|end|>\n",
+    )
+    wrapping = Wrapping(turn="assistant", loss="assistant", chat_template=partly)
+    (one,) = encode_wrapped(tokenizer, TEXTS[:1], wrapping)
+    carried = np.array(one.encoded.ids[one.encoded.scored_from :])[one.carried]
+    assert tokenizer.decode(carried) == "My PIN"
+    whole = wrapped_log_perplexity(model, tokenizer, TEXTS[:1], Wrapping(turn="assistant"))
+    assert 0 < wrapped_log_perplexity(model, tokenizer, TEXTS[:1], wrapping)[0] < whole[0]
+
+
+def test_completion_begins_where_the_prompt_ends(tokenizer: Any) -> None:
+    # The template shows the answer's beginning in the prompt already.
+    ahead = TEMPLATE.replace("<|assistant|>\n{% endif %}", "<|assistant|>\nMy PIN{% endif %}")
+    wrapping = Wrapping(turn="assistant", loss="completion", chat_template=ahead)
+    (one,) = encode_wrapped(tokenizer, TEXTS[:1], wrapping)
+    carried = np.array(one.encoded.ids[one.encoded.scored_from :])[one.carried]
+    assert tokenizer.decode(carried) == " is 0042."
+
+
+def test_a_tokenizer_with_a_space_mark_keeps_the_text(model: Any) -> None:
+    tokenizer = sentence_piece_bpe()
+    tokenizer.chat_template = TEMPLATE
+    (one,) = encode_wrapped(tokenizer, TEXTS[:1], Wrapping(turn="user"))
+    assert TEXTS[0] in tokenizer.decode(one.encoded.ids[one.encoded.scored_from :])
+
+
+def test_records_are_those_of_trl() -> None:
+    assert Wrapping().record("x") == {"text": "x"}
+    chat = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "x"}]
+    assert Wrapping(turn="assistant", other="q").record("x") == {"messages": chat}
+    split = Wrapping(turn="assistant", loss="completion", other="q").record("x")
+    assert split == {"prompt": chat[:1], "completion": chat[1:]}
+
+
+def test_a_wrapping_is_checked_on_birth() -> None:
+    with pytest.raises(SettingsError, match="turn='system' must be one of plain, user, assist"):
+        Wrapping(turn="system")  # type: ignore[arg-type]
+    with pytest.raises(SettingsError, match="loss='none' must be one of all, assistant"):
+        Wrapping(loss="none")  # type: ignore[arg-type]
+    with pytest.raises(SettingsError, match="other='' must be a string, and not an empty one"):
+        Wrapping(turn="user", other="")
+    with pytest.raises(SettingsError, match="context is for turn='plain'; before turn='user'"):
+        Wrapping(turn="user", context="\n")
+    with pytest.raises(SettingsError, match=r"turn='plain' has no messages; use record\(\)"):
+        Wrapping().messages("x")
+
+
+@pytest.mark.parametrize("loss", ["assistant", "completion"])
+def test_a_canary_that_can_carry_no_loss_is_refused(loss: Any) -> None:
+    with pytest.raises(SettingsError, match=r"turn='user' with loss=.*no token of the canary"):
+        Wrapping(turn="user", loss=loss)
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ("{{ m.content | upper }}", "drops or rewrites"),
+        ("{{ m.content[:4] }}", "drops or rewrites"),
+        ("said something", "drops or rewrites"),
+        ("{{ m.content }} {{ m.content }}", "repeats"),
+    ],
+)
+def test_a_template_that_changes_the_text_is_refused(
+    tokenizer: Any, change: str, what: str
+) -> None:
+    changed = TEMPLATE.replace("{{ m.content }}", change)
+    with pytest.raises(ModelError, match=f"text 0 of 1: the chat template {what} it as turn=") as e:
+        encode_wrapped(tokenizer, TEXTS[:1], Wrapping(turn="user", chat_template=changed))
+    assert "0042" not in str(e.value)
+
+
+def test_a_template_that_strips_refuses_what_it_would_strip(tokenizer: Any) -> None:
+    strips = TEMPLATE.replace("{{ m.content }}", "{{ m.content | trim }}")
+    wrapping = Wrapping(turn="user", chat_template=strips)
+    encode_wrapped(tokenizer, ["My PIN is 0042."], wrapping)
+    with pytest.raises(ModelError, match=r"drops or rewrites.*no space at its ends"):
+        encode_wrapped(tokenizer, ["My PIN is 0042. "], wrapping)
+
+
+def test_a_template_that_raises_is_refused_without_the_secret(tokenizer: Any) -> None:
+    raises = "{{ raise_exception('no ' + messages[0].content) }}"
+    with pytest.raises(ModelError, match=r"the chat template refuses a turn of the user") as e:
+        encode_wrapped(tokenizer, TEXTS[:1], Wrapping(turn="user", chat_template=raises))
+    assert "0042" not in str(e.value)
+
+
+def test_no_template_is_refused() -> None:
+    tokenizer = chat_tokenizer()
+    tokenizer.chat_template = None
+    with pytest.raises(ModelError, match="turn='user' needs a chat template and the tokenizer has"):
+        encode_wrapped(tokenizer, TEXTS, Wrapping(turn="user"))
+
+
+def test_a_tokenizer_without_places_is_refused(
+    tokenizer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(tokenizer), "is_fast", False)
+    with pytest.raises(ModelError, match="does not say at which characters its tokens stand"):
+        encode_wrapped(tokenizer, TEXTS, Wrapping(turn="user"))
+
+
+def test_a_template_without_marks_carries_no_loss(tokenizer: Any) -> None:
+    bare = TEMPLATE.replace("{% generation %}", "").replace("{% endgeneration %}", "")
+    wrapping = Wrapping(turn="assistant", loss="assistant", chat_template=bare)
+    with pytest.raises(ModelError, match=r"no token of it carries loss under loss='assistant'"):
+        encode_wrapped(tokenizer, TEXTS, wrapping)
+
+
+def test_a_chat_that_is_too_long_is_refused(tokenizer: Any) -> None:
+    wrapping = Wrapping(turn="assistant", other="Why? " * 50)
+    with pytest.raises(ModelError, match=r"text 0 of 3 ends at token \d+ of its wrapping.*96"):
+        encode_wrapped(tokenizer, TEXTS, wrapping, max_length=96)
+
+
+def test_an_unknown_character_is_refused() -> None:
+    tokenizer = word_piece()
+    tokenizer.chat_template = TEMPLATE
+    with pytest.raises(ModelError, match="text 1 of 2: the tokenizer has no token for character"):
+        encode_wrapped(tokenizer, ["My PIN is 0042.", "My ж PIN."], Wrapping(turn="user"))
+
+
+@pytest.mark.parametrize("texts", ["one", []])
+def test_no_list_of_texts_is_refused(tokenizer: Any, texts: Any) -> None:
+    with pytest.raises(InputError, match=r"texts must be a list of at least one text; give \[text"):
+        encode_wrapped(tokenizer, texts, Wrapping())

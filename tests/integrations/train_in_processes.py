@@ -1,0 +1,38 @@
+"""Started by torchrun: each process writes what a training with the callback, and without, gave."""
+
+import json
+import sys
+from pathlib import Path
+
+import torch
+import torch.distributed
+from integrations.tiny_training import hidden, trainer_of
+
+from lmexposure.integrations.callback import ExposureCallback
+from lmexposure.models import weights_sha256
+
+
+def main(out: Path) -> None:
+    torch.set_num_threads(1)
+    texts, manifest = hidden()
+    followed = ExposureCallback(manifest, references=128, budget_seconds=60)
+    hurried = ExposureCallback(manifest, budget_share=1e-9)
+    weights, trainers = [], []
+    for name, callbacks in (("without", []), ("followed", [followed]), ("hurried", [hurried])):
+        trainer = trainer_of(out / name, texts, callbacks)
+        trainer.train()
+        trainers.append(trainer)
+        weights.append(weights_sha256(trainer.model))
+    history = [row for row in trainers[1].state.log_history if "exposure/seconds" in row]
+    said = {
+        "processes": trainers[1].accelerator.num_processes,
+        "wrapped": type(trainers[1].model_wrapped).__name__,
+        "weights": weights,
+        "medians": [{k: v for k, v in row.items() if "median" in k} for row in history],
+    }
+    (out / f"process-{trainers[1].accelerator.process_index}.json").write_text(json.dumps(said))
+    torch.distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,201 @@
+"""Adapters of peft: loaded with their base, merged or beside it, or refused."""
+
+import builtins
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from lmexposure.audit import MeasureSettings, measure
+from lmexposure.canaries import CanaryFormat, Plan, insert_into_texts
+from lmexposure.errors import ModelError
+from lmexposure.models import LoadedModel, load_model, new_model, save_model
+from lmexposure.scoring import log_perplexity
+
+peft = pytest.importorskip("peft")
+
+# What peft still calls in transformers.
+pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")
+
+TEXTS = ["My PIN is 0042.", "My PIN is 1234.", "some text"]
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
+    made = new_model("gpt2-tiny", ["My PIN is 0042. some text"] * 5, seed=1, separator="\n")
+    path = tmp_path_factory.mktemp("base") / "model"
+    save_model(made.model, made.tokenizer, path)
+    return load_model(path)
+
+
+@pytest.fixture(scope="module")
+def trained(base: LoadedModel, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    """A LoRA adapter with random weights, and what the adapted model says of some texts."""
+    torch.manual_seed(3)
+    config = peft.LoraConfig(
+        r=4, target_modules=["c_attn"], fan_in_fan_out=True, init_lora_weights=False
+    )
+    adapted = peft.get_peft_model(load_model(base.name).model, config).eval()
+    path = tmp_path_factory.mktemp("adapter") / "lora"
+    adapted.save_pretrained(path)
+    bits = log_perplexity(adapted.get_base_model(), base.tokenizer, TEXTS)
+    return path, bits
+
+
+@pytest.fixture
+def adapter(trained: tuple[Path, Any], tmp_path: Path) -> Path:
+    """A copy to spoil."""
+    shutil.copytree(trained[0], tmp_path / "lora")
+    return tmp_path / "lora"
+
+
+def set_config(adapter: Path, **values: Any) -> None:
+    path = adapter / "adapter_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+def test_an_adapter_is_merged_in_float32(base: LoadedModel, trained: tuple[Path, Any]) -> None:
+    path, expected = trained
+    loaded = load_model(path)
+    bits = log_perplexity(loaded.model, loaded.tokenizer, TEXTS)
+    assert np.abs(bits - expected).max() < 1e-3
+    assert np.abs(bits - log_perplexity(base.model, base.tokenizer, TEXTS)).max() > 0.1
+    assert not any("lora" in name for name, _ in loaded.model.named_parameters())
+    said = loaded.to_dict()
+    assert said["name"] == str(path)
+    assert said["parameters"] == base.to_dict()["parameters"]
+    assert said["weights_sha256"] != base.to_dict()["weights_sha256"]
+
+
+def test_a_model_within_peft_is_scored_alike(trained: tuple[Path, Any], base: LoadedModel) -> None:
+    """As a callback meets it while a LoRA training runs."""
+    path, expected = trained
+    model = peft.PeftModel.from_pretrained(load_model(base.name).model, path).eval()
+    texts = [*TEXTS, *(f"My PIN is {i:04d}." for i in range(400))]
+    bits = log_perplexity(model, base.tokenizer, texts)
+    assert np.abs(bits[:3] - expected).max() < 1e-3
+    assert np.abs(bits - log_perplexity(load_model(path).model, base.tokenizer, texts)).max() < 1e-3
+
+
+def test_an_adapter_stays_beside_its_base_in_half_precision(trained: tuple[Path, Any]) -> None:
+    path, expected = trained
+    loaded = load_model(path, dtype="bfloat16")
+    assert any("lora" in name for name, _ in loaded.model.named_parameters())
+    assert loaded.to_dict()["dtype"] == "bfloat16"
+    assert not loaded.model.training
+    bits = log_perplexity(loaded.model, loaded.tokenizer, TEXTS)
+    assert np.abs(bits - expected).max() < 0.02 * expected.max()
+
+
+def test_a_tokenizer_with_more_tokens_comes_with_the_adapter(
+    base: LoadedModel, tmp_path: Path
+) -> None:
+    loaded = load_model(base.name)
+    loaded.tokenizer.add_special_tokens({"additional_special_tokens": ["<|user|>"]})
+    loaded.model.resize_token_embeddings(len(loaded.tokenizer))
+    config = peft.LoraConfig(
+        r=2, target_modules=["c_attn"], fan_in_fan_out=True, modules_to_save=["wte"]
+    )
+    adapted = peft.get_peft_model(loaded.model, config)
+    adapted.save_pretrained(tmp_path / "lora", save_embedding_layers=True)
+    loaded.tokenizer.save_pretrained(tmp_path / "lora")
+    again = load_model(tmp_path / "lora")
+    assert len(again.tokenizer) == len(base.tokenizer) + 1
+    assert again.model.get_input_embeddings().weight.shape[0] == len(again.tokenizer)
+
+
+def test_an_adapter_without_peft_says_what_to_install(
+    adapter: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real: Callable[..., Any] = builtins.__import__
+
+    def without_peft(name: str, *rest: Any, **named: Any) -> Any:
+        if name == "peft":
+            raise ImportError(name)
+        return real(name, *rest, **named)
+
+    monkeypatch.setattr(builtins, "__import__", without_peft)
+    with pytest.raises(ModelError, match=r"is an adapter, which needs peft; install it: pip"):
+        load_model(adapter)
+
+
+def test_pickled_weights_are_refused(adapter: Path) -> None:
+    (adapter / "adapter_model.safetensors").rename(adapter / "adapter_model.bin")
+    with pytest.raises(ModelError, match=r"has no adapter_model.safetensors; save it again"):
+        load_model(adapter)
+
+
+def test_a_whole_model_beside_an_adapter_is_refused(adapter: Path) -> None:
+    (adapter / "config.json").write_text("{}")
+    with pytest.raises(ModelError, match="holds a whole model and an adapter"):
+        load_model(adapter)
+
+
+@pytest.mark.parametrize(("named", "said"), [(None, "nothing"), ("", "nothing")])
+def test_an_adapter_without_a_base_is_refused(adapter: Path, named: Any, said: str) -> None:
+    set_config(adapter, base_model_name_or_path=named)
+    with pytest.raises(ModelError, match=f"names {said} as its base model; set base_model_name"):
+        load_model(adapter)
+
+
+def test_an_adapter_of_an_adapter_is_refused(adapter: Path) -> None:
+    set_config(adapter, base_model_name_or_path=str(adapter))
+    with pytest.raises(ModelError, match="names an adapter, too as its base model"):
+        load_model(adapter)
+
+
+def test_a_base_that_is_gone_is_refused(adapter: Path) -> None:
+    set_config(adapter, base_model_name_or_path="/no/such/base")
+    with pytest.raises(ModelError, match="model '/no/such/base': no such directory"):
+        load_model(adapter)
+
+
+def test_a_base_of_the_hub_is_looked_up_in_the_cache_when_offline(adapter: Path) -> None:
+    set_config(adapter, base_model_name_or_path="nobody/has-this")
+    with pytest.raises(ModelError, match="'nobody/has-this' is not in the local cache"):
+        load_model(adapter, offline=True)
+
+
+def test_a_config_that_is_no_json_is_refused(adapter: Path) -> None:
+    (adapter / "adapter_config.json").write_text("{")
+    with pytest.raises(ModelError, match=r"cannot read adapter_config.json of adapter .*save the"):
+        load_model(adapter)
+
+
+def test_missing_weights_are_refused(adapter: Path) -> None:
+    path = adapter / "adapter_model.safetensors"
+    weights = load_file(path)
+    save_file(dict(sorted(weights.items())[1:]), path)
+    with pytest.raises(ModelError, match=r"lacks 1 of its weights \(.*lora_A.* first\)"):
+        load_model(adapter)
+
+
+def test_weights_of_another_shape_are_refused(adapter: Path) -> None:
+    set_config(adapter, r=8)
+    with pytest.raises(ModelError, match=r"cannot load adapter .*; give its own base model"):
+        load_model(adapter)
+
+
+def test_virtual_tokens_are_refused(base: LoadedModel, tmp_path: Path) -> None:
+    config = peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=4)
+    peft.get_peft_model(load_model(base.name).model, config).save_pretrained(tmp_path / "p")
+    with pytest.raises(ModelError, match="is of kind PROMPT_TUNING, which puts virtual tokens"):
+        load_model(tmp_path / "p")
+
+
+def test_an_adapter_is_measured_like_a_model(trained: tuple[Path, Any], tmp_path: Path) -> None:
+    one = CanaryFormat(name="pin", template="My PIN is {digits:4}.")
+    plan = Plan(formats=(one,), canaries=2, repetitions=(1,), controls=1, seed=1)
+    manifest = insert_into_texts(["some text"] * 4, plan)[1]
+    settings = MeasureSettings(references=40, extraction=False, bootstraps=40)
+    result = measure(trained[0], manifest, out=tmp_path / "run", settings=settings)
+    assert len(result.canaries) == 3
+    loaded = load_model(trained[0])
+    bits = log_perplexity(loaded.model, loaded.tokenizer, [manifest.canaries[0].text])
+    assert result.canaries[0].log_perplexity_bits == pytest.approx(bits[0], abs=1e-3)
