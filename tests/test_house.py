@@ -15,8 +15,10 @@ FLOORS = {
     "errors": 0,
     "_validate": 1,
     "_files": 1,
+    "_text": 1,
     "results": 2,
     "score_files": 2,
+    "result_checks": 3,
     "canaries": 3,
     "statistics": 3,
     "run_files": 4,
@@ -25,10 +27,11 @@ FLOORS = {
     "models": 7,
     "scoring": 8,
     "audit": 9,
-    "cli": 10,
-    "__main__": 11,
+    "integrations": 10,
+    "cli": 11,
+    "__main__": 12,
 }
-ROOMS = ("audit", "canaries", "gate", "models", "report", "scoring", "statistics")
+ROOMS = ("audit", "canaries", "gate", "integrations", "models", "report", "scoring", "statistics")
 
 
 def imports_of(path: Path) -> set[str]:

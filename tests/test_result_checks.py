@@ -52,7 +52,10 @@ def _changed(path: Path, change: Callable[[Any], object]) -> Path:
         (_one(log_perplexity_bits=-3.0), "a log-perplexity of -3 bits, and none is below 0"),
         (_one(log_perplexity_bits=True), "holds a number that is not finite"),
         (_one(repetitions=True), "repetitions True"),
-        (_exposure(method="guess"), "an exposure by 'guess', which is none of exact, exact up to an empirical margin"),
+        (
+            _exposure(method="guess"),
+            "an exposure by 'guess', which is none of exact, exact up to an",
+        ),
         (_exposure(method=None), "an exposure by None, which is none of"),
         (_exposure(method=[]), r"an exposure by \[\], which is none of"),
         (_exposure(capped=1), "capped=1 in its exposure, not true or false"),
