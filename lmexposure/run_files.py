@@ -52,7 +52,8 @@ class RunFiles:
         result: what was measured.
         manifest: what was inserted; None where it does not lie beside the result.
         record: run.json; None where it is not a whole run.
-        metrics: rows of metrics.jsonl in order; empty for a model that was trained elsewhere.
+        metrics: rows of metrics.jsonl in order; for a model that was trained elsewhere those of
+            exposure.jsonl, which `ExposureCallback` writes; empty without either.
         result_path: the file that `result` was read from.
         scores_path: where the scores would be; None for a result that stands alone.
     """
@@ -116,7 +117,7 @@ def open_run(path: str | Path) -> RunFiles:
         result=result,
         manifest=_read_manifest(home / "manifest.json", result, whole=record is not None),
         record=record,
-        metrics=_read_metrics(home / "metrics.jsonl"),
+        metrics=_read_metrics(home / "metrics.jsonl") or _read_metrics(home / "exposure.jsonl"),
         result_path=result_path,
         scores_path=home / "scores.parquet",
     )

@@ -306,3 +306,12 @@ def test_a_record_and_metrics_with_what_none_of_ours_holds(
     edited(path / "run.json", lambda values: values["settings"].update(layout=value))
     with pytest.raises(ResultError, match=rf"run.json holds .*{message}.*give the run's command"):
         open_run(path)
+
+
+def test_what_a_callback_followed_stands_in_for_the_metrics(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run")
+    row = {"epoch": 1.0, "validation_bits_per_token": 2.0, "exposure": {"pin x4": 5.5}}
+    (run / "exposure.jsonl").write_text(json.dumps(row) + "\n")
+    assert row not in open_run(run).metrics
+    (run / "metrics.jsonl").unlink()
+    assert open_run(run).metrics == (row,)
