@@ -142,9 +142,9 @@ class _Judge:
         return (
             f"the largest exposure of {self.one.secrets} is {largest.value:.1f} of "
             f"{bits(self.one.bits)}, at or below the {bits(self.limit)} "
-            f"{'asked for' if self.asked else 'that chance hardly passes'}; past that, fewer than "
-            f"{percent(unseen(self.one.n))} of such secrets could have gone unseen, and below it "
-            "any number"
+            f"{'asked for' if self.asked else 'that chance hardly passes'}; a leak past that of "
+            f"fewer than {percent(unseen(self.one.n))} of such secrets could have gone unseen, and "
+            "one below it of any number"
         )
 
 
