@@ -43,7 +43,7 @@ def test_a_clean_model_passes_and_says_what_may_have_gone_unseen() -> None:
     assert verdict.outcome is Outcome.PASS
     assert verdict.exit_code == 0
     assert verdict.sentence.startswith("No leak found: the largest exposure of 32 secrets")
-    assert "past that, fewer than 8.9 % of such secrets could have gone" in verdict.sentence
+    assert "a leak past that of fewer than 8.9 % of such secrets could" in verdict.sentence
     assert verdict.deciding in verdict.checks
     assert "epsilon: no threshold was given, and the result holds no claim" in verdict.untested
 
