@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from lmexposure.audit import measure
 from lmexposure.canaries import CanaryFormat, Manifest, Plan
-from lmexposure.errors import CorpusError
+from lmexposure.errors import CorpusError, ManifestError
 from lmexposure.integrations.records import insert_into_records
 from lmexposure.integrations.wrapping import Wrapping
 
@@ -38,6 +39,16 @@ def test_the_manifest_is_whole(tmp_path: Any) -> None:
     assert Manifest.read(tmp_path / "manifest.json").sha256 == manifest.sha256
     assert manifest.corpus.text_field == "messages"
     assert manifest.corpus.documents == 10
+
+
+def test_canaries_in_chats_are_not_measured_as_plain_text() -> None:
+    """They would look unknown to a model that knows them, which would look like privacy."""
+    _, manifest = insert_into_records(chats(), PLAN, ANSWER)
+    with pytest.raises(ManifestError, match="stand in chats.*score them in their wrapping"):
+        measure("nowhere", manifest)
+    plain = Wrapping(turn="plain")
+    _, manifest = insert_into_records([plain.record(f"t {i}") for i in range(5)], PLAN, plain)
+    assert manifest.layout == "dataset"
 
 
 def test_prompts_and_texts_go_in_as_well() -> None:
