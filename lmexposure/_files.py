@@ -67,9 +67,12 @@ def atomic_write(
     with _disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         partial.unlink(missing_ok=True)
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+
+        def opened(name: str, flags: int) -> int:
+            return os.open(name, flags, mode)
+
         try:
-            with os.fdopen(descriptor, "wb") as stream:
+            with open(partial, "xb", opener=opened) as stream:
                 yield stream
                 stream.flush()
                 os.fsync(stream.fileno())

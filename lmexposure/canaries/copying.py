@@ -1,22 +1,25 @@
-"""The second pass over a file: every byte or row as it was, and the canaries in their places."""
+"""The second pass over the files: all as it was, the canaries in their places, and read back."""
 
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from lmexposure.canaries.background_hash import BackgroundHash, background_hash
-from lmexposure.canaries.content import packed_writer
-from lmexposure.canaries.insertion import text_line
+from lmexposure.canaries.background import CorpusHashes, corpus_hashes
+from lmexposure.canaries.checking import check_inserted
+from lmexposure.canaries.content import packed_writer, unpacked_name
+from lmexposure.canaries.format import CanaryFormat
 from lmexposure.canaries.layouts import Layout
-from lmexposure.canaries.merging import Merger, Occurrence
+from lmexposure.canaries.merging import Occurrence
+from lmexposure.canaries.plan import Canary
+from lmexposure.canaries.reading_back import Additions, read_back, read_back_rows
 from lmexposure.canaries.rows import Rows, copy_rows
-from lmexposure.canaries.surveying import file_state
-from lmexposure.canaries.textfile import text_blocks
-from lmexposure.errors import CorpusError
+from lmexposure.canaries.shapes import Shape, merger_for
+from lmexposure.canaries.surveying import FileSurvey, unchanged
+from lmexposure.canaries.textfile import BlockNote, noted_blocks
 
-__all__ = ["Copied", "Hashes", "copy_file"]
+__all__ = ["Copied", "CorpusCopy", "corpus_copy"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,8 +31,9 @@ class Copied:
         first_document: number of its first document in the whole corpus, from 0.
         documents: how many it had.
         occurrences: the inserted ones, in their order.
-        sha256: of its content before; "" where hashing was off.
-        sha256_inserted: of its content with the canaries; "" where hashing was off.
+        sha256: of its content before; "" where nothing was checked.
+        sha256_inserted: of its content with the canaries, as it stands on the disk; "" where
+            nothing was checked.
     """
 
     name: str
@@ -40,87 +44,116 @@ class Copied:
     sha256_inserted: str
 
 
-class Hashes:
-    """Of a corpus before and after, or of none of it; each is worked out beside the copying.
+class CorpusCopy:
+    """Writes the files of a corpus with their canaries, one after another; see `corpus_copy`."""
+
+    def __init__(
+        self,
+        survey: FileSurvey,
+        shape: Shape,
+        canaries: Sequence[Canary],
+        formats: Sequence[CanaryFormat],
+        hashes: CorpusHashes,
+    ) -> None:
+        self._survey, self._shape, self._canaries = survey, shape, canaries
+        self._merger = merger_for(shape, canaries, survey)
+        self._checked, self._hashes = bool(formats), hashes
+        self._additions = Additions(formats, survey.fills)
+
+    def file(self, source: Path, stream: IO[bytes]) -> Copied:
+        """Write the next file of the corpus, packed as it was, and read it back.
+
+        Args:
+            source: the file.
+            stream: a new file, which has a name.
+
+        Raises:
+            CorpusError: the file cannot be read, is not what the first pass found, or what stands
+                on the disk is not what was written.
+        """
+        number, merger = len(self._hashes.files), self._merger
+        merger.begin_file()
+        first = merger.document
+        with self._hashes.file(), unchanged(source, self._survey.states[number]):
+            if isinstance(self._shape, Rows):
+                self._rows(source, stream, self._shape)
+            else:
+                self._text(source, stream, self._shape, self._survey.notes[number])
+        return Copied(
+            name=source.name,
+            first_document=first,
+            documents=merger.document - first,
+            occurrences=tuple(merger.occurrences),
+            sha256=self._survey.hashes[number],
+            sha256_inserted=self._hashes.files[number],
+        )
+
+    def finish(self, set_aside: Mapping[str, Collection[int]]) -> tuple[str, str]:
+        """All files are written: (hash of the corpus before, after); "" where nothing was checked.
+
+        Raises:
+            CorpusError: see `check_inserted`.
+        """
+        if self._checked:
+            check_inserted(self._canaries, self._additions.found, set_aside)
+        return self._survey.sha256, self._hashes.total
+
+    def _text(
+        self, source: Path, stream: IO[bytes], layout: Layout, notes: Sequence[BlockNote]
+    ) -> None:
+        # What is packed is on the disk only when it is whole.
+        follow = self._checked and unpacked_name(source) == source.name
+        with ExitStack() as stack:
+            back = None
+            if self._checked:
+                opened = read_back(
+                    source,
+                    Path(stream.name),
+                    occurrences=self._merger.occurrences,
+                    layout=layout,
+                    additions=self._additions,
+                    hashed=self._hashes.update,
+                )
+                back = stack.enter_context(opened)
+            with packed_writer(stream, source) as write:
+                for block, note in noted_blocks(source, notes):
+                    for piece in self._merger.merged(block, note):
+                        write(piece)
+                    if back is not None and follow:
+                        stream.flush()
+                        back.advance(stream.tell())
+            stream.flush()
+            if back is not None:
+                back.finish()
+
+    def _rows(self, source: Path, stream: IO[bytes], rows: Rows) -> None:
+        copy_rows(source, stream, rows, self._merger)
+        stream.flush()
+        if self._checked:
+            read_back_rows(
+                source,
+                Path(stream.name),
+                rows.text_field,
+                occurrences=self._merger.occurrences,
+                additions=self._additions,
+                hashed=self._hashes.update,
+            )
+
+
+@contextmanager
+def corpus_copy(
+    survey: FileSurvey,
+    shape: Shape,
+    canaries: Sequence[Canary],
+    formats: Sequence[CanaryFormat],
+) -> Iterator[CorpusCopy]:
+    """What writes the files of a corpus with their canaries.
 
     Args:
-        stack: ends the threads.
-        on: whether to hash at all.
-    """
-
-    def __init__(self, stack: ExitStack, *, on: bool) -> None:
-        self._pair: tuple[BackgroundHash, ...] = ()
-        if on:
-            self._pair = tuple(stack.enter_context(background_hash()) for _ in range(2))
-
-    def update(self, before: bytes, after: bytes) -> None:
-        """Hash some more of both."""
-        for one, data in zip(self._pair, (before, after), strict=False):
-            one.update(data)
-
-    def digests(self) -> tuple[str, str]:
-        """(before, after) in hexadecimal; "" where hashing is off."""
-        if not self._pair:
-            return "", ""
-        return self._pair[0].hexdigest(), self._pair[1].hexdigest()
-
-
-def copy_file(
-    source: Path,
-    stream: IO[bytes],
-    *,
-    shape: Layout | Rows,
-    merger: Merger,
-    state: tuple[int, ...],
-    hashed: bool = True,
-    total: Hashes | None = None,
-) -> Copied:
-    """Write a file of the corpus with its canaries, packed as it was.
-
-    Args:
-        source: the next file of the corpus.
-        stream: where to.
+        survey: of all files.
         shape: what a document is.
-        merger: has seen all files before this one.
-        state: what the first pass found; see `file_state`.
-        hashed: whether to hash the file.
-        total: takes the content of this file too.
-
-    Raises:
-        CorpusError: the file cannot be read, or is not what the first pass found.
+        canaries: of the manifest.
+        formats: whose fills to look for in what was written; none: write only.
     """
-    merger.begin_file()
-    first = merger.document
-    with ExitStack() as stack:
-        own = Hashes(stack, on=hashed)
-        for before, after in _pieces(source, stream, shape, merger):
-            own.update(before, after)
-            if total is not None:
-                total.update(before, after)
-        if file_state(source) != state:
-            raise CorpusError(f"the corpus {source} changed while it was read; try again")
-        sha256, sha256_inserted = own.digests()
-    return Copied(
-        name=source.name,
-        first_document=first,
-        documents=merger.document - first,
-        occurrences=tuple(merger.occurrences),
-        sha256=sha256,
-        sha256_inserted=sha256_inserted,
-    )
-
-
-def _pieces(
-    source: Path, stream: IO[bytes], shape: Layout | Rows, merger: Merger
-) -> Iterator[tuple[bytes, bytes]]:
-    """What is hashed of each piece that was written, (before, after)."""
-    if isinstance(shape, Rows):
-        for texts in copy_rows(source, stream, shape, merger):
-            before, after = (b"".join(text_line(0, text) for text in one) for one in texts)
-            yield before, after
-        return
-    with packed_writer(stream, source) as write:
-        for block in text_blocks(source, checked=True):
-            data = merger.merged(block)
-            write(data)
-            yield block.raw, data
+    with corpus_hashes(on=bool(formats), several=len(survey.states) > 1) as hashes:
+        yield CorpusCopy(survey, shape, canaries, formats, hashes)

@@ -7,16 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from lmexposure._files import atomic_write
-from lmexposure.canaries.copying import copy_file
+from lmexposure.canaries.copying import corpus_copy
 from lmexposure.canaries.insertion import Existing, draw, text_line
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.merging import Merger
 from lmexposure.canaries.plan import Plan
 from lmexposure.canaries.rows import Rows, row_texts
 from lmexposure.canaries.shapes import Shape, merger_for, record_of, shape_named
-from lmexposure.canaries.surveying import survey_files
-from lmexposure.canaries.textfile import text_blocks
-from lmexposure.canaries.verify import verify_file
+from lmexposure.canaries.surveying import FileSurvey, survey_files
+from lmexposure.canaries.textfile import noted_blocks
 from lmexposure.errors import CorpusError
 
 __all__ = ["Preview", "insert_into_file", "preview_insertion"]
@@ -103,18 +102,12 @@ def insert_into_file(
     shape = shape_named(layout, text_field=text_field, fields=fields)
     survey = survey_files([source], shape, plan.formats)
     canaries, set_aside = draw(plan, survey, existing)
-    merger = merger_for(shape, canaries, survey)
-    manifests: list[Manifest] = []
-
-    def check(unnamed: Path) -> None:
-        record = record_of(source.name, shape, survey, (copied.sha256, copied.sha256_inserted))
-        manifest = Manifest(plan=plan, corpus=record, canaries=canaries, set_aside=set_aside)
-        verify_file(unnamed, manifest)
-        manifests.append(manifest)
-
-    with atomic_write(out, check=check) as stream:
-        copied = copy_file(source, stream, shape=shape, merger=merger, state=survey.states[0])
-    return manifests[0]
+    with atomic_write(out) as stream:
+        with corpus_copy(survey, shape, canaries, plan.formats) as copy:
+            copy.file(source, stream)
+            digests = copy.finish(set_aside)
+        record = record_of(source.name, shape, survey, digests)
+    return Manifest(plan=plan, corpus=record, canaries=canaries, set_aside=set_aside)
 
 
 def preview_insertion(
@@ -136,7 +129,7 @@ def preview_insertion(
     shape = shape_named(layout, text_field=text_field, fields=fields)
     survey = survey_files([source], shape, plan.formats)
     canaries, set_aside = draw(plan, survey, existing)
-    before, added = _sizes(source, shape, merger_for(shape, canaries, survey))
+    before, added = _sizes(source, survey, shape, merger_for(shape, canaries, survey))
     aside = {one.name: len(set_aside.get(one.name, ())) for one in plan.formats}
     return Preview(
         documents=survey.documents,
@@ -153,13 +146,13 @@ def preview_insertion(
     )
 
 
-def _sizes(source: Path, shape: Shape, merger: Merger) -> tuple[int, int]:
+def _sizes(source: Path, survey: FileSurvey, shape: Shape, merger: Merger) -> tuple[int, int]:
     """(bytes of the content now, bytes that its canaries would add)."""
     if isinstance(shape, Rows):
         before = sum(len(text_line(*row)) for row in row_texts(source, shape.text_field))
         return before, sum(len(text_line(0, one.text)) for _, one in merger.take(sys.maxsize))
     before = after = 0
-    for block in text_blocks(source):
-        before += len(block.raw)
-        after += len(merger.merged(block))
+    for block, note in noted_blocks(source, survey.notes[0]):
+        before += block.size
+        after += sum(map(len, merger.merged(block, note)))
     return before, after - before

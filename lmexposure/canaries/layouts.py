@@ -1,6 +1,7 @@
 """What a document is in a file: a line, a paragraph, or a JSON record."""
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -52,23 +53,16 @@ class Lines:
         """How many documents begin in the block; `after_blank`: its first line follows a blank."""
         return block.line_count
 
-    def starts(self, block: Block, after_blank: bool) -> NDArray[np.int64]:
-        """At which byte of the block each of these documents begins."""
-        ends = np.flatnonzero(np.frombuffer(block.data, np.uint8) == ord("\n"))
-        starts = np.concatenate([[0], ends + 1])
-        return starts[starts < len(block.data)]
+    def starts(self, block: Block, after_blank: bool, numbers: Sequence[int]) -> list[int]:
+        """At which byte of the block these of its documents begin, numbered from 0."""
+        return [block.line_start(number) for number in numbers]
 
     def texts(self, block: Block) -> Iterator[tuple[int, str]]:
         """What may hold fills: (number of the first line, text)."""
         yield block.first_line, block.text
 
-    def searched(
-        self, block: Block, words: Sequence[str], *, known: bool = False
-    ) -> Iterator[tuple[int, str]]:
-        """The same, without what surely holds none of these words, where there are any.
-
-        `known`: every document was read before, so that none needs to be read to be checked.
-        """
+    def searched(self, block: Block, words: Sequence[str]) -> Iterator[tuple[int, str]]:
+        """The same, without what surely holds none of these words, where there are any."""
         if not words:
             yield from self.texts(block)
         for start in _lines_with(block.data, words) if words else ():
@@ -94,12 +88,15 @@ class Paragraphs(Lines):
     name: ClassVar[str] = "paragraphs"
 
     def count(self, block: Block, after_blank: bool) -> int:
-        return len(self.starts(block, after_blank))
+        return len(self._starts(block, after_blank))
 
-    def starts(self, block: Block, after_blank: bool) -> NDArray[np.int64]:
+    def starts(self, block: Block, after_blank: bool, numbers: Sequence[int]) -> list[int]:
+        return _chosen(self._starts(block, after_blank), numbers)
+
+    def _starts(self, block: Block, after_blank: bool) -> NDArray[np.int64]:
         filled = [bool(line.strip()) for line in block.lines]
         previous = [not after_blank, *filled]
-        return _starts(block, [a and not b for a, b in zip(filled, previous, strict=False)])
+        return _marked_starts(block, [a and not b for a, b in zip(filled, previous, strict=False)])
 
     def render(self, text: str, neighbour: bytes, end: bytes, number: int) -> bytes:
         return text.encode() + end + end
@@ -136,13 +133,16 @@ class Records:
     fields: Mapping[str, Any] = field(default_factory=dict)
 
     def count(self, block: Block, after_blank: bool) -> int:
-        return len(self.starts(block, after_blank))
+        return len(self._starts(block))
 
-    def starts(self, block: Block, after_blank: bool) -> NDArray[np.int64]:
-        starts = Lines.starts(Lines(), block, after_blank)
+    def starts(self, block: Block, after_blank: bool, numbers: Sequence[int]) -> list[int]:
+        return _chosen(self._starts(block), numbers)
+
+    def _starts(self, block: Block) -> NDArray[np.int64]:
+        starts = _line_starts(block)
         if (np.frombuffer(block.data, np.uint8)[starts] == ord("{")).all():
             return starts
-        return _starts(block, [not line.isspace() for line in block.lines])
+        return _marked_starts(block, [not line.isspace() for line in block.lines])
 
     def texts(self, block: Block) -> Iterator[tuple[int, str]]:
         texts = self._quick_texts(block)
@@ -153,13 +153,8 @@ class Records:
             if not line.isspace():
                 yield number, str(self._record(line, number)[self.text_field])
 
-    def searched(
-        self, block: Block, words: Sequence[str], *, known: bool = False
-    ) -> Iterator[tuple[int, str]]:
-        texts = None if known else self._quick_texts(block)
-        if known and words:
-            yield from self._marked(block, words)
-            return
+    def searched(self, block: Block, words: Sequence[str]) -> Iterator[tuple[int, str]]:
+        texts = self._quick_texts(block)
         if texts is None or not words:
             yield from self.texts(block)
             return
@@ -182,14 +177,6 @@ class Records:
     @cached_property
     def _loads(self) -> Callable[[bytes], Any]:
         return _quick_loads()
-
-    def _marked(self, block: Block, words: Sequence[str]) -> Iterator[tuple[int, str]]:
-        """Only what its spelling leaves possible: without a backslash, words stand as they are."""
-        marks = [b"\\", *(word.encode() for word in words)]
-        marks = [mark for mark in marks if mark in block.data]
-        for number, line in enumerate(block.lines if marks else (), block.first_line):
-            if any(mark in line for mark in marks) and not line.isspace():
-                yield number, str(self._record(line, number)[self.text_field])
 
     def _quick_texts(self, block: Block) -> list[str] | None:
         """The texts, or None where a line is blank, or needs to be looked at on its own."""
@@ -238,16 +225,30 @@ def _quick_loads() -> Callable[[bytes], Any]:
 def _lines_with(data: bytes, words: Sequence[str]) -> list[int]:
     """Where the lines begin that hold one of the words; no fill is longer than a line."""
     starts = set()
-    for word in map(str.encode, words):
-        at = data.find(word)
-        while at >= 0:
-            starts.add(data.rfind(b"\n", 0, at) + 1)
-            stop = data.find(b"\n", at)
-            at = data.find(word, stop) if stop >= 0 else -1
+    for word in words:
+        # Faster than bytes.find, which looks for long words with more care than they need.
+        search = re.compile(re.escape(word.encode())).search
+        found = search(data)
+        while found:
+            starts.add(data.rfind(b"\n", 0, found.start()) + 1)
+            stop = data.find(b"\n", found.end())
+            found = search(data, stop) if stop >= 0 else None
     return sorted(starts)
 
 
-def _starts(block: Block, begins: list[bool]) -> NDArray[np.int64]:
+def _line_starts(block: Block) -> NDArray[np.int64]:
+    """At which byte each line begins."""
+    ends = np.flatnonzero(np.frombuffer(block.data, np.uint8) == ord("\n"))
+    starts = np.concatenate([[0], ends + 1])
+    return starts[starts < len(block.data)]
+
+
+def _chosen(starts: NDArray[np.int64], numbers: Sequence[int]) -> list[int]:
+    chosen: list[int] = starts[list(numbers)].tolist()
+    return chosen
+
+
+def _marked_starts(block: Block, begins: list[bool]) -> NDArray[np.int64]:
     """At which byte the lines begin that are marked."""
     offsets = np.fromiter(accumulate(map(len, block.lines), initial=0), np.int64)[:-1]
     starts: NDArray[np.int64] = offsets[np.array(begins, dtype=bool)]

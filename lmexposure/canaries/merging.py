@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from lmexposure.canaries.layouts import Layout, line_end
 from lmexposure.canaries.placing import Placement
 from lmexposure.canaries.plan import Canary
-from lmexposure.canaries.textfile import Block, count_lines
+from lmexposure.canaries.textfile import Block, BlockNote, count_lines
 
 __all__ = ["Merger", "Occurrence"]
 
@@ -44,35 +44,36 @@ class Merger:
         self.document = 0
         self.occurrences: list[Occurrence] = []
         self._layout, self._placement, self._first_end = layout, Placement(canaries), first_end
-        self._offset, self._after_blank = 0, True
+        self._offset = 0
 
     def begin_file(self) -> None:
         """What comes now is another file of the same corpus; numbers of documents go on."""
-        self.occurrences, self._offset, self._after_blank = [], 0, True
+        self.occurrences, self._offset = [], 0
 
     def take(self, documents: int) -> list[tuple[int, Canary]]:
         """Count so many more documents: (document, canary before it) among them."""
         first, self.document = self.document, self.document + documents
         return self._placement.within(first, self.document)
 
-    def merged(self, block: Block) -> bytes:
-        """The bytes of this block, byte order mark included, with its canaries among them."""
+    def merged(self, block: Block, note: BlockNote) -> list[bytes]:
+        """The pieces of this block, byte order mark included, with its canaries among them."""
         self._first_end = (
             self._first_end or line_end(block.data[: block.data.find(b"\n") + 1]) or b"\n"
         )
         first = self.document
-        places = self.take(self._layout.count(block, self._after_blank))
-        data = self._with(block, first, places) if places else block.raw
-        self._after_blank = block.ends_blank
-        self._offset += len(data)
-        return data
+        places = self.take(note.documents)
+        pieces = self._with(block, note, first, places) if places else [block.raw]
+        self._offset += sum(map(len, pieces))
+        return pieces
 
-    def _with(self, block: Block, first: int, places: list[tuple[int, Canary]]) -> bytes:
-        starts = self._layout.starts(block, self._after_blank)
+    def _with(
+        self, block: Block, note: BlockNote, first: int, places: list[tuple[int, Canary]]
+    ) -> list[bytes]:
+        numbers = [place - first for place, _ in places]
+        starts = self._layout.starts(block, note.after_blank, numbers)
         pieces, done = [block.raw[: len(block.raw) - len(block.data)]], 0
         written = self._offset + len(pieces[0])
-        for place, canary in places:
-            start = int(starts[place - first])
+        for (place, canary), start in zip(places, starts, strict=True):
             rendered = self._rendered(block, start, canary.text)
             pieces += [block.data[done:start], rendered]
             at = written + start - done
@@ -80,7 +81,7 @@ class Merger:
                 Occurrence(id=canary.id, document=place, offset=at, length=len(rendered))
             )
             done, written = start, at + len(rendered)
-        return b"".join([*pieces, block.data[done:]])
+        return [*pieces, block.data[done:]]
 
     def _rendered(self, block: Block, start: int, text: str) -> bytes:
         stop = block.data.find(b"\n", start) + 1

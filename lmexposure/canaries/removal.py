@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import IO
 
 from lmexposure._files import atomic_directory, atomic_write
-from lmexposure.canaries.background_hash import background_hash
+from lmexposure.canaries.background import background_hash
 from lmexposure.canaries.content import packed_writer
 from lmexposure.canaries.insertion import schedule, text_line
 from lmexposure.canaries.manifest import Manifest

@@ -40,9 +40,9 @@ class Restorer:
         pieces = [block.raw[: len(block.raw) - len(data)]]
         done = self._skipped(block, 0) if self._skip_line else 0
         hits = self._take(layout.count(block, self._after_blank))
-        starts = layout.starts(block, self._after_blank) if hits else np.empty(0, np.int64)
-        for number, canary in hits:
-            start = int(starts[number - first])
+        numbers = [number - first for number, _ in hits]
+        starts = layout.starts(block, self._after_blank, numbers) if hits else []
+        for (number, canary), start in zip(hits, starts, strict=True):
             stop = data.find(b"\n", start) + 1 or len(data)
             self._check(_text(data[start:stop], layout) == canary.text, number, canary)
             pieces.append(data[done:start])

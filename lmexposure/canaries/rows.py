@@ -72,10 +72,8 @@ def row_texts(path: Path, text_field: str) -> Iterator[tuple[int, str]]:
             yield number, text
 
 
-def copy_rows(
-    path: Path, stream: IO[bytes], rows: Rows, merger: Merger
-) -> Iterator[tuple[list[str], list[str]]]:
-    """Write the file with its canaries; yields the texts of each row group, (before, after).
+def copy_rows(path: Path, stream: IO[bytes], rows: Rows, merger: Merger) -> None:
+    """Write the file with its canaries.
 
     Raises:
         CorpusError: the file cannot be read, or a constant does not fit its column.
@@ -92,7 +90,6 @@ def copy_rows(
             ]
             written += len(merged)
             write(merged)
-            yield _texts(table, rows.text_field), _texts(merged, rows.text_field)
 
 
 @contextmanager

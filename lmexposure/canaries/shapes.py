@@ -104,22 +104,15 @@ def corpus_sha256(path: str | Path, shape: Shape) -> str:
 
 
 def shape_texts(
-    path: Path, shape: Shape, formats: Sequence[CanaryFormat], *, known: bool = False
+    path: Path, shape: Shape, formats: Sequence[CanaryFormat]
 ) -> Iterator[tuple[int, str]]:
-    """What may hold fills in a file: (number of the row or of the first line, text).
-
-    Args:
-        path: the file.
-        shape: what a document is.
-        formats: whose fills.
-        known: every document was read before; those that surely hold no fill need not be.
-    """
+    """What may hold fills of these formats in a file: (number of the row or first line, text)."""
     words = sure_words(formats)
     if isinstance(shape, Rows):
         yield from row_texts(path, shape.text_field)
         return
-    for block in text_blocks(path, checked=known and bool(words)):
-        yield from shape.searched(block, words, known=known)
+    for block in text_blocks(path):
+        yield from shape.searched(block, words)
 
 
 def scans_lines(shape: Shape) -> bool:

@@ -1,20 +1,16 @@
 """A corpus of one or many files in, a directory of the same files with canaries out."""
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 
 from lmexposure._files import atomic_directory
-from lmexposure.canaries.checking import check_inserted
-from lmexposure.canaries.copying import Copied, Hashes, copy_file
+from lmexposure.canaries.copying import Copied, CorpusCopy, corpus_copy
 from lmexposure.canaries.insertion import Existing, draw
 from lmexposure.canaries.manifest import Manifest
-from lmexposure.canaries.merging import Merger
 from lmexposure.canaries.plan import Plan
-from lmexposure.canaries.search import Found, add_fills
-from lmexposure.canaries.shapes import Shape, merger_for, record_of, scans_lines, shape_texts
+from lmexposure.canaries.shapes import Shape, record_of
 from lmexposure.canaries.shards import Sidecar, corpus_files
-from lmexposure.canaries.surveying import FileSurvey, survey_files
+from lmexposure.canaries.surveying import survey_files
 from lmexposure.errors import CorpusError
 
 __all__ = ["insert_into_files"]
@@ -55,7 +51,8 @@ def insert_into_files(
     """
     paths, out = corpus_files(sources), Path(out)
     _check_places(paths, out)
-    survey = survey_files(paths, shape, plan.formats if verify else ())
+    formats = plan.formats if verify else ()
+    survey = survey_files(paths, shape, formats)
     if documents not in (None, survey.documents):
         raise CorpusError(
             f"documents={documents}, but the corpus has {survey.documents} in {len(paths)} files; "
@@ -63,14 +60,9 @@ def insert_into_files(
         )
     canaries, set_aside = draw(plan, survey, existing)
     with atomic_directory(out) as unnamed:
-        merger = merger_for(shape, canaries, survey)
-        copies, digests = _copy(paths, unnamed, shape, merger, survey, hashed=verify)
-        if verify:
-            found = {one.name: Found() for one in plan.formats}
-            for one in paths:
-                texts = shape_texts(unnamed / one.name, shape, plan.formats, known=True)
-                add_fills(found, plan.formats, texts, whole_lines=scans_lines(shape))
-            check_inserted(canaries, found, set_aside)
+        with corpus_copy(survey, shape, canaries, formats) as copy:
+            copies = [_copy(copy, path, unnamed / path.name) for path in paths]
+            digests = copy.finish(set_aside)
         name = paths[0].name if len(paths) == 1 else ""
         record = record_of(name, shape, survey, digests, verified=verify)
         manifest = Manifest(plan=plan, corpus=record, canaries=canaries, set_aside=set_aside)
@@ -91,35 +83,9 @@ def _check_places(paths: Sequence[Path], out: Path) -> None:
         names[path.name] = path
 
 
-def _copy(
-    paths: Sequence[Path],
-    out: Path,
-    shape: Shape,
-    merger: Merger,
-    survey: FileSurvey,
-    *,
-    hashed: bool,
-) -> tuple[list[Copied], tuple[str, str]]:
-    """Write all files: (what each became, the hashes of the whole corpus)."""
-    copies: list[Copied] = []
-    several = len(paths) > 1
-    with ExitStack() as stack:
-        total = Hashes(stack, on=hashed and several)
-        for path, state in zip(paths, survey.states, strict=True):
-            with open(out / path.name, "xb") as stream:
-                copies.append(
-                    copy_file(
-                        path,
-                        stream,
-                        shape=shape,
-                        merger=merger,
-                        state=state,
-                        hashed=hashed,
-                        total=total,
-                    )
-                )
-        one = copies[0]
-        return copies, total.digests() if several else (one.sha256, one.sha256_inserted)
+def _copy(copy: CorpusCopy, source: Path, target: Path) -> Copied:
+    with open(target, "xb") as stream:
+        return copy.file(source, stream)
 
 
 def _write_sidecars(out: Path, copies: Sequence[Copied], manifest: Manifest) -> None:

@@ -2,19 +2,19 @@
 
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import IO
 
+from lmexposure.canaries.background import background_hash
 from lmexposure.canaries.checking import check_inserted
-from lmexposure.canaries.copying import Hashes
 from lmexposure.canaries.insertion import Existing, Survey, draw
 from lmexposure.canaries.layouts import Layout, Records, separator_of
 from lmexposure.canaries.manifest import CorpusRecord, Manifest
 from lmexposure.canaries.merging import Merger
 from lmexposure.canaries.plan import Canary, Plan
 from lmexposure.canaries.surveying import Seen
-from lmexposure.canaries.textfile import Block, stream_blocks
+from lmexposure.canaries.textfile import Block, BlockNote, noted_stream, stream_blocks
 from lmexposure.errors import CorpusError, FileError
 
 __all__ = ["insert_into_pipe"]
@@ -77,8 +77,7 @@ class _Passing:
     def twice(self, spool: IO[bytes], existing: Existing) -> Manifest:
         """First look, then draw, then write."""
         spool.seek(0)
-        for block in stream_blocks(_NAME, spool):
-            self._before.block(block, self._shape)
+        notes = [self._before.block(one, self._shape) for one in stream_blocks(_NAME, spool)]
         if not self._before.visible:
             raise CorpusError(f"{_NAME} holds only blank lines; give text")
         survey = Survey(
@@ -86,7 +85,7 @@ class _Passing:
         )
         canaries, set_aside = draw(self._plan, survey, existing)
         spool.seek(0)
-        digests = self._write(spool, canaries, self._before.first_end)
+        digests = self._write(noted_stream(spool, notes), canaries, self._before.first_end)
         self._check(canaries, set_aside)
         return self._manifest(canaries, set_aside, survey.documents, digests)
 
@@ -95,7 +94,9 @@ class _Passing:
         survey = Survey(documents=documents, sha256="", fills={}, place="line")
         canaries, set_aside = draw(self._plan, survey, "refuse")
         try:
-            digests = self._write(source, canaries, b"", look=True)
+            blocks = stream_blocks(_NAME, source)
+            noted = ((one, self._before.block(one, self._shape)) for one in blocks)
+            digests = self._write(noted, canaries, b"")
         except CorpusError as failure:
             raise CorpusError(f"{failure}: {_THROW_AWAY}") from failure
         if self._before.documents != documents:
@@ -114,25 +115,26 @@ class _Passing:
         return self._manifest(canaries, set_aside, documents, digests)
 
     def _write(
-        self, source: IO[bytes], canaries: tuple[Canary, ...], first_end: bytes, look: bool = False
+        self,
+        noted: Iterable[tuple[Block, BlockNote]],
+        canaries: tuple[Canary, ...],
+        first_end: bytes,
     ) -> tuple[str, str]:
         merger = Merger(self._shape, canaries, first_end=first_end)
-        with ExitStack() as stack:
-            hashes = Hashes(stack, on=self._verify)
-            for block in stream_blocks(_NAME, source):
-                if look:
-                    self._before.block(block, self._shape)
-                data = merger.merged(block)
+        with background_hash() as before, background_hash() as after:
+            for block, note in noted:
+                data = b"".join(merger.merged(block, note))
                 with _refused("write the corpus", _THROW_AWAY):
                     self._out.write(data)
-                hashes.update(block.raw, data)
                 if self._verify:
+                    before.update(block.raw)
+                    after.update(data)
                     written = data[len(block.raw) - len(block.data) :]
                     seen = Block(first_line=1, data=written, has_bom=block.has_bom)
                     self._after.block(seen, self._shape)
             with _refused("write the corpus", _THROW_AWAY):
                 self._out.flush()
-            return hashes.digests()
+            return (before.hexdigest(), after.hexdigest()) if self._verify else ("", "")
 
     def _check(self, canaries: tuple[Canary, ...], set_aside: dict[str, tuple[int, ...]]) -> None:
         if self._verify:

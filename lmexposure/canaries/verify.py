@@ -30,7 +30,7 @@ def verify_file(path: str | Path, manifest: Manifest) -> None:
     shape = shape_named(manifest.layout, text_field=manifest.corpus.text_field or "text")
     fills = count_fills(
         manifest.plan.formats,
-        shape_texts(Path(path), shape, manifest.plan.formats, known=True),
+        shape_texts(Path(path), shape, manifest.plan.formats),
         whole_lines=scans_lines(shape),
     )
     check_inserted(manifest.canaries, fills, manifest.set_aside)

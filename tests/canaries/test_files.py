@@ -16,6 +16,7 @@ from lmexposure.canaries import (
     CanaryFormat,
     Manifest,
     Plan,
+    copying,
     files,
     insert_into_file,
     load_format,
@@ -220,10 +221,10 @@ def test_a_failed_insertion_leaves_what_was_there(
 ) -> None:
     corpus.with_name("out").write_text("an earlier one", "utf-8")
 
-    def doubtful(path: Path, manifest: Manifest) -> None:
+    def doubtful(*arguments: Any) -> None:
         raise CorpusError("not as planned")
 
-    monkeypatch.setattr(files, "verify_file", doubtful)
+    monkeypatch.setattr(copying, "check_inserted", doubtful)
     with pytest.raises(CorpusError, match="not as planned"):
         insert(corpus)
     assert corpus.with_name("out").read_text("utf-8") == "an earlier one"

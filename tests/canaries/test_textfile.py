@@ -1,12 +1,13 @@
 """Files that are text, and files that are not."""
 
+import gzip
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmexposure.canaries.textfile import text_blocks
+from lmexposure.canaries.textfile import Block, BlockNote, noted_blocks, text_blocks
 from lmexposure.errors import CorpusError
 
 
@@ -77,3 +78,38 @@ def test_the_offset_of_the_first_bad_byte_is_exact(
     path.write_bytes(good + bad + after)
     with pytest.raises(CorpusError, match=f"0x{bad[0]:02x} at offset {len(good)}; convert"):
         list(text_blocks(path, block_bytes=block_bytes))
+
+
+@pytest.mark.parametrize(
+    "bad", [b"\xff", b"\xc3", b"\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90\x80\x80", b"\x80"]
+)
+def test_large_blocks_are_checked_no_less(corpus: Path, bad: bytes) -> None:
+    good = "zürich\n".encode() * 200_000
+    corpus.write_bytes(good)
+    assert sum(len(block.data) for block in text_blocks(corpus)) == len(good)
+    at = 1_000_000
+    corpus.write_bytes(good[:at] + bad + b"\n" + good[at:])
+    with pytest.raises(CorpusError, match=f"bad byte 0x{bad[0]:02x} at offset {at}; convert"):
+        list(text_blocks(corpus))
+
+
+@given(st.lists(st.integers(0, 40_000), min_size=1, max_size=8), st.booleans())
+def test_where_lines_begin(lengths: list[int], ended: bool) -> None:
+    lines = [b"x" * length + b"\n" for length in lengths]
+    data = b"".join(lines) + b"end" * (not ended)
+    block = Block(first_line=1, data=data, has_bom=False)
+    starts = [sum(map(len, lines[:n])) for n in range(block.line_count)]
+    assert [block.line_start(n) for n in range(block.line_count)] == starts
+    assert block.line_count == len(block.lines)
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+@pytest.mark.parametrize("block_bytes", [1, 5, 1000])
+def test_noted_blocks_are_the_same(tmp_path: Path, suffix: str, block_bytes: int) -> None:
+    data = b"\xef\xbb\xbfone\n\ntwo\r\nthree"
+    path = tmp_path / f"corpus{suffix}"
+    path.write_bytes(gzip.compress(data) if suffix else data)
+    blocks = list(text_blocks(path, block_bytes=block_bytes))
+    notes = [BlockNote(block.size, block.first_line, 0, False) for block in blocks]
+    assert list(noted_blocks(path, notes)) == list(zip(blocks, notes, strict=True))
+    assert b"".join(block.raw for block in blocks) == data
