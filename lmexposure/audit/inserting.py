@@ -1,6 +1,7 @@
 """Inserting as a step of a run: the corpus and its manifest in their places, once."""
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from lmexposure.canaries import (
     Manifest,
     Plan,
     Preview,
+    Shape,
     corpus_sha256,
     guess_layout,
     insert_into_file,
@@ -45,8 +47,15 @@ def _fresh_coins(settings: RunSettings) -> bool:
     return settings.coins != "fixed" and settings.coin_seed is None
 
 
-def preview(corpus: str | Path, *, settings: RunSettings) -> Preview:
-    """What `insert_corpus` would do; nothing is written, and no fresh coin is tossed.
+def preview(
+    corpus: Sequence[str | Path], *, settings: RunSettings, shape: Shape | None = None
+) -> Preview:
+    """What an insertion would do; nothing is written, and no fresh coin is tossed.
+
+    Args:
+        corpus: its files.
+        settings: what to insert.
+        shape: what a document is; None: as the settings or the first file's suffix say.
 
     Raises:
         CorpusError, FormatError, PlanError: as for `insert_corpus`.
@@ -55,8 +64,7 @@ def preview(corpus: str | Path, *, settings: RunSettings) -> Preview:
     would = preview_insertion(
         corpus,
         replace(plan, coins="fixed", coin_seed=None) if fresh else plan,
-        layout=settings.layout or guess_layout(corpus),
-        text_field=settings.text_field,
+        shape=shape or _shape(corpus[0], settings),
         existing=settings.existing,
     )
     return _on_average(would, float(settings.coins)) if fresh else would
@@ -121,8 +129,11 @@ def insert_corpus(
 
 def _hash(path: Path, settings: RunSettings) -> str:
     """As insertion hashes a corpus: what it says, however it is packed."""
-    layout = settings.layout or guess_layout(path)
-    return corpus_sha256(path, shape_named(layout, text_field=settings.text_field))
+    return corpus_sha256(path, _shape(path, settings))
+
+
+def _shape(path: str | Path, settings: RunSettings) -> Shape:
+    return shape_named(settings.layout or guess_layout(path), text_field=settings.text_field)
 
 
 def _check_same(

@@ -81,7 +81,7 @@ def estimate_cost(corpus: str | Path, settings: RunSettings) -> str:
     Raises:
         CorpusError, FormatError, PlanError, SettingsError: the run could not begin.
     """
-    would, training = preview(corpus, settings=settings), training_settings(settings)
+    would, training = preview([corpus], settings=settings), training_settings(settings)
     asked = settings.measure.references or DEFAULT_REFERENCES
     references = sum(min(asked, left) for left in would.references.values())
     size = would.bytes_before + would.bytes_added

@@ -14,7 +14,7 @@ and pyarrow are loaded when a data set or a Parquet file is given.
 from lmexposure.canaries.counting import ClassCount, CorpusCount, count_files, count_of
 from lmexposure.canaries.dataset import dataset_texts, insert_into_dataset
 from lmexposure.canaries.engine_tables import insert_into_pandas
-from lmexposure.canaries.files import Preview, insert_into_file, preview_insertion
+from lmexposure.canaries.files import insert_into_file
 from lmexposure.canaries.format import CanaryFormat
 from lmexposure.canaries.insertion import insert_into_texts
 from lmexposure.canaries.language import Language
@@ -28,6 +28,7 @@ from lmexposure.canaries.library import (
 from lmexposure.canaries.manifest import DEFAULT_REFERENCES, CorpusRecord, Manifest
 from lmexposure.canaries.numbered_rows import InsertionStep, manifest_of_rows
 from lmexposure.canaries.plan import Canary, Plan
+from lmexposure.canaries.preview import Preview, preview_insertion
 from lmexposure.canaries.randomness import derive_seed
 from lmexposure.canaries.removal import Removal, remove_from_files
 from lmexposure.canaries.search import Fill, find_fills

@@ -87,13 +87,14 @@ def insert(
 
 def _dry_run(corpus: Sequence[str], chosen: "RunSettings") -> None:
     from lmexposure.audit import preview
-    from lmexposure.canaries import corpus_files
+    from lmexposure.cli.inserting import shape_of
     from lmexposure.errors import SettingsError
 
-    files = [] if corpus == [_STDIN] else corpus_files(corpus)
-    if len(files) != 1:
-        raise SettingsError("--dry-run looks at one file; give one of them")
-    _print_preview(preview(files[0], settings=chosen), coins=chosen.coins != "fixed")
+    if corpus == [_STDIN]:
+        raise SettingsError("--dry-run looks at files, not at standard input; give a file")
+    shape = shape_of(corpus, chosen.layout, chosen.text_field)
+    would = preview(corpus, settings=chosen, shape=shape)
+    _print_preview(would, coins=chosen.coins != "fixed")
     say_attainable(chosen)
 
 

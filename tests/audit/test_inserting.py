@@ -72,7 +72,7 @@ def test_a_plan_that_leaves_no_reference_is_refused_before_the_work(
 
 
 def test_preview_writes_nothing(corpus: Path, settings: RunSettings, tmp_path: Path) -> None:
-    would = preview(corpus, settings=settings)
+    would = preview([corpus], settings=settings)
     assert (would.insertions, would.canaries, would.controls) == (93, 6, 8)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["corpus.txt"]
 
@@ -94,7 +94,7 @@ def test_coins_decide_who_of_the_candidates_is_inserted(
     assert (manifest.plan.canaries, manifest.plan.coins, manifest.plan.coin_seed) == (20, 0.5, 5)
     roles = [one.role for one in manifest.canaries]
     assert roles.count("canary") + roles.count("excluded") == 40
-    would = preview(corpus, settings=tossed)
+    would = preview([corpus], settings=tossed)
     assert (would.canaries, would.excluded) == (roles.count("canary"), roles.count("excluded"))
     with pytest.raises(ResultError, match="manifest of another plan"):
         insert_corpus(corpus, out=tmp_path / "o", settings=replace(tossed, coins=0.4))
@@ -140,9 +140,9 @@ def test_coins_are_tossed_once_for_a_directory(
 
 def test_a_preview_tosses_no_fresh_coin(corpus: Path, settings: RunSettings) -> None:
     tossed = replace(settings, canaries=None, coins=0.25, candidates=20)
-    would = preview(corpus, settings=tossed)
+    would = preview([corpus], settings=tossed)
     assert would.expected
     assert (would.canaries, would.excluded, would.insertions) == (10, 30, 155)
-    everyone = preview(corpus, settings=replace(settings, canaries=20))
+    everyone = preview([corpus], settings=replace(settings, canaries=20))
     assert would.bytes_added == round(everyone.bytes_added / 4)
     assert not everyone.expected

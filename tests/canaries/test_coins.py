@@ -22,6 +22,7 @@ from lmexposure.canaries import (
     insert_into_file,
     insert_into_texts,
     preview_insertion,
+    shape_named,
     verify_texts,
 )
 from lmexposure.canaries.coins import checked_coins, is_included
@@ -218,7 +219,7 @@ def test_an_excluded_candidate_is_no_further_reference() -> None:
 
 def test_a_preview_counts_by_coins(tmp_path: Path) -> None:
     (tmp_path / "c.txt").write_text("\n".join(TEXTS), "utf-8")
-    would = preview_insertion(tmp_path / "c.txt", PLAN, layout="lines")
+    would = preview_insertion([tmp_path / "c.txt"], PLAN, shape=shape_named("lines"))
     manifest = insert_into_file(tmp_path / "c.txt", PLAN, tmp_path / "o.txt", layout="lines")
     roles = [c.role for c in manifest.canaries]
     assert would.canaries == roles.count("canary")

@@ -22,6 +22,7 @@ from lmexposure.canaries import (
     load_format,
     preview_insertion,
     read_documents,
+    shape_named,
 )
 from lmexposure.canaries.insertion import draw, schedule
 from lmexposure.errors import CorpusError, FileError, PlanError
@@ -181,7 +182,7 @@ def test_fills_already_there(corpus: Path) -> None:
 
 def test_a_preview_writes_nothing_and_is_exact(corpus: Path) -> None:
     corpus.write_bytes(b"a\r\nMy PIN is 1234\nb")
-    preview = preview_insertion(corpus, PLAN, layout="lines", existing="set_aside")
+    preview = preview_insertion([corpus], PLAN, shape=shape_named("lines"), existing="set_aside")
     assert os.listdir(corpus.parent) == ["corpus.txt"]
     inserted, manifest = insert(corpus, existing="set_aside")
     assert preview.bytes_before == corpus.stat().st_size

@@ -99,7 +99,7 @@ def test_constants_and_a_preview(tmp_path: Path) -> None:
     insert(source, fields={"id": 7})
     rows = pq.read_table(tmp_path / "out.parquet").to_pylist()
     assert {row["id"] for row in rows if "PIN" in row["body"]} == {7}
-    preview = preview_insertion(source, PLAN, layout="parquet", text_field="body")
+    preview = preview_insertion([source], PLAN, shape=shape_named("parquet", text_field="body"))
     assert (preview.documents, preview.insertions, preview.bytes_added > 0) == (40, 9, True)
     with pytest.raises(CorpusError, match=r"fields\['id'\] does not fit its column of int32"):
         insert(source, fields={"id": "seven"})

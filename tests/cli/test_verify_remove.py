@@ -2,14 +2,19 @@
 
 import gzip
 import io
+import json
 import sys
 from pathlib import Path
 
 import pytest
 from cli.conftest import Call
 from corpora import write_corpus
+from datasets import Dataset
 
-from lmexposure.canaries import Manifest
+from lmexposure.canaries import Canary, Manifest, Plan, load_format
+from lmexposure.integrations.records import insert_into_records
+from lmexposure.integrations.wrapping import Wrapping
+from lmexposure.models import byte_level_tokenizer
 
 PLAN = ("--format", "pin", "--canaries", "2", "--repetitions", "1,3", "--controls", "2")
 
@@ -67,7 +72,11 @@ def test_many_packed_files(call: Call, tmp_path: Path) -> None:
     mixed = call("insert", pattern, tmp_path / "x.jsonl", "--out", tmp_path / "p", *PLAN)
     assert (mixed.code, "of different layouts: jsonl, lines" in mixed.err) == (3, True)
     dry = call("insert", pattern, "--out", tmp_path / "p", *PLAN, "--dry-run")
-    assert (dry.code, "--dry-run looks at one file" in dry.err) == (3, True)
+    assert dry.code == 0
+    assert dry.out.splitlines()[0].split() == ["documents", "90"]
+    assert "would insert         8 documents" in dry.out
+    stdin = call("insert", "-", "--out", tmp_path / "p", *PLAN, "--dry-run")
+    assert (stdin.code, "--dry-run looks at files, not at standard input" in stdin.err) == (3, True)
 
 
 class Stream:
@@ -121,3 +130,58 @@ def test_wrong_usage(call: Call, corpus: Path, tmp_path: Path) -> None:
     assert (outcome.code, "--tokenizer goes with the directory" in outcome.err) == (3, True)
     outcome = call("verify", tmp_path, out / "manifest.json", "--tokenizer", tmp_path / "none")
     assert (outcome.code, "cannot load a tokenizer from" in outcome.err) == (3, True)
+
+
+def test_a_tokenised_data_set(call: Call, corpus: Path, tmp_path: Path) -> None:
+    out = tmp_path / "o"
+    call("insert", corpus, "--out", out, *PLAN)
+    lines = (out / "corpus" / "corpus.txt").read_text().splitlines()
+    tokenizer = byte_level_tokenizer(lines)
+    tokenizer.save_pretrained(tmp_path / "tokenizer")
+    rows = tokenizer([line + tokenizer.eos_token for line in lines])["input_ids"]
+    stream = [token for row in rows for token in row]
+    blocks = [stream[start : start + 40] for start in range(0, len(stream), 40)]
+    once = [row for number, row in enumerate(rows) if row not in rows[:number]]
+    for name, ids in (("whole", rows), ("once", once), ("blocks", blocks)):
+        Dataset.from_dict({"input_ids": ids}).save_to_disk(tmp_path / name)
+        outcome = call(
+            "verify", tmp_path / name, out / "manifest.json", "--tokenizer", tmp_path / "tokenizer"
+        )
+        read = [tokenizer.decode(row) for row in ids]
+        held = [sum(row.count(one.text) for row in read) for one in known(out)]
+        assert (held == [one.inserted for one in known(out)]) == (name == "whole")
+        assert outcome.code == (0 if name == "whole" else 2), outcome.err
+        assert ("cut by the border of two pieces" in outcome.out) == (name == "blocks")
+        assert not any(one.text in outcome.out for one in known(out))
+
+
+def known(out: Path) -> tuple[Canary, ...]:
+    return Manifest.read(out / "manifest.json").canaries
+
+
+def test_one_file_of_several(call: Call, tmp_path: Path) -> None:
+    for n in range(3):
+        (tmp_path / f"{n}.txt").write_text("".join(f"file {n} line {m}\n" for m in range(30)))
+    out = tmp_path / "o"
+    call("insert", tmp_path / "*.txt", "--out", out, *PLAN)
+    outcome = call("verify", out / "corpus" / "1.txt", out / "manifest.json")
+    assert (outcome.code, "file 2 of 3, held against what" in outcome.out) == (0, True), outcome.err
+    two = [out / "corpus" / f"{n}.txt" for n in range(2)]
+    outcome = call("verify", *two, out / "manifest.json")
+    assert (outcome.code, "of the 3 files of this corpus, number 3" in outcome.err) == (3, True)
+
+
+def test_chats_in_records(call: Call, tmp_path: Path) -> None:
+    wrapping = Wrapping(turn="user")
+    plan = Plan(formats=(load_format("pin"),), canaries=1, repetitions=(2,), controls=1, seed=1)
+    chats, manifest = insert_into_records(
+        [wrapping.record(f"question {n}") for n in range(9)], plan, wrapping
+    )
+    manifest.write(tmp_path / "manifest.json")
+    rows = [{**one, "whole": str(one["messages"])} for one in chats]
+    path = tmp_path / "chats.jsonl"
+    path.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    outcome = call("verify", path, tmp_path / "manifest.json")
+    assert (outcome.code, "canaries of this manifest stand in chats" in outcome.err) == (3, True)
+    outcome = call("verify", path, tmp_path / "manifest.json", "--text-field", "whole")
+    assert (outcome.code, "all is there" in outcome.out) == (0, True), outcome.err
