@@ -14,7 +14,15 @@ from typing import IO, Any, cast
 
 from lmexposure.errors import CorpusError
 
-__all__ = ["PACKINGS", "content_sha256", "open_content", "packed_writer", "unpacked_name"]
+__all__ = [
+    "PACKINGS",
+    "content_sha256",
+    "open_apart",
+    "open_content",
+    "packed_writer",
+    "read_errors",
+    "unpacked_name",
+]
 
 PACKINGS = (".gz", ".zst")
 _PIECE_BYTES = 1 << 18
@@ -40,9 +48,28 @@ def open_content(path: Path) -> Iterator[IO[bytes]]:
         CorpusError: missing, not readable, cut short, damaged, or packed in what no library here
             can read.
     """
+    with read_errors(path), open(path, "rb") as raw:
+        yield _unpacked(raw, _packing(path))
+
+
+@contextmanager
+def open_apart(path: Path) -> Iterator[IO[bytes]]:
+    """The same, beside work of other kinds, whose errors are its own: read in `read_errors`."""
+    with read_errors(path):
+        raw = open(path, "rb")  # noqa: SIM115
+    with raw:
+        yield _unpacked(raw, _packing(path))
+
+
+@contextmanager
+def read_errors(path: Path) -> Iterator[None]:
+    """Whatever goes wrong meanwhile went wrong with reading this file.
+
+    Raises:
+        CorpusError: see `open_content`.
+    """
     try:
-        with open(path, "rb") as raw:
-            yield _unpacked(raw, _packing(path))
+        yield
     except (EOFError, zlib.error, gzip.BadGzipFile) as failure:
         raise CorpusError(
             f"the corpus {path} is cut short or damaged: {failure}; take a whole copy"

@@ -13,7 +13,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from lmexposure.canaries.content import open_content
+from lmexposure.canaries.content import open_apart, read_errors
 from lmexposure.canaries.format import CanaryFormat
 from lmexposure.canaries.insertion import text_line
 from lmexposure.canaries.layouts import Layout
@@ -55,9 +55,8 @@ class ReadBack:
     """Follows a text as it is written.
 
     Args:
-        source: the content that it comes from.
-        written: the same with canaries.
-        name: of `written`, for messages.
+        source: path and content of what it comes from.
+        written: of the same with canaries.
         occurrences: what was inserted so far; more may come.
         layout: what a document is.
         additions: takes the inserted documents.
@@ -66,16 +65,15 @@ class ReadBack:
 
     def __init__(
         self,
-        source: IO[bytes],
-        written: IO[bytes],
-        name: Path,
+        source: tuple[Path, IO[bytes]],
+        written: tuple[Path, IO[bytes]],
         *,
         occurrences: Sequence[Occurrence],
         layout: Layout,
         additions: Additions,
         hashed: Callable[[bytes], None],
     ) -> None:
-        self._source, self._written, self._name = source, written, name
+        self._source, self._written, self._name = source, written, written[0]
         self._occurrences, self._layout = occurrences, layout
         self._additions, self._hashed = additions, hashed
         self._at, self._seen, self._end = 0, 0, b""
@@ -109,7 +107,7 @@ class ReadBack:
 
     def _equal(self, size: int) -> bool:
         """Compare so many bytes at most; False at the end of both."""
-        before, after = self._source.read(size), self._written.read(size)
+        before, after = _read(self._source, size), _read(self._written, size)
         if before != after:
             raise _differs(self._name, f"between byte {self._at} and {self._at + size}")
         self._take(after)
@@ -117,7 +115,7 @@ class ReadBack:
 
     def _inserted(self, one: Occurrence) -> None:
         whole = self._end in (b"", BOM) or self._end.endswith(b"\n")
-        data = self._written.read(one.length)
+        data = _read(self._written, one.length)
         if not (whole and data.endswith(b"\n")):
             raise _differs(self._name, f"{one.id} at byte {one.offset} is not a line of its own")
         self._take(data)
@@ -141,16 +139,21 @@ def read_back(
     hashed: Callable[[bytes], None],
 ) -> Iterator[ReadBack]:
     """Open both files; see `ReadBack`."""
-    with open_content(source) as before, open_content(written) as after:
+    with open_apart(source) as before, open_apart(written) as after:
         yield ReadBack(
-            before,
-            after,
-            written,
+            (source, before),
+            (written, after),
             occurrences=occurrences,
             layout=layout,
             additions=additions,
             hashed=hashed,
         )
+
+
+def _read(opened: tuple[Path, IO[bytes]], size: int) -> bytes:
+    path, stream = opened
+    with read_errors(path):
+        return stream.read(size)
 
 
 def read_back_rows(

@@ -1,5 +1,6 @@
 """A corpus on standard input, the same with canaries on standard output."""
 
+import errno
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -168,4 +169,6 @@ def _refused(what: str, advice: str) -> Iterator[None]:
         yield
     except OSError as failure:
         reason = failure.strerror or str(failure)
-        raise FileError(failure.errno, f"cannot {what}: {reason}; {advice}") from failure
+        # Click ends without a word where it sees that number.
+        number = None if failure.errno == errno.EPIPE else failure.errno
+        raise FileError(number, f"cannot {what}: {reason}; {advice}") from failure

@@ -4,6 +4,7 @@
 the gate.) Click's own 2 for wrong usage and Python's 1 for an uncaught exception become 3.
 """
 
+import errno
 import os
 import sys
 import traceback
@@ -20,7 +21,18 @@ def main() -> NoReturn:
     """Run the command line and exit."""
     code = _run()
     _leave_group()
-    sys.exit(code)
+    sys.exit(code if _all_was_read() else FAILURE)
+
+
+def _all_was_read() -> bool:
+    """Whether somebody took what was printed; found out here, Python ends as we say."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        sys.stdout = None  # nothing is left to flush
+        return False
+    return True
 
 
 def _leave_group() -> None:
@@ -51,14 +63,16 @@ def _run() -> int:
     except (typer.Abort, KeyboardInterrupt):
         error(_STOPPED)
         return FAILURE
-    except BrokenPipeError:
-        sys.stdout = None  # nobody reads on; nothing is left to flush
+    except SystemExit:  # Click's answer to a pipe that nobody reads is 1: to ours, a leak
+        error("nobody read what was printed; send it to a file instead")
         return FAILURE
     except LmexposureError as failure:
         error(str(failure))
         return FAILURE
     except Exception as failure:
-        if hasattr(failure, "show"):  # wrong usage: Typer's own exceptions know how to be shown
+        if isinstance(failure, OSError) and failure.errno == errno.ENOSPC:
+            error(f"the disk is full: {failure}; free some space and run the same command again")
+        elif hasattr(failure, "show"):  # wrong usage: Typer's own exceptions know how to be shown
             failure.show()
         else:
             traceback.print_exc()

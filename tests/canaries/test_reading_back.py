@@ -1,5 +1,6 @@
 """A result that is not the source with its canaries is found out, whatever is wrong with it."""
 
+import gzip
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -118,8 +119,6 @@ def test_a_canary_in_the_middle_of_a_line(tmp_path: Path, at: int) -> None:
 def test_insertion_finds_a_fault_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str, suffix: str
 ) -> None:
-    import gzip
-
     source, out = tmp_path / f"a.txt{suffix}", tmp_path / f"b.txt{suffix}"
     data = b"one\n\ntwo\n\nthree\n"
     source.write_bytes(gzip.compress(data) if suffix else data)
@@ -183,3 +182,24 @@ def test_every_row_and_column_counts(tmp_path: Path) -> None:
     after = written(tmp_path / "b.parquet", good, whole)
     with pytest.raises(CorpusError, match="it has other row groups from row 5 on"):
         rows_looked_at(before, after)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.parquet"])
+def test_a_full_disk_is_not_taken_for_a_bad_corpus(tmp_path: Path, name: str) -> None:
+    source = tmp_path / name
+    texts = [f"line {n}" for n in range(100_000)]
+    if name.endswith("parquet"):
+        pq.write_table(pa.table({"text": texts}), source)
+    else:
+        data = "\n".join(texts).encode()
+        source.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    shape = shape_named("parquet" if name.endswith("parquet") else "lines")
+    survey = survey_files([source], shape, PLAN.formats)
+    canaries, _ = draw(PLAN, survey, "refuse")
+    with (
+        corpus_copy(survey, shape, canaries, PLAN.formats) as copy,
+        pytest.raises(OSError, match="No space left"),
+        open("/dev/full", "wb") as stream,
+    ):
+        copy.file(source, stream)

@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -51,6 +52,7 @@ def test_wrong_usage_is_3(call: Call, arguments: list[str], message: str) -> Non
         (RuntimeError("surprise"), "did not foresee: RuntimeError"),
         (KeyboardInterrupt(), "the same command goes on from there"),
         (MemoryError("all of it"), "did not foresee: MemoryError"),
+        (OSError(28, "No space left on device"), "the disk is full"),
     ],
 )
 def test_every_failure_is_3(
@@ -67,4 +69,27 @@ def test_every_failure_is_3(
     outcome = call("run", tmp_path / "c.txt", "--out", tmp_path / "o")
     assert outcome.code == 3
     assert message in outcome.err
-    assert ("Traceback" in outcome.err) == isinstance(failure, Exception)
+    foreseen = isinstance(failure, KeyboardInterrupt | OSError)
+    assert ("Traceback" in outcome.err) != foreseen
+
+
+@pytest.mark.parametrize("pipe", [False, True])
+def test_output_that_nobody_reads_is_3_not_a_leak(tmp_path: Path, pipe: bool) -> None:
+    (tmp_path / "c.txt").write_text("".join(f"line {n}\n" for n in range(50)))
+    corpus = "-" if pipe else "c.txt"
+    plan = ["--format", "pin", "--canaries", "2", "--repetitions", "1", "--controls", "1"]
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "wb") as nobody, open(tmp_path / "c.txt", "rb") as text:
+        done = subprocess.run(
+            [sys.executable, "-m", "lmexposure", "insert", corpus, "--out", "o", *plan],
+            cwd=tmp_path,
+            stdin=text,
+            stdout=nobody,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    said = "what was written must be thrown away" if pipe else "nobody read what was printed"
+    assert (done.returncode, said in done.stderr) == (3, True), done.stderr
+    assert "Traceback" not in done.stderr
+    assert (tmp_path / "o" / "manifest.json").exists() != pipe
