@@ -1,23 +1,25 @@
 """Work beside the reading, on another core: hashes, and the next piece while this one is used."""
 
 import hashlib
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import TypeVar
 
-__all__ = ["BackgroundHash", "CorpusHashes", "ahead", "background_hash", "corpus_hashes"]
+__all__ = ["BackgroundHash", "CorpusHashes", "ahead", "background_hash", "behind", "corpus_hashes"]
 
 _Item = TypeVar("_Item")
 _PIECE_BYTES = 1 << 18
+_FEW = 3  # even out who is faster at the moment, in constant memory
 
 
 def ahead(items: Iterator[_Item]) -> Iterator[_Item]:
-    """The same items; the next one is made while its user works on this one."""
+    """The same items; the next few are made while their user works on this one."""
     with ThreadPoolExecutor(max_workers=1) as pool:
-        waiting = pool.submit(_next, items)
-        while (found := waiting.result()) is not None:
-            waiting = pool.submit(_next, items)
+        waiting = deque(pool.submit(_next, items) for _ in range(_FEW))
+        while (found := waiting.popleft().result()) is not None:
+            waiting.append(pool.submit(_next, items))
             yield found[0]
 
 
@@ -27,12 +29,37 @@ def _next(items: Iterator[_Item]) -> tuple[_Item] | None:
     return None
 
 
+class Behind:
+    """Calls that are made one after another beside their caller, who is a few ahead at most."""
+
+    def __init__(self, pool: ThreadPoolExecutor) -> None:
+        self._pool = pool
+        self._waiting: deque[Future[object]] = deque()
+
+    def call(self, function: Callable[..., object], *arguments: object) -> None:
+        """Make this call, too; what an earlier one raised may be raised here."""
+        self._waiting.append(self._pool.submit(function, *arguments))
+        if len(self._waiting) > _FEW:
+            self._waiting.popleft().result()
+
+    def finish(self) -> None:
+        """Wait for all calls; what one of them raised is raised here."""
+        while self._waiting:
+            self._waiting.popleft().result()
+
+
+@contextmanager
+def behind() -> Iterator[Behind]:
+    """A thread for such calls."""
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        yield Behind(pool)
+
+
 class BackgroundHash:
     """SHA-256 of bytes that come in order; some are hashed while the next ones are made."""
 
-    def __init__(self, pool: ThreadPoolExecutor) -> None:
-        self._digest, self._pool = hashlib.sha256(), pool
-        self._waiting: Future[None] | None = None
+    def __init__(self, calls: Behind) -> None:
+        self._digest, self._calls = hashlib.sha256(), calls
         self._gathered: list[bytes] = []
         self._size = 0
 
@@ -46,29 +73,23 @@ class BackgroundHash:
     def hexdigest(self) -> str:
         """The hash of all of it, in hexadecimal."""
         self._hand_over()
-        self._finish()
+        self._calls.finish()
         return self._digest.hexdigest()
 
     def _hand_over(self) -> None:
-        # One part under way at most, so that memory stays constant.
-        self._finish()
         gathered, self._gathered, self._size = self._gathered, [], 0
-        self._waiting = self._pool.submit(self._add, gathered)
+        self._calls.call(self._add, gathered)
 
     def _add(self, pieces: list[bytes]) -> None:
         for piece in pieces:
             self._digest.update(piece)
 
-    def _finish(self) -> None:
-        if self._waiting is not None:
-            self._waiting.result()
-
 
 @contextmanager
 def background_hash() -> Iterator[BackgroundHash]:
     """A hash with a thread of its own."""
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        yield BackgroundHash(pool)
+    with behind() as calls:
+        yield BackgroundHash(calls)
 
 
 class CorpusHashes:
@@ -77,6 +98,8 @@ class CorpusHashes:
     Args:
         on: whether to hash at all.
         total: takes all files; None where there is only one.
+
+    A file is hashed where it is read, while it is at hand; all of them together on another core.
 
     Attributes:
         files: of the content of each file that has ended, in hexadecimal; "" where hashing is off.
@@ -89,9 +112,9 @@ class CorpusHashes:
     @contextmanager
     def file(self) -> Iterator[None]:
         """What is given meanwhile is the content of the next file."""
-        with background_hash() as self._one:
-            yield
-            self.files.append(self._one.hexdigest() if self._on else "")
+        self._one = hashlib.sha256()
+        yield
+        self.files.append(self._one.hexdigest() if self._on else "")
 
     def update(self, data: bytes) -> None:
         """Hash some more of this file."""

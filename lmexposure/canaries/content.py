@@ -17,7 +17,6 @@ from lmexposure.errors import CorpusError
 __all__ = [
     "PACKINGS",
     "content_sha256",
-    "open_apart",
     "open_content",
     "packed_writer",
     "read_errors",
@@ -49,15 +48,6 @@ def open_content(path: Path) -> Iterator[IO[bytes]]:
             can read.
     """
     with read_errors(path), open(path, "rb") as raw:
-        yield _unpacked(raw, _packing(path))
-
-
-@contextmanager
-def open_apart(path: Path) -> Iterator[IO[bytes]]:
-    """The same, beside work of other kinds, whose errors are its own: read in `read_errors`."""
-    with read_errors(path):
-        raw = open(path, "rb")  # noqa: SIM115
-    with raw:
         yield _unpacked(raw, _packing(path))
 
 

@@ -1,23 +1,29 @@
 """The second pass over the files: all as it was, the canaries in their places, and read back."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from lmexposure.canaries.background import CorpusHashes, corpus_hashes
+from lmexposure.canaries.background import CorpusHashes, behind, corpus_hashes
 from lmexposure.canaries.checking import check_inserted
-from lmexposure.canaries.content import packed_writer, unpacked_name
+from lmexposure.canaries.content import open_content, packed_writer, unpacked_name
 from lmexposure.canaries.format import CanaryFormat
 from lmexposure.canaries.layouts import Layout
 from lmexposure.canaries.merging import Occurrence
 from lmexposure.canaries.plan import Canary
-from lmexposure.canaries.reading_back import Additions, read_back, read_back_rows
+from lmexposure.canaries.reading_back import (
+    Additions,
+    Passed,
+    Readable,
+    ReadBack,
+    read_back_rows,
+)
 from lmexposure.canaries.rows import Rows, copy_rows
 from lmexposure.canaries.shapes import Shape, merger_for
 from lmexposure.canaries.surveying import FileSurvey, unchanged
-from lmexposure.canaries.textfile import BlockNote, noted_blocks
+from lmexposure.canaries.textfile import Block, BlockNote, noted_blocks
 
 __all__ = ["Copied", "CorpusCopy", "corpus_copy"]
 
@@ -101,30 +107,50 @@ class CorpusCopy:
     def _text(
         self, source: Path, stream: IO[bytes], layout: Layout, notes: Sequence[BlockNote]
     ) -> None:
-        # What is packed is on the disk only when it is whole.
-        follow = self._checked and unpacked_name(source) == source.name
-        with ExitStack() as stack:
-            back = None
-            if self._checked:
-                opened = read_back(
-                    source,
-                    Path(stream.name),
-                    occurrences=self._merger.occurrences,
-                    layout=layout,
-                    additions=self._additions,
-                    hashed=self._hashes.update,
-                )
-                back = stack.enter_context(opened)
-            with packed_writer(stream, source) as write:
-                for block, note in noted_blocks(source, notes):
-                    for piece in self._merger.merged(block, note):
-                        write(piece)
-                    if back is not None and follow:
-                        stream.flush()
-                        back.advance(stream.tell())
-            stream.flush()
-            if back is not None:
-                back.finish()
+        blocks, written = self._written(source, stream, notes), Path(stream.name)
+        if self._checked and unpacked_name(source) == source.name:
+            self._follow(blocks, stream, layout)
+            return
+        for _ in blocks:
+            pass
+        if self._checked:  # What is packed can be read when it is whole.
+            with open_content(source) as before, open_content(written) as after:
+                self._read_back(before, (written, after), layout).finish()
+
+    def _written(
+        self, source: Path, stream: IO[bytes], notes: Sequence[BlockNote]
+    ) -> Iterator[Block]:
+        """The blocks of the source, each when it was written with its canaries."""
+        with packed_writer(stream, source) as write:
+            for block, note in noted_blocks(source, notes):
+                for piece in self._merger.merged(block, note):
+                    write(piece)
+                yield block
+        stream.flush()
+
+    def _follow(self, blocks: Iterator[Block], stream: IO[bytes], layout: Layout) -> None:
+        """Read back each block while the next one is written."""
+        passed, written = Passed(), Path(stream.name)
+        with open(written, "rb") as after, behind() as calls:
+            back = self._read_back(passed, (written, after), layout)
+            for block in blocks:
+                stream.flush()
+                passed.add(block.raw)
+                calls.call(back.advance, stream.tell())
+            calls.finish()
+            back.finish()
+
+    def _read_back(
+        self, before: Readable, written: tuple[Path, IO[bytes]], layout: Layout
+    ) -> ReadBack:
+        return ReadBack(
+            before,
+            written,
+            occurrences=self._merger.occurrences,
+            layout=layout,
+            additions=self._additions,
+            hashed=self._hashes.update,
+        )
 
     def _rows(self, source: Path, stream: IO[bytes], rows: Rows) -> None:
         copy_rows(source, stream, rows, self._merger)

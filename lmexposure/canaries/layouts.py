@@ -1,7 +1,6 @@
 """What a document is in a file: a line, a paragraph, or a JSON record."""
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from lmexposure._validate import one_of
 from lmexposure.canaries.textfile import Block, count_lines
+from lmexposure.canaries.words import word_places
 from lmexposure.errors import CorpusError
 
 __all__ = [
@@ -224,16 +224,8 @@ def _quick_loads() -> Callable[[bytes], Any]:
 
 def _lines_with(data: bytes, words: Sequence[str]) -> list[int]:
     """Where the lines begin that hold one of the words; no fill is longer than a line."""
-    starts = set()
-    for word in words:
-        # Faster than bytes.find, which looks for long words with more care than they need.
-        search = re.compile(re.escape(word.encode())).search
-        found = search(data)
-        while found:
-            starts.add(data.rfind(b"\n", 0, found.start()) + 1)
-            stop = data.find(b"\n", found.end())
-            found = search(data, stop) if stop >= 0 else None
-    return sorted(starts)
+    found = (at for word in words for at in word_places(data, word.encode()))
+    return sorted({data.rfind(b"\n", 0, at) + 1 for at in found})
 
 
 def _line_starts(block: Block) -> NDArray[np.int64]:

@@ -5,15 +5,15 @@ that the first pass found, and those in the inserted documents: no fill is longe
 these documents are whole lines.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 import numpy as np
 
-from lmexposure.canaries.content import open_apart, read_errors
+from lmexposure.canaries.content import read_errors
 from lmexposure.canaries.format import CanaryFormat
 from lmexposure.canaries.insertion import text_line
 from lmexposure.canaries.layouts import Layout
@@ -23,7 +23,7 @@ from lmexposure.canaries.search import Found, add_fills
 from lmexposure.canaries.textfile import BOM, Block
 from lmexposure.errors import CorpusError
 
-__all__ = ["Additions", "ReadBack", "read_back", "read_back_rows"]
+__all__ = ["Additions", "Passed", "ReadBack", "Readable", "read_back_rows"]
 
 _PIECE_BYTES = 1 << 20
 
@@ -51,12 +51,44 @@ class Additions:
         add_fills(self.found, self._formats, texts, whole_lines=False)
 
 
+class Readable(Protocol):
+    """Whatever bytes can be read from."""
+
+    def read(self, size: int, /) -> bytes:
+        """So many bytes, fewer at the end."""
+        ...
+
+
+class Passed:
+    """Bytes that were read before, given as they pass."""
+
+    def __init__(self) -> None:
+        self._pieces: deque[bytes] = deque()
+        self._done = 0
+
+    def add(self, data: bytes) -> None:
+        """These are next."""
+        self._pieces.append(data)
+
+    def read(self, size: int, /) -> bytes:
+        """So many bytes, fewer where fewer are left."""
+        parts = []
+        while size and self._pieces:
+            part = self._pieces[0][self._done : self._done + size]
+            parts.append(part)
+            size, self._done = size - len(part), self._done + len(part)
+            if self._done == len(self._pieces[0]):
+                self._pieces.popleft()
+                self._done = 0
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
 class ReadBack:
     """Follows a text as it is written.
 
     Args:
-        source: path and content of what it comes from.
-        written: of the same with canaries.
+        source: what it comes from.
+        written: path and content of the same with canaries.
         occurrences: what was inserted so far; more may come.
         layout: what a document is.
         additions: takes the inserted documents.
@@ -65,7 +97,7 @@ class ReadBack:
 
     def __init__(
         self,
-        source: tuple[Path, IO[bytes]],
+        source: Readable,
         written: tuple[Path, IO[bytes]],
         *,
         occurrences: Sequence[Occurrence],
@@ -73,20 +105,23 @@ class ReadBack:
         additions: Additions,
         hashed: Callable[[bytes], None],
     ) -> None:
-        self._source, self._written, self._name = source, written, written[0]
+        self._source, (self._name, self._written) = source, written
         self._occurrences, self._layout = occurrences, layout
         self._additions, self._hashed = additions, hashed
         self._at, self._seen, self._end = 0, 0, b""
 
     def advance(self, stop: int) -> None:
-        """The first `stop` bytes are on the disk: check them.
+        """The first `stop` bytes are on the disk, whole documents: check them.
 
         Raises:
             CorpusError: another byte stands there than should.
         """
         while self._seen < len(self._occurrences):
-            self._same(self._occurrences[self._seen].offset)
-            self._inserted(self._occurrences[self._seen])
+            one = self._occurrences[self._seen]
+            if one.offset >= stop:
+                break
+            self._same(one.offset)
+            self._inserted(one)
             self._seen += 1
         self._same(stop)
 
@@ -96,7 +131,9 @@ class ReadBack:
         Raises:
             CorpusError: another byte stands there than should, or one more, or one less.
         """
-        self.advance(self._at)
+        if self._occurrences:
+            last = self._occurrences[-1]
+            self.advance(max(self._at, last.offset + last.length))
         while self._equal(_PIECE_BYTES):
             pass
 
@@ -107,7 +144,7 @@ class ReadBack:
 
     def _equal(self, size: int) -> bool:
         """Compare so many bytes at most; False at the end of both."""
-        before, after = _read(self._source, size), _read(self._written, size)
+        before, after = self._source.read(size), self._read(size)
         if before != after:
             raise _differs(self._name, f"between byte {self._at} and {self._at + size}")
         self._take(after)
@@ -115,45 +152,21 @@ class ReadBack:
 
     def _inserted(self, one: Occurrence) -> None:
         whole = self._end in (b"", BOM) or self._end.endswith(b"\n")
-        data = _read(self._written, one.length)
+        data = self._read(one.length)
         if not (whole and data.endswith(b"\n")):
             raise _differs(self._name, f"{one.id} at byte {one.offset} is not a line of its own")
         self._take(data)
         block = Block(first_line=one.document + 1, data=data, has_bom=False)
         self._additions.add(self._layout.texts(block))
 
+    def _read(self, size: int) -> bytes:
+        with read_errors(self._name):
+            return self._written.read(size)
+
     def _take(self, data: bytes) -> None:
         self._hashed(data)
         self._at += len(data)
         self._end = (self._end + data)[-len(BOM) :] if len(data) < len(BOM) else data[-len(BOM) :]
-
-
-@contextmanager
-def read_back(
-    source: Path,
-    written: Path,
-    *,
-    occurrences: Sequence[Occurrence],
-    layout: Layout,
-    additions: Additions,
-    hashed: Callable[[bytes], None],
-) -> Iterator[ReadBack]:
-    """Open both files; see `ReadBack`."""
-    with open_apart(source) as before, open_apart(written) as after:
-        yield ReadBack(
-            (source, before),
-            (written, after),
-            occurrences=occurrences,
-            layout=layout,
-            additions=additions,
-            hashed=hashed,
-        )
-
-
-def _read(opened: tuple[Path, IO[bytes]], size: int) -> bytes:
-    path, stream = opened
-    with read_errors(path):
-        return stream.read(size)
 
 
 def read_back_rows(

@@ -168,6 +168,5 @@ def _look_through(
             hashes.update(text_line(number, text))
             seen.row(number, text)
         return
-    for block in text_blocks(path, checked=known):
-        hashes.update(block.raw)
+    for block in text_blocks(path, checked=known, taken=hashes.update):
         yield seen.block(block, shape)

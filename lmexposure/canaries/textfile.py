@@ -1,7 +1,7 @@
 """A corpus file read in blocks of whole lines: first checked to be UTF-8 text, then as noted."""
 
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -109,7 +109,11 @@ class BlockNote(NamedTuple):
 
 
 def text_blocks(
-    path: Path, *, block_bytes: int = _BLOCK_BYTES, checked: bool = False
+    path: Path,
+    *,
+    block_bytes: int = _BLOCK_BYTES,
+    checked: bool = False,
+    taken: Callable[[bytes], object] = len,
 ) -> Iterator[Block]:
     """Read a file in constant memory (plus its longest line), beside the work on what was read.
 
@@ -117,6 +121,7 @@ def text_blocks(
         path: plain, .gz or .zst.
         block_bytes: about how many at a time.
         checked: whether anything may stand in it.
+        taken: called with all that was read, where it is read.
 
     Raises:
         CorpusError: missing, not a file, not readable, cut short, empty, binary, or not UTF-8; for
@@ -124,7 +129,8 @@ def text_blocks(
     """
     _keep_freed_blocks()
     with open_content(path) as stream:
-        yield from _blocks(str(path), ahead(_whole_lines(stream, block_bytes)), checked=checked)
+        pieces = _taken(_whole_lines(stream, block_bytes), taken)
+        yield from _blocks(str(path), ahead(pieces), checked=checked)
 
 
 def stream_blocks(name: str, stream: IO[bytes]) -> Iterator[Block]:
@@ -134,6 +140,12 @@ def stream_blocks(name: str, stream: IO[bytes]) -> Iterator[Block]:
         CorpusError: empty, binary, or not UTF-8.
     """
     yield from _blocks(name, _whole_lines(stream, _BLOCK_BYTES), checked=False)
+
+
+def _taken(pieces: Iterable[bytes], taken: Callable[[bytes], object]) -> Iterator[bytes]:
+    for data in pieces:
+        taken(data)
+        yield data
 
 
 def _blocks(name: str, pieces: Iterable[bytes], *, checked: bool) -> Iterator[Block]:
@@ -188,17 +200,17 @@ def _block(data: bytes, first_line: int, *, first: bool) -> Block:
 def _whole_lines(stream: IO[bytes], size: int) -> Iterator[bytes]:
     """Pieces of about so many bytes that end with a line, or the stream."""
     on_disk = isinstance(stream, io.BufferedReader) and isinstance(stream.raw, io.FileIO)
-    take = _taken_from_disk if on_disk and stream.seekable() else _taken
+    take = _read_on_disk if on_disk and stream.seekable() else _read
     while data := take(stream, size):
         yield data
 
 
-def _taken(stream: IO[bytes], size: int) -> bytes:
+def _read(stream: IO[bytes], size: int) -> bytes:
     data = stream.read(size)
     return data if data.endswith(b"\n") else data + stream.readline()
 
 
-def _taken_from_disk(stream: IO[bytes], size: int) -> bytes:
+def _read_on_disk(stream: IO[bytes], size: int) -> bytes:
     # Going back costs nothing here: the line's end is looked for first, and no block is copied.
     start = stream.tell()
     stream.seek(start + size - 1)

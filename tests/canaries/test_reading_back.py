@@ -1,12 +1,15 @@
 """A result that is not the source with its canaries is found out, whatever is wrong with it."""
 
 import gzip
+import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyarrow import parquet as pq
 
 from lmexposure._files import sha256_bytes
@@ -14,7 +17,7 @@ from lmexposure.canaries import CanaryFormat, Plan, insert_into_file, layouts
 from lmexposure.canaries.copying import Copied, corpus_copy
 from lmexposure.canaries.insertion import draw
 from lmexposure.canaries.merging import Merger, Occurrence
-from lmexposure.canaries.reading_back import Additions, read_back, read_back_rows
+from lmexposure.canaries.reading_back import Additions, Passed, ReadBack, read_back_rows
 from lmexposure.canaries.shapes import shape_named
 from lmexposure.canaries.surveying import survey_files
 from lmexposure.errors import CorpusError
@@ -38,17 +41,25 @@ def inserted(source: Path, out: Path) -> tuple[Copied, Additions]:
 def looked_at(source: Path, out: Path, copied: Copied, additions: Additions) -> bytes:
     """What was read."""
     seen: list[bytes] = []
-    layout = layouts.layout_named("lines")
-    with read_back(
-        source,
-        out,
-        occurrences=copied.occurrences,
-        layout=layout,
-        additions=additions,
-        hashed=seen.append,
-    ) as back:
-        back.finish()
+    with open(source, "rb") as before, open(out, "rb") as after:
+        ReadBack(
+            before,
+            (out, after),
+            occurrences=copied.occurrences,
+            layout=layouts.layout_named("lines"),
+            additions=additions,
+            hashed=seen.append,
+        ).finish()
     return b"".join(seen)
+
+
+@given(st.lists(st.binary(max_size=9), max_size=9), st.lists(st.integers(1, 12), max_size=30))
+def test_what_passed_is_read_in_any_sizes(pieces: list[bytes], sizes: list[int]) -> None:
+    whole, passed = io.BytesIO(b"".join(pieces)), Passed()
+    for piece in pieces:
+        passed.add(piece)
+    for size in sizes:
+        assert passed.read(size) == whole.read(size)
 
 
 def test_what_was_inserted_is_found_once_each(tmp_path: Path) -> None:
