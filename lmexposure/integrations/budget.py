@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import ceil, floor, log10
 
 from lmexposure._validate import fraction, positive
 
@@ -63,9 +64,39 @@ class TimeBudget:
 
     def left(self) -> float:
         """Seconds that may still be spent now; negative where too many were."""
-        running = self.running()
         if self._seconds is not None:
-            return self._seconds - running
-        spent = self.spent + running
-        # What is measured within does not count as training.
-        return self._share * (self.clock() - self._began - spent) - spent
+            return self._seconds - self.running()
+        training, spent = self._so_far()
+        return self._share * training - spent
+
+    def wanted(self, seconds: float, *, before: float = 0.0) -> str:
+        """The settings under which more could be spent now, rounded up.
+
+        Args:
+            seconds: more than was spent so far on this measurement.
+            before: more than was spent on those before it, which would have the same settings.
+
+        >>> now = iter([0.0, 100.0])
+        >>> TimeBudget(share=0.04, clock=lambda: next(now)).wanted(7.0)
+        'budget_share=0.07 or budget_seconds=7'
+        """
+        each = f"budget_seconds={_rounded_up(self.running() + seconds)}"
+        if self._seconds is not None:
+            return each
+        training, spent = self._so_far()
+        share = _rounded_up((spent + seconds + before) / max(training, 1e-9))
+        return f"budget_share={share} or {each}" if float(share) < 1 else each
+
+    def _so_far(self) -> tuple[float, float]:
+        """Seconds of training and seconds spent; what is measured within is no training."""
+        now = self.clock()
+        spent = self.spent + (0.0 if self._entered is None else now - self._entered)
+        return now - self._began - spent, spent
+
+
+def _rounded_up(value: float) -> str:
+    """To two digits, so that what is said suffices."""
+    if value <= 0:
+        return "0"
+    unit = 10.0 ** (floor(log10(value)) - 1)
+    return f"{float(f'{ceil(value / unit - 1e-9) * unit:.2g}'):g}"

@@ -2,8 +2,8 @@
 
 import inspect
 import logging
-import math
 from collections.abc import Mapping, Sequence
+from math import isinf, log2
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from lmexposure.integrations.budget import TimeBudget
 from lmexposure.integrations.paced import PacedScoring
 from lmexposure.integrations.processes import from_first
 from lmexposure.integrations.trajectory import Observation, read_rows, write_rows
-from lmexposure.integrations.undisturbed import undisturbed
+from lmexposure.integrations.undisturbed import uncollected, undisturbed
 from lmexposure.integrations.watched import LEAST_REFERENCES, ClassExposure, Watched, watch
 from lmexposure.integrations.wrapping import Wrapping
 
@@ -47,8 +47,8 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
         references: per format at most, at least 64.
         stop_above: stop training when the median exposure of a class passes so many bits; None:
             never. Below log2(references).
-        wrapping: how the training presents a canary, where it is a turn of a chat; None: as a
-            document of its own behind the manifest's separator, as `measure` scores it.
+        wrapping: how the training presents a canary. None: under TRL's SFTTrainer as a row of its
+            own, nothing before it; else behind the manifest's separator, as `measure` scores it.
 
     Raises:
         ManifestError: the manifest cannot be read or was edited.
@@ -75,34 +75,39 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
         self._scoring: PacedScoring | None = None
         self._rows: list[dict[str, Any]] = []
 
+    @property
+    def spent_seconds(self) -> float:
+        """What all of its hooks took so far in this training, getting ready included."""
+        return self._budget.spent + self._budget.running()
+
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Find out before the first step whether all can be scored.
 
         Raises:
-            ManifestError: there is no inserted canary.
+            ManifestError: there is no inserted canary, or it stands in a chat and the wrapping
+                says otherwise.
             ModelError: there is no tokenizer, the weights are spread over processes, or a fill
                 meets an unknown token or is longer than the context window.
             ResultError: exposure.jsonl of the training to go on with cannot be read.
             SettingsError: it is no Trainer that calls.
         """
-        trainer = _calling_trainer()
-        _refuse_sharded(trainer)
-        tokenizer, config = _tokenizer(trainer), trainer.model.config
-        self._looked_at, self._told = -1, False
         self._budget.begin()
-        with self._budget.spending():
+        with self._budget.spending(), uncollected():
+            trainer = _calling_trainer()
+            _refuse_sharded(trainer)
+            self._looked_at, self._told = -1, False
             watched = watch(
                 self._manifest,
-                tokenizer,
-                config,
+                _tokenizer(trainer),
+                trainer.model.config,
                 references=self._references,
-                wrapping=self._wrapping,
+                wrapping=self._wrapping or _usual_wrapping(trainer),
             )
             self._rows = from_first(lambda: read_rows(_path(args), until=state.global_step))
-        self._watched = watched
-        self._scoring = PacedScoring(watched, self._budget)
-        if str(getattr(args.eval_strategy, "value", args.eval_strategy)) == "no":
-            _say(state, "there are no evaluations, so exposure is measured at the end only")
+            self._taken_over = len(self._rows)
+            self._watched, self._scoring = watched, PacedScoring(watched, self._budget)
+            if str(getattr(args.eval_strategy, "value", args.eval_strategy)) == "no":
+                _say(state, "there are no evaluations, so exposure is measured at the end only")
 
     def on_evaluate(
         self,
@@ -115,30 +120,32 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
         """Measure, log, and stop training where the threshold is passed."""
         # With several evaluation sets this is called for each; outside training, for none.
         if self._watched is not None and self._looked_at != state.global_step:
-            self._look(_calling_trainer(), control, (metrics or {}).get("eval_loss"))
+            with self._budget.spending():
+                self._look(_calling_trainer(), control, (metrics or {}).get("eval_loss"))
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Measure the last state, unless an evaluation did."""
-        # A best model that was loaded again was measured when it was evaluated.
-        if self._watched is not None and self._looked_at != state.global_step:
-            trainer = _calling_trainer()
-            if not (args.load_best_model_at_end and state.best_model_checkpoint):
-                self._look(trainer, control, None)
-        if self._watched is not None and not any(row["exposure"] for row in self._rows):
-            why = self._rows[-1]["note"] if self._rows else "there was no evaluation"
-            _say(state, f"exposure was never measured in this training; at the end: {why}")
-        self._watched = None
+        if self._watched is None:
+            return
+        with self._budget.spending():
+            # A best model that was loaded again was measured when it was evaluated.
+            best = args.load_best_model_at_end and state.best_model_checkpoint
+            if self._looked_at != state.global_step and not best:
+                self._look(_calling_trainer(), control, None)
+            if not any(row["exposure"] for row in self._rows):
+                why = self._rows[-1]["note"] if self._rows else "there was no evaluation"
+                _say(state, f"exposure was never measured in this training; at the end: {why}")
+            self._watched = None
 
     def _look(self, trainer: Any, control: Any, eval_loss: float | None) -> None:
         """One measurement, told to everyone who listens."""
         state = trainer.state
         self._looked_at = state.global_step
-        with self._budget.spending():
-            seen = self._observe(trainer)
-            trainer.log(seen.logs())
-            losses = {"train": _last(state.log_history, "loss"), "validation": eval_loss}
-            self._rows.append(seen.row(state.global_step, state.epoch, losses))
-            self._write(trainer.args)
+        seen = self._observe(trainer)
+        trainer.log(seen.logs())
+        losses = {"train": _last(state.log_history, "loss"), "validation": eval_loss}
+        self._rows.append(seen.row(state.global_step, state.epoch, losses))
+        self._write(trainer.args)
         if seen.note and not self._told:
             self._told = True
             _say(state, f"{seen.note}; {_path(trainer.args)} says so for each evaluation")
@@ -166,10 +173,43 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
             canaries_planned=watched.canaries,
             seconds=from_first(self._budget.running),
             budget_seconds=allowed,
-            spent_seconds=from_first(lambda: self._budget.spent + self._budget.running()),
-            note=note or _left_out(watched, bits.size, allowed, self._stop_above),
+            spent_seconds=from_first(lambda: self.spent_seconds),
+            note=note or self._left_out(watched, bits.size, allowed),
             stops=_passed(classes, self._stop_above),
         )
+
+    def _left_out(self, watched: Watched, scored: int, allowed: float) -> str:
+        """What the budget left out and what would have done, in words; "" where nothing."""
+        assert self._scoring is not None
+        planned = len(watched.owners)
+        if scored == planned:
+            return ""
+        wanted = self._wanted(self._scoring.lacking(scored))
+        if not scored:
+            return (
+                f"not measured: the time budget, {max(0.0, allowed):.2f} s so far, does not yet "
+                f"pay for the least that is of use, {watched.least} texts; {wanted}"
+            )
+        bound = self._stop_above
+        undecided = (
+            ""
+            if bound is None
+            else f"; with {2**bound:.0f} references or fewer no class can pass stop_above"
+        )
+        return (
+            f"the time budget of {allowed:.2f} s sufficed for {scored} of {planned} texts, among "
+            f"them {watched.canaries_within(scored)} of {watched.canaries} canaries and controls"
+            f"{undecided}; for all of them {wanted}"
+        )
+
+    def _wanted(self, lacking: float) -> str:
+        """What to change so that this look, and those before it, could take so much longer."""
+        if isinf(lacking):  # as much again as getting ready took is the least to try
+            return f"give at least {self._budget.wanted(self.spent_seconds)}"
+        each = self._budget.running() + lacking
+        earlier = (row["seconds"] for row in self._rows[self._taken_over :])
+        before = sum(max(0.0, each - seconds) for seconds in earlier)
+        return f"give {self._budget.wanted(lacking, before=before)}"
 
     def _write(self, args: Any) -> None:
         """All rows so far; a disk that refuses now may take them next time."""
@@ -198,10 +238,10 @@ def _threshold(bits: float | None, references: int, manifest: Manifest) -> float
     if bits is None:
         return None
     positive("stop_above", bits)
-    if bits >= math.log2(references):
+    if bits >= log2(references):
         raise SettingsError(
             f"stop_above={bits} can never be passed: with references={references} no exposure is "
-            f"above {math.log2(references):.2f} bits; lower it, or ask for more references"
+            f"above {log2(references):.2f} bits; lower it, or ask for more references"
         )
     if manifest.plan.coins != "fixed":
         raise SettingsError(
@@ -217,28 +257,6 @@ def _passed(classes: Sequence[ClassExposure], threshold: float | None) -> str:
         if threshold is not None and one.repetitions and one.median > threshold:
             return f"{one.name}: median {one.median:.2f} bits > stop_above={threshold:g}"
     return ""
-
-
-def _left_out(watched: Watched, scored: int, allowed: float, threshold: float | None) -> str:
-    """What the budget left out, in words; "" where nothing."""
-    planned = len(watched.owners)
-    if scored == planned:
-        return ""
-    if not scored:
-        return (
-            f"not measured: the time budget, {max(0.0, allowed):.2f} s so far, does not yet pay "
-            f"for the least that is of use, {watched.least} texts; raise budget_share, or give "
-            "budget_seconds"
-        )
-    undecided = (
-        ""
-        if threshold is None
-        else f"; with {2**threshold:.0f} references or fewer no class can pass stop_above"
-    )
-    return (
-        f"the time budget of {allowed:.2f} s sufficed for {scored} of {planned} texts, among them "
-        f"{watched.canaries_within(scored)} of {watched.canaries} canaries and controls{undecided}"
-    )
 
 
 def _calling_trainer() -> Any:
@@ -257,6 +275,12 @@ def _calling_trainer() -> Any:
         "ExposureCallback was called by no transformers.Trainer; give it to one: "
         "Trainer(..., callbacks=[ExposureCallback(manifest)])"
     )
+
+
+def _usual_wrapping(trainer: Any) -> Wrapping | None:
+    """SFTTrainer puts no separator and no EOS before a row, where others pack documents."""
+    rows = any(one.__name__ == "SFTTrainer" for one in type(trainer).__mro__)
+    return Wrapping() if rows else None
 
 
 def _tokenizer(trainer: Any) -> Any:

@@ -1,10 +1,13 @@
 """Score as many texts as a time budget allows, and no more, by what the texts before them cost."""
 
+from collections import deque
 from functools import partial
+from math import inf
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import nnls
 
 from lmexposure.integrations.budget import TimeBudget
 from lmexposure.integrations.processes import from_first
@@ -13,9 +16,57 @@ from lmexposure.scoring import score_encoded
 
 __all__ = ["PacedScoring"]
 
-_FIRST = 15  # texts that tell, where nothing is known yet, what a text costs
-_FEWEST = 32  # texts that are worth a round of their own
+_FIRST = 15  # texts that tell, where nothing is known yet, what a text costs at most
+_FEWEST = 32  # texts that are worth a round of their own,
+_SHARE = 0.25  # and so many of those scored already: each round costs something by itself
 _SAFETY = 0.8  # of what is left of the budget, to plan for
+_GROWTH = 2  # times as many texts as ever before; beyond, nothing is known
+_REMEMBERED = 8  # rounds; the machine may have been another long ago
+
+
+class RoundCosts:
+    """What a round of scoring takes: something by itself, and something more for each text."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[int, float]] = deque(maxlen=_REMEMBERED)
+        self._bound: float | None = None
+
+    @property
+    def known(self) -> bool:
+        """Whether anything is."""
+        return self._bound is not None
+
+    def bound(self, seconds: float) -> None:
+        """A text takes no more than this, in a round of more than a few."""
+        self._bound = seconds
+
+    def add(self, texts: int, seconds: float) -> None:
+        """A round took so long."""
+        self._seen.append((texts, max(seconds, 1e-9)))
+
+    def seconds(self, texts: int) -> float:
+        """What a round would take; infinite where nothing is known."""
+        if not self._seen:
+            return inf if self._bound is None else self._bound * texts
+        fixed, each = self._line()
+        return fixed + each * texts
+
+    def texts(self, seconds: float) -> int:
+        """The largest round that would take no longer."""
+        if not self._seen:
+            return int(seconds / self._bound) if self._bound else 0
+        fixed, each = self._line()
+        most = _GROWTH * max(texts for texts, _ in self._seen)
+        if seconds < fixed or not each:
+            return most if seconds >= fixed else 0
+        return min(most, int((seconds - fixed) / each))
+
+    def _line(self) -> tuple[float, float]:
+        """Seconds of a round by itself, and of each text: neither is negative."""
+        texts, seconds = np.array(self._seen).T
+        # Relative to what it took, for that is how much it varies.
+        fixed, each = nnls(np.stack([1 / seconds, texts / seconds], axis=1), np.ones(len(texts)))[0]
+        return float(fixed), float(each)
 
 
 class PacedScoring:
@@ -29,7 +80,7 @@ class PacedScoring:
     def __init__(self, watched: Watched, budget: TimeBudget) -> None:
         self._texts, self._carried, self._least = watched.encoded, watched.carried, watched.least
         self._budget = budget
-        self._pace: float | None = None  # seconds a text took last time
+        self._costs = RoundCosts()
 
     def score(self, model: Any) -> NDArray[np.float64]:
         """Bits of n texts from the beginning of the order, shape (n,).
@@ -47,30 +98,36 @@ class PacedScoring:
         bits = np.empty(0)
         if from_first(self._budget.left) <= 0:
             return bits
-        if self._pace is None:
-            # So few are scored one by one: texts of a round cost less, never more.
-            self._round(model, 0, _FIRST)
-        began = self._budget.clock()
+        if not self._costs.known:
+            # So few are scored one by one: texts of a round cost less, hardly ever more.
+            self._costs.bound(self._round(model, 0, _FIRST)[1] / _FIRST)
         while count := from_first(partial(self._affordable, bits.size)):
-            more = self._round(model, bits.size, bits.size + count)
+            more, seconds = self._round(model, bits.size, bits.size + count)
+            self._costs.add(count, seconds)
             bits = np.concatenate([bits, more])
-            self._pace = (self._budget.clock() - began) / bits.size
         return bits
 
-    def _round(self, model: Any, start: int, stop: int) -> NDArray[np.float64]:
+    def lacking(self, scored: int) -> float:
+        """Seconds more that would do for all texts, or where none were scored for the least.
+
+        Infinite where it is not known what a text costs.
+        """
+        texts = len(self._texts) - scored if scored else self._least
+        return self._costs.seconds(texts) / _SAFETY
+
+    def _round(self, model: Any, start: int, stop: int) -> tuple[NDArray[np.float64], float]:
+        """Bits of some texts, and the seconds that it took."""
         began = self._budget.clock()
         scores = score_encoded(model, self._texts[start:stop])
         pairs = zip(scores.bits, self._carried[start:stop], strict=True)
         bits = np.array([tokens[carried].sum() for tokens, carried in pairs], dtype=np.float64)
-        self._pace = (self._budget.clock() - began) / bits.size
-        return bits
+        return bits, self._budget.clock() - began
 
     def _affordable(self, scored: int) -> int:
         """How many texts the next round has; 0: it is over."""
-        assert self._pace is not None
         rest = len(self._texts) - scored
-        count = int(_SAFETY * max(0.0, self._budget.left()) / self._pace)
+        count = self._costs.texts(_SAFETY * max(0.0, self._budget.left()))
         if count >= rest:
             return rest
-        enough = count >= _FEWEST if scored else count >= self._least
+        enough = count >= max(_FEWEST, _SHARE * scored) if scored else count >= self._least
         return count if enough else 0

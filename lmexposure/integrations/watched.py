@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from lmexposure.canaries import Canary, Manifest
 from lmexposure.errors import ManifestError, ModelError
-from lmexposure.integrations.wrapping import WrappedText, Wrapping, encode_wrapped
+from lmexposure.integrations.wrapping import WrappedText, Wrapping, check_place, encode_wrapped
 from lmexposure.models.encoding import Encoded, context_window
 from lmexposure.statistics import sampled_exposure
 
@@ -146,13 +146,15 @@ def watch(
         wrapping: that of the training; None: a document of its own behind the manifest's separator.
 
     Raises:
-        ManifestError: no canary was inserted, or a format has no references left.
+        ManifestError: no canary was inserted, a format has no references left, or the canaries
+            stand in chats in another place than this wrapping's.
         ModelError: a fill meets an unknown token, is longer than the context window, cannot be
             told from another by its tokens, or is changed by its wrapping.
     """
     if not any(one.role == "canary" for one in manifest.canaries):
         raise ManifestError("the manifest holds no inserted canary, so there is nothing to watch")
     wrapping = wrapping or Wrapping(context=manifest.separator)
+    check_place(manifest, wrapping)
     texts: list[tuple[float, str, Canary | None, WrappedText]] = []
     for name, one in manifest.formats.items():
         canaries = [c for c in manifest.canaries if c.format == name and c.role != "excluded"]
@@ -213,6 +215,8 @@ def _encoded(
 
 def _scored_from(one: WrappedText, place: int, carried: bool) -> WrappedText:
     """Where some fills merge with what stands before them, its cost must stand in all totals."""
+    if one.encoded.scored_from == place:
+        return one
     before = np.full(one.encoded.scored_from - place, carried)
     return WrappedText(
         encoded=replace(one.encoded, scored_from=place),

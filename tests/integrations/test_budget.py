@@ -63,3 +63,32 @@ def test_shares_and_seconds_out_of_range_are_refused() -> None:
         TimeBudget(share=0)
     with pytest.raises(SettingsError, match="budget_seconds=-1 must be a finite number above 0"):
         TimeBudget(share=0.1, seconds=-1)
+
+
+def test_what_would_have_paid_is_said_rounded_up() -> None:
+    clock = Clock()
+    budget = TimeBudget(share=0.1, clock=clock)
+    clock.now = 110.0
+    with budget.spending():
+        clock.now = 120.0
+        assert budget.wanted(2.34) == "budget_share=0.12 or budget_seconds=13"
+        assert budget.wanted(2.34, before=20) == "budget_share=0.3 or budget_seconds=13"
+        assert budget.wanted(200) == "budget_seconds=210"
+    assert budget.wanted(0) == "budget_share=0.091 or budget_seconds=0"
+
+
+def test_beside_seconds_for_each_no_share_is_named() -> None:
+    clock = Clock()
+    budget = TimeBudget(share=0.1, seconds=3, clock=clock)
+    with budget.spending():
+        clock.now = 2.0
+        assert budget.wanted(0.011, before=5) == "budget_seconds=2.1"
+
+
+@pytest.mark.parametrize("more", [0.2, 1.7, 40.0])
+def test_the_share_named_suffices(more: float) -> None:
+    clock = Clock()
+    budget = TimeBudget(share=0.001, clock=clock)
+    clock.now = 77.0
+    share = float(budget.wanted(more).split(" ")[0].removeprefix("budget_share="))
+    assert more <= TimeBudget(share=share, clock=clock)._share * 77.0 <= 1.2 * more

@@ -1,4 +1,7 @@
 import json
+import logging
+import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +111,67 @@ def test_without_evaluations_the_end_is_measured(
     trainer_of(tmp_path, TEXTS, [ExposureCallback(MANIFEST, **WHOLE)], eval_strategy="no").train()
     assert [row["step"] for row in rows_of(tmp_path)] == [4]
     assert "no evaluations, so exposure is measured at the end only" in caplog.text
+
+
+def test_the_log_says_what_to_change(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    trainer_of(tmp_path, TEXTS, [ExposureCallback(MANIFEST, budget_seconds=1e-9)]).train()
+    assert re.search(r"not measured: .*; give (at least )?budget_seconds=[0-9.e-]+", caplog.text)
+    caplog.clear()
+    trainer_of(tmp_path, TEXTS, [ExposureCallback(MANIFEST, budget_share=1e-9)]).train()
+    assert re.search(r"; give at least budget_share=0\.[0-9]+ or budget_seconds=", caplog.text)
+
+
+class Slow(TrainerCallback, logging.Handler):  # type: ignore[misc]
+    """A logger, of training and of Python, that takes a twentieth of a second for each line."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+
+    def on_log(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        time.sleep(0.05)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        time.sleep(0.05)
+
+
+class Timed(ExposureCallback):
+    """Each hook with the seconds that it took, and those that its own clock says."""
+
+    def __init__(self, manifest: Manifest, **settings: Any) -> None:
+        super().__init__(manifest, **settings)
+        self.took: list[tuple[str, float, float]] = []
+        for name in vars(ExposureCallback):
+            if name.startswith("on_"):
+                setattr(self, name, self._timed(name, getattr(self, name)))
+
+    def _timed(self, name: str, hook: Any) -> Any:
+        def timed(*arguments: Any, **more: Any) -> None:
+            # What was spent before is forgotten when training begins.
+            before = 0.0 if name == "on_train_begin" else self.spent_seconds
+            began = time.perf_counter()
+            hook(*arguments, **more)
+            took = time.perf_counter() - began
+            self.took.append((name, took, self.spent_seconds - before))
+
+        return timed
+
+
+@pytest.mark.parametrize("settings", [WHOLE, {"budget_share": 1e-9}])
+def test_the_time_of_every_hook_is_on_its_own_clock(
+    tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    callback, slow = Timed(MANIFEST, **settings), Slow()
+    logger = logging.getLogger("lmexposure")
+    logger.addHandler(slow)
+    try:
+        trainer_of(tmp_path, TEXTS, [callback, slow]).train()
+    finally:
+        logger.removeHandler(slow)
+    hooks = [name for name, _, _ in callback.took]
+    assert hooks == ["on_train_begin", "on_evaluate", "on_evaluate", "on_train_end"]
+    for name, took, counted in callback.took:
+        assert took - 0.02 <= counted <= took, name
+    assert callback.spent_seconds == pytest.approx(sum(counted for _, _, counted in callback.took))
 
 
 class StopAtThree(TrainerCallback):  # type: ignore[misc]

@@ -8,6 +8,7 @@ import torch
 from datasets import Dataset
 from integrations.tiny_training import hidden
 from tiny import byte_level_bpe, model_of
+from transformers import TrainerCallback
 
 from lmexposure.integrations.callback import ExposureCallback
 
@@ -17,13 +18,26 @@ trl = pytest.importorskip("trl")
 peft = pytest.importorskip("peft")
 
 
+class FirstTokens(TrainerCallback):  # type: ignore[misc]
+    """Sees to it that a text is scored as SFTTrainer trains it: with no token before it."""
+
+    def __init__(self, exposure: ExposureCallback, tokenizer: Any) -> None:
+        self.exposure, self.tokenizer = exposure, tokenizer
+
+    def on_step_end(self, *_: Any, **__: Any) -> None:
+        assert self.exposure._watched is not None
+        begins = {one.ids[0] for one in self.exposure._watched.encoded}
+        assert begins == {self.tokenizer("My")["input_ids"][0]}
+
+
 def test_adapters_end_with_the_very_weights_of_a_training_without(tmp_path: Path) -> None:
     texts, manifest = hidden()
     tokenizer = byte_level_bpe()
     tokenizer.pad_token = tokenizer.eos_token
     data = Dataset.from_dict({"text": texts})
     ends: list[Any] = []
-    for callbacks in ([], [ExposureCallback(manifest, references=128, budget_seconds=60)]):
+    exposure = ExposureCallback(manifest, references=128, budget_seconds=60)
+    for callbacks in ([], [exposure, FirstTokens(exposure, tokenizer)]):
         torch.manual_seed(0)
         trainer = trl.SFTTrainer(
             model=model_of("gpt2", len(tokenizer)),

@@ -1,3 +1,4 @@
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -6,7 +7,7 @@ from integrations.tiny_training import hidden
 from tiny import byte_level_bpe, model_of
 
 from lmexposure.integrations.budget import TimeBudget
-from lmexposure.integrations.paced import PacedScoring
+from lmexposure.integrations.paced import PacedScoring, RoundCosts
 from lmexposure.integrations.watched import Watched, watch
 from lmexposure.scoring import score_encoded
 
@@ -57,3 +58,55 @@ def test_time_for_some_scores_a_beginning(model: Any, watched: Watched) -> None:
 
 def test_no_time_at_all_scores_nothing(model: Any, watched: Watched) -> None:
     assert scored(model, watched, 0.5) == 0
+
+
+def test_what_is_lacking_is_named_once_a_text_was_timed(model: Any, watched: Watched) -> None:
+    budget = TimeBudget(share=0.1, seconds=6, clock=Clock())
+    pacing = PacedScoring(watched, budget)
+    assert pacing.lacking(0) == inf
+    with budget.spending():
+        assert pacing.score(model).size == 0
+    # The clock says a second for 15 texts.
+    assert pacing.lacking(0) == pytest.approx(watched.least / 15 / 0.8)
+    assert pacing.lacking(100) == pytest.approx((len(watched.owners) - 100) / 15 / 0.8)
+
+
+class TestRoundCosts:
+    def test_nothing_is_known_at_first_and_then_a_bound(self) -> None:
+        costs = RoundCosts()
+        assert (costs.known, costs.seconds(1), costs.texts(9)) == (False, inf, 0)
+        costs.bound(0.5)
+        assert (costs.known, costs.seconds(4), costs.texts(9)) == (True, 2, 18)
+
+    def test_one_round_tells_no_more_than_a_price_for_each(self) -> None:
+        costs = RoundCosts()
+        costs.add(100, 2)
+        assert costs.seconds(50) == pytest.approx(1)
+        assert costs.texts(3) == 150
+
+    def test_several_tell_what_a_round_costs_by_itself(self) -> None:
+        costs = RoundCosts()
+        for texts in (100, 300, 700):
+            costs.add(texts, 4 + 0.01 * texts)
+        assert costs.seconds(500) == pytest.approx(9)
+        assert costs.texts(9.001) == 500
+        assert costs.texts(3.9) == 0
+
+    def test_no_round_is_twice_as_large_as_any_before(self) -> None:
+        costs = RoundCosts()
+        costs.add(100, 2)
+        assert costs.texts(1000) == 200
+
+    def test_noise_makes_neither_part_negative(self) -> None:
+        costs = RoundCosts()
+        costs.add(100, 3)
+        costs.add(200, 2)  # as if larger rounds took less
+        assert costs.seconds(0) >= 0
+        assert costs.texts(1.0) == 0
+        assert costs.texts(4.0) == 400
+
+    def test_long_ago_is_forgotten(self) -> None:
+        costs = RoundCosts()
+        for seconds in [1] * 8 + [4] * 8:
+            costs.add(100, seconds)
+        assert costs.seconds(100) == pytest.approx(4)

@@ -1,3 +1,4 @@
+import gc
 import random
 from types import MethodType
 from typing import Any
@@ -7,7 +8,7 @@ import pytest
 import torch
 from tiny import model_of
 
-from lmexposure.integrations.undisturbed import undisturbed
+from lmexposure.integrations.undisturbed import uncollected, undisturbed
 
 
 @pytest.fixture
@@ -69,3 +70,17 @@ def test_gradients_stay_as_they_are(model: Any) -> None:
     with undisturbed(model), torch.inference_mode():
         model(input_ids=ids)
     assert all(torch.equal(a, p.grad) for a, p in zip(before, model.parameters(), strict=True))
+
+
+def test_no_garbage_is_searched_for_inside_and_a_switch_stays_as_it_was() -> None:
+    with pytest.raises(KeyError), uncollected():
+        assert not gc.isenabled()
+        raise KeyError
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with uncollected():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()

@@ -5,7 +5,9 @@ import pytest
 from integrations.tiny_training import hidden
 from tiny import byte_level_bpe, model_of
 
-from lmexposure.canaries import load_format
+from lmexposure.canaries import Plan, load_format
+from lmexposure.errors import ManifestError
+from lmexposure.integrations.records import insert_into_records
 from lmexposure.integrations.watched import LEAST_REFERENCES, Watched, watch
 from lmexposure.integrations.wrapping import Wrapping
 from lmexposure.statistics import sampled_exposure
@@ -79,3 +81,14 @@ def test_a_turn_of_a_chat_is_encoded_as_it_is_trained() -> None:
         assert len(carried) == len(one.ids) - one.scored_from
         own = [i for i, c in zip(one.ids[one.scored_from :], carried, strict=True) if c]
         assert "PIN is" in tokenizer.decode(own)
+
+
+def test_canaries_in_chats_are_not_watched_as_plain_text() -> None:
+    chats = [{"messages": Wrapping(turn="assistant").messages(f"text {n}")} for n in range(30)]
+    plan = Plan(formats=(load_format("pin"),), canaries=2, repetitions=(1,), controls=1, seed=3)
+    wrapping = Wrapping(turn="assistant")
+    _, manifest = insert_into_records(chats, plan, wrapping)
+    tokenizer = byte_level_bpe()
+    config = model_of("gpt2", len(tokenizer)).config
+    with pytest.raises(ManifestError, match=r"scores them as text, .* give the wrapping of insert"):
+        watch(manifest, tokenizer, config, references=100)
