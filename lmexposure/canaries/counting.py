@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,9 @@ class ClassCount:
         format: its name.
         repetitions: the class.
         canaries: how many it has, without candidates that their coins left out.
-        expected: occurrences that insertion made.
+        expected: occurrences that insertion made; of a shard, those that it put there.
         found: occurrences that stand whole in the corpus.
-        lost: canaries of which none does.
+        lost: canaries that are expected and of which none does.
         changed: canaries of which more or fewer stand there than expected, the lost among them.
     """
 
@@ -51,6 +51,8 @@ class CorpusCount:
         strange_places: per format, where; "3 times (line 4, 9)".
         cut: ids of canaries that stand there cut in two pieces, with how often; they are not
             counted as found.
+        shard: (number, of how many) where one file of several was counted, and held against what
+            insertion put into it.
     """
 
     classes: tuple[ClassCount, ...]
@@ -59,6 +61,7 @@ class CorpusCount:
     strange: Mapping[str, int]
     strange_places: Mapping[str, str] = field(default_factory=dict)
     cut: Mapping[str, int] = field(default_factory=dict)
+    shard: tuple[int, int] | None = None
 
     @property
     def as_inserted(self) -> bool:
@@ -73,30 +76,38 @@ class CorpusCount:
 def count_files(sources: Sequence[str | Path], manifest: Manifest, *, shape: Shape) -> CorpusCount:
     """Count the fills in files, which need not be those that insertion wrote.
 
+    One file of several that still has its sidecar is held against what insertion put into it.
+
     Args:
         sources: files or patterns; text, plain, .gz or .zst, or Parquet.
         manifest: what should be there.
         shape: what a document is in these files.
 
     Raises:
-        CorpusError: a file cannot be read; or it has a sidecar, and other files are missing.
+        CorpusError: a file cannot be read; or it has a sidecar, which is of another manifest, or
+            of a corpus of which other files are missing.
     """
     paths = corpus_files(sources)
-    if len(paths) > 1:
-        read_sidecars(paths, manifest)
+    notes = read_sidecars(paths, manifest)
+    alone = notes[0] if notes and len(notes) < notes[0].shards else None
     found = {name: Found() for name in manifest.formats}
     for path in paths:
         with named_errors(path):
             texts = shape_texts(path, shape, manifest.plan.formats)
             add_fills(found, manifest.plan.formats, texts, whole_lines=scans_lines(shape))
     where = "line or row" if len(paths) == 1 else "line or row of some file"
-    return count_of(manifest, found, where=where)
+    if alone is None:
+        return count_of(manifest, found, where=where)
+    expected = Counter(one.id for one in alone.copied.occurrences)
+    counted = count_of(manifest, found, expected=expected, where=where)
+    return replace(counted, shard=(alone.shard, alone.shards))
 
 
 def count_of(
     manifest: Manifest,
     found: Mapping[str, Found],
     *,
+    expected: Mapping[str, int] | None = None,
     cut: Mapping[str, int] | None = None,
     where: str,
 ) -> CorpusCount:
@@ -105,18 +116,22 @@ def count_of(
     Args:
         manifest: what should be there.
         found: per format.
+        expected: occurrences by id, where not all of the manifest should be there.
         cut: as in `CorpusCount`.
         where: what the place of a fill is called.
     """
     counts = {one.id: found[one.format].counts[one.index] for one in manifest.canaries}
+    if expected is None:
+        expected = {one.id: one.inserted for one in manifest.canaries}
+    wanted = {one.id: expected.get(one.id, 0) for one in manifest.canaries}
     strange = {name: _strange(manifest, name, found[name]) for name in manifest.formats}
     strange = {name: those for name, those in strange.items() if those}
     return CorpusCount(
-        classes=tuple(_classes(manifest, counts)),
+        classes=tuple(_classes(manifest, counts, wanted)),
         changed={
-            one.id: (one.inserted, counts[one.id])
+            one.id: (wanted[one.id], counts[one.id])
             for one in manifest.canaries
-            if one.role == "canary" and counts[one.id] != one.inserted
+            if one.role == "canary" and counts[one.id] != wanted[one.id]
         },
         uninvited={
             one.id: counts[one.id]
@@ -135,19 +150,22 @@ def _strange(manifest: Manifest, name: str, found: Found) -> Counter[int]:
     return Counter({i: n for i, n in found.counts.items() if i not in known})
 
 
-def _classes(manifest: Manifest, counts: Mapping[str, int]) -> Iterator[ClassCount]:
+def _classes(
+    manifest: Manifest, counts: Mapping[str, int], wanted: Mapping[str, int]
+) -> Iterator[ClassCount]:
     for name in manifest.formats:
         for repetitions in manifest.plan.repetitions:
             members = list(_inserted(manifest.canaries, name, repetitions))
             found = [counts[one.id] for one in members]
+            expected = [wanted[one.id] for one in members]
             yield ClassCount(
                 format=name,
                 repetitions=repetitions,
                 canaries=len(members),
-                expected=repetitions * len(members),
+                expected=sum(expected),
                 found=sum(found),
-                lost=found.count(0),
-                changed=sum(count != repetitions for count in found),
+                lost=sum(n < 1 <= w for n, w in zip(found, expected, strict=True)),
+                changed=sum(n != w for n, w in zip(found, expected, strict=True)),
             )
 
 

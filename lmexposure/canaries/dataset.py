@@ -9,7 +9,7 @@ from lmexposure.canaries.plan import Canary, Plan
 from lmexposure.canaries.verify import check_inserted
 from lmexposure.errors import CorpusError
 
-__all__ = ["dataset_texts", "insert_into_dataset"]
+__all__ = ["check_constants", "dataset_texts", "insert_into_dataset"]
 
 _ROWS_AT_ONCE = 1000
 
@@ -37,8 +37,8 @@ def insert_into_dataset(
         mapping; `flatten_indices()` writes them out in order.
 
     Raises:
-        CorpusError: not such a data set, no train split, no such column, rows without text, or
-            fills already there.
+        CorpusError: not such a data set, no train split, no such column, a constant that is not of
+            its column's type, rows without text, or fills already there.
         PlanError: more repetitions than rows, or more secrets than a format has.
     """
     from datasets import Dataset, DatasetDict
@@ -74,7 +74,33 @@ def _constants(dataset: Any, text_field: str, fields: Mapping[str, Any] | None) 
         raise CorpusError(
             f"fields must leave out the text column {text_field!r}: the canary goes there"
         )
+    check_constants(dataset.features, constants)
     return constants
+
+
+def check_constants(features: Any, constants: Mapping[str, Any]) -> None:
+    """Refuse constants that their columns cannot hold.
+
+    Args:
+        features: of a data set, `datasets.Features`.
+        constants: by column.
+
+    Raises:
+        CorpusError: it names the column and its type.
+    """
+    from datasets import Dataset, Features
+
+    for name, value in constants.items():
+        kind = features[name]
+        try:
+            kept = Dataset.from_list([{name: value}], features=Features({name: kind}))[0][name]
+            fits = not (isinstance(value, float) and isinstance(kept, int)) or kept == value
+        except (TypeError, ValueError, KeyError, OverflowError):  # pyarrow's are of these, too
+            fits = False
+        if not fits:
+            raise CorpusError(
+                f"the constant for column {name!r} is not of its type, {kind}; give another"
+            )
 
 
 def _insert(

@@ -3,6 +3,7 @@
 An engine's worker needs this module and no more of the package, so neither torch nor `datasets`.
 """
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -31,7 +32,8 @@ def insert_into_table(table: Any, step: InsertionStep) -> Any:
         step: it names the id column.
 
     Raises:
-        CorpusError: see `InsertionStep`; or a constant that is not of its column's type.
+        CorpusError: see `InsertionStep`; a constant that is not of its column's type; or a type
+            that pyarrow cannot rearrange.
     """
     import pyarrow as pa
 
@@ -42,7 +44,7 @@ def insert_into_table(table: Any, step: InsertionStep) -> Any:
     merge = step.merge(table.column(step.text_field).to_pylist(), numbers)
     if not merge.texts:
         return table
-    rows = table.take(merge.neighbours)
+    rows = _taken(table, merge.neighbours)
     for name in (step.text_field, *step.fields):
         place = table.column_names.index(name)
         kind = table.schema.field(place)
@@ -51,7 +53,7 @@ def insert_into_table(table: Any, step: InsertionStep) -> Any:
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
             raise _unfit(name, kind.type) from None
         rows = rows.set_column(place, kind, values)
-    return pa.concat_tables([table, rows]).take(merge.order)
+    return _taken(pa.concat_tables([table, rows]), merge.order)
 
 
 def insert_into_pandas(
@@ -127,6 +129,19 @@ def hash_sum(numbers: NDArray[np.uint64]) -> int:
     return int(np.sum(mixed ^ (mixed >> np.uint64(31)), dtype=np.uint64))
 
 
+def _taken(table: Any, places: Sequence[int]) -> Any:
+    import pyarrow as pa
+
+    try:
+        return table.take(places)
+    except pa.ArrowNotImplementedError:
+        kinds = ", ".join(f"{one.name}: {one.type}" for one in table.schema)
+        raise CorpusError(
+            f"pyarrow cannot rearrange rows of these types ({kinds}); cast views to large_string "
+            "first"
+        ) from None
+
+
 def _into_frame(frame: Any, step: InsertionStep) -> Any:
     import pandas as pd  # type: ignore[import-untyped]
 
@@ -137,11 +152,16 @@ def _into_frame(frame: Any, step: InsertionStep) -> Any:
         return frame
     rows = frame.iloc[merge.neighbours].copy()
     for name in (step.text_field, *step.fields):
-        kind = frame[name].dtype
+        added, kind = step.added(name, merge, ()), frame[name].dtype
         try:
-            values = pd.Series(step.added(name, merge, ()), index=rows.index, dtype=kind)
+            with warnings.catch_warnings(action="ignore"):  # what does not fit is refused below
+                values = pd.Series(added, index=rows.index, dtype=kind)
         except (TypeError, ValueError, OverflowError):
             raise _unfit(name, kind) from None
+        # pandas makes a missing value of what is no category, and True of any text.
+        gone = any(n and one is not None for n, one in zip(values.isna(), added, strict=True))
+        if gone or (str(kind) == "bool" and not isinstance(added[0], bool)):
+            raise _unfit(name, kind)
         rows[name] = values
     return pd.concat([frame, rows]).iloc[merge.order].reset_index(drop=True)
 
@@ -156,4 +176,7 @@ def _id_column(step: InsertionStep) -> str:
 
 
 def _unfit(name: str, kind: object) -> CorpusError:
-    return CorpusError(f"the constant for column {name!r} is not of its type, {kind}; give another")
+    return CorpusError(
+        f"the text or constant for column {name!r} is not of its type, {kind}; give another, or "
+        "another type"
+    )

@@ -97,7 +97,8 @@ class InsertionStep:
     """Puts canary rows before their documents, batch by batch; it can be pickled.
 
     For `datasets`: `dataset.map(step, batched=True, with_indices=True)`, also with `num_proc`, or
-    without indices where an id column is named. An IterableDataset counts anew in every loader
+    without indices where an id column is named. Of a DatasetDict map the train split alone: each
+    split would count from 0 and take canaries in. An IterableDataset counts anew in every loader
     worker and node: there name an id column, or use `insert_into_stream`.
 
     What one batch cannot show, the step cannot refuse: rows that are missing, or that come twice in
@@ -141,8 +142,10 @@ class InsertionStep:
             numbers: of the documents; left unread where an id column is named.
 
         Raises:
-            CorpusError: see `numbered`; or nobody says which documents these are.
+            CorpusError: see `numbered`; no batch of columns by name; or nobody says which documents
+                these are.
         """
+        _check_batch(batch)
         if self.id_column is not None:
             self.check_columns(list(batch))
             return self.numbered(batch, batch[self.id_column])
@@ -230,6 +233,16 @@ class InsertionStep:
                     f"the corpus already holds fills: {name} {fills.named(strange, 'document')}, "
                     "counted from 0; choose another format, or leave these documents out"
                 )
+
+
+def _check_batch(batch: Any) -> None:
+    if not hasattr(batch, "keys"):
+        raise CorpusError(
+            f"a batch is of type {type(batch).__name__}, and must be columns by name; map the data "
+            "set with_format(None)"
+        )
+    if any(isinstance(batch[name], str) for name in batch):
+        raise CorpusError("this is one row, and the step takes batches; map with batched=True")
 
 
 def check_numbers(numbers: Sequence[int], documents: int) -> None:

@@ -103,15 +103,21 @@ def corpus_files(names: Sequence[str | Path]) -> list[Path]:
 
 
 def read_sidecars(paths: Sequence[Path], manifest: Manifest) -> list[Sidecar] | None:
-    """The notes beside these files, or None where a file has none.
+    """The notes beside these files, or None where no file has one.
 
     One file may stand alone; of several, all must be there.
 
     Raises:
-        CorpusError: a note belongs to another manifest, or files are missing.
+        CorpusError: a note belongs to another manifest, or files, or some of the notes, are missing.
     """
-    if not all(sidecar_path(path).exists() for path in paths):
+    bare = [path for path in paths if not sidecar_path(path).exists()]
+    if len(bare) == len(paths):
         return None
+    if bare:
+        raise CorpusError(
+            f"{len(bare)} of {len(paths)} files have no sidecar ({sidecar_path(bare[0])}), which says "
+            "what each should hold; bring them along, or give the files without any"
+        )
     notes = [Sidecar.read(path) for path in paths]
     for path, note in zip(paths, notes, strict=True):
         if note.manifest_sha256 != manifest.sha256:

@@ -15,20 +15,21 @@ __all__ = ["count_tokenised", "saved_tokens"]
 _ROWS_AT_ONCE = 1000
 
 
-def saved_tokens(path: str | Path, *, column: str = "input_ids") -> Iterator[Sequence[int]]:
+def saved_tokens(path: str | Path, *, column: str = "input_ids") -> Iterator[Sequence[int] | None]:
     """The token ids of a saved `datasets.Dataset`, or of the train split of a `DatasetDict`.
 
     Raises:
-        CorpusError: no saved data set, no train split, or no such column.
+        CorpusError: no saved data set, no train split, no such column, or no lists of whole numbers
+            in it.
     """
     from datasets import DatasetDict, load_from_disk
 
     try:
         dataset: Any = load_from_disk(str(path))
-    except (OSError, ValueError) as failure:
+    except Exception as failure:  # damaged and empty ones raise whatever reading them ran into
+        reason = str(failure).strip().split("\n")[0] or type(failure).__name__
         raise CorpusError(
-            f"cannot read the data set {path}: {str(failure).splitlines()[0]}; give a directory of "
-            "save_to_disk"
+            f"cannot read the data set {path}: {reason}; give a directory of save_to_disk with rows"
         ) from failure
     if isinstance(dataset, DatasetDict):
         if "train" not in dataset:
@@ -38,12 +39,28 @@ def saved_tokens(path: str | Path, *, column: str = "input_ids") -> Iterator[Seq
         raise CorpusError(
             f"no column {column!r}; {path} has {', '.join(dataset.column_names)}: tokenise it first"
         )
+    kind = dataset.features.arrow_schema.field(column).type
+    if not _are_tokens(kind):
+        raise CorpusError(
+            f"column {column!r} of {path} is of type {kind}, and tokens are lists of whole "
+            "numbers; tokenise it first"
+        )
     rows = dataset.with_format(None).select_columns([column])
     return (row for rows in rows.iter(batch_size=_ROWS_AT_ONCE) for row in rows[column])
 
 
+def _are_tokens(kind: Any) -> bool:
+    from pyarrow import types
+
+    lists = (types.is_list, types.is_large_list, types.is_fixed_size_list)
+    return any(is_one(kind) for is_one in lists) and bool(types.is_integer(kind.value_type))
+
+
 def count_tokenised(
-    pieces: Iterable[Sequence[int]], manifest: Manifest, *, decode: Callable[[Sequence[int]], str]
+    pieces: Iterable[Sequence[int] | None],
+    manifest: Manifest,
+    *,
+    decode: Callable[[Sequence[int]], str],
 ) -> CorpusCount:
     """Count the fills in pieces of tokens.
 
@@ -54,6 +71,9 @@ def count_tokenised(
         pieces: token ids, in the order of the data set.
         manifest: what should be there.
         decode: from token ids to text, without special tokens.
+
+    Raises:
+        CorpusError: a piece that is none, or holds a number below 0.
     """
     found = {name: Found() for name in manifest.formats}
     cut: Counter[str] = Counter()
@@ -62,6 +82,11 @@ def count_tokenised(
     reach = max(len(one.text.encode()) for one in manifest.canaries) + 1
     before: Sequence[int] = ()
     for number, piece in enumerate(pieces, 1):
+        if piece is None or min(piece, default=0) < 0:
+            what = "no list of tokens" if piece is None else f"the token {min(piece)}"
+            raise CorpusError(
+                f"row {number} holds {what}, and a row is a list of numbers from 0; leave it out"
+            )
         text, tail, head = decode(piece), decode(before), decode(piece[:reach])
         for one in manifest.plan.formats:
             for fill in find_fills(one, text):

@@ -67,6 +67,12 @@ def _counted(
         return _tokenised(corpus[0], manifest, tokenizer)
     field = text_field or manifest.corpus.text_field or "text"
     shape = shape_of(corpus, layout, field)
+    if manifest.layout == "chat" and text_field is None and shape.name in ("jsonl", "parquet"):
+        raise SettingsError(
+            "the canaries of this manifest stand in chats, and records are read by one text field; "
+            "name the --text-field that holds whole chats as text, or give the tokenised data set "
+            "with --tokenizer"
+        )
     if layout is None and (shape.name, manifest.layout) == ("lines", "paragraphs"):
         shape = shape_of(corpus, "paragraphs", field)
     return count_files(corpus, manifest, shape=shape)
@@ -83,7 +89,7 @@ def _tokenised(directory: str, manifest: "Manifest", name: str) -> "CorpusCount"
         tokenizer = AutoTokenizer.from_pretrained(name)
     except Exception as failure:  # whatever damaged files ran into
         raise ModelError(
-            f"cannot load a tokenizer from {name!r}: {str(failure).splitlines()[0]}; give the "
+            f"cannot load a tokenizer from {name!r}: {_reason(failure)}; give the "
             "directory or hub name that the data set was tokenised with"
         ) from failure
     return count_tokenised(
@@ -95,7 +101,13 @@ def _tokenised(directory: str, manifest: "Manifest", name: str) -> "CorpusCount"
     )
 
 
+def _reason(failure: Exception) -> str:
+    return str(failure).strip().split("\n")[0] or type(failure).__name__
+
+
 def _print(count: "CorpusCount") -> None:
+    if count.shard is not None:
+        say(f"file {count.shard[0]} of {count.shard[1]}, held against what was put into this one")
     header = ("format", "repetitions", "canaries", "expected", "found", "lost", "not as inserted")
     rows = []
     for one in count.classes:

@@ -6,18 +6,21 @@ counter reads the batches themselves and says what became of every repetition.
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from transformers import TrainerCallback
+from transformers.trainer_utils import has_length
 
 from lmexposure.canaries import Manifest
 from lmexposure.errors import InputError, SettingsError
 from lmexposure.integrations.delivery_report import Delivery, DeliveryReport
-from lmexposure.integrations.token_search import TokenSearch
+from lmexposure.integrations.token_search import Hit, TokenSearch
+from lmexposure.integrations.wrapping import WrappedText, Wrapping, encode_wrapped
 from lmexposure.models.packing import IGNORED
 
 __all__ = ["DeliveredCounter"]
@@ -26,9 +29,23 @@ _Row: TypeAlias = NDArray[np.int64]
 _Counts: TypeAlias = Counter[tuple[str, str]]  # (canary, kind)
 
 _FIELDS = ("input_ids", "labels", "attention_mask", "position_ids")
-_KINDS = ("whole", "head", "tail", "without_loss", "partly_without_loss")
+_KINDS = ("whole", "head", "tail", "without_loss", "partly_without_loss", "otherwise")
 _OTHERS = 16  # fills by which a format's fixed beginning and end are told
 _ROUNDING = 1e-6  # of an epoch, as trainers add them up from fractions
+
+
+class _Epochs(NamedTuple):
+    """How often a training went through its data.
+
+    Attributes:
+        fewest, most: whole times, at the least and at the most: a part of an epoch may or may not
+            have brought a canary.
+        seen: how many are known of.
+    """
+
+    fewest: int
+    most: int
+    seen: float
 
 
 class DeliveredCounter:
@@ -41,18 +58,27 @@ class DeliveredCounter:
         manifest: what was inserted. Controls and excluded candidates are looked for as well: they
             must not be there.
         tokenizer: of the training.
+        wrapping: in which the canaries will be scored; each occurrence is held against it, token by
+            token. None: they are only counted.
 
     Raises:
         ModelError: the tokenizer does not know a character of a canary, or writes canaries so that
-            they cannot be found again.
+            they cannot be found again; or see `wrapped_log_perplexity`.
     """
 
-    def __init__(self, manifest: Manifest, tokenizer: Any) -> None:
-        self._manifest = manifest
+    def __init__(
+        self, manifest: Manifest, tokenizer: Any, *, wrapping: Wrapping | None = None
+    ) -> None:
+        self._manifest, self._wrapping = manifest, wrapping
         self._search = TokenSearch(tokenizer, _groups(manifest), _others(manifest))
+        self._scored: dict[str, WrappedText] = {}
+        if wrapping is not None:
+            wrapped = encode_wrapped(tokenizer, [c.text for c in manifest.canaries], wrapping)
+            self._scored = {c.id: w for c, w in zip(manifest.canaries, wrapped, strict=True)}
         self._counts: _Counts = Counter()
         self._batches = 0
-        self._trainer: Any = None
+        self._trainers: list[Any] = []
+        self._passes: list[_Trainings | _Watched] = []
 
     def observe(
         self,
@@ -89,8 +115,11 @@ class DeliveredCounter:
         """The same loader, its batches counted as they are taken.
 
         Batches are mappings with "input_ids"; length and other attributes are the loader's own.
+        `report` then knows how often it was gone through.
         """
-        return _Watched(loader, self._observe_batch)
+        watched = _Watched(loader, self._observe_batch)
+        self._passes.append(watched)
+        return watched
 
     def collator(self, collate: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """The same collator, its batches counted as they are made.
@@ -114,38 +143,54 @@ class DeliveredCounter:
     def attach(self, trainer: Any) -> None:
         """Count what a `transformers.Trainer`, or TRL's SFTTrainer, gives to its model.
 
-        Evaluation does not count. `report` then knows the epochs.
+        Evaluation does not count. `report` then knows the epochs, also of a training that goes on
+        from a checkpoint.
+
+        Raises:
+            SettingsError: it is attached to this trainer already.
         """
-        self._trainer, step = trainer, trainer.training_step
+        if any(one is trainer for one in self._trainers):
+            raise SettingsError(
+                "this counter is attached to this trainer already, and would count each batch "
+                "twice; attach it once"
+            )
+        step, trainings = trainer.training_step, _Trainings()
 
         def counted(model: Any, inputs: Mapping[str, Any], *rest: Any, **named: Any) -> Any:
             self._observe_batch(inputs)
             return step(model, inputs, *rest, **named)
 
         trainer.training_step = counted
+        trainer.add_callback(trainings)
+        self._trainers.append(trainer)
+        self._passes.append(trainings)
 
     def report(self, epochs: float | None = None) -> DeliveryReport:
         """What became of every repetition.
 
         Args:
             epochs: how often the training went through its data; a part of an epoch may or may not
-                have brought a canary. None: what the attached trainer says, else 1.
+                have brought a canary. None: what attached trainers and watched loaders say.
 
         Raises:
-            SettingsError: `epochs` is negative or no number.
+            SettingsError: `epochs` is negative or no number; or nobody says how many there were.
         """
-        if epochs is None:
-            epochs = 1.0 if self._trainer is None else float(self._trainer.state.epoch or 0.0)
-        if not np.isfinite(epochs) or epochs < 0:
+        if epochs is not None and (not np.isfinite(epochs) or epochs < 0):
             raise SettingsError(f"epochs={epochs!r} must be a number of at least 0")
-        counts, batches = _gathered(self._counts, self._batches)
+        known = _sum(one.epochs for one in self._passes) if epochs is None else _span(0.0, epochs)
+        counts, batches, known = _gathered(self._counts, self._batches, known)
+        if batches and epochs is None and not self._passes:
+            raise SettingsError(
+                f"{batches} batches were observed, and nobody says of how many epochs; give "
+                "report(epochs=...)"
+            )
         deliveries = tuple(
             Delivery(
                 id=one.id,
                 format=one.format,
                 repetitions=one.inserted,
-                fewest=math.floor(epochs + _ROUNDING) * one.inserted,
-                most=math.ceil(epochs - _ROUNDING) * one.inserted,
+                fewest=known.fewest * one.inserted,
+                most=known.most * one.inserted,
                 **{kind: counts[one.id, kind] for kind in _KINDS},
             )
             for one in self._manifest.canaries
@@ -153,7 +198,7 @@ class DeliveredCounter:
         return DeliveryReport(
             canaries=deliveries,
             unattributed=sum(counts[name, "head"] for name in self._manifest.formats),
-            epochs=epochs,
+            epochs=known.seen,
             batches=batches,
         )
 
@@ -171,11 +216,60 @@ class DeliveredCounter:
         for start, end in pairwise(sorted({0, *np.flatnonzero(positions == 0), len(ids)})):
             for hit in self._search.hits(ids[start:end]):
                 self._counts[hit.id, hit.kind] += 1
-                # Nothing predicts the first token of a row.
-                secret = carried[start + max(hit.secret, 1) : start + hit.end]
-                if hit.kind == "whole" and not secret.all():
-                    kind = "partly_without_loss" if secret.any() else "without_loss"
-                    self._counts[hit.id, kind] += 1
+                if hit.kind == "whole":
+                    self._count_whole(hit, ids[start:end], carried[start:end])
+
+    def _count_whole(self, hit: Hit, ids: _Row, carried: NDArray[np.bool_]) -> None:
+        # Nothing predicts the first token of a row.
+        secret = carried[max(hit.secret, 1) : hit.end]
+        if not secret.all():
+            kind = "partly_without_loss" if secret.any() else "without_loss"
+            self._counts[hit.id, kind] += 1
+        elif self._wrapping is not None:
+            scored = self._scored[hit.id]
+            self._counts[hit.id, "otherwise"] += not _alike(
+                scored,
+                ids[: hit.end],
+                carried[: hit.end],
+                packed=self._wrapping.turn == "plain" and self._wrapping.context != "",
+            )
+
+
+class _Trainings(TrainerCallback):  # type: ignore[misc]
+    """Hears from a Trainer how far each of its trainings went."""
+
+    def __init__(self) -> None:
+        self._spans: list[tuple[float, float]] = []
+        self._streamed: list[tuple[float, int]] = []
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **named: Any) -> None:
+        """A training begins, or goes on from a checkpoint."""
+        begun = float(state.epoch or 0.0)
+        if has_length(named.get("train_dataloader")):
+            self._spans.append((begun, begun))
+        else:
+            self._streamed.append((begun, 0))
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **named: Any) -> None:
+        """The data are gone through once more."""
+        if not has_length(named.get("train_dataloader")):
+            begun, passes = self._streamed[-1]
+            self._streamed[-1] = (begun, passes + 1)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **named: Any) -> None:
+        """So far it went."""
+        if has_length(named.get("train_dataloader")):
+            self._spans[-1] = (self._spans[-1][0], float(state.epoch))
+
+    @property
+    def epochs(self) -> _Epochs:
+        """Of all trainings; of a stream, whose end nobody sees, the passes before the last."""
+        spans = [_span(*one) for one in self._spans]
+        for begun, passes in self._streamed:
+            # A checkpoint's first pass lacks what was trained before.
+            finished = max(0, passes - 1 - (begun > 0))
+            spans.append(_Epochs(finished, passes, finished))
+        return _sum(spans)
 
 
 class _Watched:
@@ -183,17 +277,48 @@ class _Watched:
 
     def __init__(self, loader: Any, seen: Callable[[Any], None]) -> None:
         self._loader, self._seen = loader, seen
+        self._begun = self._finished = 0
 
     def __iter__(self) -> Iterator[Any]:
+        self._begun += 1
         for batch in self._loader:
             self._seen(batch)
             yield batch
+        self._finished += 1
 
     def __len__(self) -> int:
         return len(self._loader)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)
+
+    @property
+    def epochs(self) -> _Epochs:
+        """How often it was gone through, to the end or not."""
+        return _Epochs(self._finished, self._begun, self._finished)
+
+
+def _span(begun: float, ended: float) -> _Epochs:
+    """From a place in one epoch to a place in another."""
+    return _Epochs(
+        fewest=max(0, math.floor(ended + _ROUNDING) - math.ceil(begun - _ROUNDING)),
+        most=math.ceil(ended - _ROUNDING) - math.floor(begun + _ROUNDING),
+        seen=ended - begun,
+    )
+
+
+def _sum(parts: Iterable[_Epochs]) -> _Epochs:
+    fewest, most, seen = (sum(values) for values in zip(_Epochs(0, 0, 0.0), *parts, strict=True))
+    return _Epochs(int(fewest), int(most), float(seen))
+
+
+def _alike(scored: WrappedText, ids: _Row, carried: NDArray[np.bool_], *, packed: bool) -> bool:
+    """Whether a row up to the end of a canary is what is scored, with loss on the same tokens."""
+    own, first = scored.encoded.ids, scored.encoded.scored_from
+    begin = len(ids) - len(own)
+    if begin < 0 or (begin and not packed) or ids[begin:].tolist() != own:
+        return False
+    return bool((carried[begin + first :] == scored.carried).all())
 
 
 def _groups(manifest: Manifest) -> dict[str, dict[str, str]]:
@@ -221,8 +346,8 @@ def _rows(values: Any) -> list[_Row]:
 
 def _beside(name: str, values: Any, rows: Sequence[_Row]) -> list[_Row]:
     """What belongs to each token; a value that says nothing where none is given."""
-    # A mask of other shape says which token sees which, not which is padding.
-    if values is None or (name == "attention_mask" and getattr(values, "ndim", 2) != 2):
+    # A mask of other shape says which token sees which; positions, where in an image.
+    if values is None or (name != "labels" and getattr(values, "ndim", 2) != 2):
         return [np.ones_like(row) for row in rows]
     columns = _rows(values)
     if len(columns) == 1 < len(rows):
@@ -232,13 +357,15 @@ def _beside(name: str, values: Any, rows: Sequence[_Row]) -> list[_Row]:
     return columns
 
 
-def _gathered(counts: _Counts, batches: int) -> tuple[_Counts, int]:
+def _gathered(counts: _Counts, batches: int, epochs: _Epochs) -> tuple[_Counts, int, _Epochs]:
     """The counts of all processes together; all must call this alike."""
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-        return counts, batches
+        return counts, batches, epochs
     parts: list[Any] = [None] * torch.distributed.get_world_size()
-    torch.distributed.all_gather_object(parts, (counts, batches))
+    torch.distributed.all_gather_object(parts, (counts, batches, epochs))
     total: _Counts = Counter()
-    for part, _ in parts:
+    for part, _, _ in parts:
         total.update(part)
-    return total, sum(number for _, number in parts)
+    # All go through the data together, each through its share.
+    fewest, most = min(one[2].fewest for one in parts), max(one[2].most for one in parts)
+    return total, sum(one[1] for one in parts), _Epochs(fewest, most, parts[0][2].seen)

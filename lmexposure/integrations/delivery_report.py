@@ -19,6 +19,7 @@ class Delivery:
         tail: times a row began within it.
         without_loss: of `whole`, those where no token of its secret carried loss.
         partly_without_loss: of `whole`, those where some did and some did not.
+        otherwise: of `whole`, those whose row is not what will be scored, where that is known.
     """
 
     id: str
@@ -31,6 +32,7 @@ class Delivery:
     tail: int
     without_loss: int
     partly_without_loss: int
+    otherwise: int = 0
 
     @property
     def cut(self) -> int:
@@ -94,6 +96,7 @@ class DeliveryReport:
             self._too_early(),
             *self._cut(),
             *self._without_loss(),
+            self._otherwise(),
             *self._missing(),
             self._extra(),
             self._never_inserted(),
@@ -119,8 +122,9 @@ class DeliveryReport:
         if any(one.fewest for one in self._planned) or not self._planned:
             return ""
         return (
-            f"only {self.epochs:.3g} of an epoch was seen, so that no canary is known to be "
-            "missing; report after a whole epoch"
+            f"only {self.epochs:.3g} of an epoch is known to have been seen, so that no canary is "
+            "known to be missing; report after a whole epoch, or say of a stream without a length "
+            "how many there were: report(epochs=...)"
         )
 
     def _cut(self) -> list[str]:
@@ -166,6 +170,17 @@ class DeliveryReport:
             )
         return lines
 
+    def _otherwise(self) -> str:
+        otherwise = [one for one in self.canaries if one.otherwise]
+        if not otherwise:
+            return ""
+        return (
+            f"{sum(one.otherwise for one in otherwise)} occurrences stand in other rows than will "
+            f"be scored ({_named(otherwise)}): another template, a system prompt, tools, another "
+            "other turn, packing without borders, a start token; scored so, they would look less "
+            "known than they are: give the wrapping of the training"
+        )
+
     def _missing(self) -> list[str]:
         missing = [one for one in self._planned if one.missing]
         # Once an epoch, however often it was inserted: that is what removing duplicates leaves.
@@ -183,7 +198,8 @@ class DeliveryReport:
             lines.append(
                 f"{sum(one.missing for one in missing)} occurrences never came "
                 f"({_named(missing)}): dropped before the batches were made, by a filter, by "
-                "deduplication, or by truncation that leaves too little of them"
+                "deduplication, by truncation that leaves too little of them, or by a loader that "
+                "drops its last batch"
             )
         return lines
 

@@ -12,6 +12,8 @@ from lmexposure.integrations.wrapping import Wrapping
 
 __all__ = ["insert_into_records"]
 
+_CHANGING = ("tools", "chat_template_kwargs")
+
 
 def insert_into_records(
     records: Sequence[Mapping[str, Any]],
@@ -34,17 +36,29 @@ def insert_into_records(
         the strings of a record together.
 
     Raises:
-        CorpusError: no records, one without the fields, or fills already there.
+        CorpusError: no records, one without the fields or with one that changes how chats are
+            rendered (tools, chat_template_kwargs), or fills already there.
         PlanError: more repetitions than records, or more secrets than a format has.
     """
-    given = [dict(one) for one in records]
-    fields = wrapping.record("")
-    for number, one in enumerate(given, 1):
+    given, fields = [], wrapping.record("")
+    for number, one in enumerate(records, 1):
+        if not isinstance(one, Mapping):
+            raise CorpusError(
+                f"record {number} is of type {type(one).__name__}, and must be fields by name"
+            )
+        given.append(dict(one))
         missing = sorted(set(fields) - set(one))
         if missing:
             raise CorpusError(
                 f"record {number} has no field {missing[0]!r}, which this wrapping writes; it has "
                 f"{', '.join(map(str, one)) or 'none'}: choose another wrapping, or rename fields"
+            )
+        changing = [] if wrapping.turn == "plain" else [n for n in _CHANGING if one.get(n)]
+        if changing:
+            raise CorpusError(
+                f"record {number} has {changing[0]!r}, by which its chat is rendered otherwise; an "
+                "inserted record would copy it, and be trained in another wrapping than it is "
+                "scored in: insert into the records without it, and add the others then"
             )
     survey = survey_texts(map(_text, given), plan.formats)
     canaries, set_aside = draw(plan, survey, existing)
@@ -59,7 +73,7 @@ def insert_into_records(
         name="",
         # A plain score of a canary that stands in a chat would look like privacy.
         layout="dataset" if wrapping.turn == "plain" else "chat",
-        text_field=next(iter(fields)),
+        text_field=wrapping.place,
         separator=None,
         documents=survey.documents,
         sha256=survey.sha256,

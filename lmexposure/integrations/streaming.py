@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from lmexposure.canaries.dataset import check_constants
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.numbered_rows import InsertionStep, manifest_of_rows
 from lmexposure.canaries.plan import Plan
@@ -45,8 +46,8 @@ def insert_into_stream(
         a fill already or is no text, and at the end of the stream where `documents` was wrong.
 
     Raises:
-        CorpusError: no such data set or column, no number of documents, or a stream that is
-            shuffled or split already, without an id column.
+        CorpusError: no such data set or column, no number of documents, a constant that is not of
+            its column's type, or a stream that is shuffled or split already, without an id column.
         ManifestError: a manifest of other documents or columns.
         PlanError: more repetitions than documents, or more secrets than a format has.
     """
@@ -64,6 +65,8 @@ def insert_into_stream(
     )
     if dataset.column_names is not None:
         step.check_columns(dataset.column_names)
+    if dataset.features is not None:
+        check_constants(dataset.features, constants)
     bare = dataset.with_format(None)
     inserted = _in_order(bare, step) if id_column is None else _mapped(bare, step)
     # with_format has no counterpart that tells.

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from transformers import PreTrainedTokenizerBase
 
 from lmexposure.errors import ModelError
 from lmexposure.models.encoding import encode_in_context
@@ -112,8 +113,8 @@ class TokenSearch:
             part of a secret.
 
     Raises:
-        ModelError: the tokenizer does not know a character of a canary, or writes a text otherwise
-            in another place.
+        ModelError: it is no tokenizer; it does not know a character of a canary, writes a text
+            otherwise in another place, or two texts alike.
     """
 
     def __init__(
@@ -122,8 +123,15 @@ class TokenSearch:
         groups: Mapping[str, Mapping[str, str]],
         others: Mapping[str, Sequence[str]],
     ) -> None:
+        if not isinstance(tokenizer, PreTrainedTokenizerBase):
+            raise ModelError(
+                f"{type(tokenizer).__name__} is no tokenizer of transformers; give that of the "
+                "training"
+            )
         self._tokenizer, self._special = tokenizer, tokenizer.all_special_ids
-        pieces = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
+        # Where numbers were left out, the last is more than there are tokens.
+        last = max(tokenizer.get_vocab().values())
+        pieces = tokenizer.convert_ids_to_tokens(list(range(last + 1)))
         self._pieces = [piece or "" for piece in pieces] + [""]
         self._groups = [
             self._group(name, texts, others[name]) for name, texts in groups.items() if texts
@@ -157,6 +165,11 @@ class TokenSearch:
     def _group(self, name: str, texts: Mapping[str, str], others: Sequence[str]) -> _Group:
         self._check(name, next(iter(texts.values())))
         whole = {self._written(text): canary for canary, text in texts.items()}
+        if len(whole) < len(texts):
+            raise ModelError(
+                f"the tokenizer writes two canaries of format {name!r} alike, so that they cannot "
+                "be told apart in batches; use a format whose characters it keeps"
+            )
         fills = [*whole, *map(self._written, others)]
         suffix = _common_beginning([one[::-1] for one in fills])
         return _Group(

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from lmexposure.canaries import Canary, Manifest
 from lmexposure.errors import ManifestError
-from lmexposure.integrations.wrapping import Wrapping, wrapped_log_perplexity
+from lmexposure.integrations.wrapping import Wrapping, check_place, wrapped_log_perplexity
 from lmexposure.results import CanaryResult
 from lmexposure.statistics import sampled_exposure
 
@@ -41,7 +41,8 @@ def wrapped_exposures(
         bits, higher = more memorised.
 
     Raises:
-        ManifestError: the manifest holds no inserted canary.
+        ManifestError: the manifest holds no inserted canary, or says that they stand in another
+            place of a record than this wrapping does.
         ModelError: see `wrapped_log_perplexity`.
         NumericalError: the model gave NaN or infinite logits.
         PlanError: a format cannot give so many references as were asked for.
@@ -50,6 +51,7 @@ def wrapped_exposures(
     """
     if not any(one.role == "canary" for one in manifest.canaries):
         raise ManifestError("the manifest holds no inserted canary, so there is nothing to measure")
+    check_place(manifest, wrapping)
     results = []
     for name, one in manifest.formats.items():
         drawn = [canary for canary in manifest.canaries if canary.format == name]

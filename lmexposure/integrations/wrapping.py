@@ -5,14 +5,16 @@ are scored in that very wrapping, and over no token that carried no loss.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from transformers import PreTrainedTokenizerBase
 
 from lmexposure._validate import one_of, text
-from lmexposure.errors import InputError, ModelError, SettingsError
+from lmexposure.canaries import Manifest
+from lmexposure.errors import InputError, ManifestError, ModelError, SettingsError
 from lmexposure.models.encoding import Encoded, context_window, encode_in_context
 from lmexposure.scoring import score_encoded
 
@@ -31,7 +33,9 @@ class Wrapping:
             (`assistant_only_loss` of TRL); "completion", those behind the prompt.
         other: text of the other turn: the question before an assistant turn, the answer to a user
             turn. None: a neutral one.
-        context: left of a plain text, as in `log_perplexity`: usually the manifest's separator.
+        context: left of a plain text. "": nothing but what the tokenizer begins every text with, as
+            in SFTTrainer's rows; where that is nothing, the first token carries no loss. Else as in
+            `log_perplexity`: the manifest's separator, or None: the BOS, else the EOS token.
         chat_template: instead of the tokenizer's own.
 
     Raises:
@@ -44,7 +48,7 @@ class Wrapping:
     turn: Literal["plain", "user", "assistant"] = "plain"
     loss: Literal["all", "assistant", "completion"] = "all"
     other: str | None = None
-    context: str | None = None
+    context: str | None = ""
     chat_template: str | None = None
 
     def __post_init__(self) -> None:
@@ -55,12 +59,21 @@ class Wrapping:
                 f"turn={self.turn!r} with loss={self.loss!r}: no token of the canary carries loss, "
                 "so nothing of it can be learned; use turn='assistant', or loss='all'"
             )
-        if self.turn != "plain" and self.context is not None:
+        if self.turn != "plain" and self.context:
             raise SettingsError(
                 f"context is for turn='plain'; before turn={self.turn!r} stands the chat template"
             )
         if self.turn != "plain" and self.other is not None:
             text("other", self.other)
+
+    @property
+    def place(self) -> str:
+        """Where in a record the text stands: "text", "messages[1].content", ..."""
+        if self.turn == "plain":
+            return "text"
+        if self.loss == "completion":
+            return "completion[0].content"
+        return f"messages[{int(self.turn == 'assistant')}].content"
 
     def messages(self, canary: str) -> list[dict[str, str]]:
         """The chat that this text is a turn of: first the user's, then the assistant's.
@@ -123,8 +136,9 @@ def wrapped_log_perplexity(
 
     Raises:
         InputError: no texts, or a bare string.
-        ModelError: the template changes a text, none of its tokens carries loss, it holds an
-            unknown token, it ends beyond the context window; the model is in training mode.
+        ModelError: the template changes a text or writes today's date; no token of a text carries
+            loss, it holds an unknown token, has the tokens of another, or ends beyond the context
+            window; the model is in training mode.
         NumericalError: the model gave NaN or infinite logits.
 
     Source: Carlini et al. 2019, "The Secret Sharer", Definition 1, given the wrapping.
@@ -153,60 +167,139 @@ def encode_wrapped(
     """
     if isinstance(texts, str) or not texts:
         raise InputError("texts must be a list of at least one text; give [text] for a single one")
+    if not isinstance(tokenizer, PreTrainedTokenizerBase):
+        raise ModelError(
+            f"{type(tokenizer).__name__} is no tokenizer of transformers; give that of the training"
+        )
     plain = wrapping.turn == "plain"
     # For a chat too: it refuses unknown characters and those that the tokenizer drops.
-    alone = encode_in_context(
-        tokenizer, texts, context=wrapping.context, max_length=max_length if plain else None
-    )
+    alone = encode_in_context(tokenizer, texts, context=wrapping.context)
     if plain:
-        ones = [np.ones(len(one.ids) - one.scored_from, bool) for one in alone]
-        pairs = zip(alone, ones, strict=True)
-        return [WrappedText(encoded=one, carried=carried) for one, carried in pairs]
-    check_template(tokenizer, wrapping)
-    names = (f"text {number} of {len(texts)}" for number in range(len(texts)))
-    return [
-        _in_chat(tokenizer, one, wrapping, max_length=max_length, name=name)
-        for one, name in zip(texts, names, strict=True)
-    ]
+        wrapped = [_as_document(tokenizer, one, wrapping) for one in alone]
+    else:
+        check_template(tokenizer, wrapping)
+        names = (f"text {number} of {len(texts)}" for number in range(len(texts)))
+        wrapped = [
+            _in_chat(tokenizer, one, wrapping, name=name)
+            for one, name in zip(texts, names, strict=True)
+        ]
+    _check_apart(texts, wrapped)
+    _check_window(wrapped, max_length)
+    return wrapped
+
+
+def check_place(manifest: Manifest, wrapping: Wrapping) -> None:
+    """Refuse canaries that stand in chats in another place than they would be scored in.
+
+    Raises:
+        ManifestError: it names both places.
+    """
+    if manifest.layout == "chat" and manifest.corpus.text_field != wrapping.place:
+        raise ManifestError(
+            f"the canaries of this manifest were inserted as {manifest.corpus.text_field}, and "
+            f"this wrapping scores them as {wrapping.place}, where they would look unknown; give "
+            "the wrapping of insert_into_records"
+        )
 
 
 def check_template(tokenizer: Any, wrapping: Wrapping) -> None:
-    """Refuse a tokenizer that cannot wrap a text in a chat.
+    """Refuse a tokenizer that cannot wrap a text in a chat, or not always alike.
 
     Raises:
-        ModelError: no chat template, or a tokenizer that does not say where its tokens stand.
+        ModelError: no chat template, one that writes today's date, or a tokenizer that does not say
+            where its tokens stand.
     """
-    if not (wrapping.chat_template or getattr(tokenizer, "chat_template", None)):
+    try:
+        tokenizer.get_chat_template(wrapping.chat_template)
+    except ValueError:  # none, or several of which none is the usual one
         raise ModelError(
             f"turn={wrapping.turn!r} needs a chat template and the tokenizer has none; give "
             "chat_template, or set tokenizer.chat_template to that of the training"
-        )
+        ) from None
     if not tokenizer.is_fast:
         raise ModelError(
             "the tokenizer does not say at which characters its tokens stand; load the fast one "
             "(AutoTokenizer does)"
         )
+    _check_date(tokenizer, wrapping)
 
 
-def _in_chat(
-    tokenizer: Any, canary: str, wrapping: Wrapping, *, max_length: int | None, name: str
-) -> WrappedText:
+def _check_date(tokenizer: Any, wrapping: Wrapping) -> None:
+    """The day of the scoring is not that of the training."""
+    template = tokenizer.get_chat_template(wrapping.chat_template)
+    if "strftime_now" not in template:
+        return
+    days = (
+        f"{{%- macro strftime_now(format) -%}}{day}{{%- endmacro -%}}{template}" for day in "12"
+    )
+    messages = wrapping.messages("text")
+    chats = [
+        _apply(tokenizer, messages, replace(wrapping, chat_template=one), tokenize=False)
+        for one in days
+    ]
+    if chats[0] != chats[1]:
+        raise ModelError(
+            "the chat template writes today's date into every chat, so that training and scoring "
+            "differ; in tokenizer.chat_template and here, put the date of the training as a text "
+            "in the place of strftime_now(...)"
+        )
+
+
+def _as_document(tokenizer: Any, one: Encoded, wrapping: Wrapping) -> WrappedText:
+    """A plain text, as it stands in a row of its own where no context was given."""
+    if wrapping.context == "":
+        own = one.ids[0 if one.first_unscored else one.scored_from :]
+        begun = _begins_with(tokenizer)
+        one = Encoded(
+            ids=begun + own, scored_from=max(len(begun), 1), first_unscored=not len(begun)
+        )
+    if len(one.ids) <= one.scored_from:
+        raise ModelError(
+            "a text of one token is all of its row, and nothing predicts it; use a longer format"
+        )
+    return WrappedText(encoded=one, carried=np.ones(len(one.ids) - one.scored_from, bool))
+
+
+def _begins_with(tokenizer: Any) -> list[int]:
+    """The tokens that a tokenizer puts before every text by itself."""
+    bare = tokenizer("a", add_special_tokens=False)["input_ids"]
+    ids: list[int] = tokenizer("a")["input_ids"]
+    starts = range(len(ids) - len(bare) + 1)
+    return ids[: next((i for i in starts if ids[i : i + len(bare)] == bare), 0)]
+
+
+def _check_apart(texts: Sequence[str], wrapped: Sequence[WrappedText]) -> None:
+    """A tokenizer that rewrites texts may write two alike, and no rank could tell them apart."""
+    if len({tuple(one.encoded.ids) for one in wrapped}) < len(set(texts)):
+        raise ModelError(
+            "the tokenizer gives two different fills the same tokens; use a format whose "
+            "characters it keeps"
+        )
+
+
+def _check_window(wrapped: Sequence[WrappedText], max_length: int | None) -> None:
+    for number, one in enumerate(wrapped):
+        if max_length is not None and len(one.encoded.ids) > max_length:
+            raise ModelError(
+                f"text {number} of {len(wrapped)} ends at token {len(one.encoded.ids)} of its "
+                f"wrapping, but the model's context window holds {max_length}; use a shorter "
+                "format, a shorter other turn or another model"
+            )
+
+
+def _in_chat(tokenizer: Any, canary: str, wrapping: Wrapping, *, name: str) -> WrappedText:
     start = _place(tokenizer, canary, wrapping, name)
     row = _tokens(tokenizer, wrapping.messages(canary), wrapping)
     ids, end = row["input_ids"], start + len(canary)
     own = [i for i, (a, b) in enumerate(row["offset_mapping"]) if a < end and b > start]
     # Nothing predicts the first token.
     first, stop = max(own[0], 1), own[-1] + 1
-    if max_length is not None and stop > max_length:
-        raise ModelError(
-            f"{name} ends at token {stop} of its wrapping, but the model's context window holds "
-            f"{max_length}; use a shorter format, a shorter other turn or another model"
-        )
     carried = _carried(tokenizer, canary, wrapping, row)[first:stop]
     if not carried.any():
         raise ModelError(
             f"{name}: no token of it carries loss under loss={wrapping.loss!r}; for 'assistant' "
-            "the chat template must mark its answers with {% generation %}"
+            "the chat template must mark its answers with {% generation %}; where SFTTrainer put "
+            "another in its place, give chat_template=trainer.chat_template"
         )
     return WrappedText(encoded=Encoded(ids=ids[:stop], scored_from=first), carried=carried)
 

@@ -1,7 +1,9 @@
 """Adapters of peft (LoRA and its like): a base model and a few weights that change it."""
 
 import json
+import re
 import warnings
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,8 @@ __all__ = ["base_of_adapter", "check_adapter", "is_adapter", "with_adapter"]
 
 _CONFIG = "adapter_config.json"
 _WEIGHTS = "adapter_model.safetensors"
+# Where in a layer that it changed peft keeps the whole weight.
+_WITHIN = "(modules_to_save|original_module|token_adapter|base_layer)"
 
 
 def is_adapter(path: Path) -> bool:
@@ -68,15 +72,17 @@ def with_adapter(model: PreTrainedModel, path: Path, *, tokens: int) -> PreTrain
     """A model with its adapter: merged in float32, beside it in other dtypes.
 
     There a merged weight would be rounded to the dtype, which can swallow what the adapter learned.
+    Nor is it merged into a weight that two layers share: it belongs to one of them.
 
     Args:
         model: the base, changed in place.
         path: of the adapter.
-        tokens: of its tokenizer; a base with fewer gets more rows, as in training.
+        tokens: of its tokenizer; the base gets as many embedding rows as in training.
 
     Raises:
-        ModelError: peft is missing, the adapter does not fit or lacks weights, or it is of a kind
-            that puts virtual tokens before the text.
+        ModelError: peft is missing, the adapter does not fit or lacks weights, those of the tokens
+            that its base lacks among them, or it is of a kind that puts virtual tokens before the
+            text.
     """
     try:
         from peft import PeftModel, get_peft_model_state_dict
@@ -85,15 +91,14 @@ def with_adapter(model: PreTrainedModel, path: Path, *, tokens: int) -> PreTrain
             f"model {str(path)!r} is an adapter, which needs peft; install it: pip install "
             "'lmexposure[peft]'"
         ) from failure
-    if tokens > model.get_input_embeddings().weight.shape[0]:
-        model.resize_token_embeddings(tokens)
+    _resize(model, path, tokens)
     try:
         # It warns of what concerns its own authors, and of missing weights, which we refuse.
         with warnings.catch_warnings(action="ignore"):
             adapted: Any = PeftModel.from_pretrained(model, str(path), torch_device="cpu")
     except Exception as failure:  # weights that do not fit raise whatever loading them ran into
         raise ModelError(
-            f"cannot load adapter {str(path)!r}: {_first_line(failure)}; give its own base model "
+            f"cannot load adapter {str(path)!r}: {_reason(failure)}; give its own base model "
             f"in {_CONFIG}, or save the adapter again"
         ) from failure
     if adapted.active_peft_config.is_prompt_learning:
@@ -102,12 +107,64 @@ def with_adapter(model: PreTrainedModel, path: Path, *, tokens: int) -> PreTrain
             "puts virtual tokens before the text; only adapters of the weights are read (LoRA ...)"
         )
     _check_whole(path, set(get_peft_model_state_dict(adapted, save_embedding_layers=False)))
-    if model.dtype != torch.float32:
+    if model.dtype != torch.float32 or _adapts_a_shared_weight(adapted):
         beside: PreTrainedModel = adapted.get_base_model()
         return beside
     with warnings.catch_warnings(action="ignore"):
         merged: PreTrainedModel = adapted.merge_and_unload()
     return merged
+
+
+def _resize(model: PreTrainedModel, path: Path, tokens: int) -> None:
+    """As many embedding rows as in training; none that nobody trained."""
+    rows = model.get_input_embeddings().weight.shape[0]
+    trained = _embedding_rows(model, path)
+    if trained is None and tokens > rows:
+        if not set(range(rows, tokens)) <= _trained_alone(path):
+            raise ModelError(
+                f"the tokenizer of adapter {str(path)!r} has {tokens} tokens, its base model has "
+                f"{rows}, and the adapter holds no embeddings for the others, which would be "
+                "random numbers; save it again with save_embedding_layers=True"
+            )
+        trained = tokens
+    if trained is not None and trained != rows:
+        # The new rows are the adapter's: what they begin with does not matter.
+        model.resize_token_embeddings(trained, mean_resizing=False)
+
+
+def _embedding_rows(model: PreTrainedModel, path: Path) -> int | None:
+    """How many embeddings an adapter brings, of the input or the output; None: it brings none."""
+    layers = (model.get_input_embeddings(), model.get_output_embeddings())
+    names = [name for name, one in model.named_modules() if any(one is layer for layer in layers)]
+    weight = re.compile(rf".*\.({'|'.join(map(re.escape, names))})\.({_WITHIN}\.)*weight")
+    with safe_open(path / _WEIGHTS, framework="pt") as file:
+        keys = list(file.keys())
+        shapes = [file.get_slice(key).get_shape() for key in keys if weight.fullmatch(key)]
+    return int(shapes[0][0]) if shapes else None
+
+
+def _trained_alone(path: Path) -> set[int]:
+    """The tokens whose embeddings an adapter trains one by one."""
+    config = json.loads((path / _CONFIG).read_bytes())
+    indices = config.get("trainable_token_indices") or []
+    lists = indices.values() if isinstance(indices, dict) else [indices]
+    return {index for one in lists for index in one}
+
+
+def _adapts_a_shared_weight(adapted: Any) -> bool:
+    """Whether the adapter changes a layer whose weight another layer uses too, as tied ones do."""
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    changed = [one for one in adapted.modules() if isinstance(one, BaseTunerLayer)]
+    users: Counter[int] = Counter()
+    for one in adapted.modules():
+        if not isinstance(one, BaseTunerLayer):
+            users.update(id(weight) for weight in one.parameters(recurse=False))
+    return any(
+        users[id(weight)] > 1
+        for one in changed
+        for weight in one.get_base_layer().parameters(recurse=False)
+    )
 
 
 def _check_whole(path: Path, expected: set[str]) -> None:
@@ -121,5 +178,8 @@ def _check_whole(path: Path, expected: set[str]) -> None:
         )
 
 
-def _first_line(failure: Exception) -> str:
-    return str(failure).strip().split("\n")[0][:300] or type(failure).__name__
+def _reason(failure: Exception) -> str:
+    """The first line that says more than that there was a failure."""
+    lines = [line.strip() for line in str(failure).splitlines() if line.strip()]
+    told = [line for line in lines if not line.startswith("Error(s) in loading")]
+    return (told or lines or [type(failure).__name__])[0][:300]

@@ -73,7 +73,7 @@ def main(out: Path) -> None:
         processing_class=base.tokenizer,
         peft_config=LoraConfig(r=16, target_modules=LAYERS),
     )
-    counter = DeliveredCounter(manifest, base.tokenizer)
+    counter = DeliveredCounter(manifest, base.tokenizer, wrapping=wrapping)
     counter.attach(trainer)
     trainer.train()
     report = counter.report()

@@ -75,9 +75,33 @@ def test_a_missing_file_and_a_foreign_sidecar(tmp_path: Path) -> None:
     )
     with pytest.raises(CorpusError, match="belongs to another manifest; give the one of this"):
         count_files([pattern], other, shape=shape)
+    with pytest.raises(CorpusError, match="belongs to another manifest; give the one of this"):
+        count_files([tmp_path / "o" / "1.txt"], other, shape=shape)
     (tmp_path / "o" / "2.txt").unlink()
     with pytest.raises(CorpusError, match="of the 3 files of this corpus, number 3 is missing"):
         count_files([pattern], manifest, shape=shape)
+
+
+def test_a_file_alone_is_held_against_its_sidecar(tmp_path: Path) -> None:
+    for n in range(3):
+        (tmp_path / f"{n}.txt").write_bytes(b"".join(b"%d %d\n" % (n, m) for m in range(20)))
+    shape, expected = shape_named("lines"), 0
+    manifest = insert_into_files([tmp_path / "*.txt"], PLAN, tmp_path / "o", shape=shape)
+    for n in range(3):
+        path = tmp_path / "o" / f"{n}.txt"
+        counted = count_files([path], manifest, shape=shape)
+        assert counted.as_inserted
+        assert counted.shard == (n + 1, 3)
+        expected += sum(one.expected for one in counted.classes)
+        held = [one for one in manifest.canaries if one.text in path.read_text()]
+        lost = sum(one.repetitions == 2 for one in held)
+        path.write_bytes((tmp_path / f"{n}.txt").read_bytes())
+        counted = count_files([path], manifest, shape=shape)
+        assert set(counted.changed) == {one.id for one in held}
+        assert [one.lost for one in counted.classes] == [len(held) - lost, lost]
+    assert expected == sum(one.inserted for one in manifest.canaries)
+    path.with_name("2.txt.canaries.json").unlink()
+    assert count_files([path], manifest, shape=shape).shard is None
 
 
 def letters(ids: object) -> str:
@@ -106,6 +130,18 @@ def test_tokens(corpus: tuple[Path, Manifest], tmp_path: Path) -> None:
             lambda path: DatasetDict(test=Dataset.from_dict({"text": ["a"]})).save_to_disk(path),
             "no 'train' split; .* has test",
         ),
+        (
+            lambda path: Dataset.from_dict({"input_ids": ["ab"]}).save_to_disk(path),
+            "column 'input_ids' of .* is of type string, and tokens are lists of whole numbers",
+        ),
+        (
+            lambda path: Dataset.from_dict({"input_ids": [[[1]]]}).save_to_disk(path),
+            "is of type list<.*and tokens are lists of whole numbers; tokenise it first",
+        ),
+        (
+            lambda path: Dataset.from_dict({"input_ids": []}).save_to_disk(path),
+            "cannot read the data set .*; give a directory of save_to_disk with rows",
+        ),
     ],
 )
 def test_data_sets_without_tokens(
@@ -114,3 +150,18 @@ def test_data_sets_without_tokens(
     save(tmp_path / "d")
     with pytest.raises(CorpusError, match=message):
         saved_tokens(tmp_path / "d")
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (
+            None,
+            "row 2 holds no list of tokens, and a row is a list of numbers from 0; leave it out",
+        ),
+        ([7, -1], "row 2 holds the token -1, and a row is a list of numbers from 0"),
+    ],
+)
+def test_rows_without_tokens(corpus: tuple[Path, Manifest], row: object, message: str) -> None:
+    with pytest.raises(CorpusError, match=message):
+        count_tokenised([[77], row], corpus[1], decode=letters)  # type: ignore[list-item]

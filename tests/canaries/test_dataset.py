@@ -71,6 +71,8 @@ def test_indices_and_format_survive() -> None:
         ([{"text": "a"}], {}, "list is no datasets.Dataset"),
         (table(), {"text_field": "body"}, "no column 'body'; there are text, id"),
         (table(), {"fields": {"source": 1}}, "no column 'source'"),
+        (table(), {"fields": {"id": "x"}}, "constant for column 'id' is not of its type, Value"),
+        (table(), {"fields": {"id": 1.5}}, "constant for column 'id' is not of its type"),
         (table(), {"fields": {"text": "x"}}, "fields must leave out the text column 'text'"),
         (table(), {"text_field": "id"}, "record 1 is of type int, not a string"),
         (Dataset.from_dict({"text": ["a", None]}), {}, "record 2 is of type NoneType"),

@@ -100,6 +100,27 @@ def test_a_constant_of_another_type() -> None:
         list(insert_into_pandas([frame], step.manifest, id_column="id", fields={"id": "seven"}))
 
 
+def test_types_that_do_not_keep_texts() -> None:
+    """pandas would make missing values of canaries, and say nothing."""
+    frame = pd.DataFrame({"text": pd.Categorical(TEXTS), "id": range(12)})
+    with pytest.raises(CorpusError, match="column 'text' is not of its type, category; give"):
+        list(insert_into_pandas([frame], MANIFEST, id_column="id"))
+    for value, column in (("z", pd.Categorical(["a", "b"] * 6)), ("no", [True] * 12)):
+        frame = pd.DataFrame({"text": TEXTS, "id": range(12), "kind": column})
+        step = constant_step(kind=value)
+        with pytest.raises(CorpusError, match="constant for column 'kind' is not of its type, "):
+            list(insert_into_pandas([frame], step.manifest, id_column="id", fields=step.fields))
+    frame = pd.DataFrame({"text": TEXTS, "id": range(12), "kind": ["a"] * 12})
+    step = constant_step(kind=None)
+    (found,) = insert_into_pandas([frame], step.manifest, id_column="id", fields=step.fields)
+    assert (found["kind"].isna() == ~found["text"].isin(TEXTS)).all()
+    views = pa.table({"text": pa.array(TEXTS, type=pa.string_view()), "id": range(12)})
+    with pytest.raises(CorpusError, match=r"cannot rearrange rows of these types \(text: string_v"):
+        insert_into_table(views, STEP)
+    words = pa.table({"text": pa.array(TEXTS).dictionary_encode(), "id": range(12)})
+    assert Counter(insert_into_table(words, STEP)["text"].to_pylist()) == WHOLE
+
+
 def test_no_id_column() -> None:
     with pytest.raises(CorpusError, match=r"parts of a table keep no order.*name the id_column"):
         insert_into_table(pa.table(COLUMNS), InsertionStep(manifest=MANIFEST))

@@ -127,6 +127,13 @@ def test_refused_columns() -> None:
         InsertionStep(manifest=MANIFEST)({}, [])
 
 
+def test_what_is_no_batch() -> None:
+    with pytest.raises(CorpusError, match="this is one row, and the step takes batches; map with"):
+        InsertionStep(manifest=MANIFEST)({"text": "a"}, 0)  # type: ignore[arg-type]
+    with pytest.raises(CorpusError, match=r"batch is of type list, .* map the data set with_form"):
+        InsertionStep(manifest=MANIFEST)([["a"]], [0])  # type: ignore[arg-type]
+
+
 def test_nobody_says_which_documents_these_are() -> None:
     with pytest.raises(CorpusError, match="no document numbers; map with with_indices=True"):
         InsertionStep(manifest=MANIFEST)({"text": ["a"]})

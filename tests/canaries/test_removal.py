@@ -79,6 +79,14 @@ def test_one_file_comes_back_alone_by_its_sidecar(tmp_path: Path) -> None:
     assert not (tmp_path / "two").exists()
 
 
+def test_a_lost_sidecar_is_named(tmp_path: Path) -> None:
+    shape = shape_named("lines")
+    manifest = insert_into_files(shards(tmp_path), PLAN, tmp_path / "with", shape=shape)
+    sidecar_path(tmp_path / "with" / "part-1.txt").unlink()
+    with pytest.raises(CorpusError, match=r"1 of 3 files have no sidecar \(.*part-1.txt.canaries"):
+        remove_from_files([tmp_path / "with" / "*.txt"], manifest, tmp_path / "without")
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     manifest = insert_into_files(
         shards(tmp_path), PLAN, tmp_path / "with", shape=shape_named("lines")

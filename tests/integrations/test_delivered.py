@@ -1,5 +1,9 @@
 """Delivered canaries, counted in real batches of torch and transformers, each loss provoked."""
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -23,6 +27,7 @@ from lmexposure.canaries import CanaryFormat, Manifest, Plan, insert_into_texts
 from lmexposure.errors import InputError, SettingsError
 from lmexposure.integrations.delivered import DeliveredCounter
 from lmexposure.integrations.delivery_report import DeliveryReport
+from lmexposure.integrations.wrapping import Wrapping
 
 PIN = CanaryFormat(name="pin", template="My PIN is {digits:6}, keep it.")
 TEXTS = [f"Some text number {i}. " * (1 + i % 5) for i in range(30)]
@@ -132,13 +137,15 @@ def test_a_never_inserted_fill_is_reported(tokenizer: Any, corpus: Any) -> None:
     assert report.warnings[0].startswith("1 controls or excluded candidates stand in the batches")
 
 
-def trainer_of(tokenizer: Any, rows: Dataset, out: Path, **options: Any) -> Trainer:
+def trainer_of(
+    tokenizer: Any, rows: Any, out: Path, *, saved: bool = False, size: int = 8, **options: Any
+) -> Trainer:
     arguments = TrainingArguments(
         str(out),
-        per_device_train_batch_size=8,
+        per_device_train_batch_size=size,
         report_to=[],
         use_cpu=True,
-        save_strategy="no",
+        save_strategy="epoch" if saved else "no",
         disable_tqdm=True,
         **options,
     )
@@ -181,7 +188,118 @@ def test_a_part_of_an_epoch_is_no_whole_one(tokenizer: Any, short: Any, tmp_path
     counter = DeliveredCounter(manifest, tokenizer)
     counter.attach(trainer)
     trainer.train()
-    assert "only 0.333 of an epoch was seen" in counter.report().warnings[0]
+    assert "only 0.333 of an epoch is known to have been seen" in counter.report().warnings[0]
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_a_training_that_goes_on_counts_its_own_epochs(
+    tokenizer: Any, short: Any, tmp_path: Path
+) -> None:
+    rows, manifest = short
+    trainer = trainer_of(tokenizer, rows, tmp_path, num_train_epochs=2, saved=True)
+    trainer.train()
+    for checkpoint, epochs, fewest in (("checkpoint-3", 2.0, 2), ("checkpoint-6", 1.0, 1)):
+        trainer = trainer_of(tokenizer, rows, tmp_path, num_train_epochs=3)
+        counter = DeliveredCounter(manifest, tokenizer)
+        counter.attach(trainer)
+        trainer.train(resume_from_checkpoint=str(tmp_path / checkpoint))
+        report = counter.report()
+        assert report.epochs == epochs
+        assert [one.whole for one in report.canaries] == [fewest * n for n in (1, 1, 3, 3, 0)]
+        assert report.complete, report.warnings
+    trainer.train()
+    assert counter.report().epochs == 4.0
+    assert counter.report().complete
+    assert counter.report().batches == 3 * 4
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_accumulated_batches_are_counted(tokenizer: Any, short: Any, tmp_path: Path) -> None:
+    rows, manifest = short
+    options: dict[str, Any] = {"gradient_accumulation_steps": 2, "dataloader_num_workers": 2}
+    trainer = trainer_of(tokenizer, rows, tmp_path, num_train_epochs=2, **options)
+    counter = DeliveredCounter(manifest, tokenizer)
+    counter.attach(trainer)
+    trainer.train()
+    assert counter.report().complete
+    assert counter.report().batches == 2 * 3
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.parametrize(("steps", "finished"), [(2, 0), (3, 0), (7, 2)])
+def test_of_a_stream_the_last_pass_may_be_a_part(
+    tokenizer: Any, short: Any, tmp_path: Path, steps: int, finished: int
+) -> None:
+    rows, manifest = short
+    trainer = trainer_of(tokenizer, rows.to_iterable_dataset(), tmp_path, max_steps=steps)
+    counter = DeliveredCounter(manifest, tokenizer)
+    counter.attach(trainer)
+    trainer.train()
+    report = counter.report()
+    assert report.epochs == finished
+    assert report.complete == bool(finished)
+    if not finished:
+        assert "say of a stream without a length how many there were" in report.warnings[0]
+    if steps == 3:
+        assert counter.report(epochs=1).complete
+
+
+def test_a_counter_is_attached_once(tokenizer: Any, short: Any, tmp_path: Path) -> None:
+    trainer = trainer_of(tokenizer, short[0], tmp_path)
+    counter = DeliveredCounter(short[1], tokenizer)
+    counter.attach(trainer)
+    with pytest.raises(SettingsError, match=r"attached to this trainer already.*attach it once"):
+        counter.attach(trainer)
+
+
+def test_each_pass_through_a_loader_is_an_epoch(tokenizer: Any, corpus: Any) -> None:
+    """Half of the repetitions in each of two epochs must not pass for all of one."""
+    texts, manifest = corpus
+    canaries = [one.text for one in manifest.canaries if one.role == "canary"]
+    half = [text for text in texts if text not in canaries]
+    half += [t for t, one in zip(canaries, manifest.canaries, strict=False) for _ in range(2)][6:]
+    counter = DeliveredCounter(manifest, tokenizer)
+    rows = encoded(tokenizer, half)
+    loader = counter.watch(DataLoader(rows, batch_size=4, collate_fn=collator(tokenizer)))
+    for _ in range(2):
+        list(loader)
+    next(iter(loader))
+    report = counter.report()
+    assert report.epochs == 2
+    assert [one.whole for one in report.canaries] == [0, 0, 0, 4, 4, 4, 0, 0]
+    assert [one.missing for one in report.canaries] == [2, 2, 2, 4, 4, 4, 0, 0]
+
+
+def test_epochs_that_nobody_knows_are_asked_for(tokenizer: Any, short: Any) -> None:
+    counter = DeliveredCounter(short[1], tokenizer)
+    assert "no batch was seen" in counter.report().warnings[0]
+    counter.observe([[1, 2, 3]])
+    with pytest.raises(SettingsError, match=r"1 batches were observed, and nobody.*epochs=\.\.\."):
+        counter.report()
+
+
+def test_counts_of_several_processes_are_added_up(tokenizer: Any, tmp_path: Path) -> None:
+    script = Path(__file__).with_name("count_in_processes.py")
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2"]
+    done = subprocess.run(
+        [*command, "--master_port=0", "--standalone", str(script), str(tmp_path)],
+        env={
+            **os.environ,
+            "ACCELERATE_USE_CPU": "true",
+            "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": str(script.parents[1]),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    for process in range(2):
+        said = json.loads((tmp_path / f"{process}.json").read_text())
+        assert said["processes"] == 2
+        assert said["complete"], said["warnings"]
+        assert (said["epochs"], said["batches"]) == (2.0, 2 * 2 * 3)
+        assert [one["whole"] for one in said["canaries"]] == [2, 2, 6, 6, 0]
 
 
 def test_a_collator_counts(tokenizer: Any, short: Any) -> None:
@@ -223,8 +341,34 @@ def test_labels_tell_where_loss_is(tokenizer: Any, short: Any) -> None:
         counter = DeliveredCounter(manifest, tokenizer)
         labels = [-100] * masked + ids[masked:]
         counter.observe([ids], labels=[labels], attention_mask=[[1] * len(ids)])
-        found = counter.report().canaries[0]
+        found = counter.report(epochs=1).canaries[0]
         assert (found.whole, getattr(found, kind), found.learnable) == (1, 1, 0)
+
+
+def test_rows_are_held_against_what_is_scored(tokenizer: Any, short: Any) -> None:
+    manifest = short[1]
+    own = tokenizer(manifest.canaries[0].text)["input_ids"]
+    end, some = tokenizer.eos_token_id, tokenizer("Some text.")["input_ids"]
+    alone, behind = Wrapping(), Wrapping(context=None)
+    for row, wrapping, otherwise in (
+        ([*own, end], alone, 0),
+        ([end, *own, end], alone, 1),
+        ([*some, *own], alone, 1),
+        ([end, *own], behind, 0),
+        ([*some, end, *own], behind, 0),  # documents packed into one row
+        ([*some, *own], behind, 1),
+        ([*own, end], behind, 1),
+    ):
+        counter = DeliveredCounter(manifest, tokenizer, wrapping=wrapping)
+        counter.observe([row], attention_mask=[[1] * len(row)])
+        found = counter.report(epochs=1).canaries[0]
+        assert (found.whole, found.otherwise) == (1, otherwise)
+    counter = DeliveredCounter(manifest, tokenizer, wrapping=Wrapping(turn="assistant"))
+    chat = Wrapping(turn="assistant").messages(manifest.canaries[0].text)
+    ids = tokenizer.apply_chat_template(chat, tokenize=True, return_dict=True)["input_ids"]
+    fewer = [-100] * 6 + ids[6:]  # loss on what stands before does not matter
+    counter.observe([ids, ids], labels=[ids, fewer], attention_mask=[[1] * len(ids)] * 2)
+    assert counter.report(epochs=1).canaries[0].otherwise == 0
 
 
 def test_tensors_and_shared_positions_are_read(tokenizer: Any, short: Any) -> None:
@@ -233,7 +377,9 @@ def test_tensors_and_shared_positions_are_read(tokenizer: Any, short: Any) -> No
     counter = DeliveredCounter(manifest, tokenizer)
     wide = torch.ones(2, 1, ids.shape[1], ids.shape[1])
     counter.observe(ids, ids, wide, torch.arange(ids.shape[1])[None])
-    assert [one.whole for one in counter.report().canaries] == [2, 0, 0, 0, 0]
+    # Positions in images and frames say nothing of documents.
+    counter.observe(ids, ids, None, torch.zeros(3, 2, ids.shape[1]))
+    assert [one.whole for one in counter.report(epochs=1).canaries] == [4, 0, 0, 0, 0]
 
 
 def test_batches_that_cannot_be_read_are_refused(tokenizer: Any, short: Any) -> None:

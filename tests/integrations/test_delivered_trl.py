@@ -6,7 +6,7 @@ from typing import Any
 
 import datasets
 import pytest
-from chats import chat_tokenizer
+from chats import TEMPLATE, chat_tokenizer
 from datasets import Dataset
 from tiny import model_of
 
@@ -43,13 +43,22 @@ def rows_of(trainer: Any) -> list[tuple[list[int], list[int]]]:
 class Run:
     """An SFTTrainer on 20 records with canaries, its loader counted."""
 
-    def __init__(self, out: Path, wrapping: Wrapping, *, dedup: bool = False, **options: Any):
+    def __init__(
+        self,
+        out: Path,
+        wrapping: Wrapping,
+        *,
+        dedup: bool = False,
+        scored: Wrapping | None = None,
+        **options: Any,
+    ):
         self.tokenizer = chat_tokenizer()
+        self.tokenizer.chat_template = wrapping.chat_template or TEMPLATE
         given = [wrapping.record("Some text. " * (1 + i % 6)) for i in range(20)]
         records, self.manifest = insert_into_records(given, PLAN, wrapping)
         if dedup:
             records = list({repr(one): one for one in records}.values())
-        counter = DeliveredCounter(self.manifest, self.tokenizer)
+        counter = DeliveredCounter(self.manifest, self.tokenizer, wrapping=scored or wrapping)
         config = trl.SFTConfig(
             str(out), per_device_train_batch_size=4, report_to=[], use_cpu=True, **options
         )
@@ -69,6 +78,7 @@ ANSWER = Wrapping(turn="assistant")
 ONLY_ANSWER = Wrapping(turn="assistant", loss="assistant")
 COMPLETION = Wrapping(turn="assistant", loss="completion")
 ASKED = Wrapping(turn="user")
+BARE = Wrapping(turn="user", chat_template=TEMPLATE)
 
 
 @pytest.mark.parametrize(
@@ -114,6 +124,27 @@ def test_each_loss_is_reported(tmp_path: Path, wrapping: Wrapping, options: Any,
     assert any(said in line for line in report.warnings), report.warnings
 
 
+@pytest.mark.parametrize(
+    ("wrapping", "options", "scored"),
+    [
+        (PLAIN, {}, Wrapping(context=None)),  # a start token that the rows have not
+        (PLAIN, {"packing": True, "packing_strategy": "wrapped", "max_length": 90}, PLAIN),
+        (ANSWER, {}, Wrapping(turn="assistant", other="What is it?")),
+        (ASKED, {}, Wrapping(turn="user", chat_template="Be brief.\n" + TEMPLATE)),
+        (Wrapping(turn="user", chat_template="Be brief.\n" + TEMPLATE), {}, BARE),
+    ],
+)
+def test_rows_other_than_those_scored_are_reported(
+    tmp_path: Path, wrapping: Wrapping, options: Any, scored: Wrapping
+) -> None:
+    report = Run(tmp_path, wrapping, scored=scored, **options).report
+    found = sum(one.otherwise for one in report.canaries)
+    said = f"{found} occurrences stand in other rows than will be scored (pin/"
+    assert found >= 10
+    assert any(line.startswith(said) for line in report.warnings), report.warnings
+    assert not report.complete
+
+
 def test_a_canary_in_the_prompt_of_a_completion_carries_no_loss(tmp_path: Path) -> None:
     run = Run(tmp_path, ASKED)
     prompts = [
@@ -135,6 +166,7 @@ def test_a_canary_in_the_prompt_of_a_completion_carries_no_loss(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("wrapping", "options"),
     [
+        (PLAIN, {}),
         (ANSWER, {}),
         (ASKED, {}),
         (ONLY_ANSWER, {"assistant_only_loss": True}),

@@ -34,7 +34,7 @@ def test_no_batch_is_no_pass() -> None:
 
 def test_less_than_an_epoch_is_no_pass() -> None:
     found = report(delivery(fewest=0, whole=1), epochs=0.25)
-    assert "only 0.25 of an epoch was seen" in found.warnings[0]
+    assert "only 0.25 of an epoch is known to have been seen" in found.warnings[0]
 
 
 @pytest.mark.parametrize(
@@ -90,3 +90,11 @@ def test_the_report_is_plain_json() -> None:
     assert found["canaries"][0]["cut"] == 1
     assert found["canaries"][0]["missing"] == 0
     assert not found["complete"]
+
+
+def test_rows_other_than_those_scored_are_no_pass() -> None:
+    found = report(delivery(otherwise=2))
+    assert found.warnings[0].startswith("2 occurrences stand in other rows than will be scored (")
+    assert "give the wrapping of the training" in found.warnings[0]
+    assert not found.complete
+    assert found.to_dict()["canaries"][0]["otherwise"] == 2

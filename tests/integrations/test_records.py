@@ -37,7 +37,7 @@ def test_the_manifest_is_whole(tmp_path: Any) -> None:
     _, manifest = insert_into_records(chats(), PLAN, ANSWER)
     manifest.write(tmp_path / "manifest.json")
     assert Manifest.read(tmp_path / "manifest.json").sha256 == manifest.sha256
-    assert manifest.corpus.text_field == "messages"
+    assert manifest.corpus.text_field == "messages[1].content"
     assert manifest.corpus.documents == 10
 
 
@@ -62,6 +62,22 @@ def test_prompts_and_texts_go_in_as_well() -> None:
 def test_a_record_without_the_field_is_refused() -> None:
     with pytest.raises(CorpusError, match="record 2 has no field 'messages', which this wrapping"):
         insert_into_records([*chats(1), {"text": "t"}], PLAN, ANSWER)
+
+
+@pytest.mark.parametrize("name", ["tools", "chat_template_kwargs"])
+def test_a_field_that_renders_chats_otherwise_is_refused(name: str) -> None:
+    given = [{**one, name: None} for one in chats()]
+    assert len(insert_into_records(given, PLAN, ANSWER)[0]) == 18
+    given[6][name] = [{"name": "search"}]
+    with pytest.raises(CorpusError, match=f"record 7 has '{name}', by which its chat is rendered"):
+        insert_into_records(given, PLAN, ANSWER)
+    plain = [{"text": "t", name: "x"}] * 5
+    assert len(insert_into_records(plain, PLAN, Wrapping())[0]) == 13
+
+
+def test_a_record_without_fields_is_refused() -> None:
+    with pytest.raises(CorpusError, match="record 1 is of type str, and must be fields by name"):
+        insert_into_records(["a chat"], PLAN, ANSWER)  # type: ignore[list-item]
 
 
 def test_a_fill_in_any_turn_is_refused() -> None:

@@ -180,6 +180,7 @@ def test_a_fill_that_stands_there_already() -> None:
         (stream(), {"text_field": "body"}, "no column 'body'; there are text, id"),
         (stream(), {"id_column": "number"}, "no column 'number'"),
         (stream(), {"fields": {"source": 1}}, "no column 'source'"),
+        (stream(), {"fields": {"id": "x"}}, "constant for column 'id' is not of its type, Value"),
         (stream().shuffle(seed=1), {}, "shuffled already.*insert first and shuffle then"),
         (stream().shuffle(seed=1).take(9), {}, "shuffled already"),
         (split_dataset_by_node(stream(), rank=0, world_size=2), {}, "split by node already"),

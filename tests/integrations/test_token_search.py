@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from chats import chat_tokenizer
 from tiny import byte_level_bpe, characters, gpt2_like_bpe, sentence_piece_bpe, unigram, word_piece
-from tokenizers import Regex, normalizers
+from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
+from tokenizers.models import WordLevel
+from transformers import PreTrainedTokenizerFast
 
 from lmexposure.errors import ModelError
 from lmexposure.integrations.token_search import Hit, TokenSearch
@@ -125,3 +127,27 @@ def test_a_tokenizer_that_writes_texts_otherwise_elsewhere_is_refused() -> None:
     tokenizer.backend_tokenizer.normalizer = normalizers.Replace(Regex("^My"), "Your")
     with pytest.raises(ModelError, match="writes a canary of format 'pin' otherwise in another"):
         search_of(tokenizer)
+
+
+def test_no_tokenizer_is_refused() -> None:
+    with pytest.raises(ModelError, match="NoneType is no tokenizer of transformers; give that of"):
+        TokenSearch(None, {"pin": {"a": "My PIN is 4711."}}, {"pin": []})
+
+
+def test_canaries_that_are_written_alike_are_refused() -> None:
+    """The one would be counted for the other."""
+    tokenizer = chat_tokenizer()
+    tokenizer.backend_tokenizer.normalizer = normalizers.Lowercase()
+    with pytest.raises(ModelError, match="two canaries of format 'pin' alike, so that they cannot"):
+        TokenSearch(tokenizer, {"pin": {"a": "My PIN is A.", "b": "My PIN is a."}}, {"pin": []})
+
+
+def test_a_vocabulary_with_gaps_is_read_to_its_end() -> None:
+    letters = ["[UNK]", *sorted(set("".join([*CANARIES.values(), *OTHERS])))]
+    numbers = {letter: 3 * number for number, letter in enumerate(letters)}
+    inner = Tokenizer(WordLevel(numbers, unk_token="[UNK]"))
+    inner.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, unk_token="[UNK]")
+    assert max(tokenizer.get_vocab().values()) > len(tokenizer)
+    (hit,) = search_of(tokenizer).hits(tokens(tokenizer, CANARIES["b"]))
+    assert (hit.id, hit.kind) == ("b", "whole")

@@ -9,6 +9,7 @@ from tiny import model_of
 
 from lmexposure.canaries import CanaryFormat, Manifest, Plan, insert_into_texts
 from lmexposure.errors import ManifestError, PlanError
+from lmexposure.integrations.records import insert_into_records
 from lmexposure.integrations.wrapped_exposure import wrapped_exposures
 from lmexposure.integrations.wrapping import Wrapping, wrapped_log_perplexity
 
@@ -66,6 +67,27 @@ def test_an_untrained_model_shows_no_exposure(model: Any, tokenizer: Any) -> Non
     values = [one.exposure["value"] for one in found]
     # Mean 1 / ln 2 = 1.44 of 103 draws whose standard deviation is that, too.
     assert np.mean(values) == pytest.approx(1.44, abs=0.6)
+
+
+@pytest.mark.parametrize(
+    ("inserted", "place"),
+    [
+        (WRAPPING, r"messages\[1\]\.content"),
+        (Wrapping(turn="user"), r"messages\[0\]\.content"),
+        (Wrapping(turn="assistant", loss="completion"), r"completion\[0\]\.content"),
+    ],
+)
+def test_another_place_than_that_of_the_insertion_is_refused(
+    model: Any, tokenizer: Any, inserted: Wrapping, place: str
+) -> None:
+    plan = Plan(formats=(PIN,), canaries=1, repetitions=(1,), controls=1, seed=5)
+    given = [inserted.record(f"text {i}") for i in range(4)]
+    _, manifest = insert_into_records(given, plan, inserted)
+    assert wrapped_exposures(model, tokenizer, manifest, inserted, references=20)
+    for other in (Wrapping(), WRAPPING, Wrapping(turn="user")):
+        if other.place != inserted.place:
+            with pytest.raises(ManifestError, match=f"were inserted as {place}, and this wrapp"):
+                wrapped_exposures(model, tokenizer, manifest, other, references=20)
 
 
 def test_nothing_inserted_is_refused(model: Any, tokenizer: Any) -> None:

@@ -8,6 +8,7 @@ import pytest
 import torch
 from chats import TEMPLATE, chat_tokenizer
 from tiny import model_of, sentence_piece_bpe, word_piece
+from tokenizers.normalizers import Lowercase
 
 from lmexposure.errors import InputError, ModelError, SettingsError
 from lmexposure.integrations.wrapping import Wrapping, encode_wrapped, wrapped_log_perplexity
@@ -73,6 +74,24 @@ def test_a_plain_text_is_scored_as_everywhere_else(
 ) -> None:
     bits = wrapped_log_perplexity(model, tokenizer, TEXTS, Wrapping(context=context))
     assert bits.tolist() == log_perplexity(model, tokenizer, TEXTS, context=context).tolist()
+
+
+@pytest.mark.parametrize("make", [chat_tokenizer, sentence_piece_bpe])
+def test_a_row_of_its_own_begins_as_the_tokenizer_begins_it(make: Any) -> None:
+    """As in SFTTrainer's rows: behind a token that training never put there it looks unknown."""
+    tokenizer = make()
+    for one, text in zip(encode_wrapped(tokenizer, TEXTS, Wrapping()), TEXTS, strict=True):
+        assert one.encoded.ids == tokenizer(text)["input_ids"][: len(one.encoded.ids)]
+        assert one.encoded.ids[-1] == tokenizer(text, add_special_tokens=False)["input_ids"][-1]
+        begun = tokenizer("a")["input_ids"] != tokenizer("a", add_special_tokens=False)["input_ids"]
+        assert one.encoded.first_unscored != begun
+        assert one.encoded.scored_from == 1
+
+
+def test_a_row_of_one_token_is_refused() -> None:
+    tokenizer = chat_tokenizer()
+    with pytest.raises(ModelError, match="a text of one token is all of its row, and nothing"):
+        encode_wrapped(tokenizer, ["M"], Wrapping())
 
 
 def test_bits_differ_with_the_wrapping(model: Any, tokenizer: Any) -> None:
@@ -170,6 +189,31 @@ def test_a_template_that_raises_is_refused_without_the_secret(tokenizer: Any) ->
     assert "0042" not in str(e.value)
 
 
+def test_a_template_that_writes_the_date_is_refused(tokenizer: Any) -> None:
+    """Tomorrow the canary would be scored in another wrapping than that of the training."""
+    dated = "Today is {{ strftime_now('%d %b %Y') }}.\n" + TEMPLATE
+    wrapping = Wrapping(turn="user", chat_template=dated)
+    with pytest.raises(ModelError, match=r"writes today's date.*date of the training as a text in"):
+        encode_wrapped(tokenizer, TEXTS, wrapping)
+    unused = "{% if false %}{{ strftime_now('%d') }}{% endif %}" + TEMPLATE
+    (one, *_) = encode_wrapped(tokenizer, TEXTS, Wrapping(turn="user", chat_template=unused))
+    (same, *_) = encode_wrapped(tokenizer, TEXTS, Wrapping(turn="user"))
+    assert one.encoded.ids == same.encoded.ids
+
+
+def test_two_texts_of_the_same_tokens_are_refused() -> None:
+    tokenizer = chat_tokenizer()
+    tokenizer.backend_tokenizer.normalizer = Lowercase()
+    with pytest.raises(ModelError, match="gives two different fills the same tokens; use a format"):
+        encode_wrapped(tokenizer, ["My PIN is A.", "My PIN is a."], Wrapping(turn="user"))
+
+
+@pytest.mark.parametrize("tokenizer", [None, "gpt2"])
+def test_no_tokenizer_is_refused(tokenizer: Any) -> None:
+    with pytest.raises(ModelError, match=r"is no tokenizer of transformers; give that of the tr"):
+        encode_wrapped(tokenizer, TEXTS, Wrapping())
+
+
 def test_no_template_is_refused() -> None:
     tokenizer = chat_tokenizer()
     tokenizer.chat_template = None
@@ -188,7 +232,7 @@ def test_a_tokenizer_without_places_is_refused(
 def test_a_template_without_marks_carries_no_loss(tokenizer: Any) -> None:
     bare = TEMPLATE.replace("{% generation %}", "").replace("{% endgeneration %}", "")
     wrapping = Wrapping(turn="assistant", loss="assistant", chat_template=bare)
-    with pytest.raises(ModelError, match=r"no token of it carries loss under loss='assistant'"):
+    with pytest.raises(ModelError, match=r"no token of it carries loss.*=trainer\.chat_template"):
         encode_wrapped(tokenizer, TEXTS, wrapping)
 
 

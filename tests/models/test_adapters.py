@@ -110,6 +110,56 @@ def test_a_tokenizer_with_more_tokens_comes_with_the_adapter(
     assert again.model.get_input_embeddings().weight.shape[0] == len(again.tokenizer)
 
 
+def saved_with_a_new_token(base: LoadedModel, path: Path, rows: int, **options: Any) -> Any:
+    """An adapter of a model that got a token, saved; and what the model in memory says."""
+    saved = {"save_embedding_layers": options.pop("save_embedding_layers", "auto")}
+    loaded = load_model(base.name)
+    loaded.tokenizer.add_special_tokens({"additional_special_tokens": ["<|user|>"]})
+    loaded.model.resize_token_embeddings(len(loaded.tokenizer) + rows)
+    torch.manual_seed(4)
+    config = peft.LoraConfig(r=2, fan_in_fan_out=True, init_lora_weights=False, **options)
+    adapted = peft.get_peft_model(loaded.model, config).eval()
+    adapted.save_pretrained(path, **saved)
+    loaded.tokenizer.save_pretrained(path)
+    return log_perplexity(adapted.get_base_model(), loaded.tokenizer, ["<|user|>", *TEXTS])
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("rows", [0, 44])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"target_modules": ["c_attn"]},
+        {"target_modules": ["c_attn"], "modules_to_save": ["wte", "lm_head"]},
+        {"target_modules": ["c_attn"], "trainable_token_indices": {"wte": [10, 11]}},
+        {"target_modules": ["c_attn", "wte"]},  # tied to the output: merged, it would change both
+    ],
+)
+def test_embeddings_of_any_size_come_with_the_adapter(
+    base: LoadedModel, tmp_path: Path, rows: int, options: dict[str, Any]
+) -> None:
+    expected = saved_with_a_new_token(base, tmp_path / "lora", rows, **options)
+    loaded = load_model(tmp_path / "lora")
+    assert len(loaded.model.get_input_embeddings().weight) == len(loaded.tokenizer) + rows
+    bits = log_perplexity(loaded.model, loaded.tokenizer, ["<|user|>", *TEXTS])
+    assert np.abs(bits - expected).max() < 1e-3
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_embeddings_that_nobody_saved_are_refused(base: LoadedModel, tmp_path: Path) -> None:
+    """Made up at loading they would be others each time, and exposure with them."""
+    options: dict[str, Any] = {"target_modules": ["c_attn"], "save_embedding_layers": False}
+    saved_with_a_new_token(base, tmp_path / "lora", 0, **options)
+    more = len(base.tokenizer) + 1
+    with pytest.raises(ModelError, match=rf"has {more} tokens, its base model has .* random numb"):
+        load_model(tmp_path / "lora")
+    options["trainable_token_indices"] = {"wte": [more - 1]}
+    expected = saved_with_a_new_token(base, tmp_path / "alone", 0, **options)
+    loaded = load_model(tmp_path / "alone")
+    bits = log_perplexity(loaded.model, loaded.tokenizer, ["<|user|>", *TEXTS])
+    assert np.abs(bits - expected).max() < 1e-3
+
+
 def test_an_adapter_without_peft_says_what_to_install(
     adapter: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,7 +228,7 @@ def test_missing_weights_are_refused(adapter: Path) -> None:
 
 def test_weights_of_another_shape_are_refused(adapter: Path) -> None:
     set_config(adapter, r=8)
-    with pytest.raises(ModelError, match=r"cannot load adapter .*; give its own base model"):
+    with pytest.raises(ModelError, match=r"cannot load adapter .*size mismatch.*own base model"):
         load_model(adapter)
 
 

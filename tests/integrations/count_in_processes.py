@@ -1,0 +1,33 @@
+"""Started by torchrun: each process writes what all of them together gave to the model."""
+
+import json
+import sys
+from pathlib import Path
+
+import torch
+from chats import chat_tokenizer
+from integrations.test_delivered import PIN, encoded, trainer_of
+
+from lmexposure.canaries import Plan, insert_into_texts
+from lmexposure.integrations.delivered import DeliveredCounter
+
+
+def main(out: Path) -> None:
+    torch.set_num_threads(1)
+    tokenizer = chat_tokenizer()
+    plan = Plan(formats=(PIN,), canaries=2, repetitions=(1, 3), controls=1, seed=3)
+    # 24 rows fill 3 batches of 4 in each of 2 processes: none is repeated.
+    texts, manifest = insert_into_texts([f"Some text {i}." for i in range(16)], plan)
+    rows = encoded(tokenizer, texts)
+    trainer = trainer_of(tokenizer, rows, out, num_train_epochs=2, size=4)
+    counter = DeliveredCounter(manifest, tokenizer)
+    counter.attach(trainer)
+    trainer.train()
+    processes, process = trainer.accelerator.num_processes, trainer.accelerator.process_index
+    said = {"processes": processes, **counter.report().to_dict()}
+    (out / f"{process}.json").write_text(json.dumps(said))
+    torch.distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
