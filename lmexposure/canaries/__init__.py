@@ -11,14 +11,27 @@ and pyarrow are loaded when a data set or a Parquet file is given.
 (9, ['pin/x1/0000', 'pin/x1/0001', 'pin/x2/0000'])
 """
 
-from lmexposure.canaries.counting import ClassCount, CorpusCount, count_files, count_of
+from lmexposure.canaries.corpora.counting import ClassCount, CorpusCount, count_files, count_of
+from lmexposure.canaries.corpora.files import insert_into_file
+from lmexposure.canaries.corpora.layouts import LAYOUTS, separator_of
+from lmexposure.canaries.corpora.preview import Preview, preview_insertion
+from lmexposure.canaries.corpora.removal import Removal, remove_from_files
+from lmexposure.canaries.corpora.shapes import (
+    SHAPES,
+    Shape,
+    corpus_sha256,
+    guess_layout,
+    read_documents,
+    shape_named,
+)
+from lmexposure.canaries.corpora.sharded import insert_into_files
+from lmexposure.canaries.corpora.shards import Sidecar, corpus_files
+from lmexposure.canaries.corpora.streams import insert_into_pipe
 from lmexposure.canaries.dataset import dataset_texts, insert_into_dataset
 from lmexposure.canaries.engine_tables import insert_into_pandas
-from lmexposure.canaries.files import insert_into_file
 from lmexposure.canaries.format import CanaryFormat
 from lmexposure.canaries.insertion import insert_into_texts
 from lmexposure.canaries.language import Language
-from lmexposure.canaries.layouts import LAYOUTS, separator_of
 from lmexposure.canaries.library import (
     FormatCheck,
     check_format_file,
@@ -28,21 +41,8 @@ from lmexposure.canaries.library import (
 from lmexposure.canaries.manifest import DEFAULT_REFERENCES, CorpusRecord, Manifest
 from lmexposure.canaries.numbered_rows import InsertionStep, manifest_of_rows
 from lmexposure.canaries.plan import Canary, Plan
-from lmexposure.canaries.preview import Preview, preview_insertion
 from lmexposure.canaries.randomness import derive_seed
-from lmexposure.canaries.removal import Removal, remove_from_files
 from lmexposure.canaries.search import Fill, find_fills
-from lmexposure.canaries.shapes import (
-    SHAPES,
-    Shape,
-    corpus_sha256,
-    guess_layout,
-    read_documents,
-    shape_named,
-)
-from lmexposure.canaries.sharded import insert_into_files
-from lmexposure.canaries.shards import Sidecar, corpus_files
-from lmexposure.canaries.streams import insert_into_pipe
 from lmexposure.canaries.verify import verify_file, verify_texts
 
 __all__ = [

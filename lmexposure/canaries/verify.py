@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from lmexposure.canaries.checking import check_inserted
+from lmexposure.canaries.corpora.shapes import scans_lines, shape_named, shape_texts
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.search import count_fills
-from lmexposure.canaries.shapes import scans_lines, shape_named, shape_texts
 
 __all__ = ["check_inserted", "verify_file", "verify_texts"]
 

@@ -64,7 +64,7 @@ def insert_anything(
     """
     from lmexposure.audit.inserting import plan_of
     from lmexposure.canaries import insert_into_files, insert_into_pipe
-    from lmexposure.canaries.rows import Rows
+    from lmexposure.canaries.corpora.rows import Rows
     from lmexposure.errors import CorpusError, ResultError
 
     record = out / "manifest.json"

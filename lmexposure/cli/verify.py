@@ -82,7 +82,7 @@ def _tokenised(directory: str, manifest: "Manifest", name: str) -> "CorpusCount"
     from transformers import AutoTokenizer
 
     import lmexposure.models  # noqa: F401  (registers our own tokenizers)
-    from lmexposure.canaries.tokenised import count_tokenised, saved_tokens
+    from lmexposure.canaries.corpora.tokenised import count_tokenised, saved_tokens
     from lmexposure.errors import ModelError
 
     try:

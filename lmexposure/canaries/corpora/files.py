@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from lmexposure._files import atomic_write
-from lmexposure.canaries.copying import corpus_copy
+from lmexposure.canaries.corpora.copying import corpus_copy
+from lmexposure.canaries.corpora.shapes import record_of, shape_named
+from lmexposure.canaries.corpora.surveying import survey_files
 from lmexposure.canaries.insertion import Existing, draw
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.plan import Plan
-from lmexposure.canaries.shapes import record_of, shape_named
-from lmexposure.canaries.surveying import survey_files
 from lmexposure.errors import CorpusError
 
 __all__ = ["insert_into_file"]

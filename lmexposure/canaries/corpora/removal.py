@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import IO
 
 from lmexposure._files import atomic_directory, atomic_write
-from lmexposure.canaries.background import background_hash
-from lmexposure.canaries.content import packed_writer
+from lmexposure.canaries.corpora.background import background_hash
+from lmexposure.canaries.corpora.content import packed_writer
+from lmexposure.canaries.corpora.restoring import Restorer
+from lmexposure.canaries.corpora.rows import Rows, row_groups, row_writer
+from lmexposure.canaries.corpora.shapes import Shape, shape_named
+from lmexposure.canaries.corpora.shards import Sidecar, corpus_files, read_sidecars
+from lmexposure.canaries.corpora.surveying import named_errors
+from lmexposure.canaries.corpora.textfile import text_blocks
 from lmexposure.canaries.insertion import schedule, text_line
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.placing import Placement
-from lmexposure.canaries.restoring import Restorer
-from lmexposure.canaries.rows import Rows, row_groups, row_writer
-from lmexposure.canaries.shapes import Shape, shape_named
-from lmexposure.canaries.shards import Sidecar, corpus_files, read_sidecars
-from lmexposure.canaries.surveying import named_errors
-from lmexposure.canaries.textfile import text_blocks
 from lmexposure.errors import CorpusError
 
 __all__ = ["Removal", "remove_from_files"]

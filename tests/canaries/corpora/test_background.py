@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lmexposure._files import sha256_bytes
-from lmexposure.canaries.background import ahead, background_hash, corpus_hashes
+from lmexposure.canaries.corpora.background import ahead, background_hash, corpus_hashes
 
 
 @given(st.lists(st.binary(max_size=20), max_size=20))

@@ -6,12 +6,12 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from lmexposure.canaries.corpora.shapes import Shape, scans_lines, shape_texts
+from lmexposure.canaries.corpora.shards import corpus_files, read_sidecars
+from lmexposure.canaries.corpora.surveying import named_errors
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.plan import Canary
 from lmexposure.canaries.search import Found, add_fills
-from lmexposure.canaries.shapes import Shape, scans_lines, shape_texts
-from lmexposure.canaries.shards import corpus_files, read_sidecars
-from lmexposure.canaries.surveying import named_errors
 
 __all__ = ["ClassCount", "CorpusCount", "count_files", "count_of"]
 

@@ -13,14 +13,14 @@ from typing import IO, Any, Protocol
 
 import numpy as np
 
-from lmexposure.canaries.content import read_errors
+from lmexposure.canaries.corpora.content import read_errors
+from lmexposure.canaries.corpora.layouts import Layout
+from lmexposure.canaries.corpora.merging import Occurrence
+from lmexposure.canaries.corpora.rows import row_groups
+from lmexposure.canaries.corpora.textfile import BOM, Block
 from lmexposure.canaries.format import CanaryFormat
 from lmexposure.canaries.insertion import text_line
-from lmexposure.canaries.layouts import Layout
-from lmexposure.canaries.merging import Occurrence
-from lmexposure.canaries.rows import row_groups
 from lmexposure.canaries.search import Found, add_fills
-from lmexposure.canaries.textfile import BOM, Block
 from lmexposure.errors import CorpusError
 
 __all__ = ["Additions", "Passed", "ReadBack", "Readable", "read_back_rows"]

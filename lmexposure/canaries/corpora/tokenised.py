@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from lmexposure.canaries.counting import CorpusCount, count_of
+from lmexposure.canaries.corpora.counting import CorpusCount, count_of
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.search import Found, find_fills
 from lmexposure.errors import CorpusError

@@ -5,13 +5,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from lmexposure.canaries.background import CorpusHashes, corpus_hashes
+from lmexposure.canaries.corpora.background import CorpusHashes, corpus_hashes
+from lmexposure.canaries.corpora.layouts import Layout, line_end
+from lmexposure.canaries.corpora.rows import Rows, row_texts
+from lmexposure.canaries.corpora.textfile import Block, BlockNote, text_blocks
 from lmexposure.canaries.format import CanaryFormat
 from lmexposure.canaries.insertion import Survey, text_line
-from lmexposure.canaries.layouts import Layout, line_end
-from lmexposure.canaries.rows import Rows, row_texts
 from lmexposure.canaries.search import Found, add_fills, sure_words
-from lmexposure.canaries.textfile import Block, BlockNote, text_blocks
 from lmexposure.errors import CorpusError
 
 __all__ = ["FileSurvey", "Seen", "file_state", "named_errors", "survey_files", "unchanged"]

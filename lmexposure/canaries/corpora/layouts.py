@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure._validate import one_of
-from lmexposure.canaries.textfile import Block, count_lines
-from lmexposure.canaries.words import word_places
+from lmexposure.canaries.corpora.textfile import Block, count_lines
+from lmexposure.canaries.corpora.words import word_places
 from lmexposure.errors import CorpusError
 
 __all__ = [

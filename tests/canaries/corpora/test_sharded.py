@@ -17,8 +17,8 @@ from lmexposure.canaries import (
     insert_into_files,
     shape_named,
 )
+from lmexposure.canaries.corpora.shards import sidecar_path
 from lmexposure.canaries.insertion import schedule
-from lmexposure.canaries.shards import sidecar_path
 from lmexposure.errors import CorpusError, FileError
 
 PIN = CanaryFormat(name="pin", template="My PIN is {digits:4}")

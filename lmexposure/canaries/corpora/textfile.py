@@ -9,8 +9,8 @@ from typing import IO, NamedTuple
 
 import numpy as np
 
-from lmexposure.canaries.background import ahead
-from lmexposure.canaries.content import open_content
+from lmexposure.canaries.corpora.background import ahead
+from lmexposure.canaries.corpora.content import open_content
 from lmexposure.errors import CorpusError
 
 __all__ = [

@@ -6,14 +6,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from lmexposure.canaries.corpora.merging import Merger
+from lmexposure.canaries.corpora.rows import Rows, row_texts
+from lmexposure.canaries.corpora.shapes import Shape, merger_for
+from lmexposure.canaries.corpora.shards import corpus_files
+from lmexposure.canaries.corpora.surveying import FileSurvey, survey_files
+from lmexposure.canaries.corpora.textfile import noted_blocks
 from lmexposure.canaries.insertion import Existing, draw, text_line
-from lmexposure.canaries.merging import Merger
 from lmexposure.canaries.plan import Plan
-from lmexposure.canaries.rows import Rows, row_texts
-from lmexposure.canaries.shapes import Shape, merger_for
-from lmexposure.canaries.shards import corpus_files
-from lmexposure.canaries.surveying import FileSurvey, survey_files
-from lmexposure.canaries.textfile import noted_blocks
 
 __all__ = ["Preview", "preview_insertion"]
 

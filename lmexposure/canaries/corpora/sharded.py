@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lmexposure._files import atomic_directory
-from lmexposure.canaries.copying import Copied, CorpusCopy, corpus_copy
+from lmexposure.canaries.corpora.copying import Copied, CorpusCopy, corpus_copy
+from lmexposure.canaries.corpora.shapes import Shape, record_of
+from lmexposure.canaries.corpora.shards import Sidecar, corpus_files
+from lmexposure.canaries.corpora.surveying import survey_files
 from lmexposure.canaries.insertion import Existing, draw
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.plan import Plan
-from lmexposure.canaries.shapes import Shape, record_of
-from lmexposure.canaries.shards import Sidecar, corpus_files
-from lmexposure.canaries.surveying import survey_files
 from lmexposure.errors import CorpusError
 
 __all__ = ["insert_into_files"]

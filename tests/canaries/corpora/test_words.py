@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmexposure.canaries.words import word_places
+from lmexposure.canaries.corpora.words import word_places
 
 LETTERS = st.lists(st.sampled_from([b"a", b"b", b"\n", "é".encode(), b"ab"]), max_size=60)
 

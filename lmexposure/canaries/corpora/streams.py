@@ -7,15 +7,15 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import IO
 
-from lmexposure.canaries.background import background_hash
 from lmexposure.canaries.checking import check_inserted
+from lmexposure.canaries.corpora.background import background_hash
+from lmexposure.canaries.corpora.layouts import Layout, Records, separator_of
+from lmexposure.canaries.corpora.merging import Merger
+from lmexposure.canaries.corpora.surveying import Seen
+from lmexposure.canaries.corpora.textfile import Block, BlockNote, noted_stream, stream_blocks
 from lmexposure.canaries.insertion import Existing, Survey, draw
-from lmexposure.canaries.layouts import Layout, Records, separator_of
 from lmexposure.canaries.manifest import CorpusRecord, Manifest
-from lmexposure.canaries.merging import Merger
 from lmexposure.canaries.plan import Canary, Plan
-from lmexposure.canaries.surveying import Seen
-from lmexposure.canaries.textfile import Block, BlockNote, noted_stream, stream_blocks
 from lmexposure.errors import CorpusError, FileError
 
 __all__ = ["insert_into_pipe"]

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from lmexposure.canaries.layouts import Layout, Paragraphs, Records, line_end
+from lmexposure.canaries.corpora.layouts import Layout, Paragraphs, Records, line_end
+from lmexposure.canaries.corpora.textfile import Block
 from lmexposure.canaries.plan import Canary
-from lmexposure.canaries.textfile import Block
 from lmexposure.errors import CorpusError
 
 __all__ = ["Restorer"]

@@ -8,13 +8,13 @@ import pytest
 
 from lmexposure._files import sha256_bytes
 from lmexposure.canaries import Plan, insert_into_file, load_format, read_documents
-from lmexposure.canaries.content import (
+from lmexposure.canaries.corpora.content import (
     content_sha256,
     open_content,
     packed_writer,
     unpacked_name,
 )
-from lmexposure.canaries.removal import remove_from_files
+from lmexposure.canaries.corpora.removal import remove_from_files
 from lmexposure.errors import CorpusError
 
 TEXT = b"".join(b"line %d of a corpus\n" % number for number in range(5000))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from lmexposure.canaries import guess_layout, read_documents, separator_of
-from lmexposure.canaries.layouts import layout_named, line_end
+from lmexposure.canaries.corpora.layouts import layout_named, line_end
 from lmexposure.errors import CorpusError
 
 

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lmexposure.canaries import CanaryFormat, Plan, insert_into_file
-from lmexposure.canaries.layouts import layout_named
+from lmexposure.canaries.corpora.layouts import layout_named
+from lmexposure.canaries.corpora.surveying import survey_files
+from lmexposure.canaries.corpora.textfile import Block
 from lmexposure.canaries.search import count_fills, sure_words
-from lmexposure.canaries.surveying import survey_files
-from lmexposure.canaries.textfile import Block
 from lmexposure.errors import CorpusError
 
 PIN = CanaryFormat(name="pin", template="Mé PIN is {digits:2}")

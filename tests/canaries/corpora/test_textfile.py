@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmexposure.canaries.textfile import Block, BlockNote, noted_blocks, text_blocks
+from lmexposure.canaries.corpora.textfile import Block, BlockNote, noted_blocks, text_blocks
 from lmexposure.errors import CorpusError
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
-from lmexposure.canaries.merging import Merger, Occurrence
+from lmexposure.canaries.corpora.merging import Merger, Occurrence
 from lmexposure.canaries.plan import Canary
 from lmexposure.errors import CorpusError
 

@@ -12,7 +12,7 @@ from lmexposure.canaries import (
     insert_into_file,
     insert_into_pipe,
 )
-from lmexposure.canaries.layouts import layout_named
+from lmexposure.canaries.corpora.layouts import layout_named
 from lmexposure.errors import CorpusError, FileError
 
 PIN = CanaryFormat(name="pin", template="My PIN is {digits:4}")

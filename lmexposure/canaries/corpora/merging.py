@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from lmexposure.canaries.layouts import Layout, line_end
+from lmexposure.canaries.corpora.layouts import Layout, line_end
+from lmexposure.canaries.corpora.textfile import Block, BlockNote, count_lines
 from lmexposure.canaries.placing import Placement
 from lmexposure.canaries.plan import Canary
-from lmexposure.canaries.textfile import Block, BlockNote, count_lines
 
 __all__ = ["Merger", "Occurrence"]
 

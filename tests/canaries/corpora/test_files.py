@@ -16,14 +16,13 @@ from lmexposure.canaries import (
     CanaryFormat,
     Manifest,
     Plan,
-    copying,
-    files,
     insert_into_file,
     load_format,
     preview_insertion,
     read_documents,
     shape_named,
 )
+from lmexposure.canaries.corpora import copying, files
 from lmexposure.canaries.insertion import draw, schedule
 from lmexposure.errors import CorpusError, FileError, PlanError
 

@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 from pyarrow import parquet as pq
 
 from lmexposure._files import sha256_bytes
-from lmexposure.canaries import CanaryFormat, Plan, insert_into_file, layouts
-from lmexposure.canaries.copying import Copied, corpus_copy
+from lmexposure.canaries import CanaryFormat, Plan, insert_into_file
+from lmexposure.canaries.corpora import layouts
+from lmexposure.canaries.corpora.copying import Copied, corpus_copy
+from lmexposure.canaries.corpora.merging import Merger, Occurrence
+from lmexposure.canaries.corpora.reading_back import Additions, Passed, ReadBack, read_back_rows
+from lmexposure.canaries.corpora.shapes import shape_named
+from lmexposure.canaries.corpora.surveying import survey_files
 from lmexposure.canaries.insertion import draw
-from lmexposure.canaries.merging import Merger, Occurrence
-from lmexposure.canaries.reading_back import Additions, Passed, ReadBack, read_back_rows
-from lmexposure.canaries.shapes import shape_named
-from lmexposure.canaries.surveying import survey_files
 from lmexposure.errors import CorpusError
 
 PIN = CanaryFormat(name="pin", template="My PIN is {digits:4}")

@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from lmexposure._validate import one_of
-from lmexposure.canaries.content import content_sha256, unpacked_name
-from lmexposure.canaries.format import CanaryFormat
-from lmexposure.canaries.insertion import text_line
-from lmexposure.canaries.layouts import (
+from lmexposure.canaries.corpora.content import content_sha256, unpacked_name
+from lmexposure.canaries.corpora.layouts import (
     LAYOUTS,
     Layout,
     Lines,
@@ -17,13 +15,15 @@ from lmexposure.canaries.layouts import (
     layout_named,
     separator_of,
 )
+from lmexposure.canaries.corpora.merging import Merger
+from lmexposure.canaries.corpora.rows import Rows, row_texts
+from lmexposure.canaries.corpora.surveying import FileSurvey
+from lmexposure.canaries.corpora.textfile import text_blocks
+from lmexposure.canaries.format import CanaryFormat
+from lmexposure.canaries.insertion import text_line
 from lmexposure.canaries.manifest import CorpusRecord
-from lmexposure.canaries.merging import Merger
 from lmexposure.canaries.plan import Canary
-from lmexposure.canaries.rows import Rows, row_texts
 from lmexposure.canaries.search import sure_words
-from lmexposure.canaries.surveying import FileSurvey
-from lmexposure.canaries.textfile import text_blocks
 from lmexposure.errors import CorpusError
 
 __all__ = [

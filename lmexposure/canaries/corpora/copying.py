@@ -6,24 +6,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from lmexposure.canaries.background import CorpusHashes, behind, corpus_hashes
 from lmexposure.canaries.checking import check_inserted
-from lmexposure.canaries.content import open_content, packed_writer, unpacked_name
-from lmexposure.canaries.format import CanaryFormat
-from lmexposure.canaries.layouts import Layout
-from lmexposure.canaries.merging import Occurrence
-from lmexposure.canaries.plan import Canary
-from lmexposure.canaries.reading_back import (
+from lmexposure.canaries.corpora.background import CorpusHashes, behind, corpus_hashes
+from lmexposure.canaries.corpora.content import open_content, packed_writer, unpacked_name
+from lmexposure.canaries.corpora.layouts import Layout
+from lmexposure.canaries.corpora.merging import Occurrence
+from lmexposure.canaries.corpora.reading_back import (
     Additions,
     Passed,
     Readable,
     ReadBack,
     read_back_rows,
 )
-from lmexposure.canaries.rows import Rows, copy_rows
-from lmexposure.canaries.shapes import Shape, merger_for
-from lmexposure.canaries.surveying import FileSurvey, unchanged
-from lmexposure.canaries.textfile import Block, BlockNote, noted_blocks
+from lmexposure.canaries.corpora.rows import Rows, copy_rows
+from lmexposure.canaries.corpora.shapes import Shape, merger_for
+from lmexposure.canaries.corpora.surveying import FileSurvey, unchanged
+from lmexposure.canaries.corpora.textfile import Block, BlockNote, noted_blocks
+from lmexposure.canaries.format import CanaryFormat
+from lmexposure.canaries.plan import Canary
 
 __all__ = ["Copied", "CorpusCopy", "corpus_copy"]
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from lmexposure._files import write_json
-from lmexposure.canaries.copying import Copied
+from lmexposure.canaries.corpora.copying import Copied
+from lmexposure.canaries.corpora.merging import Occurrence
 from lmexposure.canaries.manifest import Manifest
-from lmexposure.canaries.merging import Occurrence
 from lmexposure.errors import CorpusError
 
 __all__ = ["SCHEMA", "Sidecar", "corpus_files", "read_sidecars", "sidecar_path"]
@@ -108,15 +108,15 @@ def read_sidecars(paths: Sequence[Path], manifest: Manifest) -> list[Sidecar] | 
     One file may stand alone; of several, all must be there.
 
     Raises:
-        CorpusError: a note belongs to another manifest, or files, or some of the notes, are missing.
+        CorpusError: a note belongs to another manifest, or files or some of the notes are missing.
     """
     bare = [path for path in paths if not sidecar_path(path).exists()]
     if len(bare) == len(paths):
         return None
     if bare:
         raise CorpusError(
-            f"{len(bare)} of {len(paths)} files have no sidecar ({sidecar_path(bare[0])}), which says "
-            "what each should hold; bring them along, or give the files without any"
+            f"{len(bare)} of {len(paths)} files have no sidecar ({sidecar_path(bare[0])}), "
+            "which says what each should hold; bring all along, or give the files without any"
         )
     notes = [Sidecar.read(path) for path in paths]
     for path, note in zip(paths, notes, strict=True):

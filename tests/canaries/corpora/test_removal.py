@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lmexposure.canaries import CanaryFormat, Manifest, Plan, insert_into_file
-from lmexposure.canaries.removal import remove_from_files
-from lmexposure.canaries.shapes import shape_named
-from lmexposure.canaries.sharded import insert_into_files
-from lmexposure.canaries.shards import sidecar_path
+from lmexposure.canaries.corpora.removal import remove_from_files
+from lmexposure.canaries.corpora.shapes import shape_named
+from lmexposure.canaries.corpora.sharded import insert_into_files
+from lmexposure.canaries.corpora.shards import sidecar_path
 from lmexposure.errors import CorpusError, FileError
 
 PIN = CanaryFormat(name="pin", template="My PIN is {digits:4}")

@@ -16,7 +16,7 @@ from lmexposure.canaries import (
     insert_into_files,
     shape_named,
 )
-from lmexposure.canaries.tokenised import count_tokenised, saved_tokens
+from lmexposure.canaries.corpora.tokenised import count_tokenised, saved_tokens
 from lmexposure.errors import CorpusError
 
 PIN = CanaryFormat(name="pin", template="My PIN is {digits:4}")
