@@ -48,7 +48,7 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
         stop_above: stop training when the median exposure of a class passes so many bits; None:
             never. Below log2(references).
         wrapping: how the training presents a canary. None: under TRL's SFTTrainer as a row of its
-            own, nothing before it; else behind the manifest's separator, as `measure` scores it.
+            own, packed or not; else behind the manifest's separator, as `measure` scores it.
 
     Raises:
         ManifestError: the manifest cannot be read or was edited.
@@ -60,7 +60,7 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
         self,
         manifest: str | Path | Manifest,
         *,
-        budget_share: float = 0.03,
+        budget_share: float = 0.025,
         budget_seconds: float | None = None,
         references: int = 1000,
         stop_above: float | None = None,
@@ -278,9 +278,9 @@ def _calling_trainer() -> Any:
 
 
 def _usual_wrapping(trainer: Any) -> Wrapping | None:
-    """SFTTrainer puts no separator and no EOS before a row, where others pack documents."""
+    """In SFTTrainer's rows nothing stands before a text; packed, the end of the row before."""
     rows = any(one.__name__ == "SFTTrainer" for one in type(trainer).__mro__)
-    return Wrapping() if rows else None
+    return Wrapping(context=None if trainer.args.packing else "") if rows else None
 
 
 def _tokenizer(trainer: Any) -> Any:

@@ -252,10 +252,10 @@ def told(claim: tuple[str, bool]) -> bool:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--evaluations", type=int, default=3)
-    parser.add_argument("--budget-share", type=float, default=0.03)
+    parser.add_argument("--budget-share", type=float, default=0.025)
     arguments = parser.parse_args()
     if arguments.rounds < 3:
         parser.error("--rounds must be at least 3: each process has each role once in three rounds")
