@@ -133,7 +133,7 @@ class DeliveryReport:
         heads = sum(min(one.head, one.cut) for one in cut) + min(self.unattributed, lost)
         tails = sum(min(one.tail, one.cut) for one in cut)
         which = _named(cut)
-        if any(one.head and one.tail for one in cut):
+        if heads and tails:
             return [
                 f"{max(heads, tails)} occurrences are split between rows ({which}): packing cuts "
                 "canaries; use a packing that keeps documents whole, or none"

@@ -80,6 +80,11 @@ def test_a_cut_that_tells_no_canary_is_counted() -> None:
     assert lost.startswith("1 occurrences never came (pin/x1/0001)")
 
 
+def test_beginnings_here_and_ends_there_are_packing() -> None:
+    (line,) = report(delivery(head=1), delivery("pin/x1/0001", tail=1)).warnings
+    assert line.startswith("1 occurrences are split between rows (pin/x1/0000, pin/x1/0001): pack")
+
+
 def test_what_looks_like_a_part_beside_all_that_was_planned_is_other_text() -> None:
     assert report(delivery(whole=1, tail=3, head=1), unattributed=2).complete
 
