@@ -1,3 +1,4 @@
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -11,3 +12,12 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture(autouse=True)
+def own_accelerate() -> Iterator[None]:
+    """A Trainer's precision and device hold for the rest of a process; here, for its test."""
+    yield
+    state = sys.modules.get("accelerate.state")
+    if state is not None and state.AcceleratorState._shared_state:
+        state.AcceleratorState._reset_state(reset_partial_state=True)

@@ -100,7 +100,8 @@ def train(
         SettingsError: block_size is beyond the model's context window.
         CorpusError: too few documents to hold some out.
         ModelError: weights not in float32, too many tokens for the model, a canary that does not
-            fit a block, meets an unknown token or does not stand in the documents as planned.
+            fit a block, meets an unknown token or does not stand in the documents as planned;
+            accelerate sees other processes or computes in another precision.
         ResultError: `out` holds another training.
         NumericalError: the loss or its gradient is not finite; checkpoints so far are kept.
         FileError: the disk refused.
@@ -227,6 +228,12 @@ def _accelerator(loaded: LoadedModel) -> Accelerator:
         raise ModelError(
             f"{launched} processes were launched, but accelerate runs "
             f"{accelerator.num_processes}; on the CPU launch with ACCELERATE_USE_CPU=true torchrun"
+        )
+    if accelerator.mixed_precision != "no":
+        raise ModelError(
+            f"accelerate computes in {accelerator.mixed_precision} in this process, as its launch, "
+            "its environment or an earlier Trainer wanted, and our precision would not hold; train "
+            "in a new process, and set precision='bf16' for mixed precision"
         )
     return accelerator
 

@@ -312,6 +312,15 @@ def test_processes_that_accelerate_does_not_see_are_an_error(
         run(seed=9, out=Path("unused"))
 
 
+def test_a_precision_that_is_not_ours_is_an_error(
+    run: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TRL's Trainer chooses bf16 by itself, and accelerate keeps it for all of the process."""
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
+    with pytest.raises(ModelError, match=r"accelerate computes in bf16 .*; train in a new process"):
+        run()
+
+
 def test_an_unwritable_directory_is_an_error(run: Train, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(FileError, match=r"cannot write .*metrics\.jsonl"):
