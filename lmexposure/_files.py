@@ -76,8 +76,10 @@ def atomic_write(
                 yield stream
                 stream.flush()
                 os.fsync(stream.fileno())
+                ours = os.fstat(stream.fileno()).st_ino
             if check is not None:
                 check(partial)
+            _check_ours(path, partial, ours)
             os.replace(partial, path)
         except BaseException:
             partial.unlink(missing_ok=True)
@@ -99,14 +101,23 @@ def atomic_directory(path: Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir()
+        ours = partial.stat().st_ino
         try:
             yield partial
+            _check_ours(path, partial, ours)
             if path.exists():
                 shutil.rmtree(path)
             os.replace(partial, path)
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)
             raise
+
+
+def _check_ours(path: Path, partial: Path, inode: int) -> None:
+    if not partial.exists() or partial.stat().st_ino != inode:
+        raise FileError(
+            None, f"cannot write {path}: another process writes it, too; let one do it at a time"
+        )
 
 
 def canonical_json(value: Any) -> bytes:

@@ -105,3 +105,24 @@ def test_hashes_are_of_contents(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("abc")
     known = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"  # FIPS 180-2, B.1
     assert sha256_file(tmp_path / "a") == sha256_bytes(b"abc") == known
+
+
+def test_two_who_write_one_file_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    with (
+        pytest.raises(FileError, match="another process writes it, too"),
+        atomic_write(path) as one,
+    ):
+        one.write(b"one")
+        with atomic_write(path) as two:
+            two.write(b"two")
+    assert path.read_bytes() == b"two"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_two_who_write_one_directory_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    with pytest.raises(FileError, match="another process writes it, too"), atomic_directory(path):
+        with atomic_directory(path) as two:
+            (two / "two").write_bytes(b"two")
+    assert [one.name for one in path.iterdir()] == ["two"]

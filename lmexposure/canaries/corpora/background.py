@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import TypeVar
@@ -14,7 +14,7 @@ _PIECE_BYTES = 1 << 18
 _FEW = 3  # even out who is faster at the moment, in constant memory
 
 
-def ahead(items: Iterator[_Item]) -> Iterator[_Item]:
+def ahead(items: Iterator[_Item]) -> Generator[_Item, None, None]:
     """The same items; the next few are made while their user works on this one."""
     with ThreadPoolExecutor(max_workers=1) as pool:
         waiting = deque(pool.submit(_next, items) for _ in range(_FEW))

@@ -19,6 +19,7 @@ __all__ = [
     "content_sha256",
     "open_content",
     "packed_writer",
+    "packing",
     "read_errors",
     "unpacked_name",
 ]
@@ -33,7 +34,8 @@ def unpacked_name(path: str | Path) -> str:
     return name[: name.rindex(".")] if name.lower().endswith(PACKINGS) else name
 
 
-def _packing(path: str | Path) -> str:
+def packing(path: str | Path) -> str:
+    """ ".gz" or ".zst", as the suffix says; "" where it is plain."""
     # A file that is checked before it has its name is packed like the one that it will be.
     suffix = Path(Path(path).name.removesuffix(".partial")).suffix.lower()
     return suffix if suffix in PACKINGS else ""
@@ -48,7 +50,7 @@ def open_content(path: Path) -> Iterator[IO[bytes]]:
             can read.
     """
     with read_errors(path), open(path, "rb") as raw:
-        yield _unpacked(raw, _packing(path))
+        yield _unpacked(raw, packing(path))
 
 
 @contextmanager
@@ -70,10 +72,10 @@ def read_errors(path: Path) -> Iterator[None]:
         ) from failure
 
 
-def _unpacked(raw: IO[bytes], packing: str) -> IO[bytes]:
-    if packing == ".gz":
+def _unpacked(raw: IO[bytes], kind: str) -> IO[bytes]:
+    if kind == ".gz":
         return cast(IO[bytes], gzip.GzipFile(fileobj=raw, mode="rb"))
-    if packing == ".zst":
+    if kind == ".zst":
         return io.BufferedReader(_ZstdContent(raw), _PIECE_BYTES)
     return raw
 
@@ -87,11 +89,11 @@ def packed_writer(stream: IO[bytes], path: str | Path) -> Iterator[Callable[[byt
     Raises:
         CorpusError: packed in what no library here can write.
     """
-    packing = _packing(path)
-    if not packing:
+    kind = packing(path)
+    if not kind:
         yield stream.write
         return
-    if packing == ".gz":
+    if kind == ".gz":
         packer: Any = gzip.GzipFile("", mode="wb", fileobj=stream, mtime=0)
     else:
         packer = _zstandard().ZstdCompressor().stream_writer(stream, closefd=False)

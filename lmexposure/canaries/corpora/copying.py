@@ -20,7 +20,7 @@ from lmexposure.canaries.corpora.reading_back import (
 )
 from lmexposure.canaries.corpora.rows import Rows, copy_rows
 from lmexposure.canaries.corpora.shapes import Shape, merger_for
-from lmexposure.canaries.corpora.surveying import FileSurvey, unchanged
+from lmexposure.canaries.corpora.surveying import FileSurvey, named_errors, unchanged
 from lmexposure.canaries.corpora.textfile import Block, BlockNote, noted_blocks
 from lmexposure.canaries.format import CanaryFormat
 from lmexposure.canaries.plan import Canary
@@ -80,7 +80,11 @@ class CorpusCopy:
         number, merger = len(self._hashes.files), self._merger
         merger.begin_file()
         first = merger.document
-        with self._hashes.file(), unchanged(source, self._survey.states[number]):
+        with (
+            self._hashes.file(),
+            named_errors(source),
+            unchanged(source, self._survey.states[number]),
+        ):
             if isinstance(self._shape, Rows):
                 self._rows(source, stream, self._shape)
             else:

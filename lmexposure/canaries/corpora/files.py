@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from lmexposure._files import atomic_write
+from lmexposure.canaries.corpora.content import packing
 from lmexposure.canaries.corpora.copying import corpus_copy
 from lmexposure.canaries.corpora.shapes import record_of, shape_named
 from lmexposure.canaries.corpora.surveying import survey_files
@@ -49,6 +50,12 @@ def insert_into_file(
     source, out = Path(corpus_path), Path(out_path)
     if out.exists() and source.exists() and out.samefile(source):
         raise CorpusError(f"{out} is the corpus itself; write to another file")
+    if packing(out) != packing(source):
+        as_is = packing(source) or "neither .gz nor .zst"
+        raise CorpusError(
+            f"{out.name} would be packed otherwise than {source.name}; choose a name that ends in "
+            f"{as_is}"
+        )
     shape = shape_named(layout, text_field=text_field, fields=fields)
     survey = survey_files([source], shape, plan.formats)
     canaries, set_aside = draw(plan, survey, existing)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure._validate import one_of
-from lmexposure.canaries.corpora.textfile import Block, count_lines
+from lmexposure.canaries.corpora.textfile import Block
 from lmexposure.canaries.corpora.words import word_places
 from lmexposure.errors import CorpusError
 
@@ -27,6 +27,7 @@ __all__ = [
 ]
 
 LAYOUTS = ("lines", "paragraphs", "jsonl")
+_MANY = 1000  # places in a block; one by one, more of them take longer than all of it
 _SEPARATORS = {"lines": "\n", "paragraphs": "\n\n"}
 
 
@@ -63,12 +64,11 @@ class Lines:
 
     def searched(self, block: Block, words: Sequence[str]) -> Iterator[tuple[int, str]]:
         """The same, without what surely holds none of these words, where there are any."""
-        if not words:
+        places = sorted({at for one in words for at in word_places(block.data, one.encode())})
+        if not words or len(places) > _MANY:
             yield from self.texts(block)
-        for start in _lines_with(block.data, words) if words else ():
-            stop = block.data.find(b"\n", start) + 1 or len(block.data)
-            number = block.first_line + count_lines(block.data[:start])
-            yield number, block.data[start:stop].decode(errors="replace")
+        else:
+            yield from _lines_at(block, places)
 
     def render(self, text: str, neighbour: bytes, end: bytes, number: int) -> bytes:
         """The bytes to insert before line `number`, `neighbour`; `end` is the line end to use."""
@@ -222,10 +222,16 @@ def _quick_loads() -> Callable[[bytes], Any]:
     return loads
 
 
-def _lines_with(data: bytes, words: Sequence[str]) -> list[int]:
-    """Where the lines begin that hold one of the words; no fill is longer than a line."""
-    found = (at for word in words for at in word_places(data, word.encode()))
-    return sorted({data.rfind(b"\n", 0, at) + 1 for at in found})
+def _lines_at(block: Block, places: Iterable[int]) -> Iterator[tuple[int, str]]:
+    """The lines that hold these bytes, ascending, each with its number; no fill is longer."""
+    data, number, stop = block.data, block.first_line, 0
+    for at in places:
+        if at >= stop:
+            start = max(data.rfind(b"\n", stop, at) + 1, stop)
+            number += data.count(b"\n", stop, start)
+            stop = data.find(b"\n", at) + 1 or len(data)
+            yield number, data[start:stop].decode(errors="replace")
+            number += 1
 
 
 def _line_starts(block: Block) -> NDArray[np.int64]:

@@ -10,7 +10,7 @@ from lmexposure.canaries.corpora.merging import Merger
 from lmexposure.canaries.corpora.rows import Rows, row_texts
 from lmexposure.canaries.corpora.shapes import Shape, merger_for
 from lmexposure.canaries.corpora.shards import corpus_files
-from lmexposure.canaries.corpora.surveying import FileSurvey, survey_files
+from lmexposure.canaries.corpora.surveying import FileSurvey, named_errors, survey_files, unchanged
 from lmexposure.canaries.corpora.textfile import noted_blocks
 from lmexposure.canaries.insertion import Existing, draw, text_line
 from lmexposure.canaries.plan import Plan
@@ -101,12 +101,13 @@ def _sizes(
 ) -> tuple[int, int]:
     """(bytes of the contents now, bytes that their canaries would add)."""
     before = after = 0
-    for path, notes in zip(paths, survey.notes, strict=True):
-        if isinstance(shape, Rows):
-            before += sum(len(text_line(*row)) for row in row_texts(path, shape.text_field))
-        for block, note in noted_blocks(path, notes) if notes else ():
-            before += block.size
-            after += sum(map(len, merger.merged(block, note)))
+    for path, notes, state in zip(paths, survey.notes, survey.states, strict=True):
+        with named_errors(path), unchanged(path, state):
+            if isinstance(shape, Rows):
+                before += sum(len(text_line(*row)) for row in row_texts(path, shape.text_field))
+            for block, note in noted_blocks(path, notes) if notes else ():
+                before += block.size
+                after += sum(map(len, merger.merged(block, note)))
     if isinstance(shape, Rows):
         return before, sum(len(text_line(0, one.text)) for _, one in merger.take(sys.maxsize))
     return before, after - before

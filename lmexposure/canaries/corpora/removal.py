@@ -125,7 +125,7 @@ class _Task:
                     yield b"".join(text_line(0, text) for text in texts)
             return
         with packed_writer(stream, path) as write:
-            for block in text_blocks(path):
+            for block in text_blocks(path, checked=True):
                 data = self.restorer.kept(block, self.shape)
                 write(data)
                 yield data

@@ -101,7 +101,7 @@ class Restorer:
 def _text(line: bytes, layout: Layout) -> str | None:
     """None: no document of this layout."""
     if not isinstance(layout, Records):
-        return line.removesuffix(line_end(line)).decode()
+        return line.removesuffix(line_end(line)).decode(errors="replace")
     block = Block(first_line=1, data=line, has_bom=False)
     try:
         return next(text for _, text in layout.texts(block))

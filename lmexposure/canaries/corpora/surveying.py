@@ -1,5 +1,6 @@
 """The first pass over the files of a corpus: check, count, look for fills."""
 
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -59,7 +60,7 @@ class Seen:
     def block(self, block: Block, layout: Layout) -> BlockNote:
         """Look at some lines."""
         if not self.first_end:
-            self.first_end = line_end(block.data[: block.data.find(b"\n") + 1]) or b"\n"
+            self.first_end = line_end(block.data[: block.data.find(b"\n") + 1])
         after_blank, self._after_blank = self._after_blank, block.ends_blank
         documents = layout.count(block, after_blank)
         self.documents += documents
@@ -135,7 +136,7 @@ def file_state(path: Path) -> tuple[int, ...]:
     """What changes when a file does: size, time of the last change, and which file it is.
 
     Raises:
-        CorpusError: there is no such file.
+        CorpusError: there is no such file, or it is a pipe.
     """
     try:
         found = path.stat()
@@ -143,6 +144,11 @@ def file_state(path: Path) -> tuple[int, ...]:
         raise CorpusError(
             f"cannot read the corpus {path}: {failure.strerror}; give a text file"
         ) from failure
+    if stat.S_ISFIFO(found.st_mode) or stat.S_ISSOCK(found.st_mode):
+        raise CorpusError(
+            f"the corpus {path} is a pipe, and would be read twice; write it to a file, or give it "
+            "as standard input: -"
+        )
     return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
 
 

@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -130,7 +131,8 @@ def text_blocks(
     _keep_freed_blocks()
     with open_content(path) as stream:
         pieces = _taken(_whole_lines(stream, block_bytes), taken)
-        yield from _blocks(str(path), ahead(pieces), checked=checked)
+        with closing(ahead(pieces)) as ready:
+            yield from _blocks(str(path), ready, checked=checked)
 
 
 def stream_blocks(name: str, stream: IO[bytes]) -> Iterator[Block]:
@@ -170,8 +172,8 @@ def noted_blocks(path: Path, notes: Sequence[BlockNote]) -> Iterator[tuple[Block
         CorpusError: missing, not readable or cut short.
     """
     _keep_freed_blocks()
-    with open_content(path) as stream:
-        yield from ahead(noted_stream(stream, notes))
+    with open_content(path) as stream, closing(ahead(noted_stream(stream, notes))) as ready:
+        yield from ready
 
 
 def noted_stream(

@@ -1,5 +1,6 @@
 """A file in, the same file with canaries out."""
 
+import gzip
 import json
 import os
 import re
@@ -17,12 +18,14 @@ from lmexposure.canaries import (
     Manifest,
     Plan,
     insert_into_file,
+    insert_into_files,
     load_format,
     preview_insertion,
     read_documents,
+    remove_from_files,
     shape_named,
 )
-from lmexposure.canaries.corpora import copying, files
+from lmexposure.canaries.corpora import copying, files, preview
 from lmexposure.canaries.insertion import draw, schedule
 from lmexposure.errors import CorpusError, FileError, PlanError
 
@@ -249,3 +252,40 @@ def test_a_place_that_cannot_be_written(corpus: Path) -> None:
     directory.mkdir()
     with pytest.raises(FileError, match=r"cannot write .*directory"):
         insert_into_file(corpus, PLAN, directory, layout="lines")
+
+
+@pytest.mark.parametrize(("source", "out"), [("a.txt", "b.gz"), ("a.txt.gz", "b.txt")])
+def test_another_packing_is_refused(tmp_path: Path, source: str, out: str) -> None:
+    (tmp_path / source).write_bytes(gzip.compress(b"x\n") if source.endswith("gz") else b"x\n")
+    with pytest.raises(CorpusError, match=r"would be packed otherwise than a.*; choose a name"):
+        insert_into_file(tmp_path / source, PLAN, tmp_path / out, layout="lines")
+    assert os.listdir(tmp_path) == [source]
+
+
+def test_what_is_no_text_goes_in_unchecked_and_comes_out_again(tmp_path: Path) -> None:
+    data = b"ab\0\xff\n" * 20
+    (tmp_path / "a").write_bytes(data)
+    shape = shape_named("lines")
+    manifest = insert_into_files([tmp_path / "a"], PLAN, tmp_path / "o", shape=shape, verify=False)
+    remove_from_files([tmp_path / "o" / "a"], manifest, tmp_path / "back")
+    assert (tmp_path / "back").read_bytes() == data
+
+
+def test_a_record_that_cannot_be_copied_is_named_with_its_file(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(b'{"txt": "a"}\n' * 9)
+    with pytest.raises(CorpusError, match=r"a.jsonl: line \d: field 'text' is missing"):
+        insert_into_files(
+            [tmp_path / "a.jsonl"], PLAN, tmp_path / "o", shape=shape_named("jsonl"), verify=False
+        )
+
+
+def test_a_corpus_that_changes_during_a_preview(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow_draw(*arguments: Any) -> Any:
+        os.truncate(corpus, 3)
+        return draw(*arguments)
+
+    monkeypatch.setattr(preview, "draw", slow_draw)
+    with pytest.raises(CorpusError, match="changed while it was read; try again"):
+        preview_insertion([corpus], PLAN, shape=shape_named("lines"))

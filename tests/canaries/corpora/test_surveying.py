@@ -1,6 +1,7 @@
 """The quick ways of looking find what the slow one finds."""
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -68,3 +69,33 @@ def test_bad_records_are_named(tmp_path: Path, data: bytes, message: str) -> Non
     (tmp_path / "a.jsonl").write_bytes(data)
     with pytest.raises(CorpusError, match=message):
         survey_files([tmp_path / "a.jsonl"], layout_named("jsonl"), (PIN,))
+
+
+@pytest.mark.parametrize("every", [1, 2, 50])
+def test_many_words_without_a_fill(every: int) -> None:
+    lines = ["Mé PIN is gone" if n % every == 0 else "nothing" for n in range(5000)]
+    lines[4321] = "Mé PIN is 42, Mé PIN is 43 and Mé PIN is"
+    data = "".join(f"{line}\n" for line in lines).encode()
+    block = Block(first_line=7, data=data, has_bom=False)
+    searched = layout_named("lines").searched(block, sure_words((PIN,)))
+    found = count_fills((PIN,), searched, whole_lines=True)["pin"]
+    assert found.counts == {42: 1, 43: 1}
+    assert set(found.first_places.values()) == {7 + 4321}
+
+
+def test_a_pipe_is_refused_and_told_the_way() -> None:
+    reader, writer = os.pipe()
+    with open(reader, "rb"), open(writer, "wb"):
+        name = Path(f"/dev/fd/{reader}")
+        if not name.exists():
+            pytest.skip("no /dev/fd here")
+        with pytest.raises(CorpusError, match="is a pipe, and would be read twice; .* input: -"):
+            survey_files([name], layout_named("lines"), (PIN,))
+
+
+def test_the_first_line_end_may_come_late(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"one")
+    (tmp_path / "b").write_bytes(b"two\r\nthree\r\n")
+    paths = [tmp_path / "a", tmp_path / "b"]
+    assert survey_files(paths, layout_named("lines"), ()).first_end == b"\r\n"
+    assert survey_files(paths[:1], layout_named("lines"), ()).first_end == b"\n"
