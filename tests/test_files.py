@@ -109,10 +109,8 @@ def test_hashes_are_of_contents(tmp_path: Path) -> None:
 
 def test_two_who_write_one_file_are_told(tmp_path: Path) -> None:
     path = tmp_path / "a"
-    with (
-        pytest.raises(FileError, match="another process writes it, too"),
-        atomic_write(path) as one,
-    ):
+    told = pytest.raises(FileError, match="another process writes it, too")
+    with told, atomic_write(path) as one:
         one.write(b"one")
         with atomic_write(path) as two:
             two.write(b"two")
@@ -122,7 +120,7 @@ def test_two_who_write_one_file_are_told(tmp_path: Path) -> None:
 
 def test_two_who_write_one_directory_are_told(tmp_path: Path) -> None:
     path = tmp_path / "a"
-    with pytest.raises(FileError, match="another process writes it, too"), atomic_directory(path):
-        with atomic_directory(path) as two:
-            (two / "two").write_bytes(b"two")
+    told = pytest.raises(FileError, match="another process writes it, too")
+    with told, atomic_directory(path), atomic_directory(path) as two:
+        (two / "two").write_bytes(b"two")
     assert [one.name for one in path.iterdir()] == ["two"]

@@ -46,7 +46,7 @@ def test_what_goes_wrong_comes_after_what_went_well() -> None:
 def test_nobody_needs_to_take_all() -> None:
     ready = ahead(iter(range(10**9)))
     assert next(ready) == 0
-    ready.close()  # type: ignore[attr-defined]
+    ready.close()
 
 
 @given(st.lists(st.integers(0, 300_000), max_size=6))

@@ -89,7 +89,7 @@ def test_a_pipe_is_refused_and_told_the_way() -> None:
         name = Path(f"/dev/fd/{reader}")
         if not name.exists():
             pytest.skip("no /dev/fd here")
-        with pytest.raises(CorpusError, match="is a pipe, and would be read twice; .* input: -"):
+        with pytest.raises(CorpusError, match=r"is a pipe, and would be read twice; .* input: -"):
             survey_files([name], layout_named("lines"), (PIN,))
 
 
