@@ -15,17 +15,19 @@ tokenizer = byte_level_tokenizer(parts["train"]["text"], vocab_size=512)
 tokenizer.pad_token = tokenizer.eos_token
 formats = [load_format("random_number")]
 plan = Plan(formats=formats, canaries=4, repetitions=[1, 32], controls=8, seed=1)
+config = tiny_gpt2_config(tokenizer)
 parts, manifest = insert_into_dataset(parts, plan)
 manifest.write(f"{out}/manifest.json")
 
 
 def encode(rows: dict) -> dict:
-    return {"input_ids": encode_documents(tokenizer, rows["text"], context=manifest.separator)}
+    ids = encode_documents(tokenizer, rows["text"], context=manifest.separator)
+    return {"input_ids": [one[: config.n_positions] for one in ids]}
 
 
 encoded = parts.map(encode, batched=True, remove_columns="text")
 trainer = hf.Trainer(
-    model=hf.GPT2LMHeadModel(tiny_gpt2_config(tokenizer)),
+    model=hf.GPT2LMHeadModel(config),
     args=hf.TrainingArguments(out, num_train_epochs=4, eval_strategy="epoch", learning_rate=2e-3),
     train_dataset=encoded["train"],
     eval_dataset=encoded["test"],

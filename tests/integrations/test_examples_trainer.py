@@ -15,7 +15,9 @@ SCRIPT = Path(__file__).parents[2] / "scripts/examples/trainer.py"
 @pytest.mark.filterwarnings("ignore")  # of the Trainer, which is not ours
 def test_the_script_follows_its_canaries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text, out = tmp_path / "text.txt", tmp_path / "out"
-    text.write_text("\n".join(line for line in sentences(120) if line) + "\n")
+    lines = [line for line in sentences(120) if line]
+    long = " ".join(lines)  # beyond any small model's context window
+    text.write_text("\n".join([*lines, long]) + "\n")
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     monkeypatch.setattr(sys, "argv", ["trainer.py", str(text), str(out)])
     monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
