@@ -95,11 +95,11 @@ def background_hash() -> Iterator[BackgroundHash]:
 class CorpusHashes:
     """SHA-256 of each file of a corpus and of all of them together, or of nothing.
 
+    A file is hashed where it is read, while it is at hand; all of them together on another core.
+
     Args:
         on: whether to hash at all.
         total: takes all files; None where there is only one.
-
-    A file is hashed where it is read, while it is at hand; all of them together on another core.
 
     Attributes:
         files: of the content of each file that has ended, in hexadecimal; "" where hashing is off.

@@ -6,7 +6,7 @@ these documents are whole lines.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -46,7 +46,7 @@ class Additions:
             for name, one in before.items()
         }
 
-    def add(self, texts: Iterator[tuple[int, str]]) -> None:
+    def add(self, texts: Iterable[tuple[int, str]]) -> None:
         """Look for fills in a document's texts, each with its number."""
         add_fills(self.found, self._formats, texts, whole_lines=False)
 
@@ -166,7 +166,7 @@ class ReadBack:
     def _take(self, data: bytes) -> None:
         self._hashed(data)
         self._at += len(data)
-        self._end = (self._end + data)[-len(BOM) :] if len(data) < len(BOM) else data[-len(BOM) :]
+        self._end = (self._end + data[-len(BOM) :])[-len(BOM) :]
 
 
 def read_back_rows(
@@ -192,7 +192,7 @@ def read_back_rows(
         while waiting and waiting[-1].offset < row + len(after):
             one = waiting.pop()
             keep[one.offset - row] = False
-            additions.add(iter([(one.document + 1, texts[one.offset - row])]))
+            additions.add([(one.document + 1, texts[one.offset - row])])
         if not _same_rows(before, after, keep):
             raise _differs(written, f"in rows {row + 1} to {row + len(after)}")
         for text in texts:

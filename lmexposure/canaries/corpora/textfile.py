@@ -114,7 +114,7 @@ def text_blocks(
     *,
     block_bytes: int = _BLOCK_BYTES,
     checked: bool = False,
-    taken: Callable[[bytes], object] = len,
+    taken: Callable[[bytes], object] | None = None,
 ) -> Iterator[Block]:
     """Read a file in constant memory (plus its longest line), beside the work on what was read.
 
@@ -122,7 +122,7 @@ def text_blocks(
         path: plain, .gz or .zst.
         block_bytes: about how many at a time.
         checked: whether anything may stand in it.
-        taken: called with all that was read, where it is read.
+        taken: called with all that was read, on the thread that reads.
 
     Raises:
         CorpusError: missing, not a file, not readable, cut short, empty, binary, or not UTF-8; for
@@ -130,7 +130,9 @@ def text_blocks(
     """
     _keep_freed_blocks()
     with open_content(path) as stream:
-        pieces = _taken(_whole_lines(stream, block_bytes), taken)
+        pieces = _whole_lines(stream, block_bytes)
+        if taken is not None:
+            pieces = _given_to(taken, pieces)
         with closing(ahead(pieces)) as ready:
             yield from _blocks(str(path), ready, checked=checked)
 
@@ -144,7 +146,7 @@ def stream_blocks(name: str, stream: IO[bytes]) -> Iterator[Block]:
     yield from _blocks(name, _whole_lines(stream, _BLOCK_BYTES), checked=False)
 
 
-def _taken(pieces: Iterable[bytes], taken: Callable[[bytes], object]) -> Iterator[bytes]:
+def _given_to(taken: Callable[[bytes], object], pieces: Iterable[bytes]) -> Iterator[bytes]:
     for data in pieces:
         taken(data)
         yield data
