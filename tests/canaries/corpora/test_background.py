@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lmexposure._files import sha256_bytes
-from lmexposure.canaries.corpora.background import ahead, background_hash, corpus_hashes
+from lmexposure.canaries.corpora.background import ahead, background_hash, behind, corpus_hashes
 
 
 @given(st.lists(st.binary(max_size=20), max_size=20))
@@ -78,3 +78,11 @@ def test_no_hashes() -> None:
             with hashes.file():
                 hashes.update(b"content")
         assert (hashes.files, hashes.total) == (["", ""], "")
+
+
+def test_a_call_that_failed_is_heard_of_after_a_few_more() -> None:
+    with behind() as calls:
+        calls.call(int, "no number")
+        with pytest.raises(ValueError, match="no number"):
+            for number in range(10):
+                calls.call(str, number)

@@ -215,3 +215,25 @@ def test_a_full_disk_is_not_taken_for_a_bad_corpus(tmp_path: Path, name: str) ->
         open("/dev/full", "wb") as stream,
     ):
         copy.file(source, stream)
+
+
+def test_what_is_not_yet_on_the_disk_is_not_asked_for(tmp_path: Path) -> None:
+    source, out = tmp_path / "a", tmp_path / "b"
+    source.write_bytes(TEXT)
+    copied, additions = inserted(source, out)
+    whole, stop = out.read_bytes(), copied.occurrences[-1].offset
+    out.write_bytes(whole[:stop])
+    with open(source, "rb") as before, open(out, "rb") as after:
+        back = ReadBack(
+            before,
+            (out, after),
+            occurrences=copied.occurrences,
+            layout=layouts.layout_named("lines"),
+            additions=additions,
+            hashed=lambda data: None,
+        )
+        back.advance(stop)
+        with open(out, "ab") as more:
+            more.write(whole[stop:])
+        back.finish()
+    assert additions.found["pin"].counts.total() == 1 + len(copied.occurrences)
