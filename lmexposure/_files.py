@@ -4,9 +4,14 @@ import errno
 import hashlib
 import json
 import os
+import re
 import shutil
+import stat
+import sys
+import tempfile
+import time
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -14,14 +19,19 @@ from typing import IO, Any
 from lmexposure.errors import FileError, SettingsError
 
 __all__ = [
+    "append",
     "atomic_directory",
     "atomic_write",
     "canonical_json",
+    "disk_errors",
     "read_toml",
     "sha256_bytes",
     "sha256_file",
     "write_json",
 ]
+
+_MOST_LINKS = 40  # as Linux follows
+_READER_SECONDS = 5.0  # for a pipe's reader to come
 
 
 def _partial(path: Path) -> Path:
@@ -29,8 +39,13 @@ def _partial(path: Path) -> Path:
     return path.with_name(f".{path.name}.partial")
 
 
+def _old(path: Path) -> Path:
+    """Where a directory waits, hidden, while another gets its name."""
+    return path.with_name(f".{path.name}.old")
+
+
 @contextmanager
-def _disk_errors(path: Path) -> Iterator[None]:
+def disk_errors(path: Path) -> Iterator[None]:
     """Turn what the disk says into a FileError that names the path and the way out."""
     try:
         yield
@@ -42,75 +57,186 @@ def _disk_errors(path: Path) -> Iterator[None]:
             errno.EROFS: "choose a writable directory",
             errno.EACCES: "choose a directory that you may write to",
             errno.ENOTDIR: "choose a path whose parents are directories",
+            errno.EPIPE: "its reader ended early; let it read to the end",
+            errno.ELOOP: "choose a path whose links lead somewhere",
         }.get(failure.errno or 0, "nothing was changed under its final name")
         reason = failure.strerror or str(failure)
         raise FileError(failure.errno, f"cannot write {path}: {reason}; {advice}") from failure
 
 
 @contextmanager
-def atomic_write(
-    path: Path, *, mode: int = 0o644, check: Callable[[Path], None] | None = None
-) -> Iterator[IO[bytes]]:
+def atomic_write(path: Path, *, mode: int = 0o644) -> Iterator[IO[bytes]]:
     """Open a binary file that appears under `path` only when the block ends without an error.
+
+    Links are followed: the file that a link names is replaced (or made), not the link. A character
+    device, a named pipe, and a descriptor by its name (/dev/stdout, /dev/fd/3) get the bytes when
+    the block has ended: they are written to, never replaced. Of a file with several hard links,
+    this name alone gets the new content.
 
     Args:
         path: final name; its parent directories are made.
-        mode: permission bits, set before the first byte (0o600 for files that hold secrets).
-        check: called with the path of the finished file before it gets its name; what it raises
-            leaves `path` as it was.
+        mode: permission bits of a new file, set before the first byte (0o600 for files that hold
+            secrets).
 
     Raises:
-        FileError: the disk is full, read-only, or not ours; no half-written file is left.
+        FileError: the disk is full, read-only, or not ours; a directory, a block device or a socket
+            has the name, or a pipe that is not read. No half-written file is left.
     """
     path = Path(path)
-    partial = _partial(path)
-    with _disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with disk_errors(path):
+        final = _followed(path)
+        through = _opened_through(final)
+        with _replaced(path, final, mode) if through is None else _passed_on(through) as stream:
+            yield stream
+
+
+def append(path: Path, data: bytes, *, mode: int = 0o644) -> None:
+    """Add to the end of a file, or write to what is no regular file; links are followed.
+
+    Raises:
+        FileError: as for `atomic_write`.
+    """
+    with disk_errors(path):
+        final = _followed(Path(path))
+        opened = _opened_through(final)
+        if opened is None:
+            final.parent.mkdir(parents=True, exist_ok=True)
+            opened = os.open(final, os.O_WRONLY | os.O_APPEND | os.O_CREAT, mode)
+        with os.fdopen(opened, "wb") as stream:
+            stream.write(data)
+
+
+@contextmanager
+def _replaced(path: Path, final: Path, mode: int) -> Iterator[IO[bytes]]:
+    """A partial file beside `final` that gets its name in the end."""
+    partial = _partial(final)
+    final.parent.mkdir(parents=True, exist_ok=True)
+    partial.unlink(missing_ok=True)
+
+    def opened(name: str, flags: int) -> int:
+        return os.open(name, flags, mode)
+
+    try:
+        with open(partial, "xb", opener=opened) as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+            ours = os.fstat(stream.fileno()).st_ino
+        _check_ours(path, partial, ours)
+        os.replace(partial, final)
+    except BaseException:
         partial.unlink(missing_ok=True)
+        raise
+    _sync(final.parent)
 
-        def opened(name: str, flags: int) -> int:
-            return os.open(name, flags, mode)
 
+@contextmanager
+def _passed_on(descriptor: int) -> Iterator[IO[bytes]]:
+    """A passing file whose bytes go to the descriptor in the end, all or none."""
+    with os.fdopen(descriptor, "wb") as target, tempfile.TemporaryFile() as passing:
+        yield passing
+        passing.seek(0)
+        shutil.copyfileobj(passing, target)
+
+
+def _followed(path: Path) -> Path:
+    """Where the links of a path lead; the name of a descriptor is not followed further."""
+    final = path
+    for _ in range(_MOST_LINKS):
+        final = Path(os.path.realpath(final.parent)) / final.name
+        if _descriptor(final) is not None or not final.is_symlink():
+            return final
+        final = final.parent / os.readlink(final)
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+
+
+def _descriptor(path: Path) -> int | None:
+    """Which of this process's descriptors a path names, its parents' links followed."""
+    named = re.fullmatch(rf"(?:/proc/{os.getpid()}(?:/task/\d+)?|/dev)/fd/(\d+)", str(path))
+    return None if named is None else int(named[1])
+
+
+def _opened_through(path: Path) -> int | None:
+    """A descriptor of what is to be written to; None where a regular file is, or nothing yet."""
+    number = _descriptor(path)
+    if number is not None:
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            stream.flush()  # what was said before stands before
+        return os.dup(number)
+    try:
+        kind = os.stat(path).st_mode
+    except FileNotFoundError:
+        return None
+    if stat.S_ISREG(kind):
+        return None
+    if stat.S_ISCHR(kind):
+        return os.open(path, os.O_WRONLY | os.O_NOCTTY)
+    if stat.S_ISFIFO(kind):
+        return _opened_pipe(path)
+    what = "a directory" if stat.S_ISDIR(kind) else "a block device or a socket"
+    raise FileError(errno.EISDIR, f"cannot write {path}: it is {what}; give the name of a file")
+
+
+def _opened_pipe(path: Path) -> int:
+    """The writing end of a named pipe; its reader may come a little later, but must come."""
+    deadline = time.monotonic() + _READER_SECONDS
+    while True:
         try:
-            with open(partial, "xb", opener=opened) as stream:
-                yield stream
-                stream.flush()
-                os.fsync(stream.fileno())
-                ours = os.fstat(stream.fileno()).st_ino
-            if check is not None:
-                check(partial)
-            _check_ours(path, partial, ours)
-            os.replace(partial, path)
-        except BaseException:
-            partial.unlink(missing_ok=True)
-            raise
+            opened = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+            os.set_blocking(opened, True)
+            return opened
+        except OSError as failure:
+            if failure.errno != errno.ENXIO:
+                raise
+            if time.monotonic() > deadline:
+                raise FileError(
+                    errno.ENXIO,
+                    f"cannot write {path}: a pipe that nothing reads; start its reader first",
+                ) from None
+        time.sleep(0.02)
 
 
 @contextmanager
 def atomic_directory(path: Path) -> Iterator[Path]:
     """Build a directory beside `path` and move it into place when the block ends without an error.
 
-    A directory already at `path` is replaced; a killed process leaves only a hidden `.partial` one.
+    All of it is on the disk before it gets its name. A directory already at `path` is replaced; a
+    killed process leaves only hidden ones (`.partial`, `.old`), which the next call clears. A link
+    is followed.
 
     Raises:
-        FileError: the disk is full, read-only, or not ours.
+        FileError: the disk is full, read-only, or not ours; something else has the name.
     """
     path = Path(path)
-    partial = _partial(path)
-    with _disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with disk_errors(path):
+        final = _followed(path)
+        if final.exists() and not final.is_dir():
+            raise FileError(
+                errno.ENOTDIR, f"cannot write {path}: it is no directory; choose another name"
+            )
+        partial = _partial(final)
+        final.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir()
         ours = partial.stat().st_ino
         try:
             yield partial
+            _sync_tree(partial)
             _check_ours(path, partial, ours)
-            if path.exists():
-                shutil.rmtree(path)
-            os.replace(partial, path)
+            _give_name(partial, final)
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)
             raise
+
+
+def _give_name(partial: Path, final: Path) -> None:
+    """Whatever happens, `final` is the old directory, the new one, or absent for a moment."""
+    shutil.rmtree(_old(final), ignore_errors=True)
+    if final.exists():
+        os.replace(final, _old(final))
+    os.replace(partial, final)
+    _sync(final.parent)
+    shutil.rmtree(_old(final), ignore_errors=True)
 
 
 def _check_ours(path: Path, partial: Path, inode: int) -> None:
@@ -118,6 +244,29 @@ def _check_ours(path: Path, partial: Path, inode: int) -> None:
         raise FileError(
             None, f"cannot write {path}: another process writes it, too; let one do it at a time"
         )
+
+
+def _sync_tree(directory: Path) -> None:
+    """Files first, then the directories that name them."""
+    for home, _, names in os.walk(directory, topdown=False):
+        for name in names:
+            _sync(Path(home, name))
+        _sync(Path(home))
+
+
+def _sync(path: Path) -> None:
+    """Have a file or a directory on the disk, where the file system can promise it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except PermissionError:
+        return  # a directory that may be written to, not read
+    try:
+        os.fsync(descriptor)
+    except OSError as failure:
+        if failure.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(descriptor)
 
 
 def canonical_json(value: Any) -> bytes:
@@ -135,7 +284,7 @@ def write_json(path: Path, value: Any, *, mode: int = 0o644) -> None:
         stream.write(text.encode() + b"\n")
 
 
-def sha256_bytes(data: bytes) -> str:
+def sha256_bytes(data: bytes | memoryview) -> str:
     """SHA-256 of the bytes, in hexadecimal."""
     return hashlib.sha256(data).hexdigest()
 

@@ -57,6 +57,8 @@ def _wrong_tables(result: Result) -> str | None:
             return f"{name} is no list of tables"
     hashes = (name for name in ("manifest_sha256", "inputs_sha256"))
     wrong = next((name for name in hashes if not isinstance(parts[name], str)), None)
+    if not isinstance(parts["scores_sha256"], str | None):
+        wrong = "scores_sha256"
     return None if wrong is None else f"{wrong} is no text"
 
 

@@ -9,13 +9,23 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lmexposure._files import write_json
+from lmexposure._integrity import CONTENT, take_hash, write_hashed
 from lmexposure._text import visible
 from lmexposure.errors import ResultError
 
-__all__ = ["RESULT_SCHEMA", "CanaryResult", "Result", "foreign", "plain", "read_result"]
+__all__ = [
+    "MEASURE_AGAIN",
+    "RESULT_SCHEMA",
+    "CanaryResult",
+    "Result",
+    "foreign",
+    "plain",
+    "read_result",
+]
 
 RESULT_SCHEMA = "lmexposure.result/1"
+# Advice that destroys nothing.
+MEASURE_AGAIN = "measure again with another --out, or move the file aside before"
 _FAMILY, _VERSION = RESULT_SCHEMA.split("/")
 _LONGEST_VERSION = 9  # digits
 _SHOWN = 60  # characters of a value in a message
@@ -92,6 +102,8 @@ class Result:
         warnings: what a reader must know before believing a number.
         privacy: bounds on epsilon with their conditions, and membership metrics; None in results
             of versions that had none.
+        scores_sha256: of the scores.parquet beside it; None where there is none, or in results of
+            versions that did not say.
     """
 
     inputs_sha256: str
@@ -103,6 +115,7 @@ class Result:
     summary: list[dict[str, Any]]
     warnings: list[str]
     privacy: dict[str, Any] | None = None
+    scores_sha256: str | None = None
     schema: str = RESULT_SCHEMA
 
     def to_dict(self) -> dict[str, Any]:
@@ -112,16 +125,16 @@ class Result:
         return record
 
     def write(self, path: Path) -> None:
-        """Write result.json, whole or not at all."""
-        write_json(path, self.to_dict())
+        """Write result.json, whole or not at all, with the hash of its own content."""
+        write_hashed(path, self.to_dict())
 
 
 def read_result(path: Path) -> Result:
     """Read a result.json of this or an older schema version.
 
     Raises:
-        ResultError: missing, not JSON, no result file, of a newer schema version, or with a value
-            that no result of ours holds.
+        ResultError: missing, not JSON, no result file, of a newer schema version, with a value
+            that no result of ours holds, or edited or damaged since it was written.
     """
     try:
         record = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -129,18 +142,21 @@ def read_result(path: Path) -> Result:
     except FileNotFoundError as failure:
         raise ResultError(f"no result at {path}; make one: lmexposure measure") from failure
     except (OSError, ValueError, RecursionError) as failure:
-        raise ResultError(
-            f"{path} is not readable JSON ({failure}); remove it and measure again"
-        ) from failure
+        raise ResultError(f"{path} is not readable JSON ({failure}); {MEASURE_AGAIN}") from failure
     _check_schema(path, record)
     if strange:
-        raise ResultError(f"{path} holds {strange}; remove it and measure again")
+        raise ResultError(f"{path} holds {strange}; {MEASURE_AGAIN}")
+    if not take_hash(record):
+        raise ResultError(
+            f"{path} does not fit its {CONTENT}: it was edited or damaged after it was written; "
+            f"{MEASURE_AGAIN}"
+        )
     try:
         canaries = [CanaryResult(**one) for one in record.pop("canaries")]
         return Result(canaries=canaries, **record)
     except (TypeError, KeyError) as failure:
         raise ResultError(
-            f"{path} lacks or adds fields ({visible(failure)}); remove it and measure again"
+            f"{path} lacks or adds fields ({visible(failure)}); {MEASURE_AGAIN}"
         ) from failure
 
 

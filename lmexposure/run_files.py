@@ -13,15 +13,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lmexposure._files import sha256_file
+from lmexposure._integrity import CONTENT, take_hash
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.errors import ManifestError, ResultError
 from lmexposure.result_checks import ROLES, ROUNDING, wrong_part
-from lmexposure.results import Result, foreign, plain, read_result
+from lmexposure.results import MEASURE_AGAIN, Result, foreign, plain, read_result
 
 __all__ = ["RunFiles", "Scores", "open_run"]
 
 _DRAWN = ("canary", "control")
 _TEXT_COLUMNS = ("id", "format", "role")
+# A measurement makes its scores again where they do not fit.
+_SAME_COMMAND = "give the command that measured it again, or measure with another --out"
 _SAME_BITS = 1e-3  # what a log-perplexity may differ by, all conditions being equal
 
 
@@ -76,6 +80,7 @@ class RunFiles:
         """
         if self.scores_path is None or not self.scores_path.exists():
             return None
+        _check_hash(self.scores_path, self.result.scores_sha256)
         scores = _read_scores(self.scores_path)
         _check_scores(self.scores_path, scores, self.result)
         return scores
@@ -139,11 +144,11 @@ def _read_result(path: Path) -> Result:
         result = read_result(path)
     except (RecursionError, AttributeError) as failure:
         raise ResultError(
-            f"{path} is no result ({type(failure).__name__}); remove it and measure again"
+            f"{path} is no result ({type(failure).__name__}); {MEASURE_AGAIN}"
         ) from None
     problem = wrong_part(result)
     if problem:
-        raise ResultError(f"{path}: {problem}; remove it and measure again")
+        raise ResultError(f"{path}: {problem}; {MEASURE_AGAIN}")
     return result
 
 
@@ -158,6 +163,11 @@ def _read_record(path: Path) -> dict[str, Any] | None:
         ) from None
     if not isinstance(record, dict) or not isinstance(record.get("settings"), dict):
         raise ResultError(f"{path} holds no settings; give the run's command again")
+    if not take_hash(record):
+        raise ResultError(
+            f"{path} does not fit its {CONTENT}: it was edited or damaged after it was written; "
+            "give the run's command again"
+        )
     strange = foreign(record)
     if strange:
         raise ResultError(f"{path} holds {strange}; give the run's command again")
@@ -210,6 +220,15 @@ def _row(line: bytes) -> dict[str, Any] | None:
     return row if isinstance(row, dict) else None
 
 
+def _check_hash(path: Path, known: str | None) -> None:
+    """Results of versions that wrote no hash of their scores go by the numbers alone."""
+    if known is not None and sha256_file(path) != known:
+        raise ResultError(
+            f"{path} is not what its result was made with (its hash differs): edited or damaged; "
+            f"{_SAME_COMMAND}"
+        )
+
+
 def _read_scores(path: Path) -> Scores:
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -225,16 +244,17 @@ def _read_scores(path: Path) -> Scores:
     except (OSError, ValueError, TypeError, KeyError, pa.ArrowException) as failure:
         raise ResultError(
             f"{path} cannot be read as scores ({type(failure).__name__}): cut short, or of other "
-            "columns; remove it and measure again"
+            f"columns; {_SAME_COMMAND}"
         ) from None
     bad = int((~np.isfinite(bits)).sum())
     if bad:
         raise ResultError(
-            f"{path}: {bad} of {bits.size} log-perplexities are not finite; measure again"
+            f"{path}: {bad} of {bits.size} log-perplexities are not finite; {_SAME_COMMAND}"
         )
     if bits.size and bits.min() < -ROUNDING:
         raise ResultError(
-            f"{path}: a log-perplexity is {bits.min():.3g} bits, and none is below 0; measure again"
+            f"{path}: a log-perplexity is {bits.min():.3g} bits, and none is below 0; "
+            f"{_SAME_COMMAND}"
         )
     ids, formats, roles = texts
     return Scores(
@@ -251,7 +271,7 @@ def _check_scores(path: Path, scores: Scores, result: Result) -> None:
         or _other_references(scores, result)
     )
     if problem:
-        raise ResultError(f"{path} does not agree with its result: {problem}; measure again")
+        raise ResultError(f"{path} does not agree with its result: {problem}; {_SAME_COMMAND}")
 
 
 def _other_roles(scores: Scores) -> str | None:

@@ -1,13 +1,20 @@
 import errno
 import json
 import os
+import socket
+import stat
 import subprocess
 import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from lmexposure import _files
 from lmexposure._files import (
+    append,
     atomic_directory,
     atomic_write,
     canonical_json,
@@ -124,3 +131,217 @@ def test_two_who_write_one_directory_are_told(tmp_path: Path) -> None:
     with told, atomic_directory(path), atomic_directory(path) as two:
         (two / "two").write_bytes(b"two")
     assert [one.name for one in path.iterdir()] == ["two"]
+
+
+Write = Callable[[Path, bytes], None]
+
+
+def _write(path: Path, data: bytes) -> None:
+    with atomic_write(path) as stream:
+        stream.write(data)
+
+
+@contextmanager
+def _read_in_thread(path: Path) -> Iterator[list[bytes]]:
+    """What is read from a pipe while the block runs."""
+    got: list[bytes] = []
+    reader = threading.Thread(target=lambda: got.append(path.read_bytes()))
+    reader.start()
+    yield got
+    reader.join()
+
+
+@pytest.mark.parametrize("write", [_write, append])
+def test_a_link_is_followed_and_stays(tmp_path: Path, write: Write) -> None:
+    """The file gets the new content, a link that leads nowhere yet a file; partials lie there."""
+    there = tmp_path / "elsewhere"
+    there.mkdir()
+    (there / "old").write_bytes(b"")
+    (tmp_path / "first").symlink_to("elsewhere/old")
+    (tmp_path / "second").symlink_to(tmp_path / "first")
+    (tmp_path / "dangling").symlink_to(there / "deep" / "new")
+    (tmp_path / "home").symlink_to(there)
+    for name, target in (("second", "old"), ("dangling", "deep/new"), ("home/third", "third")):
+        write(tmp_path / name, name.encode())
+        assert (there / target).read_bytes() == name.encode()
+    assert all((tmp_path / name).is_symlink() for name in ("first", "second", "dangling", "home"))
+    assert sorted(os.listdir(there)) == ["deep", "old", "third"]
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(FileError, match=r"cannot write .*/a: .*choose a path whose links lead"):
+        write(tmp_path / "a", b"")
+
+
+def test_of_hard_links_only_the_name_that_is_written_changes(tmp_path: Path) -> None:
+    (tmp_path / "one").write_bytes(b"old")
+    (tmp_path / "two").hardlink_to(tmp_path / "one")
+    _write(tmp_path / "two", b"new")
+    assert ((tmp_path / "one").read_bytes(), (tmp_path / "two").read_bytes()) == (b"old", b"new")
+
+
+@pytest.mark.parametrize("write", [_write, append])
+def test_a_terminal_is_written_to_and_stays(write: Write) -> None:
+    controller, device = os.openpty()
+    name = Path(os.ttyname(device))
+    write(name, b"seen")
+    assert os.read(controller, 99) == b"seen"
+    assert stat.S_ISCHR(os.stat(name).st_mode)
+    os.close(controller)
+    os.close(device)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes device nodes, and destroyed them")
+@pytest.mark.parametrize("write", [_write, append])
+def test_a_device_node_is_written_to_and_stays(tmp_path: Path, write: Write) -> None:
+    node = tmp_path / "null"  # like /dev/null, and none that others need
+    try:
+        os.mknod(node, 0o666 | stat.S_IFCHR, os.stat("/dev/null").st_rdev)
+        write(node, b"gone")
+    except PermissionError:
+        pytest.skip("this place allows no devices")
+    assert stat.S_ISCHR(os.lstat(node).st_mode)
+    assert os.listdir(tmp_path) == ["null"]
+
+
+@pytest.mark.parametrize("write", [_write, append])
+def test_a_pipe_gets_the_bytes_and_stays(tmp_path: Path, write: Write) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with _read_in_thread(pipe) as got:
+        write(pipe, b"x" * 100_000)  # more than a pipe holds at a time
+    assert got == [b"x" * 100_000]
+    assert stat.S_ISFIFO(os.stat(pipe).st_mode)
+    assert os.listdir(tmp_path) == ["pipe"]
+
+
+def test_a_pipe_gets_nothing_where_the_content_failed(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with (
+        _read_in_thread(tmp_path / "pipe") as got,
+        pytest.raises(KeyError),
+        atomic_write(tmp_path / "pipe") as stream,
+    ):
+        stream.write(b"half")
+        raise KeyError
+    assert got == [b""]
+
+
+def test_a_pipe_that_nothing_reads_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_files, "_READER_SECONDS", 0.05)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(FileError, match="a pipe that nothing reads; start its reader first"):
+        _write(tmp_path / "pipe", b"")
+
+
+def test_a_reader_that_ends_early_is_said(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with pytest.raises(FileError, match=r"Broken pipe; its reader ended early; let it read"):
+        _write(Path(f"/dev/fd/{writing}"), b"lost")
+    os.close(writing)
+
+
+@pytest.mark.parametrize("write", [_write, append])
+def test_a_descriptor_is_written_where_it_is(tmp_path: Path, write: Write) -> None:
+    """As `> file` or `3> file` of a shell leave it: after what was printed, before what follows."""
+    with open(tmp_path / "log", "wb", buffering=0) as log:
+        log.write(b"before ")
+        (tmp_path / "link").symlink_to(f"/dev/fd/{log.fileno()}")
+        write(Path(f"/dev/fd/{log.fileno()}"), b"ours ")
+        write(Path(f"/proc/self/fd/{log.fileno()}"), b"again ")
+        write(tmp_path / "link", b"linked ")
+        log.write(b"after")
+    assert (tmp_path / "log").read_bytes() == b"before ours again linked after"
+    assert sorted(os.listdir(tmp_path)) == ["link", "log"]
+    with pytest.raises(FileError, match="cannot write /dev/fd/9999: Bad file descriptor"):
+        write(Path("/dev/fd/9999"), b"")
+
+
+def test_standard_output_keeps_its_order(tmp_path: Path) -> None:
+    script = (
+        "from pathlib import Path\n"
+        "from lmexposure._files import append, atomic_write\n"
+        "print('first')\n"
+        "with atomic_write(Path('/dev/stdout')) as out: out.write(b'second\\n')\n"
+        "append(Path('/dev/stdout'), b'third\\n')\n"
+        "print('fourth')\n"
+    )
+    with open(tmp_path / "out", "wb") as out:
+        subprocess.run([sys.executable, "-c", script], stdout=out, check=True)
+    assert (tmp_path / "out").read_text().split() == ["first", "second", "third", "fourth"]
+    assert os.listdir(tmp_path) == ["out"]
+
+
+@pytest.mark.parametrize("write", [_write, append])
+def test_what_cannot_be_written_to_is_refused(tmp_path: Path, write: Write) -> None:
+    (tmp_path / "d").mkdir()
+    (tmp_path / "to-d").symlink_to("d")
+    for name in ("d", "to-d"):
+        with pytest.raises(FileError, match="it is a directory; give the name of a file"):
+            write(tmp_path / name, b"")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "s"))
+        with pytest.raises(FileError, match="it is a block device or a socket; give the name"):
+            write(tmp_path / "s", b"")
+    assert sorted(os.listdir(tmp_path)) == ["d", "s", "to-d"]
+
+
+def test_a_directory_is_built_where_its_link_leads(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "model").symlink_to("disk")
+    with atomic_directory(tmp_path / "model") as partial:
+        (partial / "new").write_text("")
+    assert (tmp_path / "model").is_symlink()
+    assert os.listdir(tmp_path / "disk") == ["new"]
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileError, match="it is no directory; choose another name"):
+        atomic_directory(tmp_path / "file").__enter__()
+    assert sorted(os.listdir(tmp_path)) == ["disk", "file", "model"]
+
+
+def test_a_directory_is_on_the_disk_before_it_gets_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files, then the directories that name them, then the name, then what holds the name."""
+    done: list[str] = []
+    sync, rename = os.fsync, os.replace
+
+    def synced(descriptor: int) -> None:
+        done.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")).name)
+        sync(descriptor)
+
+    def renamed(before: Path, after: Path) -> None:
+        done.append(f"{before.name} -> {after.name}")
+        rename(before, after)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", renamed)
+    (tmp_path / "model").mkdir()
+    with atomic_directory(tmp_path / "model") as partial:
+        (partial / "inner").mkdir()
+        (partial / "inner" / "file").write_text("")
+    inside = ["file", "inner", ".model.partial"]
+    names = ["model -> .model.old", ".model.partial -> model"]
+    assert done == [*inside, *names, tmp_path.name]
+    done.clear()
+    _write(tmp_path / "file", b"")
+    assert done == [".file.partial", ".file.partial -> file", tmp_path.name]
+
+
+def test_a_disk_that_promises_nothing_for_directories_is_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refusing(number: int) -> Callable[[int], None]:
+        def fsync(descriptor: int) -> None:
+            if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+                raise OSError(number, os.strerror(number))
+
+        return fsync
+
+    monkeypatch.setattr(os, "fsync", refusing(errno.EINVAL))
+    _write(tmp_path / "a", b"")
+    monkeypatch.setattr(os, "fsync", refusing(errno.EIO))
+    with pytest.raises(FileError, match="Input/output error"):
+        _write(tmp_path / "b", b"")

@@ -67,7 +67,7 @@ def _changed(path: Path, change: Callable[[Any], object]) -> Path:
     ],
 )
 def test_what_cannot_be(tmp_path: Path, change: Callable[[Any], object], message: str) -> None:
-    with pytest.raises(ResultError, match=message + r".*; remove it and measure again"):
+    with pytest.raises(ResultError, match=message + r".*; measure again with another --out"):
         open_run(_changed(tmp_path, change))
 
 

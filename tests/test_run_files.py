@@ -18,8 +18,9 @@ from lmexposure.run_files import open_run
 
 
 def edited(path: Path, change: Callable[[Any], object]) -> Path:
-    """A JSON file with something else in it."""
+    """A JSON file with something else in it, as a version that wrote no hash would have it."""
     values = json.loads(path.read_text())
+    values.pop("content_sha256", None)
     change(values)
     path.write_text(json.dumps(values))
     return path

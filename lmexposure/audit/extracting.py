@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lmexposure._files import write_json
+from lmexposure._integrity import read_sealed, write_sealed
 from lmexposure.canaries import Canary
 from lmexposure.scoring import Extractor, beam_width
 
@@ -44,7 +44,8 @@ def extract_format(
     """
     inserted = sum(one.role == "canary" for one in canaries)
     width = beam_width(inserted) if width is None else width
-    done: Extractions = json.loads(kept.read_text()) if kept and kept.exists() else {}
+    before = None if kept is None else read_sealed(kept)
+    done: Extractions = {} if before is None else json.loads(before)
     for number, canary in enumerate(canaries, 1):
         if canary.id not in done:
             most = revealed if canary.role == "canary" else 0
@@ -53,7 +54,7 @@ def extract_format(
                 _row(extractor, canary, k, w) for k in range(known + 1) for w in (1, width)
             ]
             if kept is not None:
-                write_json(kept, done)
+                write_sealed(kept, json.dumps(done).encode())
         progress(number, len(canaries))
     return {one.id: done[one.id] for one in canaries}
 

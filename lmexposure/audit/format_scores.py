@@ -1,5 +1,6 @@
 """The log-perplexities of one format: its canaries and controls, and fills never inserted."""
 
+import io
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure._files import atomic_write
+from lmexposure._integrity import read_sealed, write_sealed
 from lmexposure.audit.settings import MeasureSettings
 from lmexposure.canaries import Canary, CanaryFormat, Manifest
 from lmexposure.errors import ManifestError, ModelError
@@ -82,8 +84,9 @@ class FormatScores:
     def save(self, path: Path) -> None:
         """Keep the numbers, so that an interrupted measurement need not make them again."""
         columns = {name: getattr(self, name) for name in _COLUMNS}
-        with atomic_write(path) as stream:
-            np.savez(stream, **columns)
+        packed = io.BytesIO()
+        np.savez(packed, **columns)
+        write_sealed(path, packed.getvalue())
 
 
 def score_format(
@@ -209,9 +212,10 @@ def _refuse_twins(name: str, encoded: list[Encoded]) -> None:
 
 def _saved(kept: Path | None, texts: int) -> dict[str, Any] | None:
     """What an interrupted measurement left, if it is of as many texts."""
-    if kept is None or not kept.exists():
+    packed = None if kept is None else read_sealed(kept)
+    if packed is None:
         return None
-    with np.load(kept, allow_pickle=False) as arrays:
+    with np.load(io.BytesIO(packed), allow_pickle=False) as arrays:
         columns = {name: arrays[name] for name in _COLUMNS}
     return columns if columns["bits"].shape == (texts,) else None
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from lmexposure._locks import only_writer
 from lmexposure.audit.settings import RunSettings
 from lmexposure.canaries import (
     Manifest,
@@ -102,10 +103,15 @@ def insert_corpus(
         CorpusError: the corpus cannot be used, or holds fills of a format already.
         FormatError: a format that cannot be found or read.
         PlanError: the plan does not fit the corpus or a format.
-        ResultError: `out` holds the manifest of another plan or corpus.
+        ResultError: `out` holds the manifest of another plan or corpus, or another process is at
+            work there.
         FileError: the disk refused.
     """
-    source, out = Path(corpus), Path(out)
+    with only_writer(out):
+        return _insert(Path(corpus), Path(out), settings)
+
+
+def _insert(source: Path, out: Path, settings: RunSettings) -> tuple[Path, Manifest]:
     inserted, record = out / "corpus" / source.name, out / "manifest.json"
     plan = plan_of(settings)
     if record.exists():
@@ -151,6 +157,4 @@ def _check_same(
     }
     for what, unchanged in same.items():
         if not unchanged:
-            raise ResultError(
-                f"{out} holds a manifest of another {what}; choose another --out, or remove it"
-            )
+            raise ResultError(f"{out} holds a manifest of another {what}; choose another --out")

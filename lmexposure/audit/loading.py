@@ -7,7 +7,14 @@ import torch
 
 from lmexposure.audit.settings import RunSettings
 from lmexposure.errors import ModelError
-from lmexposure.models import NEW_MODELS, LoadedModel, check_device, check_name, load_model
+from lmexposure.models import (
+    NEW_MODELS,
+    LoadedModel,
+    check_device,
+    check_name,
+    damaged_model,
+    load_model,
+)
 
 __all__ = ["check_model", "chosen_device", "load_for_measuring"]
 
@@ -41,9 +48,11 @@ def load_for_measuring(model: str | Path, settings: RunSettings) -> LoadedModel:
     """Load a model as the settings say: device, dtype, revision, offline.
 
     Raises:
-        ModelError: there is no such model, or it cannot be used.
+        ModelError: there is no such model, or it cannot be used, or it is not what the training
+            that it lies in wrote.
         SettingsError: a device that this machine does not have.
     """
+    _refuse_damaged(model)
     if str(model) in NEW_MODELS and not Path(model).exists():
         raise ModelError(
             f"model {str(model)!r} is a kind of new model, and has to be trained before it is "
@@ -56,3 +65,14 @@ def load_for_measuring(model: str | Path, settings: RunSettings) -> LoadedModel:
         revision=settings.revision,
         offline=settings.offline,
     )
+
+
+def _refuse_damaged(model: str | Path) -> None:
+    """A changed weight would give other numbers, and look like any other."""
+    damaged = damaged_model(model)
+    if damaged is not None:
+        raise ModelError(
+            f"{damaged} is not what the training wrote ({Path(model).parent / 'training.json'} has "
+            "its hash): damaged, or changed since; give the training's command again, or copy the "
+            "model elsewhere if the change is meant"
+        )

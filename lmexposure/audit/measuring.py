@@ -2,13 +2,16 @@
 
 import json
 import shutil
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from lmexposure import __version__
-from lmexposure._files import canonical_json, sha256_bytes, write_json
+from lmexposure._files import canonical_json, sha256_bytes, sha256_file, write_json
+from lmexposure._integrity import say_rebuilt
+from lmexposure._locks import only_writer
 from lmexposure.audit.estimates import FormatEstimates, estimate_format
 from lmexposure.audit.extracting import Extractions, extract_format
 from lmexposure.audit.format_scores import FormatScores, score_format, write_scores
@@ -57,9 +60,22 @@ def measure(
         ModelError: the model cannot be loaded, or cannot read a fill of a format.
         NumericalError: the model gave NaN or infinite logits.
         PlanError: R cannot give so many references as were asked for.
-        ResultError: `out` holds the result of another model, manifest or settings.
+        ResultError: `out` holds the result of another model, manifest or settings, or one that was
+            edited or damaged; another process is at work there.
     """
     settings = settings or MeasureSettings()
+    with nullcontext() if out is None else only_writer(out):
+        return _measure(model, manifest, out, settings, validation, progress)
+
+
+def _measure(
+    model: str | Path | LoadedModel,
+    manifest: str | Path | Manifest,
+    out: str | Path | None,
+    settings: MeasureSettings,
+    validation: dict[str, Any] | None,
+    progress: Progress,
+) -> Result:
     manifest = manifest if isinstance(manifest, Manifest) else Manifest.read(manifest)
     if not any(one.role == "canary" for one in manifest.canaries):
         raise ManifestError("the manifest holds no inserted canary, so there is nothing to measure")
@@ -74,6 +90,7 @@ def measure(
     inputs = _inputs(loaded, described, manifest, settings)
     place = None if out is None else _Place(out=Path(out), inputs=inputs)
     if place is not None and place.finished():
+        place.clear()
         return read_result(place.result)
     if place is not None:
         place.begin()
@@ -97,9 +114,7 @@ def measure(
             *(line for one in estimates for line in one.warnings),
         ],
     )
-    if place is not None:
-        place.finish(result, scores)
-    return result
+    return result if place is None else place.finish(result, scores)
 
 
 def _model_record(
@@ -176,10 +191,18 @@ class _Place:
         if result.inputs_sha256 != self.inputs:
             raise ResultError(
                 f"{self.out} holds the result of another model, manifest or settings; "
-                "choose another --out, or remove its result.json"
+                "choose another --out"
             )
         searches = (one.get("search") or {} for one in result.formats)
-        return self.scores.exists() and not any(s.get("interrupted") for s in searches)
+        return self._scores_fit(result) and not any(s.get("interrupted") for s in searches)
+
+    def _scores_fit(self, result: Result) -> bool:
+        if not self.scores.exists():
+            return False
+        if result.scores_sha256 in (None, sha256_file(self.scores)):
+            return True
+        say_rebuilt(self.scores, "the model is measured again")
+        return False
 
     def begin(self) -> None:
         """Find out before the work whether it can be written down."""
@@ -189,10 +212,16 @@ class _Place:
         """A file for finished parts; other inputs have other files."""
         return self.out / ".measuring" / self.inputs[:16] / name
 
-    def finish(self, result: Result, scores: list[FormatScores]) -> None:
-        """Write scores, then the result that says they are whole; then clear the parts."""
+    def finish(self, result: Result, scores: list[FormatScores]) -> Result:
+        """Write scores, then the result that has their hash; then clear the parts."""
         write_scores(self.scores, scores)
+        result = replace(result, scores_sha256=sha256_file(self.scores))
         result.write(self.result)
+        self.clear()
+        return result
+
+    def clear(self) -> None:
+        """Remove the parts, which a kill at the very end may have left."""
         shutil.rmtree(self.out / ".measuring", ignore_errors=True)
 
 

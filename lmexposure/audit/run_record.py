@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lmexposure import __version__
-from lmexposure._files import write_json
+from lmexposure._integrity import say_rebuilt, take_hash, write_hashed
 from lmexposure.errors import ResultError
 
 __all__ = ["RunRecord"]
@@ -82,15 +82,21 @@ class RunRecord:
             **more,
         }
         # The seed is in it, and who has seed and format has the secrets.
-        write_json(self.out / "run.json", record, mode=0o600)
+        write_hashed(self.out / "run.json", record, mode=0o600)
 
 
 def _same_run(path: Path, settings: dict[str, Any]) -> dict[str, float]:
     """The timings of the run that stands here; refuse when its settings differ."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
+        if not take_hash(record):
+            raise ValueError("it does not fit its hash")
         before, timings = record["settings"], dict(record["seconds"])
-    except (ValueError, KeyError, TypeError, OSError) as failure:
+    except (ValueError, KeyError, TypeError, OSError, RecursionError) as failure:
+        if path.with_name("manifest.json").exists():
+            # Manifest, training and result each refuse other settings than their own.
+            say_rebuilt(path)
+            return {}
         raise ResultError(f"{path} is not readable ({failure}); choose another --out") from failure
     old, new = _flat(before), _flat(settings)
     for name in sorted(old.keys() | new.keys(), key=lambda name: (name.count("."), name)):

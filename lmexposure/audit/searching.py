@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lmexposure._files import write_json
+from lmexposure._integrity import read_sealed, write_sealed
 from lmexposure.audit.format_scores import FormatScores
 from lmexposure.audit.settings import MeasureSettings
 from lmexposure.canaries import Manifest
@@ -95,8 +95,9 @@ def search_format(
             tokens; says why.
         NumericalError: the model gave NaN on some branch.
     """
-    if kept is not None and kept.exists():
-        return FormatSearch(**json.loads(kept.read_text()))
+    before = None if kept is None else read_sealed(kept)
+    if before is not None:
+        return FormatSearch(**json.loads(before))
     try:
         space = token_space(
             loaded.tokenizer, scores.format, context=manifest.separator, vocabulary=vocabulary
@@ -109,7 +110,7 @@ def search_format(
         return FormatSearch(rows=none, warnings=[f"ranks are those among references: {failure}"])
     found = search.run()
     if kept is not None and not search.interrupted:
-        write_json(kept, plain(asdict(found)))
+        write_sealed(kept, json.dumps(plain(asdict(found))).encode())
     return found
 
 

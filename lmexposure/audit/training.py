@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from lmexposure._locks import only_writer
 from lmexposure.audit.loading import chosen_device
 from lmexposure.audit.progress import Progress, silent
 from lmexposure.audit.settings import RunSettings
@@ -72,8 +73,20 @@ def train_corpus(
     Raises:
         CorpusError, ManifestError, ModelError, SettingsError, ResultError, NumericalError,
         FileError: as `lmexposure.models.train`; also a manifest that misses a canary's text, or a
-        corpus that holds a fill that by the manifest it should not.
+        corpus that holds a fill that by the manifest it should not; another process at work in
+        `out`.
     """
+    with only_writer(out):
+        return _train(corpus, Path(out), settings, manifest, progress)
+
+
+def _train(
+    corpus: str | Path,
+    out: Path,
+    settings: RunSettings,
+    manifest: str | Path | Manifest | None,
+    progress: Progress,
+) -> TrainingResult:
     if manifest is not None and not isinstance(manifest, Manifest):
         manifest = Manifest.read(manifest)
     layout = settings.layout or (manifest.layout if manifest else guess_layout(corpus))
@@ -94,7 +107,7 @@ def train_corpus(
         settings=training_settings(settings, context_window(loaded.model.config)),
         separator=separator,
         canaries={} if manifest is None else _inserted(manifest),
-        out=Path(out),
+        out=out,
         progress=lambda state: progress("training", state.step, state.total_steps, _note(state)),
     )
 

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from lmexposure._locks import only_writer
 from lmexposure.audit.inserting import insert_corpus, plan_of, preview
 from lmexposure.audit.loading import check_model, chosen_device, load_for_measuring
 from lmexposure.audit.measuring import measure
@@ -45,7 +46,7 @@ def run(
         CorpusError, FormatError, PlanError: the corpus or the plan cannot be used.
         ManifestError: the coins left every candidate out.
         ModelError, NumericalError: the model cannot be trained or measured.
-        ResultError: `out` holds another run.
+        ResultError: `out` holds another run, or another process is at work there.
         FileError: the disk refused.
     """
     _refuse_several_processes()
@@ -54,6 +55,11 @@ def run(
     training_settings(settings)
     plan_of(settings)
     check_model(settings)
+    with only_writer(out):
+        return _run(corpus, out, settings, progress)
+
+
+def _run(corpus: str | Path, out: Path, settings: RunSettings, progress: Progress) -> Result:
     record = RunRecord.open(out, settings.decisive())
     with record.step("insert"):
         inserted, manifest = insert_corpus(corpus, out=out, settings=settings)

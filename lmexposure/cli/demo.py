@@ -21,16 +21,18 @@ def demo(
 ) -> None:
     """Run the whole test on the language reference that comes with Python. No download."""
     given = {"model": model, "seed": seed, "epochs": epochs}
+    from lmexposure._locks import only_writer
     from lmexposure.audit import demo_corpus, demo_settings, estimate_cost
     from lmexposure.audit import run as run_audit
     from lmexposure.cli.reporting import write_and_say
     from lmexposure.cli.tables import print_result
 
     chosen = options.merged(given, base=demo_settings())
-    corpus = demo_corpus(out / "source" / "python_topics.txt")
-    say(estimate_cost(corpus, chosen))
-    with progress_bars() as progress:
-        result = run_audit(corpus, out=out, settings=chosen, progress=progress)
-    print_result(result)
-    write_and_say(out)
+    with only_writer(out):
+        corpus = demo_corpus(out / "source" / "python_topics.txt")
+        say(estimate_cost(corpus, chosen))
+        with progress_bars() as progress:
+            result = run_audit(corpus, out=out, settings=chosen, progress=progress)
+        print_result(result)
+        write_and_say(out)
     say(f"run directory  {out}")

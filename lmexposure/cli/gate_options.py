@@ -5,8 +5,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lmexposure._files import atomic_write, read_toml
-from lmexposure.errors import FileError, SettingsError
+from lmexposure._files import append, atomic_write, read_toml
+from lmexposure.errors import SettingsError
 
 if TYPE_CHECKING:
     from lmexposure.gate import Thresholds, Verdict
@@ -106,6 +106,8 @@ def refuse_overwriting(flags: Mapping[str, Any], source: Path) -> None:
         if flags[name] is None:
             continue
         path = Path(flags[name]).resolve()
+        if path.is_dir():
+            raise SettingsError(f"{flags[name]} is a directory; give another file")
         if path in taken:
             raise SettingsError(f"{flags[name]} is {taken[path]} already; give another file")
         if any(_of_a_run(path, home) for home in homes) or (model and path.is_relative_to(model)):
@@ -146,20 +148,8 @@ def write_outputs(
             with atomic_write(flags[name]) as stream:
                 stream.write(text.encode())
     if flags["summary"] is not None:
-        _append(flags["summary"], verdict_summary(verdict))
-
-
-def _append(path: Path, text: str) -> None:
-    """Steps of a job share one summary: what stands there stays."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(path, "a", encoding="utf-8", newline="\n") as stream:
-            stream.write(text)
-    except OSError as failure:
-        reason = failure.strerror or str(failure)
-        raise FileError(
-            failure.errno, f"cannot write {path}: {reason}; choose a writable file"
-        ) from failure
+        # Steps of a job share one summary: what is there stays.
+        append(flags["summary"], verdict_summary(verdict).encode())
 
 
 def _pair(value: str | list[Any]) -> tuple[float, float]:

@@ -65,15 +65,17 @@ def insert(
         return
     tell = _aside if corpus == [_STDIN] else say
     say_attainable(chosen, tell=tell)
+    from lmexposure._locks import only_writer
     from lmexposure.audit import insert_corpus
 
     inserted: Path | str
     if alone:
         inserted, manifest = insert_corpus(corpus[0], out=out, settings=chosen)
     else:
-        inserted, manifest = insert_anything(
-            corpus, out, chosen, documents=documents, verify=verify
-        )
+        with only_writer(out):
+            inserted, manifest = insert_anything(
+                corpus, out, chosen, documents=documents, verify=verify
+            )
     count = sum(one.inserted for one in manifest.canaries)
     tell(f"corpus    {inserted}  ({count:,} documents inserted)")
     if chosen.coins != "fixed":

@@ -69,7 +69,7 @@ def insert_anything(
 
     record = out / "manifest.json"
     if record.exists():
-        raise ResultError(f"{record} is there already; choose another --out, or remove it")
+        raise ResultError(f"{record} is there already; choose another --out")
     plan, shape = plan_of(settings), shape_of(corpus, settings.layout, settings.text_field)
     if list(corpus) == [STDIN]:
         if isinstance(shape, Rows) or sys.stdin is None:

@@ -38,6 +38,7 @@ def measure(
 ) -> None:
     """Measure exposure and extraction of the canaries in MANIFEST under MODEL."""
     chosen = options.merged(locals(), apart=("model", "manifest", "out"))
+    from lmexposure._locks import only_writer
     from lmexposure.audit import load_for_measuring
     from lmexposure.audit import measure as measure_model
     from lmexposure.canaries import Manifest
@@ -45,14 +46,15 @@ def measure(
     from lmexposure.cli.tables import print_result
 
     inserted = Manifest.read(manifest)  # a bad manifest is found before a large model is loaded
-    with progress_bars() as progress:
-        result = measure_model(
-            load_for_measuring(model, chosen),
-            inserted,
-            out=out,
-            settings=replace(chosen.measure, seed=chosen.seed),
-            progress=progress,
-        )
-    print_result(result)
-    write_and_say(out)
+    with only_writer(out):
+        with progress_bars() as progress:
+            result = measure_model(
+                load_for_measuring(model, chosen),
+                inserted,
+                out=out,
+                settings=replace(chosen.measure, seed=chosen.seed),
+                progress=progress,
+            )
+        print_result(result)
+        write_and_say(out)
     say(f"result  {out / 'result.json'}")

@@ -19,7 +19,10 @@ def remove(
 ) -> None:
     """Take the canaries out again, and check that the corpus is what it was before."""
     from lmexposure.canaries import Manifest, remove_from_files
+    from lmexposure.errors import SettingsError
 
+    if out.exists() and manifest.exists() and out.samefile(manifest):
+        raise SettingsError(f"--out {out} is the manifest itself; write to another file")
     removal = remove_from_files(corpus, Manifest.read(manifest), out)
     where = removal.files[0] if len(removal.files) == 1 else out
     say(f"corpus    {where}  ({removal.documents:,} documents taken out)")

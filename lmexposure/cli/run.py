@@ -57,15 +57,17 @@ def run(
 ) -> None:
     """Insert canaries into CORPUS, train a model on it, measure what it gives away."""
     chosen = options.merged(locals(), apart=("corpus", "out"))
+    from lmexposure._locks import only_writer
     from lmexposure.audit import estimate_cost
     from lmexposure.audit import run as run_audit
     from lmexposure.cli.reporting import write_and_say
     from lmexposure.cli.tables import print_result
 
-    say(estimate_cost(corpus, chosen))
-    say_attainable(chosen)
-    with progress_bars() as progress:
-        result = run_audit(corpus, out=out, settings=chosen, progress=progress)
-    print_result(result)
-    write_and_say(out)
+    with only_writer(out):
+        say(estimate_cost(corpus, chosen))
+        say_attainable(chosen)
+        with progress_bars() as progress:
+            result = run_audit(corpus, out=out, settings=chosen, progress=progress)
+        print_result(result)
+        write_and_say(out)
     say(f"run directory  {out}")

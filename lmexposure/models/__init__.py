@@ -27,7 +27,7 @@ from lmexposure.models.packing import Packed, pack
 from lmexposure.models.settings import TrainingSettings
 from lmexposure.models.tiny_gpt2 import byte_level_tokenizer, tiny_gpt2_config
 from lmexposure.models.trainer import Progress, ProgressCallback
-from lmexposure.models.training import TrainingResult, train
+from lmexposure.models.training import TrainingResult, damaged_model, train
 from lmexposure.models.validation import split_validation
 
 __all__ = [
@@ -50,6 +50,7 @@ __all__ = [
     "check_name",
     "context_window",
     "count_deliveries",
+    "damaged_model",
     "encode_documents",
     "encode_in_context",
     "load_model",

@@ -8,10 +8,20 @@ from typing import Any
 
 import torch
 
-from lmexposure._files import atomic_directory, atomic_write
-from lmexposure.errors import ResultError
+from lmexposure._files import atomic_directory
+from lmexposure._integrity import (
+    check_seal,
+    damaged_file,
+    file_hashes,
+    say_rebuilt,
+    write_sealed,
+)
+from lmexposure.errors import FileError, ResultError
 
-__all__ = ["CheckpointDirectory", "Counters"]
+__all__ = ["ANEW", "CheckpointDirectory", "Counters"]
+
+ANEW = "the training begins anew"
+_PARTS = {"inputs", "counters", "model", "optimizer"}
 
 
 @dataclass(kw_only=True)
@@ -46,8 +56,9 @@ class Counters:
 class CheckpointDirectory:
     """The files of one training that is under way.
 
-    `checkpoint.pt` is the last state, replaced as a whole. `best-STEP` is the model with the lowest
-    validation loss; an older one is removed only when a checkpoint that does not need it is there.
+    `checkpoint.pt` is the last state, replaced as a whole, with the hashes of the best model's
+    files, and sealed with a hash of its own. `best-STEP` is the model with the lowest validation
+    loss; an older one is removed only when a checkpoint that does not need it is there.
 
     Args:
         out: the output directory.
@@ -58,54 +69,97 @@ class CheckpointDirectory:
         self._out = out
         self._inputs = inputs
         self._file = out / "checkpoint.pt"
+        # Of the best model's files, by its step; {} before the first, and in checkpoints of
+        # versions that wrote none.
+        self._hashes: tuple[int, dict[str, str]] = (0, {})
 
     def best(self, step: int) -> Path:
-        """Where the best model stands when `step` is the best step."""
+        """Where the best model is kept when `step` is the best step."""
         return self._out / f"best-{step}"
 
     def save(self, counters: Counters, model: dict[str, Any], optimizer: dict[str, Any]) -> None:
         """Replace the checkpoint by one of this state."""
+        if self._hashes[0] != counters.best_step:
+            self._hashes = (counters.best_step, file_hashes(self.best(counters.best_step)))
         state = {
             "inputs": self._inputs,
             "counters": asdict(counters),
             "model": model,
             "optimizer": optimizer,
+            "best_files": self._hashes[1],
         }
         # Through memory: torch would report a full disk as a RuntimeError without its reason.
         buffer = io.BytesIO()
         torch.save(state, buffer)
-        with atomic_write(self._file) as stream:
-            stream.write(buffer.getbuffer())
+        write_sealed(self._file, buffer.getbuffer())
         self._remove_best_but(counters.best_step)
 
     def load(self) -> tuple[Counters, dict[str, Any], dict[str, Any]] | None:
         """The last state: counters, model and optimizer; None where there is none.
 
+        A damaged checkpoint, or one whose best model is damaged, is named in a warning and counts
+        as none: the training begins anew.
+
         Raises:
-            ResultError: the checkpoint belongs to another training, or cannot be read.
+            ResultError: the checkpoint belongs to another training.
         """
         if not self._file.exists():
+            return None
+        state = self._read()
+        if state is None:
+            say_rebuilt(self._file, ANEW)
+            return None
+        if state["inputs"] != self._inputs:
+            raise ResultError(
+                f"{self._out} holds an unfinished training with other settings, data or initial "
+                "weights; choose another directory"
+            )
+        counters = Counters(**state["counters"])
+        self._hashes = (counters.best_step, state.get("best_files", {}))
+        damaged = self._damaged_best(counters)
+        if damaged is not None:
+            say_rebuilt(damaged, ANEW)
+            return None
+        return counters, state["model"], state["optimizer"]
+
+    def _damaged_best(self, counters: Counters) -> Path | None:
+        best = self.best(counters.best_step)
+        if counters.best_bits is not None and not best.is_dir():
+            return best
+        return damaged_file(best, self._hashes[1])
+
+    def _read(self) -> dict[str, Any] | None:
+        """What the file holds; None where it is damaged. Older versions sealed none."""
+        if check_seal(self._file) is False:
             return None
         try:
             # weights_only: a checkpoint cannot run code.
             state = torch.load(self._file, map_location="cpu", weights_only=True)
-        except Exception as failure:  # torch raises many kinds for a damaged file
-            raise ResultError(
-                f"cannot read {self._file}; remove it to train from the beginning"
-            ) from failure
-        if state["inputs"] != self._inputs:
-            raise ResultError(
-                f"{self._out} holds an unfinished training with other settings, data or initial "
-                "weights; choose another directory, or remove this one"
-            )
-        return Counters(**state["counters"]), state["model"], state["optimizer"]
+        except Exception:  # torch raises many kinds for a damaged file
+            return None
+        return state if isinstance(state, dict) and state.keys() >= _PARTS else None
 
-    def finish(self, best_step: int) -> Path:
-        """Put the best model at its final place, `model`, and return that."""
+    def finish(self, best_step: int) -> dict[str, str]:
+        """Put the best model at its final place, `model`.
+
+        Returns:
+            the hashes of its files.
+
+        Raises:
+            FileError: the disk refused, or gave back other bytes than were written.
+        """
         path = self._out / "model"
         with atomic_directory(path) as partial:
             shutil.copytree(self.best(best_step), partial, dirs_exist_ok=True)
-        return path
+            hashes = file_hashes(partial)
+            damaged = damaged_file(partial, self._hashes[1])
+            if damaged is not None:
+                raise FileError(
+                    None,
+                    f"{self.best(best_step) / damaged.name} was damaged while the training went "
+                    "on; give the same command again",
+                )
+        return hashes
 
     def clear(self) -> None:
         """Remove what only an unfinished training needs."""
@@ -113,6 +167,6 @@ class CheckpointDirectory:
         self._remove_best_but(None)
 
     def _remove_best_but(self, step: int | None) -> None:
-        for path in self._out.glob("best-*"):
+        for path in (*self._out.glob("best-*"), *self._out.glob(".best-*")):
             if step is None or path != self.best(step):
                 shutil.rmtree(path, ignore_errors=True)

@@ -4,15 +4,23 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from accelerate import Accelerator
 
-from lmexposure._files import canonical_json, sha256_bytes, write_json
+from lmexposure._files import canonical_json, sha256_bytes
+from lmexposure._integrity import (
+    damaged_file,
+    file_hashes,
+    say_rebuilt,
+    take_hash,
+    write_hashed,
+)
 from lmexposure.errors import ModelError, ResultError, SettingsError
 from lmexposure.models.batches import steps_per_epoch
-from lmexposure.models.checkpoints import CheckpointDirectory, Counters
+from lmexposure.models.checkpoints import ANEW, CheckpointDirectory, Counters
 from lmexposure.models.deliveries import check_deliveries
 from lmexposure.models.encoding import context_window
 from lmexposure.models.load import LoadedModel, weights_sha256
@@ -21,7 +29,7 @@ from lmexposure.models.settings import TrainingSettings
 from lmexposure.models.trainer import ProgressCallback, Trainer
 from lmexposure.models.validation import split_validation
 
-__all__ = ["TrainingResult", "train"]
+__all__ = ["TrainingResult", "damaged_model", "train"]
 
 _SCHEMA = "lmexposure.training/1"
 _LEAST_GAIN = 0.01  # bits per token
@@ -110,11 +118,13 @@ def train(
     training, validation = _blocks(loaded, documents, settings, separator, canaries)
     inputs = _inputs_sha256(loaded, settings, training, validation)
     out = Path(out)
+    checkpoints = CheckpointDirectory(out, inputs)
     finished = _finished(out, inputs)
     if finished is not None:
+        if os.environ.get("RANK", "0") == "0":
+            checkpoints.clear()  # what a kill at the very end left
         return finished
     accelerator = _accelerator(loaded)
-    checkpoints = CheckpointDirectory(out, inputs)
     trainer = Trainer(
         loaded.model,
         loaded.tokenizer,
@@ -129,14 +139,15 @@ def train(
     epoch_steps = steps_per_epoch(len(training.ids), settings.batch_size)
     result = _result(counters, out, epoch_steps, accelerator.num_processes)
     if accelerator.is_main_process:
-        checkpoints.finish(counters.best_step)
+        _set_aside(out, checkpoints.best(counters.best_step))
         record = {
             "schema": _SCHEMA,
             "inputs_sha256": inputs,
             "settings": settings.to_dict(),
             "result": result.to_dict(),
+            "model_files": checkpoints.finish(counters.best_step),
         }
-        write_json(out / "training.json", record)
+        write_hashed(out / "training.json", record)
         checkpoints.clear()
     accelerator.wait_for_everyone()
     return result
@@ -202,23 +213,76 @@ def _inputs_sha256(
 
 
 def _finished(out: Path, inputs: str) -> TrainingResult | None:
-    """The result of this very training, if it stands in `out`."""
-    path = out / "training.json"
+    """The result of this very training, if it is in `out`; what is damaged of it counts as none."""
+    path, model = out / "training.json", out / "model"
     if not path.exists():
-        if (out / "model").exists() and not (out / "checkpoint.pt").exists():
+        if model.exists() and not (out / "checkpoint.pt").exists():
             raise ResultError(f"{out} holds a model of another origin; choose another directory")
         return None
+    record = _read(path)
+    if record is None:
+        say_rebuilt(path, ANEW)
+        return None
+    if record["inputs_sha256"] != inputs:
+        raise ResultError(
+            f"{out} holds a finished training with other settings, data or initial weights; "
+            "choose another directory"
+        )
+    damaged = damaged_model(model)
+    if damaged is not None:
+        say_rebuilt(damaged, ANEW)
+        return None
+    return replace(TrainingResult(**record["result"] | {"model_path": model}), reused=True)
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """The record in training.json; None where it is damaged."""
     try:
         record = json.loads(path.read_bytes())
-        if record["inputs_sha256"] == inputs and (out / "model").is_dir():
-            fields = record["result"] | {"model_path": out / "model"}
-            return replace(TrainingResult(**fields), reused=True)
-    except (OSError, ValueError, KeyError, TypeError) as failure:
-        raise ResultError(f"cannot read {path}; choose another directory") from failure
-    raise ResultError(
-        f"{out} holds a finished training with other settings, data or initial weights, or its "
-        "model is gone; choose another directory, or remove this one"
-    )
+        whole = take_hash(record) and record["inputs_sha256"] is not None
+        TrainingResult(**record["result"])
+        return record if whole and isinstance(record.get("model_files", {}), dict) else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def damaged_model(model: str | Path) -> Path | None:
+    """The first file of a trained model that is not what its training wrote, or is gone.
+
+    Args:
+        model: a directory; training.json beside it has the hashes of its files.
+
+    Returns:
+        None where all are whole, or nothing is known of them: trained elsewhere, or by a version
+        that wrote no hashes.
+    """
+    model = Path(model)
+    path = model.parent / "training.json"
+    if model.name != "model" or not path.is_file():
+        return None
+    if not model.is_dir():
+        return model
+    return damaged_file(model, (_read(path) or {}).get("model_files", {}))
+
+
+def _set_aside(out: Path, best: Path) -> None:
+    """A damaged training.json no longer says whose the model beside it is: no other is lost.
+
+    Both are moved into a directory of their own, unless the model is the very same.
+    """
+    path, model = out / "training.json", out / "model"
+    if (
+        not path.exists()
+        or _read(path)
+        or (model.is_dir() and file_hashes(model) == file_hashes(best))
+    ):
+        return
+    aside = next(p for n in count(1) if not (p := out / f"damaged-{n}").exists())
+    aside.mkdir()
+    for one in (model, path):
+        if one.exists():
+            one.rename(aside / one.name)
+    say_rebuilt(path, f"what it may belong to is kept in {aside}")
 
 
 def _accelerator(loaded: LoadedModel) -> Accelerator:

@@ -1,11 +1,13 @@
 """Checkpoints: whole or not there, and never taken for another training's."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
 
-from lmexposure.errors import ResultError
+from lmexposure._files import sha256_bytes
+from lmexposure.errors import FileError, ResultError
 from lmexposure.models.checkpoints import CheckpointDirectory, Counters
 
 STATE = {"weight": torch.arange(3.0)}
@@ -13,6 +15,7 @@ STATE = {"weight": torch.arange(3.0)}
 
 def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
     counters = Counters(step=7, tokens=70, best_bits=1.5, best_step=5, rows=[{"step": 5}])
+    (tmp_path / "best-5").mkdir()
     CheckpointDirectory(tmp_path, "inputs").save(counters, STATE, {"state": {0: STATE}})
     loaded = CheckpointDirectory(tmp_path, "inputs").load()
     assert loaded is not None
@@ -41,7 +44,8 @@ def test_finishing_leaves_the_model_and_nothing_else(tmp_path: Path) -> None:
     (checkpoints.best(2) / "weights").write_text("w")
     checkpoints.save(Counters(best_step=2), {}, {})
     for _ in range(2):  # killed in between, it is done again
-        assert (checkpoints.finish(2) / "weights").read_text() == "w"
+        assert checkpoints.finish(2) == {"weights": sha256_bytes(b"w")}
+        assert (tmp_path / "model" / "weights").read_text() == "w"
     checkpoints.clear()
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
@@ -52,7 +56,47 @@ def test_another_trainings_checkpoint_is_refused(tmp_path: Path) -> None:
         CheckpointDirectory(tmp_path, "others").load()
 
 
-def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "checkpoint.pt").write_bytes(b"damaged")
-    with pytest.raises(ResultError, match=r"cannot read .*checkpoint\.pt; remove it to train"):
-        CheckpointDirectory(tmp_path, "inputs").load()
+def test_a_damaged_checkpoint_is_named_and_counts_as_none(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    checkpoints, path = CheckpointDirectory(tmp_path, "inputs"), tmp_path / "checkpoint.pt"
+    checkpoints.save(Counters(step=7), STATE, {})
+    whole = path.read_bytes()
+    weights = whole.index(STATE["weight"].numpy().tobytes())
+    for damaged in (b"damaged", b"", whole[:-100], whole[:weights] + b"\1" + whole[weights + 1 :]):
+        path.write_bytes(damaged)
+        assert checkpoints.load() is None
+        assert "checkpoint.pt is damaged" in caplog.text
+        assert "the training begins anew" in caplog.text
+        caplog.clear()
+    path.write_bytes(whole)
+    assert checkpoints.load() is not None
+
+
+def test_a_checkpoint_without_a_seal_is_one_of_an_older_version(tmp_path: Path) -> None:
+    counters = Counters(step=3)
+    state = {"inputs": "inputs", "counters": vars(counters), "model": STATE, "optimizer": {}}
+    torch.save(state, tmp_path / "checkpoint.pt")
+    loaded = CheckpointDirectory(tmp_path, "inputs").load()
+    assert loaded is not None
+    assert loaded[0] == counters
+
+
+@pytest.mark.parametrize("damage", ["other", None])
+def test_a_damaged_best_model_is_named_and_the_training_begins_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: str | None
+) -> None:
+    checkpoints = CheckpointDirectory(tmp_path, "inputs")
+    checkpoints.best(2).mkdir()
+    weights = checkpoints.best(2) / "weights"
+    weights.write_text("whole")
+    checkpoints.save(Counters(step=4, best_step=2, best_bits=1.0), STATE, {})
+    if damage is None:
+        shutil.rmtree(checkpoints.best(2))
+    else:
+        weights.write_text(damage)
+        with pytest.raises(FileError, match=r"best-2/weights was damaged while the training went"):
+            checkpoints.finish(2)
+        assert not (tmp_path / "model").exists()
+    assert CheckpointDirectory(tmp_path, "inputs").load() is None
+    assert str(weights if damage else weights.parent) in caplog.text

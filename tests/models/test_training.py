@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from lmexposure.models import (
     Progress,
     TrainingResult,
     TrainingSettings,
+    damaged_model,
     load_model,
     new_model,
     train,
@@ -136,7 +138,7 @@ def test_interrupted_after_the_last_step_it_only_finishes(
     run: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("lmexposure.models.training.write_json", _full_disk)
+        patch.setattr("lmexposure.models.training.write_hashed", _full_disk)
         with pytest.raises(FileError, match="no space"):
             run()
     assert (tmp_path / "out" / "model").exists()
@@ -221,17 +223,64 @@ def test_another_training_in_the_directory_is_refused(run: Train) -> None:
         run(documents=[f"other {i}" for i in range(20)], canaries={})
 
 
-def test_a_training_whose_model_is_gone_is_refused(run: Train, tmp_path: Path) -> None:
-    run().model_path.rename(tmp_path / "elsewhere")
-    with pytest.raises(ResultError, match="or its model is gone; choose another directory"):
-        run()
+def test_a_model_that_was_damaged_or_is_gone_is_trained_again(
+    run: Train, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = run(epochs=1, snapshot_epochs=()).model_path
+    whole = sha256_tree(model)
+    with (model / "model.safetensors").open("r+b") as weights:
+        weights.seek(-1, 2)
+        weights.write(b"\x7f")
+    assert damaged_model(model) == model / "model.safetensors"
+    assert not run(epochs=1, snapshot_epochs=()).reused
+    assert "model/model.safetensors is damaged" in caplog.text
+    assert sha256_tree(model) == whole
+    model.rename(tmp_path / "elsewhere")
+    assert damaged_model(model) == model
+    run(epochs=1, snapshot_epochs=())
+    assert sha256_tree(model) == whole
+    (model / "README.md").write_text("what somebody added is no damage")
+    assert run(epochs=1, snapshot_epochs=()).reused
 
 
-def test_a_damaged_record_is_refused(run: Train, tmp_path: Path) -> None:
-    run()
-    (tmp_path / "out" / "training.json").write_text("{}")
-    with pytest.raises(ResultError, match=r"cannot read .*training\.json; choose another"):
-        run()
+def test_a_damaged_record_is_written_again_and_no_other_model_is_lost(
+    run: Train, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    out, quick = tmp_path / "out", {"epochs": 1, "snapshot_epochs": ()}
+    run(**quick)
+    path, whole = out / "training.json", (out / "training.json").read_bytes()
+    for damaged in (b"{}", b"[" * 5000, whole[:99], whole.replace(b'"stopped"', b'"stoppee"')):
+        path.write_bytes(damaged)
+        assert not run(**quick).reused
+        assert "training.json is damaged" in caplog.text
+        assert not list(out.glob("damaged-*"))  # it was this very training's
+        assert run(**quick).reused
+    before = sha256_tree(out / "model")
+    path.write_bytes(whole[:99])
+    run(**quick, seed=8)
+    assert sha256_tree(out / "damaged-1" / "model") == before
+    assert (out / "damaged-1" / "training.json").read_bytes() == whole[:99]
+    assert run(**quick, seed=8).reused
+
+
+def test_what_a_kill_at_the_very_end_left_is_cleared(run: Train, tmp_path: Path) -> None:
+    quick = {"epochs": 1, "snapshot_epochs": ()}
+    run(**quick)
+    whole = sorted(os.listdir(tmp_path / "out"))
+    for name in ("best-7", ".best-8.partial"):
+        (tmp_path / "out" / name).mkdir()
+    (tmp_path / "out" / "checkpoint.pt").write_bytes(b"")
+    assert run(**quick).reused
+    assert sorted(os.listdir(tmp_path / "out")) == whole
+
+
+def test_a_training_of_before_there_were_hashes_is_still_one(run: Train, tmp_path: Path) -> None:
+    run(epochs=1, snapshot_epochs=())
+    path = tmp_path / "out" / "training.json"
+    record = json.loads(path.read_text())
+    del record["content_sha256"], record["model_files"]
+    path.write_text(json.dumps(record))
+    assert run(epochs=1, snapshot_epochs=()).reused
 
 
 def test_a_model_of_another_origin_is_not_overwritten(run: Train, tmp_path: Path) -> None:

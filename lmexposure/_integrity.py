@@ -1,0 +1,130 @@
+"""What is read is what was written: content hashes of records, of directories, of kept parts.
+
+A record carries the hash of its own content, a directory's files stand by hash in the record that
+comes after it, and a part that only this package reads ends in its seal.
+"""
+
+import hashlib
+import json
+import logging
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lmexposure._files import atomic_write, canonical_json, sha256_bytes, sha256_file, write_json
+from lmexposure._text import visible
+
+__all__ = [
+    "CONTENT",
+    "check_seal",
+    "damaged_file",
+    "file_hashes",
+    "read_sealed",
+    "say_rebuilt",
+    "take_hash",
+    "write_hashed",
+    "write_sealed",
+]
+
+CONTENT = "content_sha256"
+_SEAL = re.compile(rb"\nsha256:([0-9a-f]{64})\n")
+_SEAL_BYTES = len(b"\nsha256:\n") + 64
+_LOG = logging.getLogger(__name__)
+
+
+def write_hashed(path: Path, record: Mapping[str, Any], *, mode: int = 0o644) -> None:
+    """Write a record as JSON that carries the hash of its own content.
+
+    Raises:
+        FileError: the disk refused.
+    """
+    values = json.loads(json.dumps(record))  # as a reader will see it
+    write_json(path, {**record, CONTENT: sha256_bytes(canonical_json(values))}, mode=mode)
+
+
+def take_hash(record: dict[str, Any]) -> bool:
+    """Take the hash out of a record, and say whether the rest fits it.
+
+    A record without one, of a version that wrote none, fits.
+    """
+    if CONTENT not in record:
+        return True
+    said = record.pop(CONTENT)
+    try:
+        return bool(said == sha256_bytes(canonical_json(record)))
+    except (ValueError, RecursionError):
+        return False
+
+
+def file_hashes(directory: Path) -> dict[str, str]:
+    """SHA-256 of every file below a directory, by its path from there, sorted."""
+    files = sorted(path for path in Path(directory).rglob("*") if path.is_file())
+    return {path.relative_to(directory).as_posix(): sha256_file(path) for path in files}
+
+
+def damaged_file(directory: Path, hashes: Mapping[str, str]) -> Path | None:
+    """The first file that is missing or has another hash; None where all are as they were.
+
+    Files that are not listed, such as a README.md that somebody added, are not looked at.
+    """
+    for name, sha256 in hashes.items():
+        path = Path(directory) / name
+        if not path.is_file() or sha256_file(path) != sha256:
+            return path
+    return None
+
+
+def write_sealed(path: Path, data: bytes | memoryview, *, mode: int = 0o644) -> None:
+    """Write bytes, and behind them a line with their hash.
+
+    Raises:
+        FileError: the disk refused.
+    """
+    with atomic_write(path, mode=mode) as stream:
+        stream.write(data)
+        stream.write(b"\nsha256:%s\n" % sha256_bytes(data).encode())
+
+
+def read_sealed(path: Path) -> bytes | None:
+    """The bytes that `write_sealed` wrote; None where there is no such file, or it is damaged.
+
+    A damaged one is named in a warning: the caller makes it again.
+    """
+    if not path.exists():
+        return None
+    if not check_seal(path):
+        say_rebuilt(path)
+        return None
+    return path.read_bytes()[:-_SEAL_BYTES]
+
+
+def check_seal(path: Path) -> bool | None:
+    """Whether a file's bytes fit the seal at their end; None where it ends in none."""
+    with open(path, "rb") as stream:
+        length = stream.seek(0, 2) - _SEAL_BYTES
+        stream.seek(max(length, 0))
+        seal = _SEAL.fullmatch(stream.read())
+        if seal is None:
+            return None
+        stream.seek(0)
+        return _digest(stream, length) == seal[1].decode()
+
+
+def _digest(stream: Any, length: int) -> str:
+    """SHA-256 of the first bytes of a file."""
+    digest = hashlib.sha256()
+    while length > 0:
+        block = stream.read(min(length, 1 << 20))
+        if not block:
+            break
+        digest.update(block)
+        length -= len(block)
+    return digest.hexdigest()
+
+
+def say_rebuilt(path: Path, what: str = "it is made again") -> None:
+    """Tell who watches that a file was damaged, and what becomes of it; the first process does."""
+    if os.environ.get("RANK", "0") == "0":
+        _LOG.warning("%s is damaged, or was changed since it was written: %s", visible(path), what)

@@ -1,0 +1,205 @@
+"""Damage between the steps of a run is named and mended; scripts/benchmark_damage tries it all."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from corpora import write_corpus
+from hashes import sha256_tree
+
+from lmexposure._files import sha256_file
+from lmexposure._locks import only_writer
+from lmexposure.audit import MeasureSettings, RunSettings, load_for_measuring, measure, run
+from lmexposure.audit.measuring import _Place
+from lmexposure.errors import ModelError, ResultError
+from lmexposure.models.checkpoints import CheckpointDirectory
+from lmexposure.run_files import open_run
+
+SETTINGS = RunSettings(
+    formats=("pin",),
+    canaries=2,
+    repetitions=(2,),
+    controls=2,
+    layers=1,
+    units=8,
+    seed=5,
+    training={"epochs": 2},
+    measure=MeasureSettings(
+        references=50,
+        revealed=1,
+        budget_steps=500,
+        draws=100,
+        guesses=10,
+        bootstraps=39,
+        permutations=99,
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_corpus(tmp_path_factory.mktemp("corpus") / "corpus.txt", 100)
+
+
+@pytest.fixture(scope="module")
+def runs(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A finished run, and the same stopped half-way in its training and in its measurement."""
+
+    class StopError(Exception):
+        pass
+
+    def stop(*arguments: Any, **named: Any) -> None:
+        raise StopError
+
+    homes = {name: tmp_path_factory.mktemp(name) for name in ("whole", "training", "measuring")}
+    run(corpus, out=homes["whole"], settings=SETTINGS)
+    for name, owner, method in (
+        ("training", CheckpointDirectory, "finish"),
+        ("measuring", _Place, "finish"),
+    ):
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(StopError):
+            patch.setattr(owner, method, stop)
+            run(corpus, out=homes[name], settings=SETTINGS)
+    return homes
+
+
+def flip(path: Path, *, place: float = 0.6) -> None:
+    """One bit of a file."""
+    data = bytearray(path.read_bytes())
+    data[int(place * len(data))] ^= 4
+    path.write_bytes(data)
+
+
+def cut(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def contents(home: Path) -> list[str]:
+    """What a run found, by hash."""
+    files = [
+        sha256_file(home / name) for name in ("manifest.json", "result.json", "scores.parquet")
+    ]
+    return [*files, sha256_tree(home / "model"), sha256_tree(home / "corpus"), *names(home)]
+
+
+def names(home: Path) -> list[str]:
+    return sorted(p.relative_to(home).as_posix() for p in home.rglob("*"))
+
+
+@pytest.mark.parametrize(
+    ("stopped", "pattern", "damage"),
+    [
+        ("training", "best-*/model.safetensors", flip),
+        ("training", "checkpoint.pt", flip),
+        ("measuring", "training.json", flip),
+        ("measuring", "model/model.safetensors", flip),
+        ("measuring", "run.json", flip),
+        ("measuring", ".measuring/*/pin.npz", flip),
+        ("measuring", ".measuring/*/pin.search.json", flip),
+        ("measuring", ".measuring/*/pin.extraction.json", cut),
+        ("whole", "training.json", cut),
+        ("whole", "scores.parquet", flip),
+        ("whole", "run.json", cut),
+    ],
+)
+def test_what_is_damaged_is_named_and_made_again(
+    runs: dict[str, Path],
+    corpus: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    stopped: str,
+    pattern: str,
+    damage: Callable[[Path], None],
+) -> None:
+    home = shutil.copytree(runs[stopped], tmp_path / "run")
+    (path,) = home.glob(pattern)
+    damage(path)
+    run(corpus, out=home, settings=SETTINGS)
+    assert f"{path} is damaged" in caplog.text
+    assert contents(home) == contents(runs["whole"])
+
+
+def test_a_damaged_result_is_refused_and_nothing_is_lost(
+    runs: dict[str, Path], corpus: Path, tmp_path: Path
+) -> None:
+    home = shutil.copytree(runs["whole"], tmp_path / "run")
+    path = home / "result.json"
+    text = path.read_text()
+    digit = text.index('"log_perplexity_bits": ') + len('"log_perplexity_bits": ') + 4
+    for changed in (
+        text[:digit] + str(9 - int(text[digit])) + text[digit + 1 :],
+        text.replace('"warnings": [', '"warnings": ["reassuring", ', 1),
+        text.replace('"content_sha256"', '"content_sha257"'),
+    ):
+        path.write_text(changed)
+        for again in (lambda: open_run(home), lambda: run(corpus, out=home, settings=SETTINGS)):
+            with pytest.raises(ResultError, match=r"result\.json .*move the file aside before"):
+                again()
+        assert path.read_text() == changed
+    path.write_text(text)
+    flip(home / "scores.parquet")
+    with pytest.raises(ResultError, match=r"scores\.parquet is not what its result was made with"):
+        open_run(home).scores()
+    flip(home / "run.json")
+    with pytest.raises(ResultError, match=r"run\.json .*give the run's command again"):
+        open_run(home)
+
+
+def test_a_result_of_before_there_were_hashes_is_still_one(
+    runs: dict[str, Path], corpus: Path, tmp_path: Path
+) -> None:
+    home = shutil.copytree(runs["whole"], tmp_path / "run")
+    for name, known in (("result.json", "scores_sha256"), ("run.json", "platform")):
+        record = json.loads((home / name).read_text())
+        del record["content_sha256"], record[known]
+        (home / name).write_text(json.dumps(record))
+    before = sha256_file(home / "result.json")
+    assert open_run(home).scores() is not None
+    assert run(corpus, out=home, settings=SETTINGS).scores_sha256 is None
+    assert sha256_file(home / "result.json") == before
+
+
+def test_a_model_that_changed_since_its_training_is_not_measured(
+    runs: dict[str, Path], tmp_path: Path
+) -> None:
+    home = shutil.copytree(runs["whole"], tmp_path / "run")
+    assert load_for_measuring(home / "model", SETTINGS)
+    flip(home / "model" / "model.safetensors")
+    with pytest.raises(ModelError, match=r"model\.safetensors is not what the training wrote"):
+        load_for_measuring(home / "model", SETTINGS)
+    meant = shutil.copytree(home / "model", tmp_path / "copied")
+    assert load_for_measuring(meant, SETTINGS)
+
+
+def test_what_a_kill_at_the_very_end_left_is_cleared(
+    runs: dict[str, Path], corpus: Path, tmp_path: Path
+) -> None:
+    home = shutil.copytree(runs["whole"], tmp_path / "run")
+    (home / ".measuring" / "parts").mkdir(parents=True)
+    (home / "best-4").mkdir()
+    run(corpus, out=home, settings=SETTINGS)
+    assert contents(home) == contents(runs["whole"])
+
+
+def test_two_at_work_in_one_directory(runs: dict[str, Path], corpus: Path, tmp_path: Path) -> None:
+    """The second is refused at once, whichever step it wants; see tests/test_locks.py."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from lmexposure.audit import insert_corpus, train_corpus
+
+    out, manifest = tmp_path / "run", runs["whole"] / "manifest.json"
+    calls: list[Callable[[], object]] = [
+        lambda: run(corpus, out=out, settings=SETTINGS),
+        lambda: insert_corpus(corpus, out=out, settings=SETTINGS),
+        lambda: train_corpus(corpus, out=out, settings=SETTINGS),
+        lambda: measure(runs["whole"] / "model", manifest, out=out, settings=SETTINGS.measure),
+    ]
+    with only_writer(out), ThreadPoolExecutor(1) as second:
+        for call in calls:
+            with pytest.raises(ResultError, match=r"another process is at work in .*/run; wait"):
+                second.submit(call).result()
+    assert not out.exists()
