@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lmexposure._files import write_json
+from lmexposure._files import PRIVATE, write_json
 from lmexposure.canaries import Canary
 from lmexposure.scoring import Extractor, beam_width
 
@@ -53,7 +53,7 @@ def extract_format(
                 _row(extractor, canary, k, w) for k in range(known + 1) for w in (1, width)
             ]
             if kept is not None:
-                write_json(kept, done)
+                write_json(kept, done, mode=PRIVATE)
         progress(number, len(canaries))
     return {one.id: done[one.id] for one in canaries}
 

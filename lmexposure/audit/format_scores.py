@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lmexposure._files import atomic_write
+from lmexposure._files import PRIVATE, atomic_write
 from lmexposure.audit.settings import MeasureSettings
 from lmexposure.canaries import Canary, CanaryFormat, Manifest
 from lmexposure.errors import ManifestError, ModelError
@@ -82,7 +82,7 @@ class FormatScores:
     def save(self, path: Path) -> None:
         """Keep the numbers, so that an interrupted measurement need not make them again."""
         columns = {name: getattr(self, name) for name in _COLUMNS}
-        with atomic_write(path) as stream:
+        with atomic_write(path, mode=PRIVATE) as stream:
             np.savez(stream, **columns)
 
 
@@ -238,5 +238,5 @@ def write_scores(path: Path, scores: list[FormatScores]) -> None:
         "secret_bits": np.concatenate([one.secret_bits for one in scores]),
         "tokens": np.concatenate([one.tokens for one in scores]),
     }
-    with atomic_write(path) as stream:
+    with atomic_write(path, mode=PRIVATE) as stream:
         pq.write_table(pa.table({**columns, **arrays}), stream)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lmexposure import __version__
-from lmexposure._files import canonical_json, sha256_bytes, write_json
+from lmexposure._files import PRIVATE, canonical_json, sha256_bytes, write_json
 from lmexposure.audit.estimates import FormatEstimates, estimate_format
 from lmexposure.audit.extracting import Extractions, extract_format
 from lmexposure.audit.format_scores import FormatScores, score_format, write_scores
@@ -183,7 +183,7 @@ class _Place:
 
     def begin(self) -> None:
         """Find out before the work whether it can be written down."""
-        write_json(self.kept("inputs.json"), {"inputs_sha256": self.inputs})
+        write_json(self.kept("inputs.json"), {"inputs_sha256": self.inputs}, mode=PRIVATE)
 
     def kept(self, name: str) -> Path:
         """A file for finished parts; other inputs have other files."""

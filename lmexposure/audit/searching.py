@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lmexposure._files import write_json
+from lmexposure._files import PRIVATE, write_json
 from lmexposure.audit.format_scores import FormatScores
 from lmexposure.audit.settings import MeasureSettings
 from lmexposure.canaries import Manifest
@@ -109,7 +109,7 @@ def search_format(
         return FormatSearch(rows=none, warnings=[f"ranks are those among references: {failure}"])
     found = search.run()
     if kept is not None and not search.interrupted:
-        write_json(kept, plain(asdict(found)))
+        write_json(kept, plain(asdict(found)), mode=PRIVATE)
     return found
 
 

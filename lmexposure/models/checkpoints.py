@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from lmexposure._files import atomic_directory, atomic_write
+from lmexposure._files import PRIVATE, atomic_directory, atomic_write
 from lmexposure.errors import ResultError
 
 __all__ = ["CheckpointDirectory", "Counters"]
@@ -52,10 +52,12 @@ class CheckpointDirectory:
     Args:
         out: the output directory.
         inputs: hash of everything that decides the result.
+        mode: permission bits that the files of models may have at most, for weights remember the
+            corpus; the checkpoint is the owner's alone.
     """
 
-    def __init__(self, out: Path, inputs: str) -> None:
-        self._out = out
+    def __init__(self, out: Path, inputs: str, *, mode: int = 0o666) -> None:
+        self._out, self.mode = out, mode
         self._inputs = inputs
         self._file = out / "checkpoint.pt"
 
@@ -74,7 +76,7 @@ class CheckpointDirectory:
         # Through memory: torch would report a full disk as a RuntimeError without its reason.
         buffer = io.BytesIO()
         torch.save(state, buffer)
-        with atomic_write(self._file) as stream:
+        with atomic_write(self._file, mode=PRIVATE) as stream:
             stream.write(buffer.getbuffer())
         self._remove_best_but(counters.best_step)
 
@@ -103,7 +105,7 @@ class CheckpointDirectory:
     def finish(self, best_step: int) -> Path:
         """Put the best model at its final place, `model`, and return that."""
         path = self._out / "model"
-        with atomic_directory(path) as partial:
+        with atomic_directory(path, mode=self.mode) as partial:
             shutil.copytree(self.best(best_step), partial, dirs_exist_ok=True)
         return path
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from accelerate import Accelerator
 
-from lmexposure._files import canonical_json, sha256_bytes, write_json
+from lmexposure._files import PRIVATE, canonical_json, sha256_bytes, write_json
 from lmexposure.errors import ModelError, ResultError, SettingsError
 from lmexposure.models.batches import steps_per_epoch
 from lmexposure.models.checkpoints import CheckpointDirectory, Counters
@@ -76,6 +76,7 @@ def train(
     canaries: Mapping[str, int],
     out: Path,
     progress: ProgressCallback | None = None,
+    mode: int = 0o666,
 ) -> TrainingResult:
     """Train a model on a corpus; the same call again resumes, or returns what is there.
 
@@ -95,6 +96,8 @@ def train(
         canaries: text of each inserted canary -> its repetitions.
         out: output directory.
         progress: called after each step on the main process.
+        mode: permission bits that the files of models may have at most: the corpus's, since weights
+            remember it.
 
     Raises:
         SettingsError: block_size is beyond the model's context window.
@@ -114,7 +117,7 @@ def train(
     if finished is not None:
         return finished
     accelerator = _accelerator(loaded)
-    checkpoints = CheckpointDirectory(out, inputs)
+    checkpoints = CheckpointDirectory(out, inputs, mode=mode)
     trainer = Trainer(
         loaded.model,
         loaded.tokenizer,
@@ -136,7 +139,8 @@ def train(
             "settings": settings.to_dict(),
             "result": result.to_dict(),
         }
-        write_json(out / "training.json", record)
+        # From its seed and its hash a small seed, a secret of a small plan can be found by trying.
+        write_json(out / "training.json", record, mode=PRIVATE)
         checkpoints.clear()
     accelerator.wait_for_everyone()
     return result
