@@ -19,19 +19,57 @@ from typing import IO, Any
 from lmexposure.errors import FileError, SettingsError
 
 __all__ = [
+    "PRIVATE",
     "append",
     "atomic_directory",
     "atomic_write",
     "canonical_json",
     "disk_errors",
+    "mode_like",
+    "new_file",
     "read_toml",
     "sha256_bytes",
     "sha256_file",
     "write_json",
 ]
 
+PRIVATE = 0o600  # read and written by the owner alone
 _MOST_LINKS = 40  # as Linux follows
 _READER_SECONDS = 5.0  # for a pipe's reader to come
+
+
+def mode_like(*sources: Path) -> int:
+    """The permission bits of what is made of these files, here as everywhere in this package:
+
+    * what holds a corpus's text or was trained on it (its copies, checkpoints, models) may be read
+      and written by those who may read and write all of its sources, from the first byte on;
+    * what secrets could be computed from (manifest, run.json, training.json, sidecars, scores,
+      parts of a measurement) is `PRIVATE`;
+    * what is made to be shown (results, reports, curves, verdicts) is for everyone.
+
+    The umask takes more away. The owner can always read what was made.
+
+    Raises:
+        FileError: there is no such file.
+    """
+    mode = 0o666
+    for path in sources:
+        try:
+            mode &= path.stat().st_mode
+        except OSError as failure:
+            raise FileError(
+                failure.errno, f"cannot read {path}: {failure.strerror}; give a file that is there"
+            ) from failure
+    return mode | 0o400
+
+
+def new_file(path: Path, mode: int) -> IO[bytes]:
+    """Open a file that is not there yet for writing, with these permission bits from the start."""
+
+    def opened(name: str, flags: int) -> int:
+        return os.open(name, flags, mode)
+
+    return open(path, "xb", opener=opened)
 
 
 def _partial(path: Path) -> Path:
@@ -113,11 +151,8 @@ def _replaced(path: Path, final: Path, mode: int) -> Iterator[IO[bytes]]:
     final.parent.mkdir(parents=True, exist_ok=True)
     partial.unlink(missing_ok=True)
 
-    def opened(name: str, flags: int) -> int:
-        return os.open(name, flags, mode)
-
     try:
-        with open(partial, "xb", opener=opened) as stream:
+        with new_file(partial, mode) as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
@@ -197,12 +232,17 @@ def _opened_pipe(path: Path) -> int:
 
 
 @contextmanager
-def atomic_directory(path: Path) -> Iterator[Path]:
+def atomic_directory(path: Path, *, mode: int = 0o666) -> Iterator[Path]:
     """Build a directory beside `path` and move it into place when the block ends without an error.
 
     All of it is on the disk before it gets its name. A directory already at `path` is replaced; a
     killed process leaves only hidden ones (`.partial`, `.old`), which the next call clears. A link
     is followed.
+
+    Args:
+        path: final name; its parent directories are made.
+        mode: permission bits that the files in it may have at most, whoever writes them; until they
+            have them, the directory is the owner's alone.
 
     Raises:
         FileError: the disk is full, read-only, or not ours; something else has the name.
@@ -218,11 +258,14 @@ def atomic_directory(path: Path) -> Iterator[Path]:
         final.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir()
-        ours = partial.stat().st_ino
+        made = partial.stat()
+        partial.chmod(0o700)
+        ours = made.st_ino
         try:
             yield partial
             _sync_tree(partial)
             _check_ours(path, partial, ours)
+            _open_up(partial, made.st_mode, mode)
             _give_name(partial, final)
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)
@@ -237,6 +280,14 @@ def _give_name(partial: Path, final: Path) -> None:
     os.replace(partial, final)
     _sync(final.parent)
     shutil.rmtree(_old(final), ignore_errors=True)
+
+
+def _open_up(directory: Path, own: int, most: int) -> None:
+    """Give a directory its own mode, when the files in it have at most theirs."""
+    for file in directory.rglob("*"):
+        if file.is_file() and not file.is_symlink():
+            file.chmod(file.stat().st_mode & most)
+    directory.chmod(own)
 
 
 def _check_ours(path: Path, partial: Path, inode: int) -> None:

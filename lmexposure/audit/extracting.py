@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from lmexposure._files import PRIVATE
 from lmexposure._integrity import read_sealed, write_sealed
 from lmexposure.canaries import Canary
 from lmexposure.scoring import Extractor, beam_width
@@ -54,7 +55,7 @@ def extract_format(
                 _row(extractor, canary, k, w) for k in range(known + 1) for w in (1, width)
             ]
             if kept is not None:
-                write_sealed(kept, json.dumps(done).encode())
+                write_sealed(kept, json.dumps(done).encode(), mode=PRIVATE)
         progress(number, len(canaries))
     return {one.id: done[one.id] for one in canaries}
 

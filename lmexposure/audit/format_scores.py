@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lmexposure._files import atomic_write
+from lmexposure._files import PRIVATE, atomic_write
 from lmexposure._integrity import read_sealed, write_sealed
 from lmexposure.audit.settings import MeasureSettings
 from lmexposure.canaries import Canary, CanaryFormat, Manifest
@@ -86,7 +86,7 @@ class FormatScores:
         columns = {name: getattr(self, name) for name in _COLUMNS}
         packed = io.BytesIO()
         np.savez(packed, **columns)
-        write_sealed(path, packed.getvalue())
+        write_sealed(path, packed.getvalue(), mode=PRIVATE)
 
 
 def score_format(
@@ -242,5 +242,5 @@ def write_scores(path: Path, scores: list[FormatScores]) -> None:
         "secret_bits": np.concatenate([one.secret_bits for one in scores]),
         "tokens": np.concatenate([one.tokens for one in scores]),
     }
-    with atomic_write(path) as stream:
+    with atomic_write(path, mode=PRIVATE) as stream:
         pq.write_table(pa.table({**columns, **arrays}), stream)

@@ -1,9 +1,9 @@
 """Inserting as a step of a run: the corpus and its manifest in their places, once."""
 
-import secrets
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from lmexposure._locks import only_writer
 from lmexposure.audit.settings import RunSettings
@@ -13,6 +13,7 @@ from lmexposure.canaries import (
     Preview,
     Shape,
     corpus_sha256,
+    fresh_seed,
     guess_layout,
     insert_into_file,
     load_format,
@@ -25,7 +26,7 @@ __all__ = ["insert_corpus", "plan_of", "preview"]
 
 
 def plan_of(settings: RunSettings) -> Plan:
-    """The plan that the settings ask for; its coins are fresh unless they have their seed.
+    """The plan that the settings ask for; its secrets and coins are fresh unless they have a seed.
 
     Raises:
         FormatError: a format that cannot be found or read.
@@ -36,9 +37,9 @@ def plan_of(settings: RunSettings) -> Plan:
         canaries=settings.per_class,
         repetitions=settings.repetitions,
         controls=settings.controls,
-        seed=settings.seed,
+        seed=fresh_seed() if settings.seed is None else settings.seed,
         coins=settings.coins,
-        coin_seed=secrets.randbits(63) if _fresh_coins(settings) else settings.coin_seed,
+        coin_seed=fresh_seed() if _fresh_coins(settings) else settings.coin_seed,
     )
     plan.check_space(references=settings.measure.references or 1)
     return plan
@@ -46,6 +47,16 @@ def plan_of(settings: RunSettings) -> Plan:
 
 def _fresh_coins(settings: RunSettings) -> bool:
     return settings.coins != "fixed" and settings.coin_seed is None
+
+
+def _drawn_before(plan: Plan, manifest: Manifest, settings: RunSettings) -> Plan:
+    """The plan with the seeds that were drawn for its directory once, where it has none."""
+    seeds: dict[str, Any] = {}
+    if settings.seed is None:
+        seeds["seed"] = manifest.plan.seed
+    if _fresh_coins(settings) and manifest.plan.coin_seed is not None:
+        seeds["coin_seed"] = manifest.plan.coin_seed
+    return replace(plan, **seeds)
 
 
 def preview(
@@ -89,7 +100,8 @@ def insert_corpus(
 ) -> tuple[Path, Manifest]:
     """Insert a plan's canaries into a copy of a corpus; skipped when it is done already.
 
-    Coins that were tossed into `out` once are not tossed again: its manifest has their seed.
+    What was drawn for `out` once is not drawn again: its manifest has the seeds of secrets and
+    coins, where the settings have none.
 
     Args:
         corpus: a UTF-8 text file or JSONL.
@@ -116,8 +128,7 @@ def _insert(source: Path, out: Path, settings: RunSettings) -> tuple[Path, Manif
     plan = plan_of(settings)
     if record.exists():
         manifest = Manifest.read(record)
-        if _fresh_coins(settings) and manifest.plan.coin_seed is not None:
-            plan = replace(plan, coin_seed=manifest.plan.coin_seed)
+        plan = _drawn_before(plan, manifest, settings)
         _check_same(out, manifest, plan, source, settings)
         if inserted.exists() and _hash(inserted, settings) == manifest.corpus.sha256_inserted:
             return inserted, manifest

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lmexposure import __version__
-from lmexposure._files import canonical_json, sha256_bytes, sha256_file, write_json
+from lmexposure._files import PRIVATE, canonical_json, sha256_bytes, sha256_file, write_json
 from lmexposure._integrity import say_rebuilt
 from lmexposure._locks import only_writer
 from lmexposure.audit.estimates import FormatEstimates, estimate_format
@@ -206,7 +206,7 @@ class _Place:
 
     def begin(self) -> None:
         """Find out before the work whether it can be written down."""
-        write_json(self.kept("inputs.json"), {"inputs_sha256": self.inputs})
+        write_json(self.kept("inputs.json"), {"inputs_sha256": self.inputs}, mode=PRIVATE)
 
     def kept(self, name: str) -> Path:
         """A file for finished parts; other inputs have other files."""

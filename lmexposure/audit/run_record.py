@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from lmexposure import __version__
+from lmexposure._files import PRIVATE
 from lmexposure._integrity import say_rebuilt, take_hash, write_hashed
 from lmexposure.errors import ResultError
 
 __all__ = ["RunRecord"]
 
 _PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "numpy", "scipy")
+_ONCE_DEFAULT = 0  # the seed of a run that gave none, before the plan's came from the system
 # What `insert` and the demo may have left in a directory that becomes a run.
 _MAY_STAND = {"manifest.json", "corpus", "source"}
 
@@ -81,8 +83,8 @@ class RunRecord:
             "seconds": self.timings,
             **more,
         }
-        # The seed is in it, and who has seed and format has the secrets.
-        write_hashed(self.out / "run.json", record, mode=0o600)
+        # A seed that was given is in it, and who has seed and format has the secrets.
+        write_hashed(self.out / "run.json", record, mode=PRIVATE)
 
 
 def _same_run(path: Path, settings: dict[str, Any]) -> dict[str, float]:
@@ -99,13 +101,26 @@ def _same_run(path: Path, settings: dict[str, Any]) -> dict[str, float]:
             return {}
         raise ResultError(f"{path} is not readable ({failure}); choose another --out") from failure
     old, new = _flat(before), _flat(settings)
+    if old.get("seed") == _ONCE_DEFAULT and new.get("seed") is None:
+        new["seed"] = _ONCE_DEFAULT  # the manifest has the plan's, the training's is the same
     for name in sorted(old.keys() | new.keys(), key=lambda name: (name.count("."), name)):
         if old.get(name) != new.get(name):
             raise ResultError(
-                f"{path.parent} holds another run: its {name} is {old.get(name)!r}, now "
-                f"{new.get(name)!r} is asked for; choose another --out, or the old settings"
+                f"{path.parent} holds another run: {_difference(name, old, new)}; choose another "
+                "--out, or the old settings"
             )
     return timings
+
+
+def _difference(name: str, old: dict[str, Any], new: dict[str, Any]) -> str:
+    """What differs; a seed is not shown, for who has it has the secrets."""
+    if name != "seed":
+        return f"its {name} is {old.get(name)!r}, now {new.get(name)!r} is asked for"
+    if old.get("seed") is None:
+        return "its seed was drawn fresh, now one is given"
+    if new.get("seed") is None:
+        return "its seed was given, now a fresh one is asked for"
+    return "its seed is another than the one that is given now"
 
 
 def _flat(settings: dict[str, Any]) -> dict[str, Any]:

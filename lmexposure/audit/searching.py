@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lmexposure._files import PRIVATE
 from lmexposure._integrity import read_sealed, write_sealed
 from lmexposure.audit.format_scores import FormatScores
 from lmexposure.audit.settings import MeasureSettings
@@ -110,7 +111,7 @@ def search_format(
         return FormatSearch(rows=none, warnings=[f"ranks are those among references: {failure}"])
     found = search.run()
     if kept is not None and not search.interrupted:
-        write_sealed(kept, json.dumps(plain(asdict(found))).encode())
+        write_sealed(kept, json.dumps(plain(asdict(found))).encode(), mode=PRIVATE)
     return found
 
 

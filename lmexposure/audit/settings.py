@@ -8,6 +8,7 @@ from typing import Any, Literal
 from lmexposure._files import read_toml
 from lmexposure._validate import delta_of_dp, flag, fraction, integer, one_of, positive, text
 from lmexposure.canaries.coins import Coins, checked_coin_seed, checked_coins
+from lmexposure.canaries.randomness import LARGEST_SEED
 from lmexposure.errors import SettingsError
 from lmexposure.statistics import Claim
 
@@ -149,6 +150,9 @@ class RunSettings:
         repetitions: how often the canaries of each class are inserted.
         controls: canaries per format that are drawn and never inserted.
         seed: decides secrets, positions, initial weights and the order of training; not the coins.
+            None draws the plan's own from the operating system when the plan is made, and keeps it
+            in the manifest and in no other file; the training then has the seed 0. Whoever
+            has a seed that was given, or guesses it, can draw the secrets.
         layout: "lines", "paragraphs" or "jsonl"; None: by the corpus's suffix, else lines.
         text_field: the field of a JSONL record that holds its text.
         existing: what to do with fills that the corpus holds already: "refuse" or "set_aside".
@@ -167,7 +171,7 @@ class RunSettings:
     coin_seed: int | None = field(default=None, repr=False)
     repetitions: tuple[int, ...] = (1, 4, 16)
     controls: int = 32
-    seed: int = 0
+    seed: int | None = None
     layout: str | None = None
     text_field: str = "text"
     existing: Literal["refuse", "set_aside"] = "refuse"
@@ -189,7 +193,8 @@ class RunSettings:
             integer("repetitions", count, low=1)
         self._check_coins()
         integer("controls", self.controls, low=0)
-        integer("seed", self.seed, low=0)
+        if self.seed is not None:
+            integer("seed", self.seed, low=0, high=LARGEST_SEED)
         integer("layers", self.layers, low=1)
         integer("units", self.units, low=1)
         if self.layout is not None:
@@ -208,6 +213,14 @@ class RunSettings:
     def per_class(self) -> int:
         """Canaries to draw per format and class of repetitions; with coins, candidates."""
         return self.candidates or self.canaries or _CANARIES
+
+    @property
+    def public_seed(self) -> int:
+        """Of initial weights and of the training, unless `training` has its own; 0 by default.
+
+        It never follows from a plan's fresh seed: what a training writes is for others to read.
+        """
+        return 0 if self.seed is None else self.seed
 
     def _check_coins(self) -> None:
         """One number says how many: canaries where they are fixed, candidates where coins are."""

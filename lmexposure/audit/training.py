@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from lmexposure._files import mode_like
 from lmexposure._locks import only_writer
 from lmexposure.audit.loading import chosen_device
 from lmexposure.audit.progress import Progress, silent
@@ -44,7 +45,7 @@ def training_settings(settings: RunSettings, window: int | None = None) -> Train
         SettingsError: a training setting that does not exist, or is out of range.
     """
     kind = settings.model if settings.model in NEW_MODELS else "pretrained"
-    seed = derive_seed(settings.seed, "training")  # training.json is no place for the plan's own
+    seed = derive_seed(settings.public_seed, "training")
     chosen = TrainingSettings.for_model(kind, **{"seed": seed, **settings.training})
     if window is None or chosen.block_size <= window or "block_size" in settings.training:
         return chosen
@@ -109,6 +110,7 @@ def _train(
         canaries={} if manifest is None else _inserted(manifest),
         out=out,
         progress=lambda state: progress("training", state.step, state.total_steps, _note(state)),
+        mode=mode_like(Path(corpus)),
     )
 
 
@@ -152,7 +154,7 @@ def _model(
     made = new_model(
         settings.model,
         (text for text in documents if text not in canaries),
-        seed=settings.seed,
+        seed=settings.public_seed,
         separator=separator,
         extra_characters="".join(one.characters for one in formats),
         lstm=LstmSizes(layers=settings.layers, units=settings.units, embedding=settings.units),

@@ -14,7 +14,7 @@ from lmexposure.audit.run_record import RunRecord
 from lmexposure.audit.settings import RunSettings
 from lmexposure.audit.training import train_corpus, training_settings
 from lmexposure.canaries import DEFAULT_REFERENCES, Manifest
-from lmexposure.errors import ManifestError, SettingsError
+from lmexposure.errors import ManifestError, ResultError, SettingsError
 from lmexposure.models import TrainingResult
 from lmexposure.results import Result
 
@@ -38,7 +38,8 @@ def run(
         corpus: a UTF-8 text file or JSONL.
         out: the run directory: manifest.json, corpus/, model/, metrics.jsonl, training.json,
             scores.parquet, result.json, run.json.
-        settings: what to insert, train and measure. Coins without a seed are tossed once for `out`.
+        settings: what to insert, train and measure. Secrets and coins without a seed are drawn once
+            for `out`: its manifest has what was drawn.
         progress: watches.
 
     Raises:
@@ -61,6 +62,7 @@ def run(
 
 def _run(corpus: str | Path, out: Path, settings: RunSettings, progress: Progress) -> Result:
     record = RunRecord.open(out, settings.decisive())
+    _refuse_lost_seed(out, record, settings)
     with record.step("insert"):
         inserted, manifest = insert_corpus(corpus, out=out, settings=settings)
     _refuse_nothing_inserted(manifest)
@@ -115,6 +117,15 @@ def _refuse_nothing_inserted(manifest: Manifest) -> None:
         raise ManifestError(
             f"nothing was inserted: the coins left all {tossed} candidates out, so there is "
             "nothing to measure; plan more candidates, or a higher probability, in another --out"
+        )
+
+
+def _refuse_lost_seed(out: Path, record: RunRecord, settings: RunSettings) -> None:
+    """Other canaries than the ones that a run begun here inserted would go unnoticed."""
+    if record.timings and settings.seed is None and not (out / "manifest.json").exists():
+        raise ResultError(
+            f"{out} has a run.json but no manifest.json, which alone has the seed of its secrets; "
+            "put the manifest back, or choose another --out"
         )
 
 

@@ -41,7 +41,7 @@ from lmexposure.canaries.library import (
 from lmexposure.canaries.manifest import DEFAULT_REFERENCES, CorpusRecord, Manifest
 from lmexposure.canaries.numbered_rows import InsertionStep, manifest_of_rows
 from lmexposure.canaries.plan import Canary, Plan
-from lmexposure.canaries.randomness import derive_seed
+from lmexposure.canaries.randomness import derive_seed, fresh_seed
 from lmexposure.canaries.search import Fill, find_fills
 from lmexposure.canaries.verify import verify_file, verify_texts
 
@@ -72,6 +72,7 @@ __all__ = [
     "dataset_texts",
     "derive_seed",
     "find_fills",
+    "fresh_seed",
     "guess_layout",
     "insert_into_dataset",
     "insert_into_file",

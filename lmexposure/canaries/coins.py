@@ -2,9 +2,10 @@
 
 A coin is tossed after everything else is drawn and from a stream of its own, so that it decides
 whether a candidate stands in the corpus and nothing besides. Of all that is random, coins alone do
-not follow from the plan's seed. That one is public, is 0 by default, and is the trainer's too:
-coins that follow from it could be known to the training, and every audit would toss the same. What
-is proved from coins needs them unknown to the training and fresh for each audit.
+not follow from the plan's seed. Where that one is given, it is the trainer's too, and may be the
+same in every audit: coins that follow from it could be known to the training, and every audit would
+toss the same. What is proved from coins needs them unknown to the training and fresh for each
+audit.
 """
 
 from typing import Literal

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from lmexposure._files import canonical_json, sha256_bytes, write_json
+from lmexposure._files import PRIVATE, canonical_json, sha256_bytes, write_json
 from lmexposure._validate import integer
 from lmexposure.canaries.format import CanaryFormat
 from lmexposure.canaries.plan import Canary, Plan, secrets
@@ -169,7 +169,7 @@ class Manifest:
         Raises:
             FileError: the disk refused.
         """
-        write_json(Path(path), self.to_dict(), mode=0o600)
+        write_json(Path(path), self.to_dict(), mode=PRIVATE)
 
     @classmethod
     def read(cls, path: str | Path) -> "Manifest":

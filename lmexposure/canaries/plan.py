@@ -12,7 +12,7 @@ from typing import Literal
 from lmexposure._validate import integer
 from lmexposure.canaries.coins import Coins, checked_coin_seed, checked_coins, is_included
 from lmexposure.canaries.format import CanaryFormat
-from lmexposure.canaries.randomness import LARGEST_SEED, derive_seed, permutation
+from lmexposure.canaries.randomness import LARGEST_SEED, derive_seed, fresh_seed, permutation
 from lmexposure.canaries.search import find_fills
 from lmexposure.errors import PlanError
 
@@ -29,7 +29,9 @@ class Plan:
         repetitions: the classes, different whole numbers of at least 1; a canary of class 4 is
             inserted 4 times.
         controls: per format, drawn like canaries and never inserted.
-        seed: decides secrets and positions, in [0, 2^63).
+        seed: decides secrets and positions, in [0, 2^63); by default a fresh one from the operating
+            system. Whoever has it and the formats has the secrets, and a small one is guessed: give
+            one only where the same canaries must be had again.
         left_out: ids of canaries that are not inserted after all; see `without`.
         coins: "fixed" inserts them all; p in (0, 1) tosses a coin for each candidate, which goes
             in with probability p. All are drawn before the coins, and no coin moves anything else.
@@ -46,7 +48,7 @@ class Plan:
     canaries: int
     repetitions: tuple[int, ...]
     controls: int
-    seed: int
+    seed: int = field(default_factory=fresh_seed, repr=False)
     left_out: tuple[str, ...] = ()
     coins: Coins = "fixed"
     coin_seed: int | None = field(default=None, repr=False)

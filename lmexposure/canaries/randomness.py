@@ -1,13 +1,19 @@
 """Where every random number of this room comes from: a seed, many separate streams."""
 
 import random
+import secrets
 from collections.abc import Callable, Iterator
 
 from lmexposure._files import canonical_json, sha256_bytes
 
-__all__ = ["LARGEST_SEED", "derive_seed", "permutation"]
+__all__ = ["LARGEST_SEED", "derive_seed", "fresh_seed", "permutation"]
 
 LARGEST_SEED = 2**63 - 1
+
+
+def fresh_seed() -> int:
+    """A seed from the operating system, uniform in [0, 2^63): too many to try them all."""
+    return secrets.randbits(63)
 
 
 def derive_seed(seed: int, *names: str) -> int:

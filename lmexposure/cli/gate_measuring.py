@@ -35,7 +35,7 @@ def measure_for_gate(flags: Mapping[str, Any], thresholds: "Thresholds") -> "Res
             load_for_measuring(flags["model"], chosen),
             inserted,
             out=flags["out"] or Path(passing),
-            settings=replace(chosen.measure, seed=chosen.seed),
+            settings=replace(chosen.measure, seed=chosen.public_seed),
             progress=progress,
         )
 

@@ -34,7 +34,7 @@ def insert(
     coin_seed: options.CoinSeed = None,
     repetitions: options.Repetitions = None,
     controls: options.Controls = None,
-    seed: options.Seed = None,
+    seed: options.InsertSeed = None,
     layout: options.Layout = None,
     text_field: options.TextField = None,
     existing: options.Existing = None,

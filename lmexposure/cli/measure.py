@@ -52,7 +52,7 @@ def measure(
                 load_for_measuring(model, chosen),
                 inserted,
                 out=out,
-                settings=replace(chosen.measure, seed=chosen.seed),
+                settings=replace(chosen.measure, seed=chosen.public_seed),
                 progress=progress,
             )
         print_result(result)

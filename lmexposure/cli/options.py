@@ -29,6 +29,7 @@ __all__ = [
     "Epochs",
     "Existing",
     "Formats",
+    "InsertSeed",
     "Layers",
     "Layout",
     "LearningRate",
@@ -41,6 +42,7 @@ __all__ = [
     "Repetitions",
     "Revealed",
     "Revision",
+    "RunSeed",
     "Seed",
     "SettingsFile",
     "Significance",
@@ -96,6 +98,21 @@ References = Annotated[
 ]
 Seed = Annotated[
     int | None, typer.Option(help="Decides all that is random but coins.  [default: 0]")
+]
+InsertSeed = Annotated[
+    int | None,
+    typer.Option(
+        help="Decides secrets and positions: who has it has the secrets, and a small one is "
+        "guessed.  [default: fresh from the operating system, kept in the manifest]"
+    ),
+]
+RunSeed = Annotated[
+    int | None,
+    typer.Option(
+        help="Decides all that is random but coins: secrets, positions, training.  [default: "
+        "secrets and positions fresh from the operating system, kept in the manifest; the "
+        "training's is 0]"
+    ),
 ]
 Layout = Annotated[
     str | None,

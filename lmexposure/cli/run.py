@@ -24,7 +24,7 @@ def run(
     repetitions: options.Repetitions = None,
     controls: options.Controls = None,
     references: options.References = None,
-    seed: options.Seed = None,
+    seed: options.RunSeed = None,
     layout: options.Layout = None,
     text_field: options.TextField = None,
     existing: options.Existing = None,

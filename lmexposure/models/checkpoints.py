@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from lmexposure._files import atomic_directory
+from lmexposure._files import PRIVATE, atomic_directory
 from lmexposure._integrity import (
     check_seal,
     damaged_file,
@@ -63,10 +63,12 @@ class CheckpointDirectory:
     Args:
         out: the output directory.
         inputs: hash of everything that decides the result.
+        mode: permission bits that the files of models may have at most, for weights remember the
+            corpus; the checkpoint is the owner's alone.
     """
 
-    def __init__(self, out: Path, inputs: str) -> None:
-        self._out = out
+    def __init__(self, out: Path, inputs: str, *, mode: int = 0o666) -> None:
+        self._out, self.mode = out, mode
         self._inputs = inputs
         self._file = out / "checkpoint.pt"
         # Of the best model's files, by its step; {} before the first, and in checkpoints of
@@ -91,7 +93,7 @@ class CheckpointDirectory:
         # Through memory: torch would report a full disk as a RuntimeError without its reason.
         buffer = io.BytesIO()
         torch.save(state, buffer)
-        write_sealed(self._file, buffer.getbuffer())
+        write_sealed(self._file, buffer.getbuffer(), mode=PRIVATE)
         self._remove_best_but(counters.best_step)
 
     def load(self) -> tuple[Counters, dict[str, Any], dict[str, Any]] | None:
@@ -149,7 +151,7 @@ class CheckpointDirectory:
             FileError: the disk refused, or gave back other bytes than were written.
         """
         path = self._out / "model"
-        with atomic_directory(path) as partial:
+        with atomic_directory(path, mode=self.mode) as partial:
             shutil.copytree(self.best(best_step), partial, dirs_exist_ok=True)
             hashes = file_hashes(partial)
             damaged = damaged_file(partial, self._hashes[1])

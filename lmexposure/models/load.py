@@ -116,13 +116,20 @@ def load_model(
     return LoadedModel(model=model, tokenizer=tokenizer, name=name)
 
 
-def save_model(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, path: Path) -> None:
+def save_model(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, path: Path, *, mode: int = 0o666
+) -> None:
     """Write weights (safetensors), config and tokenizer as one directory, whole or not at all.
+
+    Args:
+        model, tokenizer: what to write.
+        path: of the directory.
+        mode: permission bits that its files may have at most.
 
     Raises:
         FileError: the disk refused.
     """
-    with atomic_directory(path) as partial, _quiet():
+    with atomic_directory(path, mode=mode) as partial, _quiet():
         try:
             model.save_pretrained(partial)
         except SafetensorError as failure:

@@ -278,7 +278,8 @@ class Trainer:
 
     def _save_model(self, path: Path) -> None:
         if self._accelerator.is_main_process:
-            save_model(self._accelerator.unwrap_model(self._model), self._tokenizer, path)
+            model = self._accelerator.unwrap_model(self._model)
+            save_model(model, self._tokenizer, path, mode=self._checkpoints.mode)
 
     def _checkpoint(self) -> None:
         self._saved = time.monotonic()

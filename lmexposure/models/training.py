@@ -10,7 +10,7 @@ from typing import Any
 
 from accelerate import Accelerator
 
-from lmexposure._files import canonical_json, sha256_bytes
+from lmexposure._files import PRIVATE, canonical_json, sha256_bytes
 from lmexposure._integrity import (
     damaged_file,
     file_hashes,
@@ -84,6 +84,7 @@ def train(
     canaries: Mapping[str, int],
     out: Path,
     progress: ProgressCallback | None = None,
+    mode: int = 0o666,
 ) -> TrainingResult:
     """Train a model on a corpus; the same call again resumes, or returns what is there.
 
@@ -103,6 +104,8 @@ def train(
         canaries: text of each inserted canary -> its repetitions.
         out: output directory.
         progress: called after each step on the main process.
+        mode: permission bits that the files of models may have at most: the corpus's, since weights
+            remember it.
 
     Raises:
         SettingsError: block_size is beyond the model's context window.
@@ -118,7 +121,7 @@ def train(
     training, validation = _blocks(loaded, documents, settings, separator, canaries)
     inputs = _inputs_sha256(loaded, settings, training, validation)
     out = Path(out)
-    checkpoints = CheckpointDirectory(out, inputs)
+    checkpoints = CheckpointDirectory(out, inputs, mode=mode)
     finished = _finished(out, inputs)
     if finished is not None:
         if os.environ.get("RANK", "0") == "0":
@@ -147,7 +150,8 @@ def train(
             "result": result.to_dict(),
             "model_files": checkpoints.finish(counters.best_step),
         }
-        write_hashed(out / "training.json", record)
+        # From its seed and its hash a small seed, a secret of a small plan can be found by trying.
+        write_hashed(out / "training.json", record, mode=PRIVATE)
         checkpoints.clear()
     accelerator.wait_for_everyone()
     return result

@@ -1,6 +1,7 @@
 """The one command that gives a result again: every setting that differs from its default.
 
-A seed that somebody chose is left out: who has it and the formats can draw the secrets.
+A seed that somebody chose is left out: who has it and the formats can draw the secrets. Where none
+was chosen, the manifest has what was drawn, and a run goes on from the manifest in its directory.
 """
 
 import json
@@ -24,7 +25,7 @@ DEFAULTS: dict[str, Any] = {
     "candidates": None,
     "repetitions": [1, 4, 16],
     "controls": 32,
-    "seed": 0,
+    "seed": None,
     "layout": None,
     "text_field": "text",
     "existing": "refuse",
@@ -84,12 +85,14 @@ def command_of(run: RunFiles, *, show_seeds: bool = False) -> str:
         return _measure_command(run)
     settings = run.record["settings"]
     corpus = run.manifest.corpus.name if run.manifest is not None else ""
-    words = ["lmexposure run", _path(corpus) if corpus else "CORPUS"]
+    fresh = settings.get("seed") is None
+    words = _with_manifest(_path(run.name)) if fresh else []
+    words += ["lmexposure run", _path(corpus) if corpus else "CORPUS"]
     words += ["--out", _path(run.name)]
     chosen = {**_table(settings.get("measure")), **settings}
     training = _table(settings.get("training"))
     words += _flags(chosen, show_seeds)
-    words += _coin_seed(run, settings, show_seeds)
+    words += [] if fresh else _coin_seed(run, settings, show_seeds)
     words += [
         f"{TRAINING_FLAGS[name]} {_word(value)}"
         for name, value in training.items()
@@ -105,8 +108,16 @@ def _measure_command(run: RunFiles) -> str:
     words = ["lmexposure measure", _path(str(model)) if model else "MODEL", "MANIFEST"]
     words += ["--out", _path(run.name)]
     # This seed is of shuffles and refits, not of the plan: no secret follows from it.
-    words += _flags(run.result.settings, show_seeds=True)
-    return _with_file(words, run.result.settings, {})
+    settings = run.result.settings
+    seed = settings.get("seed")
+    words += _flags({**settings, "seed": None}, show_seeds=True)
+    words += [f"--seed {_word(seed)}"] if seed else []
+    return _with_file(words, settings, {})
+
+
+def _with_manifest(out: str) -> list[str]:
+    """What puts the seeds of a run where the same command elsewhere looks for them."""
+    return [f"mkdir -p {out} && cp MANIFEST {out}/manifest.json &&"]
 
 
 def _table(value: Any) -> dict[str, Any]:

@@ -6,7 +6,6 @@ A seed that was chosen stays out with the secrets: who has it and the formats ca
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from lmexposure.report.command import DEFAULTS
 from lmexposure.report.data import Fact
 from lmexposure.run_files import RunFiles
 
@@ -14,6 +13,7 @@ __all__ = ["model_facts", "setting_facts"]
 
 _LEFT_OUT = "left out"
 _SEED_MEANING = "decides the secrets; left out, for who has it and the formats can draw them"
+_FRESH_MEANING = "decides the secrets, and the manifest alone has it; the training's is another"
 _NO_SECRET = "of shuffles and refits; no secret follows from it"
 
 _MODEL = {
@@ -99,16 +99,21 @@ def setting_facts(run: RunFiles, *, show_seeds: bool = False) -> tuple[Fact, ...
 
 def _seed_facts(run: RunFiles, settings: Mapping[str, Any], show: bool) -> Iterator[Fact]:
     if "seed" in settings:
-        seed = settings["seed"]
-        hidden = seed != DEFAULTS["seed"] and not show
-        meaning = _SEED_MEANING if hidden else "decides the secrets and the training"
-        yield Fact(name="seed", value=_LEFT_OUT if hidden else _text(seed), meaning=meaning)
+        yield _seed_fact(settings["seed"], show)
     if settings.get("coins", "fixed") != "fixed":
         known = show and run.manifest is not None
         value = _text(run.manifest.plan.coin_seed) if known and run.manifest else _LEFT_OUT
         yield Fact(
             name="coin seed", value=value, meaning="decides who went in; the manifest has it"
         )
+
+
+def _seed_fact(seed: Any, show: bool) -> Fact:
+    if seed is None:
+        return Fact(name="seed", value="drawn fresh", meaning=_FRESH_MEANING)
+    if not show:
+        return Fact(name="seed", value=_LEFT_OUT, meaning=_SEED_MEANING)
+    return Fact(name="seed", value=_text(seed), meaning="decides the secrets and the training")
 
 
 def _version_facts(record: Mapping[str, Any]) -> Iterator[Fact]:

@@ -44,6 +44,7 @@ def trained(corpus: Path, out: Path) -> Path:
         canaries=6,
         repetitions=(1, 2, 4, 16, 64),
         controls=16,
+        seed=0,
         training={"snapshot_epochs": SNAPSHOTS},
         # What the run measures by itself is not looked at here.
         measure=MeasureSettings(references=100, method="sampled", extraction=False, bootstraps=39),

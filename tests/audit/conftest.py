@@ -21,6 +21,7 @@ def settings() -> RunSettings:
         canaries=3,
         repetitions=(1, 30),
         controls=8,
+        seed=0,
         layers=1,
         units=32,
         training={"epochs": 3, "learning_rate": 0.01},

@@ -146,3 +146,17 @@ def test_a_preview_tosses_no_fresh_coin(corpus: Path, settings: RunSettings) -> 
     everyone = preview([corpus], settings=replace(settings, canaries=20))
     assert would.bytes_added == round(everyone.bytes_added / 4)
     assert not everyone.expected
+
+
+def test_secrets_are_fresh_and_drawn_once_for_a_directory(
+    corpus: Path, settings: RunSettings, tmp_path: Path
+) -> None:
+    fresh = replace(settings, seed=None)
+    path, first = insert_corpus(corpus, out=tmp_path / "a", settings=fresh)
+    other = insert_corpus(corpus, out=tmp_path / "b", settings=fresh)[1]
+    assert first.plan.seed != other.plan.seed
+    assert [one.text for one in first.canaries] != [one.text for one in other.canaries]
+    whole = path.read_bytes()
+    path.unlink()
+    assert insert_corpus(corpus, out=tmp_path / "a", settings=fresh)[1] == first
+    assert path.read_bytes() == whole

@@ -6,6 +6,7 @@ from statistics import median
 import pyarrow.parquet as pq
 import pytest
 
+from lmexposure._files import sha256_bytes
 from lmexposure.audit import (
     RunSettings,
     estimate_cost,
@@ -16,7 +17,7 @@ from lmexposure.audit import (
     train_corpus,
 )
 from lmexposure.audit.run_record import RunRecord
-from lmexposure.canaries import Manifest
+from lmexposure.canaries import Manifest, derive_seed
 from lmexposure.errors import ManifestError, ModelError, PlanError, ResultError, SettingsError
 from lmexposure.models import load_model
 
@@ -59,7 +60,7 @@ def test_the_run_directory_is_as_agreed_and_a_second_call_does_nothing(
     before = {name: (out / name).stat().st_mtime_ns for name in names - {"run.json", "corpus"}}
     assert run(corpus, out=out, settings=settings).to_dict() == first.to_dict()
     assert {name: (out / name).stat().st_mtime_ns for name in before} == before
-    with pytest.raises(ResultError, match="its seed is 0, now 4 is asked for"):
+    with pytest.raises(ResultError, match="its seed is another than the one that is given"):
         run(corpus, out=out, settings=replace(settings, seed=4))
 
 
@@ -157,12 +158,60 @@ def test_a_record_keeps_the_first_time_of_a_step(tmp_path: Path) -> None:
     assert again.timings["train"] == 50.0
 
 
-def test_neither_training_nor_result_tells_the_plans_seed(
+def test_what_others_may_read_tells_no_seed_and_no_secret(
     corpus: Path, settings: RunSettings, tmp_path: Path
 ) -> None:
-    run(corpus, out=tmp_path / "r", settings=replace(settings, seed=987654321))
-    for name in ("training.json", "result.json", "metrics.jsonl"):
-        assert "987654321" not in (tmp_path / "r" / name).read_text(), name
+    """The corpus with its canaries is as public as it was; of the rest, what shows results."""
+    once = replace(settings, training={"epochs": 1})
+    run(corpus, out=tmp_path / "r", settings=replace(once, seed=987654321))
+    files = [path for path in (tmp_path / "r").rglob("*") if path.is_file()]
+    shown = {p.name: p for p in files if p.stat().st_mode & 0o077 and p.parent.name != "model"}
+    assert shown.keys() == {"corpus.txt", "result.json", "metrics.jsonl"}
+    manifest = Manifest.read(tmp_path / "r" / "manifest.json")
+    guessed = [sha256_bytes(one.text.encode()) for one in manifest.canaries]
+    for name in ("result.json", "metrics.jsonl"):
+        text = shown[name].read_text()
+        seeds = (str(derive_seed(987654321, "training")), "987654321")
+        assert not [one for one in (*seeds, *guessed) if one in text], name
+
+
+def test_a_run_of_a_private_corpus_is_private(
+    corpus: Path, settings: RunSettings, tmp_path: Path
+) -> None:
+    """And its secrets are drawn once; the training's seed is another one."""
+    corpus.chmod(0o600)
+    out = tmp_path / "r"
+    chosen = replace(settings, seed=None, training={"epochs": 1, "snapshot_epochs": (1,)})
+    first = run(corpus, out=out, settings=chosen)
+    open_to_others = {
+        path.name for path in out.rglob("*") if path.is_file() and path.stat().st_mode & 0o077
+    }
+    assert open_to_others == {"result.json", "metrics.jsonl"}
+    seed = Manifest.read(out / "manifest.json").plan.seed
+    files = [path for path in out.rglob("*") if path.is_file()]
+    assert [p.name for p in files if str(seed).encode() in p.read_bytes()] == ["manifest.json"]
+    trained = json.loads((out / "training.json").read_text())
+    assert trained["settings"]["seed"] == derive_seed(0, "training")
+    assert run(corpus, out=out, settings=chosen).to_dict() == first.to_dict()
+    with pytest.raises(ResultError, match="its seed was drawn fresh, now one is given"):
+        run(corpus, out=out, settings=replace(chosen, seed=seed))
+    (out / "manifest.json").rename(tmp_path / "aside")
+    with pytest.raises(ResultError, match=r"no manifest\.json, which alone has the seed"):
+        run(corpus, out=out, settings=chosen)
+
+
+def test_a_run_of_before_seeds_were_drawn_goes_on(
+    corpus: Path, settings: RunSettings, tmp_path: Path
+) -> None:
+    """Its seed was 0 where none was given; another one must be given again."""
+    out, once = tmp_path / "r", replace(settings, training={"epochs": 1})
+    first = run(corpus, out=out, settings=replace(once, seed=0))
+    assert run(corpus, out=out, settings=replace(once, seed=None)).to_dict() == first.to_dict()
+    record = json.loads((out / "run.json").read_text())
+    record["settings"]["seed"] = 3
+    (out / "run.json").write_text(json.dumps(record))
+    with pytest.raises(ResultError, match="its seed was given, now a fresh one is asked for"):
+        run(corpus, out=out, settings=replace(once, seed=None))
 
 
 def test_only_the_manifest_tells_the_coins_seed_and_a_run_finds_it_again(

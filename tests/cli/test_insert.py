@@ -155,7 +155,7 @@ def manifest_of(out: Path) -> Manifest:
 
 
 def test_a_coin_seed_decides_the_coins(call: Call, corpus: Path, tmp_path: Path) -> None:
-    coins = (*COINS, "--coins", "0.5")
+    coins = (*COINS, "--coins", "0.5", "--seed", "0")
     for name in ("a", "b"):
         assert call("insert", corpus, "--out", tmp_path / name, *coins).code == 0
     fresh, other = manifest_of(tmp_path / "a"), manifest_of(tmp_path / "b")

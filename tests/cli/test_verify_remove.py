@@ -16,7 +16,18 @@ from lmexposure.integrations.records import insert_into_records
 from lmexposure.integrations.wrapping import Wrapping
 from lmexposure.models import byte_level_tokenizer
 
-PLAN = ("--format", "pin", "--canaries", "2", "--repetitions", "1,3", "--controls", "2")
+PLAN = (
+    "--format",
+    "pin",
+    "--canaries",
+    "2",
+    "--repetitions",
+    "1,3",
+    "--controls",
+    "2",
+    "--seed",
+    "0",
+)
 
 
 @pytest.fixture

@@ -40,6 +40,10 @@ def test_defaults_and_flags_are_those_of_the_command_line() -> None:
 def test_a_whole_run(tmp_path: Path) -> None:
     run = with_settings(open_run(small_run(tmp_path / "my run")), measure={}, training={})
     assert command_of(run) == (
+        "lmexposure run CORPUS --out 'my run' --repetitions 1,4 --controls 16 --seed SEED"
+    )
+    assert command_of(with_settings(run, seed=None)) == (
+        "mkdir -p 'my run' && cp MANIFEST 'my run'/manifest.json && "
         "lmexposure run CORPUS --out 'my run' --repetitions 1,4 --controls 16"
     )
     named = replace(run.manifest.corpus, name="-the text.txt")  # type: ignore[union-attr]
@@ -95,6 +99,7 @@ def test_coins_keep_their_seed(tmp_path: Path) -> None:
     assert "--coins 0.5 --candidates 30" in said
     assert said.split().count("--coin-seed") == 1
     assert "--coin-seed COIN_SEED" in said
+    assert "coin-seed" not in command_of(with_settings(run, seed=None))  # the manifest has it
     seed = small_manifest(**made_of).plan.coin_seed
     assert f"--coin-seed {seed}" in command_of(run, show_seeds=True)
     assert "--canaries" not in said

@@ -36,7 +36,7 @@ def test_a_model_that_was_trained_elsewhere(tmp_path: Path) -> None:
 def test_settings_versions_and_hashes(tmp_path: Path) -> None:
     run = open_run(small_run(tmp_path))
     facts = values(setting_facts(run))
-    assert facts["seed"] == "0"
+    assert facts["seed"] == "left out"
     assert facts["repetitions"] == "1, 4"
     assert facts["training.epochs"] == "3"
     assert facts["measure.bootstraps"] == "39"
@@ -59,6 +59,15 @@ def test_a_chosen_seed_is_left_out_unless_asked_for(tmp_path: Path) -> None:
     assert values(hidden)["seed"] == "left out"
     assert str(SEED) not in repr(hidden)
     assert values(setting_facts(run, show_seeds=True))["seed"] == str(SEED)
+
+
+def test_a_fresh_seed_is_the_manifests(tmp_path: Path) -> None:
+    run = open_run(small_run(tmp_path, seed=SEED))
+    assert run.record is not None
+    record = {**run.record, "settings": {**run.record["settings"], "seed": None}}
+    facts = setting_facts(replace(run, record=record), show_seeds=True)
+    assert values(facts)["seed"] == "drawn fresh"
+    assert str(SEED) not in repr(facts)
 
 
 def test_the_seed_of_coins_stays_in_the_manifest(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lmexposure._files import atomic_write
+from lmexposure._files import atomic_write, mode_like
 from lmexposure.canaries.corpora.content import packing
 from lmexposure.canaries.corpora.copying import corpus_copy
 from lmexposure.canaries.corpora.shapes import record_of, shape_named
@@ -30,7 +30,8 @@ def insert_into_file(
     """Write a copy of a corpus with the plan's canaries in it.
 
     A canary becomes a document of its own before another one, with that one's line end. The copy
-    is checked before it gets its name; the manifest is the caller's to write.
+    has the source's permission bits (see `mode_like`), and is checked before it gets its name; the
+    manifest is the caller's to write.
 
     Args:
         corpus_path: UTF-8 text, plain, .gz or .zst, or Parquet; read twice, in constant memory.
@@ -59,7 +60,7 @@ def insert_into_file(
     shape = shape_named(layout, text_field=text_field, fields=fields)
     survey = survey_files([source], shape, plan.formats)
     canaries, set_aside = draw(plan, survey, existing)
-    with atomic_write(out) as stream:
+    with atomic_write(out, mode=mode_like(source)) as stream:
         with corpus_copy(survey, shape, canaries, plan.formats) as copy:
             copy.file(source, stream)
             digests = copy.finish(set_aside)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from lmexposure._files import atomic_directory, atomic_write
+from lmexposure._files import atomic_directory, atomic_write, mode_like, new_file
 from lmexposure.canaries.corpora.background import background_hash
 from lmexposure.canaries.corpora.content import packed_writer
 from lmexposure.canaries.corpora.restoring import Restorer
@@ -62,18 +62,19 @@ def remove_from_files(
     shape = shape_named(manifest.layout, text_field=manifest.corpus.text_field or "text")
     notes = read_sidecars(paths, manifest)
     tasks = list(_tasks(paths, manifest, shape, notes))
+    mode = mode_like(*paths)
     if len(paths) > 1:
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
             raise CorpusError(f"{out} holds something already; choose a new or an empty directory")
-        with atomic_directory(out) as unnamed:
+        with atomic_directory(out, mode=mode) as unnamed:
             for task in tasks:
-                task.write([unnamed / path.name for path in task.paths])
+                task.write([unnamed / path.name for path in task.paths], mode)
         return _removal([out / path.name for path in paths], tasks)
     target = out / paths[0].name if out.is_dir() else out
     if target.exists() and target.samefile(paths[0]):
         raise CorpusError(f"{target} is the corpus itself; write to another file")
-    with atomic_write(target) as stream:
-        tasks[0].write([stream])
+    with atomic_write(target, mode=mode) as stream:
+        tasks[0].write([stream], mode)
     return _removal([target], tasks)
 
 
@@ -101,10 +102,10 @@ class _Task:
     restorer: Restorer
     sha256: str
 
-    def write(self, targets: Sequence[Path | IO[bytes]]) -> None:
+    def write(self, targets: Sequence[Path | IO[bytes]], mode: int) -> None:
         with background_hash() as digest:
             for path, target in zip(self.paths, targets, strict=True):
-                with named_errors(path), _opened(target) as stream:
+                with named_errors(path), _opened(target, mode) as stream:
                     self.restorer.begin_file()
                     for hashed in self._pieces(path, stream):
                         digest.update(hashed)
@@ -132,11 +133,11 @@ class _Task:
 
 
 @contextmanager
-def _opened(target: Path | IO[bytes]) -> Iterator[IO[bytes]]:
+def _opened(target: Path | IO[bytes], mode: int) -> Iterator[IO[bytes]]:
     if not isinstance(target, Path):
         yield target
         return
-    with open(target, "xb") as stream:
+    with new_file(target, mode) as stream:
         yield stream
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from lmexposure._files import atomic_directory
+from lmexposure._files import atomic_directory, mode_like, new_file
 from lmexposure.canaries.corpora.copying import Copied, CorpusCopy, corpus_copy
 from lmexposure.canaries.corpora.shapes import Shape, record_of
 from lmexposure.canaries.corpora.shards import Sidecar, corpus_files
@@ -59,9 +59,10 @@ def insert_into_files(
             "is a file missing? Give the right number, or leave it out"
         )
     canaries, set_aside = draw(plan, survey, existing)
+    mode = mode_like(*paths)
     with atomic_directory(out) as unnamed:
         with corpus_copy(survey, shape, canaries, formats) as copy:
-            copies = [_copy(copy, path, unnamed / path.name) for path in paths]
+            copies = [_copy(copy, path, unnamed / path.name, mode) for path in paths]
             digests = copy.finish(set_aside)
         name = paths[0].name if len(paths) == 1 else ""
         record = record_of(name, shape, survey, digests, verified=verify)
@@ -83,8 +84,8 @@ def _check_places(paths: Sequence[Path], out: Path) -> None:
         names[path.name] = path
 
 
-def _copy(copy: CorpusCopy, source: Path, target: Path) -> Copied:
-    with open(target, "xb") as stream:
+def _copy(copy: CorpusCopy, source: Path, target: Path, mode: int) -> Copied:
+    with new_file(target, mode) as stream:
         return copy.file(source, stream)
 
 

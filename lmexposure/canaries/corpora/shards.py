@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from lmexposure._files import write_json
+from lmexposure._files import PRIVATE, write_json
 from lmexposure.canaries.corpora.copying import Copied
 from lmexposure.canaries.corpora.merging import Occurrence
 from lmexposure.canaries.manifest import Manifest
@@ -40,14 +40,17 @@ class Sidecar:
     copied: Copied
 
     def write(self, path: Path) -> None:
-        """Write the note of the file `path` beside it.
+        """Write the note of the file `path` beside it, readable by its owner only.
+
+        Who knows a file but for one short secret can try all of them against its hash.
 
         Raises:
             FileError: the disk refused.
         """
         values = asdict(self)
         copied = values.pop("copied")
-        write_json(sidecar_path(path), {"schema": SCHEMA, **values, **copied})
+        contents = {"schema": SCHEMA, **values, **copied}
+        write_json(sidecar_path(path), contents, mode=PRIVATE)
 
     @classmethod
     def read(cls, path: Path) -> "Sidecar":

@@ -1,9 +1,12 @@
 """Many files in, the same files with canaries out."""
 
 import json
+import os
 import resource
+import stat
 from dataclasses import replace
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -17,6 +20,8 @@ from lmexposure.canaries import (
     insert_into_files,
     shape_named,
 )
+from lmexposure.canaries.corpora.copying import Copied, CorpusCopy
+from lmexposure.canaries.corpora.removal import remove_from_files
 from lmexposure.canaries.corpora.shards import sidecar_path
 from lmexposure.canaries.insertion import schedule
 from lmexposure.errors import CorpusError, FileError
@@ -122,3 +127,35 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+def modes(directory: Path) -> dict[str, int]:
+    return {path.name: stat.S_IMODE(path.stat().st_mode) for path in directory.iterdir()}
+
+
+@pytest.mark.parametrize(("bits", "copied"), [(0o644, 0o644), (0o640, 0o640), (0o600, 0o600)])
+def test_copies_are_as_private_as_the_most_private_source(
+    tmp_path: Path, bits: int, copied: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of all files of a corpus; their sidecars, which let short secrets be tried, always are."""
+    seen: list[int] = []
+    real = CorpusCopy.file
+
+    def watched(self: CorpusCopy, source: Path, stream: IO[bytes]) -> Copied:
+        seen.append(stat.S_IMODE(os.fstat(stream.fileno()).st_mode))
+        return real(self, source, stream)
+
+    monkeypatch.setattr(CorpusCopy, "file", watched)
+    sources = parts(tmp_path / "in", 3)
+    sources[1].chmod(bits)
+    shape = shape_named("lines")
+    manifest = insert_into_files(sources, PLAN, tmp_path / "out", shape=shape)
+    notes = {f"{n}.txt.canaries.json": 0o600 for n in range(3)}
+    assert modes(tmp_path / "out") == {f"{n}.txt": copied for n in range(3)} | notes
+    insert_into_file(sources[1], PLAN, tmp_path / "alone", layout="lines")
+    assert seen == [copied] * 4  # before the first byte
+    written = [tmp_path / "out" / path.name for path in sources]
+    remove_from_files(written, manifest, tmp_path / "without")
+    assert set(modes(tmp_path / "without").values()) == {copied}
+    remove_from_files(written[:1], manifest, tmp_path / "one")
+    assert stat.S_IMODE((tmp_path / "one").stat().st_mode) == copied
