@@ -59,13 +59,14 @@ def main() -> int:
     shutil.rmtree(arguments.out, ignore_errors=True)
     arguments.out.mkdir(parents=True)
     lab = Lab(arguments.out)
-    rows = list(lab.damaged_states())
-    for state in rows:
+    rows, killed = [], []
+    for state in lab.damaged_states():
+        rows.append(state)
         if arguments.list or state[-1].startswith("WRONG"):
             say("  ".join(state))
     table(rows)
-    killed = list(lab.kills(arguments.kills))
-    for line in killed:
+    for line in lab.kills(arguments.kills):
+        killed.append(line)
         if arguments.list or "WRONG" in line:
             say(line)
     wrong = sum(row[-1].startswith("WRONG") for row in rows)
