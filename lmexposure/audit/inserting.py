@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from lmexposure._integrity import say_rebuilt
 from lmexposure._locks import only_writer
 from lmexposure.audit.settings import RunSettings
 from lmexposure.canaries import (
@@ -19,7 +20,7 @@ from lmexposure.canaries import (
     preview_insertion,
     shape_named,
 )
-from lmexposure.errors import ResultError
+from lmexposure.errors import CorpusError, ResultError
 
 __all__ = ["insert_corpus", "plan_of", "preview"]
 
@@ -119,7 +120,7 @@ def _insert(source: Path, out: Path, settings: RunSettings) -> tuple[Path, Manif
         if _fresh_coins(settings) and manifest.plan.coin_seed is not None:
             plan = replace(plan, coin_seed=manifest.plan.coin_seed)
         _check_same(out, manifest, plan, source, settings)
-        if inserted.exists() and _hash(inserted, settings) == manifest.corpus.sha256_inserted:
+        if _whole(inserted, manifest, settings):
             return inserted, manifest
     manifest = insert_into_file(
         source,
@@ -131,6 +132,19 @@ def _insert(source: Path, out: Path, settings: RunSettings) -> tuple[Path, Manif
     )
     manifest.write(record)
     return inserted, manifest
+
+
+def _whole(inserted: Path, manifest: Manifest, settings: RunSettings) -> bool:
+    """Whether the corpus is what insertion wrote; a damaged one is named, and inserted again."""
+    if not inserted.exists():
+        return False
+    try:
+        whole = _hash(inserted, settings) == manifest.corpus.sha256_inserted
+    except CorpusError:  # packed files and Parquet cannot be read at all
+        whole = False
+    if not whole:
+        say_rebuilt(inserted)
+    return whole
 
 
 def _hash(path: Path, settings: RunSettings) -> str:
