@@ -25,6 +25,7 @@ __all__ = [
     "atomic_write",
     "canonical_json",
     "disk_errors",
+    "is_standard_output",
     "mode_like",
     "new_file",
     "read_toml",
@@ -142,6 +143,14 @@ def append(path: Path, data: bytes, *, mode: int = 0o644) -> None:
             opened = os.open(final, os.O_WRONLY | os.O_APPEND | os.O_CREAT, mode)
         with os.fdopen(opened, "wb") as stream:
             stream.write(data)
+
+
+def is_standard_output(path: Path | None) -> bool:
+    """Whether a path names this process's standard output: nothing else may be printed there."""
+    try:
+        return path is not None and _descriptor(_followed(Path(path))) == 1
+    except OSError:  # links in a circle, which writing will refuse
+        return False
 
 
 @contextmanager

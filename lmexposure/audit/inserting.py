@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from lmexposure._integrity import say_rebuilt
 from lmexposure._locks import only_writer
 from lmexposure.audit.settings import RunSettings
 from lmexposure.canaries import (
@@ -20,7 +21,7 @@ from lmexposure.canaries import (
     preview_insertion,
     shape_named,
 )
-from lmexposure.errors import ResultError
+from lmexposure.errors import CorpusError, ResultError
 
 __all__ = ["insert_corpus", "plan_of", "preview"]
 
@@ -130,7 +131,7 @@ def _insert(source: Path, out: Path, settings: RunSettings) -> tuple[Path, Manif
         manifest = Manifest.read(record)
         plan = _drawn_before(plan, manifest, settings)
         _check_same(out, manifest, plan, source, settings)
-        if inserted.exists() and _hash(inserted, settings) == manifest.corpus.sha256_inserted:
+        if _whole(inserted, manifest, settings):
             return inserted, manifest
     manifest = insert_into_file(
         source,
@@ -142,6 +143,19 @@ def _insert(source: Path, out: Path, settings: RunSettings) -> tuple[Path, Manif
     )
     manifest.write(record)
     return inserted, manifest
+
+
+def _whole(inserted: Path, manifest: Manifest, settings: RunSettings) -> bool:
+    """Whether the corpus is what insertion wrote; a damaged one is named, and inserted again."""
+    if not inserted.exists():
+        return False
+    try:
+        whole = _hash(inserted, settings) == manifest.corpus.sha256_inserted
+    except CorpusError:  # packed files and Parquet cannot be read at all
+        whole = False
+    if not whole:
+        say_rebuilt(inserted)
+    return whole
 
 
 def _hash(path: Path, settings: RunSettings) -> str:

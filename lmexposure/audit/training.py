@@ -1,20 +1,24 @@
 """Training as a step of a run: settings to model and documents, progress in one language."""
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 
 from lmexposure._files import mode_like
 from lmexposure._locks import only_writer
+from lmexposure._text import visible
 from lmexposure.audit.loading import chosen_device
 from lmexposure.audit.progress import Progress, silent
 from lmexposure.audit.settings import RunSettings
 from lmexposure.canaries import (
     Manifest,
+    corpus_sha256,
     derive_seed,
     guess_layout,
     load_format,
     read_documents,
     separator_of,
+    shape_named,
 )
 from lmexposure.errors import ManifestError
 from lmexposure.models import (
@@ -31,6 +35,9 @@ from lmexposure.models import (
 from lmexposure.models import Progress as TrainingProgress
 
 __all__ = ["train_corpus", "training_settings"]
+
+_FILE_LAYOUTS = ("lines", "paragraphs", "jsonl", "parquet")
+_LOG = logging.getLogger(__name__)
 
 
 def training_settings(settings: RunSettings, window: int | None = None) -> TrainingSettings:
@@ -100,6 +107,7 @@ def _train(
     documents = list(read_documents(corpus, layout=layout, text_field=text_field))
     if manifest is not None:
         _refuse_uninserted(manifest, documents)
+        _warn_changed(Path(corpus), manifest)
     separator = separator_of(layout)
     loaded = _model(settings, documents, separator, manifest)
     return train(
@@ -126,6 +134,20 @@ def _refuse_uninserted(manifest: Manifest, documents: Sequence[str]) -> None:
         raise ManifestError(
             f"{found[0]} stands in the corpus, but by the manifest it was not inserted "
             f"({len(found)} such in all); train on the corpus that the manifest belongs to"
+        )
+
+
+def _warn_changed(corpus: Path, manifest: Manifest) -> None:
+    """A corpus may be filtered after insertion; damaged, it would train another model unsaid."""
+    known, layout = manifest.corpus.sha256_inserted, manifest.layout
+    if not known or layout not in _FILE_LAYOUTS:
+        return
+    shape = shape_named(layout, text_field=manifest.corpus.text_field or "text")
+    if corpus_sha256(corpus, shape) != known:
+        _LOG.warning(
+            "%s is not what insertion wrote (the manifest has its hash): train on that copy, "
+            "unless the change is meant",
+            visible(corpus),
         )
 
 

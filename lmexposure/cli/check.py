@@ -7,7 +7,7 @@ import typer
 
 from lmexposure.cli import options
 from lmexposure.cli.console import say
-from lmexposure.cli.gate_options import gate_thresholds, write_outputs
+from lmexposure.cli.gate_options import gate_thresholds, write_outputs, writes_to_standard_output
 
 if TYPE_CHECKING:
     from lmexposure.gate import Thresholds
@@ -97,7 +97,7 @@ def check(
     thresholds = gate_thresholds(flags)
     result, source = _measured_or_read(flags, thresholds)
     verdict = check_result(result, thresholds)
-    say(verdict_text(verdict))
+    say(verdict_text(verdict), aside=writes_to_standard_output(flags))
     write_outputs(verdict, result, source, flags)
     raise typer.Exit(verdict.exit_code)
 

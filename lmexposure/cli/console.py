@@ -28,9 +28,9 @@ def _err() -> Console:
     return Console(stderr=True, highlight=False)
 
 
-def say(line: str) -> None:
-    """One line on standard output, exactly as it is."""
-    _out().print(Text(line), soft_wrap=True)
+def say(line: str, *, aside: bool = False) -> None:
+    """One line on standard output, exactly as it is; aside, on standard error."""
+    (_err() if aside else _out()).print(Text(line), soft_wrap=True)
 
 
 def warn(line: str) -> None:

@@ -5,7 +5,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lmexposure._files import append, atomic_write, read_toml
+from lmexposure._files import append, atomic_write, is_standard_output, read_toml
 from lmexposure.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ __all__ = [
     "refuse_mixed",
     "refuse_overwriting",
     "write_outputs",
+    "writes_to_standard_output",
 ]
 
 # Flags that only a measurement can follow.
@@ -126,6 +127,11 @@ def _of_a_run(path: Path, home: Path) -> bool:
     return path.exists() and any(
         there.exists() and path.samefile(there) for there in (home / name for name in _RUN_FILES)
     )
+
+
+def writes_to_standard_output(flags: Mapping[str, Any]) -> bool:
+    """Whether an output is for the next program in a pipe, and the verdict must not mix with it."""
+    return any(is_standard_output(flags[name]) for name in _FILES)
 
 
 def write_outputs(

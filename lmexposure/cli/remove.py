@@ -18,6 +18,7 @@ def remove(
     out: Annotated[Path, typer.Option(help="A file; for several files a new directory.")],
 ) -> None:
     """Take the canaries out again, and check that the corpus is what it was before."""
+    from lmexposure._files import is_standard_output
     from lmexposure.canaries import Manifest, remove_from_files
     from lmexposure.errors import SettingsError
 
@@ -25,8 +26,9 @@ def remove(
         raise SettingsError(f"--out {out} is the manifest itself; write to another file")
     removal = remove_from_files(corpus, Manifest.read(manifest), out)
     where = removal.files[0] if len(removal.files) == 1 else out
-    say(f"corpus    {where}  ({removal.documents:,} documents taken out)")
+    aside = is_standard_output(out)
+    say(f"corpus    {where}  ({removal.documents:,} documents taken out)", aside=aside)
     if removal.checked:
-        say("checked   its SHA-256 is that of the corpus before insertion")
+        say("checked   its SHA-256 is that of the corpus before insertion", aside=aside)
     else:
         warn("not checked: the manifest holds no hash of the corpus before insertion")

@@ -59,13 +59,14 @@ def main() -> int:
     shutil.rmtree(arguments.out, ignore_errors=True)
     arguments.out.mkdir(parents=True)
     lab = Lab(arguments.out)
-    rows = list(lab.damaged_states())
-    for state in rows:
+    rows, killed = [], []
+    for state in lab.damaged_states():
+        rows.append(state)
         if arguments.list or state[-1].startswith("WRONG"):
             say("  ".join(state))
     table(rows)
-    killed = list(lab.kills(arguments.kills))
-    for line in killed:
+    for line in lab.kills(arguments.kills):
+        killed.append(line)
         if arguments.list or "WRONG" in line:
             say(line)
     wrong = sum(row[-1].startswith("WRONG") for row in rows)
@@ -139,15 +140,16 @@ class Lab:
     def _stages(self) -> Iterator[tuple[str, Path]]:
         """Runs that were stopped when a file had got its name."""
         stops = {
-            "insert": "manifest.json",
-            "half a training": "checkpoint.pt",
-            "training": "run.json",
-            "half a measurement": ".search.json",
+            "insert": Stop("os.rename", "manifest.json"),
+            "half a training": Stop("os.rename", "checkpoint.pt", times=2),
+            "all steps of a training": Stop("os.mkdir", ".model.partial"),
+            "training": Stop("os.rename", "run.json", times=2),
+            "half a measurement": Stop("os.rename", ".search.json"),
+            "all of a measurement": Stop("os.rename", "scores.parquet"),
         }
-        for stage, name in stops.items():
+        for stage, stop in stops.items():
             home = self._out / stage.replace(" ", "_") / "run"
-            times = {"half a training": 2, "training": 2}.get(stage, 1)
-            ended = self._run(home, watch=Renames(name, times))
+            ended = self._run(home, watch=stop)
             assert ended.code == -signal.SIGKILL, ended
             yield stage, home
         yield "finished", self._whole
@@ -240,13 +242,13 @@ def _named(ended: Ended, path: Path) -> bool:
 class Events:
     """Counts what a process does to the files below a directory; kills it at one of them."""
 
-    _WATCHED = ("open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate")
+    WATCHED = ("open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate")
 
     def __init__(self, home: Path, at: int | None, note: Path | None = None) -> None:
         self._home, self._at, self._note, self._count = str(home), at, note, 0
 
     def __call__(self, event: str, arguments: Any) -> None:
-        if event in self._WATCHED and self._home in str(arguments[0]):
+        if event in self.WATCHED and self._home in str(arguments[0]):
             self._count += 1
             if self._count == self._at:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -257,18 +259,17 @@ class Events:
             self._note.write_text(str(self._count))
 
 
-class Renames:
+class Stop:
     """Kills a process at its first file event after a name was given for the n-th time."""
 
-    def __init__(self, suffix: str, times: int) -> None:
-        self._suffix, self._left, self._ready = suffix, times, False
+    def __init__(self, event: str, suffix: str, *, times: int = 1) -> None:
+        self._event, self._suffix, self._left = event, suffix, times
 
     def __call__(self, event: str, arguments: Any) -> None:
-        if self._ready and event in Events._WATCHED:
+        if self._left == 0 and event in Events.WATCHED:
             os.kill(os.getpid(), signal.SIGKILL)
-        if event == "os.rename" and str(arguments[1]).endswith(self._suffix):
-            self._left -= 1
-            self._ready = self._left == 0
+        name = arguments[event == "os.rename"] if event == self._event else ""
+        self._left -= str(name).endswith(self._suffix)
 
 
 def numbers(home: Path) -> tuple[Any, ...]:
@@ -287,7 +288,7 @@ def _flip(place: float) -> Callable[[Path], None]:
     """One bit of the byte at this share of a file."""
 
     def flip(path: Path) -> None:
-        data = bytearray(path.read_bytes())
+        data = bytearray(path.read_bytes() or b"?")
         data[min(int(place * len(data)), len(data) - 1)] ^= 4
         path.write_bytes(data)
 

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,15 @@ from hashes import sha256_tree
 
 from lmexposure._files import sha256_file
 from lmexposure._locks import only_writer
-from lmexposure.audit import MeasureSettings, RunSettings, load_for_measuring, measure, run
+from lmexposure.audit import (
+    MeasureSettings,
+    RunSettings,
+    insert_corpus,
+    load_for_measuring,
+    measure,
+    run,
+    train_corpus,
+)
 from lmexposure.audit.measuring import _Place
 from lmexposure.errors import ModelError, ResultError
 from lmexposure.models.checkpoints import CheckpointDirectory
@@ -93,6 +102,7 @@ def names(home: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("stopped", "pattern", "damage"),
     [
+        ("training", "corpus/corpus.txt", flip),
         ("training", "best-*/model.safetensors", flip),
         ("training", "checkpoint.pt", flip),
         ("measuring", "training.json", flip),
@@ -163,6 +173,21 @@ def test_a_result_of_before_there_were_hashes_is_still_one(
     assert sha256_file(home / "result.json") == before
 
 
+def test_a_corpus_that_changed_since_insertion_is_said(
+    runs: dict[str, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    manifest = runs["whole"] / "manifest.json"
+    for place in (runs["whole"] / "corpus" / "corpus.txt", tmp_path / "corpus.txt"):
+        shutil.copy(runs["whole"] / "corpus" / "corpus.txt", tmp_path)
+        with (tmp_path / "corpus.txt").open("a") as file:
+            file.write("One more line.\n")
+        caplog.clear()
+        train_corpus(place, out=tmp_path / place.parent.name, settings=SETTINGS, manifest=manifest)
+        assert ("corpus.txt is not what insertion wrote" in caplog.text) == (
+            place.parent == tmp_path
+        )
+
+
 def test_a_model_that_changed_since_its_training_is_not_measured(
     runs: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -187,10 +212,6 @@ def test_what_a_kill_at_the_very_end_left_is_cleared(
 
 def test_two_at_work_in_one_directory(runs: dict[str, Path], corpus: Path, tmp_path: Path) -> None:
     """The second is refused at once, whichever step it wants; see tests/test_locks.py."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    from lmexposure.audit import insert_corpus, train_corpus
-
     out, manifest = tmp_path / "run", runs["whole"] / "manifest.json"
     calls: list[Callable[[], object]] = [
         lambda: run(corpus, out=out, settings=SETTINGS),

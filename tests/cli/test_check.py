@@ -1,6 +1,7 @@
 """`lmexposure check`: exit codes 0, 1, 2 and 3, and never 0 on anything broken."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -275,6 +276,36 @@ def test_a_place_that_cannot_be_written_is_3(call: Call, written: Written, tmp_p
         assert seen.code == 3
         assert "cannot write" in seen.err
         assert "No leak found" in seen.out  # what was found is not lost
+
+
+def test_outputs_go_through_what_is_no_file(written: Written, tmp_path: Path) -> None:
+    """Pipes, devices and links stay what they are, and what a pipe gets is the output alone."""
+    path = written(clean())
+    node, link = tmp_path / "terminal", tmp_path / "link"
+    controller, device = os.openpty()
+    node.symlink_to(os.ttyname(device))
+    link.symlink_to(tmp_path / "linked.xml")
+    words = [sys.executable, "-m", "lmexposure", "check", str(path), "--sarif", "/dev/stdout"]
+    words += ["--json", str(node), "--junit", str(link), "--summary", "/dev/fd/2"]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["version"] == "2.1.0"
+    assert done.stderr.startswith("No leak found")
+    assert "## lmexposure" in done.stderr
+    assert b'"schema"' in os.read(controller, 99)
+    assert ElementTree.parse(tmp_path / "linked.xml")
+    assert node.is_symlink()
+    assert link.is_symlink()
+    os.close(controller)
+    os.close(device)
+
+
+def test_an_output_that_is_a_directory_is_3_at_once(
+    call: Call, written: Written, tmp_path: Path
+) -> None:
+    seen = call("check", written(clean()), "--json", tmp_path)
+    assert seen.code == 3
+    assert "is a directory; give another file" in seen.err
+    assert not seen.out
 
 
 def test_hostile_names_break_nothing(call: Call, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -132,6 +133,28 @@ def test_without_verification(call: Call, corpus: Path, tmp_path: Path) -> None:
     path = out / "corpus" / "corpus.txt"
     removed = call("remove", path, out / "manifest.json", "--out", tmp_path / "back")
     assert (removed.code, "not checked: the manifest holds no hash" in removed.err) == (0, True)
+
+
+def test_what_was_removed_goes_through_links_and_pipes(
+    call: Call, corpus: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    call("insert", corpus, "--out", out, "--canaries", 2, "--repetitions", "1,3", "--seed", 1)
+    path, manifest = out / "corpus/corpus.txt", out / "manifest.json"
+    (tmp_path / "link").symlink_to("back")
+    assert call("remove", path, manifest, "--out", tmp_path / "link").code == 0
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "back").read_bytes() == corpus.read_bytes()
+    words = [sys.executable, "-m", "lmexposure", "remove", path, manifest, "--out", "/dev/stdout"]
+    done = subprocess.run(words, capture_output=True, check=True)
+    assert done.stdout == corpus.read_bytes()
+    assert b"8 documents taken out" in done.stderr
+    (tmp_path / "again").symlink_to(path)
+    for there, said in (("again", "is the corpus itself"), (manifest, "is the manifest itself")):
+        before = (path.read_bytes(), manifest.read_bytes())
+        refused = call("remove", path, manifest, "--out", tmp_path / there)
+        assert (refused.code, said in refused.err) == (3, True)
+        assert (path.read_bytes(), manifest.read_bytes()) == before
 
 
 def test_wrong_usage(call: Call, corpus: Path, tmp_path: Path) -> None:
