@@ -19,6 +19,8 @@ _FEWEST_STEPS, _MOST_STEPS = 10_000, 2_000_000
 
 _CANARIES = 10  # per class, where neither canaries nor candidates are given
 
+_MOST = 10**8  # of anything that is held in memory one by one
+
 METHODS = ("auto", "exact", "importance", "sampled", "skew_normal", "certificate")
 
 
@@ -76,24 +78,24 @@ class MeasureSettings:
 
     def __post_init__(self) -> None:
         if self.references is not None:
-            integer("references", self.references, low=20)
-        integer("revealed", self.revealed, low=0)
+            integer("references", self.references, low=20, high=_MOST)
+        integer("revealed", self.revealed, low=0, high=_MOST)
         if self.beam_width is not None:
-            integer("beam_width", self.beam_width, low=2)
+            integer("beam_width", self.beam_width, low=2, high=_MOST)
         flag("extraction", self.extraction)
         one_of("method", self.method, METHODS)
-        integer("draws", self.draws, low=10)
-        integer("guesses", self.guesses, low=1)
+        integer("draws", self.draws, low=10, high=_MOST)
+        integer("guesses", self.guesses, low=1, high=_MOST)
         self._check_budget()
         fraction("level", self.level)
-        integer("bootstraps", self.bootstraps, low=39)
-        integer("permutations", self.permutations, low=99)
+        integer("bootstraps", self.bootstraps, low=39, high=_MOST)
+        integer("permutations", self.permutations, low=99, high=_MOST)
         fraction("significance", self.significance)
         if self.delta is not None:
             delta_of_dp("delta", self.delta)
         if self.claimed_epsilon is not None:
             Claim(epsilon=self.claimed_epsilon, delta=self.delta)
-        integer("seed", self.seed, low=0)
+        integer("seed", self.seed, low=0, high=LARGEST_SEED)
         if self.batch_size is not None:
             integer("batch_size", self.batch_size, low=1)
 
@@ -119,13 +121,13 @@ class MeasureSettings:
             if self.budget_seconds is not None:
                 positive("budget_seconds", self.budget_seconds)
             if self.budget_steps is not None:
-                integer("budget_steps", self.budget_steps, low=1)
+                integer("budget_steps", self.budget_steps, low=1, high=LARGEST_SEED)
         except SettingsError as failure:
             raise SettingsError(
                 f"{failure}; to leave the exact search out, choose method='importance' or 'sampled'"
             ) from None
         if self.live_states is not None:
-            integer("live_states", self.live_states, low=1)
+            integer("live_states", self.live_states, low=1, high=_MOST)
 
     def decisive(self) -> dict[str, Any]:
         """The settings that decide the numbers; speed is left out."""

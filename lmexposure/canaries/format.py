@@ -64,8 +64,9 @@ class CanaryFormat:
         for what in ("description", "source"):
             if not isinstance(getattr(self, what), str):
                 raise FormatError(f"{what} must be a string")
-        if not 2 <= self.size <= LARGEST_SIZE:
-            few = "fewer than 2" if self.size < 2 else "more than 10^4000"
+        digits = sum(math.log10(part.size) for part in self._parts)  # the product may take minutes
+        if digits > 4001 or not 2 <= self.size <= LARGEST_SIZE:
+            few = "fewer than 2" if digits < 0.2 else "more than 10^4000"
             raise FormatError(f"{few} ways to fill {self.template!r}; widen or narrow its holes")
         text = ambiguous_text(self._parts)
         if text is not None:

@@ -16,7 +16,9 @@ from lmexposure.canaries.randomness import LARGEST_SEED, derive_seed, fresh_seed
 from lmexposure.canaries.search import find_fills
 from lmexposure.errors import PlanError
 
-__all__ = ["Canary", "Plan", "draw", "secrets"]
+__all__ = ["MOST_SECRETS", "Canary", "Plan", "draw", "secrets"]
+
+MOST_SECRETS = 10**7  # per format: each is a record in memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +43,7 @@ class Plan:
 
     Raises:
         PlanError: a value outside its range, coins without a seed of their own, or more secrets
-            than a format has.
+            than a format has or a plan may hold.
     """
 
     formats: tuple[CanaryFormat, ...]
@@ -72,10 +74,11 @@ class Plan:
         _all_different("formats", [one.name for one in self.formats])
         for one in self.formats:
             _refuse_nesting(one)
+        self.check_space()  # before anything that takes a while for each canary
+        self._check_number()
         unknown = set(self.left_out) - {name for one in self.formats for name in self.ids(one)}
         if unknown:
             raise PlanError(f"left_out={sorted(unknown)} names no canary of this plan")
-        self.check_space()
 
     def _check_coins(self) -> None:
         coins = checked_coins(self.coins, error=PlanError)
@@ -86,6 +89,14 @@ class Plan:
             raise PlanError(
                 f"coins={coins} need a coin_seed of their own, which the training cannot know; "
                 "give a fresh one, such as secrets.randbits(63)"
+            )
+
+    def _check_number(self) -> None:
+        if self.secrets_per_format > MOST_SECRETS:
+            raise PlanError(
+                f"canaries={self.canaries} in each of {len(self.repetitions)} classes and "
+                f"controls={self.controls} are {self.secrets_per_format} secrets per format; plan "
+                f"at most {MOST_SECRETS}"
             )
 
     def ids(self, canary_format: CanaryFormat) -> list[str]:

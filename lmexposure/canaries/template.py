@@ -2,6 +2,7 @@
 
 import re
 import string
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from lmexposure.canaries.holes import ALPHABETS, Characters, CheckDigit, Choice, Literal, Part
@@ -62,7 +63,7 @@ def clean_lists(lists: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]
                 raise FormatError(f"list {name!r}: entry {place} must be a non-empty string")
             _check_text(f"list {name!r}: entry {place}", entry)
         if len(set(entries)) < len(entries):
-            twice = next(entry for entry in entries if list(entries).count(entry) > 1)
+            twice = next(entry for entry, count in Counter(entries).items() if count > 1)
             raise FormatError(f"list {name!r} holds {twice!r} more than once; keep it once")
         cleaned[name] = tuple(entries)
     return cleaned

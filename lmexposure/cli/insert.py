@@ -64,9 +64,12 @@ def insert(
         _dry_run(corpus, chosen)
         return
     tell = _aside if corpus == [_STDIN] else say
-    say_attainable(chosen, tell=tell)
     from lmexposure._locks import only_writer
     from lmexposure.audit import insert_corpus
+    from lmexposure.audit.inserting import plan_of
+
+    plan_of(chosen)  # what no format can hold is not worked out first
+    say_attainable(chosen, tell=tell)
 
     inserted: Path | str
     if alone:

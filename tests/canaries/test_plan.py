@@ -1,10 +1,12 @@
 """What a plan draws, and what it refuses."""
 
+import time
+
 import pytest
 
 from lmexposure.canaries import CanaryFormat, Plan
 from lmexposure.canaries.plan import draw, secrets
-from lmexposure.errors import PlanError
+from lmexposure.errors import FormatError, PlanError
 
 PIN = CanaryFormat(name="pin", template="My PIN is {digits:2}")
 KEY = CanaryFormat(name="key", template="KEY={hex:32}")
@@ -124,3 +126,28 @@ def test_secrets_stay_out_of_the_repr() -> None:
     canary = draw(plan(), documents=10, set_aside={})[-1]
     assert canary.text not in repr(canary)
     assert str(canary.index) not in repr(canary)
+
+
+def test_a_plan_beyond_all_measure_is_refused_before_its_canaries_are_named() -> None:
+    """In no time, with the numbers: by the format's size, else by ours."""
+    begun = time.perf_counter()
+    for canaries, template, message in (
+        (10**30, "Number {digits:9}", r"has 1000000000 secrets.*the largest plan that fits has 33"),
+        (
+            10**30,
+            "Number {digits:40}",
+            rf"canaries={10**30} in each of 3 classes .* at most 10000000",
+        ),
+    ):
+        one = CanaryFormat(name="a", template=template)
+        with pytest.raises(PlanError, match=message):
+            Plan(formats=(one,), canaries=canaries, repetitions=(1, 4, 16), controls=32, seed=0)
+        with pytest.raises(PlanError):
+            Plan(formats=(one,), canaries=1, repetitions=(1,), controls=canaries, seed=0)
+    with pytest.raises(FormatError, match="more than 10\\^4000 ways to fill"):
+        CanaryFormat(name="a", template="{digits:1000}-" * 2000)
+    with pytest.raises(FormatError, match="holds 'b' more than once"):
+        CanaryFormat(
+            name="a", template="{choice:l}", lists={"l": [*map(str, range(50_000)), *"bb"]}
+        )
+    assert time.perf_counter() - begun < 5

@@ -46,8 +46,7 @@ def open_content(path: Path) -> Iterator[IO[bytes]]:
     """Open the content of a file for reading from its beginning.
 
     Raises:
-        CorpusError: missing, not readable, cut short, damaged, or packed in what no library here
-            can read.
+        CorpusError: missing, not readable, cut short, or damaged.
     """
     with read_errors(path), open(path, "rb") as raw:
         yield _unpacked(raw, packing(path))
@@ -85,9 +84,6 @@ def packed_writer(stream: IO[bytes], path: str | Path) -> Iterator[Callable[[byt
     """A function that packs bytes into a stream, as the suffix of `path` says.
 
     The same bytes are packed alike on every day and under every name.
-
-    Raises:
-        CorpusError: packed in what no library here can write.
     """
     kind = packing(path)
     if not kind:
@@ -96,7 +92,7 @@ def packed_writer(stream: IO[bytes], path: str | Path) -> Iterator[Callable[[byt
     if kind == ".gz":
         packer: Any = gzip.GzipFile("", mode="wb", fileobj=stream, mtime=0)
     else:
-        packer = _zstandard().ZstdCompressor().stream_writer(stream, closefd=False)
+        packer = _zstd_packer(stream)
     with packer:
         yield packer.write
 
@@ -115,47 +111,44 @@ def content_sha256(path: str | Path) -> str:
 
 
 class _ZstdContent(io.RawIOBase):
-    """The library's own reader takes a file that is cut short for a whole one."""
+    """The frames of a stream one after another, unpacked as they are asked for.
+
+    In constant memory: what a few kilobytes unpack to at most, others hold at once.
+    """
 
     def __init__(self, raw: IO[bytes]) -> None:
-        self._raw, self._library = raw, _zstandard()
-        self._frame: Any = None
-        self._packed, self._ready = b"", b""
+        import pyarrow as pa
+
+        # Told the kind: "detect" goes by a name, and takes .ZST for plain.
+        self._stream = pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), compression="zstd")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        while not self._ready:
-            if not self._packed:
-                self._packed = self._raw.read(_PIECE_BYTES)
-            if not self._packed:
-                if self._frame is not None:
-                    raise EOFError("a frame ends before its end")
-                return 0
-            self._advance()
-        count = min(len(buffer), len(self._ready))
-        buffer[:count], self._ready = self._ready[:count], self._ready[count:]
-        return count
-
-    def _advance(self) -> None:
-        if self._frame is None:
-            self._frame = self._library.ZstdDecompressor().decompressobj()
         try:
-            self._ready = self._frame.decompress(self._packed)
-        except self._library.ZstdError as failure:
+            data = self._stream.read(len(buffer))
+        except OSError as failure:
+            if failure.errno is not None:  # the disk's, not the library's
+                raise
             raise EOFError(str(failure)) from failure
-        # A file may be several frames, one after another.
-        self._packed = self._frame.unused_data if self._frame.eof else b""
-        if self._frame.eof:
-            self._frame = None
+        buffer[: len(data)] = data
+        return len(data)
 
 
-def _zstandard() -> Any:
-    try:
-        import zstandard
-    except ImportError:
-        raise CorpusError(
-            "a .zst file needs the library zstandard; pip install 'lmexposure[zstd]', or unpack it"
-        ) from None
-    return zstandard
+class _Unclosed:
+    """A stream that stays open when the library that packs into it is done."""
+
+    closed = False
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self.write, self.flush = stream.write, stream.flush
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def _zstd_packer(stream: IO[bytes]) -> Any:
+    import pyarrow as pa
+
+    return pa.CompressedOutputStream(pa.PythonFile(_Unclosed(stream), mode="w"), "zstd")

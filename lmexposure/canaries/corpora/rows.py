@@ -15,6 +15,10 @@ from lmexposure.errors import CorpusError
 
 __all__ = ["Rows", "copy_rows", "row_groups", "row_texts", "row_writer"]
 
+_LARGEST_GROUP = 1 << 32  # bytes in memory
+_BATCH_BYTES = 1 << 30
+_MOST_ROWS = 4096
+
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
@@ -33,11 +37,45 @@ def row_groups(path: Path, columns: list[str] | None = None) -> Iterator[Any]:
     """The row groups, each a `pyarrow.Table`, one at a time.
 
     Raises:
-        CorpusError: missing, cut short, damaged, or not Parquet.
+        CorpusError: missing, cut short, damaged, not Parquet, or a row group too large.
     """
+    import pyarrow as pa
+
     with _opened(path) as file:
         for group in range(file.metadata.num_row_groups):
-            yield file.read_row_group(group, columns=columns)
+            batches = list(_batches(file, group, columns))
+            if batches:
+                yield pa.Table.from_batches(batches).combine_chunks()
+            else:
+                yield file.read_row_group(group, columns=columns)
+
+
+def _batches(file: Any, group: int, columns: list[str] | None) -> Iterator[Any]:
+    """Some rows of a row group at a time, so few that no repeated value makes them large.
+
+    A value is in the file once, however many rows have it: a few kilobytes say terabytes.
+
+    Raises:
+        CorpusError: the row group takes more memory than `_LARGEST_GROUP`.
+    """
+    about = file.metadata.row_group(group)
+    chunks = [about.column(number) for number in range(about.num_columns)]
+    longest = max((chunk.total_uncompressed_size for chunk in chunks), default=0)
+    _check_group(group, longest)
+    rows = max(1, min(_MOST_ROWS, _BATCH_BYTES // max(1, longest)))
+    size = 0
+    for batch in file.iter_batches(batch_size=rows, row_groups=[group], columns=columns):
+        size += batch.nbytes
+        _check_group(group, size)
+        yield batch
+
+
+def _check_group(group: int, size: int) -> None:
+    if size > _LARGEST_GROUP:
+        raise CorpusError(
+            f"row group {group} takes more than {_LARGEST_GROUP >> 30} GiB of memory when it is "
+            "read; write the file again in smaller row groups"
+        )
 
 
 @contextmanager
@@ -63,13 +101,16 @@ def row_texts(path: Path, text_field: str) -> Iterator[tuple[int, str]]:
     """
     with _opened(path) as file:
         _check_column(file.schema_arrow, text_field)
-    number = 0
-    for table in row_groups(path, [text_field]):
-        for text in _texts(table, text_field):
-            number += 1
-            if text is None:
-                raise CorpusError(f"row {number}: {text_field!r} is null; leave such rows out")
-            yield number, text
+        number = 0
+        for group in range(file.metadata.num_row_groups):
+            for batch in _batches(file, group, [text_field]):
+                for text in _texts(batch, text_field):
+                    number += 1
+                    if text is None:
+                        raise CorpusError(
+                            f"row {number}: {text_field!r} is null; leave such rows out"
+                        )
+                    yield number, text
 
 
 def copy_rows(path: Path, stream: IO[bytes], rows: Rows, merger: Merger) -> None:
@@ -103,8 +144,8 @@ def row_writer(stream: IO[bytes], like: Path) -> Iterator[Callable[[Any], object
         yield lambda table: writer.write_table(table, row_group_size=max(1, len(table)))
 
 
-def _texts(table: Any, text_field: str) -> list[str]:
-    texts: list[str] = table.column(text_field).to_pylist()
+def _texts(rows: Any, text_field: str) -> list[str]:
+    texts: list[str] = rows.column(text_field).to_pylist()
     return texts
 
 

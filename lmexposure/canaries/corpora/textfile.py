@@ -28,6 +28,7 @@ __all__ = [
 BOM = b"\xef\xbb\xbf"
 _BLOCK_BYTES = 1 << 20
 _STRETCH = 1 << 16
+_LONGEST_LINE = 1 << 26  # 64 MiB; whatever a small packed file says, it takes no more memory
 _LINE_END = ord("\n")
 
 
@@ -116,7 +117,8 @@ def text_blocks(
     checked: bool = False,
     taken: Callable[[bytes], object] | None = None,
 ) -> Iterator[Block]:
-    """Read a file in constant memory (plus its longest line), beside the work on what was read.
+    """Read a file in constant memory (plus its longest line, of at most 64 MiB), beside the work on
+    what was read.
 
     Args:
         path: plain, .gz or .zst.
@@ -125,12 +127,12 @@ def text_blocks(
         taken: called with all that was read, on the thread that reads.
 
     Raises:
-        CorpusError: missing, not a file, not readable, cut short, empty, binary, or not UTF-8; for
-            the last two it names the byte offset in the content, from 0.
+        CorpusError: missing, not a file, not readable, cut short, empty, binary, not UTF-8, or a
+            line too long; for the last three it names the byte offset in the content, from 0.
     """
     _keep_freed_blocks()
     with open_content(path) as stream:
-        pieces = _whole_lines(stream, block_bytes)
+        pieces = _whole_lines(str(path), stream, block_bytes)
         if taken is not None:
             pieces = _given_to(taken, pieces)
         with closing(ahead(pieces)) as ready:
@@ -141,9 +143,9 @@ def stream_blocks(name: str, stream: IO[bytes]) -> Iterator[Block]:
     """The same for a stream, which messages call `name`; no more is read than is asked for.
 
     Raises:
-        CorpusError: empty, binary, or not UTF-8.
+        CorpusError: empty, binary, not UTF-8, or a line too long.
     """
-    yield from _blocks(name, _whole_lines(stream, _BLOCK_BYTES), checked=False)
+    yield from _blocks(name, _whole_lines(name, stream, _BLOCK_BYTES), checked=False)
 
 
 def _given_to(taken: Callable[[bytes], object], pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -201,24 +203,32 @@ def _block(data: bytes, first_line: int, *, first: bool) -> Block:
     return Block(first_line=first_line, data=data[len(BOM) * has_bom :], has_bom=has_bom)
 
 
-def _whole_lines(stream: IO[bytes], size: int) -> Iterator[bytes]:
+def _whole_lines(name: str, stream: IO[bytes], size: int) -> Iterator[bytes]:
     """Pieces of about so many bytes that end with a line, or the stream."""
+    done = 0
     on_disk = isinstance(stream, io.BufferedReader) and isinstance(stream.raw, io.FileIO)
     take = _read_on_disk if on_disk and stream.seekable() else _read
     while data := take(stream, size):
+        if len(data) > _LONGEST_LINE and not data.endswith(b"\n"):
+            start = done + data.rfind(b"\n") + 1
+            raise CorpusError(
+                f"the corpus {name} has a line of more than {_LONGEST_LINE >> 20} MiB, from byte "
+                f"offset {start} on; break it into several documents"
+            )
+        done += len(data)
         yield data
 
 
 def _read(stream: IO[bytes], size: int) -> bytes:
     data = stream.read(size)
-    return data if data.endswith(b"\n") else data + stream.readline()
+    return data if data.endswith(b"\n") else data + stream.readline(_LONGEST_LINE)
 
 
 def _read_on_disk(stream: IO[bytes], size: int) -> bytes:
     # Going back costs nothing here: the line's end is looked for first, and no block is copied.
     start = stream.tell()
     stream.seek(start + size - 1)
-    tail = stream.readline()
+    tail = stream.readline(_LONGEST_LINE)
     stream.seek(start)
     return stream.read(size - 1 + len(tail))
 

@@ -1,6 +1,8 @@
 """Packed files: what they say, and what is said when they are not whole."""
 
 import gzip
+import io
+import subprocess
 import sys
 from pathlib import Path
 
@@ -67,11 +69,56 @@ def test_a_file_that_is_something_else(tmp_path: Path, suffix: str) -> None:
         content_sha256(path)
 
 
-def test_without_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frames_to_be_skipped(tmp_path: Path) -> None:
     path = packed(tmp_path / "a.zst")
-    monkeypatch.setitem(sys.modules, "zstandard", None)
-    with pytest.raises(CorpusError, match=r"pip install 'lmexposure\[zstd\]', or unpack it"):
+    note = b"\x50\x2a\x4d\x18" + (5).to_bytes(4, "little") + b"notes"
+    path.write_bytes(note + path.read_bytes() + note)
+    with open_content(path) as stream:
+        assert stream.read() == TEXT
+
+
+def test_what_the_disk_says_is_told_apart_from_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = packed(tmp_path / "a.zst")
+
+    class Broken(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("builtins.open", lambda *a, **k: Broken())
+    with pytest.raises(CorpusError, match=r"cannot read the corpus .*Input/output error"):
         content_sha256(path)
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
+def test_little_that_unpacks_to_much_takes_little_memory(tmp_path: Path, suffix: str) -> None:
+    """100 MB in one line, of which a process holds no more than a line may have, read twice."""
+    path = tmp_path / f"bomb.txt{suffix}"
+    with path.open("wb") as stream, packed_writer(stream, path) as write:
+        write(b"fine\n")
+        for _ in range(100):
+            write(b"x" * (1 << 20))
+    read = (
+        "import resource, sys, numpy, pyarrow, pyarrow.compute\n"
+        "from lmexposure.canaries.corpora.content import open_content\n"
+        "from lmexposure.canaries.corpora.textfile import text_blocks\n"
+        "used = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10\n"
+        "before = used()\n"
+        "with open_content(sys.argv[1]) as stream:\n"
+        "    while stream.read(1 << 18): pass\n"
+        "print(used() - before)\n"
+        "try: list(text_blocks(sys.argv[1]))\n"
+        "except Exception as failure: print(failure)\n"
+        "print(used() - before)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", read, str(path)], capture_output=True, text=True, check=True
+    )
+    unpacking, message, reading = done.stdout.splitlines()
+    assert "has a line of more than 64 MiB, from byte offset 5 on; break it into" in message
+    assert int(unpacking) < 40
+    assert int(reading) < 180
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".zst"])

@@ -22,6 +22,7 @@ from lmexposure.canaries import (
     shape_named,
     verify_file,
 )
+from lmexposure.canaries.corpora import rows
 from lmexposure.errors import CorpusError
 
 PIN = CanaryFormat(name="pin", template="My PIN is {digits:4}")
@@ -154,3 +155,25 @@ def test_a_changed_row(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"document \d+ is not pin/x"):
         remove_from_files([out], manifest, tmp_path / "back")
     assert guess_layout("a/B.PARQUET") == "parquet"
+
+
+def test_a_row_group_of_one_value_takes_no_more_memory_than_it_may(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A value is in the file once, whatever the number of rows that have it."""
+    path = tmp_path / "bomb.parquet"
+    schema = pa.schema([("text", pa.string())])
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        writer.write_table(pa.table({"text": ["x" * 100_000] * 500}), row_group_size=500)
+    assert path.stat().st_size < 2_000
+    monkeypatch.setattr(rows, "_LARGEST_GROUP", 1 << 22)
+    monkeypatch.setattr(rows, "_BATCH_BYTES", 1 << 20)
+    before, peak = pa.total_allocated_bytes(), 0
+    for read in (lambda: rows.row_texts(path, "text"), lambda: rows.row_groups(path)):
+        with pytest.raises(CorpusError, match="row group 0 takes more than 0 GiB of memory"):
+            for _ in read():
+                peak = max(peak, pa.total_allocated_bytes() - before)
+    assert peak < 3 << 20
+    monkeypatch.setattr(rows, "_LARGEST_GROUP", 1 << 10)
+    with pytest.raises(CorpusError, match="write the file again in smaller row groups"):
+        next(rows.row_texts(path, "text"))
