@@ -16,6 +16,10 @@ _PACKED = (
     "training packs documents into blocks of tokens: one document more or less shifts the blocks "
     "behind it, so these bounds test claims about documents; a claim about blocks is another one"
 )
+_REVERSED = (
+    "the model finds canaries that went in more surprising than texts that it never saw: see "
+    "whether it was trained on this corpus, and whether anything punishes what it memorised"
+)
 
 
 def privacy_section(
@@ -31,7 +35,8 @@ def privacy_section(
         settings: significance, delta, claim.
 
     Returns:
-        what `privacy_of` returns; "coins" is "fixed" where none were tossed, and "notes" are added.
+        what `privacy_of` returns; "coins" is "fixed" where none were tossed, and "notes" begins
+        with one on documents.
     """
     coins = None if manifest.plan.coins == "fixed" else float(manifest.plan.coins)
     claim = None
@@ -45,8 +50,12 @@ def privacy_section(
         claim=claim,
         level=settings.level,
         seed=settings.seed,
+        if_reversed=_REVERSED,
     )
-    return section | {"coins": "fixed" if coins is None else coins, "notes": [_PACKED]}
+    return section | {
+        "coins": "fixed" if coins is None else coins,
+        "notes": [_PACKED, *section["notes"]],
+    }
 
 
 def _columns(scores: Sequence[FormatScores]) -> tuple[Any, Any, Any, Any]:

@@ -77,6 +77,8 @@ def epsilon(
         deltas=delta or (0.0,),
         claim=claim,
         seed=seed,
+        if_reversed=f"{'leave out' if lower_is_in else 'give'} --lower-is-in if lower scores "
+        f"{'do not ' if lower_is_in else ''}mean in",
     )
     if as_json:
         say(json.dumps(plain(section)))

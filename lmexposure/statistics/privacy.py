@@ -1,6 +1,6 @@
 """What classes of scores say of privacy together: bounds, membership metrics, one verdict."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +9,7 @@ from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics.bounds.bound import EpsilonBound
 from lmexposure.statistics.bounds.claim import Claim
 from lmexposure.statistics.bounds.joint import JointBounds, joint_bounds
+from lmexposure.statistics.membership.auc import area_under_curve
 from lmexposure.statistics.membership.metrics import membership_metrics
 from lmexposure.statistics.score_classes import ScoreClass
 
@@ -24,6 +25,7 @@ def privacy_of(
     claim: Claim | None = None,
     level: float = 0.95,
     seed: int = 0,
+    if_reversed: str = "higher must mean in: turn the sign of the scores",
 ) -> dict[str, Any]:
     """Bounds on epsilon over all classes, at one joint level, and one verdict on a claim.
 
@@ -38,12 +40,14 @@ def privacy_of(
         claim: held against the primary bound.
         level: coverage of the membership metrics' intervals.
         seed: of ties.
+        if_reversed: what to do where those in score lower than the rest, for the reader of a note.
 
     Returns:
         plain values: "coins", "significance", "deltas"; "primary": a bound with the "formats" and
         "repetitions" of its class, or None; "attainable": the most that a perfect attack on these
         classes would have shown; "classes": each with "bounds" and "membership", or with the
-        "note" that says why not; "claim": a verdict, or None without a claim.
+        "note" that says why not; "claim": a verdict, or None without a claim; "notes": what the
+        reader must know of all this.
 
     Raises:
         InputError: no classes.
@@ -83,7 +87,41 @@ def privacy_of(
         "attainable": max(ceilings, default=None),
         "classes": rows,
         "claim": None if claim is None else _verdict(claim, best, ceilings),
+        "notes": [*_left_out(classes), *_reversed(classes, level, if_reversed)],
     }
+
+
+def _left_out(classes: Sequence[ScoreClass]) -> Iterator[str]:
+    """Where formats are pooled and cannot be compared by all their references."""
+    for one in classes:
+        left = one.references_left_out
+        if left:
+            yield (
+                f"{_where(one.formats, one.repetitions)}: {left:,} of "
+                f"{left + one.references.size:,} references are left out: several formats are "
+                "compared by places, which takes as many references for each candidate in each"
+            )
+
+
+def _reversed(classes: Sequence[ScoreClass], level: float, advice: str) -> Iterator[str]:
+    """Where scores tell those in from the rest, but the other way round: every bound is then 0."""
+    for one in classes:
+        inside = one.scores[one.included]
+        if not inside.size or not one.outside.size:
+            continue
+        # Each class at its share, so that many classes without a leak seldom look reversed.
+        area = area_under_curve(inside, one.outside, level=1 - (1 - level) / len(classes))
+        if area.high < 0.5:
+            yield (
+                f"{_where(one.formats, one.repetitions)}: those that were in score lower than the "
+                f"rest (AUC {area.value:.3f}, its interval below 0.5), which no bound counts as a "
+                f"leak; {advice}"
+            )
+
+
+def _where(formats: Sequence[str], repetitions: int) -> str:
+    names = ", ".join(filter(None, formats)) if len(formats) < 4 else f"{len(formats)} formats"
+    return f"{names + ', ' if names else ''}repetitions {repetitions}"
 
 
 def _named(bound: EpsilonBound, one: ScoreClass) -> dict[str, Any]:

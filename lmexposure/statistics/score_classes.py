@@ -1,5 +1,6 @@
 """Scores sorted into classes that may be compared: by repetitions, and by format or over all."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -7,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import rankdata
 
-from lmexposure._validate import bits_array
+from lmexposure._validate import bits_array, integer
 from lmexposure.errors import InputError
 
 __all__ = ["ROLES", "ScoreClass", "score_classes"]
@@ -25,6 +26,7 @@ class ScoreClass:
         scores: of the m candidates, shape (m,); higher = more likely in.
         included: whether each went in, shape (m,).
         references: scores of n texts that were no candidates and never in, shape (n,).
+        references_left_out: of these formats, since places among them would not compare.
     """
 
     formats: tuple[str, ...]
@@ -32,6 +34,7 @@ class ScoreClass:
     scores: NDArray[np.float64]
     included: NDArray[np.bool_]
     references: NDArray[np.float64]
+    references_left_out: int = 0
 
     @property
     def outside(self) -> NDArray[np.float64]:
@@ -46,12 +49,27 @@ def score_classes(
     formats: ArrayLike,
     *,
     pooled: bool,
+    seed: int = 0,
 ) -> list[ScoreClass]:
     """Sort scores into classes; those of different repetitions are never pooled.
 
     Formats are not alike, so where several are pooled a score is replaced by its place among the
-    scores of its own format and class, references included. The place depends on who was in
-    through the scores alone, so bounds that rest on coins still hold.
+    scores of its own format and class, as a share of their number. It depends on who was in
+    through the scores alone, so bounds that rest on coins hold whatever is compared with what.
+
+    Bounds and metrics that compare those in with all others need more: where nothing leaks, the
+    places of both must have one law. A text's place is uniform on the N steps of its format's
+    ladder, so texts of several formats have the same law only where each format is as large a part
+    of the references as of the candidates. Therefore each format keeps q references for each g of
+    its candidates, drawn by the seed, with g the greatest common divisor of the formats' numbers of
+    candidates and q the most that every format has. All are kept by one format, which keeps its
+    scores too, and by formats with equal numbers of both. None is kept where a format has none:
+    then, all places known, the coins alone decide who is in, and any choice of those in is as
+    likely as any other of as many.
+
+    With references the share of candidates above a place varies (N - 1/F) / (N - 1) times as much
+    over F formats of N texts as among places that are exchangeable, as much as without formats for
+    all but the smallest N, where ties, which count against every bound, take more than this gives.
 
     Args:
         scores: shape (N,), finite; higher = more likely in.
@@ -61,6 +79,7 @@ def score_classes(
             least 1; of the others it is not looked at.
         formats: shape (N,), the name of each one's format.
         pooled: one class over all formats, as bounds that rest on coins allow.
+        seed: of the references that are kept.
 
     Returns:
         classes by ascending repetitions, format by format where they are not pooled.
@@ -88,11 +107,9 @@ def score_classes(
         )
     names = list(dict.fromkeys(form.tolist()))
     groups = [tuple(names)] if pooled else [(name,) for name in names]
-    return [
-        one
-        for group in groups
-        for one in _classes(values, role, np.where(candidate, copies, 0), form, group)
-    ]
+    generator = np.random.default_rng(integer("seed", seed, low=0))
+    columns = _Columns(values, role, np.where(candidate, copies, 0), form)
+    return [found for group in groups for found in columns.classes(group, generator)]
 
 
 def _whole(repetitions: ArrayLike) -> NDArray[np.float64]:
@@ -100,40 +117,85 @@ def _whole(repetitions: ArrayLike) -> NDArray[np.float64]:
     return np.where(np.isfinite(copies), copies, 0.5)  # refused where it matters
 
 
-def _classes(
-    scores: NDArray[np.float64],
-    role: NDArray[np.str_],
-    copies: NDArray[np.float64],
-    form: NDArray[np.str_],
-    group: tuple[str, ...],
-) -> Iterator[ScoreClass]:
-    inside = [form == name for name in group]
-    counts = np.unique(np.concatenate([copies[own] for own in inside]))
-    for count in counts[counts > 0].tolist():
-        parts = [
-            _places(scores, own & (copies == count), own & (role == "reference"), len(group) > 1)
-            for own in inside
-        ]
-        chosen, references = (np.concatenate(part) for part in zip(*parts, strict=True))
-        was_in = [role[own & (copies == count)] == "canary" for own in inside]
-        yield ScoreClass(
-            formats=group,
-            repetitions=int(count),
-            scores=chosen,
-            included=np.concatenate(was_in),
-            references=references,
+@dataclass(frozen=True)
+class _Part:
+    """The texts of one format in a class: candidates (m,), whether they were in, references."""
+
+    format: str
+    scores: NDArray[np.float64]
+    included: NDArray[np.bool_]
+    references: NDArray[np.float64]
+
+    def thinned(self, kept: int, generator: np.random.Generator) -> NDArray[np.float64]:
+        """As many references, in their order."""
+        if kept == self.references.size:
+            return self.references
+        chosen = generator.choice(self.references.size, kept, replace=False)
+        return self.references[np.sort(chosen)]
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """What is known of each text, checked; each shape (N,), `copies` 0 for no candidate."""
+
+    scores: NDArray[np.float64]
+    role: NDArray[np.str_]
+    copies: NDArray[np.float64]
+    form: NDArray[np.str_]
+
+    def classes(
+        self, group: tuple[str, ...], generator: np.random.Generator
+    ) -> Iterator[ScoreClass]:
+        """A class for each number of repetitions that a candidate of these formats has."""
+        inside = np.isin(self.form, group)
+        counts = np.unique(self.copies[inside & (self.copies > 0)])
+        for count in counts.tolist():
+            parts = [self._part(name, count) for name in group]
+            parts = [part for part in parts if part.scores.size]
+            yield _pooled(parts, int(count), generator)
+
+    def _part(self, name: str, count: float) -> _Part:
+        own = self.form == name
+        candidates = own & (self.copies == count)
+        return _Part(
+            format=name,
+            scores=self.scores[candidates],
+            included=self.role[candidates] == "canary",
+            references=self.scores[own & (self.role == "reference")],
         )
 
 
+def _pooled(parts: list[_Part], count: int, generator: np.random.Generator) -> ScoreClass:
+    """One class of formats that all have candidates of it; by places where there are several."""
+    available = sum(part.references.size for part in parts)
+    chosen = [(part.scores, part.references) for part in parts]
+    if len(parts) > 1:
+        chosen = [
+            _places(part.scores, part.thinned(kept, generator))
+            for part, kept in zip(parts, _comparable(parts), strict=True)
+        ]
+    references = np.concatenate([others for _, others in chosen])
+    return ScoreClass(
+        formats=tuple(part.format for part in parts),
+        repetitions=count,
+        scores=np.concatenate([own for own, _ in chosen]),
+        included=np.concatenate([part.included for part in parts]),
+        references=references,
+        references_left_out=available - references.size,
+    )
+
+
+def _comparable(parts: list[_Part]) -> list[int]:
+    """How many references each format keeps: as many for each candidate as every other."""
+    divisor = math.gcd(*(part.scores.size for part in parts))
+    units = [part.scores.size // divisor for part in parts]
+    ratio = min(part.references.size // unit for part, unit in zip(parts, units, strict=True))
+    return [ratio * unit for unit in units]
+
+
 def _places(
-    scores: NDArray[np.float64],
-    candidates: NDArray[np.bool_],
-    references: NDArray[np.bool_],
-    several: bool,
+    own: NDArray[np.float64], others: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Scores of one format's candidates and references; as shares of a rank with other formats."""
-    own, others = scores[candidates], scores[references]
-    if not several:
-        return own, others
-    places = rankdata(np.concatenate([own, others])) / max(1, own.size + others.size)
+    """Scores of one format's candidates and references as shares of a rank among both."""
+    places = rankdata(np.concatenate([own, others])) / (own.size + others.size)
     return places[: own.size], places[own.size :]

@@ -75,6 +75,31 @@ def test_scores_in_the_wrong_direction_give_0_and_say_so(call: Call, file: Path)
     primary = json.loads(seen.out)["primary"]
     assert primary["value"] == 0
     assert "wrong direction" in " ".join(primary["notes"])
+    seen = call("epsilon", file, "--coins", 0.5, "--lower-is-in")
+    assert "leave out --lower-is-in if lower scores do not mean in" in seen.out
+    assert "--lower-is-in" not in call("epsilon", file, "--coins", 0.5).out
+
+
+def test_pooled_formats_of_unequal_numbers_show_no_leak_that_is_not_there(
+    call: Call, tmp_path: Path
+) -> None:
+    """Two formats have references and ten have none: bounds of up to 1.01 nats came of it."""
+    for seed in (2, 4, 6):
+        rng, lines = (
+            np.random.default_rng([seed, 9]),
+            ["log_perplexity_bits,role,format,repetitions"],
+        )
+        for name in range(12):
+            coins, references = rng.random(20) < 0.5, 1000 * (name < 2)
+            roles = [*np.where(coins, "canary", "excluded"), *["reference"] * references]
+            lines += [f"{-rng.normal()},{role},{name},1" for role in roles]
+        path = tmp_path / "scores.csv"
+        path.write_text("\n".join(lines) + "\n")
+        seen = call("epsilon", path, "--coins", 0.5, "--delta", 1e-5, "--json", "--lower-is-in")
+        section = json.loads(seen.out)
+        bounds = section["classes"][0]["bounds"]
+        assert [one["value"] for one in (bounds["primary"], *bounds["others"])] == [0] * 5
+        assert "2,000 of 2,000 references are left out" in section["notes"][0]
 
 
 def test_scores_of_one_side_give_no_bound_and_no_exit_code_0(call: Call, tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """One verdict over all classes: the largest bound contradicts, any class can have shown more."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -77,3 +79,15 @@ def test_wrong_settings_are_errors_and_no_notes() -> None:
         privacy_of([tossed(20, 0.0, 1)], significance=0.0)
     with pytest.raises(InputError, match="no candidates"):
         privacy_of([])
+
+
+def test_scores_the_wrong_way_round_are_said_with_what_to_do() -> None:
+    turned = tossed(400, -3.0, 1)
+    classes = [tossed(400, 0.0, 2), turned]
+    found = privacy_of(classes, coins=0.5, if_reversed="turn them")
+    assert found["primary"]["value"] == 0
+    (note,) = found["notes"]
+    assert note.startswith("pin, repetitions 1: those that were in score lower than the rest (AUC ")
+    assert note.endswith("which no bound counts as a leak; turn them")
+    right = replace(turned, scores=-turned.scores)
+    assert privacy_of([right], coins=0.5)["notes"] == []

@@ -29,7 +29,6 @@ _LADDER = 1.15
 # A local bound fails at significance / 10 at the highest rank, and less often at lower ones.
 _LOCAL = 0.1
 # delta is paid by leaving out ranks that it could fill but for this part of the significance.
-_OVERLAP = 2.0  # standard deviations of a log ratio between walks that are kept for reuse
 _SPARED = 0.02
 # Shapes the ladder only: the group's epsilon at which those ranks are counted.
 _DESIGN_EPSILON = 2.0
@@ -93,12 +92,6 @@ class _End:
             )
         low = np.where(self.local(self.passed) >= least, np.maximum(low, self.passed), low)
         steps = np.flatnonzero(np.diff(np.maximum.accumulate(low), prepend=-1) > 0)
-        if steps.size:
-            # A walk that is reused must overlap the one that is wanted at the staircase's own last
-            # step, which can be far longer than the step that decided.
-            last = steps[-1]
-            own = math.sqrt(1 / int(self.ranks[last]) + 1 / (int(low[last]) + 1))
-            spacing = min(spacing, _OVERLAP * own)
         return Staircase(
             ranks=tuple(self.ranks[steps].tolist()),
             counts=tuple(low[steps].tolist()),

@@ -6,6 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from lmexposure.errors import NumericalError
+from lmexposure.statistics.bounds import staircase
 from lmexposure.statistics.bounds.prefixes import log_prefix_ratio
 from lmexposure.statistics.bounds.staircase import Staircase
 
@@ -90,6 +92,54 @@ def test_where_the_walk_is_kept_makes_no_difference() -> None:
     near = Staircase(**settings_, spacing=0.001).probability(0.22, 0.0)  # type: ignore[arg-type]
     far = Staircase(**settings_, spacing=0.15).probability(0.22, 0.0)  # type: ignore[arg-type]
     assert near == pytest.approx(far, abs=1e-7)
+
+
+def test_a_kept_walk_overlaps_the_one_that_is_wanted() -> None:
+    # A walk .24 away has its mass elsewhere: weighted, it was "alive" with probability 2.97.
+    settings_ = {"ranks": (7500, 9919), "counts": (1, 3), "size": 10378, "others": 1581}
+    for epsilon in (0.0, 0.25, 0.5):
+        far = Staircase(**settings_, spacing=0.493)  # type: ignore[arg-type]
+        assert far.probability(epsilon, 0.0) == pytest.approx(ROUNDING, abs=1e-8)
+
+
+@pytest.mark.parametrize("size", [399, 400, 401])
+def test_a_sample_that_is_used_up_is_interpolated_as_well(size: int) -> None:
+    # Near the last point the weights bend like a logarithm; even knots gave .04229 at 400.
+    counts = (0, 1, 2, 3, 4, 6, 8, 10, 13, 16, 20, 24, 29, 36)
+    ranks = (56, 74, 85, 98, 113, 130, 150, 172, 198, 228, 262, 301, 346, 398)
+    stairs = Staircase(ranks=ranks, counts=counts, size=size, others=400)
+    chances = [stairs.probability(epsilon, 0.0) for epsilon in (0.0, 0.01, 0.02, 0.05)]
+    assert chances == pytest.approx([ROUNDING] * 4, rel=0.05)
+
+
+def test_it_is_smooth_over_sizes_and_epsilons() -> None:
+    rng = np.random.default_rng(11)
+    for n, m in np.exp(rng.uniform(0, math.log(20_000), (60, 2))).astype(int).tolist():
+        m = n if rng.random() < 0.3 else m
+        ranks = np.unique(np.geomspace(1, n, 12).astype(int))
+        counts = np.maximum.accumulate((rng.uniform(0.05, 0.9) * ranks * m / n).astype(int))
+        first = np.unique(counts, return_index=True)[1]
+        stairs = Staircase(
+            ranks=tuple(ranks[first].tolist()),
+            counts=tuple(counts[first].tolist()),
+            size=n,
+            others=m,
+            spacing=0.2,
+        )
+        step = 0.02 / math.sqrt(n + m)
+        chances = [stairs.probability(k * step, 0.0) for k in range(24)]
+        assert np.diff(chances).min() > -1e-8, (n, m)
+        assert np.abs(np.diff(chances, 3)).max() < 1e-4, (n, m)
+
+
+def test_a_chance_that_is_none_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        staircase, "log_prefix_ratio", lambda *a, **k: log_prefix_ratio(*a, **k) + 1e-3
+    )
+    with pytest.raises(
+        NumericalError, match=r"chance of no event is 1\.001.* 20 points, 30 others"
+    ):
+        Staircase(ranks=(20,), counts=(0,), size=20, others=30).probability(0.0, 0.0)
 
 
 def test_a_prefix_without_privacy_loss_is_one_of_all_arrangements() -> None:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scipy import stats
 
 from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics.membership.auc import area_under_curve
@@ -15,7 +16,7 @@ SCORES = st.lists(st.integers(-4, 4), min_size=1, max_size=25)
 Scores = NDArray[np.float64]
 
 
-@given(SCORES, SCORES, st.sampled_from(["hoeffding", "newcombe"]))
+@given(SCORES, SCORES, st.sampled_from(["effective", "hoeffding", "newcombe"]))
 def test_is_the_area_of_the_curve_and_mirrors(
     inside: list[int], outside: list[int], method: str
 ) -> None:
@@ -29,16 +30,37 @@ def test_is_the_area_of_the_curve_and_mirrors(
 @pytest.mark.parametrize(("m", "n"), [(1, 1), (10, 10), (64, 10_000), (10_000, 64)])
 def test_at_an_area_of_one_it_is_the_exact_bound_of_so_many_successes(m: int, n: int) -> None:
     """Clopper and Pearson 1934: after k successes of k, (alpha / 2)^(1 / k)."""
-    found = area_under_curve(np.arange(m) + n, np.arange(n))
+    found = area_under_curve(np.arange(m) + n, np.arange(n), method="hoeffding")
     assert (found.value, found.high) == (1, 1)
     assert found.low == pytest.approx(0.025 ** (1 / min(m, n)), abs=1e-9)
     assert area_under_curve(np.arange(m) + n, np.arange(n), method="newcombe").low < 1
+    shown = area_under_curve(np.arange(m) + n, np.arange(n))
+    assert (shown.value, shown.high) == (1, 1)
+    # As wide, but for a factor of 2, as after so many successes.
+    assert 1 - shown.low > 0.5 * (1 - found.low)
 
 
-def test_both_solve_their_equation() -> None:
+def test_the_shown_interval_against_its_definition() -> None:
+    """The placements by every pair; Clopper and Pearson's by the binomial tail it inverts."""
+    rng = np.random.default_rng(8)
+    inside, outside = rng.integers(0, 9, 12) + 2.0, rng.integers(0, 9, 20) + 0.0
+    right = (inside[:, None] > outside) + (inside[:, None] == outside) / 2  # (12, 20)
+    spread = sum(
+        np.var([*right.mean(axis=axis), 0.5], ddof=1) / size for axis, size in ((1, 12), (0, 20))
+    )
+    middle = (right.sum() + 16 / 2) / (right.size + 16)
+    pairs = middle * (1 - middle) / spread
+    low = stats.beta(right.mean() * pairs, pairs - right.mean() * pairs + 1).ppf(0.05)
+    newcombe = area_under_curve(inside, outside, level=0.9, method="newcombe")
+    found = area_under_curve(inside, outside, level=0.9)
+    assert found.low == pytest.approx(min(low, newcombe.low), abs=1e-12)
+    assert found.low < newcombe.low
+
+
+def test_the_others_solve_their_equation() -> None:
     rng = np.random.default_rng(3)
     inside, outside = rng.normal(1, 1, 40), rng.normal(0, 1, 90)
-    found = area_under_curve(inside, outside, level=0.9)
+    found = area_under_curve(inside, outside, level=0.9, method="hoeffding")
     for end in (found.low, found.high):
         a = found.value
         divergence = a * math.log(a / end) + (1 - a) * math.log((1 - a) / (1 - end))
@@ -67,16 +89,17 @@ def _some_memorised(rng: np.random.Generator, m: int, n: int) -> tuple[Scores, S
 @pytest.mark.parametrize("draw", [_normal, _tied, _some_memorised])
 @pytest.mark.parametrize(("m", "n"), [(12, 12), (64, 2000)])
 def test_coverage(draw: object, m: int, n: int) -> None:
-    rng, held, narrow = np.random.default_rng(11), 0, 0
+    rng, held, sure, narrower = np.random.default_rng(11), 0, 0, 0
     for _ in range(300):
         inside, outside, truth = draw(rng, m, n)  # type: ignore[operator]
         found = area_under_curve(inside, outside)
         held += found.low <= truth <= found.high
-        found = area_under_curve(inside, outside, method="newcombe")
-        narrow += found.low <= truth <= found.high
-    assert held >= 0.95 * 300
-    if draw is not _some_memorised and n < 100:
-        assert narrow >= 0.9 * 300
+        widest = area_under_curve(inside, outside, method="hoeffding")
+        sure += widest.low <= truth <= widest.high
+        narrower += found.high - found.low < 0.85 * (widest.high - widest.low)
+    assert held >= 0.93 * 300
+    assert sure >= 0.95 * 300
+    assert narrower >= 0.95 * 300
 
 
 def test_newcombe_is_too_narrow_where_some_canaries_are_memorised() -> None:
@@ -99,7 +122,7 @@ def test_chance_and_the_wrong_direction_are_said() -> None:
     assert "worse than chance" in area_under_curve(range(50), range(50, 100)).notes[0]
     assert area_under_curve(range(50, 100), range(50)).notes == ()
     assert area_under_curve([1] * 9, [1] * 9).value == 0.5
-    assert json.loads(json.dumps(found.to_dict()))["validity"] == "iid-scores"
+    assert json.loads(json.dumps(found.to_dict()))["validity"] == "asymptotic"
 
 
 def test_refusals() -> None:
@@ -107,5 +130,5 @@ def test_refusals() -> None:
         area_under_curve([], [1])
     with pytest.raises(SettingsError, match="level=1 must lie strictly"):
         area_under_curve([1], [1], level=1)
-    with pytest.raises(SettingsError, match="must be one of hoeffding, newcombe"):
+    with pytest.raises(SettingsError, match="must be one of effective, hoeffding, newcombe"):
         area_under_curve([1], [1], method="delong")  # type: ignore[arg-type]
