@@ -81,7 +81,7 @@ def test_a_single_delta_of_0_says_why_there_is_no_gaussian_bound() -> None:
 
 
 def test_a_gaussian_bound_from_coins_needs_fair_ones() -> None:
-    for coins, reason in ((None, "needs declared fair coins"), (0.4, "these are of 0.4")):
+    for coins, reason in ((None, "needs declared fair coins"), (0.45, "these are of 0.45")):
         found = joint_bounds(SCORES, COINS, coins=coins, deltas=(1e-5,))
         assert reason in dict(found.refused)["one_run_gaussian_audit"]
         assert "one_run_gaussian_audit" not in {one.method for one in found.others}
