@@ -110,7 +110,7 @@ def test_tightness_on_the_laplace_shift(m: int, runs: int, goal: float) -> None:
     [(0.3, 2000, 30, 3.5), (0.3, 1000, 40, 2.95), (0.03, 1000, 80, 0.75)],
 )
 def test_memorisation_of_a_part_shows(share: float, m: int, runs: int, goal: float) -> None:
-    """With 11 looks at the top 3 % of 1,000 gave .42 and 30 % 2.79; the last has no smaller goal."""
+    """With 11 equal looks at the top 3 % of 1,000 gave .42, and 30 % gave 2.79."""
 
     def partly(coins: Coins, share: float, generator: np.random.Generator) -> Scores:
         moved = coins & (generator.random(coins.size) < share)
