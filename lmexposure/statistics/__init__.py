@@ -30,6 +30,7 @@ from lmexposure.statistics.bounds import (
     one_run_audit,
     one_run_epsilon,
     one_run_fdp_epsilon,
+    one_run_gaussian_audit,
     one_run_p_value,
     ratio_bounds,
 )
@@ -149,6 +150,7 @@ __all__ = [
     "one_run_audit",
     "one_run_epsilon",
     "one_run_fdp_epsilon",
+    "one_run_gaussian_audit",
     "one_run_p_value",
     "privacy_of",
     "quantile_interval",

@@ -26,7 +26,7 @@ def main() -> int:
     arguments = parse()
     claims: list[tuple[str, bool]] = []
     if arguments.only != "speed":
-        grid = cells(arguments.only, arguments.quick)
+        grid = cells(arguments.only, arguments.quick, arguments.rules)
         start = time.perf_counter()
         found = run(grid, arguments.repetitions, arguments.processes)
         minutes = (time.perf_counter() - start) / 60
@@ -91,6 +91,14 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="fewer cells, for a look")
     parser.add_argument(
         "--only", choices=["any-dp", "iid-scores", "gaussian", "tightness", "speed"]
+    )
+    parser.add_argument(
+        "--rules",
+        nargs="+",
+        choices=RULES,
+        default=list(RULES),
+        metavar="NAME",
+        help="only these bounds, by their names in the table",
     )
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path("runs/benchmark_coverage"))

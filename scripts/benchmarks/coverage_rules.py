@@ -26,6 +26,7 @@ from lmexposure.statistics import (
     one_run_audit,
     one_run_epsilon,
     one_run_fdp_epsilon,
+    one_run_gaussian_audit,
     roc_curve,
 )
 from lmexposure.statistics.bounds.clopper_pearson import log_ratio, rates
@@ -179,6 +180,10 @@ def _gaussian(run: Run) -> float:
     return gaussian_dp_epsilon(run.inside, run.outside, delta=run.delta).value
 
 
+def _one_run_gaussian(run: Run) -> float:
+    return one_run_gaussian_audit(run.scores, run.coins, delta=run.delta, seed=run.seed).value
+
+
 def _over_the_hull(run: Run) -> float:
     """Clopper-Pearson at every corner of the ROC hull, the significance shared out among them.
 
@@ -233,6 +238,7 @@ RULES = {
         Rule(name="exposure, 64", validity="iid-scores", design="64", value=_exposure),
         Rule(name="gaussian_dp", validity="gaussian", design="halves", value=_gaussian),
         Rule(name="one_run_fdp", validity="gaussian", design="fair", value=_fixed_guesses_fdp),
+        Rule(name="one_run_gaussian", validity="gaussian", design="fair", value=_one_run_gaussian),
         Rule(name="jax_privacy's", validity="peer", design="halves", value=_over_the_hull),
     )
 }

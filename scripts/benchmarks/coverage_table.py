@@ -26,6 +26,7 @@ _MEDIANS = (
     ("one_run_audit", "Laplace shift", 400, 0.70, "400 canaries"),
     ("one_run_audit", "Laplace shift", 2_000, 0.84, "2,000 canaries"),
     ("one_run_audit", "30 % at +4 sd", 2_000, 3.5, "2,000 canaries"),
+    ("one_run_audit", "3 % at +4 sd", 2_000, 1.4, "2,000 canaries"),
     ("OrderStatistics", "Laplace shift", 2_000, 0.82, "1,000 a side"),
     ("p-coins, 64", "Laplace shift", 10_064, 0.66, "64 canaries and 10,000 references expected"),
 )
@@ -81,11 +82,11 @@ def _print(found: list[Outcome]) -> None:
         lines[key][cell.m] = outcome
     say("")
     say("median of the bound in nats, runs above the truth (*: more than chance explains)")
-    head = f"{'class':10} {'bound':15} {'mechanism':15} {'delta':>6} {'eps':>4} {'truth':>6}"
+    head = f"{'class':10} {'bound':16} {'mechanism':15} {'delta':>6} {'eps':>4} {'truth':>6}"
     say(head + "".join(f"  {f'm={m:,}':>12}" for m in sizes))
     for (validity, rule, mechanism, delta, epsilon, truth), columns in lines.items():
-        far = mechanism == "30 % at +4 sd"
-        line = f"{validity:10} {rule:15} {mechanism:15} {delta:6g} {'-' if far else epsilon:>4} "
+        far = mechanism.endswith("at +4 sd")
+        line = f"{validity:10} {rule:16} {mechanism:15} {delta:6g} {'-' if far else epsilon:>4} "
         say(line + f"{truth:6.3f}" + "".join(_entry(columns.get(m)) for m in sizes))
 
 

@@ -17,6 +17,7 @@ from lmexposure.statistics.bounds.joint_beta import JointBetaEpsilon, joint_beta
 from lmexposure.statistics.bounds.lidp import lidp_epsilon
 from lmexposure.statistics.bounds.one_run import one_run_audit
 from lmexposure.statistics.bounds.one_run_fdp import one_run_fdp_epsilon
+from lmexposure.statistics.bounds.one_run_gaussian import one_run_gaussian_audit
 from lmexposure.statistics.bounds.one_run_guesses import one_run_epsilon, one_run_p_value
 from lmexposure.statistics.bounds.ratio_bounds import RatioBounds, ratio_bounds
 from lmexposure.statistics.bounds.thresholds import (
@@ -53,6 +54,7 @@ __all__ = [
     "one_run_audit",
     "one_run_epsilon",
     "one_run_fdp_epsilon",
+    "one_run_gaussian_audit",
     "one_run_p_value",
     "ratio_bounds",
 ]

@@ -25,6 +25,9 @@ __all__ = ["Audit", "Decision"]
 # Where k may change, in nats of the group's epsilon. Delta falls as epsilon rises, so that one k
 # for all of them would be too dear for the large or vacuous for the small.
 _STAGES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+# Share of the canaries guessed that k is fixed for: between a shift of all, which shows where most
+# are guessed and can afford more, and a few that are memorised.
+_GUESSED = 0.5
 _TINY = 1e-300  # has a logarithm, which 0 has not
 
 
@@ -118,7 +121,7 @@ class Audit:
         return self.canaries * grouped * float(special.expit(-self.repetitions * epsilon))
 
     def _cheapest(self, epsilon: float) -> int:
-        """The k that costs the fewest right guesses where all are guessed and epsilon is this."""
+        """The k that costs the fewest right guesses where half are guessed and epsilon is this."""
         return _cheapest(self, epsilon)
 
 
@@ -138,7 +141,7 @@ def _cheapest(audit: Audit, epsilon: float) -> int:
         return audit.canaries
     k, left = k[left > 0], left[left > 0]
     q = special.expit(audit.repetitions * epsilon)
-    cost = k - special.ndtri(left) * np.sqrt(audit.canaries * q * (1 - q))
+    cost = k - special.ndtri(left) * np.sqrt(_GUESSED * audit.canaries * q * (1 - q))
     return int(k[np.argmin(cost)])
 
 

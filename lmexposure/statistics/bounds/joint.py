@@ -18,6 +18,7 @@ from lmexposure.statistics.bounds.from_exposure import epsilon_from_exposure
 from lmexposure.statistics.bounds.from_scores import epsilon_from_scores
 from lmexposure.statistics.bounds.gaussian_audit import gaussian_dp_epsilon
 from lmexposure.statistics.bounds.one_run import one_run_audit
+from lmexposure.statistics.bounds.one_run_gaussian import one_run_gaussian_audit
 from lmexposure.statistics.bounds.tossed import true_or_false
 
 __all__ = ["JointBounds", "joint_bounds"]
@@ -104,9 +105,10 @@ def joint_bounds(
     refused: list[tuple[str, str]] = []
     rules = list(_rules(data, refused))
     wanted = [(rule, delta) for delta in deltas for rule in rules]
-    possible = [pair for pair in wanted if pair[1] > 0 or pair[0].__name__ != "_gaussian"]
+    possible = [pair for pair in wanted if pair[1] > 0 or pair[0] not in _GAUSSIAN]
     if not any(deltas):
-        refused.append(("gaussian_dp_epsilon", "at delta 0 no Gaussian trade-off has an epsilon"))
+        why = "at delta 0 no Gaussian trade-off has an epsilon"
+        refused += [(_GAUSSIAN[rule], why) for rule in rules if rule in _GAUSSIAN]
     primary, others = possible[0], possible[1:]
     share = significance / 2 / max(1, len(others))
     return JointBounds(
@@ -164,12 +166,16 @@ class _Rule(Protocol):
 
 def _rules(data: _Data, refused: list[tuple[str, str]]) -> Iterator[Callable[..., EpsilonBound]]:
     """What the data supports, the primary rule first; says why not of the others."""
-    if data.coins == 0.5:
+    fair = data.coins == 0.5
+    if fair:
         yield _one_run
-    elif data.coins is None:
-        refused.append(("one_run_audit", "needs declared fair coins (coins=0.5)"))
     else:
-        refused.append(("one_run_audit", f"needs fair coins; these are of {data.coins}"))
+        why = (
+            "needs declared fair coins (coins=0.5)"
+            if data.coins is None
+            else f"needs fair coins; these are of {data.coins}"
+        )
+        refused += [("one_run_audit", why), ("one_run_gaussian_audit", why)]
     if data.coins is None:
         refused.append(("epsilon_from_exposure with coins", "needs declared coins (coins=p)"))
     elif not data.left_out.size:
@@ -179,6 +185,8 @@ def _rules(data: _Data, refused: list[tuple[str, str]]) -> Iterator[Callable[...
     few = data.outside.size >= _MANY * data.inside.size
     yield from (_exposure, _two_samples) if few else (_two_samples, _exposure)
     yield _gaussian
+    if fair:
+        yield _one_run_gaussian
 
 
 def _one_run(data: _Data, significance: float, delta: float) -> EpsilonBound:
@@ -237,3 +245,21 @@ def _gaussian(data: _Data, significance: float, delta: float) -> EpsilonBound:
         delta=delta,
         repetitions=data.repetitions,
     )
+
+
+def _one_run_gaussian(data: _Data, significance: float, delta: float) -> EpsilonBound:
+    return one_run_gaussian_audit(
+        data.scores,
+        data.included,
+        significance=significance,
+        delta=delta,
+        repetitions=data.repetitions,
+        seed=data.seed,
+    )
+
+
+# What only a delta above 0 has, by the name that it goes by.
+_GAUSSIAN: dict[Callable[..., EpsilonBound], str] = {
+    _gaussian: "gaussian_dp_epsilon",
+    _one_run_gaussian: "one_run_gaussian_audit",
+}

@@ -16,12 +16,12 @@ from lmexposure.statistics.bounds.calibration import Audit
 from lmexposure.statistics.bounds.rays import reveal
 from lmexposure.statistics.bounds.tossed import refuse_unlikely_coins, true_or_false
 
-__all__ = ["one_run_audit"]
+__all__ = ["FAIR_COINS", "one_run_audit", "right_guesses", "signal_notes"]
 
 # Ties need a stream of their own: coins tossed with the same seed must not order them.
 _TIES = (0x7469_6573,)
 
-_ASSUMPTIONS = (
+FAIR_COINS = (
     "each canary went in by its own fair coin, tossed independently (not exactly half of them), "
     "after all candidates, positions and contexts were drawn",
     "a score depends on the coins through the trained model alone, and none is missing",
@@ -63,16 +63,9 @@ def one_run_audit(
     >>> round(one_run_audit(4 * coins, coins, seed=1).value, 1)
     4.7
     """
-    values, coins = bits_array("scores", scores), true_or_false(included)
-    if coins.size != values.size:
-        raise InputError(
-            f"included has {coins.size} entries for {values.size} scores; give one for each canary"
-        )
-    refuse_unlikely_coins(int(coins.sum()), coins.size, 0.5)
+    coins, right = right_guesses(scores, included, seed=seed)
     significance, delta = fraction("significance", significance), delta_of_dp("delta", delta)
     repetitions = integer("repetitions", repetitions, low=1)
-    stream = np.random.SeedSequence(integer("seed", seed, low=0), spawn_key=_TIES)
-    right = reveal(values, coins, np.random.default_rng(stream))
     audit = Audit(
         canaries=coins.size, significance=significance, delta=delta, repetitions=repetitions
     )
@@ -90,9 +83,28 @@ def one_run_audit(
         ceiling=ceiling,
         repetitions=repetitions,
         adjacency=adjacency(repetitions),
-        assumptions=_ASSUMPTIONS,
-        notes=_notes(found.epsilon, ceiling, right),
+        assumptions=FAIR_COINS,
+        notes=signal_notes(found.epsilon, ceiling, right),
     )
+
+
+def right_guesses(
+    scores: ArrayLike, included: ArrayLike, *, seed: int
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """The fair coins, and which guesses are right in the order of `reveal`; both of shape (m,).
+
+    Raises:
+        InputError: scores or coins that cannot be used, or coins that were not fair.
+        SettingsError: a seed that is no whole number from 0.
+    """
+    values, coins = bits_array("scores", scores), true_or_false(included)
+    if coins.size != values.size:
+        raise InputError(
+            f"included has {coins.size} entries for {values.size} scores; give one for each canary"
+        )
+    refuse_unlikely_coins(int(coins.sum()), coins.size, 0.5)
+    stream = np.random.SeedSequence(integer("seed", seed, low=0), spawn_key=_TIES)
+    return coins, reveal(values, coins, np.random.default_rng(stream))
 
 
 def _counts(
@@ -113,8 +125,8 @@ def _choice(looks: dict[str, tuple[int, int]]) -> str:
     )
 
 
-def _notes(value: float, ceiling: float, right: NDArray[np.bool_]) -> tuple[str, ...]:
-    """What a reader of a bound of 0 should know."""
+def signal_notes(value: float, ceiling: float, right: NDArray[np.bool_]) -> tuple[str, ...]:
+    """What a reader of a bound of 0 should know; right guesses of all canaries, shape (m,)."""
     if ceiling == 0:
         return (
             "even if every guess were right, so many canaries could show nothing at this "

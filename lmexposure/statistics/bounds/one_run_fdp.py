@@ -1,8 +1,8 @@
 """A bound on epsilon from one model, if its training trades errors as a Gaussian mechanism does."""
 
+import math
 from functools import lru_cache
-
-from scipy import special
+from statistics import NormalDist
 
 from lmexposure._validate import fraction, integer
 from lmexposure.statistics.bounds.bound import EpsilonBound, adjacency
@@ -10,12 +10,15 @@ from lmexposure.statistics.bounds.gaussian import epsilon_of_mu
 from lmexposure.statistics.bounds.one_run_guesses import FIXED_GUESSES, check_guesses
 from lmexposure.statistics.bounds.rejected import largest_rejected
 
-__all__ = ["one_run_fdp_epsilon"]
+__all__ = ["largest_excluded_mu", "one_run_fdp_epsilon"]
 
 _ASSUMPTIONS = (
     *FIXED_GUESSES,
     "the training's trade-off between false positives and false negatives is a Gaussian one",
 )
+
+# Of Python's own: for one number at a time they are ten times as fast as scipy's.
+_NORMAL, _ROOT_2 = NormalDist(), math.sqrt(2)
 
 
 def one_run_fdp_epsilon(
@@ -32,7 +35,7 @@ def one_run_fdp_epsilon(
     Args:
         canaries: included by fair independent coins, at least 1.
         guesses: from 1 to `canaries`, their number fixed beforehand.
-        correct: right guesses, from 0 to `guesses`. The time taken grows in proportion.
+        correct: right guesses, from 0 to `guesses`.
         delta: at which epsilon is read off the trade-off, for one document; in (0, 1): a Gaussian
             trade-off has no finite epsilon at 0.
         significance: how often, at most, the bound may lie above the truth; in (0, 1).
@@ -58,7 +61,7 @@ def one_run_fdp_epsilon(
 
     def bound(right: int) -> float:
         # A group of r documents of a mu-GDP training is r mu-GDP (Dong, Roth, Su 2022, Theorem 2).
-        mu = _mu(canaries, guesses, right, significance) / repetitions
+        mu = largest_excluded_mu(canaries, guesses, right, significance) / repetitions
         return epsilon_of_mu(mu=mu, delta=delta)
 
     value, ceiling = bound(correct), bound(guesses)
@@ -80,7 +83,7 @@ def one_run_fdp_epsilon(
 
 
 @lru_cache(maxsize=1024)
-def _mu(canaries: int, guesses: int, correct: int, significance: float) -> float:
+def largest_excluded_mu(canaries: int, guesses: int, correct: int, significance: float) -> float:
     """The largest mu whose trade-off cannot give so many right guesses that often; 0 if none."""
     if correct == 0:
         return 0.0
@@ -102,7 +105,9 @@ def _overflow(canaries: int, guesses: int, correct: int, significance: float, mu
     right = significance * correct / canaries
     wrong = significance * (guesses - correct) / canaries
     for count in range(correct - 1, -1, -1):
-        needed = max(wrong, float(special.ndtr(special.ndtri(right) - mu)))
+        needed = math.erfc((mu - _NORMAL.inv_cdf(right)) / _ROOT_2) / 2
+        if needed <= wrong:  # now and at every count below: `right` stays as it is
+            break
         right += count / (guesses - count) * (needed - wrong)
         wrong = needed
         if right + wrong > whole:

@@ -19,17 +19,23 @@ __all__ = ["Ray", "critical_counts", "fixed_rays", "reveal"]
 # Most mechanisms are seen best where about two thirds of the canaries are guessed.
 _SHARES = (0.06, 0.125, 0.25, 0.35, 0.5, 0.59, 0.7, 0.84, 1.0)
 _FIRST_LOOK = 8
-_ONE_SIDED_LOOKS = 11
-# How the significance is shared out; the top alone is where memorisation of a part shows.
-_BUDGETS = {"both": 0.45, "top": 0.45, "bottom": 0.1}
+# The top alone is where the memorisation of a part shows, at a number of guesses that nobody
+# knows beforehand: many looks, the early ones at the highest levels. Beyond three fifths of the
+# top half the ray over both ends sees as much.
+_TOP_LOOKS, _TOP_END = 32, 0.6
+_BOTTOM_LOOKS = 11
+# Levels in parts of the significance: of a look of both ends at all canaries (in proportion to
+# the guesses at fewer), from the first to the last look of the top, and of each of the bottom.
+_BOTH, _TOP, _BOTTOM = 0.5, (0.3, 0.05), 0.02
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Ray:
     """Numbers of guesses to look at, with the nominal level of each look; shapes (J,).
 
-    The levels only say how looks compare with each other. What a bound may claim is calibrated
-    on the whole walk afterwards, so that no level here can make it invalid.
+    The levels only say how looks compare with each other; they need not sum to the significance.
+    What a bound may claim is calibrated on the whole walk afterwards, so that no level here can
+    make it invalid. Most power comes from levels near those that are left after that calibration.
     """
 
     name: str
@@ -52,19 +58,22 @@ def fixed_rays(canaries: int, significance: float) -> tuple[Ray, ...]:
         significance: shared out over the looks.
     """
     whole = np.unique(np.ceil(np.array(_SHARES) * canaries).astype(np.int64))
-    rays = [Ray(name="both", looks=whole, levels=_levels("both", significance, whole / canaries))]
-    for name, size in (("top", (canaries + 1) // 2), ("bottom", canaries // 2)):
-        if size:
-            spaced = np.geomspace(min(_FIRST_LOOK, size), size, _ONE_SIDED_LOOKS)
-            looks = np.unique(np.round(spaced).astype(np.int64))
-            levels = _levels(name, significance, np.ones(looks.size))
-            rays.append(Ray(name=name, looks=looks, levels=levels))
+    rays = [Ray(name="both", looks=whole, levels=significance * _BOTH * whole / canaries)]
+    top = _spaced((canaries + 1) // 2, _TOP_LOOKS, _TOP_END)
+    levels = significance * np.geomspace(*_TOP, top.size)
+    rays.append(Ray(name="top", looks=top, levels=levels))
+    if canaries > 1:
+        bottom = _spaced(canaries // 2, _BOTTOM_LOOKS, 1.0)
+        levels = np.full(bottom.size, significance * _BOTTOM)
+        rays.append(Ray(name="bottom", looks=bottom, levels=levels))
     return tuple(rays)
 
 
-def _levels(name: str, significance: float, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    shares: NDArray[np.float64] = weights / weights.sum()
-    return significance * _BUDGETS[name] * shares
+def _spaced(size: int, looks: int, end: float) -> NDArray[np.int64]:
+    """Numbers of guesses in equal ratios, from the first look to a share of the ray."""
+    first = min(_FIRST_LOOK, size)
+    spaced = np.geomspace(first, max(first, end * size), looks)
+    return np.unique(np.round(spaced).astype(np.int64))
 
 
 def reveal(

@@ -11,6 +11,7 @@ from lmexposure.statistics import (
     gaussian_dp_epsilon,
     joint_bounds,
     one_run_audit,
+    one_run_gaussian_audit,
 )
 
 COINS = np.random.default_rng(1).random(400) < 0.5
@@ -62,17 +63,28 @@ def test_references_are_used_by_bounds_that_take_scores_for_alike_only() -> None
     assert by_kind["epsilon_from_exposure", "any-dp", 0.0] == coined.bound
     gaussian = gaussian_dp_epsilon(SCORES[COINS], everything, significance=share, delta=1e-5)
     assert by_kind["gaussian_dp_epsilon", "gaussian", 1e-5] == gaussian
+    tossed = one_run_gaussian_audit(SCORES, COINS, significance=share, delta=1e-5, seed=0)
+    assert by_kind["one_run_gaussian_audit", "gaussian", 1e-5] == tossed
 
 
 def test_each_bound_stands_beside_each_delta_once() -> None:
     found = joint_bounds(SCORES, COINS, coins=0.5, deltas=(0.0, 1e-5))
     kinds = [(one.method, one.validity, one.delta) for one in (found.primary, *found.others)]
-    assert len(kinds) == len(set(kinds)) == 4 + 5  # no Gaussian bound at delta 0
+    assert len(kinds) == len(set(kinds)) == 4 + 6  # no Gaussian bounds at delta 0
     assert found.primary.delta == 0.0
 
 
 def test_a_single_delta_of_0_says_why_there_is_no_gaussian_bound() -> None:
-    assert "gaussian_dp_epsilon" in dict(joint_bounds(SCORES, COINS).refused)
+    why = dict(joint_bounds(SCORES, COINS, coins=0.5).refused)
+    assert "at delta 0" in why["gaussian_dp_epsilon"]
+    assert "at delta 0" in why["one_run_gaussian_audit"]
+
+
+def test_a_gaussian_bound_from_coins_needs_fair_ones() -> None:
+    for coins, reason in ((None, "needs declared fair coins"), (0.45, "these are of 0.45")):
+        found = joint_bounds(SCORES, COINS, coins=coins, deltas=(1e-5,))
+        assert reason in dict(found.refused)["one_run_gaussian_audit"]
+        assert "one_run_gaussian_audit" not in {one.method for one in found.others}
 
 
 def test_no_signal_gives_0_and_the_result_is_plain() -> None:
