@@ -19,6 +19,7 @@ from lmexposure.audit.settings import MeasureSettings
 from lmexposure.errors import InputError, ModelError
 from lmexposure.results import CanaryResult
 from lmexposure.statistics import (
+    ExposureEstimate,
     SampledExposure,
     SkewNormalExposure,
     certified_exposure,
@@ -257,16 +258,20 @@ def _summary(
 ) -> list[dict[str, Any]]:
     """One row per class of repetitions in ascending order, 0 (the controls) first."""
     repetitions = np.array([one.repetitions for one in scores.canaries])
-    null = _values(canaries, scores.controls, scores.format.bits)
+    estimates = [_estimate(one, scores) for one in canaries]
+    null = [one for one, control in zip(estimates, scores.controls, strict=True) if control]
     rows = []
     for count in np.unique(repetitions).tolist():
         chosen = np.flatnonzero(repetitions == count)
-        shown = [canaries[i].exposure for i in chosen.tolist()]
+        shown = [estimates[i] for i in chosen.tolist()]
+        beside = null if count and null else None
         summary = exposure_summary(
-            _values(canaries, repetitions == count, scores.format.bits),
+            [one.value for one in shown],
             level=settings.level,
-            capped=[bool(e["capped"]) for e in shown],
-            controls_bits=null if count and null else None,
+            capped=[one.capped for one in shown],
+            estimates=shown,
+            controls_bits=None if beside is None else [one.value for one in beside],
+            control_estimates=beside,
             seed=settings.seed,
         )
         test = guessing_test(
@@ -289,7 +294,7 @@ def _summary(
                 "guessing_test": test.to_dict(),
                 "median_capped": median_capped,
                 "epsilon": {**epsilon.to_dict(), "capped": median_capped} if count else None,
-                "methods": dict(Counter(e["method"] for e in shown)),
+                "methods": dict(Counter(one.method for one in shown)),
                 "extraction": _found([canaries[i] for i in chosen.tolist()]),
                 "guesses": _guessed([canaries[i] for i in chosen.tolist()], search),
             }
@@ -297,10 +302,20 @@ def _summary(
     return rows
 
 
-def _values(canaries: list[CanaryResult], chosen: NDArray[np.bool_], most: float) -> list[float]:
-    """Exposures shown. None is above log2|R|; an extrapolation may say so all the same."""
-    shown = [canaries[i].exposure["value"] for i in np.flatnonzero(chosen).tolist()]
-    return [most if value is None else value for value in shown]
+def _estimate(canary: CanaryResult, scores: FormatScores) -> ExposureEstimate:
+    """The exposure shown, with what its error comes from."""
+    shown, most = canary.exposure, scores.format.bits
+    return ExposureEstimate(
+        method=shown["method"],
+        value=shown["value"],
+        low=0.0 if shown["low"] is None else shown["low"],
+        high=most if shown["high"] is None else shown["high"],
+        capped=bool(shown["capped"]),
+        level=shown["level"],
+        bits=canary.log_perplexity_bits,
+        references=int(scores.reference_bits.size),
+        space_bits=most,
+    )
 
 
 def _other_medians(canaries: list[CanaryResult]) -> dict[str, float | None]:
