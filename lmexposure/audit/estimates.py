@@ -2,7 +2,8 @@
 
 Nothing is picked because it is larger: the shown estimate is the exact rank where the budget
 sufficed to count it, else the one from draws, else the one among references, or the one asked for.
-The others stand beside it.
+The others stand beside it; so does the skew-normal curve's even where it was asked for, for nothing
+vouches for an extrapolation where something was counted or drawn.
 """
 
 from collections import Counter
@@ -56,9 +57,19 @@ _SHOWN = {
     "exact": ("exact", "bounded"),
     "importance": ("importance",),
     "sampled": ("sampled", "exact"),  # references that are all there are give an exact rank
-    "skew_normal": ("skew_normal",),
+    "skew_normal": (
+        "exact",
+        "importance",
+        "sampled",
+    ),  # an extrapolation stands beside, never first
     "certificate": ("certificate",),
 }
+
+
+_NEVER_FIRST = (
+    "an extrapolation is never the exposure that is shown: see the column of its own, and each "
+    "canary's estimates; shown is what was counted or drawn"
+)
 
 
 def estimate_format(
@@ -101,7 +112,7 @@ def estimate_format(
     return FormatEstimates(
         canaries=canaries,
         record={**_record(scores, curve), "search": search.record},
-        summary=_summary(scores, search, canaries, settings),
+        summary=_summary(scores, search, canaries, curve, settings),
         warnings=[
             f"format {scores.format.name!r}: {line}"
             for line in [*_score_warnings(scores, search), *curve_warnings]
@@ -110,9 +121,10 @@ def estimate_format(
 
 
 def _shown(rows: dict[str, dict[str, Any]], method: str, name: str) -> dict[str, Any]:
-    """The estimate that stands for the canary."""
+    """The estimate that stands for the canary: where it is a curve that was asked for, a count."""
+    made = method != "skew_normal" or method in rows
     for wanted in _SHOWN[method]:
-        if wanted in rows:
+        if wanted in rows and made:
             return rows[wanted]
     raise ModelError(
         f"format {name!r}: method={method!r} gives no estimate here; there are "
@@ -204,7 +216,8 @@ def _by_curve(
         )
     except InputError as failure:  # too few references, or all of them alike
         return None, [f"no skew-normal curve: {failure}"]
-    return curve, [f"skew-normal curve: {line}" for line in curve.warnings]
+    lines = [_NEVER_FIRST] if settings.method == "skew_normal" else []
+    return curve, [f"skew-normal curve: {line}" for line in [*lines, *curve.warnings]]
 
 
 def _rows(
@@ -254,6 +267,7 @@ def _summary(
     scores: FormatScores,
     search: FormatSearch,
     canaries: list[CanaryResult],
+    curve: SkewNormalExposure | None,
     settings: MeasureSettings,
 ) -> list[dict[str, Any]]:
     """One row per class of repetitions in ascending order, 0 (the controls) first."""
@@ -291,6 +305,7 @@ def _summary(
                 "repetitions": count,
                 **summary.to_dict(),
                 "other_medians": _other_medians([canaries[i] for i in chosen.tolist()]),
+                "skew_normal_flagged": None if curve is None else int(curve.flagged[chosen].sum()),
                 "guessing_test": test.to_dict(),
                 "median_capped": median_capped,
                 "epsilon": {**epsilon.to_dict(), "capped": median_capped} if count else None,

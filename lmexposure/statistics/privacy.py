@@ -1,5 +1,6 @@
 """What classes of scores say of privacy together: bounds, membership metrics, one verdict."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -27,8 +28,9 @@ def privacy_of(
 ) -> dict[str, Any]:
     """Bounds on epsilon over all classes, at one joint level, and one verdict on a claim.
 
-    The primary bound is the largest of the classes' primary ones. Each of those stands at an equal
-    part of the significance, so that the largest is paid for.
+    The primary bound is the largest of the classes' primary ones. Each of those has half of an
+    equal part of the significance; the largest lies above the truth where any of them does, so
+    that its own `significance`, and that of the verdict on a claim, is the sum of theirs.
 
     Args:
         classes: at least one.
@@ -73,7 +75,7 @@ def privacy_of(
             continue
         rows.append(_row(one, bounds, level, None))
         primary.append((bounds.primary, one))
-    best = max(primary, key=lambda pair: pair[0].value, default=None)
+    best = _largest(primary)
     ceilings = [bound.ceiling for bound, _ in primary if bound.ceiling is not None]
     return {
         "coins": coins,
@@ -84,6 +86,17 @@ def privacy_of(
         "classes": rows,
         "claim": None if claim is None else _verdict(claim, best, ceilings),
     }
+
+
+def _largest(
+    primary: Sequence[tuple[EpsilonBound, ScoreClass]],
+) -> tuple[EpsilonBound, ScoreClass] | None:
+    """The largest bound with its class: it lies above the truth where any of them does (Boole)."""
+    if not primary:
+        return None
+    bound, one = max(primary, key=lambda pair: pair[0].value)
+    together = math.fsum(each.significance for each, _ in primary)
+    return replace(bound, significance=together), one
 
 
 def _named(bound: EpsilonBound, one: ScoreClass) -> dict[str, Any]:
