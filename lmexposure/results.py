@@ -144,6 +144,7 @@ def read_result(path: Path) -> Result:
     except (OSError, ValueError, RecursionError) as failure:
         raise ResultError(f"{path} is not readable JSON ({failure}); {MEASURE_AGAIN}") from failure
     _check_schema(path, record)
+    _mend_level(record.get("privacy"))
     if strange:
         raise ResultError(f"{path} holds {strange}; {MEASURE_AGAIN}")
     if not take_hash(record):
@@ -158,6 +159,28 @@ def read_result(path: Path) -> Result:
         raise ResultError(
             f"{path} lacks or adds fields ({visible(failure)}); {MEASURE_AGAIN}"
         ) from failure
+
+
+def _mend_level(section: Any) -> None:
+    """Give the largest of several bounds the sum of their levels, also in a file of before.
+
+    Until 2026-11 the primary bound, and the verdict on a claim, had the level of one class. A
+    section that is not what it should be is left to those who refuse it.
+    """
+    try:
+        primary, claim = section["primary"], section["claim"]
+        bounds = [one["bounds"] for one in section["classes"] if one["bounds"] is not None]
+        shares = [one["primary"]["significance"] for one in bounds]
+        stored, together = primary["significance"], math.fsum(shares)
+    except (TypeError, KeyError, ValueError):  # no bound, or no section of ours
+        return
+    if not isinstance(stored, float) or not stored < together * (1 - 1e-9) < 1:
+        return
+    primary["significance"] = together
+    if isinstance(claim, dict) and claim.get("significance") == stored:
+        claim["significance"] = together
+        said, right = (f"significance {level:g})" for level in (stored, together))
+        claim["reason"] = str(claim.get("reason")).replace(said, right)
 
 
 def _check_schema(path: Path, record: Any) -> None:

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -85,3 +86,41 @@ def test_refuses_an_unknown_field(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", [1e308, 10**308, True, None, "\U0001f642", {"a": [1, "b"]}, []])
 def test_what_a_result_may_hold_is_not_foreign(value: Any) -> None:
     assert foreign(value) is None
+
+
+def _section(**claim: Any) -> dict[str, Any]:
+    """The privacy of three classes as 6101006 wrote it: the level of one class for the largest."""
+    bound = {"value": 2.0, "significance": 0.05 / 3 / 2}
+    rows = [{"bounds": {"primary": dict(bound)}} for _ in range(3)]
+    said = f"epsilon is at least 2 (any-dp, significance {0.05 / 6:g}), and 1 is claimed"
+    verdict = {"verdict": "contradicted", "significance": 0.05 / 6, "reason": said} | claim
+    return {"primary": bound, "classes": [*rows, {"bounds": None}], "claim": verdict}
+
+
+def test_the_largest_bound_of_an_old_file_has_the_sum_of_the_levels(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    replace(result(), privacy=_section()).write(path)
+    section = read_result(path).privacy
+    assert section is not None
+    assert section["primary"]["significance"] == pytest.approx(0.025)
+    assert section["claim"]["significance"] == pytest.approx(0.025)
+    assert "(any-dp, significance 0.025), and 1 is claimed" in section["claim"]["reason"]
+    assert section["classes"][0]["bounds"]["primary"]["significance"] == 0.05 / 6
+    replace(result(), privacy=section).write(path)
+    assert read_result(path).privacy == section  # what is right stays as it is
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        "text",
+        {"primary": None, "classes": [], "claim": None},
+        {"primary": {"significance": 0.1}, "classes": [{"bounds": "x"}], "claim": None},
+        {"primary": {"significance": "much"}, "classes": [], "claim": None},
+        {"primary": {"significance": 0.1}, "classes": [], "claim": None},
+    ],
+)
+def test_a_damaged_section_is_left_to_those_who_refuse_it(tmp_path: Path, section: Any) -> None:
+    path = tmp_path / "result.json"
+    replace(result(), privacy=section).write(path)
+    assert read_result(path).privacy == section

@@ -2,7 +2,8 @@
 
 Nothing is picked because it is larger: the shown estimate is the exact rank where the budget
 sufficed to count it, else the one from draws, else the one among references, or the one asked for.
-The others stand beside it.
+The others stand beside it; so does the skew-normal curve's even where it was asked for, for nothing
+vouches for an extrapolation where something was counted or drawn.
 """
 
 from collections import Counter
@@ -19,6 +20,7 @@ from lmexposure.audit.settings import MeasureSettings
 from lmexposure.errors import InputError, ModelError
 from lmexposure.results import CanaryResult
 from lmexposure.statistics import (
+    ExposureEstimate,
     SampledExposure,
     SkewNormalExposure,
     certified_exposure,
@@ -55,9 +57,19 @@ _SHOWN = {
     "exact": ("exact", "bounded"),
     "importance": ("importance",),
     "sampled": ("sampled", "exact"),  # references that are all there are give an exact rank
-    "skew_normal": ("skew_normal",),
+    "skew_normal": (
+        "exact",
+        "importance",
+        "sampled",
+    ),  # an extrapolation stands beside, never first
     "certificate": ("certificate",),
 }
+
+
+_NEVER_FIRST = (
+    "an extrapolation is never the exposure that is shown: see the column of its own, and each "
+    "canary's estimates; shown is what was counted or drawn"
+)
 
 
 def estimate_format(
@@ -100,7 +112,7 @@ def estimate_format(
     return FormatEstimates(
         canaries=canaries,
         record={**_record(scores, curve), "search": search.record},
-        summary=_summary(scores, search, canaries, settings),
+        summary=_summary(scores, search, canaries, curve, settings),
         warnings=[
             f"format {scores.format.name!r}: {line}"
             for line in [*_score_warnings(scores, search), *curve_warnings]
@@ -109,9 +121,10 @@ def estimate_format(
 
 
 def _shown(rows: dict[str, dict[str, Any]], method: str, name: str) -> dict[str, Any]:
-    """The estimate that stands for the canary."""
+    """The estimate that stands for the canary: where it is a curve that was asked for, a count."""
+    made = method != "skew_normal" or method in rows
     for wanted in _SHOWN[method]:
-        if wanted in rows:
+        if wanted in rows and made:
             return rows[wanted]
     raise ModelError(
         f"format {name!r}: method={method!r} gives no estimate here; there are "
@@ -203,7 +216,8 @@ def _by_curve(
         )
     except InputError as failure:  # too few references, or all of them alike
         return None, [f"no skew-normal curve: {failure}"]
-    return curve, [f"skew-normal curve: {line}" for line in curve.warnings]
+    lines = [_NEVER_FIRST] if settings.method == "skew_normal" else []
+    return curve, [f"skew-normal curve: {line}" for line in [*lines, *curve.warnings]]
 
 
 def _rows(
@@ -253,20 +267,25 @@ def _summary(
     scores: FormatScores,
     search: FormatSearch,
     canaries: list[CanaryResult],
+    curve: SkewNormalExposure | None,
     settings: MeasureSettings,
 ) -> list[dict[str, Any]]:
     """One row per class of repetitions in ascending order, 0 (the controls) first."""
     repetitions = np.array([one.repetitions for one in scores.canaries])
-    null = _values(canaries, scores.controls, scores.format.bits)
+    estimates = [_estimate(one, scores) for one in canaries]
+    null = [one for one, control in zip(estimates, scores.controls, strict=True) if control]
     rows = []
     for count in np.unique(repetitions).tolist():
         chosen = np.flatnonzero(repetitions == count)
-        shown = [canaries[i].exposure for i in chosen.tolist()]
+        shown = [estimates[i] for i in chosen.tolist()]
+        beside = null if count and null else None
         summary = exposure_summary(
-            _values(canaries, repetitions == count, scores.format.bits),
+            [one.value for one in shown],
             level=settings.level,
-            capped=[bool(e["capped"]) for e in shown],
-            controls_bits=null if count and null else None,
+            capped=[one.capped for one in shown],
+            estimates=shown,
+            controls_bits=None if beside is None else [one.value for one in beside],
+            control_estimates=beside,
             seed=settings.seed,
         )
         test = guessing_test(
@@ -286,10 +305,11 @@ def _summary(
                 "repetitions": count,
                 **summary.to_dict(),
                 "other_medians": _other_medians([canaries[i] for i in chosen.tolist()]),
+                "skew_normal_flagged": None if curve is None else int(curve.flagged[chosen].sum()),
                 "guessing_test": test.to_dict(),
                 "median_capped": median_capped,
                 "epsilon": {**epsilon.to_dict(), "capped": median_capped} if count else None,
-                "methods": dict(Counter(e["method"] for e in shown)),
+                "methods": dict(Counter(one.method for one in shown)),
                 "extraction": _found([canaries[i] for i in chosen.tolist()]),
                 "guesses": _guessed([canaries[i] for i in chosen.tolist()], search),
             }
@@ -297,10 +317,20 @@ def _summary(
     return rows
 
 
-def _values(canaries: list[CanaryResult], chosen: NDArray[np.bool_], most: float) -> list[float]:
-    """Exposures shown. None is above log2|R|; an extrapolation may say so all the same."""
-    shown = [canaries[i].exposure["value"] for i in np.flatnonzero(chosen).tolist()]
-    return [most if value is None else value for value in shown]
+def _estimate(canary: CanaryResult, scores: FormatScores) -> ExposureEstimate:
+    """The exposure shown, with what its error comes from."""
+    shown, most = canary.exposure, scores.format.bits
+    return ExposureEstimate(
+        method=shown["method"],
+        value=shown["value"],
+        low=0.0 if shown["low"] is None else shown["low"],
+        high=most if shown["high"] is None else shown["high"],
+        capped=bool(shown["capped"]),
+        level=shown["level"],
+        bits=canary.log_perplexity_bits,
+        references=int(scores.reference_bits.size),
+        space_bits=most,
+    )
 
 
 def _other_medians(canaries: list[CanaryResult]) -> dict[str, float | None]:

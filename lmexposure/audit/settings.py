@@ -35,7 +35,8 @@ class MeasureSettings:
         beam_width: candidates a beam keeps; None: 100, and twice the canaries of the format.
         extraction: whether to search for the secrets at all.
         method: which estimate of exposure is shown: "auto" (exact where the budget suffices, else
-            importance, else sampled), or one of `METHODS` by name.
+            importance, else sampled), or one of `METHODS` by name. "skew_normal" must give a curve,
+            and shows a rank all the same: an extrapolation stands beside what was counted.
         draws: fills drawn by importance, per format.
         guesses: the likeliest fills that best-first search finds, per format.
         budget_steps: model steps that the exact search of a format may take, and best-first search

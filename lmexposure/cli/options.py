@@ -142,7 +142,7 @@ Method = Annotated[
     str | None,
     typer.Option(
         help="The estimate of exposure that is shown: auto, exact, importance, sampled, "
-        "skew_normal, certificate.  [default: auto]"
+        "certificate; skew_normal stands beside what was counted.  [default: auto]"
     ),
 ]
 BudgetSteps = Annotated[

@@ -10,6 +10,7 @@ __all__ = ["print_privacy"]
 _COLUMNS = ("bound", "holds for", "delta", "epsilon >=", "at most", "significance", "")
 _LEGEND = (
     "primary      named beforehand by how the canaries were drawn; half the significance is its",
+    "significance of the largest primary bound, quoted below: those of all classes together",
     "holds for    any-dp: every private training; iid-scores: scores independent and alike; "
     "gaussian: only a Gaussian trade-off",
     "at most      what a perfect attack on so many canaries would have shown",
@@ -91,8 +92,8 @@ def _rate(one: Mapping[str, Any]) -> str:
 def _print_primary(one: Mapping[str, Any]) -> None:
     where = ", ".join(filter(None, [*one["formats"], f"repetitions {one['repetitions']}"]))
     say(
-        f"\nepsilon >= {one['value']:.3f} at delta {one['delta']:.3g} ({_name(one)}, "
-        f"{one['validity']}; {where}; {one['adjacency']})"
+        f"\nepsilon >= {one['value']:.3f} at delta {one['delta']:.3g}, significance "
+        f"{one['significance']:.3g} ({_name(one)}, {one['validity']}; {where}; {one['adjacency']})"
     )
     for line in one["assumptions"]:
         say(f"assumes: {line}")

@@ -59,7 +59,8 @@ _LEGEND = (
     ">=           at least this: more draws, references or search could show more",
     "p (chance)   how often chance alone gives such a mean (controls: in either direction)",
     "certified    median of the proven lower bound, log2|R| - the bits of the secret",
-    "skew-normal  median by extrapolation; (!) unreliable: a bad fit, or beyond log2|R|",
+    "skew-normal  median by extrapolation; (!) do not rely on it: a bad fit, or beyond what the "
+    "references show, for which no good fit vouches",
     "guesses      tries of the likeliest fills of all of R, in a proven order (best-first search)",
     "(n/m)        so few fills are left that guessing would find half as many or more",
     "epsilon      point estimate, not a bound: ln 2 (median - 1) / repetitions (Jagielski 2023)",
@@ -71,10 +72,7 @@ def _summary_row(row: dict[str, Any], one: dict[str, Any]) -> list[str]:
     low, high = (_number(median[end]) for end in ("low", "high"))
     cap = _number(math.log2(one["references"]))
     mean_bound, bound = (">= " if row[key] else "" for key in ("capped", "median_capped"))
-    fits = one["skew_normal"] is not None and not one["skew_normal"]["goodness"]["warnings"]
-    extrapolated = others.get("skew_normal")
-    skew = _number(extrapolated)
-    believable = fits and extrapolated is not None and extrapolated <= one["bits"]
+    skew = _number(others.get("skew_normal"))
     return [
         _class(row),
         str(row["n"]),
@@ -84,9 +82,17 @@ def _summary_row(row: dict[str, Any], one: dict[str, Any]) -> list[str]:
         f"{_exact(row)}/{row['n']}",
         f"{row['guessing_test']['p_value']:.4f}",
         _number(others.get("certificate")),
-        skew if believable else f"{skew} (!)",
+        skew if _believable(row, one) else f"{skew} (!)",
         f"{bound}{row['epsilon']['value']:.2f}" if row["epsilon"] else "",
     ]
+
+
+def _believable(row: dict[str, Any], one: dict[str, Any]) -> bool:
+    """Whether the references vouch for the median by the curve; older results flag no canaries."""
+    fits = one["skew_normal"] is not None and not one["skew_normal"]["goodness"]["warnings"]
+    median, flagged = row["other_medians"].get("skew_normal"), row.get("skew_normal_flagged") or 0
+    within = median is not None and median <= min(math.log2(one["references"]), one["bits"])
+    return fits and within and 2 * flagged < row["n"]
 
 
 def _exact(row: dict[str, Any]) -> int:

@@ -1,4 +1,9 @@
-"""Privacy against a threshold or a claim: a bound on epsilon, and what it could have shown."""
+"""Privacy against a threshold or a claim: a bound on epsilon, and what it could have shown.
+
+One rule for both: the bound keeps the significance that it was measured with (`measure
+--significance`, of which the largest primary bound has half), and the gate's own significance is
+shared out among the other checks alone. The reason of each check says the level.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +12,7 @@ from lmexposure.errors import ResultError
 from lmexposure.gate.fields import finite, table
 from lmexposure.gate.thresholds import Thresholds
 from lmexposure.gate.verdict import Check, Outcome
-from lmexposure.gate.wording import sentence, visible
+from lmexposure.gate.wording import percent, sentence, visible
 from lmexposure.results import Result
 
 __all__ = ["check_claim", "check_epsilon"]
@@ -82,7 +87,8 @@ def check_claim(result: Result) -> Check | None:
         )
     verdict = _follows(claim, claimed, bound, section)
     reason = f"the claim of epsilon {claimed:g} at delta {delta:g} is {_SAID[verdict]}"
-    return _about_claim(_CLAIMS[verdict], f"{reason}: {_reason(claim)}", bound, claimed)
+    said = f"{reason}: {_reason(claim)}{_level(claim, verdict)}"
+    return _about_claim(_CLAIMS[verdict], said, bound, claimed)
 
 
 _CLAIM, _PRIMARY = "claimed epsilon", "primary bound on epsilon"
@@ -134,6 +140,15 @@ def _follows(
             "measure again"
         )
     return verdict
+
+
+def _level(claim: Mapping[str, Any], verdict: str) -> str:
+    """How often a true claim is contradicted: the measurement decided it, not the gate."""
+    level = finite(claim, "significance", where=_CLAIM, low=0, high=1)
+    if verdict != "contradicted" or level is None:
+        return ""
+    often = f"{percent(level)} of measurements"
+    return f"; a true claim would be contradicted in at most {often}, whatever the gate's own level"
 
 
 def _reason(claim: Mapping[str, Any]) -> str:

@@ -1,8 +1,8 @@
-"""The median or another quantile of a class against a threshold, with an exact interval."""
+"""The median or another quantile of a class against a threshold, with an interval that holds."""
 
 import math
 
-from lmexposure.gate.order_statistics import quantile_ends, quantile_of
+from lmexposure._quantiles import order_tail, quantile_of, quantile_range
 from lmexposure.gate.reading import CanaryClass
 from lmexposure.gate.thresholds import Thresholds
 from lmexposure.gate.verdict import Check, Outcome
@@ -17,10 +17,11 @@ def check_quantiles(one: CanaryClass, thresholds: Thresholds, share: float) -> l
     """Hold the quantiles that were asked for against their thresholds.
 
     A leak where the lower end of the interval is above the threshold, a pass where the upper end
-    is at it or below. Each end misses with the share's probability at most. A capped exposure is a
-    lower bound: the upper end is taken from the upper ends of the exposures.
+    is at it or below. Each end misses with the share's probability at most, the references that
+    all canaries share included: ranks among them are counted again at the share (`quantile_range`),
+    from nothing but what the result holds.
 
-    The interval is of independent draws. Where a good part of R was inserted, ranks are counted
+    The interval is of independent canaries. Where a good part of R was inserted, ranks are counted
     among the few fills that are left: exposures are then higher by themselves (`CanaryClass.shift`)
     and hang together, so that past 0.05 bits nothing is said. At 0.05 bits there is one canary for
     28 such fills, and the interval is 2 % too narrow.
@@ -33,7 +34,7 @@ def check_quantiles(one: CanaryClass, thresholds: Thresholds, share: float) -> l
     Returns:
         None, one or two checks; none where no exposure is known.
 
-    Source: order statistics (David and Nagaraja 2003, section 7.1), for canaries drawn like these.
+    Source: see `quantile_range`.
     """
     wanted = []
     if thresholds.median_exposure is not None:
@@ -48,12 +49,10 @@ def check_quantiles(one: CanaryClass, thresholds: Thresholds, share: float) -> l
 def _check(
     one: CanaryClass, name: str, key: str, quantile: float, limit: float, share: float
 ) -> Check:
-    values = sorted(e.value for e in one.known)
-    tops = sorted(e.high if e.capped else e.value for e in one.known)
-    r, s = quantile_ends(len(values), quantile, share)
-    low, high = None if r is None else values[r - 1], None if s is None else tops[s - 1]
-    value, level = quantile_of(values, quantile), 1 - 2 * share
-    outcome, clause = _judge(low, high, limit, _needed(quantile, share))
+    value, level = quantile_of([e.value for e in one.known], quantile), 1 - 2 * share
+    low, high = quantile_range(one.known, quantile, share)
+    needed = _needed(quantile, order_tail(one.known, share))
+    outcome, clause = _judge(low, high, limit, needed)
     if one.shift > _MOST_SHIFT:
         outcome, clause = Outcome.INCONCLUSIVE, _crowded(one)
     return Check(
@@ -94,10 +93,12 @@ def _judge(
             f"too few canaries: a lower end takes {needed[0]} and an upper end {needed[1]} in a "
             "class; or choose a larger significance"
         )
-    return Outcome.INCONCLUSIVE, f"{bits(limit)} allowed lie within; insert more canaries"
+    return Outcome.INCONCLUSIVE, (
+        f"{bits(limit)} allowed lie within; insert more canaries, or measure with more references"
+    )
 
 
-def _needed(quantile: float, share: float) -> tuple[int, int]:
-    """Canaries that it takes for a lower end, (1 - q)^n <= share, and an upper one, q^n."""
-    ends = (math.log(share) / math.log(1 - quantile), math.log(share) / math.log(quantile))
+def _needed(quantile: float, tail: float) -> tuple[int, int]:
+    """Canaries that it takes for a lower end, (1 - q)^n <= tail, and an upper one, q^n."""
+    ends = (math.log(tail) / math.log(1 - quantile), math.log(tail) / math.log(quantile))
     return math.ceil(ends[0] - 1e-12), math.ceil(ends[1] - 1e-12)

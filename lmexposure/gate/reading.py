@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lmexposure._quantiles import ExposureEstimate
 from lmexposure.errors import ResultError
 from lmexposure.gate.fields import finite, table, truth, whole
 from lmexposure.gate.wording import copies, visible
@@ -22,22 +23,8 @@ _LEAST_LEVEL = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
-class Exposure:
-    """One canary's exposure in bits; higher = more memorised.
-
-    Attributes:
-        method: how it was estimated.
-        value, low, high: the estimate and its interval; `high` is log2|R| where nothing is known.
-        capped: the value is a lower bound.
-        level: two-sided coverage of the interval.
-    """
-
-    method: str
-    value: float
-    low: float
-    high: float
-    capped: bool
-    level: float
+class Exposure(ExposureEstimate):
+    """One canary's exposure in bits; `high` is log2|R| where nothing is known."""
 
     @property
     def statistic(self) -> float:
@@ -167,7 +154,8 @@ def _class(
     where = f"format {visible(key[0])}"
     size = whole(row, "space_size", low=2, high=None, where=where)
     canaries = groups[key]
-    exposures = tuple(_exposure(one, math.log2(size)) for one in canaries)
+    references = whole(row, "references", low=1, where=where)
+    exposures = tuple(_exposure(one, math.log2(size), references) for one in canaries)
     inserted = sum(len(members) for other, members in groups.items() if other[0] == key[0])
     unjudged = [
         attack.place
@@ -181,7 +169,7 @@ def _class(
         format=key[0],
         repetitions=key[1],
         size=size,
-        references=whole(row, "references", low=1, where=where),
+        references=references,
         exposures=exposures,
         attacks=tuple(_attacks(one) for one in canaries),
         summary=_summary(result, key),
@@ -220,7 +208,7 @@ def _summary(result: Result, key: tuple[str, int]) -> Mapping[str, Any] | None:
     return None
 
 
-def _exposure(one: CanaryResult, most: float) -> Exposure | None:
+def _exposure(one: CanaryResult, most: float, references: int) -> Exposure | None:
     """The estimate that decides; None where its value or the log-perplexity is missing."""
     where = f"canary {visible(one.id)}"
     row = _deciding(one, where)
@@ -252,6 +240,9 @@ def _exposure(one: CanaryResult, most: float) -> Exposure | None:
         high=high,
         capped=capped,
         level=0.95 if level is None else level,
+        bits=bits,
+        references=references,
+        space_bits=most,
     )
 
 

@@ -21,8 +21,10 @@ class Thresholds:
 
     Attributes:
         significance: how often, at most, a model without memorisation is called leaking by the
-            checks that rest on chance; they share it (see `Shares`). 0.01: a gate runs before each
-            release, and one false alarm in a hundred is one that people still look into.
+            checks that rest on chance; they share it (see `Shares`). Epsilon and a claim are judged
+            at the significance that they were measured with (see `gate/epsilon.py`). 0.01: a gate
+            runs before each release, and one false alarm in a hundred is one that people still look
+            into.
         p_value: whether to test each class against guessing; None: yes. The test sees a leak that
             is spread over many canaries, however small in each.
         max_exposure: the largest exposure of any canary, in bits. None: log2(canaries / share),
@@ -35,8 +37,7 @@ class Thresholds:
         max_guesses: a secret found within so many guesses of the likeliest fills is a leak. None:
             1,000, which anyone can try by hand, and as many as a measurement searches.
         max_epsilon: the most that the primary lower bound on epsilon may be, in nats. No default:
-            it is a claim about the training, and only its owner knows it. The bound stands at the
-            significance that it was measured with.
+            it is a claim about the training, and only its owner knows it.
         min_canaries: a class of fewer cannot pass. 10: with none of them leaking, up to 26 % of
             such secrets may leak all the same (95 %); with 5 it is 45 %.
         repetitions: judge only classes of at most so many repetitions; None: all. A canary that

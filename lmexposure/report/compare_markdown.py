@@ -90,8 +90,9 @@ def _differences(rows: Sequence[Difference]) -> Iterator[str]:
     yield "## The same canaries, one by one"
     yield (
         "Exposure under the later run less exposure under the first, in bits; above 0 = the later "
-        "run memorised more. The interval of the median is exact (order statistics), p is of a "
-        "two-sided sign test; open: lower bounds do not tell which is higher."
+        "run memorised more. The interval of the median is by order statistics, and holds what "
+        "references and draws leave open; p is of a two-sided sign test; open: lower bounds do not "
+        "tell which is higher."
     )
     header = ("run", "less", "format", "repetitions", "canaries", "median", "interval", "p")
     yield table((*header, "open"), [_difference(one) for one in rows], left=3)

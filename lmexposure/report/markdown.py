@@ -155,7 +155,7 @@ def privacy_lines(section: Mapping[str, Any] | None) -> list[str]:
         f"**epsilon ≥ {number(one['value'], 3)}** nats at delta {one['delta']:.3g}, a lower bound "
         f"({inline(one['method'])}; {where}; {inline(one['adjacency'])}); higher = less private.",
         f"holds for {_VALIDITY.get(one['validity'], inline(one['validity']))}, at significance "
-        f"{section['significance']:g} for all bounds together",
+        f"{one['significance']:.3g}; all bounds together at {section['significance']:g}",
     ]
     if section.get("attainable") is not None:
         lines.append(

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.special import bdtr
 
+from lmexposure._quantiles import ExposureEstimate
 from lmexposure.results import CanaryResult, Result
 from lmexposure.statistics import quantile_interval
 
@@ -25,8 +26,9 @@ class Difference:
         n: canaries that both runs measured.
         median: of exposure under `other` less exposure under `base`; above 0 = `other` memorised
             more. With lower bounds taken for exposures: where there are many, look at the interval.
-        low, high: exact interval of that median by order statistics, wide enough for whatever the
-            lower bounds leave open; None where so few canaries give no bound on that side.
+        low, high: interval of that median by order statistics, wide enough for whatever lower
+            bounds, references and draws leave open; None where so few canaries give no bound on
+            that side.
         level: two-sided coverage wanted.
         higher, lower: canaries whose exposure is surely higher, or lower, under `other`.
         open: canaries of which lower bounds leave open which is higher.
@@ -68,12 +70,14 @@ def differences(
     """
     base = results[0]
     bits = {form["name"]: float(form["bits"]) for form in base.formats}
-    for result, name in zip(results[1:], names[1:], strict=True):
+    samples = [{f["name"]: int(f["references"]) for f in one.formats} for one in results]
+    for number, (result, name) in enumerate(zip(results[1:], names[1:], strict=True), start=1):
         if result.manifest_sha256 != base.manifest_sha256:
             continue
         pairs = _pairs(base, result)
         for key in sorted(pairs, key=lambda key: (key[0], key[1] != "control", key[2])):
-            found = _difference(pairs[key], bits[key[0]], level)
+            references = samples[0][key[0]], samples[number][key[0]]
+            found = _difference(pairs[key], bits[key[0]], references, level)
             names_of: dict[str, Any] = {"base": names[0], "other": name, "format": key[0]}
             yield Difference(**names_of, role=key[1], repetitions=key[2], **found)
 
@@ -94,19 +98,22 @@ def _pairs(base: Result, other: Result) -> dict[Key, list[Pair]]:
     return pairs
 
 
-def _difference(pairs: Sequence[Pair], bits: float, level: float) -> dict[str, Any]:
+def _difference(
+    pairs: Sequence[Pair], bits: float, references: tuple[int, int], level: float
+) -> dict[str, Any]:
     """The numbers of a class, from the least to the most that each difference may be."""
     base, other = ([_range(one, bits) for one in side] for side in zip(*pairs, strict=True))
     least = np.array([b[0] - a[1] for a, b in zip(base, other, strict=True)])
     most = np.array([b[1] - a[0] for a, b in zip(base, other, strict=True)])
     shown = [b[0] - a[0] for a, b in zip(base, other, strict=True)]
     higher, lower = int((least > 0).sum()), int((most < 0).sum())
+    low, high = _interval(pairs, bits, references, level)
     left_open = int(((least < most) & (least <= 0) & (most >= 0)).sum())
     return {
         "n": len(pairs),
         "median": float(np.median(shown)),
-        "low": quantile_interval(least, 0.5, level=level).low,
-        "high": quantile_interval(most, 0.5, level=level).high,
+        "low": low,
+        "high": high,
         "level": level,
         "higher": higher,
         "lower": lower,
@@ -114,6 +121,46 @@ def _difference(pairs: Sequence[Pair], bits: float, level: float) -> dict[str, A
         "p_value": _sign_test(higher, lower, left_open),
         "capped": int((least < most).sum()),
     }
+
+
+def _interval(
+    pairs: Sequence[Pair], bits: float, references: tuple[int, int], level: float
+) -> tuple[float | None, float | None]:
+    """From the least to the most that the median of the differences can be.
+
+    No single canary bounds a median of differences, as one does a median (`quantile_range`): the
+    ends of all exposures in both runs must hold at once, and share half of what the interval may
+    miss. Where all are counted, order statistics have the whole of it.
+    """
+    sides = [
+        [_estimate(one, bits, count) for one in side]
+        for side, count in zip(zip(*pairs, strict=True), references, strict=True)
+    ]
+    if any(one.drawn for side in sides for one in side):
+        level = (1 + level) / 2
+    tail = (1 - level) / 2 / (2 * len(pairs))
+    (base_low, base_high), (other_low, other_high) = (
+        np.array([one.ends(tail) for one in side]).T for side in sides
+    )
+    least = quantile_interval(other_low - base_high, 0.5, level=level).low
+    return least, quantile_interval(other_high - base_low, 0.5, level=level).high
+
+
+def _estimate(one: CanaryResult, bits: float, references: int) -> ExposureEstimate:
+    capped = bool(one.exposure.get("capped"))
+    low, high = _range(one, bits)
+    known = {name: one.exposure.get(name) for name in ("low", "high", "level")}
+    return ExposureEstimate(
+        method=str(one.exposure.get("method")),
+        value=low,
+        low=low if capped or known["low"] is None else known["low"],
+        high=high if capped or known["high"] is None else known["high"],
+        capped=capped,
+        level=1.0 if known["level"] is None else known["level"],
+        bits=one.log_perplexity_bits,
+        references=references,
+        space_bits=bits,
+    )
 
 
 def _range(one: CanaryResult, bits: float) -> tuple[float, float]:

@@ -3,6 +3,7 @@
 Numpy and scipy only: nothing here knows a model. All log-perplexities and exposures are in bits.
 """
 
+from lmexposure._quantiles import ExposureEstimate
 from lmexposure.statistics.bounds import (
     Bonferroni,
     Claim,
@@ -48,6 +49,7 @@ from lmexposure.statistics.intervals import (
     BinomialInterval,
     QuantileInterval,
     binomial_interval,
+    estimated_quantile,
     quantile_interval,
 )
 from lmexposure.statistics.membership import (
@@ -98,6 +100,7 @@ __all__ = [
     "EpsilonBound",
     "EpsilonPoint",
     "ExposureEpsilon",
+    "ExposureEstimate",
     "ExposureSummary",
     "FixedThreshold",
     "GaussianEpsilon",
@@ -132,6 +135,7 @@ __all__ = [
     "epsilon_from_median_exposure",
     "epsilon_from_scores",
     "epsilon_of_mu",
+    "estimated_quantile",
     "exposure_summary",
     "fit_skew_normal",
     "gaussian_dp_epsilon",

@@ -1,5 +1,6 @@
 """Canaries beside controls: fills that were never inserted, and so the null as it was measured."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -8,8 +9,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 from scipy.stats import rankdata
 
+from lmexposure._quantiles import ExposureEstimate
 from lmexposure._validate import bits_array, fraction, integer
-from lmexposure.statistics.intervals import QuantileInterval, quantile_interval
+from lmexposure.statistics.intervals import (
+    QuantileInterval,
+    estimated_quantile,
+    quantile_interval,
+)
 
 __all__ = ["ControlsComparison", "compare_with_controls"]
 
@@ -53,6 +59,7 @@ def compare_with_controls(
     level: float = 0.95,
     permutations: int = 9999,
     seed: int = 0,
+    control_estimates: Sequence[ExposureEstimate] | None = None,
 ) -> ControlsComparison:
     """Summary of the controls, and the one-sided Mann-Whitney test of canaries against them.
 
@@ -65,6 +72,8 @@ def compare_with_controls(
         level: coverage of the interval of the controls' median.
         permutations: at least 1; not used where both samples are larger than 500.
         seed: of the permutations.
+        control_estimates: of the controls, where they rest on references or draws, for the
+            interval of their median; None takes their exposures for known.
 
     Returns:
         The comparison.
@@ -89,7 +98,9 @@ def compare_with_controls(
     return ControlsComparison(
         n=controls.size,
         mean=float(controls.mean()),
-        median=quantile_interval(controls, level=level),
+        median=quantile_interval(controls, level=level)
+        if control_estimates is None
+        else estimated_quantile(control_estimates, level=level),
         exceeds=_wins(ranks, own.size) / (own.size * controls.size),
         p_value=(
             _by_permutation(ranks, own.size, permutations, seed)

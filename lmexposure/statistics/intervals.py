@@ -1,5 +1,7 @@
 """Exact intervals: for a probability (Clopper-Pearson) and for a quantile (order statistics)."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -7,11 +9,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
+from lmexposure._quantiles import ExposureEstimate, order_tail, quantile_ends, quantile_range
 from lmexposure._validate import bits_array, fraction, integer
 from lmexposure.errors import InputError
 from lmexposure.statistics._rows import column
 
-__all__ = ["BinomialInterval", "QuantileInterval", "binomial_interval", "quantile_interval"]
+__all__ = [
+    "BinomialInterval",
+    "QuantileInterval",
+    "binomial_interval",
+    "estimated_quantile",
+    "quantile_interval",
+]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -131,6 +140,57 @@ def quantile_interval(
     )
 
 
+def estimated_quantile(
+    estimates: Sequence[ExposureEstimate], quantile: float = 0.5, *, level: float = 0.95
+) -> QuantileInterval:
+    """A quantile of exposures that are themselves estimates, with an interval that knows it.
+
+    Canaries of a format share the references, or draws, that they are compared with: what these
+    leave open moves all exposures alike and does not average out. Where no sample stands behind
+    the estimates, this is `quantile_interval`.
+
+    Args:
+        estimates: of canaries of one format, at least one.
+        quantile: of exposure, strictly between 0 and 1.
+        level: two-sided coverage wanted; each side may miss with (1 - level) / 2, half of it for
+            the canaries and half for what they were compared with.
+
+    Returns:
+        The quantile (linear between neighbours), the interval, and the coverage that it attains at
+        least. `high` is None, too, where the size of the space is not known and needed.
+
+    Raises:
+        SettingsError: `quantile` or `level` out of range.
+        InputError: no estimates, or a value that is not finite.
+
+    Source: see `quantile_range`. Coverage of the median at .95, 600 runs each, canaries shifted by
+    0, 1 and 2 standard deviations: .997 to 1 for (canaries, references) of (200, 100), (200, 1000)
+    and (1000, 1000), .980 to .988 for (10, 10000).
+    """
+    values = bits_array("estimates", [one.value for one in estimates])
+    quantile, level = fraction("quantile", quantile), fraction("level", level)
+    n, tail = values.size, (1 - level) / 2
+    half = order_tail(estimates, tail)
+    low, high = quantile_range(estimates, quantile, tail)
+    notes = [] if None not in (low, high) else [_too_few(n, quantile, 1 - 2 * half)]
+    if high == math.inf:
+        high = None
+        notes.append("no upper end: the size of the randomness space was not given")
+    r, s = quantile_ends(n, quantile, half)
+    attained = None
+    if r is not None and s is not None and high is not None:
+        attained = _coverage(n, quantile, r, s) - 2 * (tail - half)
+    return QuantileInterval(
+        value=float(np.quantile(values, quantile)),
+        low=low,
+        high=high,
+        quantile=quantile,
+        level=level,
+        attained=attained,
+        note="; ".join(notes) or None,
+    )
+
+
 def _order_statistics(n: int, quantile: float, tail: float) -> tuple[int, int]:
     """Largest r with P(Bin(n, q) < r) <= tail and smallest s with P(Bin(n, q) >= s) <= tail.
 
@@ -156,7 +216,7 @@ def _too_few(n: int, quantile: float, level: float) -> str:
     needed = int(np.ceil(np.log((1 - level) / 2) / np.log1p(-rare) - 1e-12))
     widest = 1 - quantile**n - (1 - quantile) ** n
     return (
-        f"{n} values cannot bound the {quantile:g} quantile on both sides at level {level:g}: "
+        f"{n} values cannot bound the {quantile:g} quantile on both sides at level {level:.6g}: "
         f"from the lowest to the highest covers it with {max(widest, 0):.3g} only; "
         f"it takes at least {needed} values"
     )

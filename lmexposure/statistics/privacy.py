@@ -1,5 +1,6 @@
 """What classes of scores say of privacy together: bounds, membership metrics, one verdict."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -29,8 +30,9 @@ def privacy_of(
 ) -> dict[str, Any]:
     """Bounds on epsilon over all classes, at one joint level, and one verdict on a claim.
 
-    The primary bound is the largest of the classes' primary ones. Each of those stands at an equal
-    part of the significance, so that the largest is paid for.
+    The primary bound is the largest of the classes' primary ones. Each of those has half of an
+    equal part of the significance; the largest lies above the truth where any of them does, so
+    that its own `significance`, and that of the verdict on a claim, is the sum of theirs.
 
     Args:
         classes: at least one.
@@ -77,7 +79,7 @@ def privacy_of(
             continue
         rows.append(_row(one, bounds, level, None))
         primary.append((bounds.primary, one))
-    best = max(primary, key=lambda pair: pair[0].value, default=None)
+    best = _largest(primary)
     ceilings = [bound.ceiling for bound, _ in primary if bound.ceiling is not None]
     return {
         "coins": coins,
@@ -122,6 +124,17 @@ def _reversed(classes: Sequence[ScoreClass], level: float, advice: str) -> Itera
 def _where(formats: Sequence[str], repetitions: int) -> str:
     names = ", ".join(filter(None, formats)) if len(formats) < 4 else f"{len(formats)} formats"
     return f"{names + ', ' if names else ''}repetitions {repetitions}"
+
+
+def _largest(
+    primary: Sequence[tuple[EpsilonBound, ScoreClass]],
+) -> tuple[EpsilonBound, ScoreClass] | None:
+    """The largest bound with its class: it lies above the truth where any of them does (Boole)."""
+    if not primary:
+        return None
+    bound, one = max(primary, key=lambda pair: pair[0].value)
+    together = math.fsum(each.significance for each, _ in primary)
+    return replace(bound, significance=together), one
 
 
 def _named(bound: EpsilonBound, one: ScoreClass) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lmexposure._quantiles import ExposureEstimate
 from lmexposure._validate import bits_array, fraction, integer
 from lmexposure.errors import SettingsError
 from lmexposure.statistics._rows import column, plain_list, row
@@ -43,6 +44,25 @@ class SampledExposure:
     method: str
     assumptions: tuple[str, ...]
     warnings: tuple[str, ...]
+    space_bits: float = math.inf
+
+    def estimates(self) -> list[ExposureEstimate]:
+        """Each canary with what its error comes from, as `exposure_summary` takes it."""
+        columns = (self.value, self.low, self.high, self.capped, self.rank)
+        return [
+            ExposureEstimate(
+                method=self.method,
+                value=value,
+                low=low,
+                high=high,
+                capped=capped,
+                level=self.level,
+                bits=rank,
+                references=self.references,
+                space_bits=self.space_bits,
+            )
+            for value, low, high, capped, rank in zip(*(c.tolist() for c in columns), strict=True)
+        ]
 
     def row(self, i: int) -> dict[str, Any]:
         """The i-th canary alone, in plain Python values; None stands for infinity."""
@@ -125,6 +145,7 @@ def sampled_exposure(
         method="exact" if exhaustive else "sampled",
         assumptions=_EXACT if exhaustive else _SAMPLED,
         warnings=_warnings(capped, references.size),
+        space_bits=math.inf if space_size is None else math.log2(space_size),
     )
 
 

@@ -1,18 +1,25 @@
 """Many canaries' exposures in a few numbers, beside what guessing would give."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lmexposure._quantiles import ExposureEstimate
 from lmexposure._validate import bits_array, fraction
 from lmexposure.errors import InputError
 from lmexposure.statistics.bca import MeanInterval, mean_interval
 from lmexposure.statistics.controls import ControlsComparison, compare_with_controls
 from lmexposure.statistics.guessing import GUESSING, GuessingBaseline
-from lmexposure.statistics.intervals import QuantileInterval, quantile_interval
+from lmexposure.statistics.intervals import (
+    QuantileInterval,
+    estimated_quantile,
+    quantile_interval,
+)
+from lmexposure.statistics.sampled import SampledExposure
 
 __all__ = ["ExposureSummary", "exposure_summary"]
 
@@ -21,9 +28,10 @@ __all__ = ["ExposureSummary", "exposure_summary"]
 class ExposureSummary:
     """Exposures in bits of canaries of one kind; higher = more memorised.
 
-    Quantiles carry exact intervals, the mean an approximate one, over canaries drawn like these
-    and this one model. `notes` says where an interval is missing or rough, and where capped
-    exposures make a number a lower bound. `controls` is None where none were given.
+    Quantiles carry intervals that hold, what references or draws leave open included where it is
+    known, the mean an approximate one: over canaries drawn like these and this one model. `notes`
+    says where an interval is missing or rough, and where capped exposures make a number a lower
+    bound. `controls` is None where none were given.
     """
 
     n: int
@@ -58,21 +66,28 @@ class ExposureSummary:
 
 
 def exposure_summary(
-    exposures_bits: ArrayLike,
+    exposures_bits: ArrayLike | SampledExposure,
     *,
     level: float = 0.95,
     capped: ArrayLike | None = None,
+    estimates: Sequence[ExposureEstimate] | None = None,
     controls_bits: ArrayLike | None = None,
+    control_estimates: Sequence[ExposureEstimate] | None = None,
     resamples: int = 2000,
     seed: int = 0,
 ) -> ExposureSummary:
     """Mean with its bootstrap interval, quartiles with exact ones, and controls as the null.
 
     Args:
-        exposures_bits: one exposure a canary, in bits, one or shape (n,), finite.
+        exposures_bits: one exposure a canary, in bits, one or shape (n,), finite; or what
+            `sampled_exposure` gave, with its references.
         level: two-sided coverage wanted of the mean's interval and of each quantile's.
         capped: which of them are lower bounds (`SampledExposure.capped`), shape (n,).
+        estimates: of the same canaries in the same order, where exposures rest on references or
+            draws: the quantiles' intervals then hold what these leave open. None takes bare
+            exposures for known.
         controls_bits: exposures of controls of the same format and references, shape (m,).
+        control_estimates: of the controls, like `estimates`.
         resamples: of the bootstrap for the mean, at least 100, or 0 for none; about 0.3 s for
             10,000 canaries, and none beyond that.
         seed: of the resamples and of the permutations with the controls.
@@ -81,25 +96,31 @@ def exposure_summary(
         The summary; what n canaries cannot give is None, and a note says why.
 
     Raises:
-        InputError: no exposures, a NaN or an infinity, `capped` of another shape.
+        InputError: no exposures, a NaN or an infinity, `capped` or `estimates` of another shape.
         SettingsError: a setting out of range.
 
-    Source: `mean_interval`, `quantile_interval`, `compare_with_controls`; guessing, Jagielski
-    2023.
+    Source: `mean_interval`, `quantile_interval`, `estimated_quantile`, `compare_with_controls`;
+    guessing, Jagielski 2023.
 
     >>> exposure_summary([1.0, 2.0, 6.0]).mean
     3.0
     """
+    if isinstance(exposures_bits, SampledExposure):
+        capped = exposures_bits.capped if capped is None else capped
+        estimates = exposures_bits.estimates() if estimates is None else estimates
+        exposures_bits = exposures_bits.value
     exposures = bits_array("exposures_bits", exposures_bits)
     level, n = fraction("level", level), exposures.size
     caps = np.zeros(n, bool) if capped is None else np.atleast_1d(np.asarray(capped, bool))
     if caps.shape != (n,):
         raise InputError(f"capped has shape {caps.shape}; give one flag for each of {n} exposures")
-    quartiles = [quantile_interval(exposures, q, level=level) for q in (0.25, 0.5, 0.75)]
+    quartiles = [_quantile(exposures, estimates, q, level) for q in (0.25, 0.5, 0.75)]
     mean = mean_interval(exposures, level=level, resamples=resamples, seed=seed)
     controls = None
     if controls_bits is not None:
-        controls = compare_with_controls(exposures, controls_bits, level=level, seed=seed)
+        controls = compare_with_controls(
+            exposures, controls_bits, level=level, seed=seed, control_estimates=control_estimates
+        )
     return ExposureSummary(
         n=n,
         mean=mean.value,
@@ -113,6 +134,21 @@ def exposure_summary(
         mean_interval=mean,
         controls=controls,
     )
+
+
+def _quantile(
+    exposures: NDArray[np.float64],
+    estimates: Sequence[ExposureEstimate] | None,
+    quantile: float,
+    level: float,
+) -> QuantileInterval:
+    if estimates is None:
+        return quantile_interval(exposures, quantile, level=level)
+    if len(estimates) != exposures.size:
+        raise InputError(
+            f"estimates holds {len(estimates)} for {exposures.size} exposures; give one for each"
+        )
+    return estimated_quantile(estimates, quantile, level=level)
 
 
 def _notes(

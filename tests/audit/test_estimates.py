@@ -64,3 +64,10 @@ def test_certificates_count_the_secret_alone(estimates: FormatEstimates) -> None
     first = estimates.canaries[0]
     assert first.estimates["certificate"]["value"] == pytest.approx(math.log2(1e9) - 10)
     assert any("fills not scored" in a for a in first.estimates["certificate"]["assumptions"])
+
+
+def test_the_interval_of_a_median_keeps_half_of_its_error_for_the_references(
+    estimates: FormatEstimates,
+) -> None:
+    row = next(r for r in estimates.summary if r["repetitions"] == 2)
+    assert "at level 0.975" in row["median"]["note"]

@@ -79,6 +79,19 @@ def test_a_claim_counts_as_asked(
     assert "the claim of epsilon 2 at delta 0 is" in check.reason.lower()
 
 
+def test_a_claim_is_judged_at_the_level_it_was_measured_with() -> None:
+    claim = CLAIM | {"verdict": "contradicted", "bound": 2.1, "significance": 0.025}
+    result = replace(clean(), privacy=privacy(2.1, 6.0, claim=claim))
+    for significance in (0.01, 1e-6):
+        verdict = check_result(result, Thresholds(significance=significance))
+        assert verdict.outcome is Outcome.LEAK
+        assert "contradicted in at most 2.5 % of measurements, whatever the" in verdict.sentence
+    claim = CLAIM | {"verdict": "consistent", "bound": 1.0, "significance": 0.025}
+    check = judged(privacy(1.0, 6.0, claim=claim), None)
+    assert check is not None
+    assert "2.5 %" not in check.reason
+
+
 @pytest.mark.parametrize(
     ("verdict", "bound", "attainable"),
     [

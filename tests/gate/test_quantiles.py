@@ -1,8 +1,13 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from gate.made_results import by_chance, canary, exact, made, sampled
+from gate.made_results import RANDOM_NUMBER, by_chance, canary, exact, made, sampled
+from scipy.stats import norm
 
 from lmexposure.gate import Check, Outcome, Thresholds, check_result
+from lmexposure.results import Result
+from lmexposure.statistics import sampled_exposure
 
 
 def judged(values: list[float], thresholds: Thresholds) -> Check:
@@ -64,6 +69,33 @@ def test_the_upper_end_of_a_capped_exposure_is_what_is_possible() -> None:
     verdict = check_result(made(drawn), Thresholds(median_exposure=5))
     check = next(c for c in verdict.checks if c.key == "median_exposure")
     assert check.outcome is Outcome.INCONCLUSIVE
+
+
+def shared(rng: np.random.Generator, n: int, references: int, shift: float) -> Result:
+    """Sampled ranks of n canaries among the same references, as `measure` writes them."""
+    own, null = rng.standard_normal(n) - shift, rng.standard_normal(references)
+    found = sampled_exposure(own, null, space_size=RANDOM_NUMBER)
+    drawn = [canary(i, found.row(i), guesses=None) for i in range(n)]
+    drawn = [replace(c, log_perplexity_bits=30 + float(b)) for c, b in zip(drawn, own, strict=True)]
+    result = made(drawn)
+    result.formats[0]["references"] = references
+    for row in result.summary:
+        row["guessing_test"] |= {"references": references}
+    return result
+
+
+def test_shared_references_call_no_clean_median_a_leak() -> None:
+    """The true median is 3.98 bits, and 100 references put most medians of 200 canaries off."""
+    rng = np.random.default_rng(8)
+    limit = float(-norm.logcdf(-1.5) / np.log(2)) + 0.01
+    thresholds = Thresholds(median_exposure=limit, significance=0.2)
+    outcomes = [
+        next(c.outcome for c in check_result(r, thresholds).checks if c.key == "median_exposure")
+        for r in (shared(rng, 200, 100, 1.5) for _ in range(100))
+    ]
+    assert outcomes.count(Outcome.LEAK) <= 9  # its share is .06; it was called one in a third
+    strong = check_result(shared(rng, 200, 1000, 2.0), Thresholds(median_exposure=1.5))
+    assert strong.outcome is Outcome.LEAK
 
 
 def test_a_small_space_that_was_filled_calls_no_clean_median_a_leak() -> None:

@@ -10,6 +10,7 @@ from scipy.stats import binomtest
 
 from lmexposure.report.pairs import Difference, differences
 from lmexposure.results import Result
+from lmexposure.statistics import binomial_interval
 
 
 def moved(result: Result, gains: list[float], *, capped: bool = False) -> Result:
@@ -25,7 +26,10 @@ def moved(result: Result, gains: list[float], *, capped: bool = False) -> Result
 
 
 def _moved(exposure: dict[str, Any], gain: float, capped: bool) -> dict[str, Any]:
-    return {**exposure, "value": exposure["value"] + gain, "capped": capped}
+    value = exposure["value"] + gain
+    return {**exposure, "method": "exact", "value": value, "low": value, "high": value} | {
+        "capped": capped
+    }
 
 
 def plain() -> Result:
@@ -101,6 +105,20 @@ def test_a_missing_exposure_is_left_out() -> None:
         for one in base.canaries
     ]
     assert of_class_4(base, replace(base, canaries=gone)).n == 9
+
+
+def test_what_references_leave_open_is_in_the_interval() -> None:
+    """10 canaries of the same ranks among the same 100 references: nothing is known of either."""
+    row = {"method": "sampled", "value": 1.0, "low": 0.7, "high": 1.3, "level": 0.95}
+    base = plain()
+    canaries = [replace(one, exposure=row | {"capped": False}) for one in base.canaries]
+    formats = [one | {"references": 100} for one in base.formats]
+    sampled = replace(base, canaries=canaries, formats=formats)
+    found = of_class_4(sampled, sampled)
+    # Half of .025 over 10 canaries in 2 runs, each by Clopper and Pearson: 49 of 100 came as low.
+    ends = binomial_interval(49, 100, level=1 - 2 * 0.0125 / 20)
+    bits = float(np.log2((ends.high[0] + 1e-9) / ends.low[0]))
+    assert (found.low, found.high) == pytest.approx((-bits, bits))
 
 
 def test_few_canaries_have_no_interval() -> None:

@@ -47,6 +47,33 @@ def test_the_largest_of_several_classes_is_paid_for() -> None:
     paid = one_run_audit(strong.scores, strong.included, significance=0.0125, repetitions=2, seed=0)
     assert found["primary"]["value"] == paid.value
     assert found["primary"]["repetitions"] == 2
+    levels = [one["bounds"]["primary"]["significance"] for one in found["classes"]]
+    assert levels == [0.0125, 0.0125]
+    assert found["primary"]["significance"] == pytest.approx(0.025)
+
+
+def test_the_largest_of_many_bounds_and_its_verdict_have_the_sum_of_their_levels() -> None:
+    """No signal, and a claim that is true: contradicted by any of ten classes that errs."""
+    claim, runs, wrong = Claim(epsilon=0.0, delta=0.0), 60, 0
+    for seed in range(runs):
+        rng = np.random.default_rng(seed)
+        classes = [
+            ScoreClass(
+                formats=("pin",),
+                repetitions=1,
+                scores=rng.random(12),
+                included=np.arange(12) < 6,
+                references=rng.random(60),
+            )
+            for _ in range(10)
+        ]
+        found = privacy_of(classes, claim=claim, significance=0.5)
+        wrong += found["claim"]["verdict"] == "contradicted"
+    level = found["claim"]["significance"]
+    assert level == found["primary"]["significance"] == pytest.approx(0.25)
+    assert found["classes"][0]["bounds"]["primary"]["significance"] == pytest.approx(0.025)
+    assert wrong / runs > 4 * 0.025  # far above the level of one class
+    assert wrong / runs < level + 3 * np.sqrt(level * (1 - level) / runs)
 
 
 def test_a_claim_that_only_another_class_could_have_contradicted_is_consistent() -> None:

@@ -65,17 +65,47 @@ def test_a_heavy_tail_gives_an_absurd_number_and_says_so() -> None:
 
 
 @pytest.mark.parametrize("distribution", [stats.norm, stats.skewnorm(4)])
-def test_extrapolation_that_holds_is_not_marked(distribution: Any) -> None:
+def test_no_good_fit_vouches_for_the_tail(distribution: Any) -> None:
+    """These two are right, and nothing among the references tells them from those that lie."""
     references = _quantiles(distribution, 20_000)
     result = skew_normal_exposure(distribution.ppf(2.0**-30), references, bootstraps=39)
     assert result.value[0] == pytest.approx(30, abs=0.02)
     assert result.goodness.warnings == ()
     beyond = 30 - math.log2(20_000)
     assert result.extrapolated_bits[0] == pytest.approx(beyond, abs=0.02)
+    assert result.flagged.tolist() == [True]
     assert result.warnings == (
-        "1 of 1 canaries: up to extrapolated 15.7 bits beyond the 14.3 bits that 20000 references "
-        "can show",
+        "1 of 1 canaries, the largest: DO NOT RELY ON THIS: extrapolated 15.7 bits beyond the 14.3 "
+        "bits that 20000 references can show; a good fit among the references does not vouch for "
+        "the tail",
     )
+
+
+@pytest.mark.parametrize("distribution", [stats.gamma(4), stats.gamma(9), stats.t(15), stats.norm])
+def test_no_value_that_is_wrong_by_3_bits_goes_unflagged(distribution: Any) -> None:
+    """At a true 30 bits; by the fit alone 1,000 references let most of these pass."""
+    rng, unseen = np.random.default_rng(1), 0
+    truth = distribution.ppf(2.0**-30)
+    for seed in range(6):
+        references = distribution.rvs(size=1000, random_state=rng)
+        found = skew_normal_exposure(
+            [truth, references.mean()], references, bootstraps=39, seed=seed
+        )
+        misfit = bool(found.goodness.warnings)
+        unseen += not misfit and abs(found.value[0] - 30) > 3
+        assert found.flagged.tolist() == [True, misfit]
+        assert any("DO NOT RELY ON THIS" in line for line in found.row(0)["warnings"])
+    assert unseen
+
+
+def test_what_lies_below_all_references_is_flagged_however_little_the_curve_says() -> None:
+    references = np.concatenate([_quantiles(stats.norm, 980), np.full(20, -6.0)])
+    found = skew_normal_exposure([-6.1], references, bootstraps=39)
+    assert found.below_all.tolist() == found.flagged.tolist() == [True]
+    exposed = found.extrapolated_bits[0] > 0
+    said = "extrapolated" if exposed else "read off the curve below all 1000 references"
+    assert said in found.row(0)["warnings"][-1]
+    assert said in found.warnings[-1]
 
 
 def test_false_alarms_are_few_and_the_interval_covers() -> None:

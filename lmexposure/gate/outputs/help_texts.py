@@ -9,10 +9,10 @@ HELP = {
     "max_exposure": "The exposure of a canary says, in bits, how far it moved up among all fills "
     "of its format by being in the training data; higher = more memorised. Chance alone passes t "
     "bits with probability 2^-t at most.",
-    "median_exposure": "The median exposure of a class of canaries in bits, with an exact "
+    "median_exposure": "The median exposure of a class of canaries in bits, with an "
     "interval; higher = more memorised. Guessing gives 1 bit.",
     "quantile_exposure": "A quantile of the exposures of a class of canaries in bits, with an "
-    "exact interval; higher = more memorised.",
+    "interval; higher = more memorised.",
     "max_guesses": "A secret that stood in the training data is among the fills that an attacker "
     "tries first who has the model and knows the format. Where secrets are drawn at random from a "
     "large space, finding one is proof of memorisation.",

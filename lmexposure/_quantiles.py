@@ -1,0 +1,217 @@
+"""A quantile of estimated exposures with its interval; without scipy, so that a gate answers fast.
+
+All canaries of a format are ranked among the same references (or draws), so that what these leave
+open does not average out over canaries. The interval of a quantile therefore has two parts: which
+two canaries lie around it (order statistics), and how far the exposure of either is known.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+__all__ = [
+    "ExposureEstimate",
+    "order_tail",
+    "proportion_ends",
+    "quantile_ends",
+    "quantile_of",
+    "quantile_range",
+]
+
+_SLACK = 1e-12  # keeps a tail that is exactly reached, such as 2^-n, from being lost to rounding
+_STEPS = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExposureEstimate:
+    """One canary's exposure in bits, higher = more memorised, with what its error comes from.
+
+    Attributes:
+        method: "sampled", "importance", "exact" and so on, as in a result.
+        value, low, high: the estimate and its interval.
+        capped: the value is a lower bound.
+        level: two-sided coverage of the interval; 1: it is proven.
+        bits: the canary's log-perplexity, or anything that orders canaries of a format alike.
+        references: how many fills were drawn to compare with.
+        space_bits: log2|R|; infinite where it is not known.
+    """
+
+    method: str
+    value: float
+    low: float
+    high: float
+    capped: bool
+    level: float
+    bits: float
+    references: int
+    space_bits: float
+
+    @property
+    def drawn(self) -> bool:
+        """Whether a sample stands behind it, so that its ends can miss."""
+        return self.method == "sampled" or (self.method == "importance" and self.level < 1)
+
+    def ends(self, tail: float) -> tuple[float, float]:
+        """The least and the most that the exposure can be; each end misses with `tail` at most.
+
+        A rank among references is counted again at this tail (Clopper and Pearson 1934). The
+        interval of weighted draws is known at its own level only: it is widened as that of a
+        gamma variable of more than one effective draw would at most be. What was counted needs
+        no tail.
+        """
+        if self.method == "sampled":
+            low, high = self._among_references(tail)
+        elif self.method.startswith("exact") and not self.capped:
+            low, high = self.value, self.value
+        else:
+            low, high = self._widened(tail) if self.drawn else (self.low, self.high)
+        low, high = max(low, 0.0), min(high, self.space_bits)
+        return min(low, self.value), max(high, self.value)
+
+    def _among_references(self, tail: float) -> tuple[float, float]:
+        """-log2 of the ends of the share of fills that cost no more, as in `sampled_exposure`."""
+        as_low = 0 if self.capped else round(self.references * 2.0**-self.value) - 1
+        as_low = min(max(as_low, 0), self.references)
+        least, most = proportion_ends(as_low, self.references, tail)
+        high = math.inf if least <= 0 else -math.log2(least)
+        return -math.log2(most + 2.0**-self.space_bits), high
+
+    def _widened(self, tail: float) -> tuple[float, float]:
+        """On the scale of bits a gamma quantile moves no faster than the logarithm of its tail.
+
+        Of a count of none, whose upper end is proportional to that logarithm, only this end moves.
+        """
+        factor = max(1.0, math.log(tail) / math.log((1 - self.level) / 2))
+        if self.capped:
+            return self.low - math.log2(factor), self.high
+        low = self.value - factor * (self.value - self.low)
+        return low, self.value + factor * (self.high - self.value)
+
+
+def order_tail(estimates: Sequence[ExposureEstimate], tail: float) -> float:
+    """What order statistics may spend of the tail: half of it where samples need the other half."""
+    return tail / 2 if any(one.drawn for one in estimates) else tail
+
+
+def quantile_range(
+    estimates: Sequence[ExposureEstimate], quantile: float, tail: float
+) -> tuple[float | None, float | None]:
+    """The least and the most that a quantile of exposure can be, for canaries drawn like these.
+
+    Canaries are ordered by their bits, and so by their true exposures, whatever references were
+    drawn. The r-th lowest and the s-th lowest exposure are beyond the quantile with half of the
+    tail each, and each is itself known but for the other half.
+
+    Args:
+        estimates: of canaries of one format, independent of each other but for what they were
+            compared with; at least one.
+        quantile: of exposure, strictly between 0 and 1; 0.9: a tenth is more memorised.
+        tail: the chance that each end may miss with.
+
+    Returns:
+        Low and high in bits; None where so few canaries give no end on that side.
+
+    Source: order statistics, David and Nagaraja 2003, section 7.1; Clopper and Pearson 1934.
+    """
+    half = order_tail(estimates, tail)
+    ordered = sorted(estimates, key=lambda one: (-one.bits, one.value))
+    r, s = quantile_ends(len(ordered), quantile, half)
+    low = None if r is None else ordered[r - 1].ends(half)[0]
+    return low, None if s is None else ordered[s - 1].ends(half)[1]
+
+
+def quantile_ends(n: int, quantile: float, tail: float) -> tuple[int | None, int | None]:
+    """The r-th and the s-th smallest of n draws, each beyond its quantile with so small a chance.
+
+    Args:
+        n: draws, at least 1.
+        quantile: strictly between 0 and 1.
+        tail: the chance that each end may miss with.
+
+    Returns:
+        The largest r with P(Bin(n, q) < r) <= tail, and the smallest s with P(Bin(n, q) >= s) <=
+        tail; None where no order statistic reaches so far.
+
+    Source: David and Nagaraja 2003, Order Statistics, section 7.1.
+
+    >>> quantile_ends(6, 0.5, 0.025)
+    (1, 6)
+    """
+    below = _within(n, quantile, tail)
+    above = _within(n, 1 - quantile, tail)
+    return below or None, n + 1 - above if above else None
+
+
+def quantile_of(values: Sequence[float], quantile: float) -> float:
+    """The quantile of a sample, linear between neighbours.
+
+    >>> quantile_of([1.0, 2.0, 4.0, 8.0], 0.5)
+    3.0
+    """
+    ordered = sorted(values)
+    place = quantile * (len(ordered) - 1)
+    left = math.floor(place)
+    right = min(left + 1, len(ordered) - 1)
+    return ordered[left] + (place - left) * (ordered[right] - ordered[left])
+
+
+@lru_cache(maxsize=4096)  # canaries of one rank, and quantiles that meet at one canary
+def proportion_ends(count: int, trials: int, tail: float) -> tuple[float, float]:
+    """The ends of Clopper and Pearson's interval; each misses with the tail at most.
+
+    >>> [round(end, 6) for end in proportion_ends(0, 100, 0.05)]
+    [0.0, 0.029513]
+    """
+    return max(0.0, 1 - _upper_end(trials - count, trials, tail)), _upper_end(count, trials, tail)
+
+
+def _upper_end(count: int, trials: int, tail: float) -> float:
+    """The share p with P(Bin(trials, p) <= count) = tail, by Newton's steps on its logarithm.
+
+    That is concave in p, so that from the first step on every step ends above the root.
+    """
+    if count >= trials:
+        return 1.0
+    share = (count + 1) / (trials + 1)
+    for _ in range(_STEPS):
+        terms = _terms(count, trials, share)
+        chance = _log_chance(count, trials, share) + math.log(terms)  # of at most so many
+        step = (chance - math.log(tail)) * terms * (1 - share) / (trials - count)
+        share = share + step if share + step < 1 else (share + 1) / 2
+        if abs(step) < 1e-14 * share or share >= 1:
+            break
+    return min(share, 1.0)
+
+
+def _terms(count: int, trials: int, share: float) -> float:
+    """P(Bin(trials, share) <= count) / P(= count) for a share above count / trials."""
+    total = term = 1.0
+    for k in range(count, 0, -1):
+        term *= k * (1 - share) / ((trials - k + 1) * share)
+        total += term
+        if term < 1e-17 * total:
+            break
+    return total
+
+
+def _within(n: int, quantile: float, tail: float) -> int:
+    """How many counts k = 0, 1 ... have P(Bin(n, q) <= k) <= tail."""
+    total = 0.0
+    for k, chance in enumerate(_binomial(n, quantile)):
+        total += chance
+        if total > tail + _SLACK:
+            return k
+    return n
+
+
+def _binomial(n: int, quantile: float) -> Iterator[float]:
+    """P(Bin(n, q) = k) for k = 0 .. n."""
+    for k in range(n + 1):
+        yield math.exp(_log_chance(k, n, quantile))
+
+
+def _log_chance(k: int, n: int, share: float) -> float:
+    """ln P(Bin(n, share) = k)."""
+    ways = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+    return ways + k * math.log(share) + (n - k) * math.log1p(-share)
