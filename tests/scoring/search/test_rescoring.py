@@ -78,13 +78,6 @@ def test_broken_weights_are_refused(value: float) -> None:
         Rescorer(model, space).bits([space.path(37)])
 
 
-def test_a_model_in_training_mode_is_refused() -> None:
-    model, _, space, _ = listed("digits")
-    with pytest.raises(ModelError, match="training mode"):
-        Rescorer(model_of("lstm", len(characters())).train(), space)
-    assert not model.training
-
-
 def test_short_memory_halves_the_paths_and_changes_nothing() -> None:
     model, _, space, _ = listed("digits")
     paths = list(paths_of(space))
