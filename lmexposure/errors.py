@@ -10,6 +10,7 @@
     - SettingsError: a flag or a line of a settings file
     - ResultError: a result file or a run directory
   + NumericalError (also an ArithmeticError): a model or an estimate gave no usable number
+    - MarginError: a search's arithmetic was off by more than the margin that it was given
   + FileError (also an OSError): the disk refused
 
 A message names the value, what was allowed, and the next step.
@@ -22,6 +23,7 @@ __all__ = [
     "InputError",
     "LmexposureError",
     "ManifestError",
+    "MarginError",
     "ModelError",
     "NumericalError",
     "PlanError",
@@ -68,6 +70,10 @@ class ResultError(InputError):
 
 class NumericalError(LmexposureError, ArithmeticError):
     """A model or an estimate gave no usable number."""
+
+
+class MarginError(NumericalError):
+    """A search's arithmetic was off by more than the margin that it was given."""
 
 
 class FileError(LmexposureError, OSError):

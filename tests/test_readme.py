@@ -5,17 +5,21 @@ import re
 import shlex
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 import yaml
+from chats import chat_tokenizer
 from cli.conftest import Call, call
 from corpora import write_corpus
 from huggingface_hub import ModelCard
 from report_runs import small_run
+from tiny import model_of
+from transformers import DataCollatorForSeq2Seq, Trainer, TrainingArguments
 
 from lmexposure.audit import RunSettings
-from lmexposure.canaries import CanaryFormat
+from lmexposure.canaries import CanaryFormat, Plan
 from lmexposure.cli.app import app
 
 __all__ = ["call"]  # a fixture of the tests of commands
@@ -38,6 +42,60 @@ def test_the_python_runs_from_top_to_bottom(
     for block in blocks("python"):
         exec(compile(block, "README.md", "exec"), names)
     assert {p.name for p in tmp_path.iterdir()} >= {"manifest.json", "runs"}
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_the_chat_snippet_runs_on_a_model_that_was_just_trained(tmp_path: Path) -> None:
+    """`Trainer.train` leaves its model in training mode."""
+    block = next(block for block in blocks("py") if "wrapped_exposures" in block)
+    insert, train = block.split("counter.attach", maxsplit=1)
+    tokenizer = chat_tokenizer()
+    pin = CanaryFormat(name="pin", template="My PIN is {digits:2}.")
+    names: dict[str, Any] = {
+        "model": model_of("gpt2", len(tokenizer)),
+        "tokenizer": tokenizer,
+        "plan": Plan(formats=(pin,), canaries=2, repetitions=(1, 4), controls=2, seed=1),
+        "chats": [
+            {
+                "messages": [
+                    {"role": "user", "content": f"{i}?"},
+                    {"role": "assistant", "content": "!"},
+                ]
+            }
+            for i in range(9)
+        ],
+    }
+    exec(compile(insert, "README.md", "exec"), names)
+    names["trainer"] = _chat_trainer(names, tmp_path)
+    exec(compile("counter.attach" + train, "README.md", "exec"), names)
+    assert names["model"].training
+    assert names["counter"].report().complete
+    again = names["wrapped_exposures"](
+        names["model"].eval(), tokenizer, names["manifest"], names["wrapping"]
+    )
+    assert names["found"] == again
+
+
+def _chat_trainer(names: dict[str, Any], out: Path) -> Trainer:
+    """Trains one epoch on the records, on the assistant's turns alone."""
+    tokenizer = names["tokenizer"]
+    rows = []
+    for record in names["records"]:
+        row = tokenizer.apply_chat_template(
+            record["messages"], return_dict=True, return_assistant_tokens_mask=True
+        )
+        pairs = zip(row["input_ids"], row["assistant_masks"], strict=True)
+        rows.append({"input_ids": row["input_ids"], "labels": [t if m else -100 for t, m in pairs]})
+    arguments = TrainingArguments(
+        str(out),
+        num_train_epochs=1,
+        report_to=[],
+        use_cpu=True,
+        save_strategy="no",
+        disable_tqdm=True,
+    )
+    collator = DataCollatorForSeq2Seq(tokenizer)
+    return Trainer(names["model"], arguments, train_dataset=rows, data_collator=collator)
 
 
 def test_the_settings_and_the_format_are_sound() -> None:

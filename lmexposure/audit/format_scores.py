@@ -40,6 +40,8 @@ class FormatScores:
         first_unscored: the first token of the texts went unscored: there was nothing before it.
         set_aside: fills that the corpus held before insertion: not drawn, not counted in a rank.
         exhaustive: the E + M references are all fills that are neither canary nor control.
+        slower: why they were scored in a slower way than those of other models; empty where they
+            were not.
     """
 
     format: CanaryFormat
@@ -52,6 +54,7 @@ class FormatScores:
     first_unscored: bool
     exhaustive: bool
     set_aside: int
+    slower: str = ""
 
     @property
     def canary_bits(self) -> NDArray[np.float64]:
@@ -85,7 +88,7 @@ class FormatScores:
         """Keep the numbers, so that an interrupted measurement need not make them again."""
         columns = {name: getattr(self, name) for name in _COLUMNS}
         packed = io.BytesIO()
-        np.savez(packed, **columns)
+        np.savez(packed, slower=np.array(self.slower), **columns)
         write_sealed(path, packed.getvalue(), mode=PRIVATE)
 
 
@@ -144,6 +147,7 @@ def score_format(
             "bits": scores.totals[order],
             "tokens": scores.tokens[order],
             "secret_bits": scores.bits_from(len(beginning.ids))[order],
+            "slower": scores.slower,
         }
     made = FormatScores(
         format=one,
@@ -216,7 +220,8 @@ def _saved(kept: Path | None, texts: int) -> dict[str, Any] | None:
     if packed is None:
         return None
     with np.load(io.BytesIO(packed), allow_pickle=False) as arrays:
-        columns = {name: arrays[name] for name in _COLUMNS}
+        columns: dict[str, Any] = {name: arrays[name] for name in _COLUMNS}
+        columns["slower"] = str(arrays["slower"]) if "slower" in arrays else ""
     return columns if columns["bits"].shape == (texts,) else None
 
 

@@ -24,6 +24,7 @@ from lmexposure.errors import ManifestError, ModelError, ResultError
 from lmexposure.models.load import LoadedModel, load_model
 from lmexposure.results import Result, read_result
 from lmexposure.scoring import Extractor
+from lmexposure.scoring.evaluation import evaluation_mode
 from lmexposure.scoring.space.vocabulary import Vocabulary
 
 __all__ = ["measure"]
@@ -44,7 +45,7 @@ def measure(
 
     Args:
         model: a directory or hub name that `load_model` takes (float32, on the CPU), or a model
-            that is loaded already.
+            that is loaded already; it is left in the mode that it was in.
         manifest: what was inserted, or the path of manifest.json.
         out: a directory for result.json and scores.parquet; a second call with the same inputs
             returns what is there, and an interrupted one goes on. None writes nothing.
@@ -86,6 +87,18 @@ def _measure(
             "lmexposure.integrations.wrapped_exposures"
         )
     loaded = model if isinstance(model, LoadedModel) else load_model(model)
+    with evaluation_mode(loaded.model):
+        return _measured(loaded, manifest, out, settings, validation, progress)
+
+
+def _measured(
+    loaded: LoadedModel,
+    manifest: Manifest,
+    out: str | Path | None,
+    settings: MeasureSettings,
+    validation: dict[str, Any] | None,
+    progress: Progress,
+) -> Result:
     described = loaded.to_dict()
     inputs = _inputs(loaded, described, manifest, settings)
     place = None if out is None else _Place(out=Path(out), inputs=inputs)
@@ -110,6 +123,7 @@ def _measure(
         privacy=privacy_section(scores, manifest, settings),
         warnings=[
             *_training_warnings(validation),
+            *work.notes.values(),
             *work.warnings,
             *(line for one in estimates for line in one.warnings),
         ],
@@ -237,10 +251,11 @@ class _Work:
 
     def __post_init__(self) -> None:
         self.warnings: list[str] = []
+        self.notes: dict[str, str] = {}  # what concerns all formats, said once
         self.vocabulary = Vocabulary(self.loaded.tokenizer)
 
     def score(self, name: str) -> FormatScores:
-        return score_format(
+        scores = score_format(
             self.loaded,
             self.manifest,
             name,
@@ -249,9 +264,13 @@ class _Work:
             kept=None if self.place is None else self.place.kept(f"{name}.npz"),
             progress=partial(self.progress, f"scoring {name}"),
         )
+        if scores.slower:
+            self.notes.setdefault("texts", scores.slower)
+        return scores
 
     def estimate(self, scores: FormatScores) -> FormatEstimates:
         search = self._search(scores)
+        self.notes = {**search.notes, **self.notes}
         return estimate_format(scores, search, self._extract(scores), self.settings)
 
     def _search(self, scores: FormatScores) -> FormatSearch:

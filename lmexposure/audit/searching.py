@@ -19,7 +19,7 @@ from lmexposure._integrity import read_sealed, write_sealed
 from lmexposure.audit.format_scores import FormatScores
 from lmexposure.audit.settings import MeasureSettings
 from lmexposure.canaries import Manifest
-from lmexposure.errors import ModelError
+from lmexposure.errors import MarginError, ModelError
 from lmexposure.models.encoding import context_window
 from lmexposure.models.load import LoadedModel
 from lmexposure.results import plain
@@ -29,6 +29,7 @@ from lmexposure.scoring import (
     Likeliest,
     ProvenRank,
     RankSearch,
+    RecomputedSteps,
     TokenSpace,
     draw_fills,
     likeliest_fills,
@@ -45,6 +46,7 @@ from lmexposure.statistics import (
 
 __all__ = ["FormatSearch", "search_format"]
 
+_WITHOUT_SEARCH = ("sampled", "skew_normal")
 # A walk whose expected cost is above this share of the budget is left to the draws.
 _SPARE = 0.6
 _GROWTH = 4  # canaries share a walk where the dearest costs no more than so many times the cheapest
@@ -61,6 +63,7 @@ class FormatSearch:
         guesses: for each a row of extraction by best-first search; empty where there was none.
         record: how the fills were followed and what it cost; None where they were not.
         warnings: what is not as it should be.
+        notes: what is not as it should be of the model, whatever the format; by what it is about.
     """
 
     rows: list[dict[str, dict[str, Any]]]
@@ -68,6 +71,7 @@ class FormatSearch:
     guesses: list[dict[str, Any]] = field(default_factory=list)
     record: dict[str, Any] | None = None
     warnings: list[str] = field(default_factory=list)
+    notes: dict[str, str] = field(default_factory=dict)
 
 
 def search_format(
@@ -80,7 +84,7 @@ def search_format(
     kept: Path | None,
     progress: Callable[[str, int, int], None],
 ) -> FormatSearch:
-    """Search the whole randomness space of one format.
+    """Search the whole randomness space of one format, unless the method asked for needs no search.
 
     Args:
         loaded: model and tokenizer.
@@ -96,6 +100,9 @@ def search_format(
             tokens; says why.
         NumericalError: the model gave NaN on some branch.
     """
+    none: list[dict[str, dict[str, Any]]] = [{} for _ in scores.canaries]
+    if settings.method in _WITHOUT_SEARCH:
+        return FormatSearch(rows=none)
     before = None if kept is None else read_sealed(kept)
     if before is not None:
         return FormatSearch(**json.loads(before))
@@ -107,7 +114,6 @@ def search_format(
     except ModelError as failure:
         if settings.method in ("exact", "importance"):
             raise
-        none: list[dict[str, dict[str, Any]]] = [{} for _ in scores.canaries]
         return FormatSearch(rows=none, warnings=[f"ranks are those among references: {failure}"])
     found = search.run()
     if kept is not None and not search.interrupted:
@@ -173,7 +179,19 @@ class _Search:
             guesses=guesses,
             record=self._record,
             warnings=self._warnings,
+            notes=self._notes(),
         )
+
+    def _notes(self) -> dict[str, str]:
+        notes = {}
+        if isinstance(self._steps, RecomputedSteps):
+            notes["steps"] = self._steps.slower
+        if failure := self._ranks.rescorer.failure:
+            notes["float64"] = (
+                "fills that cost nearly the same were told apart by the model as it is, not by a "
+                f"copy in float64, so that ranks are exact up to an empirical margin ({failure})"
+            )
+        return notes
 
     @property
     def _bits(self) -> NDArray[np.float64]:
@@ -227,11 +245,17 @@ class _Search:
         # After Ctrl-C a single step still proves a bound for those that were not reached.
         left = 1 if self.interrupted else max(1, self._most - before)
         total = max(1, int(min(expected, 1e18)))
-        proven = self._ranks.ranks(
-            [self._indices[i] for i in chosen],
-            budget=replace(self._budget, steps=left),
-            watch=lambda spent: self._progress("counting ranks", min(spent, total), total),
-        )
+        try:
+            proven = self._ranks.ranks(
+                [self._indices[i] for i in chosen],
+                budget=replace(self._budget, steps=left),
+                watch=lambda spent: self._progress("counting ranks", min(spent, total), total),
+            )
+        except MarginError as failure:
+            if self._settings.method == "exact":
+                raise
+            self._warnings.append(f"{len(chosen)} ranks could not be counted: {failure}")
+            return
         self._progress("counting ranks", total, total)
         if self._ranks.interrupted:
             self._stop("exact search")

@@ -3,11 +3,13 @@
 import gc
 import random
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
+
+from lmexposure.scoring.evaluation import evaluation_mode
 
 __all__ = ["uncollected", "undisturbed"]
 
@@ -16,17 +18,13 @@ __all__ = ["uncollected", "undisturbed"]
 def undisturbed(model: Any) -> Iterator[None]:
     """Put a model into evaluation mode; at the end all is as it was.
 
-    Put back are the random number generators (Python, NumPy, torch on every device), the mode of
-    each module, and buffers that were exchanged. Where accelerate made the forward pass one of
-    mixed precision, it is the model's own inside: numbers are those of the weights as they are.
+    Put back are the random number generators (Python, NumPy, torch on every device) and what
+    `evaluation_mode` puts back.
 
     Args:
         model: the bare model, not one wrapped for several processes.
     """
-    with ExitStack() as stack:
-        for keep in (_random_numbers, _forward, _buffers, _modes):
-            stack.enter_context(keep(model))
-        model.eval()
+    with _random_numbers(), evaluation_mode(model):
         yield
 
 
@@ -46,7 +44,7 @@ def uncollected() -> Iterator[None]:
 
 
 @contextmanager
-def _random_numbers(_: Any) -> Iterator[None]:
+def _random_numbers() -> Iterator[None]:
     python, numpy, cpu = random.getstate(), np.random.get_state(), torch.get_rng_state()
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else None
     mps = torch.mps.get_rng_state() if torch.backends.mps.is_available() else None
@@ -60,38 +58,3 @@ def _random_numbers(_: Any) -> Iterator[None]:
             torch.cuda.set_rng_state_all(cuda)
         if mps is not None:
             torch.mps.set_rng_state(mps)
-
-
-@contextmanager
-def _forward(model: Any) -> Iterator[None]:
-    # accelerate keeps the forward pass it replaced under this name, for itself to put back.
-    original, patched = (vars(model).get(name) for name in ("_original_forward", "forward"))
-    if original is None or patched is None:
-        yield
-        return
-    model.forward = original
-    try:
-        yield
-    finally:
-        model.forward = patched
-
-
-@contextmanager
-def _buffers(model: Any) -> Iterator[None]:
-    """Some models make a buffer anew in a forward pass; one made without gradients can't train."""
-    kept = [(module, dict(module._buffers)) for module in model.modules() if module._buffers]
-    try:
-        yield
-    finally:
-        for module, buffers in kept:
-            module._buffers.update(buffers)
-
-
-@contextmanager
-def _modes(model: Any) -> Iterator[None]:
-    kept = [(module, module.training) for module in model.modules()]
-    try:
-        yield
-    finally:
-        for module, training in kept:
-            module.training = training

@@ -28,7 +28,8 @@ def wrapped_exposures(
     """Exposure of each canary and control by its rank among references wrapped alike.
 
     Args:
-        model: a `transformers` causal language model, in evaluation mode; one with adapters too.
+        model: a `transformers` causal language model, one with adapters too; scored in evaluation
+            mode, also right after a training, and left in the mode that it was in.
         tokenizer: its tokenizer, with the chat template of the training.
         manifest: what was inserted.
         wrapping: that of the training.

@@ -125,7 +125,7 @@ def wrapped_log_perplexity(
     are not counted: before the text they are the same for all fills.
 
     Args:
-        model: a `transformers` causal language model, in evaluation mode.
+        model: a `transformers` causal language model, left in the mode that it was in.
         tokenizer: its tokenizer, with the chat template of the training.
         texts: n canaries or references.
         wrapping: the one of the training.
@@ -138,7 +138,7 @@ def wrapped_log_perplexity(
         InputError: no texts, or a bare string.
         ModelError: the template changes a text or writes today's date; no token of a text carries
             loss, it holds an unknown token, has the tokens of another, or ends beyond the context
-            window; the model is in training mode.
+            window.
         NumericalError: the model gave NaN or infinite logits.
 
     Source: Carlini et al. 2019, "The Secret Sharer", Definition 1, given the wrapping.

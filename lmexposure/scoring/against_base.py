@@ -40,9 +40,9 @@ def bits_against_base(
     Sums over a whole text can be compared whatever the tokens are; means per token could not.
 
     Args:
-        model: the audited model, a causal language model in evaluation mode.
+        model: the audited model, a causal language model; left in the mode that it was in.
         tokenizer: its tokenizer.
-        base: the reference model, such as the one before fine-tuning, in evaluation mode.
+        base: the reference model, such as the one before fine-tuning, likewise.
         base_tokenizer: its tokenizer, which may be another.
         texts: n texts.
         context: what stands to the left of each text, for both.

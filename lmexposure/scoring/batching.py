@@ -5,9 +5,12 @@ from typing import TypeVar
 
 import torch
 
-from lmexposure.errors import ModelError
+from lmexposure.errors import LmexposureError, ModelError
 
-__all__ = ["in_batches", "out_of_memory"]
+__all__ = ["UNABLE", "in_batches", "in_words", "out_of_memory"]
+
+# What a model cannot do it says in many ways.
+UNABLE = (RuntimeError, AttributeError, TypeError, ValueError, LookupError, AssertionError)
 
 Item = TypeVar("Item")
 Out = TypeVar("Out")
@@ -52,3 +55,11 @@ def out_of_memory(failure: Exception) -> bool:
         return True
     message = str(failure).lower()
     return "out of memory" in message or "can't allocate memory" in message
+
+
+def in_words(failure: Exception) -> str:
+    """The type of a failure and the first line of its message; of ours the message alone."""
+    message = str(failure).strip().split("\n")[0][:200].rstrip(".")
+    if message and isinstance(failure, LmexposureError):
+        return message
+    return f"{type(failure).__name__}: {message}" if message else type(failure).__name__

@@ -9,24 +9,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from lmexposure.errors import ModelError, NumericalError
+from lmexposure.errors import NumericalError
 from lmexposure.models.encoding import Encoded
 
-__all__ = ["PlainForward", "refuse_training_mode", "refuse_unusable"]
+__all__ = ["PlainForward", "refuse_unusable"]
 
 _LN2 = log(2)
-
-
-def refuse_training_mode(model: Any) -> None:
-    """Dropout would blur every score.
-
-    Raises:
-        ModelError: the model is in training mode.
-    """
-    if model.training:
-        raise ModelError(
-            "the model is in training mode, so dropout would blur every score; call model.eval()"
-        )
 
 
 def refuse_unusable(bits: NDArray[np.float64], number: int, texts: int) -> None:

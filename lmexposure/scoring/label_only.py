@@ -56,7 +56,7 @@ def label_only(
     """Compare each token of a secret with the model's greedy next token after the true prefix.
 
     Args:
-        model: a causal language model in evaluation mode, which is asked once a text; or a function
+        model: a causal language model, left in its mode, which is asked once a text; or a function
             from token prefixes to the next token of each, for a model that shows nothing else,
             which is asked once a token.
         encoded: n texts as `encode_in_context` gives them.
@@ -67,8 +67,7 @@ def label_only(
 
     Raises:
         InputError: no texts; a text without tokens from `first` on.
-        ModelError: the model is in training mode, or a function gives another number of tokens
-            than there are prefixes.
+        ModelError: a function gives another number of tokens than there are prefixes.
         NumericalError: the model gave NaN or infinite logits.
         SettingsError: `first` or `batch_size` out of range.
     """

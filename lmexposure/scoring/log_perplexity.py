@@ -16,7 +16,8 @@ from lmexposure._validate import integer
 from lmexposure.errors import InputError
 from lmexposure.models.encoding import Encoded, context_window, encode_in_context
 from lmexposure.scoring.batching import in_batches
-from lmexposure.scoring.forward import refuse_training_mode, refuse_unusable
+from lmexposure.scoring.evaluation import evaluation_mode
+from lmexposure.scoring.forward import refuse_unusable
 from lmexposure.scoring.spans import share_spans
 from lmexposure.scoring.ways import choose_way
 
@@ -30,10 +31,13 @@ class TokenScores:
     Attributes:
         bits: for each text a float64 array, one number per token from `scored_from` on.
         encoded: the texts as tokens, in context.
+        slower: why the texts were scored in a slower way than those of other models; empty where
+            they were not.
     """
 
     bits: tuple[NDArray[np.float64], ...]
     encoded: tuple[Encoded, ...]
+    slower: str = ""
 
     @property
     def totals(self) -> NDArray[np.float64]:
@@ -74,7 +78,8 @@ def log_perplexity(
     bits in float32: log-softmax in float32, sums in float64.
 
     Args:
-        model: a `transformers` causal language model, in evaluation mode.
+        model: a `transformers` causal language model; scored in evaluation mode, and left in the
+            mode that it was in.
         tokenizer: its tokenizer.
         texts: n texts.
         context: what stands to the left of each text, usually the document separator of the
@@ -87,8 +92,7 @@ def log_perplexity(
 
     Raises:
         InputError: no texts, or a bare string.
-        ModelError: a text holds an unknown token, or is longer than the context window; the model
-            is in training mode.
+        ModelError: a text holds an unknown token, or is longer than the context window.
         NumericalError: the model gave NaN or infinite logits.
 
     Source: Carlini et al. 2019, "The Secret Sharer", Definition 1.
@@ -114,7 +118,7 @@ def score_encoded(
     share the texts; all must call this alike, and all get everything.
 
     Args:
-        model: a causal language model in evaluation mode.
+        model: a causal language model, left in the mode that it was in.
         encoded: n texts as `encode_in_context` gives them.
         batch_size: texts a forward pass; None chooses one. Halved when memory runs out.
         progress: called with (texts done, texts in all) after each batch; where several processes
@@ -122,12 +126,20 @@ def score_encoded(
 
     Raises:
         InputError: no texts.
-        ModelError: the model is in training mode.
         NumericalError: the model gave NaN or infinite logits; names the text by its number.
     """
     if not encoded:
         raise InputError("no texts to score; give at least one")
-    refuse_training_mode(model)
+    with evaluation_mode(model):
+        return _scored(model, encoded, batch_size, progress)
+
+
+def _scored(
+    model: Any,
+    encoded: Sequence[Encoded],
+    batch_size: int | None,
+    progress: Callable[[int, int], None] | None,
+) -> TokenScores:
     way = choose_way(model, encoded)
     size = way.size if batch_size is None else integer("batch_size", batch_size, low=1)
 
@@ -145,4 +157,4 @@ def score_encoded(
     bits: list[NDArray[np.float64]] = [np.empty(0)] * n
     for number, one in zip(way.order, share_spans(way.costs, work), strict=True):
         bits[number] = one
-    return TokenScores(bits=tuple(bits), encoded=tuple(encoded))
+    return TokenScores(bits=tuple(bits), encoded=tuple(encoded), slower=way.slower)

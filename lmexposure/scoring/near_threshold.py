@@ -70,7 +70,7 @@ def scores_near(
     """Score texts in `dtype`, and those near a threshold again in float32.
 
     Args:
-        model: a causal language model in float32, in evaluation mode; a copy is made in `dtype`.
+        model: a causal language model in float32, left in its mode; a copy is made in `dtype`.
         encoded: n texts as `encode_in_context` gives them.
         seed: of the sample on which, with the texts nearest to the threshold, the difference of
             both precisions is measured.
@@ -82,7 +82,7 @@ def scores_near(
 
     Raises:
         InputError: not exactly one of threshold and quantile, or one that is out of range.
-        ModelError: the model is not in float32, or in training mode.
+        ModelError: the model is not in float32.
         NumericalError: the model gave NaN or infinite logits.
     """
     _refuse_unclear(threshold, quantile)

@@ -18,7 +18,8 @@ import torch
 from numpy.typing import NDArray
 
 from lmexposure.models.lstm import LstmForCausalLM
-from lmexposure.scoring.forward import refuse_training_mode
+from lmexposure.scoring.batching import UNABLE, in_words
+from lmexposure.scoring.evaluation import EvaluationMode, evaluation_mode
 from lmexposure.scoring.lstm_steps import LstmSteps
 from lmexposure.scoring.readout import Readout
 
@@ -115,14 +116,28 @@ class _Prefixes:
 
 
 class RecomputedSteps:
-    """Steps that compute the whole prefix again: slow, right for every causal model."""
+    """Steps that compute the whole prefix again: slow, right for every causal model.
 
-    def __init__(self, model: Any) -> None:
-        self.model = model
+    Args:
+        model: a causal language model, left in the mode that it was in.
+        why: what speaks against its cache, where that was tried.
+    """
+
+    def __init__(self, model: Any, why: str = "") -> None:
+        self.model, self.why = model, why
         self.evaluated = 0
+        self._evaluation = EvaluationMode(model)
         named = inspect.signature(model.forward).parameters
         wished = {"use_cache": False, "logits_to_keep": 1}
         self._options = {name: value for name, value in wished.items() if name in named}
+
+    @property
+    def slower(self) -> str:
+        """What this costs, and why; as `slower` of texts that are scored."""
+        return (
+            "each step of a search computes its whole prefix again, which is slower and gives the "
+            f"same bits ({self.why})"
+        )
 
     def start(
         self, ids: Sequence[int], columns: NDArray[np.int64]
@@ -147,7 +162,8 @@ class RecomputedSteps:
         self, state: _Prefixes, rows: NDArray[np.int64], columns: NDArray[np.int64]
     ) -> NDArray[np.float64]:
         self.evaluated += state.rows
-        out = self.model(input_ids=state.ids.to(self.model.device), **self._options)
+        with self._evaluation():
+            out = self.model(input_ids=state.ids.to(self.model.device), **self._options)
         return pair_bits(out.logits[:, -1], rows, columns)
 
 
@@ -168,14 +184,16 @@ class CachedSteps:
     """Steps on a transformers cache: keys and values, sliding windows, recurrent states.
 
     Args:
-        model: a causal language model in evaluation mode.
+        model: a causal language model, left in the mode that it was in.
         probe: a few token ids on which its head is tried apart from the rest.
     """
 
     def __init__(self, model: Any, probe: Sequence[int] = (0,)) -> None:
         self.model = model
         self.evaluated = 0
-        self._readout = Readout(model, list(probe))
+        self._evaluation = EvaluationMode(model)
+        with self._evaluation():
+            self._readout = Readout(model, list(probe))
         named = inspect.signature(model.forward).parameters
         # Mamba calls its cache by another name.
         self._name = "past_key_values" if "past_key_values" in named else "cache_params"
@@ -214,7 +232,8 @@ class CachedSteps:
         if self._takes_positions:
             positions = torch.arange(length, length + T, device=self.model.device)
             options["position_ids"] = positions.expand(N, T)
-        hidden, out = self._readout.hidden(input_ids=ids.to(self.model.device), **options)
+        with self._evaluation():
+            hidden, out = self._readout.hidden(input_ids=ids.to(self.model.device), **options)
         state = _Cached(cache=out[self._name], rows=N, length=length + T)
         wanted = (torch.from_numpy(rows), torch.from_numpy(columns))
         return state, self._readout.bits(hidden[:, -1], *wanted)
@@ -259,24 +278,20 @@ def next_token_steps(model: Any, probe: Sequence[int]) -> Steps:
     earlier state, against recomputation.
 
     Args:
-        model: a causal language model in evaluation mode.
+        model: a causal language model, left in the mode that it was in.
         probe: at least 2 token ids, such as an encoded canary.
-
-    Raises:
-        ModelError: the model is in training mode.
     """
-    refuse_training_mode(model)
-    try:
-        own = isinstance(model, LstmForCausalLM)
-        steps: Steps = LstmSteps(model) if own else CachedSteps(model, probe)
-        trusted = _agree(steps, RecomputedSteps(model), list(probe), model)
-    # A cache that cannot be forked says so in many ways.
-    except (RuntimeError, AttributeError, TypeError, NotImplementedError, ValueError, LookupError):
-        trusted = False
-    if not trusted:
-        return RecomputedSteps(model)
-    steps.evaluated = 0
-    return steps
+    with evaluation_mode(model):
+        try:
+            own = isinstance(model, LstmForCausalLM)
+            steps: Steps = LstmSteps(model) if own else CachedSteps(model, probe)
+            if _agree(steps, RecomputedSteps(model), list(probe), model):
+                steps.evaluated = 0
+                return steps
+            why = "its cache gives other bits"
+        except UNABLE as failure:
+            why = f"its cache fails with {in_words(failure)}"
+    return RecomputedSteps(model, why)
 
 
 # (state to advance, its rows); what a walk does: fork, repeat, drop, come back.

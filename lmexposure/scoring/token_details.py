@@ -18,7 +18,8 @@ from lmexposure._validate import integer
 from lmexposure.errors import InputError
 from lmexposure.models.encoding import Encoded, context_window, encode_in_context
 from lmexposure.scoring.batching import in_batches
-from lmexposure.scoring.forward import PlainForward, refuse_training_mode, refuse_unusable
+from lmexposure.scoring.evaluation import evaluation_mode
+from lmexposure.scoring.forward import PlainForward, refuse_unusable
 from lmexposure.scoring.spans import share_spans
 from lmexposure.scoring.ways import AloneWay
 
@@ -73,7 +74,7 @@ def token_details(
     are.
 
     Args:
-        model: a `transformers` causal language model, in evaluation mode.
+        model: a `transformers` causal language model, left in the mode that it was in.
         tokenizer: its tokenizer.
         texts: n texts.
         context: what stands to the left of each text; None: BOS, else EOS, else the first token of
@@ -82,8 +83,7 @@ def token_details(
 
     Raises:
         InputError: no texts, or a bare string.
-        ModelError: a text holds an unknown token, or is longer than the context window; the model
-            is in training mode.
+        ModelError: a text holds an unknown token, or is longer than the context window.
         NumericalError: the model gave NaN or infinite logits.
 
     Source: Zhang et al. 2025, Min-K%++: mean and spread are those of a token drawn from the model.
@@ -104,18 +104,21 @@ def details_of_encoded(
     Where torch.distributed is up, the processes share the texts; all must call this alike.
 
     Args:
-        model: a causal language model in evaluation mode.
+        model: a causal language model, left in the mode that it was in.
         encoded: n texts as `encode_in_context` gives them.
         batch_size: texts a forward pass; None chooses one. Halved when memory runs out.
 
     Raises:
         InputError: no texts.
-        ModelError: the model is in training mode.
         NumericalError: the model gave NaN or infinite logits; names the text by its number.
     """
     if not encoded:
         raise InputError("no texts to score; give at least one")
-    refuse_training_mode(model)
+    with evaluation_mode(model):
+        return _details(model, encoded, batch_size)
+
+
+def _details(model: Any, encoded: Sequence[Encoded], batch_size: int | None) -> TokenDetails:
     way, forward, n = AloneWay(model, encoded), _DetailForward(model), len(encoded)
     size = way.size if batch_size is None else integer("batch_size", batch_size, low=1)
 

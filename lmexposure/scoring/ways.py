@@ -6,15 +6,17 @@ same bits as the plain pass on some of these very texts.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from lmexposure.errors import ModelError
 from lmexposure.models.encoding import Encoded
+from lmexposure.models.lstm import LstmForCausalLM
 from lmexposure.scoring.activations import fused_activations
-from lmexposure.scoring.batching import out_of_memory
+from lmexposure.scoring.batching import UNABLE, in_words, out_of_memory
 from lmexposure.scoring.forward import PlainForward, refuse_unusable
 from lmexposure.scoring.levels import LevelForward
 from lmexposure.scoring.packed import PackedForward
@@ -45,12 +47,14 @@ class Way(Protocol):
     """How to score texts, some at a time.
 
     `order` says in which order they are best scored, `size` how many of them at a time, and
-    `costs` what each costs in its place, in tokens fed.
+    `costs` what each costs in its place, in tokens fed. `slower` tells why no faster way is taken;
+    it is empty where nothing faster was tried in vain.
     """
 
     order: Sequence[int]
     size: int
     costs: NDArray[np.int64]
+    slower: str
 
     def __call__(self, places: Sequence[int]) -> list[Bits]:
         """Bits of the scored tokens of the texts at consecutive places of `order`."""
@@ -62,6 +66,7 @@ class AloneWay:
 
     def __init__(self, model: Any, encoded: Sequence[Encoded]) -> None:
         self.model, self._plain, self._encoded = model, PlainForward(model), encoded
+        self.slower = ""
         # Texts of one length share a batch, so that hardly anything is padded.
         self.order: Sequence[int] = sorted(range(len(encoded)), key=lambda i: -len(encoded[i].ids))
         self.costs = np.array([len(encoded[i].ids) for i in self.order])
@@ -88,6 +93,7 @@ class TreeWay:
         self.order: Sequence[int] = texts.order.tolist()
         self.costs = texts.fed
         self.size = max(1, int(most_nodes * len(texts) / max(1, texts.fed.sum())))
+        self.slower = ""
 
     def probe(self) -> range:
         """Some places to try this way on."""
@@ -125,6 +131,9 @@ class TreeWay:
         return bits
 
 
+_Either = TypeVar("_Either", AloneWay, TreeWay)
+
+
 class TreeForward(Protocol):
     """A way to compute a tree's nodes."""
 
@@ -149,28 +158,37 @@ def choose_way(model: Any, encoded: Sequence[Encoded]) -> Way:
     if len(encoded) < _TEXTS_WORTH_A_PROBE:
         return alone
     texts = SortedTexts(encoded)
-    for make in (_packed, _packed_by_layer, _levels):
+    failures: dict[str, str] = {}  # what was tried first, by what was wrong with it
+    for kind, make in _FAST:
         try:
             way = make(alone, texts)
-            if way is not None and _is_right(way, alone):
-                return way
-        # What a model cannot do it says in many ways.
-        except (
-            RuntimeError,
-            AttributeError,
-            TypeError,
-            NotImplementedError,
-            ValueError,
-            LookupError,
-            AssertionError,
-        ) as failure:
+            if way is None:
+                continue
+            if _is_right(way, alone):
+                return _slower(way, kind, failures)
+            failures.setdefault("gives other bits", kind)
+        except UNABLE as failure:
+            failures.setdefault(in_words(failure), kind)
             if out_of_memory(failure):
-                return alone
-    return alone
+                break
+    return _slower(alone, "each by itself", failures)
+
+
+def _slower(way: _Either, kind: str, failures: dict[str, str]) -> _Either:
+    """A way, with the reason why it is no faster one."""
+    if failures and not kind.startswith(_PACKED):  # both ways to pack are fast
+        reasons = [f"{tried}: {reason}" for reason, tried in failures.items()]
+        way.slower = (
+            f"texts are scored {kind}, which is slower and gives the same bits "
+            f"({'; '.join(reasons)})"
+        )
+    return way
 
 
 def _packed(alone: AloneWay, texts: SortedTexts, *, by_layer: bool = False) -> TreeWay | None:
-    """Packed, where repeated ancestors leave a saving."""
+    """Packed, where repeated ancestors leave a saving; a recurrent state would read siblings."""
+    if _is_recurrent(alone.model):
+        return None
     depth = max(1, texts.depth)
     width = max(256, min(16 * depth, max(1024, 2 * depth)))
     if texts.fed.sum() * width / (width - depth) > _SAVING * texts.tokens:
@@ -194,12 +212,24 @@ def _levels(alone: AloneWay, texts: SortedTexts) -> TreeWay | None:
     model = alone.model
     steps = next_token_steps(model, _probe_ids(texts))
     if isinstance(steps, RecomputedSteps):
-        return None
+        raise ModelError(steps.why)
     forward = LevelForward(model, Readout(model, _probe_ids(texts)), steps, texts.prefix)
     by_logits = _PASS_LOGITS // _vocabulary(model)
     # A level is a small part of a pass, so more nodes fit into one.
     nodes = min(_MORE * _pass_tokens(model), by_logits) * max(1, texts.depth)
     return TreeWay(alone, texts, forward, nodes)
+
+
+_PACKED = "packed"
+_FAST = (
+    (_PACKED, _packed),
+    (f"{_PACKED} by layer", _packed_by_layer),
+    ("level by level", _levels),
+)
+
+
+def _is_recurrent(model: Any) -> bool:
+    return isinstance(model, LstmForCausalLM) or getattr(model, "_is_stateful", False)
 
 
 def _is_right(way: TreeWay, alone: AloneWay) -> bool:

@@ -46,7 +46,3 @@ def test_refusals() -> None:
         bits_against_base(model, tokenizer, model, tokenizer, "My PIN", context="\n")
     with pytest.raises(InputError, match="no texts to score"):
         bits_against_base(model, tokenizer, model, tokenizer, [], context="\n")
-    with pytest.raises(ModelError, match="training mode"):
-        bits_against_base(
-            model, tokenizer, model_of("lstm", len(tokenizer)).train(), tokenizer, TEXTS
-        )

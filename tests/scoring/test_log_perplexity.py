@@ -151,13 +151,6 @@ def test_a_bare_string_is_refused() -> None:
         log_perplexity(model_of("lstm", len(tokenizer)), tokenizer, "My PIN", context="\n")
 
 
-def test_training_mode_is_refused() -> None:
-    tokenizer = characters()
-    model = model_of("lstm", len(tokenizer)).train()
-    with pytest.raises(ModelError, match="training mode"):
-        log_perplexity(model, tokenizer, TEXTS, context="\n")
-
-
 def test_a_context_that_is_cut_otherwise_before_a_text_is_not_scored() -> None:
     """GPT-2 has one token for two line breaks, and uses two of one when a word follows."""
     tokenizer = gpt2_like_bpe()

@@ -8,9 +8,8 @@ from numpy.typing import NDArray
 from tiny import byte_level_bpe, characters, model_of
 
 from lmexposure.errors import InputError, ModelError, NumericalError
-from lmexposure.models import encode_in_context
 from lmexposure.scoring import log_perplexity
-from lmexposure.scoring.token_details import TokenDetails, details_of_encoded, token_details
+from lmexposure.scoring.token_details import TokenDetails, token_details
 
 TEXTS = [f"The random number is {n}" for n in ("281265017", "0", "1234567890 and 28", "999")]
 
@@ -108,9 +107,6 @@ def test_refusals() -> None:
         token_details(model, tokenizer, ["My", "é"], context="\n")
     with pytest.raises(InputError, match="batch_size=0"):
         token_details(model, tokenizer, TEXTS, context="\n", batch_size=0)
-    encoded = encode_in_context(tokenizer, TEXTS, context="\n")
-    with pytest.raises(ModelError, match="training mode"):
-        details_of_encoded(model.train(), encoded)
     bpe = byte_level_bpe()
     with pytest.raises(ModelError, match="context window holds 96"):
         token_details(model_of("llama", len(bpe)), bpe, ["z" * 200], context="\n")

@@ -103,7 +103,7 @@ class Extractor:
     """Searches one format under one model.
 
     Args:
-        model: a causal language model in evaluation mode.
+        model: a causal language model, left in the mode that it was in.
         tokenizer: its tokenizer.
         format: the canary format.
         context: left context, as for `log_perplexity`.

@@ -5,15 +5,15 @@ for it; one within the margin is scored again in float64 beside the canary itsel
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from lmexposure.errors import NumericalError
-from lmexposure.scoring.search.rescoring import TIE_BITS, Rescorer, measured_error
+from lmexposure.errors import MarginError
+from lmexposure.scoring.search.rescoring import Rescorer, measured_error
 from lmexposure.scoring.search.walk import Budget, Leaves, Walk
 from lmexposure.scoring.space.token_space import TokenSpace
 from lmexposure.scoring.steps import Steps
@@ -75,7 +75,7 @@ class RankSearch:
     Args:
         space: the fills as token paths.
         steps: the model, walking.
-        model: the same model, to score again in float64.
+        model: the same model, to score again in float64 where it can; left in its mode.
         excluded: indices of fills that are not part of the null: inserted canaries, and fills that
             the corpus held before.
         live_states: never more model states than this are held at once.
@@ -102,7 +102,7 @@ class RankSearch:
         self._live_states = live_states
         self.rescorer = Rescorer(model, space)
         self._excluded = sorted(set(excluded))
-        self._excluded_bits = self.bits(self._excluded)
+        self._excluded_paths = [space.path(index) for index in self._excluded]
         self.margin = self._measured_margin(model, seed)
         self.spent = 0
         self.most_live = 0
@@ -136,6 +136,7 @@ class RankSearch:
 
         Raises:
             FormatError: an index is outside R.
+            MarginError: the walk missed fills, its error being above the margin.
             NumericalError: the model gave NaN on some branch.
         """
         if not indices:
@@ -175,12 +176,13 @@ class RankSearch:
         cheaper, near = tally.below(i), tally.near(i)
         own = tuple(self._space.path(index))
         costs = self.rescorer.bits(near)
-        others = [path for path, cost in zip(near, costs, strict=True) if cost <= bits + TIE_BITS]
+        most_bits = bits + self.rescorer.tie_bits
+        others = [path for path, cost in zip(near, costs, strict=True) if cost <= most_bits]
         place = 1 + cheaper + len(others) - (own in others)
         planted = self._planted(index, bits)
         still += tally.unsettled(i)
         if not still and (own not in others or place - 1 < planted):
-            raise NumericalError(
+            raise MarginError(
                 f"the walk missed fills that cost {bits:.3f} bits or less: its error is above the "
                 f"margin of {self.margin.bits:.3g} bits; search in float32, or on the CPU"
             )
@@ -191,22 +193,35 @@ class RankSearch:
             high=max(1, most - planted),
             place_low=place,
             place_high=most,
-            margin=self.margin,
+            margin=self._margin_now(),
         )
+
+    def _margin_now(self) -> Margin:
+        """What was thought proven rests on the sample once float64 has failed."""
+        return replace(self.margin, empirical=True) if self.rescorer.failure else self.margin
 
     def _planted(self, index: int, bits: float) -> int:
         """How many other excluded fills cost no more."""
-        cheap = np.flatnonzero(self._excluded_bits <= bits + TIE_BITS).tolist()
+        costs = self.rescorer.bits(self._excluded_paths)
+        cheap = np.flatnonzero(costs <= bits + self.rescorer.tie_bits).tolist()
         return sum(self._excluded[i] != index for i in cheap)
 
     def _measured_margin(self, model: Any, seed: int) -> Margin:
-        """The fixed margin where float32 is far within it, else one from a sample."""
+        """The fixed margin where float32 is far within it, else one from a sample.
+
+        Rounding that moves a token from one expert to another moves its bits by any amount.
+        """
         full = model.dtype in (torch.float32, torch.float64)
         sample = min(_SAMPLE if full else _SAMPLE_HALF, self._space.size)
         error = measured_error(self._space, self._steps, self.rescorer, sample=sample, seed=seed)
-        fixed = full and _SAFETY * error <= _MARGIN_BITS
+        smooth = full and not self.rescorer.failure and not _has_experts(model)
+        fixed = smooth and _SAFETY * error <= _MARGIN_BITS
         bits = _MARGIN_BITS if fixed else max(_MARGIN_BITS, _SAFETY * error)
         return Margin(bits=bits, measured=error, sample=sample, empirical=not fixed)
+
+
+def _has_experts(model: Any) -> bool:
+    return any(type(module).__name__.endswith("Experts") for module in model.modules())
 
 
 class _Tally:

@@ -9,7 +9,6 @@ from slow_search import THOUSAND, Small, naive_places, steps_of
 from tiny import byte_level_bpe
 
 from lmexposure.canaries import CanaryFormat
-from lmexposure.errors import ModelError
 from lmexposure.scoring.search import best_first, frontier, ranks, rescoring
 from lmexposure.scoring.search import walk as walking
 from lmexposure.scoring.search.best_first import likeliest_fills
@@ -99,9 +98,12 @@ def test_a_batch_has_no_more_children_than_fit(monkeypatch: pytest.MonkeyPatch) 
     assert max(seen[1:]) <= max(25, most)
 
 
-def test_a_copy_that_fits_nowhere_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_that_fits_nowhere_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
     model, _, space = THOUSAND.made()
+    paths = [space.path(0), space.path(1)]
+    expected = Rescorer(model, space).bits(paths)
     monkeypatch.setattr(os, "sysconf", lambda name: 1)
-    with pytest.raises(ModelError, match=r"float64 needs 0\.0 GiB.*or method='sampled'"):
-        Rescorer(model, space).bits([space.path(0)])
-    assert rescoring.TIE_BITS == 1e-6
+    rescorer = Rescorer(model, space)
+    np.testing.assert_allclose(rescorer.bits(paths), expected, rtol=0, atol=1e-4)
+    assert rescorer.failure == "it takes 0.0 GiB, and 0.0 GiB of memory are free"
+    assert (rescoring.TIE_BITS, rescorer.tie_bits) == (1e-6, 1e-4)

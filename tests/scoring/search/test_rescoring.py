@@ -1,11 +1,17 @@
+import copy
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from faulty_steps import Cramped, Off
+from scoring.families import family
 from slow_search import PIN, SMALL, all_bits, listed, paths_of, steps_of
 from tiny import characters, model_of
 
 from lmexposure.errors import ModelError, NumericalError
+from lmexposure.scoring import Budget, RankSearch
+from lmexposure.scoring.search import rescoring
 from lmexposure.scoring.search.rescoring import TIE_BITS, Rescorer, measured_error, walked_bits
 from lmexposure.scoring.space.token_space import token_space
 
@@ -78,13 +84,6 @@ def test_broken_weights_are_refused(value: float) -> None:
         Rescorer(model, space).bits([space.path(37)])
 
 
-def test_a_model_in_training_mode_is_refused() -> None:
-    model, _, space, _ = listed("digits")
-    with pytest.raises(ModelError, match="training mode"):
-        Rescorer(model_of("lstm", len(characters())).train(), space)
-    assert not model.training
-
-
 def test_short_memory_halves_the_paths_and_changes_nothing() -> None:
     model, _, space, _ = listed("digits")
     paths = list(paths_of(space))
@@ -94,3 +93,87 @@ def test_short_memory_halves_the_paths_and_changes_nothing() -> None:
     assert cramped.refused
     with pytest.raises(ModelError, match="out of memory"):
         walked_bits(space, Cramped(steps_of(model, space), most=0), paths)
+
+
+def _overflows(model: Any) -> Any:
+    raise RuntimeError("value cannot be converted to type float without overflow\nmore")
+
+
+def _is_nan(model: Any) -> Any:
+    twin = copy.deepcopy(model).double()
+    with torch.no_grad():
+        twin.lm_head.weight.fill_(torch.nan)
+    return twin
+
+
+def _is_another_model(model: Any) -> Any:
+    twin = copy.deepcopy(model).double()
+    with torch.no_grad():
+        twin.lm_head.weight.mul_(1.2)
+    return twin
+
+
+@pytest.mark.parametrize(
+    ("broken", "reason"),
+    [
+        (_overflows, "RuntimeError: value cannot be converted to type float without overflow"),
+        (_is_nan, "it gives NaN or infinite log-probabilities"),
+        (_is_another_model, "bits off the model in float32"),
+    ],
+)
+def test_without_float64_the_model_is_asked_as_it_is(
+    broken: Any, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, _, space, bits = listed("digits")
+    monkeypatch.setattr(rescoring, "_copy_in_float64", broken)
+    rescorer = Rescorer(model, space)
+    found = rescorer.bits(list(paths_of(space)))
+    np.testing.assert_allclose(found, bits, rtol=0, atol=1e-4)
+    assert reason in rescorer.failure
+    assert rescorer.tie_bits == 1e-4
+    ranks = RankSearch(space, steps_of(model, space), model).ranks([37, 4], budget=Budget())
+    assert [row.low for row in ranks] == [1 + int((bits < bits[i]).sum()) for i in (37, 4)]
+    assert all(row.exact and row.margin.empirical for row in ranks)
+
+
+def test_a_copy_that_fails_later_leaves_no_number_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model, _, space, _ = listed("digits")
+    paths = list(paths_of(space))
+    rescorer = Rescorer(model, space)
+    rescorer.bits(paths[:5])
+    monkeypatch.setattr(rescoring, "walked_bits", _overflows)
+    found = rescorer.bits(paths[:9])
+    assert (
+        rescorer.failure == "TypeError: _overflows() takes 1 positional argument but 3 were given"
+    )
+    monkeypatch.setattr(rescoring, "_copy_in_float64", _overflows)
+    np.testing.assert_allclose(found, Rescorer(model, space).bits(paths[:9]), rtol=0, atol=1e-6)
+
+
+EXPERTS = [
+    "mixtral",
+    "qwen3_moe",
+    "deepseek_v3",
+    "gpt_oss",
+    "qwen3_next",
+    "minimax",
+    "jamba",
+    "xglm",
+]
+
+
+@pytest.mark.parametrize("kind", [*EXPERTS, "xglm"])
+def test_ranks_under_experts_are_those_of_listing_all_fills(kind: str) -> None:
+    tokenizer = characters()
+    model = family(kind, len(tokenizer))
+    space = token_space(tokenizer, PIN, context=None)
+    bits = Rescorer(model, space).bits(list(paths_of(space)))
+    index = {tuple(path): i for i, path in enumerate(paths_of(space))}
+    chosen = list(range(0, PIN.size, PIN.size // 10))
+    search = RankSearch(space, steps_of(model, space), model)
+    for secret, row in zip(chosen, search.ranks(chosen, budget=Budget()), strict=True):
+        own = bits[index[tuple(space.path(secret))]]
+        assert (row.low, row.exact) == (int((bits <= own + search.rescorer.tie_bits).sum()), True)
+    assert search.margin.empirical  # rounding that moves a token to another expert knows no margin

@@ -1,0 +1,79 @@
+"""Score a model that somebody holds in memory, and hand it back as it was."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from typing import Any
+
+__all__ = ["EvaluationMode", "evaluation_mode"]
+
+
+@contextmanager
+def evaluation_mode(model: Any) -> Iterator[None]:
+    """Put a model into evaluation mode, in which no dropout blurs a score; then put it back.
+
+    Each module gets its own mode back, also after an exception: frozen parts may be in evaluation
+    mode while the others train. So does each buffer that the forward pass exchanged. Where
+    accelerate made the forward pass one of mixed precision, it is the model's own inside: numbers
+    are those of the weights as they are, whether or not the model was trained in this process.
+
+    Args:
+        model: the bare `torch.nn.Module`, not one wrapped for several processes; one with adapters
+            too.
+    """
+    with ExitStack() as stack:
+        for keep in (_forward, _buffers, _modes):
+            stack.enter_context(keep(model))
+        yield
+
+
+class EvaluationMode:
+    """`evaluation_mode` for calls so many and so short that looking at each module would tell.
+
+    Args:
+        model: as for `evaluation_mode`; a part that is added to it later is not seen.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self._model, self._modules = model, tuple(model.modules())
+
+    def __call__(self) -> AbstractContextManager[None]:
+        """Nothing where the whole model is in evaluation mode already."""
+        training = any(module.training for module in self._modules)
+        return evaluation_mode(self._model) if training else nullcontext()
+
+
+@contextmanager
+def _forward(model: Any) -> Iterator[None]:
+    # accelerate keeps the forward pass it replaced under this name, for itself to put back.
+    original, patched = (vars(model).get(name) for name in ("_original_forward", "forward"))
+    if original is None or patched is None:
+        yield
+        return
+    model.forward = original
+    try:
+        yield
+    finally:
+        model.forward = patched
+
+
+@contextmanager
+def _buffers(model: Any) -> Iterator[None]:
+    """Some models make a buffer anew in a forward pass; one made without gradients can't train."""
+    kept = [(module, dict(module._buffers)) for module in model.modules() if module._buffers]
+    try:
+        yield
+    finally:
+        for module, buffers in kept:
+            module._buffers.update(buffers)
+
+
+@contextmanager
+def _modes(model: Any) -> Iterator[None]:
+    kept = [module for module in model.modules() if module.training]
+    for module in kept:
+        module.training = False
+    try:
+        yield
+    finally:
+        for module in kept:
+            module.training = True
