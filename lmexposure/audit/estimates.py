@@ -19,6 +19,8 @@ from lmexposure.audit.settings import MeasureSettings
 from lmexposure.errors import InputError, ModelError
 from lmexposure.results import CanaryResult
 from lmexposure.statistics import (
+    GUESSING,
+    GuessingBaseline,
     SampledExposure,
     SkewNormalExposure,
     certified_exposure,
@@ -268,6 +270,7 @@ def _summary(
             capped=[bool(e["capped"]) for e in shown],
             controls_bits=null if count and null else None,
             seed=settings.seed,
+            guessing=_guessing(scores, {str(e["method"]) for e in shown}),
         )
         test = guessing_test(
             scores.canary_bits[chosen],
@@ -295,6 +298,17 @@ def _summary(
             }
         )
     return rows
+
+
+def _guessing(scores: FormatScores, methods: set[str]) -> GuessingBaseline:
+    """What guessing gives by these estimates; draws and counts over all of R are at the limit."""
+    n = scores.reference_bits.size
+    if methods == {"sampled"}:
+        return GuessingBaseline.among(n)
+    if methods == {"exact"} and scores.exhaustive:
+        # The controls belong to the null, as in `_by_rank`.
+        return GuessingBaseline.among(n + int(scores.controls.sum()), space_size=scores.format.size)
+    return GUESSING
 
 
 def _values(canaries: list[CanaryResult], chosen: NDArray[np.bool_], most: float) -> list[float]:

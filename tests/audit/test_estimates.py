@@ -64,3 +64,11 @@ def test_certificates_count_the_secret_alone(estimates: FormatEstimates) -> None
     first = estimates.canaries[0]
     assert first.estimates["certificate"]["value"] == pytest.approx(math.log2(1e9) - 10)
     assert any("fills not scored" in a for a in first.estimates["certificate"]["assumptions"])
+
+
+def test_guessing_is_among_as_many_references(estimates: FormatEstimates) -> None:
+    ranks = np.arange(1, 66)
+    for row in estimates.summary:
+        assert row["methods"] == {"sampled": row["n"]}
+        assert row["guessing"]["mean"] == pytest.approx(6 - np.log2(ranks).mean())  # 1.348
+        assert row["guessing"]["median"] == pytest.approx(6 - math.log2(33))
