@@ -20,7 +20,9 @@ from lmexposure.audit.settings import MeasureSettings
 from lmexposure.errors import InputError, ModelError
 from lmexposure.results import CanaryResult
 from lmexposure.statistics import (
+    GUESSING,
     ExposureEstimate,
+    GuessingBaseline,
     SampledExposure,
     SkewNormalExposure,
     certified_exposure,
@@ -287,6 +289,7 @@ def _summary(
             controls_bits=None if beside is None else [one.value for one in beside],
             control_estimates=beside,
             seed=settings.seed,
+            guessing=_guessing(scores, {one.method for one in shown}),
         )
         test = guessing_test(
             scores.canary_bits[chosen],
@@ -331,6 +334,17 @@ def _estimate(canary: CanaryResult, scores: FormatScores) -> ExposureEstimate:
         references=int(scores.reference_bits.size),
         space_bits=most,
     )
+
+
+def _guessing(scores: FormatScores, methods: set[str]) -> GuessingBaseline:
+    """What guessing gives by these estimates; draws and counts over all of R are at the limit."""
+    n = scores.reference_bits.size
+    if methods == {"sampled"}:
+        return GuessingBaseline.among(n)
+    if methods == {"exact"} and scores.exhaustive:
+        # The controls belong to the null, as in `_by_rank`.
+        return GuessingBaseline.among(n + int(scores.controls.sum()), space_size=scores.format.size)
+    return GUESSING
 
 
 def _other_medians(canaries: list[CanaryResult]) -> dict[str, float | None]:

@@ -31,9 +31,10 @@ def print_result(result: Result) -> None:
 def _print_summary(result: Result, one: dict[str, Any]) -> None:
     count = f"{one['references']:,}"
     among = f"all {count} others" if one["exhaustive"] else f"{count} references"
-    guess = result.summary[0]["guessing"]
+    classes = [row for row in result.summary if row["format"] == one["name"]]
+    guess = classes[-1]["guessing"]  # of canaries; controls may be ranked among fewer
     blank = [""] * (len(_COLUMNS) - 4)
-    rows = [_summary_row(row, one) for row in result.summary if row["format"] == one["name"]]
+    rows = [_summary_row(row, one) for row in classes]
     rows.append(["guessing", "", f"{guess['mean']:.2f}", f"{guess['median']:.2f}", *blank])
     say(
         f"\nExposure in bits, {one['name']}: |R| = {_size(one)} "

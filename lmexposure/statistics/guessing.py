@@ -19,18 +19,49 @@ _CHUNK = 1024
 
 @dataclass(frozen=True, kw_only=True)
 class GuessingBaseline:
-    """Exposure in bits of canaries that a model knows nothing of, against many references.
+    """Exposure in bits of canaries that a model knows nothing of; as it is given, the limit.
 
-    -log2 of a uniform number is exponential with mean 1 / ln 2 (Jagielski 2023).
+    Among references without end the exposure is -log2 of a uniform number, exponential with mean
+    1 / ln 2 (Jagielski 2023); among few it is lower, since no rank is below 1.
     """
 
     mean: float = 1 / math.log(2)
     median: float = 1.0
     upper_quartile: float = 2.0
 
+    @classmethod
+    def among(cls, references: int, *, space_size: int | None = None) -> "GuessingBaseline":
+        """The baseline among so many references: the rank is uniform on 1 .. references + 1.
+
+        Args:
+            references: n, at least 1.
+            space_size: of the randomness space, where the references are all fills never inserted,
+                so that exposure is log2(space_size) - log2(rank); None: log2(n) - log2(rank).
+
+        Raises:
+            SettingsError: no references.
+
+        >>> round(GuessingBaseline.among(20).mean, 3)
+        1.204
+        """
+        n = integer("references", references, low=1)
+        most = math.log2(n if space_size is None else space_size)
+        # The mean of log2 of 1 .. n + 1.
+        mean = most - math.lgamma(n + 2) / math.log(2) / (n + 1)
+        return cls(
+            mean=mean, median=most - _log_rank(n, 0.5), upper_quartile=most - _log_rank(n, 0.25)
+        )
+
     def to_dict(self) -> dict[str, float]:
         """Plain Python values."""
         return asdict(self)
+
+
+def _log_rank(n: int, share: float) -> float:
+    """The quantile of log2 of 1 .. n + 1, interpolated as `quantile_interval` interpolates."""
+    whole = math.floor(share * n)
+    low, high = math.log2(1 + whole), math.log2(2 + whole)
+    return low + (share * n - whole) * (high - low)
 
 
 GUESSING = GuessingBaseline()

@@ -75,6 +75,7 @@ def exposure_summary(
     control_estimates: Sequence[ExposureEstimate] | None = None,
     resamples: int = 2000,
     seed: int = 0,
+    guessing: GuessingBaseline = GUESSING,
 ) -> ExposureSummary:
     """Mean with its bootstrap interval, quartiles with exact ones, and controls as the null.
 
@@ -91,6 +92,8 @@ def exposure_summary(
         resamples: of the bootstrap for the mean, at least 100, or 0 for none; about 0.3 s for
             10,000 canaries, and none beyond that.
         seed: of the resamples and of the permutations with the controls.
+        guessing: what a model that knows nothing would give; the limit of many references where
+            nothing is said.
 
     Returns:
         The summary; what n canaries cannot give is None, and a note says why.
@@ -133,6 +136,7 @@ def exposure_summary(
         notes=_notes(exposures, caps, quartiles, mean),
         mean_interval=mean,
         controls=controls,
+        guessing=guessing,
     )
 
 

@@ -71,3 +71,11 @@ def test_the_interval_of_a_median_keeps_half_of_its_error_for_the_references(
 ) -> None:
     row = next(r for r in estimates.summary if r["repetitions"] == 2)
     assert "at level 0.975" in row["median"]["note"]
+
+
+def test_guessing_is_among_as_many_references(estimates: FormatEstimates) -> None:
+    ranks = np.arange(1, 66)
+    for row in estimates.summary:
+        assert row["methods"] == {"sampled": row["n"]}
+        assert row["guessing"]["mean"] == pytest.approx(6 - np.log2(ranks).mean())  # 1.348
+        assert row["guessing"]["median"] == pytest.approx(6 - math.log2(33))

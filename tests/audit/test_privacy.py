@@ -96,6 +96,16 @@ def test_a_model_that_saw_nothing_shows_nothing() -> None:
     assert area["low"] < 0.5 < area["high"]
 
 
+def test_canaries_that_surprise_the_model_are_said() -> None:
+    manifest = manifest_of(0.5)
+    section = privacy_section(scores_of(manifest, memorised=-20), manifest, FEW)
+    assert section["primary"]["value"] == 0
+    packed, turned = section["notes"]
+    assert "blocks" in packed
+    assert turned.startswith("code, repetitions 1: those that were in score lower than the rest (")
+    assert "more surprising than texts that it never saw" in turned
+
+
 def test_formats_are_pooled_by_place_and_classes_of_repetitions_are_not() -> None:
     manifest = manifest_of(0.5, formats=2, candidates=30, repetitions=(1, 3))
     section = privacy_section(scores_of(manifest, memorised=20), manifest, FEW)

@@ -32,6 +32,27 @@ def test_lower_log_perplexity_is_more_likely_in() -> None:
     assert (0, 2 / 3) in points
 
 
+def test_pooled_formats_are_the_classes_that_the_metrics_see() -> None:
+    """A format without references leaves out those of the others, which would bend the curve."""
+    rng = np.random.default_rng(4)
+    coins, references = rng.random(240) < 0.5, 2000
+    roles = [*np.where(coins, "canary", "excluded").tolist(), *["reference"] * references]
+    scores = Scores(
+        ids=np.array([f"x/{i}" for i in range(len(roles))]),
+        formats=np.append(np.repeat(np.arange(12), 20), np.repeat([0, 1], references // 2)).astype(
+            str
+        ),
+        roles=np.array(roles),
+        repetitions=np.append(np.ones(240, int), np.zeros(references, int)),
+        log_perplexity_bits=rng.normal(size=len(roles)),
+    )
+    (curve,) = roc_data(scores, pooled=True, level=0.95)
+    assert (curve.positives, curve.negatives) == (coins.sum(), (~coins).sum())
+    assert curve.area_low < 0.5 < curve.area_high
+    # Places on 20 steps: no threshold parts what is above all candidates of a format from the rest.
+    assert curve.fpr.size <= 21
+
+
 @pytest.mark.parametrize("shift", [0.0, 2.0])
 def test_thinning_moves_the_curve_by_less_than_an_eye_sees(shift: float) -> None:
     draw = np.random.default_rng(3)

@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.statistics import guessing_test, sampled_exposure
+from lmexposure.statistics import (
+    GUESSING,
+    GuessingBaseline,
+    guessing_test,
+    sampled_exposure,
+)
 
 
 def _exact(canaries: list[float], references: list[float]) -> float:
@@ -144,3 +149,28 @@ def test_refusals() -> None:
         guessing_test(1.0, [2.0], seed=0, canary_groups=["a", "b"], reference_groups=["a"])
     with pytest.raises(InputError, match="canary_groups holds b, which no reference has"):
         guessing_test(1.0, [2.0], seed=0, canary_groups=["b"], reference_groups=["a"])
+
+
+@pytest.mark.parametrize("n", [1, 2, 20, 101, 5000])
+def test_the_baseline_is_that_of_every_rank_once(n: int) -> None:
+    """A canary that nothing is known of takes each of the n + 1 places as often."""
+    for size in (None, n + 7):
+        exposures = sampled_exposure(
+            np.arange(n + 1) + 0.5,
+            np.arange(1, n + 1),
+            space_size=size,
+            exhaustive=size is not None,
+        ).value
+        found = GuessingBaseline.among(n, space_size=size)
+        assert found.mean == pytest.approx(exposures.mean(), abs=1e-9)
+        assert found.median == pytest.approx(np.median(exposures), abs=1e-9)
+        assert found.upper_quartile == pytest.approx(np.quantile(exposures, 0.75), abs=1e-9)
+
+
+def test_the_baseline_nears_its_limit() -> None:
+    few, many = GuessingBaseline.among(20), GuessingBaseline.among(10**9)
+    assert few.mean == pytest.approx(1.204, abs=5e-4)
+    assert GuessingBaseline.among(100).mean == pytest.approx(1.382, abs=5e-4)
+    assert many.to_dict() == pytest.approx(GUESSING.to_dict(), abs=1e-7)
+    with pytest.raises(SettingsError, match="references=0"):
+        GuessingBaseline.among(0)

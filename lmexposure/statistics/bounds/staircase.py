@@ -104,13 +104,11 @@ class Staircase:
         size, spacing = self.size - spared, self.spacing
         odds = math.exp(log_slope) * size / self.others
         if self.others <= size:
-            points = self.ranks[-1] - spared
-            others = points / odds
+            share = (1 + odds) / (self.ranks[-1] - spared)  # 1 / points + 1 / others
         else:
-            others = self.counts[-1] + 1
-            points = others * odds
-        widest = _OVERLAP * math.sqrt(1 / points + 1 / others)
-        return spacing / 2 ** max(0, math.ceil(math.log2(spacing / widest)))
+            share = (1 + 1 / odds) / (self.counts[-1] + 1)
+        halvings = math.ceil(math.log2(spacing / (_OVERLAP * math.sqrt(share))))
+        return spacing / float(2 ** max(0, halvings))
 
     def _walk(self, spared: int, log_slope: float) -> "_Walk":
         """Independent labels, stepping along the shorter of the two samples' state spaces."""

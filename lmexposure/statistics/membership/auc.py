@@ -68,9 +68,11 @@ def area_under_curve(
     many independent pairs as an area of this variance speaks for: DeLong's variance, with a
     placement of one half added on each side, so that it does not vanish at an area of 1. The other
     is "newcombe": the variance of Hanley and McNeil 1982 with both sample sizes in it replaced by
-    their mean, at the area sought instead of the area found. Measured at level .95 over 9 sizes
-    from 10 to 1,000 a side, 7 areas from .5 to .999 and 6 distributions, ties and 30 % memorised
-    among them (scripts/benchmarks/auc_coverage.py): COVERAGE
+    their mean, at the area sought instead of the area found. Measured at level .95 (378 cells of
+    500 runs: 9 sizes from 10 to 1,000 a side, 7 areas from .5 to .999, 6 distributions, ties and
+    memorised parts among them; scripts/benchmarks/auc_coverage.py): coverage .98 in the mean and
+    .934 at least, .62 to .73 as wide as "hoeffding"; "newcombe" is .49 as wide and covered .94 in
+    the mean, but only .76 where those in are spread wider than the rest or partly memorised.
 
     "hoeffding" holds for every distribution and every number of scores: the area is a two-sample U
     statistic, so that its Chernoff bound is that of min(m, n) independent numbers in [0, 1].

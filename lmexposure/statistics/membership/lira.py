@@ -24,15 +24,18 @@ class LiraScores:
     """A LiRA score for every model and canary; higher = more likely in.
 
     Row by row they may be given to a bound for that row's model: its coins are nowhere in them but
-    through its own scores, where the coins of all cells are independent.
+    through its own scores, where the coins of all cells are independent. Whether a cell is NaN
+    follows from the other models' coins alone, so a row may be given to its bound without those
+    cells. Of a column they must not be dropped: among a canary's few cells the NaN ones tell coins.
 
     Attributes:
         scores: log-likelihood ratio in nats ("online"), or standard deviations above the mean of
-            models that did not see the canary ("offline"), shape (M, N).
+            models that did not see the canary ("offline"), shape (M, N); NaN where a canary was in
+            (or out) too few other models to know a mean and a spread.
         included: the coins, shape (M, N).
         mode: "online" or "offline".
         global_variance: one variance for all canaries.
-        notes: what is not as it should be.
+        notes: what is not as it should be, and how many cells are NaN.
     """
 
     scores: NDArray[np.float64]
@@ -117,8 +120,8 @@ def lira_matrix(
         Scores of shape (M, N), O(M N) memory and O(M^2 N) time.
 
     Raises:
-        InputError: shapes, numbers that are not finite, coins that are none; a canary that was in
-            (or out) too few other models to know a mean and a spread; scores without any spread.
+        InputError: shapes, numbers that are not finite, coins that are none; no canary that was in
+            (and out) enough other models to know a mean and a spread; scores without any spread.
         SettingsError: an unknown mode.
 
     Source: Carlini et al. 2022; leave-one-out as in Aerni et al. 2024.
@@ -134,13 +137,40 @@ def lira_matrix(
         else:
             inside = _masked_moments(x, coins, model, "in", global_variance)
             found[model] = _log_ratio(x[model], inside, outside)
+    missing = np.isnan(found)
+    if missing.all():
+        side = "out" if mode == "offline" else "in or out"
+        raise InputError(
+            f"no canary has a score: each was {side} in too few of {len(x)} models; LiRA needs "
+            f"{_needed(global_variance)} others on a side: {_way_out(global_variance)}"
+        )
     return LiraScores(
         scores=column(found, np.float64),
         included=column(coins, np.bool_),
         mode=mode,
         global_variance=global_variance,
-        notes=coin_notes(coins),
+        notes=coin_notes(coins) + _missing_notes(missing, global_variance),
     )
+
+
+def _missing_notes(missing: NDArray[np.bool_], pooled: bool) -> tuple[str, ...]:
+    if not missing.any():
+        return ()
+    canaries = int(missing.any(axis=0).sum())
+    return (
+        f"{int(missing.sum())} of {missing.size} scores are NaN, of {canaries} of "
+        f"{missing.shape[1]} canaries: in (or out) in fewer than {_needed(pooled)} of the other "
+        f"models; {_way_out(pooled)}",
+    )
+
+
+def _way_out(pooled: bool) -> str:
+    return "train more models" + ("" if pooled else ", or use global_variance=True")
+
+
+def _needed(pooled: bool) -> int:
+    """Other models on a side: for a mean, and for a spread where each canary has its own."""
+    return 1 if pooled else 2
 
 
 def _deviations(x: NDArray[np.float64], moments: Moments) -> NDArray[np.float64]:
@@ -170,31 +200,26 @@ def _shadows(name: str, values: ArrayLike, canaries: int) -> Moments:
 def _masked_moments(
     x: NDArray[np.float64], mask: NDArray[np.bool_], left_out: int, side: str, pooled: bool
 ) -> Moments:
-    """Mean and spread over the models of a side, one model left out, each shape (N,)."""
+    """Mean and spread over the models of a side, one model left out, each shape (N,).
+
+    NaN where too few models are left.
+    """
     mask = mask.copy()
     mask[left_out] = False
     counts = mask.sum(axis=0)  # (N,)
-    _refuse_few(counts, left_out, side, pooled)
-    mean = np.where(mask, x, 0).sum(axis=0) / counts
+    enough = counts >= _needed(pooled)
+    mean = np.where(enough, np.where(mask, x, 0).sum(axis=0) / np.maximum(counts, 1), np.nan)
     highest = x.max(axis=0, where=mask, initial=-np.inf)
-    flat = highest == x.min(axis=0, where=mask, initial=np.inf)
-    squares = (np.where(mask, x - mean, 0) ** 2).sum(axis=0)
+    flat = enough & (highest == x.min(axis=0, where=mask, initial=np.inf))
+    squares = (np.where(mask & enough, x - mean, 0) ** 2).sum(axis=0)
+    name = f"scores ({side}, without model {left_out})"
     if not pooled:
-        _refuse_flat(flat, f"scores ({side}, without model {left_out})")
-        return mean, np.sqrt(squares / (counts - 1))
-    _refuse_flat(np.atleast_1d(flat.all()), f"scores ({side}, without model {left_out})")
-    return mean, np.full_like(mean, np.sqrt(squares.sum() / (counts - 1).sum()))
-
-
-def _refuse_few(counts: NDArray[np.int64], left_out: int, side: str, pooled: bool) -> None:
-    needed = 1 if pooled else 2
-    short = np.flatnonzero(counts < needed)
-    if short.size:
-        raise InputError(
-            f"canary {short[0]} was {side} in {counts[short[0]]} models beside model {left_out}, "
-            f"and LiRA needs {needed} ({short.size} of {counts.size} canaries have too few); train "
-            "more models" + ("" if pooled else ", or use global_variance=True")
-        )
+        _refuse_flat(flat, name)
+        return mean, np.sqrt(np.where(enough, squares, np.nan) / np.maximum(counts - 1, 1))
+    if not enough.any():
+        return mean, mean
+    _refuse_flat(np.atleast_1d(flat[enough].all()), name)
+    return mean, np.full_like(mean, np.sqrt(squares.sum() / (counts[enough] - 1).sum()))
 
 
 def _refuse_flat(flat: NDArray[np.bool_], name: str) -> None:

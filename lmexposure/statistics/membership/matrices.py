@@ -10,8 +10,13 @@ __all__ = ["coin_matrix", "coin_notes", "score_matrix"]
 _UNLIKELY = 1e-6
 
 
-def score_matrix(name: str, values: ArrayLike) -> NDArray[np.float64]:
+def score_matrix(name: str, values: ArrayLike, *, may_miss: bool = False) -> NDArray[np.float64]:
     """Return finite float64 numbers of shape (M, N), M and N at least 1.
+
+    Args:
+        name: for messages.
+        values: to be looked at.
+        may_miss: let NaN pass, as `lira_matrix` gives it; the caller says what becomes of it.
 
     Raises:
         InputError: another number of dimensions, nothing in it, or a NaN or infinity.
@@ -21,7 +26,7 @@ def score_matrix(name: str, values: ArrayLike) -> NDArray[np.float64]:
         raise InputError(
             f"{name} has shape {array.shape}; give one row a model and one column a canary"
         )
-    bad = np.argwhere(~np.isfinite(array))
+    bad = np.argwhere(np.isinf(array) if may_miss else ~np.isfinite(array))
     if bad.size:
         row, place = (int(i) for i in bad[0])
         raise InputError(

@@ -35,7 +35,7 @@ class CanariesAndPopulation:
     Attributes:
         canary_tpr: for each canary the share of the models that saw it whose score is strictly
             above that of every model that did not: its TPR without a false positive. Shape (N,);
-            NaN where a canary was in all models or in none.
+            NaN where a canary was in all models or in none, or has a cell without a score.
         canary_p: how often chance alone gives a canary so high a `canary_tpr`; exact, shape (N,).
         canary_low: the advantage (TPR - FPR) of each canary is at least this, for all N at once
             with confidence 1 - significance; shape (N,).
@@ -91,7 +91,12 @@ class CanariesAndPopulation:
 
 
 def canaries_and_population(
-    scores: ArrayLike, included: ArrayLike, *, fpr: float = 0.001, significance: float = 0.05
+    scores: ArrayLike,
+    included: ArrayLike,
+    *,
+    fpr: float = 0.001,
+    significance: float = 0.05,
+    may_miss: bool = False,
 ) -> CanariesAndPopulation:
     """Each canary's own leak beside the leak of the population.
 
@@ -105,6 +110,9 @@ def canaries_and_population(
         included: which canary was in the training set of which model, shape (M, N).
         fpr: at which the population's TPR is told, in (0, 1).
         significance: of all low ends together.
+        may_miss: the scores are of `lira_matrix` and may be NaN. A canary with a NaN has no rate of
+            its own, since among its cells the NaN ones can tell coins; its other cells count in the
+            population, for whether a cell is NaN says nothing of its own coin. Notes say how many.
 
     Raises:
         InputError: shapes, numbers that are not finite, coins that are none; all cells in or none.
@@ -113,10 +121,11 @@ def canaries_and_population(
     Source: Aerni, Zhang, Tramèr 2024, Evaluations of machine learning privacy defenses are
     misleading.
     """
-    x = score_matrix("scores", scores)
+    x = score_matrix("scores", scores, may_miss=may_miss)
     coins = coin_matrix("included", included, x.shape)
+    known = ~np.isnan(x)
     fpr, significance = fraction("fpr", fpr), fraction("significance", significance)
-    inside, outside = x[coins], x[~coins]
+    inside, outside = x[coins & known], x[~coins & known]
     curve = roc_curve(inside, outside)
     pooled = tpr_at_fpr(inside, outside, fpr=fpr, level=1 - significance)
     tpr, p, low = _own_rates(x, coins, significance / x.shape[1])
@@ -136,7 +145,7 @@ def canaries_and_population(
         models=x.shape[0],
         canaries=x.shape[1],
         assumptions=_ASSUMPTIONS,
-        notes=coin_notes(coins) + _one_sided(tpr) + unresolved,
+        notes=coin_notes(coins) + _missing(known) + _one_sided(coins) + unresolved,
     )
 
 
@@ -144,10 +153,11 @@ def _own_rates(
     x: NDArray[np.float64], coins: NDArray[np.bool_], significance: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """TPR above all models without the canary, its p-value, and the advantage's low end: (N,)."""
-    highest = x.max(axis=0, where=~coins, initial=-np.inf)  # (N,)
+    highest = x.max(axis=0, where=~coins, initial=-np.inf)  # (N,), NaN where one of them is
     m, n = coins.sum(axis=0), (~coins).sum(axis=0)
-    above = np.where(n > 0, (coins & (x > highest)).sum(axis=0), 0)
-    tpr = np.where((m > 0) & (n > 0), above / np.maximum(m, 1), np.nan)
+    told = (n > 0) & ~np.isnan(x).any(axis=0)
+    above = np.where(told, (coins & (x > highest)).sum(axis=0), 0)
+    tpr = np.where((m > 0) & told, above / np.maximum(m, 1), np.nan)
     # Chance puts all of the `above` highest of M places into m of them: C(M - k, n) / C(M, n).
     log_p = _log_choose(m + n - above, n) - _log_choose(m + n, n)
     tail = significance / 2
@@ -167,11 +177,21 @@ def _log_choose(total: NDArray[np.int64], chosen: NDArray[np.int64]) -> NDArray[
     return logs
 
 
-def _one_sided(tpr: NDArray[np.float64]) -> tuple[str, ...]:
-    missing = int(np.isnan(tpr).sum())
+def _missing(known: NDArray[np.bool_]) -> tuple[str, ...]:
+    if known.all():
+        return ()
+    without = int((~known).any(axis=0).sum())
+    return (
+        f"{int((~known).sum())} of {known.size} cells have no score (NaN) and are left out of the "
+        f"population; their {without} of {known.shape[1]} canaries have no rate of their own",
+    )
+
+
+def _one_sided(coins: NDArray[np.bool_]) -> tuple[str, ...]:
+    missing = int((coins.all(axis=0) | ~coins.any(axis=0)).sum())
     if not missing:
         return ()
     return (
-        f"{missing} of {tpr.size} canaries were in all models or in none, and have no rate of "
-        "their own; train more models",
+        f"{missing} of {coins.shape[1]} canaries were in all models or in none, and have no rate "
+        "of their own; train more models",
     )

@@ -119,16 +119,56 @@ def test_ties_and_too_few_models_are_refused() -> None:
     assert np.isfinite(lira_matrix(tied, coins, global_variance=True).scores).all()
     with pytest.raises(InputError, match="same score in all models"):
         lira_matrix(np.ones_like(x), coins, global_variance=True)
+    few = np.zeros_like(coins)
+    few[0] = True
+    with pytest.raises(
+        InputError,
+        match=r"each was in or out in too few of 12 .* 2 others .* global_variance=True$",
+    ):
+        lira_matrix(x, few)
+    with pytest.raises(
+        InputError, match=r"too few of 1 models; LiRA needs 1 .*: train more models$"
+    ):
+        lira_matrix(x[:1], few[:1], global_variance=True)
+
+
+def test_a_canary_that_was_in_too_rarely_has_no_score_and_takes_no_other_away() -> None:
+    x, coins = _cells(6, 30, 5, 1.0)
+    whole = lira_matrix(x, coins)
     coins[:, 4] = False
-    coins[3, 4] = True
-    with pytest.raises(
-        InputError, match=r"canary 4 was in in 1 models .* or use global_variance=True"
-    ):
-        lira_matrix(x, coins)
-    with pytest.raises(
-        InputError, match=r"canary 4 was in in 0 models .* needs 1 .*; train more models$"
-    ):
-        lira_matrix(x, coins, global_variance=True)
+    coins[[0, 3], 4] = True
+    found = lira_matrix(x, coins)
+    # A model that holds it has one other that does: no spread. The rest have two.
+    assert np.argwhere(np.isnan(found.scores)).tolist() == [[0, 4], [3, 4]]
+    others = np.arange(5) != 4
+    assert np.array_equal(found.scores[:, others], whole.scores[:, others])
+    assert found.notes == (
+        "2 of 150 scores are NaN, of 1 of 5 canaries: in (or out) in fewer than 2 of the other "
+        "models; train more models, or use global_variance=True",
+    )
+    assert np.isfinite(lira_matrix(x, coins, mode="offline").scores).all()
+    pooled = lira_matrix(x, coins, global_variance=True)
+    assert pooled.notes == ()
+    assert np.isfinite(pooled.scores).all()
+    coins[0, 4] = False
+    alone = lira_matrix(x, coins, global_variance=True)
+    assert np.argwhere(np.isnan(alone.scores)).tolist() == [[3, 4]]
+    assert np.isfinite(lira_matrix(x, coins, mode="offline", global_variance=True).scores).all()
+
+
+def test_a_fair_design_of_few_models_is_not_refused() -> None:
+    rng = np.random.default_rng(8)
+    coins = rng.random((16, 500)) < 0.5
+    found = lira_matrix(rng.normal(size=coins.shape), coins)
+    missing = np.isnan(found.scores)
+    few = np.minimum(coins.sum(axis=0), (~coins).sum(axis=0)) < 3
+    assert 0 < missing.any(axis=0).sum() <= few.sum()
+    assert not missing[:, ~few].any()
+    # Whether a cell is NaN follows from the other coins: turned, its own changes nothing.
+    model, canary = np.argwhere(missing)[0]
+    coins[model, canary] ^= True
+    turned = lira_matrix(rng.normal(size=coins.shape), coins)
+    assert np.isnan(turned.scores[model, canary])
 
 
 def test_refusals() -> None:

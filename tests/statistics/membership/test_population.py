@@ -7,6 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from lmexposure.errors import InputError, SettingsError
+from lmexposure.statistics.membership.auc import area_under_curve
 from lmexposure.statistics.membership.population import canaries_and_population
 
 Cells = tuple[NDArray[np.float64], NDArray[np.bool_]]
@@ -94,6 +95,31 @@ def test_what_few_models_and_negatives_cannot_tell_is_said() -> None:
     record = json.loads(json.dumps(found.to_dict()))
     assert record["population"]["tpr"] is None
     assert record["canary_tpr"][2] is None
+
+
+def test_cells_without_a_score_are_left_out_and_counted() -> None:
+    rng = np.random.default_rng(6)
+    x, coins = rng.normal(size=(20, 8)), rng.random((20, 8)) < 0.5
+    whole = canaries_and_population(x, coins, fpr=0.2)
+    x[3, 2] = x[5, 2] = np.nan
+    with pytest.raises(InputError, match=r"scores\[3, 2\]=nan is not finite \(2 of 160"):
+        canaries_and_population(x, coins)
+    found = canaries_and_population(x, coins, fpr=0.2, may_miss=True)
+    others = np.arange(8) != 2
+    assert np.isnan(found.canary_tpr[2])
+    assert (found.canary_p[2], found.canary_low[2]) == (1, 0)
+    assert np.array_equal(found.canary_p[others], whole.canary_p[others])
+    known = ~np.isnan(x)
+    area = area_under_curve(x[coins & known], x[~coins & known]).value
+    assert found.population_area == pytest.approx(area)
+    assert found.notes == (
+        "2 of 160 cells have no score (NaN) and are left out of the population; their 1 of 8 "
+        "canaries have no rate of their own",
+    )
+    json.dumps(found.to_dict(), allow_nan=False)
+    x[0, 0] = np.inf
+    with pytest.raises(InputError, match=r"scores\[0, 0\]=inf is not finite"):
+        canaries_and_population(x, coins, may_miss=True)
 
 
 def test_refusals() -> None:
