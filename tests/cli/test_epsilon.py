@@ -37,6 +37,8 @@ def test_declared_coins_give_the_strongest_bound(call: Call, file: Path) -> None
     assert primary["method"] == "one_run_audit"
     assert 1 < primary["value"] < primary["ceiling"]
     assert record["canaries"] + record["excluded"] == 600
+    others = {one["method"]: one for one in record["bounds"]["others"]}
+    assert others["one_run_gaussian_audit"]["value"] > primary["value"]
 
 
 def test_a_claim_is_held_against_the_primary_bound(call: Call, file: Path) -> None:
