@@ -82,7 +82,8 @@ def test_a_lock_that_its_holder_removed_is_not_taken_for_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between opening and locking, the holder may remove the file, and a third make another."""
-    flock, opened = fcntl.flock, []
+    flock = fcntl.flock
+    opened: list[int] = []
 
     def late(descriptor: int, how: int) -> None:
         if not opened:
