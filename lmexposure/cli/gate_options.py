@@ -1,5 +1,6 @@
 """What `lmexposure check` was told: its thresholds, its files, and what does not go together."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -106,7 +107,7 @@ def refuse_overwriting(flags: Mapping[str, Any], source: Path) -> None:
     for name in _FILES:
         if flags[name] is None:
             continue
-        path = Path(flags[name]).resolve()
+        path = Path(os.path.realpath(flags[name]))  # resolve() fails where links go in a circle
         if path.is_dir():
             raise SettingsError(f"{flags[name]} is a directory; give another file")
         if path in taken:

@@ -1,6 +1,8 @@
 """The files that people open: rendered first, then written, each whole or not at all."""
 
-from collections.abc import Callable, Mapping, Sequence
+import errno
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +76,8 @@ def write_report(
         files = _rendered("report", formats, _REPORT, data)
         files |= _drawn(charts_of(data)) if charts else {}
     where = run.result_path.parent if out is None else Path(out)
+    if out is None:
+        _refuse_leading_out(where, files)
     written = _write(where, files, mode=0o600 if show_secrets else 0o644)
     if model_card is None:
         return written
@@ -123,6 +127,18 @@ def _drawn(charts: Sequence[Chart]) -> dict[str, bytes]:
         files[f"charts/{chart.name}.svg"] = chart.svg("plain").encode()
         files[f"charts/{chart.name}.png"] = chart.png()
     return files
+
+
+def _refuse_leading_out(where: Path, names: Iterable[str]) -> None:
+    """Where nobody said where to write, a run that came from elsewhere must not say it."""
+    for name in names:
+        there = Path(os.path.realpath(where / name))
+        if not there.is_relative_to(os.path.realpath(where)):
+            raise FileError(
+                errno.EXDEV,
+                f"{where / name} is a link that leads out of the run; --out puts the report "
+                "elsewhere",
+            )
 
 
 def _write(where: Path, files: Mapping[str, bytes], *, mode: int = 0o644) -> list[Path]:

@@ -222,7 +222,7 @@ def test_what_ctrl_c_ended_is_searched_again(
         ended = measure(loaded, manifest, out=tmp_path, settings=QUICK)
     assert not any("exact" in c.estimates for c in ended.canaries)
     again = measure(loaded, manifest, out=tmp_path, settings=QUICK)
-    assert again == measure(loaded, manifest, settings=QUICK)
+    assert replace(again, scores_sha256=None) == measure(loaded, manifest, settings=QUICK)
 
 
 def test_ctrl_c_in_best_first_keeps_the_ranks(

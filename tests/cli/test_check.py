@@ -306,6 +306,10 @@ def test_an_output_that_is_a_directory_is_3_at_once(
     assert seen.code == 3
     assert "is a directory; give another file" in seen.err
     assert not seen.out
+    (tmp_path / "circle").symlink_to("circle")
+    seen = call("check", tmp_path / "result.json", "--json", tmp_path / "circle")
+    assert seen.code == 3
+    assert "choose a path whose links lead somewhere" in seen.err
 
 
 def test_hostile_names_break_nothing(call: Call, tmp_path: Path) -> None:

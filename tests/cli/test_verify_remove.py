@@ -145,8 +145,8 @@ def test_what_was_removed_goes_through_links_and_pipes(
     assert call("remove", path, manifest, "--out", tmp_path / "link").code == 0
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "back").read_bytes() == corpus.read_bytes()
-    words = [sys.executable, "-m", "lmexposure", "remove", path, manifest, "--out", "/dev/stdout"]
-    done = subprocess.run(words, capture_output=True, check=True)
+    words = [sys.executable, "-m", "lmexposure", "remove", str(path), str(manifest)]
+    done = subprocess.run([*words, "--out", "/dev/stdout"], capture_output=True, check=True)
     assert done.stdout == corpus.read_bytes()
     assert b"8 documents taken out" in done.stderr
     (tmp_path / "again").symlink_to(path)

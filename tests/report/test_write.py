@@ -133,6 +133,20 @@ def test_a_place_that_cannot_be_written_to(tmp_path: Path) -> None:
     assert (tmp_path / "report.md").read_bytes() == before
 
 
+def test_a_run_from_elsewhere_does_not_say_where_its_report_goes(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run")
+    (tmp_path / "mine").write_text("precious")
+    (run / "report.md").symlink_to(tmp_path / "mine")
+    with pytest.raises(FileError, match=r"report.md is a link that leads out of the run; --out"):
+        write_report(open_run(run))
+    assert (tmp_path / "mine").read_text() == "precious"
+    assert not (run / "report.html").exists()
+    (run / "report.md").unlink()
+    (run / "report.md").symlink_to("summary.md")
+    assert write_report(open_run(run), formats=("md",))
+    assert (run / "summary.md").read_text().startswith("#")
+
+
 def test_a_model_card_without_its_model(tmp_path: Path) -> None:
     run = open_run(small_run(tmp_path))
     with pytest.raises(ModelError, match="no model directory at"):
