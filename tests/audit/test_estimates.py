@@ -18,6 +18,10 @@ REFERENCES = np.linspace(100, 163, 64)
 
 @pytest.fixture
 def estimates() -> FormatEstimates:
+    return estimated("one manifest, one model")
+
+
+def estimated(origin: str, seed: int = 0) -> FormatEstimates:
     form = load_format("random_number")
     plan = Plan(formats=(form,), canaries=4, repetitions=(1, 2), controls=2, seed=0)
     canaries = insert_into_texts(sentences(50), plan)[1].canaries
@@ -34,9 +38,9 @@ def estimates() -> FormatEstimates:
         exhaustive=False,
         set_aside=0,
     )
-    settings = MeasureSettings(bootstraps=39, permutations=199)
+    settings = MeasureSettings(bootstraps=39, permutations=199, seed=seed)
     search = FormatSearch(rows=[{} for _ in canaries])
-    return estimate_format(scores, search, {}, settings)
+    return estimate_format(scores, search, {}, settings, origin=origin)
 
 
 def test_a_median_between_capped_and_not_is_a_lower_bound(estimates: FormatEstimates) -> None:
@@ -71,3 +75,12 @@ def test_the_interval_of_a_median_keeps_half_of_its_error_for_the_references(
 ) -> None:
     row = next(r for r in estimates.summary if r["repetitions"] == 2)
     assert "at level 0.975" in row["median"]["note"]
+
+
+def test_each_class_of_each_measurement_has_permutations_of_its_own() -> None:
+    """One seed for all would make every gate's error that of one draw of permutations."""
+    made = [estimated(origin, seed) for origin, seed in (("a", 0), ("b", 0), ("a", 1))]
+    seeds = [row["guessing_test"]["seed"] for one in made for row in one.summary]
+    assert len(set(seeds)) == len(seeds) == 9
+    assert all(0 <= seed < 2**48 for seed in seeds)
+    assert [row["guessing_test"]["seed"] for row in estimated("a").summary] == seeds[:3]
