@@ -43,7 +43,7 @@ def main() -> int:
 
 
 def _held(name: str, design: Design, runs: int, seed: int) -> bool:
-    """Whether the design keeps the promise; the one with one seed is shown, and promises nothing."""
+    """Whether the design keeps the promise; the one with one seed for all is only shown."""
     start = time.perf_counter()
     if design.thresholds.median_exposure is not None:  # each is judged: a tenth of the runs
         runs = max(1, runs // 10)
