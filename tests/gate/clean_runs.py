@@ -76,9 +76,11 @@ def _null(design: Design, rng: np.random.Generator) -> Floats:
 
 
 def _exposures(design: Design, own: Floats, references: Floats) -> Floats:
+    among, size = np.searchsorted(references, own, side="right"), references.size
     if design.exact:
-        return np.log2(RANDOM_NUMBER) - np.log2(1 + np.floor(own * (RANDOM_NUMBER - 1)))
-    return np.log2(references.size) - np.log2(1 + np.searchsorted(references, own, side="right"))
+        among, size = np.floor(own * (RANDOM_NUMBER - 1)), RANDOM_NUMBER
+    exposures: Floats = np.log2(size) - np.log2(1 + among)
+    return exposures
 
 
 def _share(design: Design) -> float:
