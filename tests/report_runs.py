@@ -147,7 +147,7 @@ def _made(small: Small) -> tuple[Manifest, tuple[FormatScores, ...], Result]:
         small.measure, extraction=small.extraction, claimed_epsilon=small.claimed_epsilon
     )
     found = [
-        estimate_format(one, _search(one, small), _extractions(one, small), settings)
+        estimate_format(one, _search(one, small), _extractions(one, small), settings, origin="")
         for one in scores
     ]
     result = Result(

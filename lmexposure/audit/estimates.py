@@ -6,6 +6,7 @@ The others stand beside it; so does the skew-normal curve's even where it was as
 vouches for an extrapolation where something was counted or drawn.
 """
 
+import json
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lmexposure._files import sha256_bytes
 from lmexposure.audit.extracting import Extractions
 from lmexposure.audit.format_scores import FormatScores
 from lmexposure.audit.searching import FormatSearch
@@ -79,6 +81,8 @@ def estimate_format(
     search: FormatSearch,
     extractions: Extractions,
     settings: MeasureSettings,
+    *,
+    origin: str,
 ) -> FormatEstimates:
     """Every estimate for one format.
 
@@ -87,6 +91,10 @@ def estimate_format(
         search: what a search over all fills found.
         extractions: further searches per canary id; empty where extraction was left out.
         settings: method, levels, bootstraps, seed.
+        origin: what tells this measurement from all others: hashes of manifest and weights. The
+            permutations of each class come from it and from the seed: were they the same in every
+            run, the share of false alarms would be that of this one draw of permutations, which
+            was seen up to half above what the gate allows.
 
     Raises:
         ModelError: the method asked for gives no estimate here; says why not.
@@ -114,7 +122,7 @@ def estimate_format(
     return FormatEstimates(
         canaries=canaries,
         record={**_record(scores, curve), "search": search.record},
-        summary=_summary(scores, search, canaries, curve, settings),
+        summary=_summary(scores, search, canaries, curve, settings, origin),
         warnings=[
             f"format {scores.format.name!r}: {line}"
             for line in [*_score_warnings(scores, search), *curve_warnings]
@@ -271,6 +279,7 @@ def _summary(
     canaries: list[CanaryResult],
     curve: SkewNormalExposure | None,
     settings: MeasureSettings,
+    origin: str,
 ) -> list[dict[str, Any]]:
     """One row per class of repetitions in ascending order, 0 (the controls) first."""
     repetitions = np.array([one.repetitions for one in scores.canaries])
@@ -281,6 +290,7 @@ def _summary(
         chosen = np.flatnonzero(repetitions == count)
         shown = [estimates[i] for i in chosen.tolist()]
         beside = null if count and null else None
+        seed = _seed_of(settings.seed, origin, scores.format.name, count)
         summary = exposure_summary(
             [one.value for one in shown],
             level=settings.level,
@@ -288,13 +298,13 @@ def _summary(
             estimates=shown,
             controls_bits=None if beside is None else [one.value for one in beside],
             control_estimates=beside,
-            seed=settings.seed,
+            seed=seed,
             guessing=_guessing(scores, {one.method for one in shown}),
         )
         test = guessing_test(
             scores.canary_bits[chosen],
             scores.reference_bits,
-            seed=settings.seed,
+            seed=seed,
             permutations=settings.permutations,
             alternative="memorised" if count else "different",
         )
@@ -318,6 +328,12 @@ def _summary(
             }
         )
     return rows
+
+
+def _seed_of(seed: int, origin: str, name: str, repetitions: int) -> int:
+    """A class's own seed, below 2^48 so that a JSON number holds it."""
+    key = json.dumps([seed, origin, name, repetitions])
+    return int(sha256_bytes(key.encode())[:12], 16)
 
 
 def _estimate(canary: CanaryResult, scores: FormatScores) -> ExposureEstimate:

@@ -108,7 +108,12 @@ def _measured(
     if place is not None:
         place.begin()
     work = _Work(
-        loaded=loaded, manifest=manifest, settings=settings, place=place, progress=progress
+        loaded=loaded,
+        manifest=manifest,
+        settings=settings,
+        place=place,
+        progress=progress,
+        origin=f"{manifest.sha256} {described['weights_sha256']}",
     )
     scores = [work.score(name) for name in manifest.formats]
     estimates = [work.estimate(one) for one in scores]
@@ -248,6 +253,7 @@ class _Work:
     settings: MeasureSettings
     place: _Place | None
     progress: Progress
+    origin: str
 
     def __post_init__(self) -> None:
         self.warnings: list[str] = []
@@ -271,7 +277,9 @@ class _Work:
     def estimate(self, scores: FormatScores) -> FormatEstimates:
         search = self._search(scores)
         self.notes = {**search.notes, **self.notes}
-        return estimate_format(scores, search, self._extract(scores), self.settings)
+        return estimate_format(
+            scores, search, self._extract(scores), self.settings, origin=self.origin
+        )
 
     def _search(self, scores: FormatScores) -> FormatSearch:
         name = scores.format.name

@@ -53,8 +53,8 @@ class MeasureSettings:
         delta: beside which epsilon is bounded, in [0, 1); None: 0, and one by the number of
             documents.
         claimed_epsilon: what was claimed of the training, in nats, with `delta`.
-        seed: of bootstraps and permutations; it is not the plan's, for a result does not tell
-            from which seed its secrets were drawn.
+        seed: of bootstraps and, with the hashes of manifest and weights, of permutations; it is not
+            the plan's, for a result does not tell from which seed its secrets were drawn.
         batch_size: texts a forward pass; changes only speed.
     """
 

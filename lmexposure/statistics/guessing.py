@@ -109,7 +109,9 @@ def guessing_test(
     Args:
         canary_bits: log-perplexities in bits, one or shape (n,); lower = more memorised.
         reference_bits: log-perplexities in bits of never-inserted fills, shape (m,).
-        seed: of the permutations.
+        seed: of the permutations. Given the permutations, the share of false alarms is no longer
+            exact but that of this draw of them: who tests many data sets of one size takes a seed
+            for each, from what tells them apart.
         permutations: at least 1.
         alternative: "memorised" (exposure is higher than chance gives) or "different" (either
             way: for controls, where a low exposure is as suspicious as a high one).

@@ -18,6 +18,10 @@ REFERENCES = np.linspace(100, 163, 64)
 
 @pytest.fixture
 def estimates() -> FormatEstimates:
+    return estimated("one manifest, one model")
+
+
+def estimated(origin: str, seed: int = 0) -> FormatEstimates:
     form = load_format("random_number")
     plan = Plan(formats=(form,), canaries=4, repetitions=(1, 2), controls=2, seed=0)
     canaries = insert_into_texts(sentences(50), plan)[1].canaries
@@ -34,9 +38,9 @@ def estimates() -> FormatEstimates:
         exhaustive=False,
         set_aside=0,
     )
-    settings = MeasureSettings(bootstraps=39, permutations=199)
+    settings = MeasureSettings(bootstraps=39, permutations=199, seed=seed)
     search = FormatSearch(rows=[{} for _ in canaries])
-    return estimate_format(scores, search, {}, settings)
+    return estimate_format(scores, search, {}, settings, origin=origin)
 
 
 def test_a_median_between_capped_and_not_is_a_lower_bound(estimates: FormatEstimates) -> None:
@@ -79,3 +83,12 @@ def test_guessing_is_among_as_many_references(estimates: FormatEstimates) -> Non
         assert row["methods"] == {"sampled": row["n"]}
         assert row["guessing"]["mean"] == pytest.approx(6 - np.log2(ranks).mean())  # 1.348
         assert row["guessing"]["median"] == pytest.approx(6 - math.log2(33))
+
+
+def test_each_class_of_each_measurement_has_permutations_of_its_own() -> None:
+    """One seed for all would make every gate's error that of one draw of permutations."""
+    made = [estimated(origin, seed) for origin, seed in (("a", 0), ("b", 0), ("a", 1))]
+    seeds = [row["guessing_test"]["seed"] for one in made for row in one.summary]
+    assert len(set(seeds)) == len(seeds) == 9
+    assert all(0 <= seed < 2**48 for seed in seeds)
+    assert [row["guessing_test"]["seed"] for row in estimated("a").summary] == seeds[:3]

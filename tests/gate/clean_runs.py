@@ -1,0 +1,149 @@
+"""Runs of a model that memorised nothing, judged: how often the gate calls one a leak all the same.
+
+Ranks are uniform, and all canaries of a format are ranked among the same references. What cannot
+be called a leak is not built: p-values far above their share, exposures far below their threshold.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from gate.made_results import RANDOM_NUMBER, canary, exact, made
+from numpy.typing import NDArray
+
+from lmexposure.gate import Outcome, Thresholds, check_result
+from lmexposure.gate.chance import Shares, chance_of_exposure
+from lmexposure.results import CanaryResult, Result
+from lmexposure.statistics import guessing_test, sampled_exposure
+
+__all__ = ["Design", "false_alarms"]
+
+Floats = NDArray[np.float64]
+_FAR = 10  # times the share: so large a p-value by many permutations is not below it by few
+_NULL_DRAWS = 50_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Design:
+    """What is measured of a clean model.
+
+    Attributes:
+        formats, classes, canaries: how many, how many of each format, how many in each class.
+        references: of each format, shared by its canaries.
+        exact: ranks are counted over all of R; p-values still come from the references.
+        permutations: of each p-value.
+        thresholds: of the gate.
+        seeds: whether each class of each run has a seed of its own; else all have 0.
+    """
+
+    formats: int = 1
+    classes: int = 3
+    canaries: int = 10
+    references: int = 10_000
+    exact: bool = False
+    permutations: int = 9_999
+    thresholds: Thresholds = field(default_factory=Thresholds)
+    seeds: bool = True
+
+
+def false_alarms(design: Design, *, runs: int, seed: int) -> Counter[str]:
+    """Leaks among so many clean runs, by the check that decided each."""
+    rng, found = np.random.default_rng(seed), Counter[str]()
+    null = _null(design, np.random.default_rng(seed + 1))
+    for number in range(runs):
+        drawn = [_drawn(design, rng) for _ in range(design.formats)]
+        if not any(_suspicious(design, null, *one) for one in drawn):
+            continue
+        verdict = check_result(_result(design, null, drawn, number), design.thresholds)
+        if verdict.outcome is Outcome.LEAK:
+            assert verdict.deciding is not None
+            found[verdict.deciding.key] += 1
+    return found
+
+
+def _drawn(design: Design, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """Uniform ranks of the canaries, (classes, canaries), and of the references in order, (m,)."""
+    return rng.random((design.classes, design.canaries)), np.sort(rng.random(design.references))
+
+
+def _null(design: Design, rng: np.random.Generator) -> Floats:
+    """Mean exposures of a class that chance gives, ascending: places among canaries and others."""
+    n, m = design.canaries, design.references
+    places = np.stack([rng.choice(n + m, n, replace=False) for _ in range(_NULL_DRAWS)])
+    as_low = np.sort(places, axis=1) - np.arange(n)
+    return np.sort(np.mean(np.log2(m) - np.log2(1 + as_low), axis=1))
+
+
+def _exposures(design: Design, own: Floats, references: Floats) -> Floats:
+    among, size = np.searchsorted(references, own, side="right"), references.size
+    if design.exact:
+        among, size = np.floor(own * (RANDOM_NUMBER - 1)), RANDOM_NUMBER
+    exposures: Floats = np.log2(size) - np.log2(1 + among)
+    return exposures
+
+
+def _share(design: Design) -> float:
+    return Shares.of(design.thresholds, design.formats * design.classes).test
+
+
+def _chances(null: Floats, own: Floats, references: Floats) -> Floats:
+    """About the p-value of each class, shape (classes,)."""
+    as_low = np.searchsorted(references, own, side="right")
+    means = np.mean(np.log2(references.size) - np.log2(1 + as_low), axis=1)
+    above = null.size - np.searchsorted(null, means - 1e-9)
+    chances: Floats = (1 + above) / (1 + null.size)
+    return chances
+
+
+def _suspicious(design: Design, null: Floats, own: Floats, references: Floats) -> bool:
+    """Whether a check may call it a leak; quantiles are cheap to fail, and judged always."""
+    asked = design.thresholds.median_exposure, design.thresholds.quantile_exposure
+    limit = chance_of_exposure(design.canaries, _share(design)) - 1
+    return (
+        asked != (None, None)
+        or bool((_chances(null, own, references) <= _FAR * _share(design)).any())
+        or bool((_exposures(design, own, references) >= limit).any())
+    )
+
+
+def _result(
+    design: Design, null: Floats, drawn: list[tuple[Floats, Floats]], number: int
+) -> Result:
+    parts = [_format(design, null, *one, number, k) for k, one in enumerate(drawn)]
+    return replace(
+        parts[0],
+        formats=[row for part in parts for row in part.formats],
+        canaries=[row for part in parts for row in part.canaries],
+        summary=[row for part in parts for row in part.summary],
+    )
+
+
+def _format(
+    design: Design, null: Floats, own: Floats, references: Floats, number: int, k: int
+) -> Result:
+    result = made(list(_canaries(design, own, references, f"f{k}")), name=f"f{k}")
+    result.formats[0]["references"] = design.references
+    for row in result.summary:
+        row["guessing_test"] |= {"references": design.references}
+    rows = [row for row in result.summary if row["role"] == "canary"]
+    chances = _chances(null, own, references)
+    for place, (row, bits, chance) in enumerate(zip(rows, own, chances, strict=True)):
+        p_value = float(chance)
+        if chance <= _FAR * _share(design):
+            seed = (number * design.formats + k) * design.classes + place if design.seeds else 0
+            p_value = guessing_test(
+                bits, references, seed=seed, permutations=design.permutations
+            ).p_value
+        row["guessing_test"] |= {"p_value": p_value, "permutations": design.permutations}
+    return result
+
+
+def _canaries(design: Design, own: Floats, references: Floats, name: str) -> Iterator[CanaryResult]:
+    shown = _exposures(design, own, references)
+    for place, bits in enumerate(own):
+        among = sampled_exposure(bits, references, space_size=RANDOM_NUMBER)
+        for i, value in enumerate(shown[place].tolist()):
+            row = exact(value) if design.exact else among.row(i)
+            one = canary(i, row, repetitions=1 + place, name=name, guesses=None)
+            yield replace(one, log_perplexity_bits=float(bits[i]))

@@ -1,0 +1,30 @@
+"""The gate's promise in small; `scripts/benchmark_gate` has 20,000 runs of each design."""
+
+import numpy as np
+import pytest
+from gate.clean_runs import Design, false_alarms
+
+from lmexposure.gate import Thresholds
+
+OFTEN = Thresholds(significance=0.2)
+
+
+@pytest.mark.parametrize(
+    "design",
+    [
+        Design(references=100, permutations=199, thresholds=OFTEN),
+        Design(references=1000, permutations=199, thresholds=OFTEN, classes=2, formats=2),
+        Design(references=1000, permutations=199, thresholds=OFTEN, exact=True),
+        Design(
+            references=100,
+            canaries=40,
+            permutations=199,
+            thresholds=Thresholds(significance=0.2, median_exposure=1.0, p_value=False),
+        ),
+    ],
+    ids=["100", "formats", "exact", "median"],
+)
+def test_a_clean_model_is_called_leaking_no_oftener_than_promised(design: Design) -> None:
+    runs = 60
+    alarms = false_alarms(design, runs=runs, seed=7).total()
+    assert alarms <= 0.2 * runs + 3 * np.sqrt(0.2 * 0.8 * runs)
