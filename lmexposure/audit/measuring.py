@@ -308,6 +308,8 @@ class _Work:
         except ModelError as failure:
             self.warnings.append(f"format {name!r}: no extraction: {failure}")
             return {}
+        if extractor.slower:
+            self.notes.setdefault("steps", extractor.slower)
         return extract_format(
             extractor,
             scores.canaries,

@@ -158,6 +158,7 @@ class _Search:
             "budget_steps": self._most,
         }
         self._warnings: list[str] = []
+        self._missed: dict[str, Any] = {"ranks": 0}
         self.interrupted = False
 
     def run(self) -> FormatSearch:
@@ -173,6 +174,10 @@ class _Search:
         self._record |= {"walk_steps": self._ranks.spent, "most_live": self._ranks.most_live}
         guesses = self._guess() if self._settings.extraction and not self.interrupted else []
         self._record["interrupted"] = self.interrupted
+        if self._missed["ranks"]:
+            self._warnings.append(
+                "{ranks} ranks could not be counted: {why}".format(**self._missed)
+            )
         return FormatSearch(
             rows=rows,
             secret_bits=self._bits.tolist(),
@@ -254,7 +259,7 @@ class _Search:
         except MarginError as failure:
             if self._settings.method == "exact":
                 raise
-            self._warnings.append(f"{len(chosen)} ranks could not be counted: {failure}")
+            self._missed = {"ranks": self._missed["ranks"] + len(chosen), "why": failure}
             return
         self._progress("counting ranks", total, total)
         if self._ranks.interrupted:

@@ -80,7 +80,8 @@ def with_adapter(model: PreTrainedModel, path: Path, *, tokens: int) -> PreTrain
         tokens: of its tokenizer; the base gets as many embedding rows as in training.
 
     Raises:
-        ModelError: peft is missing, the adapter does not fit or lacks weights, those of the tokens
+        ModelError: peft is missing, the adapter does not fit, has weights that its base has no
+            place for, or lacks weights, those of the tokens
             that its base lacks among them, or it is of a kind that puts virtual tokens before the
             text.
     """
@@ -106,7 +107,9 @@ def with_adapter(model: PreTrainedModel, path: Path, *, tokens: int) -> PreTrain
             f"adapter {str(path)!r} is of kind {adapted.active_peft_config.peft_type.value}, which "
             "puts virtual tokens before the text; only adapters of the weights are read (LoRA ...)"
         )
-    _check_whole(path, set(get_peft_model_state_dict(adapted, save_embedding_layers=False)))
+    needed = get_peft_model_state_dict(adapted, save_embedding_layers=False)
+    known = get_peft_model_state_dict(adapted, save_embedding_layers=True)
+    _check_whole(path, set(needed), set(known))
     if model.dtype != torch.float32 or _adapts_a_shared_weight(adapted):
         beside: PreTrainedModel = adapted.get_base_model()
         return beside
@@ -167,14 +170,20 @@ def _adapts_a_shared_weight(adapted: Any) -> bool:
     )
 
 
-def _check_whole(path: Path, expected: set[str]) -> None:
-    """A weight that is not there would be one that changes nothing."""
+def _check_whole(path: Path, needed: set[str], known: set[str]) -> None:
+    """A weight that is not there would be one that changes nothing, and so would one unused."""
     with safe_open(path / _WEIGHTS, framework="pt") as file:
-        missing = sorted(expected - set(file.keys()))
+        held = set(file.keys())
+    missing, unused = sorted(needed - held), sorted(held - needed - known)
     if missing:
         raise ModelError(
             f"adapter {str(path)!r} lacks {len(missing)} of its weights ({missing[0]} first); save "
             "it again with save_pretrained of peft"
+        )
+    if unused:
+        raise ModelError(
+            f"adapter {str(path)!r} has {len(unused)} weights that found no place in its base "
+            f"({unused[0]} first); give the base that it was trained on in {_CONFIG}"
         )
 
 

@@ -1,7 +1,9 @@
 """Load any causal language model with its tokenizer, or say plainly why not."""
 
 import hashlib
+import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,7 +12,7 @@ from typing import Any
 
 import torch
 from huggingface_hub import snapshot_download
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -34,6 +36,12 @@ __all__ = [
     "weights_sha256",
 ]
 
+# Buffers, not weights, that earlier versions of transformers saved; each model makes them anew.
+_OLD_BUFFERS = re.compile(
+    r"(^|\.)((attn|attention)\.(masked_)?bias|causal_mask|position_ids"
+    r"|rotary_emb\.(inv_freq|cos_cached|sin_cached))$"
+)
+_SHOWN = 3
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -88,9 +96,9 @@ def load_model(
         trust_remote_code: run Python code that comes with the model.
 
     Raises:
-        ModelError: there is no such model, it has no safetensors weights or no tokenizer, weights
-            are missing in it, it is not a causal LM, or its tokenizer has more tokens than it; it
-            is an adapter, and peft is not installed.
+        ModelError: there is no such model, it has no safetensors weights or no tokenizer, its files
+            hold fewer or more weights than the model of its config.json, it is not a causal LM, or
+            its tokenizer has more tokens than it; it is an adapter, and peft is not installed.
         SettingsError: an unknown dtype, or a device that this machine does not have.
     """
     one_of("dtype", dtype, tuple(_DTYPES))
@@ -224,26 +232,94 @@ def _check_directory(path: Path) -> None:
             f"model {str(path)!r} has no .safetensors weights ({found}); save it again with "
             "save_pretrained, which writes safetensors"
         )
+    index = path / "model.safetensors.index.json"
+    if index.is_file() and not (path / "model.safetensors").is_file():
+        _check_shards(path, index)
+
+
+def _check_shards(path: Path, index: Path) -> None:
+    """Refuse a model whose index and files do not tell of the same weights."""
+    try:
+        listed = json.loads(index.read_bytes())["weight_map"]
+        files = sorted(set(listed.values()))
+        held = {key for file in files for key in _keys(path / file)}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as failure:
+        raise ModelError(
+            f"cannot read the weights of model {str(path)!r} by its {index.name} "
+            f"({_reason(failure)}); copy all of its files again"
+        ) from failure
+    lost = sorted(set(listed) - held)
+    if lost:
+        raise ModelError(
+            f"model {str(path)!r} has lost {_some(lost)} of its index, which are in none of its "
+            f"{len(files)} files; copy all of its files again"
+        )
+    for file in files:
+        said = re.search(r"-of-(\d+)\.safetensors$", file)
+        if said and int(said[1]) != len(files):
+            raise ModelError(
+                f"model {str(path)!r} has {len(files)} files of weights in its index, but {file!r} "
+                f"is one of {int(said[1])}; copy all of its files again"
+            )
+
+
+def _keys(path: Path) -> list[str]:
+    with safe_open(path, framework="pt") as file:
+        return list(file.keys())
 
 
 def _load_weights(name: str, dtype: torch.dtype, options: dict[str, Any]) -> PreTrainedModel:
     try:
         with _quiet():
             model, info = AutoModelForCausalLM.from_pretrained(
-                name, dtype=dtype, use_safetensors=True, output_loading_info=True, **options
+                name,
+                dtype=dtype,
+                use_safetensors=True,
+                ignore_mismatched_sizes=True,  # they are refused below, by name
+                output_loading_info=True,
+                **options,
             )
     except Exception as failure:  # damaged files raise whatever reading them ran into
         raise ModelError(
             f"cannot load model {name!r}: {_reason(failure)}; save it again with save_pretrained, "
             "or give another directory or hub name"
         ) from failure
-    if info["missing_keys"]:
-        missing = sorted(info["missing_keys"])
+    _refuse_other_weights(name, model, info)
+    return model
+
+
+def _refuse_other_weights(name: str, model: PreTrainedModel, info: dict[str, Any]) -> None:
+    """The model that is measured must be the one that was saved: nothing made up or left out."""
+    missing, unused = sorted(info["missing_keys"]), sorted(info["unexpected_keys"])
+    unused = [key for key in unused if not _OLD_BUFFERS.search(key)]
+    left_out = f"; {_some(unused)} of its files found no place in it" if unused else ""
+    if missing:
         raise ModelError(
             f"model {name!r} lacks {len(missing)} of its weights ({missing[0]} first), which would "
-            "be random numbers; save the whole causal LM, not its base model"
+            f"be random numbers{left_out}; save the whole causal LM, not its base model"
         )
-    return model
+    if info["mismatched_keys"]:
+        key, saved, wanted = min(info["mismatched_keys"])
+        raise ModelError(
+            f"model {name!r} has weights of another shape than its config.json says: {key} has "
+            f"{tuple(saved)} and would need {tuple(wanted)}; give it the config.json that it was "
+            "saved with"
+        )
+    layers = getattr(model.config.get_text_config(), "num_hidden_layers", 0)
+    if unused:
+        raise ModelError(
+            f"model {name!r} would be measured without a part of it: {_some(unused)} of its files "
+            f"found no place in a {type(model).__name__} of {layers} layers; check config.json, or "
+            "save without them what is to be measured"
+        )
+    if layers < 0:
+        raise ModelError(f"model {name!r} has {layers} layers by its config.json; correct it there")
+
+
+def _some(keys: list[str]) -> str:
+    """How many weights, and the first of them by name."""
+    more = ", ..." if len(keys) > _SHOWN else ""
+    return f"{len(keys)} weight{'s' * (len(keys) != 1)} ({', '.join(keys[:_SHOWN])}{more})"
 
 
 def _load_on_base(

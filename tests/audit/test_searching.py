@@ -10,13 +10,16 @@ import torch
 from audit.quick import QUICK
 from corpora import sentences
 from numpy.typing import NDArray
+from scoring.families import family
 from tiny import characters, model_of, unigram
 
-from lmexposure.audit import MeasureSettings, measure
+from lmexposure.audit import MeasureSettings, measure, measuring, searching
 from lmexposure.canaries import CanaryFormat, Manifest, Plan, insert_into_texts
-from lmexposure.errors import ModelError, SettingsError
+from lmexposure.errors import MarginError, ModelError, SettingsError
 from lmexposure.models import LoadedModel
 from lmexposure.scoring import RankSearch, Walk, log_perplexity
+from lmexposure.scoring.search import rescoring
+from lmexposure.scoring.ways import TreeWay
 
 FORM = CanaryFormat(name="code", template="number {digits:4}")
 
@@ -242,10 +245,95 @@ def test_ctrl_c_in_best_first_keeps_the_ranks(
     assert result.formats[0]["search"]["interrupted"]
 
 
-def test_methods_that_need_no_search_make_none(loaded: LoadedModel, manifest: Manifest) -> None:
-    result = measure(loaded, manifest, settings=changed(method="sampled"))
-    assert result.formats[0]["search"]["walk_steps"] == 0
+@pytest.mark.parametrize("method", ["sampled", "skew_normal"])
+def test_methods_that_need_no_search_build_none(
+    loaded: LoadedModel, manifest: Manifest, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searching, "token_space", None)
+    result = measure(loaded, manifest, settings=changed(method=method, extraction=True))
+    assert result.formats[0]["search"] is None
     assert all("importance" not in c.estimates for c in result.canaries)
+    assert {row["method"] for c in result.canaries for row in c.extraction} == {"greedy", "beam"}
+
+
+def _fails(*_: Any, **__: Any) -> Any:
+    raise RuntimeError("no kernel for float64")
+
+
+def test_a_run_outlives_a_copy_in_float64_that_fails(
+    loaded: LoadedModel,
+    manifest: Manifest,
+    everything: NDArray[np.float64],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rescoring, "_copy_in_float64", _fails)
+    result = measure(loaded, manifest, settings=changed())
+    (line,) = [line for line in result.warnings if "float64" in line]
+    assert line.startswith("fills that cost nearly the same were told apart by the model as it is")
+    assert "exact up to an empirical margin (RuntimeError: no kernel for float64)" in line
+    for canary, found in zip(manifest.canaries, result.canaries, strict=True):
+        assert found.exposure["method"] == "exact up to an empirical margin"
+        # In float32 fills this close cannot be told apart.
+        low, high = (
+            naive(
+                manifest, everything + shift * (np.arange(FORM.size) != canary.index), canary.index
+            )[0]
+            for shift in (5e-5, -5e-5)
+        )
+        assert low <= int(found.exposure["rank"]) <= high <= low + 3
+
+
+def test_a_walk_beyond_its_margin_leaves_the_drawn_ranks(
+    loaded: LoadedModel, manifest: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where rounding sends one token of a canary to another expert."""
+
+    def missed(*_: Any, **__: Any) -> Any:
+        raise MarginError("the walk missed fills that cost 9 bits or less; search in float32")
+
+    monkeypatch.setattr(RankSearch, "_proven", missed)
+    result = measure(loaded, manifest, settings=changed())
+    (line,) = [line for line in result.warnings if "could not be counted" in line]
+    assert "12 ranks could not be counted: the walk missed fills" in line
+    assert {c.exposure["method"] for c in result.canaries} == {"importance"}
+    with pytest.raises(MarginError, match="the walk missed fills"):
+        measure(loaded, manifest, settings=changed(method="exact"))
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_slower_ways_are_said_once_for_all_formats(tmp_path: Path) -> None:
+    """GPT-1 gives no cache, and reads no mask of ours."""
+    tokenizer = characters()
+    model = family("openai-gpt", len(tokenizer))
+    loaded = LoadedModel(model=model, tokenizer=tokenizer, name="tiny")
+    other = CanaryFormat(name="other", template="My PIN is {digits:3}")
+    plan = Plan(formats=(FORM, other), canaries=2, repetitions=(1,), controls=2, seed=3)
+    inserted = insert_into_texts(sentences(40), plan)[1]
+    result = measure(loaded, inserted, out=tmp_path, settings=changed(budget_steps=40))
+    said = [line for line in result.warnings if "slower" in line]
+    assert len(said) == 2
+    assert any(line.startswith("texts are scored each by itself, which is slower") for line in said)
+    assert any(line.startswith("each step of a search computes its whole prefix") for line in said)
+    alone = measure(loaded, inserted, settings=changed(method="sampled", extraction=True))
+    assert sorted(line for line in alone.warnings if "slower" in line) == sorted(said)
+
+
+def test_why_texts_were_scored_slower_is_kept_with_the_scores(
+    loaded: LoadedModel, manifest: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TreeWay, "slower", "texts are scored slowly", raising=False)
+    monkeypatch.setattr(TreeWay, "__setattr__", _but_slower)
+    with monkeypatch.context() as once, pytest.raises(RuntimeError, match="no kernel"):
+        once.setattr(measuring, "search_format", _fails)
+        measure(loaded, manifest, out=tmp_path, settings=changed(method="sampled"))
+    monkeypatch.undo()
+    again = measure(loaded, manifest, out=tmp_path, settings=changed(method="sampled"))
+    assert "texts are scored slowly" in again.warnings
+
+
+def _but_slower(way: Any, name: str, value: Any) -> None:
+    if name != "slower":
+        object.__setattr__(way, name, value)
 
 
 def test_a_fill_beyond_the_context_window_leaves_the_search_out() -> None:

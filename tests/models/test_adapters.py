@@ -226,6 +226,17 @@ def test_missing_weights_are_refused(adapter: Path) -> None:
         load_model(adapter)
 
 
+def test_weights_for_layers_that_the_base_lacks_are_refused(adapter: Path) -> None:
+    path = adapter / "adapter_model.safetensors"
+    weights = load_file(path)
+    more = {key.replace("h.0.", "h.7."): weight.clone() for key, weight in weights.items()}
+    save_file({**weights, **more}, path)
+    with pytest.raises(
+        ModelError, match=r"has 2 weights that found no place .*h\.7\..*lora_A.*fir"
+    ):
+        load_model(adapter)
+
+
 def test_weights_of_another_shape_are_refused(adapter: Path) -> None:
     set_config(adapter, r=8)
     with pytest.raises(ModelError, match=r"cannot load adapter .*size mismatch.*own base model"):

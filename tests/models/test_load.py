@@ -1,5 +1,6 @@
 """Loading: what is refused and why, and that a directory causes no traffic."""
 
+import json
 import resource
 import socket
 from collections.abc import Callable
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import (
     BertConfig,
     BertLMHeadModel,
@@ -227,3 +229,117 @@ def test_a_full_disk_leaves_nothing_under_the_final_name(gpt2: LoadedModel, tmp_
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert list(tmp_path.iterdir()) == []
+
+
+def changed_weights(directory: Path, change: Callable[[dict[str, torch.Tensor]], Any]) -> None:
+    weights = load_file(directory / "model.safetensors")
+    change(weights)
+    save_file(weights, directory / "model.safetensors", metadata={"format": "pt"})
+
+
+def changed_config(directory: Path, **values: Any) -> None:
+    path = directory / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+@pytest.mark.parametrize("layers", [1, 0, -1])
+def test_a_model_that_lost_layers_is_refused(
+    gpt2: LoadedModel, directory: Path, layers: int
+) -> None:
+    lost = sum(
+        int(name.split(".")[2]) >= layers
+        for name, _ in gpt2.model.named_parameters()
+        # GPT-2's class does not look at what ends in attn.bias.
+        if name.startswith("transformer.h.") and not name.endswith("attn.bias")
+    )
+    changed_config(directory, n_layer=layers)
+    first = rf"transformer\.h\.{max(0, layers)}\.attn"
+    said = rf"without a part of it: {lost} weights \({first}.*, \.\.\.\) of its files found no "
+    said += rf"place in a GPT2LMHeadModel of {layers} layers; check config\.json"
+    with pytest.raises(ModelError, match=said):
+        load_model(directory)
+
+
+def test_a_number_of_layers_that_is_none_is_refused(directory: Path) -> None:
+    changed_config(directory, n_layer=-1)
+    changed_weights(directory, lambda w: [w.pop(key) for key in list(w) if ".h." in key])
+    with pytest.raises(ModelError, match=r"has -1 layers by its config\.json; correct it there"):
+        load_model(directory)
+
+
+def test_the_head_of_another_task_is_refused(directory: Path) -> None:
+    changed_weights(directory, lambda w: w.update({"score.weight": torch.ones(2, 8)}))
+    with pytest.raises(ModelError, match=r"1 weight \(score\.weight\) of its files found no place"):
+        load_model(directory)
+    changed_config(directory, tie_word_embeddings=False)
+    said = (
+        r"lacks 1 of its weights \(lm_head.*1 weight \(score\.weight\) of its files found no place"
+    )
+    with pytest.raises(ModelError, match=said):
+        load_model(directory)
+
+
+def test_weights_of_another_shape_are_refused(directory: Path) -> None:
+    changed_config(directory, n_positions=8)
+    said = r"transformer\.wpe\.weight has \(256, 128\) and would need \(8, 128\); give it the con"
+    with pytest.raises(ModelError, match=said):
+        load_model(directory)
+
+
+def _old_buffers(weights: dict[str, torch.Tensor]) -> None:
+    for layer in range(2):
+        mask = {"bias": torch.ones(1, 1, 8, 8).tril(), "masked_bias": torch.tensor(-1e4)}
+        weights.update({f"transformer.h.{layer}.attn.{key}": mask[key] for key in mask})
+
+
+def _tied_twice(weights: dict[str, torch.Tensor]) -> None:
+    weights["lm_head.weight"] = weights["transformer.wte.weight"].clone()
+
+
+def _without_prefix(weights: dict[str, torch.Tensor]) -> None:
+    """As the base model is saved; the head is tied to its embeddings."""
+    for key in list(weights):
+        weights[key.removeprefix("transformer.")] = weights.pop(key)
+
+
+@pytest.mark.parametrize("change", [_old_buffers, _tied_twice, _without_prefix])
+def test_the_same_weights_in_other_words_are_loaded(
+    gpt2: LoadedModel, directory: Path, change: Any
+) -> None:
+    changed_weights(directory, change)
+    assert weights_sha256(load_model(directory).model) == weights_sha256(gpt2.model)
+
+
+@pytest.fixture
+def shards(gpt2: LoadedModel, directory: Path) -> tuple[Path, dict[str, str]]:
+    """The same model in several files, and what is said to be in which."""
+    (directory / "model.safetensors").unlink()
+    gpt2.model.save_pretrained(directory, max_shard_size="1MB")
+    index = json.loads((directory / "model.safetensors.index.json").read_text())
+    return directory, index["weight_map"]
+
+
+def set_index(directory: Path, listed: dict[str, str]) -> None:
+    index = {"metadata": {}, "weight_map": listed}
+    (directory / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+def test_shards_must_be_those_of_their_index(
+    gpt2: LoadedModel, shards: tuple[Path, dict[str, str]]
+) -> None:
+    directory, listed = shards
+    assert weights_sha256(load_model(directory).model) == weights_sha256(gpt2.model)
+    last = max(listed.values())
+    n = int(last[-17:-12])
+    set_index(directory, {key: file for key, file in listed.items() if file != last})
+    with pytest.raises(
+        ModelError, match=rf"has {n - 1} files .*'model-00001-of-.*' is one of {n};"
+    ):
+        load_model(directory)
+    set_index(directory, {**listed, "transformer.h.9.ln_1.bias": last})
+    with pytest.raises(ModelError, match=rf"lost 1 weight \(.*h\.9.* of its index.*its {n} files"):
+        load_model(directory)
+    for broken in ({**listed, "more": "model-9.safetensors"}, [last], {"a": 1}):
+        set_index(directory, broken)  # type: ignore[arg-type]
+        with pytest.raises(ModelError, match=r"cannot read the weights .* by its model\.safetens"):
+            load_model(directory)

@@ -19,7 +19,7 @@ from lmexposure.models.encoding import context_window, encode_in_context
 from lmexposure.scoring.space.byte_language import ByteLanguage
 from lmexposure.scoring.space.prefix import find_beginning
 from lmexposure.scoring.space.vocabulary import Vocabulary
-from lmexposure.scoring.steps import next_token_steps
+from lmexposure.scoring.steps import RecomputedSteps, next_token_steps
 
 __all__ = ["Extraction", "Extractor", "Guess", "beam_width"]
 
@@ -109,6 +109,9 @@ class Extractor:
         context: left context, as for `log_perplexity`.
         vocabulary: what the tokens spell, where it is known already; one serves all formats.
 
+    Attributes:
+        slower: why its steps are slower than those of other models; empty where they are not.
+
     Raises:
         ModelError: the tokenizer's tokens cannot be followed character by character (it changes
             the text, as lower-casing ones do), or nothing stands before the secret to begin from.
@@ -145,6 +148,7 @@ class Extractor:
             )
         self._start, self._offset = found.ids, found.characters
         self._steps = next_token_steps(model, encoded[0].ids)
+        self.slower = self._steps.slower if isinstance(self._steps, RecomputedSteps) else ""
         self._allowed: dict[_State, tuple[list[int], list[_State]]] = {}
         self._searches: dict[tuple[str, int], tuple[list[Guess], int]] = {}
 
