@@ -97,7 +97,8 @@ def check(
     thresholds = gate_thresholds(flags)
     result, source = _measured_or_read(flags, thresholds)
     verdict = check_result(result, thresholds)
-    say(verdict_text(verdict))
+    for line in verdict_text(verdict).split("\n"):
+        say(line)
     write_outputs(verdict, result, source, flags)
     raise typer.Exit(verdict.exit_code)
 

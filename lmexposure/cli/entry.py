@@ -5,10 +5,13 @@ the gate.) Click's own 2 for wrong usage and Python's 1 for an uncaught exceptio
 """
 
 import errno
+import io
 import os
 import sys
 import traceback
-from typing import NoReturn
+from typing import Any, NoReturn
+
+from lmexposure._text import visible
 
 __all__ = ["FAILURE", "main"]
 
@@ -44,6 +47,15 @@ def _leave_group() -> None:
         torch.distributed.destroy_process_group()
 
 
+def _usage(failure: Any) -> str:
+    """What Typer says of wrong usage, the words of a person in one line."""
+    if isinstance(getattr(failure, "message", None), str):
+        failure.message = visible(failure.message)
+    said = io.StringIO()
+    failure.show(file=said)
+    return said.getvalue()
+
+
 def _run() -> int:
     # Third parties report progress and advice in their own way; ours is told by our own table.
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
@@ -53,7 +65,7 @@ def _run() -> int:
     import typer
 
     from lmexposure.cli.app import app
-    from lmexposure.cli.console import error
+    from lmexposure.cli.console import error, show_failure
     from lmexposure.errors import LmexposureError
 
     try:
@@ -73,9 +85,9 @@ def _run() -> int:
         if isinstance(failure, OSError) and failure.errno == errno.ENOSPC:
             error(f"the disk is full: {failure}; free some space and run the same command again")
         elif hasattr(failure, "show"):  # wrong usage: Typer's own exceptions know how to be shown
-            failure.show()
+            show_failure(_usage(failure))
         else:
-            traceback.print_exc()
+            show_failure(traceback.format_exc())
             error(f"a failure that this tool did not foresee: {type(failure).__name__}")
         return FAILURE
     if code == _INTERRUPTED:
