@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from lmexposure.errors import FileError, SettingsError
+from lmexposure.errors import FileError, InputError, SettingsError
 
 __all__ = [
     "PRIVATE",
@@ -355,15 +355,27 @@ def sha256_file(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    """The settings of a TOML file.
+def read_toml(
+    path: Path, *, what: str = "settings file", error: type[InputError] = SettingsError
+) -> dict[str, Any]:
+    """What a TOML file says.
+
+    Args:
+        path: of the file.
+        what: it is, for messages.
+        error: to raise.
 
     Raises:
-        SettingsError: the file is missing or is not TOML.
+        InputError: the file is missing, is not UTF-8 text, is not TOML, or is nested too deep.
     """
     try:
         return tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as failure:
-        raise SettingsError(f"cannot read the settings file {path}: {failure.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as failure:
-        raise SettingsError(f"{path} is not TOML: {failure}") from None
+        raise error(f"cannot read the {what} {path}: {failure.strerror}") from None
+    except UnicodeDecodeError:
+        raise error(f"cannot read the {what} {path}: not UTF-8 text") from None
+    except ValueError as failure:  # the library's own kind, and Python's of a number too long
+        reason = str(failure).partition(";")[0]
+        raise error(f"{path} is not TOML: {reason}; mend the file") from None
+    except RecursionError:
+        raise error(f"{path} is nested too deep; write it with fewer brackets") from None

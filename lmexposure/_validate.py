@@ -31,9 +31,11 @@ def _is_number(value: object) -> bool:
 
 
 def text(name: str, value: str, *, error: type[InputError] = SettingsError) -> str:
-    """Return `value` if it is a string with something in it."""
+    """Return `value` if it is a string with something in it, and no NUL."""
     if not isinstance(value, str) or not value:
         raise error(f"{name}={value!r} must be a string, and not an empty one")
+    if "\0" in value:
+        raise error(f"{name}={value!r} holds a NUL, and no name does; leave it out")
     return value
 
 

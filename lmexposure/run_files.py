@@ -60,6 +60,7 @@ class RunFiles:
             exposure.jsonl, which `ExposureCallback` writes; empty without either.
         result_path: the file that `result` was read from.
         scores_path: where the scores would be; None for a result that stands alone.
+        notes: what of it could not be read and decides no number.
     """
 
     path: Path
@@ -70,6 +71,7 @@ class RunFiles:
     metrics: tuple[dict[str, Any], ...]
     result_path: Path
     scores_path: Path | None
+    notes: tuple[str, ...] = ()
 
     def scores(self) -> Scores | None:
         """The scores of every text; None where there is no scores.parquet.
@@ -116,13 +118,18 @@ def open_run(path: str | Path) -> RunFiles:
         )
     home = result_path.parent
     record = _read_record(home / "run.json")
+    metrics, notes = _read_metrics(home / "metrics.jsonl")
+    if not metrics:
+        metrics, more = _read_metrics(home / "exposure.jsonl")
+        notes += more
     return RunFiles(
         path=path,
         name=home.resolve().name,
         result=result,
         manifest=_read_manifest(home / "manifest.json", result, whole=record is not None),
         record=record,
-        metrics=_read_metrics(home / "metrics.jsonl") or _read_metrics(home / "exposure.jsonl"),
+        metrics=metrics,
+        notes=notes,
         result_path=result_path,
         scores_path=home / "scores.parquet",
     )
@@ -192,24 +199,24 @@ def _read_manifest(path: Path, result: Result, *, whole: bool) -> Manifest | Non
     return manifest
 
 
-def _read_metrics(path: Path) -> tuple[dict[str, Any], ...]:
-    """The rows; a last line that a killed process left torn is none."""
+def _read_metrics(path: Path) -> tuple[tuple[dict[str, Any], ...], tuple[str, ...]]:
+    """(The rows that are whole, what is missing): they are a curve, and decide no number."""
     if not path.exists():
-        return ()
+        return (), ()
     try:
         lines = [line for line in path.read_bytes().split(b"\n") if line.strip()]
     except OSError as failure:
-        raise ResultError(f"cannot read {path}: {failure.strerror or failure}") from None
-    rows = []
-    for number, line in enumerate(lines, 1):
-        row = _row(line)
-        if row is None and number < len(lines):
-            raise ResultError(f"{path}, line {number}, is no JSON table; remove the file")
-        strange = foreign(row)
-        if strange:
-            raise ResultError(f"{path}, line {number}, holds {strange}; remove the file")
-        rows += [] if row is None else [row]
-    return tuple(rows)
+        return (), (f"no training curve: cannot read {path.name}: {failure.strerror or failure}",)
+    rows = [_row(line) for line in lines]
+    whole = tuple(row for row in rows if row is not None)
+    # A last line that a killed process left torn is none.
+    lost = [number for number, row in enumerate(rows[:-1], 1) if row is None]
+    if not lost:
+        return whole, ()
+    return whole, (
+        f"the training curve is missing in part: {len(lost)} of {len(lines)} lines of {path.name} "
+        f"are damaged, the first is line {lost[0]}",
+    )
 
 
 def _row(line: bytes) -> dict[str, Any] | None:
@@ -217,7 +224,7 @@ def _row(line: bytes) -> dict[str, Any] | None:
         row = plain(json.loads(line))
     except (ValueError, RecursionError):
         return None
-    return row if isinstance(row, dict) else None
+    return row if isinstance(row, dict) and not foreign(row) else None
 
 
 def _check_hash(path: Path, known: str | None) -> None:

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
+from lmexposure._files import read_toml
 from lmexposure.canaries.format import CanaryFormat
 from lmexposure.errors import FormatError
 
@@ -32,7 +34,7 @@ class FormatCheck:
 @cache
 def _shipped() -> dict[str, CanaryFormat]:
     files = [f for f in resources.files("canary_formats").iterdir() if f.name.endswith(".toml")]
-    formats = [_parsed(f.read_text(encoding="utf-8"), f.name) for f in files]
+    formats = [_sound(tomllib.loads(f.read_text(encoding="utf-8")), f.name) for f in files]
     return {one.name: one for one in sorted(formats, key=lambda one: one.name)}
 
 
@@ -56,31 +58,25 @@ def load_format(name_or_path: str | Path) -> CanaryFormat:
             f"no format {str(name_or_path)!r}; the shipped ones are {', '.join(shipped)}; "
             "give the path of a .toml file to use your own"
         )
-    return _parsed(_read(path), str(name_or_path))
+    return _from_file(path)
 
 
 def check_format_file(path: str | Path) -> FormatCheck:
     """Look at a format file without raising; for `lmexposure formats check`."""
     try:
-        found = _parsed(_read(Path(path)), str(path))
+        found = _from_file(Path(path))
     except FormatError as failure:
         return FormatCheck(format=None, problems=(str(failure),))
     return FormatCheck(format=found, advice=tuple(_advice(found)))
 
 
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as failure:
-        reason = failure.strerror if isinstance(failure, OSError) else "not UTF-8 text"
-        raise FormatError(f"cannot read the format file {path}: {reason}") from None
+def _from_file(path: Path) -> CanaryFormat:
+    return _sound(read_toml(path, what="format file", error=FormatError), str(path))
 
 
-def _parsed(text: str, where: str) -> CanaryFormat:
+def _sound(values: dict[str, Any], where: str) -> CanaryFormat:
     try:
-        return CanaryFormat.from_dict(tomllib.loads(text))
-    except tomllib.TOMLDecodeError as failure:
-        raise FormatError(f"{where} is not TOML: {failure}") from None
+        return CanaryFormat.from_dict(values)
     except FormatError as failure:
         raise FormatError(f"{where}: {failure}") from None
 

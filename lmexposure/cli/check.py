@@ -97,7 +97,9 @@ def check(
     thresholds = gate_thresholds(flags)
     result, source = _measured_or_read(flags, thresholds)
     verdict = check_result(result, thresholds)
-    say(verdict_text(verdict), aside=writes_to_standard_output(flags))
+    aside = writes_to_standard_output(flags)
+    for line in verdict_text(verdict).split("\n"):
+        say(line, aside=aside)
     write_outputs(verdict, result, source, flags)
     raise typer.Exit(verdict.exit_code)
 

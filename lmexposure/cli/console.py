@@ -1,4 +1,8 @@
-"""What a person sees: plain lines, tables, errors, and progress where there is a terminal."""
+"""What a person sees: plain lines, tables, errors, and progress where there is a terminal.
+
+Names and texts from outside are shown by these functions and by no other way: whatever a terminal
+would obey, or would not show, is spelled out.
+"""
 
 import os
 import sys
@@ -10,7 +14,19 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["error", "print_pairs", "print_table", "progress_bars", "say", "speaks", "warn"]
+from lmexposure._text import printable, visible
+
+__all__ = [
+    "error",
+    "print_pairs",
+    "print_table",
+    "progress_bars",
+    "say",
+    "say_aside",
+    "show_failure",
+    "speaks",
+    "warn",
+]
 
 
 def speaks() -> bool:
@@ -29,18 +45,31 @@ def _err() -> Console:
 
 
 def say(line: str, *, aside: bool = False) -> None:
-    """One line on standard output, exactly as it is; aside, on standard error."""
-    (_err() if aside else _out()).print(Text(line), soft_wrap=True)
+    """One line on standard output (aside: on standard error); a line end before it leaves a blank."""
+    console = _err() if aside else _out()
+    if line.startswith("\n"):
+        console.print()
+    console.print(Text(visible(line.removeprefix("\n"))), soft_wrap=True)
+
+
+def say_aside(line: str) -> None:
+    """One line on standard error, where standard output is taken by a corpus."""
+    say(line, aside=True)
+
+
+def show_failure(text: str) -> None:
+    """What others say of a failure, in as many lines as they do, on standard error."""
+    _err().print(Text(printable(text.rstrip("\n"))), soft_wrap=True)
 
 
 def warn(line: str) -> None:
     """One warning on standard error."""
-    _err().print(Text(f"warning: {line}", style="yellow"), soft_wrap=True)
+    _err().print(Text(f"warning: {visible(line)}", style="yellow"), soft_wrap=True)
 
 
 def error(line: str) -> None:
     """One error on standard error."""
-    _err().print(Text(f"error: {line}", style="red"), soft_wrap=True)
+    _err().print(Text(f"error: {visible(line)}", style="red"), soft_wrap=True)
 
 
 def print_pairs(pairs: Sequence[tuple[str, str]]) -> None:
@@ -59,9 +88,10 @@ def print_table(
     """A table; the columns numbered in `right` hold numbers."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column, name in enumerate(header):
-        table.add_column(name, justify="right" if column in right else "left", no_wrap=column == 0)
+        justify = "right" if column in right else "left"
+        table.add_column(Text(visible(name)), justify=justify, no_wrap=column == 0)
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(visible(cell)) for cell in row))
     _out().print(table)
 
 
@@ -80,16 +110,17 @@ def progress_bars() -> Iterator[Any]:
     )
 
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
+        TextColumn("{task.fields[note]}", markup=False),
     )
     with Progress(*columns, console=_err(), transient=True) as bars:
         tasks: dict[str, Any] = {}
 
         def show(what: str, done: int, total: int, note: str = "") -> None:
+            what, note = visible(what), visible(note)
             if what not in tasks:
                 tasks[what] = bars.add_task(what, total=total, note=note)
             bars.update(tasks[what], completed=done, total=total, note=note)

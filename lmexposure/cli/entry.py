@@ -5,10 +5,16 @@ the gate.) Click's own 2 for wrong usage and Python's 1 for an uncaught exceptio
 """
 
 import errno
+import io
 import os
 import sys
 import traceback
-from typing import NoReturn
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, NoReturn
+
+from lmexposure._text import visible
+from lmexposure.errors import LmexposureError, SettingsError
 
 __all__ = ["FAILURE", "main"]
 
@@ -44,6 +50,32 @@ def _leave_group() -> None:
         torch.distributed.destroy_process_group()
 
 
+def _refuse_nothing(words: Sequence[str]) -> None:
+    """No path, name or number is empty; as a path, an empty one would be the current directory.
+
+    Raises:
+        SettingsError: an empty word, or a flag that is given nothing.
+    """
+    for before, word in pairwise(("", *words)):
+        flag, equals, value = word.partition("=")
+        if not word or (flag.startswith("--") and equals and not value):
+            given = before if before.startswith("--") and not word else flag
+            raise SettingsError(
+                f"{given or 'an argument'} is empty; give a name, such as a path, or leave it out"
+            )
+        if "\0" in word:
+            raise SettingsError(f"{word!r} holds a NUL, and no path or name does; give another")
+
+
+def _usage(failure: Any) -> str:
+    """What Typer says of wrong usage, the words of a person in one line."""
+    if isinstance(getattr(failure, "message", None), str):
+        failure.message = visible(failure.message)
+    said = io.StringIO()
+    failure.show(file=said)
+    return said.getvalue()
+
+
 def _run() -> int:
     # Third parties report progress and advice in their own way; ours is told by our own table.
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
@@ -53,10 +85,10 @@ def _run() -> int:
     import typer
 
     from lmexposure.cli.app import app
-    from lmexposure.cli.console import error
-    from lmexposure.errors import LmexposureError
+    from lmexposure.cli.console import error, show_failure
 
     try:
+        _refuse_nothing(sys.argv[1:])
         code = app(standalone_mode=False)
     except typer.Exit as stop:
         code = stop.exit_code
@@ -70,12 +102,14 @@ def _run() -> int:
         error(str(failure))
         return FAILURE
     except Exception as failure:
-        if isinstance(failure, OSError) and failure.errno == errno.ENOSPC:
+        if isinstance(failure, OSError) and failure.errno == errno.ENAMETOOLONG:
+            error(f"a part of a path is longer than the disk takes: {failure.filename}; shorten it")
+        elif isinstance(failure, OSError) and failure.errno == errno.ENOSPC:
             error(f"the disk is full: {failure}; free some space and run the same command again")
         elif hasattr(failure, "show"):  # wrong usage: Typer's own exceptions know how to be shown
-            failure.show()
+            show_failure(_usage(failure))
         else:
-            traceback.print_exc()
+            show_failure(traceback.format_exc())
             error(f"a failure that this tool did not foresee: {type(failure).__name__}")
         return FAILURE
     if code == _INTERRUPTED:

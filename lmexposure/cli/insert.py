@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lmexposure.cli import options
-from lmexposure.cli.console import print_pairs, say, warn
+from lmexposure.cli.console import print_pairs, say, say_aside, warn
 
 if TYPE_CHECKING:
     from lmexposure.audit import RunSettings
@@ -63,7 +63,7 @@ def insert(
     if dry_run:
         _dry_run(corpus, chosen)
         return
-    tell = _aside if corpus == [_STDIN] else say
+    tell = say_aside if corpus == [_STDIN] else say
     from lmexposure._locks import only_writer
     from lmexposure.audit import insert_corpus
     from lmexposure.audit.inserting import plan_of
@@ -101,11 +101,6 @@ def _dry_run(corpus: Sequence[str], chosen: "RunSettings") -> None:
     would = preview(corpus, settings=chosen, shape=shape)
     _print_preview(would, coins=chosen.coins != "fixed")
     say_attainable(chosen)
-
-
-def _aside(line: str) -> None:
-    """Standard output is taken by the corpus."""
-    typer.echo(line, err=True)
 
 
 def say_attainable(settings: "RunSettings", *, tell: Callable[[str], None] = say) -> None:

@@ -76,7 +76,7 @@ def _data(
         training=run.metrics,
         settings=setting_facts(run, show_seeds=show_secrets),
         command=command_of(run, show_seeds=show_secrets),
-        warnings=tuple(map(str, result.warnings)),
+        warnings=(*map(str, result.warnings), *run.notes),
         redacted=not show_secrets,
     )
 

@@ -7,11 +7,12 @@ import glob
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from lmexposure._files import PRIVATE, write_json
+from lmexposure._validate import integer
 from lmexposure.canaries.corpora.copying import Copied
 from lmexposure.canaries.corpora.merging import Occurrence
 from lmexposure.canaries.manifest import Manifest
@@ -21,6 +22,8 @@ __all__ = ["SCHEMA", "Sidecar", "corpus_files", "read_sidecars", "sidecar_path"]
 
 SCHEMA = "lmexposure.shard/1"
 _SUFFIX = ".canaries.json"
+_MOST = 2**63 - 1  # of documents or bytes
+_Kind = TypeVar("_Kind")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,18 +65,35 @@ class Sidecar:
         note = sidecar_path(path)
         try:
             return cls._from_dict(json.loads(note.read_bytes()))
-        except (OSError, ValueError, KeyError, TypeError) as failure:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as failure:
             raise CorpusError(
                 f"{note} is not what insertion wrote ({type(failure).__name__}); take a whole copy"
             ) from failure
 
     @classmethod
-    def _from_dict(cls, values: dict[str, Any]) -> "Sidecar":
+    def _from_dict(cls, values: Any) -> "Sidecar":
+        values = _typed(values, dict)
         if values.pop("schema") != SCHEMA:
             raise ValueError("another schema")
         own = {name: values.pop(name) for name in ("manifest_sha256", "shard", "shards")}
-        occurrences = tuple(Occurrence(**one) for one in values.pop("occurrences"))
-        return cls(**own, copied=Copied(**values, occurrences=occurrences))
+        found = _typed(values.pop("occurrences"), list)
+        occurrences = tuple(Occurrence(**_typed(one, dict)) for one in found)
+        note = cls(**own, copied=Copied(**values, occurrences=occurrences))
+        texts = (note.manifest_sha256, note.copied.name, note.copied.sha256)
+        for text in (*texts, note.copied.sha256_inserted, *(one.id for one in occurrences)):
+            _typed(text, str)
+        integer("shard", note.shard, low=1, high=integer("shards", note.shards, low=1))
+        counts = [note.copied.first_document, note.copied.documents]
+        counts += [n for one in occurrences for n in (one.document, one.offset, one.length)]
+        for count in counts:
+            integer("documents", count, low=0, high=_MOST)
+        return note
+
+
+def _typed(value: Any, kind: type[_Kind]) -> _Kind:
+    if not isinstance(value, kind):
+        raise TypeError(f"no {kind.__name__}")
+    return value
 
 
 def sidecar_path(path: Path) -> Path:
@@ -127,9 +147,10 @@ def read_sidecars(paths: Sequence[Path], manifest: Manifest) -> list[Sidecar] | 
             raise CorpusError(
                 f"{sidecar_path(path)} belongs to another manifest; give the one of this corpus"
             )
-    missing = set(range(1, notes[0].shards + 1)) - {note.shard for note in notes}
+    given = {note.shard for note in notes}
+    missing = list(islice((n for n in range(1, notes[0].shards + 1) if n not in given), 10))
     if missing and len(notes) > 1:
-        listed = ", ".join(map(str, sorted(missing)[:10]))
+        listed = ", ".join(map(str, missing))
         raise CorpusError(
             f"of the {notes[0].shards} files of this corpus, number {listed} is missing; give all "
             "of them, or one alone"

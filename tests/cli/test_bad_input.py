@@ -1,0 +1,126 @@
+"""What is wrong with what was given is said in a sentence, and is never a traceback."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli.conftest import Call, Outcome
+
+PLAN = ("--format", "pin", "--canaries", "2", "--repetitions", "1,2", "--controls", "2")
+LONG = "x" * 300
+
+
+def refused(outcome: Outcome, message: str) -> None:
+    assert outcome.code == 3, outcome
+    assert message in outcome.err
+    assert "Traceback" not in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a = " + "[" * 5000 + "]" * 5000, "is nested too deep; write it with fewer brackets"),
+        ("seed = " + "9" * 5000, "is not TOML: Exceeds the limit (4300 digits)"),
+        ("seed = ", "is not TOML: Invalid value"),
+        ("seed = \0", "is not TOML"),
+        ("seed = '\ud800'", "not UTF-8 text"),
+    ],
+)
+def test_toml_that_no_reader_takes(call: Call, tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "a.toml"
+    path.write_bytes(text.encode(errors="surrogatepass"))
+    (tmp_path / "c.txt").write_text("line\n" * 30)
+    for flag in ("--settings", "--format"):
+        refused(call("insert", tmp_path / "c.txt", "--out", tmp_path / "o", flag, path), message)
+    assert call("formats", "check", path).code == 3
+    assert message in call("formats", "check", path).out
+    assert not (tmp_path / "o").exists()
+
+
+def test_a_name_in_a_settings_file_holds_no_nul(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text('formats = ["a\\u0000.toml"]\n')
+    outcome = call("insert", "c.txt", "--out", "o", "--settings", tmp_path / "s.toml")
+    refused(outcome, r"formats='a\x00.toml' holds a NUL")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("insert", "c.txt", "--out", ""),
+        ("insert", "c.txt", "--out="),
+        ("insert", "", "--out", "o"),
+        ("remove", "c.txt", "m.json", "--out", ""),
+        ("train", "c.txt", "--out", ""),
+        ("measure", "m", "m.json", "--out", ""),
+        ("run", "c.txt", "--out", ""),
+        ("demo", "--out", ""),
+        ("report", "r", "--out", ""),
+        ("report", "r", "--model-card", ""),
+        ("compare", "r", "s", "--out", ""),
+        ("check", "r", "--json", ""),
+        ("check", ""),
+    ],
+)
+def test_an_empty_path_is_not_the_current_directory(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    outcome = call(*words)
+    flags = [word.removesuffix("=") for word in words if word.startswith("--")]
+    refused(outcome, f"{flags[-1] if words[1] else 'an argument'} is empty; give a name")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_nul_on_the_command_line(call: Call) -> None:
+    refused(call("check", "a\0b"), r"'a\x00b' holds a NUL")
+
+
+def test_a_name_that_no_disk_takes(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "c.txt").write_text("line\n" * 30)
+    for words in (
+        ("insert", tmp_path / "c.txt", "--out", tmp_path / LONG, *PLAN),
+        ("insert", tmp_path / LONG, "--out", tmp_path / "o"),
+        ("check", tmp_path / LONG),
+        ("compare", tmp_path / LONG, tmp_path),
+        ("measure", LONG, tmp_path / LONG, "--out", tmp_path / "o"),
+    ):
+        outcome = call(*words)
+        assert outcome.code == 3
+        assert "Traceback" not in outcome.err
+        assert "longer than the disk takes" in outcome.err or "File name too long" in outcome.err
+
+
+def test_a_sidecar_of_other_types(call: Call, tmp_path: Path) -> None:
+    for n in range(2):
+        (tmp_path / f"{n}.txt").write_text(f"file {n}\n" * 40)
+    out, manifest = tmp_path / "o", tmp_path / "o" / "manifest.json"
+    assert call("insert", tmp_path / "*.txt", "--out", out, *PLAN).code == 0
+    note = out / "corpus" / "0.txt.canaries.json"
+    values = json.loads(note.read_bytes())
+    one = values["occurrences"][0]
+    changes: list[dict[str, Any]] = [
+        {"shard": "1"},
+        {"shard": 3},
+        {"shards": None},
+        {"manifest_sha256": None},
+        {"occurrences": None},
+        {"occurrences": [1]},
+        {"occurrences": [{}]},
+        {"occurrences": [one | {"document": "0"}]},
+        {"occurrences": [one | {"offset": 10**30}]},
+        {"documents": "40"},
+        {"first_document": -5},
+        {"sha256": 5},
+        {"name": 3},
+        {"more": 1},
+    ]
+    texts = ["null", "[]", "3", '"x"', "{}", "[" * 100_000, '{"schema":' + "9" * 5000 + "}"]
+    for text in [*texts, *(json.dumps(values | change) for change in changes)]:
+        note.write_text(text)
+        refused(call("verify", out / "corpus" / "*.txt", manifest), "is not what insertion wrote")
+    note.write_text(json.dumps(values | {"shards": 10**12}))
+    outcome = call("remove", out / "corpus" / "*.txt", manifest, "--out", tmp_path / "back")
+    refused(outcome, "of the 1000000000000 files of this corpus, number 3, 4, 5")
+    shutil.rmtree(out)
