@@ -45,7 +45,7 @@ def _err() -> Console:
 
 
 def say(line: str, *, aside: bool = False) -> None:
-    """One line on standard output (aside: on standard error); a line end before it leaves a blank."""
+    """One line on standard output, or aside on standard error; a leading line end is kept."""
     console = _err() if aside else _out()
     if line.startswith("\n"):
         console.print()
