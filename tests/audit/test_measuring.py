@@ -333,12 +333,6 @@ def test_an_unwritable_place_is_found_before_the_work(
     assert seen == []
 
 
-def test_a_model_in_training_mode_is_refused(untrained: LoadedModel, manifest: Manifest) -> None:
-    untrained.model.train()
-    with pytest.raises(ModelError, match=r"call model\.eval\(\)"):
-        measure(untrained, manifest, settings=QUICK)
-
-
 def test_lost_scores_are_made_again(
     untrained: LoadedModel, manifest: Manifest, tmp_path: Path
 ) -> None:
