@@ -21,6 +21,8 @@ from transformers import DataCollatorForSeq2Seq, Trainer, TrainingArguments
 from lmexposure.audit import RunSettings
 from lmexposure.canaries import CanaryFormat, Plan
 from lmexposure.cli.app import app
+from lmexposure.report import write_report
+from lmexposure.run_files import open_run
 
 __all__ = ["call"]  # a fixture of the tests of commands
 
@@ -159,12 +161,12 @@ def test_the_workflow_stops_a_release_and_leaves_its_files(
     assert (tmp_path / uploaded).exists()
 
 
-def test_the_model_card_is_what_is_written(tmp_path: Path, call: Call) -> None:
+def test_the_model_card_is_what_is_written(tmp_path: Path) -> None:
     told = next(yaml.safe_load(b) for b in blocks("yaml") if "model-index:" in b)
     (tmp_path / "my-model").mkdir()
-    (tmp_path / "my-model" / "config.json").write_text("{}")
-    run = small_run(tmp_path / "run")
-    assert call("report", run, "--model-card", tmp_path / "my-model").code == 0
+    run = open_run(small_run(tmp_path / "run"))
+    weights = run.result.model["weights_sha256"]
+    write_report(run, formats=("md",), model_card=tmp_path / "my-model", card_weights=weights)
     card = ModelCard.load(tmp_path / "my-model" / "README.md").data.to_dict()["model-index"][0]
     shown = told["model-index"][0]
     assert card["name"] == shown["name"]

@@ -88,8 +88,8 @@ def print_table(
     """A table; the columns numbered in `right` hold numbers."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column, name in enumerate(header):
-        justify = "right" if column in right else "left"
-        table.add_column(Text(visible(name)), justify=justify, no_wrap=column == 0)
+        shown, first = Text(visible(name)), column == 0
+        table.add_column(shown, justify="right" if column in right else "left", no_wrap=first)
     for row in rows:
         table.add_row(*(Text(visible(cell)) for cell in row))
     _out().print(table)

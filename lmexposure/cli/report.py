@@ -1,11 +1,14 @@
 """`lmexposure report`: a run as a page that people read, and as files for other tools."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lmexposure.cli.console import say, warn
+
+if TYPE_CHECKING:
+    from lmexposure.results import Result
 
 __all__ = ["report"]
 
@@ -36,14 +39,26 @@ def report(
         Path | None,
         typer.Option(help="A model directory whose README.md gets the results as metadata."),
     ] = None,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force",
+            help="With --model-card: into any model's card, which then says that its weights were "
+            "not checked.",
+        ),
+    ] = False,
 ) -> None:
     """Write the report of RUN: report.html and report.md."""
     from lmexposure.canaries.manifest import Manifest
+    from lmexposure.errors import SettingsError
     from lmexposure.gate import check_result
     from lmexposure.report import write_report
     from lmexposure.run_files import open_run
 
+    if force and model_card is None:
+        raise SettingsError("--force goes with --model-card; give both, or leave it out")
     opened = open_run(run)
+    known = None if model_card is None or force else _weights(model_card, opened.result)
     written = write_report(
         opened,
         out=out,
@@ -52,9 +67,34 @@ def report(
         show_secrets=show_secrets,
         manifest=None if manifest is None else Manifest.read(manifest),
         model_card=model_card,
+        card_weights=known,
     )
     say(check_result(opened.result).sentence)
     for path in written:
         say(f"report  {path}")
     if show_secrets:
         warn("these files show the secrets of the canaries: keep them to yourself")
+
+
+def _weights(model: Path, result: "Result") -> str | None:
+    """The hash of a model's weights, loaded as they were for the measurement; None without a model.
+
+    Files do not tell it: of tied weights they hold one, and an adapter is none of the model's.
+
+    Raises:
+        ModelError: they cannot be loaded.
+    """
+    if not model.is_dir():
+        return None
+    from lmexposure.errors import ModelError
+    from lmexposure.models import load_model, weights_sha256
+
+    dtype = result.model.get("dtype")
+    try:
+        loaded = load_model(model, dtype=str(dtype or "float32"), offline=True)
+    except ModelError as failure:
+        raise ModelError(
+            f"cannot tell whether the card in {model} is that of the measured model: {failure}; "
+            "--force writes it all the same, and says so in the card"
+        ) from None
+    return weights_sha256(loaded.model)

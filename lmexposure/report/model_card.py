@@ -21,9 +21,13 @@ __all__ = ["DATASET", "add_to_model_card", "evaluation_results"]
 # By this an entry is known as ours, and replaced.
 DATASET = "lmexposure-canaries"
 _KEY = "model-index"
+_GATE = "gate"
+_UNKNOWN = "not checked whether the weights beside this card are the ones that were measured"
 
 
-def add_to_model_card(model_directory: str | Path, data: ReportData) -> Path:
+def add_to_model_card(
+    model_directory: str | Path, data: ReportData, *, weights_known: bool = False
+) -> Path:
     """Write the results into the metadata of README.md; make a card where there is none.
 
     An entry of an earlier call is replaced. No secret is written, whatever the data holds.
@@ -31,6 +35,8 @@ def add_to_model_card(model_directory: str | Path, data: ReportData) -> Path:
     Args:
         model_directory: the directory that holds, or shall hold, README.md.
         data: what `report_data` gave.
+        weights_known: whether the weights in that directory were compared with those measured, and
+            are the same. If not, the card says so in the name of its verdict.
 
     Returns:
         the path of the card.
@@ -45,20 +51,23 @@ def add_to_model_card(model_directory: str | Path, data: ReportData) -> Path:
         raise ModelError(f"no model directory at {directory}; give the one that holds the model")
     path, name = directory / "README.md", directory.resolve().name
     before = _read(path) if path.exists() else f"# {name}\n"
-    after = _with_results(path, before, name, evaluation_results(data))
+    results = evaluation_results(data, weights_known=weights_known)
+    after = _with_results(path, before, name, results)
     mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
     with atomic_write(path, mode=mode) as stream:
         stream.write(after.encode())
     return path
 
 
-def evaluation_results(data: ReportData) -> list[EvalResult]:
+def evaluation_results(data: ReportData, *, weights_known: bool = False) -> list[EvalResult]:
     """The results in the form that `huggingface_hub` reads and writes.
 
     Args:
         data: what `report_data` gave.
+        weights_known: whether they are known to be of the weights that the card stands for.
     """
-    verdict = _result("all formats", None, "verdict", "gate", str(data.verdict.outcome))
+    name = _GATE if weights_known else f"{_GATE}; {_UNKNOWN}"
+    verdict = _result("all formats", None, "verdict", name, str(data.verdict.outcome))
     rows = [_exposures(form) for form in data.formats]
     return [verdict, *_epsilon(data.privacy), *(one for form in rows for one in form)]
 

@@ -9,7 +9,7 @@ from typing import Any
 from lmexposure._files import atomic_write
 from lmexposure._validate import one_of
 from lmexposure.canaries.manifest import Manifest
-from lmexposure.errors import FileError, SettingsError
+from lmexposure.errors import FileError, ModelError, SettingsError
 from lmexposure.report.build import report_data
 from lmexposure.report.charts import Chart, charts_of
 from lmexposure.report.compare import compare_data
@@ -49,6 +49,7 @@ def write_report(
     show_secrets: bool = False,
     manifest: Manifest | None = None,
     model_card: str | Path | None = None,
+    card_weights: str | None = None,
 ) -> list[Path]:
     """Write the report of a run: report.html, report.md, report.csv, report.json.
 
@@ -60,6 +61,9 @@ def write_report(
         show_secrets: show each canary's secret; the files are then readable by their owner only.
         manifest: where it does not lie beside the result.
         model_card: a model directory whose README.md gets the results into its metadata.
+        card_weights: the SHA-256 of the weights there, as `lmexposure.models.weights_sha256` gives
+            it for the model in the dtype it was measured in; None: nobody looked, and the card says
+            so.
 
     Returns:
         the paths of what was written, in the order of `formats`.
@@ -67,10 +71,12 @@ def write_report(
     Raises:
         SettingsError: an unknown format, or secrets asked for without a manifest.
         ManifestError, ResultError: see `report_data`.
-        ModelError: see `add_to_model_card`.
+        ModelError: other weights than were measured; see `add_to_model_card`.
         FileError: the disk refused; what stood there before still does.
     """
     _check(formats)
+    if model_card is not None and card_weights is not None:
+        _check_weights(run, model_card, card_weights)
     data = report_data(run, show_secrets=show_secrets, manifest=manifest)
     with refused(run.name):
         files = _rendered("report", formats, _REPORT, data)
@@ -82,7 +88,19 @@ def write_report(
     if model_card is None:
         return written
     with refused(run.name):
-        return [*written, add_to_model_card(model_card, data)]
+        known = card_weights is not None
+        return [*written, add_to_model_card(model_card, data, weights_known=known)]
+
+
+def _check_weights(run: RunFiles, model_card: str | Path, weights: str) -> None:
+    """One model's verdict does not go into another one's card."""
+    measured = run.result.model.get("weights_sha256")
+    if weights != measured:
+        raise ModelError(
+            f"the weights in {model_card} have sha256 {weights[:16]}, and {run.result_path} is of "
+            f"{str(measured)[:16]}; give the directory of the model that was measured, or --force, "
+            "which says so in the card"
+        )
 
 
 def write_compare(

@@ -14,7 +14,7 @@ from hashes import sha256_tree
 from lmexposure._files import sha256_file
 
 PLAN = ["--canaries", "4", "--repetitions", "1,8", "--controls", "4", "--units", "48"]
-ARGUMENTS = [*PLAN, "--epochs", "3", "--references", "3000", "--revealed", "4"]
+ARGUMENTS = [*PLAN, "--seed", "0", "--epochs", "3", "--references", "3000", "--revealed", "4"]
 ARGUMENTS += ["--budget-steps", "20000", "--draws", "2000", "--guesses", "100"]
 
 

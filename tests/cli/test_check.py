@@ -345,7 +345,8 @@ def test_a_check_is_light(written: Written, flags: tuple[str, ...]) -> None:
 def trained(call: Call, tmp_path: Path) -> tuple[Path, Path]:
     """A small model and its manifest, and settings with which it is measured quickly."""
     corpus = write_corpus(tmp_path / "corpus.txt", 200)
-    plan = ("--format", "pin", "--canaries", "2", "--repetitions", "1,20", "--controls", "4")
+    plan = ["--format", "pin", "--canaries", "2", "--repetitions", "1,20", "--controls", "4"]
+    plan += ["--seed", "0"]
     assert call("insert", corpus, "--out", tmp_path / "i", *plan).code == 0
     manifest = tmp_path / "i" / "manifest.json"
     size = ("--layers", "1", "--units", "16", "--epochs", "1")

@@ -1,6 +1,7 @@
 """`lmexposure report`: what a person types, and what they see."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ from huggingface_hub import ModelCard
 from report_runs import secret_texts, small_manifest, small_run
 
 from lmexposure.cli.reporting import write_and_say
+from lmexposure.models import LstmSizes, load_model, new_model, save_model
+from lmexposure.results import read_result
 
 
 def test_the_verdict_and_where_the_report_lies(call: Call, tmp_path: Path) -> None:
@@ -43,12 +46,38 @@ def test_secrets_only_where_asked_for_and_then_with_a_warning(call: Call, tmp_pa
 
 
 def test_a_model_card(call: Call, tmp_path: Path) -> None:
+    """Of the model that was measured; into another one's only by force, and the card says so."""
     run = small_run(tmp_path / "run")
-    (run / "model").mkdir()
-    outcome = call("report", run, "--format", "md", "--model-card", run / "model")
-    assert outcome.code == 0
+    for seed, name in enumerate(("model", "other")):
+        made = new_model("lstm", ["abc"] * 9, seed=seed, separator="\n", lstm=LstmSizes(units=8))
+        save_model(made.model, made.tokenizer, run / name)
+    measured = load_model(run / "model", dtype="bfloat16").to_dict()
+    result = read_result(run / "result.json")
+    replace(result, model={**result.model, **measured}).write(run / "result.json")
+    card = ("report", run, "--format", "md", "--model-card")
+    outcome = call(*card, run / "model")
+    assert outcome.code == 0, outcome
     assert f"report  {run / 'model' / 'README.md'}" in outcome.out
     assert ModelCard.load(run / "model" / "README.md").data.to_dict()["model-index"]
+    assert "not checked" not in (run / "model" / "README.md").read_text()
+    (run / "report.md").unlink()
+    (run / "none").mkdir()
+    for name, message in (
+        ("other", f"and {run / 'result.json'} is of {measured['weights_sha256'][:16]}"),
+        ("none", "cannot tell whether the card in"),
+        ("nowhere", "no model directory at"),
+    ):
+        refused = call(*card, run / name)
+        assert (refused.code, message in refused.err) == (3, True), refused.err
+        assert ("--force" in refused.err) == (name != "nowhere")
+        assert not (run / name / "README.md").exists()
+        if name != "nowhere":
+            assert not (run / "report.md").exists()
+            assert call(*card, run / name, "--force").code == 0
+            assert "not checked whether the weights" in (run / name / "README.md").read_text()
+            (run / "report.md").unlink()
+    alone = call("report", run, "--force")
+    assert (alone.code, "--force goes with --model-card" in alone.err) == (3, True)
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def ours(card: Any) -> list[EvalResult]:
 
 
 def test_where_there_is_no_card_one_is_made(model: Path, data: ReportData) -> None:
-    path = add_to_model_card(model, data)
+    path = add_to_model_card(model, data, weights_known=True)
     card = read(path)
     assert card.data.model_name == "my-model"
     assert card.text.strip() == "# my-model"

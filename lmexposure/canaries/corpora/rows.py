@@ -15,8 +15,9 @@ from lmexposure.errors import CorpusError
 
 __all__ = ["Rows", "copy_rows", "row_groups", "row_texts", "row_writer"]
 
-_LARGEST_GROUP = 1 << 32  # bytes in memory
-_BATCH_BYTES = 1 << 30
+_LARGEST_GROUP = 1 << 31  # bytes in memory
+_LARGEST_RATIO = 1000  # of memory and file: no text is packed so well
+_BATCH_BYTES = 1 << 28
 _MOST_ROWS = 4096
 
 
@@ -56,25 +57,28 @@ def _batches(file: Any, group: int, columns: list[str] | None) -> Iterator[Any]:
     A value is in the file once, however many rows have it: a few kilobytes say terabytes.
 
     Raises:
-        CorpusError: the row group takes more memory than `_LARGEST_GROUP`.
+        CorpusError: the row group takes more memory than `_LARGEST_GROUP`, or than a file of its
+            size has reason to.
     """
     about = file.metadata.row_group(group)
     chunks = [about.column(number) for number in range(about.num_columns)]
     longest = max((chunk.total_uncompressed_size for chunk in chunks), default=0)
-    _check_group(group, longest)
+    packed = sum(chunk.total_compressed_size for chunk in chunks)
+    most = min(_LARGEST_GROUP, max(_BATCH_BYTES, _LARGEST_RATIO * packed))
+    _check_group(group, longest, most)
     rows = max(1, min(_MOST_ROWS, _BATCH_BYTES // max(1, longest)))
     size = 0
     for batch in file.iter_batches(batch_size=rows, row_groups=[group], columns=columns):
         size += batch.nbytes
-        _check_group(group, size)
+        _check_group(group, size, most)
         yield batch
 
 
-def _check_group(group: int, size: int) -> None:
-    if size > _LARGEST_GROUP:
+def _check_group(group: int, size: int, most: int) -> None:
+    if size > most:
         raise CorpusError(
-            f"row group {group} takes more than {_LARGEST_GROUP >> 30} GiB of memory when it is "
-            "read; write the file again in smaller row groups"
+            f"row group {group} takes more than {most / 2**20:.0f} MiB of memory when it is read; "
+            "write the file again in smaller row groups"
         )
 
 

@@ -170,7 +170,7 @@ def test_a_row_group_of_one_value_takes_no_more_memory_than_it_may(
     monkeypatch.setattr(rows, "_BATCH_BYTES", 1 << 20)
     before, peak = pa.total_allocated_bytes(), 0
     for read in (lambda: rows.row_texts(path, "text"), lambda: rows.row_groups(path)):
-        with pytest.raises(CorpusError, match="row group 0 takes more than 0 GiB of memory"):
+        with pytest.raises(CorpusError, match=r"row group 0 takes more than [12] MiB of memory"):
             for _ in read():
                 peak = max(peak, pa.total_allocated_bytes() - before)
     assert peak < 3 << 20
