@@ -15,10 +15,13 @@ The exit code counts the wrong ones.
 """
 
 import argparse
+import contextlib
+import io
 import os
 import shutil
 import signal
 import sys
+import tempfile
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -32,7 +35,6 @@ from corpora import write_corpus
 from hashes import sha256_tree
 
 from lmexposure._files import sha256_file
-from lmexposure.audit import MeasureSettings, RunSettings, run
 from lmexposure.canaries import Manifest
 from lmexposure.cli import reporting
 from lmexposure.cli.console import print_table, say
@@ -42,16 +44,6 @@ from lmexposure.results import read_result
 _SETTINGS = (
     "--format pin --canaries 3 --repetitions 1,8 --controls 4 --layers 1 --units 16 --epochs 4 "
     "--references 60 --revealed 1 --budget-steps 2000 --draws 200 --guesses 20 --seed 5"
-)
-_QUICK = RunSettings(
-    formats=("pin",),
-    canaries=3,
-    repetitions=(1, 8),
-    controls=4,
-    layers=1,
-    units=16,
-    training={"epochs": 4},
-    measure=MeasureSettings(references=60, revealed=1, budget_steps=2000, draws=200, guesses=20),
 )
 # What only the person has: made again, it would be another.
 _KEPT = ("manifest.json", "result.json")
@@ -69,9 +61,9 @@ class Ended:
 
 def main() -> int:
     arguments = parse()
-    shutil.rmtree(arguments.out, ignore_errors=True)
-    arguments.out.mkdir(parents=True)
-    lab = Lab(arguments.out)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    home = Path(tempfile.mkdtemp(dir=arguments.out))
+    lab = Lab(home)
     rows, killed = [], []
     for state in lab.damaged_states(arguments.every):
         rows.append(state)
@@ -84,6 +76,7 @@ def main() -> int:
             say(line)
     wrong = sum(row[-1].startswith("WRONG") for row in rows)
     bad = sum("WRONG" in line for line in killed)
+    shutil.rmtree(home)
     say(f"{len(rows)} damaged states, {wrong} wrong; {len(killed)} kills, {bad} wrong")
     return wrong + bad
 
@@ -105,12 +98,18 @@ class Lab:
         self._corpus = write_corpus(out / "corpus.txt", 300)
         self._whole = out / "whole" / "run"
         self._copy = out / "copy" / "run"
-        # Once in this process: what it imports on the way, no fork has to import.
-        run(self._corpus, out=out / "warm" / "run", settings=_QUICK)
+        self._warm_up()
         ended = self._run(self._whole)
         assert ended.code == 0, ended.err
         self._numbers = numbers(self._whole)
         self._said = {name: self._judged(self._whole, name) for name in ("check", "report")}
+
+    def _warm_up(self) -> None:
+        """A run in this process: what it imports on the way, no fork has to import."""
+        words = ["run", str(self._corpus), "--out", str(self._out / "warm"), *_SETTINGS.split()]
+        sys.argv = ["lmexposure", *words]
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+            command_line()
 
     def damaged_states(self, every: int) -> Iterator[tuple[str, ...]]:
         """(stage, file, damage, command, end) of every state, or of some: the first of each n."""
