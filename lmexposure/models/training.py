@@ -139,7 +139,7 @@ def train(
             "settings": settings.to_dict(),
             "result": result.to_dict(),
         }
-        # From its seed and its hash a small seed, a secret of a small plan can be found by trying.
+        # By its seed and its hash a small seed can be tried, and the one secret of a small plan.
         write_json(out / "training.json", record, mode=PRIVATE)
         checkpoints.clear()
     accelerator.wait_for_everyone()

@@ -145,7 +145,7 @@ def test_interrupted_after_the_last_step_it_only_finishes(
     assert resumed.stopped == "epochs"
 
 
-def _full_disk(*_: object) -> None:
+def _full_disk(*_: object, **__: object) -> None:
     raise FileError("no space")
 
 
