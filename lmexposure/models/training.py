@@ -150,7 +150,7 @@ def train(
             "result": result.to_dict(),
             "model_files": checkpoints.finish(counters.best_step),
         }
-        # From its seed and its hash a small seed, a secret of a small plan can be found by trying.
+        # By its seed and its hash a small seed can be tried, and the one secret of a small plan.
         write_hashed(out / "training.json", record, mode=PRIVATE)
         checkpoints.clear()
     accelerator.wait_for_everyone()
