@@ -144,7 +144,6 @@ def read_result(path: Path) -> Result:
     except (OSError, ValueError, RecursionError) as failure:
         raise ResultError(f"{path} is not readable JSON ({failure}); {MEASURE_AGAIN}") from failure
     _check_schema(path, record)
-    _mend_level(record.get("privacy"))
     if strange:
         raise ResultError(f"{path} holds {strange}; {MEASURE_AGAIN}")
     if not take_hash(record):
@@ -152,6 +151,7 @@ def read_result(path: Path) -> Result:
             f"{path} does not fit its {CONTENT}: it was edited or damaged after it was written; "
             f"{MEASURE_AGAIN}"
         )
+    _mend_level(record.get("privacy"))
     try:
         canaries = [CanaryResult(**one) for one in record.pop("canaries")]
         return Result(canaries=canaries, **record)
