@@ -47,7 +47,11 @@ class SampledExposure:
     space_bits: float = math.inf
 
     def estimates(self) -> list[ExposureEstimate]:
-        """Each canary with what its error comes from, as `exposure_summary` takes it."""
+        """Each canary with what its error comes from, as `exposure_summary` takes it.
+
+        `bits` is the rank, since log-perplexities are not kept: beside estimates of another kind
+        give all of them their log-perplexities (`dataclasses.replace`), or none are in order.
+        """
         columns = (self.value, self.low, self.high, self.capped, self.rank)
         return [
             ExposureEstimate(
