@@ -26,6 +26,11 @@ __all__ = [
 RESULT_SCHEMA = "lmexposure.result/1"
 # Advice that destroys nothing.
 MEASURE_AGAIN = "measure again with another --out, or move the file aside before"
+_NARROW = (
+    "written by a version that took references and draws for all there is: its intervals of "
+    "medians and quartiles are too narrow where many canaries share few references; lmexposure "
+    "check computes its own, and measuring again with another --out gives right ones"
+)
 _FAMILY, _VERSION = RESULT_SCHEMA.split("/")
 _LONGEST_VERSION = 9  # digits
 _SHOWN = 60  # characters of a value in a message
@@ -146,6 +151,7 @@ def read_result(path: Path) -> Result:
     _check_schema(path, record)
     if strange:
         raise ResultError(f"{path} holds {strange}; {MEASURE_AGAIN}")
+    before_hashes = CONTENT not in record
     if not take_hash(record):
         raise ResultError(
             f"{path} does not fit its {CONTENT}: it was edited or damaged after it was written; "
@@ -154,11 +160,20 @@ def read_result(path: Path) -> Result:
     _mend_level(record.get("privacy"))
     try:
         canaries = [CanaryResult(**one) for one in record.pop("canaries")]
-        return Result(canaries=canaries, **record)
+        result = Result(canaries=canaries, **record)
     except (TypeError, KeyError) as failure:
         raise ResultError(
             f"{path} lacks or adds fields ({visible(failure)}); {MEASURE_AGAIN}"
         ) from failure
+    if before_hashes and isinstance(result.warnings, list) and _has_drawn_ranks(canaries):
+        result.warnings.append(_NARROW)
+    return result
+
+
+def _has_drawn_ranks(canaries: list[CanaryResult]) -> bool:
+    """Whether an exposure rests on a sample of the fills."""
+    shown = (one.exposure for one in canaries if isinstance(one.exposure, dict))
+    return any(one.get("method") in ("sampled", "importance") for one in shown)
 
 
 def _mend_level(section: Any) -> None:
