@@ -31,6 +31,8 @@ __all__ = [
 CONTENT = "content_sha256"
 _SEAL = re.compile(rb"\nsha256:([0-9a-f]{64})\n")
 _SEAL_BYTES = len(b"\nsha256:\n") + 64
+_DAMAGED = "is damaged, or was changed since it was written"
+_UNSEALED = "is damaged, or an older version wrote it, for it ends in no hash"
 _LOG = logging.getLogger(__name__)
 
 
@@ -90,12 +92,14 @@ def write_sealed(path: Path, data: bytes | memoryview, *, mode: int = 0o644) -> 
 def read_sealed(path: Path) -> bytes | None:
     """The bytes that `write_sealed` wrote; None where there is no such file, or it is damaged.
 
-    A damaged one is named in a warning: the caller makes it again.
+    A damaged one, and one of a version that wrote no seal, is named in a warning: the caller makes
+    it again.
     """
     if not path.exists():
         return None
-    if not check_seal(path):
-        say_rebuilt(path)
+    whole = check_seal(path)
+    if not whole:
+        say_rebuilt(path, why=_UNSEALED if whole is None else _DAMAGED)
         return None
     return path.read_bytes()[:-_SEAL_BYTES]
 
@@ -124,7 +128,7 @@ def _digest(stream: Any, length: int) -> str:
     return digest.hexdigest()
 
 
-def say_rebuilt(path: Path, what: str = "it is made again") -> None:
-    """Tell who watches that a file was damaged, and what becomes of it; the first process does."""
+def say_rebuilt(path: Path, what: str = "it is made again", *, why: str = _DAMAGED) -> None:
+    """Tell who watches why a file is not used, and what becomes of it; the first process does."""
     if os.environ.get("RANK", "0") == "0":
-        _LOG.warning("%s is damaged, or was changed since it was written: %s", visible(path), what)
+        _LOG.warning("%s %s: %s", visible(path), why, what)

@@ -85,6 +85,8 @@ def test_a_sealed_part_is_whole_or_named(tmp_path: Path, caplog: pytest.LogCaptu
             caplog.clear()
     path.write_bytes(b"of another version")
     assert check_seal(path) is None
+    assert read_sealed(path) is None
+    assert f"{path} is damaged, or an older version wrote it" in caplog.text
 
 
 def test_only_the_first_process_names_what_is_damaged(

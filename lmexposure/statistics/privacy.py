@@ -5,11 +5,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from lmexposure._validate import fraction
 from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics.bounds.bound import EpsilonBound
 from lmexposure.statistics.bounds.claim import Claim
 from lmexposure.statistics.bounds.joint import JointBounds, joint_bounds
+from lmexposure.statistics.bounds.tossed import refuse_unlikely_coins
 from lmexposure.statistics.membership.auc import area_under_curve
 from lmexposure.statistics.membership.metrics import membership_metrics
 from lmexposure.statistics.score_classes import ScoreClass
@@ -72,6 +75,7 @@ def privacy_of(
                 repetitions=one.repetitions,
                 seed=seed,
             )
+            _refuse_unlikely(classes, coins)
         except SettingsError:
             raise
         except InputError as failure:  # all candidates of the class on one side, for one
@@ -91,6 +95,17 @@ def privacy_of(
         "claim": None if claim is None else _verdict(claim, best, ceilings),
         "notes": [*_left_out(classes), *_reversed(classes, level, if_reversed)],
     }
+
+
+def _refuse_unlikely(classes: Sequence[ScoreClass], coins: float | None) -> None:
+    """Refuse coins that all classes together would hardly ever give, where each alone still might.
+
+    Raises:
+        InputError: as `refuse_unlikely_coins`.
+    """
+    if coins is not None:
+        went_in = sum(int(np.count_nonzero(one.included)) for one in classes)
+        refuse_unlikely_coins(went_in, sum(one.included.size for one in classes), coins)
 
 
 def _left_out(classes: Sequence[ScoreClass]) -> Iterator[str]:

@@ -118,3 +118,23 @@ def test_scores_the_wrong_way_round_are_said_with_what_to_do() -> None:
     assert note.endswith("which no bound counts as a leak; turn them")
     right = replace(turned, scores=-turned.scores)
     assert privacy_of([right], coins=0.5)["notes"] == []
+
+
+def test_coins_that_no_class_alone_refutes_are_refuted_by_all() -> None:
+    fixed = [
+        ScoreClass(
+            formats=("pin",),
+            repetitions=copies,
+            scores=np.arange(10.0),
+            included=np.full(10, True),
+            references=np.arange(-5.0, 5.0),
+        )
+        for copies in (1, 4, 16)
+    ]
+    alone = privacy_of(fixed[:1], coins=0.5)
+    assert alone["primary"] is not None
+    found = privacy_of(fixed, coins=0.5)
+    assert found["primary"] is None
+    for row in found["classes"]:
+        assert "30 of 30 candidates went in, which coins of 0.5 give" in row["note"]
+    assert privacy_of(fixed)["primary"] is not None

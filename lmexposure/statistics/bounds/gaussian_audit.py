@@ -165,9 +165,12 @@ def _notes(mu: float, most: float, inside: Floats, outside: Floats) -> tuple[str
         return ()
     if most == 0:
         return ("so few canaries cannot show any epsilon above 0, however good the attack",)
-    if inside[inside.size // 2] < outside[outside.size // 2]:
+    below, up_to = (
+        np.searchsorted(outside, inside, side=side).mean() for side in ("left", "right")
+    )
+    if below + up_to < outside.size:  # the area under the curve, ties as halves
         return (
-            "worse than chance: the in-scores lie below the out-scores; if low scores mean in, "
-            "turn the scores round",
+            "worse than chance: the in-scores lie more often below the out-scores than above; if "
+            "low scores mean in, turn the scores round",
         )
     return ("no signal beyond chance at this significance",)

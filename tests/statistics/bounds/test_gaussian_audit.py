@@ -77,6 +77,8 @@ def test_without_signal_exactly_zero() -> None:
     worse = gaussian_dp_epsilon(range(50), range(50, 100), delta=1e-5)
     assert worse.value == 0
     assert "worse than chance" in worse.notes[0]
+    above = gaussian_dp_epsilon([0, 0, 0, 3, 3], [-1, -1, 1, 1, 1], delta=1e-5)  # turned medians
+    assert above.notes == ("no signal beyond chance at this significance",)
     alone = gaussian_dp_epsilon([5], [1], delta=1e-5)
     assert alone.value == alone.ceiling == 0
     assert "so few canaries" in alone.notes[0]
