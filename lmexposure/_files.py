@@ -38,9 +38,8 @@ PRIVATE = 0o600  # read and written by the owner alone
 _MOST_LINKS = 40  # as Linux follows
 _READER_SECONDS = 5.0  # for a pipe's reader to come
 # A TOML key of more than 100 parts, bare or quoted.
-_LONG_KEY = re.compile(
-    r"""(?:(?<![\w-])[\w-]+|"[^"\n]*"|'[^'\n]*')(?:[ \t]*\.[ \t]*(?:[\w-]+|"[^"\n]*"|'[^'\n]*')){100}"""
-)
+_PART = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')"""
+_LONG_KEY = re.compile(rf"(?<![\w-]){_PART}(?:[ \t]*\.[ \t]*{_PART}){{100}}")
 
 
 def mode_like(*sources: Path) -> int:
