@@ -37,6 +37,9 @@ __all__ = [
 PRIVATE = 0o600  # read and written by the owner alone
 _MOST_LINKS = 40  # as Linux follows
 _READER_SECONDS = 5.0  # for a pipe's reader to come
+# A TOML key of more than 100 parts, bare or quoted.
+_PART = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')"""
+_LONG_KEY = re.compile(rf"(?<![\w-]){_PART}(?:[ \t]*\.[ \t]*{_PART}){{100}}")
 
 
 def mode_like(*sources: Path) -> int:
@@ -366,10 +369,14 @@ def read_toml(
         error: to raise.
 
     Raises:
-        InputError: the file is missing, is not UTF-8 text, is not TOML, or is nested too deep.
+        InputError: the file is missing, is not UTF-8 text, is not TOML, or is nested too deep
+            (a key of more than 100 parts too).
     """
     try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        text = Path(path).read_text(encoding="utf-8")
+        if _LONG_KEY.search(text):  # the library's memory grows with the square of the parts
+            raise RecursionError
+        return tomllib.loads(text)
     except OSError as failure:
         raise error(f"cannot read the {what} {path}: {failure.strerror}") from None
     except UnicodeDecodeError:
@@ -378,4 +385,4 @@ def read_toml(
         reason = str(failure).partition(";")[0]
         raise error(f"{path} is not TOML: {reason}; mend the file") from None
     except RecursionError:
-        raise error(f"{path} is nested too deep; write it with fewer brackets") from None
+        raise error(f"{path} is nested too deep; write it with fewer brackets and dots") from None

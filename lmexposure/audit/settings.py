@@ -198,8 +198,8 @@ class RunSettings:
         integer("controls", self.controls, low=0)
         if self.seed is not None:
             integer("seed", self.seed, low=0, high=LARGEST_SEED)
-        integer("layers", self.layers, low=1)
-        integer("units", self.units, low=1)
+        integer("layers", self.layers, low=1, high=1000)
+        integer("units", self.units, low=1, high=100_000)
         if self.layout is not None:
             one_of("layout", self.layout, ["lines", "paragraphs", "jsonl", "parquet"])
         one_of("existing", self.existing, ["refuse", "set_aside"])

@@ -29,6 +29,8 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     },
 }
 
+_LONGEST_BLOCK = 10**7  # tokens; past every context window, and within memory
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingSettings:
@@ -87,7 +89,7 @@ class TrainingSettings:
         integer("seed", self.seed, low=0)
         for name in ("epochs", "patience", "batch_size", "accumulation", "validation_characters"):
             integer(name, getattr(self, name), low=1)
-        integer("block_size", self.block_size, low=2)
+        integer("block_size", self.block_size, low=2, high=_LONGEST_BLOCK)
         integer("warmup_steps", self.warmup_steps, low=0)
         for name in ("learning_rate", "gradient_clip", "checkpoint_seconds"):
             positive(name, getattr(self, name))

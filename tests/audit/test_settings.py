@@ -63,6 +63,8 @@ def test_unknown_names_are_refused_with_those_there_are() -> None:
         ({"controls": -1}, "controls=-1"),
         ({"seed": -1}, "seed=-1"),
         ({"layers": 0}, "layers=0"),
+        ({"layers": 10**9}, "layers=1000000000 must be a whole number from 1 to 1000"),
+        ({"units": 10**9}, "units=1000000000 must be a whole number from 1 to 100000"),
         ({"units": 0}, "units=0"),
         ({"layout": "csv"}, "layout='csv' must be one of lines, paragraphs, jsonl"),
         ({"existing": "keep"}, "existing='keep'"),

@@ -21,7 +21,15 @@ def refused(outcome: Outcome, message: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a = " + "[" * 5000 + "]" * 5000, "is nested too deep; write it with fewer brackets"),
+        (
+            "a = " + "[" * 5000 + "]" * 5000,
+            "is nested too deep; write it with fewer brackets and dots",
+        ),
+        (
+            ".".join(["a"] * 5000) + " = 1",
+            "is nested too deep; write it with fewer brackets and dots",
+        ),
+        ("[" + " . ".join(["'a'"] * 5000) + "]", "is nested too deep"),
         ("seed = " + "9" * 5000, "is not TOML: Exceeds the limit (4300 digits)"),
         ("seed = ", "is not TOML: Invalid value"),
         ("seed = \0", "is not TOML"),
