@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MEASURING",
     "gate_thresholds",
+    "of_a_run",
     "refuse_mixed",
     "refuse_overwriting",
     "write_outputs",
@@ -112,14 +113,14 @@ def refuse_overwriting(flags: Mapping[str, Any], source: Path) -> None:
             raise SettingsError(f"{flags[name]} is a directory; give another file")
         if path in taken:
             raise SettingsError(f"{flags[name]} is {taken[path]} already; give another file")
-        if any(_of_a_run(path, home) for home in homes) or (model and path.is_relative_to(model)):
+        if any(of_a_run(path, home) for home in homes) or (model and path.is_relative_to(model)):
             raise SettingsError(
                 f"{flags[name]} is a file of the run, or has the name of one; give another file"
             )
         taken[path] = f"--{name.removesuffix('_file')}"
 
 
-def _of_a_run(path: Path, home: Path) -> bool:
+def of_a_run(path: Path, home: Path) -> bool:
     """Whether a run in this directory holds such a file, by its place or through a link."""
     if any(path.is_relative_to(place.resolve()) for place in (home / d for d in _DIRECTORIES)):
         return True

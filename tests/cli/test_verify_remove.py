@@ -150,11 +150,18 @@ def test_what_was_removed_goes_through_links_and_pipes(
     assert done.stdout == corpus.read_bytes()
     assert b"8 documents taken out" in done.stderr
     (tmp_path / "again").symlink_to(path)
-    for there, said in (("again", "is the corpus itself"), (manifest, "is the manifest itself")):
-        before = (path.read_bytes(), manifest.read_bytes())
-        refused = call("remove", path, manifest, "--out", tmp_path / there)
-        assert (refused.code, said in refused.err) == (3, True)
-        assert (path.read_bytes(), manifest.read_bytes()) == before
+    weights = out / "model" / "model.safetensors"
+    weights.parent.mkdir()
+    weights.write_bytes(b"weights")
+    (tmp_path / "weights").symlink_to(weights)
+    kept = (path, manifest, weights)
+    before = [file.read_bytes() for file in kept]
+    for there in (tmp_path / "again", weights, tmp_path / "weights", out / "result.json"):
+        refused = call("remove", path, manifest, "--out", there)
+        assert (refused.code, "is a file of the run" in refused.err) == (3, True)
+    refused = call("remove", path, manifest, "--out", manifest)
+    assert (refused.code, "is the manifest itself" in refused.err) == (3, True)
+    assert [file.read_bytes() for file in kept] == before
 
 
 def test_wrong_usage(call: Call, corpus: Path, tmp_path: Path) -> None:
