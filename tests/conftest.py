@@ -5,9 +5,12 @@ import pytest
 import torch
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="session")
 def one_thread() -> Iterator[None]:
-    """Models this small only lose time in waiting for a second thread."""
+    """Models this small only lose time in waiting for a second thread.
+
+    Of the session, so that what a module's fixture makes has the last bits of what its tests make.
+    """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
