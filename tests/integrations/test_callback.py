@@ -113,11 +113,19 @@ def test_without_evaluations_the_end_is_measured(
     assert "no evaluations, so exposure is measured at the end only" in caplog.text
 
 
+class Unhurried(TrainerCallback):  # type: ignore[misc]
+    """A training that takes long beside a measurement, as real ones do."""
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        time.sleep(0.1)
+
+
 def test_the_log_says_what_to_change(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     trainer_of(tmp_path, TEXTS, [ExposureCallback(MANIFEST, budget_seconds=1e-9)]).train()
     assert re.search(r"not measured: .*; give (at least )?budget_seconds=[0-9.e-]+", caplog.text)
     caplog.clear()
-    trainer_of(tmp_path, TEXTS, [ExposureCallback(MANIFEST, budget_share=1e-9)]).train()
+    callbacks = [ExposureCallback(MANIFEST, budget_share=1e-9), Unhurried()]
+    trainer_of(tmp_path, TEXTS, callbacks).train()
     assert re.search(r"; give at least budget_share=0\.[0-9]+ or budget_seconds=", caplog.text)
 
 
