@@ -2,7 +2,8 @@
 
 No number of guesses is best for every training, and the best one on the data is no bound. So a
 few numbers are fixed beforehand, each is judged at its own part of the significance, and the
-largest bound on mu counts: at least one of them is above the truth with the significance at most.
+largest bound on mu counts: the chance that any of them lies above the truth is at most the sum of
+their parts, which is the significance.
 """
 
 from dataclasses import dataclass
