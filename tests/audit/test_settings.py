@@ -117,3 +117,9 @@ def test_the_gate_s_table_is_left_out(tmp_path: Path) -> None:
     path = tmp_path / "settings.toml"
     path.write_text("seed = 3\n[check]\nmax_guesses = 10\n")
     assert read_settings_file(path) == {"seed": 3}
+
+
+def test_without_a_seed_the_training_has_one_that_tells_nothing_of_the_plan() -> None:
+    assert RunSettings().seed is None
+    assert RunSettings().public_seed == 0
+    assert RunSettings(seed=5).public_seed == 5

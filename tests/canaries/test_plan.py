@@ -151,3 +151,11 @@ def test_a_plan_beyond_all_measure_is_refused_before_its_canaries_are_named() ->
             name="a", template="{choice:l}", lists={"l": [*map(str, range(50_000)), *"bb"]}
         )
     assert time.perf_counter() - begun < 5
+
+
+def test_a_seed_that_is_not_given_is_fresh_and_not_shown() -> None:
+    first, second = (
+        Plan(formats=(PIN,), canaries=1, repetitions=(1,), controls=0) for _ in range(2)
+    )
+    assert first.seed != second.seed
+    assert "seed" not in repr(first)
