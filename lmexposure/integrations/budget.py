@@ -44,7 +44,7 @@ class TimeBudget:
 
     def begin(self) -> None:
         """Training begins now, and nothing has been spent."""
-        self.spent = 0.0
+        self.spent = self._aside = 0.0
         self._began = self.clock()
         self._entered: float | None = None
 
@@ -57,6 +57,15 @@ class TimeBudget:
         finally:
             self.spent += self.clock() - self._entered
             self._entered = None
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Within what is spent: what happens inside is counted, and not held against the share."""
+        entered = self.clock()
+        try:
+            yield
+        finally:
+            self._aside += self.clock() - entered
 
     def running(self) -> float:
         """Seconds since spending began; 0 outside."""
@@ -88,10 +97,10 @@ class TimeBudget:
         return f"budget_share={share} or {each}" if float(share) < 1 else each
 
     def _so_far(self) -> tuple[float, float]:
-        """Seconds of training and seconds spent; what is measured within is no training."""
+        """Seconds of training and of the share spent; what is measured within is no training."""
         now = self.clock()
         spent = self.spent + (0.0 if self._entered is None else now - self._entered)
-        return now - self._began - spent, spent
+        return now - self._began - spent, spent - self._aside
 
 
 def _rounded_up(value: float) -> str:

@@ -1,20 +1,29 @@
 """Exposure while a model trains: a callback for the Trainer of transformers."""
 
-import inspect
 import logging
 from collections.abc import Mapping, Sequence
 from math import isinf, log2
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
-from transformers import PreTrainedTokenizerBase, Trainer, TrainerCallback
+from numpy.typing import NDArray
+from transformers import TrainerCallback
 
-from lmexposure._validate import integer, positive
+from lmexposure._validate import flag, integer, one_of, positive
+from lmexposure.audit import MeasureSettings
 from lmexposure.canaries import Manifest
-from lmexposure.errors import FileError, LmexposureError, ModelError, SettingsError
+from lmexposure.errors import CorpusError, FileError, LmexposureError, SettingsError
 from lmexposure.integrations.budget import TimeBudget
+from lmexposure.integrations.calling_trainer import (
+    calling_trainer,
+    refuse_sharded,
+    tokenizer_of,
+    usual_wrapping,
+)
+from lmexposure.integrations.final_report import FinalReport
 from lmexposure.integrations.paced import PacedScoring
+from lmexposure.integrations.preflight import preflight as look_ahead
 from lmexposure.integrations.processes import from_first
 from lmexposure.integrations.trajectory import Observation, read_rows, write_rows
 from lmexposure.integrations.undisturbed import uncollected, undisturbed
@@ -24,6 +33,7 @@ from lmexposure.integrations.wrapping import Wrapping
 __all__ = ["ExposureCallback"]
 
 _LOG = logging.getLogger(__name__)
+_BY_HAND = "the trained model is as it was; save it, and measure it with `lmexposure measure`"
 
 
 class ExposureCallback(TrainerCallback):  # type: ignore[misc]
@@ -33,9 +43,13 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
     controls and a fixed sample of references are scored under the model as it is. Exposure is by
     rank among the references, in bits, higher = more memorised, capped at log2 of them; nothing is
     extrapolated. It is logged through the Trainer, as `exposure/FORMAT/xREPETITIONS/median`,
-    `.../max` and `.../capped` (the share of canaries at the cap), and written to `exposure.jsonl`
-    in `output_dir`. A time budget that does not suffice for all texts cuts all formats and classes
-    alike, always to the same canaries; logs and rows say how many were scored.
+    `.../max`, `.../capped` (the share of canaries at the cap) and `.../n` (how many canaries that
+    is), and written to `exposure.jsonl` in `output_dir`. A time budget that does not suffice for
+    all texts cuts all formats and classes alike, always to the same canaries; logs and rows say how
+    many were scored. The trained model is scored in full; the log says before how long that takes.
+
+    Before the first step the rows of the training are counted, for a minute at most: a training
+    that would cut its canaries, or give them no loss, does not begin.
 
     Training goes on as if nothing had happened: random numbers, modes, gradients and buffers are
     as before, and the weights at the end are those of a training without the callback.
@@ -49,11 +63,19 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
             never. Below log2(references).
         wrapping: how the training presents a canary. None: under TRL's SFTTrainer as a row of its
             own, packed or not; else behind the manifest's separator, as `measure` scores it.
+        full_at_end: score all texts under the trained model, whatever the budget has left.
+        preflight: what canaries that would not be learned do: "stop" the training before its first
+            step, "warn" in the log, or "off": nobody looks.
+        report: a directory for what `lmexposure measure` writes of the trained model, and its
+            report; None: there is none. Of several processes the first makes it while the others
+            go on. Where it fails, the log says why, and the training ends as it would have.
+        measure: settings of that measurement; None: the defaults.
 
     Raises:
-        ManifestError: the manifest cannot be read or was edited.
+        ManifestError: the manifest cannot be read or was edited, or a report is asked for of
+            canaries in chats.
         SettingsError: a value out of range; a threshold that no exposure can pass, or one beside
-            tossed coins.
+            tossed coins; settings of a measurement without a report.
     """
 
     def __init__(
@@ -65,12 +87,19 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
         references: int = 1000,
         stop_above: float | None = None,
         wrapping: Wrapping | None = None,
+        full_at_end: bool = True,
+        preflight: Literal["stop", "warn", "off"] = "stop",
+        report: str | Path | None = None,
+        measure: MeasureSettings | None = None,
     ) -> None:
         self._manifest = manifest if isinstance(manifest, Manifest) else Manifest.read(manifest)
         self._budget = TimeBudget(share=budget_share, seconds=budget_seconds)
         self._references = integer("references", references, low=LEAST_REFERENCES)
         self._stop_above = _threshold(stop_above, self._references, self._manifest)
         self._wrapping = wrapping
+        self._full_at_end = flag("full_at_end", full_at_end)
+        self._preflight = one_of("preflight", preflight, ("stop", "warn", "off"))
+        self._report = _final_report(report, self._manifest, measure)
         self._watched: Watched | None = None
         self._scoring: PacedScoring | None = None
         self._rows: list[dict[str, Any]] = []
@@ -80,29 +109,40 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
         """What all of its hooks took so far in this training, getting ready included."""
         return self._budget.spent + self._budget.running()
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Find out before the first step whether all can be scored.
+    def on_train_begin(self, args: Any, state: Any, control: Any, **named: Any) -> None:
+        """Find out before the first step whether all can be learned and scored.
 
         Raises:
+            CorpusError: the training would cut canaries, or give them no loss.
             ManifestError: there is no inserted canary, or it stands in a chat and the wrapping
                 says otherwise.
             ModelError: there is no tokenizer, the weights are spread over processes, or a fill
                 meets an unknown token or is longer than the context window.
-            ResultError: exposure.jsonl of the training to go on with cannot be read.
+            ResultError: exposure.jsonl of the training to go on with cannot be read, or the
+                directory of the report holds another one.
             SettingsError: it is no Trainer that calls.
         """
         self._budget.begin()
         with self._budget.spending(), uncollected():
-            trainer = _calling_trainer()
-            _refuse_sharded(trainer)
-            self._looked_at, self._told = -1, False
+            trainer = calling_trainer()
+            refuse_sharded(trainer)
+            self._looked_at, self._full_at, self._told = -1, -1, set[str]()
+            tokenizer = tokenizer_of(trainer)
+            wrapping = (
+                self._wrapping
+                or usual_wrapping(trainer)
+                or Wrapping(context=self._manifest.separator)
+            )
             watched = watch(
                 self._manifest,
-                _tokenizer(trainer),
+                tokenizer,
                 trainer.model.config,
                 references=self._references,
-                wrapping=self._wrapping or _usual_wrapping(trainer),
+                wrapping=wrapping,
             )
+            with self._budget.aside():
+                self._prepare_report(trainer, tokenizer, wrapping)
+                self._look_ahead(state, tokenizer, wrapping, named.get("train_dataloader"))
             self._rows = from_first(lambda: read_rows(_path(args), until=state.global_step))
             self._taken_over = len(self._rows)
             self._watched, self._scoring = watched, PacedScoring(watched, self._budget)
@@ -120,48 +160,144 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
         """Measure, log, and stop training where the threshold is passed."""
         # With several evaluation sets this is called for each; outside training, for none.
         if self._watched is not None and self._looked_at != state.global_step:
+            last = state.global_step >= state.max_steps and not args.load_best_model_at_end
             with self._budget.spending():
-                self._look(_calling_trainer(), control, (metrics or {}).get("eval_loss"))
+                trainer = calling_trainer()
+                loss = (metrics or {}).get("eval_loss")
+                self._look(trainer, control, loss, full=last and self._full_at_end)
+                self._say_end(trainer)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Measure the last state, unless an evaluation did."""
+        """Measure the last state, unless an evaluation did; in full, unless that is turned off."""
         if self._watched is None:
             return
         with self._budget.spending():
-            # A best model that was loaded again was measured when it was evaluated.
-            best = args.load_best_model_at_end and state.best_model_checkpoint
-            if self._looked_at != state.global_step and not best:
-                self._look(_calling_trainer(), control, None)
+            trainer = calling_trainer()
+            self._look_at_end(trainer, control)
             if not any(row["exposure"] for row in self._rows):
                 why = self._rows[-1]["note"] if self._rows else "there was no evaluation"
                 _say(state, f"exposure was never measured in this training; at the end: {why}")
+            if self._report is not None and state.is_world_process_zero:
+                self._write_report(trainer, self._report)
             self._watched = None
 
-    def _look(self, trainer: Any, control: Any, eval_loss: float | None) -> None:
-        """One measurement, told to everyone who listens."""
+    def _look_at_end(self, trainer: Any, control: Any) -> None:
+        """The trained model's look; a best model that was loaded again is of an earlier step."""
+        state = trainer.state
+        best = trainer.args.load_best_model_at_end and state.best_model_checkpoint
+        step = state.best_global_step if best else state.global_step
+        row = next((row for row in self._rows if row["step"] == step), None)
+        lacking = row is None or row["texts"] < row["texts_planned"]
+        if self._full_at_end:
+            if lacking and self._full_at != step:
+                self._look(trainer, control, None, step=step, full=True)
+        elif not best and self._looked_at != step:
+            self._look(trainer, control, None)
+
+    def _look_ahead(self, state: Any, tokenizer: Any, wrapping: Wrapping, loader: Any) -> None:
+        """Count the canaries in the rows to train on, in the first process for all."""
+        if self._preflight == "off":
+            return
+        found = from_first(lambda: look_ahead(self._manifest, tokenizer, wrapping, loader))
+        for line in found.warnings:
+            _say(state, line)
+        if found.stop and self._preflight == "warn":
+            _say(state, found.stop)
+        elif found.stop:
+            raise CorpusError(
+                f"{found.stop}; nothing was trained: change that, or train all the same with "
+                "ExposureCallback(..., preflight='warn')"
+            )
+
+    def _prepare_report(self, trainer: Any, tokenizer: Any, wrapping: Wrapping) -> None:
+        if self._report is not None:
+            report, resumed = self._report, trainer.state.global_step > 0
+            line = from_first(lambda: report.prepare(trainer, tokenizer, wrapping, resumed=resumed))
+            if line:
+                _say(trainer.state, f"report={str(report.out)!r}: {line}")
+
+    def _write_report(self, trainer: Any, report: FinalReport) -> None:
+        """The training is done, and what goes wrong here must not take its model away."""
+        _say(trainer.state, f"measuring the trained model for {report.out}")
+        try:
+            for line in report.write(trainer, tokenizer_of(trainer), self._rows):
+                _say(trainer.state, line)
+        except LmexposureError as failure:
+            _say(trainer.state, f"no report in {report.out}: {failure}; {_BY_HAND}")
+        except Exception:  # out of memory, or a bug of ours: the log has all of it
+            _LOG.exception("no report in %s; %s", report.out, _BY_HAND)
+
+    def _look(
+        self,
+        trainer: Any,
+        control: Any,
+        eval_loss: float | None,
+        *,
+        step: int | None = None,
+        full: bool = False,
+    ) -> None:
+        """One measurement, told to everyone who listens.
+
+        Args:
+            trainer: whose model it is.
+            control: to stop training by.
+            eval_loss: in nats per token.
+            step: of the model, where it is not the one that was trained last.
+            full: score all texts, whatever the budget has left.
+        """
         state = trainer.state
         self._looked_at = state.global_step
-        seen = self._observe(trainer)
+        step = state.global_step if step is None else step
+        self._full_at = step if full else self._full_at
+        seen = self._observe(trainer, full=full)
         trainer.log(seen.logs())
-        losses = {"train": _last(state.log_history, "loss"), "validation": eval_loss}
-        self._rows.append(seen.row(state.global_step, state.epoch, losses))
+        self._keep(seen, step, state, eval_loss)
         self._write(trainer.args)
-        if seen.note and not self._told:
-            self._told = True
+        if seen.note and "note" not in self._told:
+            self._told.add("note")
             _say(state, f"{seen.note}; {_path(trainer.args)} says so for each evaluation")
+        if seen.few and seen.few not in self._told:
+            self._told.add(seen.few)
+            _say(
+                state, f"at step {step} exposures of these classes are of few canaries: {seen.few}"
+            )
         if seen.stops:
             _say(state, f"training stops at step {state.global_step}: {seen.stops}")
             control.should_training_stop = True
 
-    def _observe(self, trainer: Any) -> Observation:
-        """Score as many texts as the budget allows, and say what they mean."""
-        assert self._watched is not None
+    def _keep(self, seen: Observation, step: int, state: Any, eval_loss: float | None) -> None:
+        """A row for each step; a later look at the same weights replaces what it knows better."""
+        losses = {"train": _last(state.log_history, "loss"), "validation": eval_loss}
+        row = seen.row(step, state.epoch, losses)
+        before = [one for one in self._rows if one["step"] == step]
+        for one in before:
+            kept = ("epoch", "train_bits_per_token", "validation_bits_per_token")
+            row |= {name: one[name] for name in kept}
+        self._rows = [one for one in self._rows if one["step"] != step]
+        self._rows = sorted([*self._rows, row], key=lambda one: int(one["step"]))
+
+    def _say_end(self, trainer: Any) -> None:
+        """Once: what the look at the end will take, where the budget would not pay for it."""
         assert self._scoring is not None
+        seconds = self._scoring.seconds
+        ended = self._full_at == trainer.state.global_step or not self._full_at_end
+        if ended or "end" in self._told or isinf(seconds) or seconds <= self._budget.left():
+            return
+        self._told.add("end")
+        _say(
+            trainer.state,
+            f"at the end all {len(self._watched.owners)} texts are scored, which would take about "
+            f"{_shown(seconds)} s; full_at_end=False keeps the end to the budget",
+        )
+
+    def _observe(self, trainer: Any, *, full: bool) -> Observation:
+        """Score as many texts as the budget allows, or all, and say what they mean."""
+        assert self._watched is not None
         watched, allowed = self._watched, from_first(self._budget.left)
         bits, note = np.empty(0), ""
         try:
             with undisturbed(trainer.model):
-                bits = self._scoring.score(trainer.model)
+                bits = self._scored(trainer, full=full)
         except LmexposureError as failure:  # the training is not ours to end
             note = f"the canaries could not be scored: {failure}"
         classes = watched.exposures(bits) if bits.size else []
@@ -176,6 +312,21 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
             spent_seconds=from_first(lambda: self.spent_seconds),
             note=note or self._left_out(watched, bits.size, allowed),
             stops=_passed(classes, self._stop_above),
+            full=full,
+        )
+
+    def _scored(self, trainer: Any, *, full: bool) -> NDArray[np.float64]:
+        assert self._scoring is not None
+        assert self._watched is not None
+        if not full:
+            return self._scoring.score(trainer.model)
+        texts = len(self._watched.owners)
+        return self._scoring.score_all(
+            trainer.model,
+            lambda seconds: _say(
+                trainer.state,
+                f"scoring all {texts} texts under the trained model: about {_shown(seconds)} s",
+            ),
         )
 
     def _left_out(self, watched: Watched, scored: int, allowed: float) -> str:
@@ -225,6 +376,22 @@ def _say(state: Any, message: str) -> None:
         _LOG.warning("%s", message)
 
 
+def _shown(seconds: float) -> str:
+    return f"{seconds:.2g}" if seconds < 10 else f"{seconds:.0f}"
+
+
+def _final_report(
+    out: str | Path | None, manifest: Manifest, settings: MeasureSettings | None
+) -> FinalReport | None:
+    if out is not None:
+        return FinalReport(out, manifest, settings)
+    if settings is not None:
+        raise SettingsError(
+            "measure=... is for the report at the end; give report=DIRECTORY, or leave it out"
+        )
+    return None
+
+
 def _path(args: Any) -> Path:
     return Path(args.output_dir) / "exposure.jsonl"
 
@@ -257,48 +424,3 @@ def _passed(classes: Sequence[ClassExposure], threshold: float | None) -> str:
         if threshold is not None and one.repetitions and one.median > threshold:
             return f"{one.name}: median {one.median:.2f} bits > stop_above={threshold:g}"
     return ""
-
-
-def _calling_trainer() -> Any:
-    """The Trainer whose call this is.
-
-    A Trainer does not hand itself to its callbacks, but only it has the loggers, and the bare
-    model. So it is looked for where it must be: among the callers.
-    """
-    frame = inspect.currentframe()
-    while frame is not None:
-        caller = frame.f_locals.get("self")
-        if isinstance(caller, Trainer):
-            return caller
-        frame = frame.f_back
-    raise SettingsError(
-        "ExposureCallback was called by no transformers.Trainer; give it to one: "
-        "Trainer(..., callbacks=[ExposureCallback(manifest)])"
-    )
-
-
-def _usual_wrapping(trainer: Any) -> Wrapping | None:
-    """In SFTTrainer's rows nothing stands before a text; packed, the end of the row before."""
-    rows = any(one.__name__ == "SFTTrainer" for one in type(trainer).__mro__)
-    return Wrapping(context=None if trainer.args.packing else "") if rows else None
-
-
-def _tokenizer(trainer: Any) -> Any:
-    """The Trainer's tokenizer, or that of its processor."""
-    found = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
-    if isinstance(found, PreTrainedTokenizerBase):
-        return found
-    raise ModelError(
-        f"the Trainer has processing_class={type(trainer.processing_class).__name__}, which is no "
-        "tokenizer; without one no canary can be scored: Trainer(..., processing_class=tokenizer)"
-    )
-
-
-def _refuse_sharded(trainer: Any) -> None:
-    """The bare model must hold all of its weights."""
-    if trainer.is_fsdp_enabled or any(hasattr(p, "ds_id") for p in trainer.model.parameters()):
-        raise ModelError(
-            "the weights are spread over processes (FSDP, or DeepSpeed's ZeRO-3), so that the model"
-            " cannot be scored while it trains; leave ExposureCallback out, and measure the "
-            "checkpoints with `lmexposure measure`"
-        )

@@ -165,12 +165,13 @@ class DeliveredCounter:
         self._trainers.append(trainer)
         self._passes.append(trainings)
 
-    def report(self, epochs: float | None = None) -> DeliveryReport:
+    def report(self, epochs: float | None = None, *, alone: bool = False) -> DeliveryReport:
         """What became of every repetition.
 
         Args:
             epochs: how often the training went through its data; a part of an epoch may or may not
                 have brought a canary. None: what attached trainers and watched loaders say.
+            alone: leave out what other processes counted, and do not wait for them.
 
         Raises:
             SettingsError: `epochs` is negative or no number; or nobody says how many there were.
@@ -178,7 +179,9 @@ class DeliveredCounter:
         if epochs is not None and (not np.isfinite(epochs) or epochs < 0):
             raise SettingsError(f"epochs={epochs!r} must be a number of at least 0")
         known = _sum(one.epochs for one in self._passes) if epochs is None else _span(0.0, epochs)
-        counts, batches, known = _gathered(self._counts, self._batches, known)
+        counts, batches = self._counts, self._batches
+        if not alone:
+            counts, batches, known = _gathered(counts, batches, known)
         if batches and epochs is None and not self._passes:
             raise SettingsError(
                 f"{batches} batches were observed, and nobody says of how many epochs; give "

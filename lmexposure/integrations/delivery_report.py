@@ -92,8 +92,12 @@ class DeliveryReport:
                 "no batch was seen, so nothing is known of what was delivered; attach the counter "
                 "before training",
             )
+        return tuple(line for line in (self._too_early(), *self.findings) if line)
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """What was lost so far and what that points to, however much was seen."""
         lines = [
-            self._too_early(),
             *self._cut(),
             *self._without_loss(),
             self._otherwise(),

@@ -1,6 +1,10 @@
-"""Score as many texts as a time budget allows, and no more, by what the texts before them cost."""
+"""Score as many texts as a time budget allows, and no more, by what the texts before them cost.
+
+At the end of a training all are scored, and what that takes is told before.
+"""
 
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 from math import inf
 from typing import Any
@@ -22,6 +26,7 @@ _SHARE = 0.25  # and so many of those scored already: each round costs something
 _SAFETY = 0.8  # of what is left of the budget, to plan for
 _GROWTH = 2  # times as many texts as ever before; beyond, nothing is known
 _REMEMBERED = 8  # rounds; the machine may have been another long ago
+_PROBES = (1, 3)  # times the least: two rounds that tell what a round costs, and what a text does
 
 
 class RoundCosts:
@@ -35,6 +40,11 @@ class RoundCosts:
     def known(self) -> bool:
         """Whether anything is."""
         return self._bound is not None
+
+    @property
+    def timed(self) -> bool:
+        """Whether rounds were, so that more is known than a bound."""
+        return bool(self._seen)
 
     def bound(self, seconds: float) -> None:
         """A text takes no more than this, in a round of more than a few."""
@@ -102,10 +112,35 @@ class PacedScoring:
             # So few are scored one by one: texts of a round cost less, hardly ever more.
             self._costs.bound(self._round(model, 0, _FIRST)[1] / _FIRST)
         while count := from_first(partial(self._affordable, bits.size)):
-            more, seconds = self._round(model, bits.size, bits.size + count)
-            self._costs.add(count, seconds)
-            bits = np.concatenate([bits, more])
+            bits = self._further(model, bits, count)
         return bits
+
+    def score_all(self, model: Any, tell: Callable[[float], None]) -> NDArray[np.float64]:
+        """Bits of all texts whatever the budget has left, shape (N,).
+
+        All processes score together.
+
+        Args:
+            model: in evaluation mode.
+            tell: hears, before most of it is done, how many seconds it will take.
+
+        Raises:
+            ModelError, NumericalError: as for `score`.
+        """
+        bits, began = np.empty(0), self._budget.clock()
+        if not self._costs.timed:
+            for probe in _PROBES:
+                if 2 * (bits.size + probe * self._least) <= len(self._texts):
+                    bits = self._further(model, bits, probe * self._least)
+        rest = len(self._texts) - bits.size
+        if self._costs.timed:
+            tell(self._budget.clock() - began + self._costs.seconds(rest))
+        return self._further(model, bits, rest)
+
+    @property
+    def seconds(self) -> float:
+        """What all texts would take; infinite where no round was timed yet."""
+        return self._costs.seconds(len(self._texts)) if self._costs.timed else inf
 
     def lacking(self, scored: int) -> float:
         """Seconds more that would do for all texts, or where none were scored for the least.
@@ -114,6 +149,12 @@ class PacedScoring:
         """
         texts = len(self._texts) - scored if scored else self._least
         return self._costs.seconds(texts) / _SAFETY
+
+    def _further(self, model: Any, bits: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+        """One round more, remembered by what it took."""
+        more, seconds = self._round(model, bits.size, bits.size + count)
+        self._costs.add(count, seconds)
+        return np.concatenate([bits, more])
 
     def _round(self, model: Any, start: int, stop: int) -> tuple[NDArray[np.float64], float]:
         """Bits of some texts, and the seconds that it took."""

@@ -16,6 +16,8 @@ from lmexposure.integrations.watched import ClassExposure
 
 __all__ = ["Observation", "read_rows", "write_rows"]
 
+_FEW = 5  # canaries; a median of fewer is moved far by each of them
+
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
@@ -30,6 +32,7 @@ class Observation:
         spent_seconds: what all looks so far took, and getting ready for them.
         note: why something is missing; "" where nothing is.
         stops: the class whose median passed the threshold; "" where none did.
+        full: whether all texts were to be scored, whatever was allowed.
     """
 
     classes: Sequence[ClassExposure] = field(default=())
@@ -42,6 +45,16 @@ class Observation:
     spent_seconds: float
     note: str
     stops: str
+    full: bool = False
+
+    @property
+    def few(self) -> str:
+        """The classes whose numbers rest on few canaries, each with its n; "" where none does."""
+        return "; ".join(
+            f"{one.name}: n = {one.canaries} of {one.planned}"
+            for one in self.classes
+            if one.canaries < max(_FEW, one.planned)
+        )
 
     def logs(self) -> dict[str, float]:
         """For the Trainer's loggers: medians and largest in bits, higher = more memorised."""
@@ -50,6 +63,7 @@ class Observation:
             values[f"exposure/{one.key}/median"] = one.median
             values[f"exposure/{one.key}/max"] = one.largest
             values[f"exposure/{one.key}/capped"] = one.capped / one.canaries
+            values[f"exposure/{one.key}/n"] = one.canaries
             values[f"exposure/{one.format}/references"] = one.references
         return values | {
             "exposure/canaries": self.canaries,

@@ -11,7 +11,7 @@ import torch
 
 from lmexposure.scoring.evaluation import evaluation_mode
 
-__all__ = ["uncollected", "undisturbed"]
+__all__ = ["same_random_numbers", "uncollected", "undisturbed"]
 
 
 @contextmanager
@@ -24,7 +24,7 @@ def undisturbed(model: Any) -> Iterator[None]:
     Args:
         model: the bare model, not one wrapped for several processes.
     """
-    with _random_numbers(), evaluation_mode(model):
+    with same_random_numbers(), evaluation_mode(model):
         yield
 
 
@@ -44,7 +44,8 @@ def uncollected() -> Iterator[None]:
 
 
 @contextmanager
-def _random_numbers() -> Iterator[None]:
+def same_random_numbers() -> Iterator[None]:
+    """Put the random number generators of Python, NumPy and torch back to where they were."""
     python, numpy, cpu = random.getstate(), np.random.get_state(), torch.get_rng_state()
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else None
     mps = torch.mps.get_rng_state() if torch.backends.mps.is_available() else None

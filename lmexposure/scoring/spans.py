@@ -1,6 +1,8 @@
 """Work shared by the processes that torchrun started: each does a span, all get everything."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -10,9 +12,20 @@ from numpy.typing import NDArray
 
 from lmexposure.errors import LmexposureError
 
-__all__ = ["share_spans"]
+__all__ = ["alone", "share_spans"]
 
 Out = TypeVar("Out")
+_ALONE: ContextVar[bool] = ContextVar("alone", default=False)
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """What is scored inside is scored by this process; the others are not waited for."""
+    token = _ALONE.set(True)
+    try:
+        yield
+    finally:
+        _ALONE.reset(token)
 
 
 def share_spans(costs: NDArray[np.int64], work: Callable[[range], list[Out]]) -> list[Out]:
@@ -54,6 +67,7 @@ def spans(costs: NDArray[np.int64], parts: int) -> list[range]:
 
 def _processes() -> tuple[int, int]:
     """How many processes score together, and the number of this one."""
-    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+    up = torch.distributed.is_available() and torch.distributed.is_initialized()
+    if _ALONE.get() or not up:
         return 1, 0
     return torch.distributed.get_world_size(), torch.distributed.get_rank()

@@ -10,7 +10,8 @@ from integrations.tiny_training import hidden
 from tiny import byte_level_bpe, model_of
 from transformers import TrainerCallback
 
-from lmexposure.integrations.callback import ExposureCallback, _usual_wrapping
+from lmexposure.integrations.callback import ExposureCallback
+from lmexposure.integrations.calling_trainer import usual_wrapping
 from lmexposure.integrations.wrapping import Wrapping
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of TRL and the Trainer, which are not ours
@@ -63,7 +64,7 @@ def test_adapters_end_with_the_very_weights_of_a_training_without(tmp_path: Path
         trainer.train()
         ends.append(trainer.model.state_dict())
     trainer.args.packing = True  # then the end of the row before stands to the left
-    assert _usual_wrapping(trainer) == Wrapping(context=None)
+    assert usual_wrapping(trainer) == Wrapping(context=None)
     assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])
     logged = [row for row in trainer.state.log_history if "exposure/pin/x8/median" in row]
     assert [row["step"] for row in logged] == [1, 2]

@@ -1,0 +1,149 @@
+"""After the last step: the full measurement of the trained model, and its report."""
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from lmexposure._locks import only_writer
+from lmexposure.audit import MeasureSettings, measure
+from lmexposure.canaries import Manifest
+from lmexposure.errors import ManifestError, ModelError, ResultError
+from lmexposure.integrations.trajectory import write_rows
+from lmexposure.integrations.undisturbed import undisturbed
+from lmexposure.integrations.wrapping import Wrapping, encode_wrapped
+from lmexposure.models import LoadedModel
+from lmexposure.scoring.spans import alone
+
+__all__ = ["FinalReport"]
+
+_LOG = logging.getLogger(__name__)
+_EVERY = 60.0  # seconds between two lines of progress
+
+
+class FinalReport:
+    """What `lmexposure measure` would find and write, of a model that was just trained.
+
+    Args:
+        out: a directory for result.json, scores.parquet, exposure.jsonl, report.html, report.md.
+        manifest: what was inserted.
+        settings: of the measurement; None: the defaults of `lmexposure measure`.
+
+    Raises:
+        ManifestError: the canaries stand in chats, where `measure` does not score them.
+    """
+
+    def __init__(
+        self, out: str | Path, manifest: Manifest, settings: MeasureSettings | None
+    ) -> None:
+        if manifest.layout == "chat":
+            raise ManifestError(
+                f"report={str(out)!r} measures as `lmexposure measure` does, which scores no "
+                "canaries in chats; leave report out, and call wrapped_exposures after training"
+            )
+        self.out = Path(out)
+        self._manifest, self._settings = manifest, settings or MeasureSettings()
+        self._understated = ""
+
+    def prepare(self, trainer: Any, tokenizer: Any, wrapping: Wrapping, *, resumed: bool) -> str:
+        """Find out before the first step whether the report can be made.
+
+        Args:
+            trainer: with the bare model.
+            tokenizer: of the training.
+            wrapping: in which the canaries are trained.
+            resumed: a training that goes on may find what it left; `measure` then decides.
+
+        Returns:
+            what its reader must know; "" where nothing.
+
+        Raises:
+            ModelError: an adapter that `measure` does not read.
+            ResultError: `out` is a file, or holds a result already.
+        """
+        _bare(trainer.model)
+        if self.out.exists() and not self.out.is_dir():
+            raise ResultError(f"report={str(self.out)!r} is a file; choose a directory")
+        if (self.out / "result.json").exists() and not resumed:
+            raise ResultError(
+                f"report={str(self.out)!r} holds the result of another training; choose another "
+                "directory, or move it away"
+            )
+        self._understated = self._otherwise(tokenizer, wrapping)
+        return self._understated
+
+    def write(self, trainer: Any, tokenizer: Any, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+        """Measure and write, in this process alone; the model is left as it was.
+
+        Args:
+            trainer: with the bare model.
+            tokenizer: of the training.
+            rows: of exposure.jsonl, for the curve.
+
+        Returns:
+            what to say: the verdict, and where the report lies.
+
+        Raises:
+            LmexposureError: as `lmexposure measure` and its report.
+        """
+        from lmexposure.gate import check_result
+        from lmexposure.report import write_report
+        from lmexposure.run_files import open_run
+
+        model = _bare(trainer.model)
+        loaded = LoadedModel(model=model, tokenizer=tokenizer, name=trainer.args.output_dir)
+        with only_writer(self.out), alone(), undisturbed(trainer.model):
+            self._measure(loaded)
+            write_rows(self.out / "exposure.jsonl", rows)
+            run = open_run(self.out)
+            written = write_report(run)
+        return [check_result(run.result).sentence, *(f"report  {path}" for path in written)]
+
+    def _measure(self, loaded: LoadedModel) -> None:
+        progress = _Lines()
+        result = measure(
+            loaded, self._manifest, out=self.out, settings=self._settings, progress=progress
+        )
+        if self._understated and self._understated not in result.warnings:
+            result = replace(result, warnings=[self._understated, *result.warnings])
+            result.write(self.out / "result.json")
+
+    def _otherwise(self, tokenizer: Any, wrapping: Wrapping) -> str:
+        """Whether `measure` scores a canary behind other tokens than it is trained behind."""
+        own = Wrapping(context=self._manifest.separator)
+        text = self._manifest.canaries[0].text
+        ids = [encode_wrapped(tokenizer, [text], one)[0].encoded.ids for one in (own, wrapping)]
+        if ids[0] == ids[1]:
+            return ""
+        return (
+            "canaries are scored behind other tokens than they were trained behind, as a document "
+            "of their own, so exposures may be too low: exposure.jsonl has those in the training's "
+            "own rows"
+        )
+
+
+def _bare(model: Any) -> Any:
+    """The causal LM itself, an adapter's weights beside its own."""
+    if not hasattr(model, "get_base_model"):
+        return model
+    config = model.active_peft_config
+    if config.is_prompt_learning:
+        raise ModelError(
+            f"the model has an adapter of kind {config.peft_type.value}, which puts virtual tokens "
+            "before the text, and `measure` does not read such a one; leave report out"
+        )
+    return model.get_base_model()
+
+
+class _Lines:
+    """A line of the log a minute."""
+
+    def __init__(self) -> None:
+        self._said = time.perf_counter()
+
+    def __call__(self, what: str, done: int, total: int, note: str = "") -> None:
+        if time.perf_counter() - self._said > _EVERY:
+            self._said = time.perf_counter()
+            _LOG.warning("%s: %d of %d%s", what, done, total, f"; {note}" if note else "")

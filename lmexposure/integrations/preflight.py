@@ -1,0 +1,166 @@
+"""Before the first step: will the canaries reach the model whole, and with loss?
+
+What a training would silently lose is better known before it than after. So the rows of the first
+epoch are collated once more, in another order, and counted; the loader itself is not touched.
+"""
+
+import copy
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from torch.utils.data import IterableDataset
+from transformers.trainer_utils import has_length
+
+from lmexposure.canaries import Manifest
+from lmexposure.errors import LmexposureError
+from lmexposure.integrations.delivered import DeliveredCounter
+from lmexposure.integrations.delivery_report import Delivery, DeliveryReport
+from lmexposure.integrations.undisturbed import same_random_numbers
+from lmexposure.integrations.wrapping import Wrapping
+
+__all__ = ["Preflight", "preflight"]
+
+_SECONDS = 60.0  # and the batch that is being read then
+_BATCH = 8  # rows, where the loader does not say
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preflight:
+    """What the rows of a training say before it begins; no secrets.
+
+    Attributes:
+        stop: why training would be in vain, and what to change; "" where it is not.
+        warnings: what else is not as planned, or could not be checked, a sentence each.
+    """
+
+    stop: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+def preflight(
+    manifest: Manifest,
+    tokenizer: Any,
+    wrapping: Wrapping,
+    loader: Any,
+    *,
+    seconds: float = _SECONDS,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Preflight:
+    """Count the canaries in the rows of a training's loader, and leave the loader as it is.
+
+    The loader's data set is read by row numbers and collated in this process, with a copy of the
+    collator; sampler and random numbers stay as they are. A data set whose rows depend on random
+    numbers of its own would be disturbed, and is better left out.
+
+    Args:
+        manifest: what was inserted.
+        tokenizer: of the training.
+        wrapping: in which the canaries will be scored.
+        loader: a `DataLoader`, or what accelerate made of one.
+        seconds: that it takes at most; rows that are left then are named.
+        clock: gives seconds that only grow.
+
+    Returns:
+        what was found; a failure to check is a warning, and stops nothing.
+    """
+    data = getattr(loader, "dataset", None)
+    if isinstance(data, IterableDataset) or not (has_length(data) and hasattr(data, "__getitem__")):
+        return _unchecked("its data is a stream, or has no rows to read by number")
+    try:
+        counter = DeliveredCounter(manifest, tokenizer, wrapping=wrapping)
+        with same_random_numbers():
+            rows = _count(counter, loader, seconds, clock)
+    except LmexposureError as failure:
+        return _unchecked(str(failure))
+    except Exception as failure:  # a data set or a collator raises what it likes, secrets in it
+        return _unchecked(f"its rows could not be read and collated ({type(failure).__name__})")
+    whole = rows == len(data)
+    report = counter.report(1.0 if whole else 0.5, alone=True)
+    left = "" if whole else _left(rows, len(data), seconds)
+    return _judged(report, whole=whole, left=left)
+
+
+def _unchecked(why: str) -> Preflight:
+    return Preflight(
+        warnings=(
+            f"whether the training's rows hold the canaries whole and with loss was not checked: "
+            f"{why}; DeliveredCounter(manifest, tokenizer).attach(trainer) counts them while it "
+            "trains",
+        )
+    )
+
+
+def _left(rows: int, planned: int, seconds: float) -> str:
+    return (
+        f"{rows:,} of {planned:,} rows were checked for canaries in {seconds:g} s; the others were "
+        "not, nor whether all canaries come"
+    )
+
+
+def _count(
+    counter: DeliveredCounter, loader: Any, seconds: float, clock: Callable[[], float]
+) -> int:
+    """Read rows until all are read or the time is over; how many were."""
+    until, read = clock() + seconds, 0
+    # A copy, for it may hold random numbers of its own.
+    collate = counter.collator(copy.deepcopy(loader.collate_fn))
+    for rows in _batches(loader):
+        collate(rows)
+        read += len(rows)
+        if clock() > until:
+            break
+    return read
+
+
+def _batches(loader: Any) -> Iterator[list[Any]]:
+    """All rows once: neighbours together, batches in an order that mixes them."""
+    data, size = loader.dataset, getattr(loader, "batch_size", None) or _BATCH
+    starts = list(range(0, len(data), size))
+    random.Random(0).shuffle(starts)
+    several = getattr(data, "__getitems__", None)
+    for start in starts:
+        numbers = list(range(start, min(start + size, len(data))))
+        yield [data[i] for i in numbers] if several is None else list(several(numbers))
+
+
+def _judged(report: DeliveryReport, *, whole: bool, left: str) -> Preflight:
+    found = report.findings
+    stop = _why_in_vain(report, whole)
+    if stop:
+        return Preflight(stop="; ".join((stop, *found)), warnings=(left,) if left else ())
+    return Preflight(warnings=(*found, left) if left else found)
+
+
+def _why_in_vain(report: DeliveryReport, whole: bool) -> str:
+    """Which canaries would be learned less than half as often as planned, in words; "" for none.
+
+    Less than half, for classes of repetitions lie farther apart. Rows that lack some canaries are
+    no reason: a part of the data may have been held out.
+    """
+    planned = [one for one in report.canaries if one.repetitions]
+    wholes = sum(one.whole for one in planned)
+    parts = sum(max(one.head, one.tail) for one in planned) + report.unattributed
+    if whole and planned and not wholes + parts:
+        return "the training's rows hold no canary of the manifest"
+    # What looks like a part may be other text, as long as not all was seen.
+    cutting = whole or parts > wholes
+    lost = [one for one in planned if 2 * one.learnable < _come(one, report, cutting=cutting)]
+    if cutting and not whole and report.unattributed > wholes:
+        lost = planned
+    if not lost:
+        return ""
+    return (
+        f"{len(lost)} of {len(planned)} canaries would be learned less than half as often as "
+        "planned"
+    )
+
+
+def _come(one: Delivery, report: DeliveryReport, *, cutting: bool) -> int:
+    """How often a canary was seen, whole or in part."""
+    if not cutting:
+        return one.whole
+    # Where rows end too early to tell which canary they cut, it is the missing ones.
+    return one.whole + one.cut + (one.missing if report.unattributed else 0)
