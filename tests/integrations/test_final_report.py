@@ -1,0 +1,159 @@
+"""The report of a trained model is what `lmexposure measure` would have written of it."""
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from integrations.tiny_training import hidden, trainer_of
+
+from lmexposure.audit import MeasureSettings, measure
+from lmexposure.canaries import Plan, load_format
+from lmexposure.errors import ManifestError, ModelError, ResultError, SettingsError
+from lmexposure.integrations import final_report
+from lmexposure.integrations.callback import ExposureCallback
+from lmexposure.integrations.records import insert_into_records
+from lmexposure.integrations.wrapping import Wrapping
+from lmexposure.models import load_model
+from lmexposure.results import Result, read_result
+from lmexposure.run_files import open_run
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of the Trainer, which is not ours
+
+TEXTS, MANIFEST = hidden()
+COARSE = MeasureSettings(references=200, revealed=1, draws=200, guesses=20, budget_steps=2000)
+WHOLE: dict[str, Any] = {"references": 64, "budget_seconds": 60.0, "preflight": "off"}
+
+
+def reporting(out: Path, **more: Any) -> ExposureCallback:
+    return ExposureCallback(MANIFEST, report=out, **{"measure": COARSE, **WHOLE, **more})
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path, Any]:
+    """A trainer that was followed and saved its model, its place, and the numbers it goes on by."""
+    out = tmp_path_factory.mktemp("reported")
+    trainer = trainer_of(out / "run", TEXTS, [reporting(out / "leakage")])
+    trainer.train()
+    numbers = torch.get_rng_state()
+    trainer.save_model(str(out / "model"))
+    return trainer, out, numbers
+
+
+def test_it_is_what_measuring_the_saved_model_gives(trained: Any, tmp_path: Path) -> None:
+    _, out, _ = trained
+    own = read_result(out / "leakage/result.json")
+    saved = measure(load_model(out / "model"), MANIFEST, out=tmp_path, settings=COARSE)
+    assert own.inputs_sha256 == saved.inputs_sha256  # so that `measure` goes on with either
+    assert own.model["weights_sha256"] == saved.model["weights_sha256"]
+    assert own.settings == saved.settings
+    assert own.warnings == saved.warnings
+    for one, other in zip(own.canaries, saved.canaries, strict=True):
+        assert one.id == other.id
+        assert one.log_perplexity_bits == pytest.approx(other.log_perplexity_bits, abs=1e-3)
+        assert one.exposure["rank"] == other.exposure["rank"]
+        assert one.exposure["value"] == pytest.approx(other.exposure["value"], abs=1e-3)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert {path.name for path in (out / "leakage").iterdir()} >= names
+    for name in names:
+        modes = [(place / name).stat().st_mode for place in (tmp_path, out / "leakage")]
+        assert modes[0] == modes[1], name
+
+
+def test_its_files_tell_no_secret_and_draw_the_training(trained: Any) -> None:
+    _, out, _ = trained
+    files = {path.name: path.read_bytes() for path in (out / "leakage").iterdir()}
+    assert {"result.json", "scores.parquet", "report.html", "report.md"} <= set(files)
+    for name, content in files.items():
+        for one in MANIFEST.canaries:
+            assert one.text.encode() not in content, name
+    run = open_run(out / "leakage")
+    assert [row["step"] for row in run.metrics] == [2, 4]
+    assert b"Loss while training, and exposure" in files["report.html"]
+
+
+def test_the_model_and_its_random_numbers_are_left_as_they_were(
+    trained: Any, tmp_path: Path
+) -> None:
+    trainer, _, numbers = trained
+    other = trainer_of(tmp_path, TEXTS, [])
+    other.train()
+    assert torch.equal(torch.get_rng_state(), numbers)
+    assert other.model.training == trainer.model.training
+    # Saving a model says in its config what it is.
+    other.model.config.update({"architectures": ["GPT2LMHeadModel"], "dtype": "float32"})
+    assert other.model.config.to_dict() == trainer.model.config.to_dict()
+    state = trainer.model.state_dict()
+    assert all(torch.equal(state[name], one) for name, one in other.model.state_dict().items())
+
+
+def test_a_directory_with_a_result_is_refused_before_the_first_step(
+    trained: Any, tmp_path: Path
+) -> None:
+    _, out, _ = trained
+    trainer = trainer_of(tmp_path, TEXTS, [reporting(out / "leakage")])
+    with pytest.raises(ResultError, match=r"holds the result of another training; choose another"):
+        trainer.train()
+    assert trainer.state.global_step == 0
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(ResultError, match="is a file; choose a directory"):
+        trainer_of(tmp_path, TEXTS, [reporting(file)]).train()
+
+
+@pytest.mark.parametrize("failure", [ModelError("out of memory"), RuntimeError("a bug")])
+def test_a_failure_does_not_take_the_trained_model_away(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    failure: Exception,
+) -> None:
+    def fail(*_: Any, **__: Any) -> Result:
+        raise failure
+
+    monkeypatch.setattr(final_report, "measure", fail)
+    trainer = trainer_of(tmp_path, TEXTS, [reporting(tmp_path / "leakage")], max_steps=1)
+    assert trainer.train().global_step == 1
+    assert f"no report in {tmp_path / 'leakage'}" in caplog.text
+    assert str(failure) in caplog.text
+    assert "save it, and measure it with `lmexposure measure`" in caplog.text
+    assert not (tmp_path / "leakage").exists()
+
+
+def test_rows_that_begin_otherwise_are_named_in_the_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("lmexposure.report.write_report", lambda run: [])
+    coarser = replace(COARSE, method="sampled", extraction=False)
+    callback = reporting(tmp_path / "leakage", wrapping=Wrapping(), measure=coarser)
+    trainer_of(tmp_path / "run", TEXTS, [callback], max_steps=1).train()
+    said = "canaries are scored behind other tokens than they were trained behind"
+    assert said in caplog.text
+    assert read_result(tmp_path / "leakage/result.json").warnings[0].startswith(said)
+    assert open_run(tmp_path / "leakage").scores() is not None
+
+
+def test_long_work_says_how_far_it_is_once_a_minute(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = iter([0.0, 59.0, 61.0, 61.0, 62.0])
+    monkeypatch.setattr(final_report.time, "perf_counter", lambda: next(now))
+    lines = final_report._Lines()
+    with caplog.at_level(logging.WARNING):
+        lines("scoring pin", 1, 9)
+        lines("scoring pin", 2, 9, "soon")
+        lines("scoring pin", 3, 9)
+    assert [one.getMessage() for one in caplog.records] == ["scoring pin: 2 of 9; soon"]
+
+
+def test_chats_and_stray_settings_are_refused() -> None:
+    wrapping = Wrapping(turn="assistant")
+    chats = [{"messages": wrapping.messages(f"text {n}")} for n in range(30)]
+    plan = Plan(formats=(load_format("pin"),), canaries=2, repetitions=(1,), controls=1, seed=3)
+    _, manifest = insert_into_records(chats, plan, wrapping)
+    with pytest.raises(ManifestError, match="scores no canaries in chats; leave report out"):
+        ExposureCallback(manifest, report="leakage", wrapping=wrapping)
+    with pytest.raises(SettingsError, match=r"measure=\.\.\. is for the report at the end"):
+        ExposureCallback(MANIFEST, measure=COARSE)

@@ -1,0 +1,220 @@
+"""Canaries that a training would lose stop it before its first step, and nothing else does."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from integrations.tiny_training import hidden, trainer_of
+from torch.utils.data import DataLoader, IterableDataset
+from transformers import DataCollatorForLanguageModeling
+
+from lmexposure.errors import CorpusError, SettingsError
+from lmexposure.integrations.budget import TimeBudget
+from lmexposure.integrations.callback import ExposureCallback
+from lmexposure.integrations.preflight import Preflight, preflight
+from lmexposure.integrations.wrapping import Wrapping
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of the Trainer, which is not ours
+
+TEXTS, MANIFEST = hidden()
+Rows = list[dict[str, list[int]]]
+
+
+def collator(tokenizer: Any, *, masked: Callable[[str], bool] = lambda text: False) -> Any:
+    """Loss everywhere but on the rows whose text is `masked`."""
+    padded = DataCollatorForLanguageModeling(tokenizer, mlm=False)
+
+    def collate(rows: Any) -> Any:
+        batch = padded(rows)
+        for labels, ids in zip(batch["labels"], batch["input_ids"], strict=True):
+            if masked(tokenizer.decode(ids)):
+                labels[:] = -100
+        return batch
+
+    return collate
+
+
+@pytest.fixture
+def trainer(tmp_path: Path) -> Any:
+    return trainer_of(tmp_path, TEXTS, [])
+
+
+def found(trainer: Any, rows: Any = None, collate: Any = None, **more: Any) -> Preflight:
+    """What a pre-flight says of rows, by default those of the training."""
+    loader = DataLoader(
+        trainer.train_dataset if rows is None else rows,
+        batch_size=8,
+        collate_fn=collate or trainer.data_collator,
+    )
+    wrapping = Wrapping(context=MANIFEST.separator)
+    return preflight(MANIFEST, trainer.processing_class, wrapping, loader, **more)
+
+
+def test_rows_as_planned_are_no_news(trainer: Any) -> None:
+    assert found(trainer) == Preflight()
+
+
+class TestWhatStops:
+    def test_canaries_without_loss(self, trainer: Any) -> None:
+        collate = collator(trainer.processing_class, masked=lambda text: "PIN" in text)
+        stop = found(trainer, collate=collate).stop
+        assert "4 of 4 canaries would be learned less than half as often as planned; 18 occ" in stop
+        assert "carry no loss (pin/x1/0000" in stop
+        assert "put canaries into the assistant turn, or train on all tokens" in stop
+
+    @pytest.mark.parametrize(("kept", "told"), [(6, 4), (9, 2)])  # before the secret, and in it
+    def test_canaries_that_are_cut(self, trainer: Any, kept: int, told: int) -> None:
+        rows = [{"input_ids": row["input_ids"][:kept]} for row in trainer.train_dataset]
+        stop = found(trainer, rows).stop
+        assert f"{told} of 4 canaries would be learned less than half" in stop
+        assert "cut off at the end of a row" in stop
+        assert "raise max_length" in stop
+
+    def test_a_text_field_that_holds_no_canary(self, trainer: Any) -> None:
+        rows = [{"input_ids": [5, 6, 7, 8]}] * 20
+        stop = found(trainer, rows).stop
+        assert stop.startswith("the training's rows hold no canary of the manifest; 18 occurrences")
+
+    def test_what_stops_is_said_of_a_beginning_too(self, trainer: Any) -> None:
+        rows = [{"input_ids": row["input_ids"][:9]} for row in trainer.train_dataset]
+        said = found(trainer, rows, seconds=1.0, clock=Clock(0.3))
+        assert "cut off at the end of a row" in said.stop
+        assert "32 of 54 rows were checked for canaries in 1 s; the others" in said.warnings[0]
+
+
+class TestWhatOnlyWarns:
+    def test_a_canary_or_two_held_out(self, trainer: Any) -> None:
+        rows = [row for i, row in enumerate(trainer.train_dataset) if i % 4]
+        said = found(trainer, rows)
+        assert not said.stop
+        assert "occurrences never came" in said.warnings[0]
+
+    def test_a_few_cut_repetitions(self, trainer: Any) -> None:
+        text = next(one.text for one in MANIFEST.canaries if one.inserted == 8)
+        rows, cut = [], 0
+        for row in trainer.train_dataset:
+            short = text in trainer.processing_class.decode(row["input_ids"]) and cut < 3
+            cut += short
+            rows.append({"input_ids": row["input_ids"][: -3 if short else None]})
+        said = found(trainer, rows)
+        assert not said.stop
+        assert said.warnings[0].startswith("3 occurrences are cut off")
+
+    def test_rows_other_than_are_scored(self, trainer: Any) -> None:
+        rows = [{"input_ids": row["input_ids"][1:]} for row in trainer.train_dataset]
+        said = found(trainer, rows)
+        assert not said.stop
+        assert "18 occurrences stand in other rows than will be scored" in said.warnings[0]
+
+    def test_rows_beyond_the_time_are_named(self, trainer: Any) -> None:
+        said = found(trainer, seconds=1.0, clock=Clock(0.3))
+        assert not said.stop
+        assert said.warnings == (
+            "32 of 54 rows were checked for canaries in 1 s; the others were not, nor whether all "
+            "canaries come",
+        )
+
+    def test_a_stream_is_not_checked(self, trainer: Any) -> None:
+        class Stream(IterableDataset):  # type: ignore[type-arg]
+            def __iter__(self) -> Any:
+                raise AssertionError("it can be read but once")
+
+        said = found(trainer, Stream())
+        assert not said.stop
+        assert "was not checked: its data is a stream" in said.warnings[0]
+
+    @pytest.mark.parametrize("rows", [[{"words": "My PIN is 1."}], [7]])
+    def test_rows_that_cannot_be_collated(self, trainer: Any, rows: Any) -> None:
+        said = found(trainer, rows)
+        assert not said.stop
+        assert "was not checked: its rows could not be read and collated (" in said.warnings[0]
+        assert "My PIN" not in said.warnings[0]
+
+    def test_batches_of_another_kind(self, trainer: Any) -> None:
+        said = found(trainer, collate=lambda rows: {"inputs_embeds": rows})
+        assert "was not checked: a batch has no input_ids" in said.warnings[0]
+
+    def test_no_loader_at_all(self, trainer: Any) -> None:
+        said = preflight(MANIFEST, trainer.processing_class, Wrapping(), None)
+        assert "has no rows to read by number" in said.warnings[0]
+
+
+class Clock:
+    """So many seconds pass whenever somebody looks."""
+
+    def __init__(self, step: float) -> None:
+        self.now, self.step = 0.0, step
+
+    def __call__(self) -> float:
+        self.now += self.step
+        return self.now
+
+
+class Noisy:
+    """A collator that tosses coins of its own, and everybody's."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.collate, self.own = collator(tokenizer), random.Random(1)
+
+    def __call__(self, rows: Any) -> Any:
+        batch = self.collate(rows)
+        batch["labels"][0, int(self.own.random() * 2 + random.random() + torch.rand(()))] = -100
+        return batch
+
+
+def masked(trainer: Any) -> None:
+    tokenizer = trainer.processing_class
+    trainer.data_collator = collator(tokenizer, masked=lambda text: "PIN" in text)
+
+
+def test_a_training_is_bit_equal_with_a_preflight_and_without(tmp_path: Path) -> None:
+    ends = []
+    for when in ("off", "stop"):
+        callback = ExposureCallback(MANIFEST, preflight=when, budget_share=1e-9, full_at_end=False)  # type: ignore[arg-type]
+        trainer = trainer_of(tmp_path, TEXTS, [callback])
+        trainer.data_collator = Noisy(trainer.processing_class)
+        trainer.train()
+        ends.append((trainer.model.state_dict(), torch.get_rng_state(), random.getstate()))
+    assert all(torch.equal(ends[0][0][name], ends[1][0][name]) for name in ends[0][0])
+    assert torch.equal(ends[0][1], ends[1][1])
+    assert ends[0][2] == ends[1][2]
+
+
+def test_the_training_does_not_begin(tmp_path: Path) -> None:
+    trainer = trainer_of(tmp_path, TEXTS, [ExposureCallback(MANIFEST)])
+    masked(trainer)
+    with pytest.raises(
+        CorpusError, match=r"carry no loss .*; nothing was trained: change that, or"
+    ):
+        trainer.train()
+    assert trainer.state.global_step == 0
+
+
+@pytest.mark.parametrize("when", ["warn", "off"])
+def test_it_begins_where_it_was_asked_to(
+    tmp_path: Path, when: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    callback = ExposureCallback(MANIFEST, preflight=when, budget_share=1e-9, full_at_end=False)
+    trainer = trainer_of(tmp_path, TEXTS, [callback], max_steps=1)
+    masked(trainer)
+    trainer.train()
+    assert trainer.state.global_step == 1
+    assert ("carry no loss" in caplog.text) == (when == "warn")
+
+
+def test_its_time_is_not_held_against_the_budget() -> None:
+    clock = Clock(1.0)
+    budget = TimeBudget(share=0.5, clock=clock)
+    with budget.spending(), budget.aside():
+        clock.now += 100
+    clock.now += 50
+    assert budget.spent > 100
+    assert budget.left() > 20
+
+
+def test_another_word_is_refused() -> None:
+    with pytest.raises(SettingsError, match="preflight='no'"):
+        ExposureCallback(MANIFEST, preflight="no")  # type: ignore[arg-type]
