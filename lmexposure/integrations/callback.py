@@ -277,16 +277,16 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
         self._rows = sorted([*self._rows, row], key=lambda one: int(one["step"]))
 
     def _say_end(self, trainer: Any) -> None:
-        """Once: what the look at the end will take, where the budget would not pay for it."""
+        """Once: what the look at the end will take, where the budget did not pay for as much."""
         assert self._scoring is not None
-        seconds = self._scoring.seconds
-        ended = self._full_at == trainer.state.global_step or not self._full_at_end
-        if ended or "end" in self._told or isinf(seconds) or seconds <= self._budget.left():
+        seconds, row = self._scoring.seconds, self._rows[-1]
+        unpaid = self._full_at_end and row["texts"] < row["texts_planned"] and not row["full"]
+        if not unpaid or "end" in self._told or isinf(seconds):
             return
         self._told.add("end")
         _say(
             trainer.state,
-            f"at the end all {len(self._watched.owners)} texts are scored, which would take about "
+            f"at the end all {row['texts_planned']} texts are scored, which would take about "
             f"{_shown(seconds)} s; full_at_end=False keeps the end to the budget",
         )
 

@@ -1,3 +1,4 @@
+import itertools
 import json
 import logging
 import re
@@ -114,6 +115,57 @@ def test_without_evaluations_the_end_is_measured(
     assert "no evaluations, so exposure is measured at the end only" in caplog.text
 
 
+UNPAID: dict[str, Any] = {"references": 128, "budget_share": 1e-9}
+
+
+def test_the_last_evaluation_measures_all_and_says_before_what_that_takes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    trainer_of(tmp_path, TEXTS, [ExposureCallback(MANIFEST, **UNPAID)]).train()
+    first, last = rows_of(tmp_path)
+    assert (first["step"], first["texts"], first["full"]) == (2, 0, False)
+    assert (last["step"], last["texts"], last["full"]) == (4, 135, True)
+    assert last["exposure"]
+    assert last["validation_bits_per_token"] > 0
+    assert not last["note"]
+    said = re.search(
+        r"scoring all 135 texts under the trained model: about ([0-9.e-]+) s", caplog.text
+    )
+    assert said is not None
+    assert float(said[1]) > 0
+
+
+def test_an_evaluation_that_left_texts_out_says_what_the_end_will_take(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    callback = ExposureCallback(MANIFEST, references=1000, budget_seconds=14, preflight="off")
+    clock = itertools.count()  # a second passes whenever somebody looks
+    callback._budget.clock = lambda: float(next(clock))
+    trainer_of(tmp_path, TEXTS, [callback]).train()
+    first, last = rows_of(tmp_path)
+    assert 0 < first["texts"] < first["texts_planned"] == last["texts"]
+    assert re.search(
+        r"at the end all 1007 texts are scored, which would take about [0-9.]+ s; "
+        r"full_at_end=False keeps the end to the budget",
+        caplog.text,
+    )
+
+
+def test_a_class_of_few_canaries_is_logged_with_its_n(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    trainer = trainer_of(tmp_path, TEXTS, [ExposureCallback(MANIFEST, **WHOLE)])
+    trainer.train()
+    (_, last) = (row for row in trainer.state.log_history if "exposure/seconds" in row)
+    for name, n in (("x1", 2), ("x8", 2), ("controls", 3)):
+        assert last[f"exposure/pin/{name}/n"] == n
+    said = [line for line in caplog.messages if "few canaries" in line]
+    assert said == [
+        "at step 2 exposures of these classes are of few canaries: pin, controls: n = 3 of 3; "
+        "pin, 1 repetition: n = 2 of 2; pin, 8 repetitions: n = 2 of 2"
+    ]
+
+
 class Unhurried(TrainerCallback):  # type: ignore[misc]
     """A training that takes long beside a measurement, as real ones do."""
 
@@ -188,19 +240,23 @@ class StopAtThree(TrainerCallback):  # type: ignore[misc]
         control.should_training_stop = state.global_step == 3
 
 
+@pytest.mark.parametrize("settings", [WHOLE, UNPAID])  # measured when it was evaluated, or not
 @pytest.mark.parametrize(("best", "steps"), [(False, [2, 3]), (True, [2])])
 def test_a_best_model_that_is_loaded_again_is_no_new_state(
-    tmp_path: Path, best: bool, steps: list[int]
+    tmp_path: Path, best: bool, steps: list[int], settings: dict[str, Any]
 ) -> None:
     trainer_of(
         tmp_path,
         TEXTS,
-        [StopAtThree(), ExposureCallback(MANIFEST, **WHOLE)],
+        [StopAtThree(), ExposureCallback(MANIFEST, **settings)],
         save_strategy="steps",
         save_steps=2,
         load_best_model_at_end=best,
     ).train()
-    assert [row["step"] for row in rows_of(tmp_path)] == steps
+    rows = rows_of(tmp_path)
+    assert [row["step"] for row in rows] == steps
+    assert rows[-1]["texts"] == 135
+    assert rows[0]["validation_bits_per_token"] > 0
 
 
 def test_several_evaluation_sets_are_one_look_and_a_later_evaluation_none(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The callback under TRL's SFTTrainer, with adapters: it is a Trainer like any other."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,9 +11,14 @@ from integrations.tiny_training import hidden
 from tiny import byte_level_bpe, model_of
 from transformers import TrainerCallback
 
+from lmexposure.audit import MeasureSettings, measure
+from lmexposure.errors import ModelError
 from lmexposure.integrations.callback import ExposureCallback
 from lmexposure.integrations.calling_trainer import usual_wrapping
+from lmexposure.integrations.final_report import FinalReport
 from lmexposure.integrations.wrapping import Wrapping
+from lmexposure.models import load_model, save_model
+from lmexposure.results import read_result
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of TRL and the Trainer, which are not ours
 
@@ -38,11 +44,21 @@ def test_adapters_end_with_the_very_weights_of_a_training_without(tmp_path: Path
     tokenizer.pad_token = tokenizer.eos_token
     data = Dataset.from_dict({"text": texts})
     ends: list[Any] = []
-    exposure = ExposureCallback(manifest, references=128, budget_seconds=60)
+    base = tmp_path / "base"
+    save_model(model_of("gpt2", len(tokenizer)), tokenizer, base)
+    out = tmp_path / "leakage"
+    coarse = MeasureSettings(references=100, method="sampled", extraction=False)
+    exposure = ExposureCallback(
+        manifest,
+        references=128,
+        budget_seconds=60,
+        report=out,
+        measure=coarse,
+    )
     for callbacks in ([], [exposure, FirstTokens(exposure, tokenizer)]):
         torch.manual_seed(0)
         trainer = trl.SFTTrainer(
-            model=model_of("gpt2", len(tokenizer)),
+            model=load_model(base).model,
             args=trl.SFTConfig(
                 str(tmp_path),
                 max_steps=2,
@@ -63,8 +79,23 @@ def test_adapters_end_with_the_very_weights_of_a_training_without(tmp_path: Path
         )
         trainer.train()
         ends.append(trainer.model.state_dict())
+    trainer.save_model(str(tmp_path / "adapter"))
+    saved = measure(load_model(tmp_path / "adapter"), manifest, settings=coarse)
+    for one, other in zip(read_result(out / "result.json").canaries, saved.canaries, strict=True):
+        assert one.log_perplexity_bits == pytest.approx(other.log_perplexity_bits, abs=1e-3)
+        assert one.exposure["rank"] == other.exposure["rank"]
     trainer.args.packing = True  # then the end of the row before stands to the left
     assert usual_wrapping(trainer) == Wrapping(context=None)
     assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])
     logged = [row for row in trainer.state.log_history if "exposure/pin/x8/median" in row]
     assert [row["step"] for row in logged] == [1, 2]
+
+
+def test_adapters_of_virtual_tokens_get_no_report(tmp_path: Path) -> None:
+    _, manifest = hidden()
+    tokenizer = byte_level_bpe()
+    config = peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2)
+    model = peft.get_peft_model(model_of("gpt2", len(tokenizer)), config)
+    report = FinalReport(tmp_path, manifest, None)
+    with pytest.raises(ModelError, match="PROMPT_TUNING, which puts virtual tokens before the te"):
+        report.prepare(SimpleNamespace(model=model), tokenizer, Wrapping(), resumed=False)

@@ -1,4 +1,5 @@
 from math import inf
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -6,6 +7,7 @@ import pytest
 from integrations.tiny_training import hidden
 from tiny import byte_level_bpe, model_of
 
+from lmexposure.integrations import paced
 from lmexposure.integrations.budget import TimeBudget
 from lmexposure.integrations.paced import PacedScoring, RoundCosts
 from lmexposure.integrations.watched import Watched, watch
@@ -69,6 +71,46 @@ def test_what_is_lacking_is_named_once_a_text_was_timed(model: Any, watched: Wat
     # The clock says a second for 15 texts.
     assert pacing.lacking(0) == pytest.approx(watched.least / 15 / 0.8)
     assert pacing.lacking(100) == pytest.approx((len(watched.owners) - 100) / 15 / 0.8)
+
+
+class TestAllTexts:
+    """A machine on which a round takes half a second, and each text a hundredth."""
+
+    @pytest.fixture
+    def budget(self, monkeypatch: pytest.MonkeyPatch) -> TimeBudget:
+        now = [0.0]
+
+        def score(model: Any, texts: Any) -> Any:
+            now[0] += 0.5 + 0.01 * len(texts)
+            return SimpleNamespace(bits=[np.ones(len(one.ids) - one.scored_from) for one in texts])
+
+        monkeypatch.setattr(paced, "score_encoded", score)
+        return TimeBudget(share=0.1, seconds=1.5, clock=lambda: now[0])
+
+    @pytest.mark.parametrize("evaluations", [0, 1, 4])
+    def test_what_it_takes_is_told_before(
+        self, watched: Watched, budget: TimeBudget, evaluations: int
+    ) -> None:
+        pacing, told = PacedScoring(watched, budget), list[tuple[float, float]]()
+        for _ in range(evaluations):
+            with budget.spending():
+                assert pacing.score(None).size < len(watched.owners)
+        began = budget.clock()
+        bits = pacing.score_all(None, lambda seconds: told.append((budget.clock(), seconds)))
+        took = budget.clock() - began
+        ((when, seconds),) = told
+        assert bits.size == len(watched.owners)
+        assert took / 2 < seconds < took * 2
+        assert budget.clock() - when > took / 2
+
+    def test_what_all_would_take_is_known_from_rounds_only(
+        self, watched: Watched, budget: TimeBudget
+    ) -> None:
+        pacing = PacedScoring(watched, budget)
+        assert pacing.seconds == inf
+        pacing.score_all(None, lambda seconds: None)
+        texts = len(watched.owners)
+        assert pacing.seconds == pytest.approx(0.5 + 0.01 * texts, rel=0.5)
 
 
 class TestRoundCosts:

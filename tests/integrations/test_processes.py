@@ -11,6 +11,7 @@ import pytest
 
 from lmexposure.errors import ResultError
 from lmexposure.integrations.processes import from_first
+from lmexposure.run_files import open_run
 
 PROGRAM = Path(__file__).with_name("train_in_processes.py")
 ROOT = Path(__file__).parents[2]
@@ -65,3 +66,10 @@ def test_one_file_holds_the_trajectory(out: Path, said: list[dict[str, Any]]) ->
 def test_a_budget_that_does_not_suffice_stops_all_alike(out: Path, said: Any) -> None:
     rows = (out / "hurried/exposure.jsonl").read_text().splitlines()
     assert ["not measured" in row for row in rows] == [True, True]
+
+
+def test_one_process_writes_the_report(out: Path, said: list[dict[str, Any]]) -> None:
+    run = open_run(out / "leakage")
+    assert run.result.model["weights_sha256"] == said[0]["weights"][1]
+    assert [row["step"] for row in run.metrics] == [2, 4]
+    assert (out / "leakage/report.html").exists()

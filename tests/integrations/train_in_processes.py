@@ -3,11 +3,13 @@
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed
 from integrations.tiny_training import hidden, trainer_of
 
+from lmexposure.audit import MeasureSettings
 from lmexposure.integrations.callback import ExposureCallback
 from lmexposure.models import weights_sha256
 
@@ -15,12 +17,15 @@ from lmexposure.models import weights_sha256
 def main(out: Path) -> None:
     torch.set_num_threads(1)
     texts, manifest = hidden()
-    followed = ExposureCallback(manifest, references=128, budget_seconds=60)
+    coarse = MeasureSettings(references=100, method="sampled", extraction=False)
+    reported: dict[str, Any] = {"report": out / "leakage", "measure": coarse}
+    followed = ExposureCallback(manifest, references=128, budget_seconds=60, **reported)
     hurried = ExposureCallback(manifest, budget_share=1e-9, full_at_end=False)
     weights, trainers = [], []
     for name, callbacks in (("without", []), ("followed", [followed]), ("hurried", [hurried])):
         trainer = trainer_of(out / name, texts, callbacks)
         trainer.train()
+        torch.distributed.barrier()  # where the others wait for the one that reports
         trainers.append(trainer)
         weights.append(weights_sha256(trainer.model))
     history = [row for row in trainers[1].state.log_history if "exposure/seconds" in row]
