@@ -104,7 +104,10 @@ def serve(connection: Connection) -> None:
     turns = Turns(connection)
 
     def once(job: Job, turns: Any) -> Cost:
-        callback = ExposureCallback(manifest, budget_share=job.budget_share)
+        # The share is of the looks; what comes before the first step and after the last is apart.
+        callback = ExposureCallback(
+            manifest, budget_share=job.budget_share, full_at_end=False, preflight="off"
+        )
         callback._budget.clock = turns.clock  # while others train, this training takes no time
         return training(blocks, tokenizer, callback if job.followed else None, turns, job)
 

@@ -38,7 +38,10 @@ class FirstTokens(TrainerCallback):  # type: ignore[misc]
         assert begins == {self.tokenizer("My")["input_ids"][0]}
 
 
-def test_adapters_end_with_the_very_weights_of_a_training_without(tmp_path: Path) -> None:
+def test_adapters_end_with_the_very_weights_of_a_training_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lmexposure.report.write_report", lambda run: [])
     texts, manifest = hidden()
     tokenizer = byte_level_bpe()
     tokenizer.pad_token = tokenizer.eos_token
