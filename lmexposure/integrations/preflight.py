@@ -66,7 +66,7 @@ def preflight(
     Returns:
         what was found; a failure to check is a warning, and stops nothing.
     """
-    data = getattr(loader, "dataset", None)
+    data: Any = getattr(loader, "dataset", None)
     if isinstance(data, IterableDataset) or not (has_length(data) and hasattr(data, "__getitem__")):
         return _unchecked("its data is a stream, or has no rows to read by number")
     try:

@@ -172,8 +172,9 @@ def masked(trainer: Any) -> None:
 
 def test_a_training_is_bit_equal_with_a_preflight_and_without(tmp_path: Path) -> None:
     ends = []
-    for when in ("off", "stop"):
-        callback = ExposureCallback(MANIFEST, preflight=when, budget_share=1e-9, full_at_end=False)  # type: ignore[arg-type]
+    asked: tuple[Any, Any] = ("off", "stop")
+    for when in asked:
+        callback = ExposureCallback(MANIFEST, preflight=when, budget_share=1e-9, full_at_end=False)
         trainer = trainer_of(tmp_path, TEXTS, [callback])
         trainer.data_collator = Noisy(trainer.processing_class)
         trainer.train()
