@@ -224,6 +224,8 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
                 _say(trainer.state, line)
         except LmexposureError as failure:
             _say(trainer.state, f"no report in {report.out}: {failure}; {_BY_HAND}")
+        except KeyboardInterrupt:  # of the measurement: what follows the training is to come yet
+            _say(trainer.state, f"no report in {report.out}: ended by Ctrl-C; {_BY_HAND}")
         except Exception:  # out of memory, or a bug of ours: the log has all of it
             _LOG.exception("no report in %s; %s", report.out, _BY_HAND)
 

@@ -103,12 +103,20 @@ def test_a_directory_with_a_result_is_refused_before_the_first_step(
         trainer_of(tmp_path, TEXTS, [reporting(file)]).train()
 
 
-@pytest.mark.parametrize("failure", [ModelError("out of memory"), RuntimeError("a bug")])
+@pytest.mark.parametrize(
+    ("failure", "said"),
+    [
+        (ModelError("out of memory"), "out of memory"),
+        (RuntimeError("a bug"), "a bug"),
+        (KeyboardInterrupt(), "ended by Ctrl-C"),
+    ],
+)
 def test_a_failure_does_not_take_the_trained_model_away(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
-    failure: Exception,
+    failure: BaseException,
+    said: str,
 ) -> None:
     def fail(*_: Any, **__: Any) -> Result:
         raise failure
@@ -117,7 +125,7 @@ def test_a_failure_does_not_take_the_trained_model_away(
     trainer = trainer_of(tmp_path, TEXTS, [reporting(tmp_path / "leakage")], max_steps=1)
     assert trainer.train().global_step == 1
     assert f"no report in {tmp_path / 'leakage'}" in caplog.text
-    assert str(failure) in caplog.text
+    assert said in caplog.text
     assert "save it, and measure it with `lmexposure measure`" in caplog.text
     assert not (tmp_path / "leakage").exists()
 
