@@ -194,7 +194,7 @@ class _Candidates:
     spelling: Spelling
 
     def text(self, i: int) -> bytes:
-        return self.texts[self.parents[i]] + self.spelling.surface(int(self.tokens[i]))
+        return self.texts[int(self.parents[i])] + self.spelling.surface(int(self.tokens[i]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -282,9 +282,7 @@ def _kept(
     return kept
 
 
-def _cheapest(
-    costs: NDArray[np.float64], among: NDArray[np.bool_], most: int
-) -> NDArray[np.int64]:
+def _cheapest(costs: NDArray[np.float64], among: NDArray[np.bool_], most: int) -> NDArray[np.int64]:
     """Numbers of the cheapest of those marked, cheapest first, the earlier one first in a tie."""
     chosen = np.flatnonzero(among)
     if len(chosen) > most:
