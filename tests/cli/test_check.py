@@ -11,8 +11,7 @@ from xml.etree import ElementTree
 import pytest
 from cli.conftest import Call
 from corpora import write_corpus
-from gate.made_results import canary, clean, exact, made
-from report_runs import hostile_run, small_run
+from made_results import canary, clean, exact, hostile_run, made, small_run
 
 from lmexposure.results import Result
 
