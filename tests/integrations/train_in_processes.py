@@ -1,10 +1,8 @@
-"""Started by torchrun: each process writes what a training with the callback, and without, gave."""
+"""Called in each of several processes: what a training with the callback, and without, gave."""
 
 import json
-import sys
 from pathlib import Path
 
-import torch
 import torch.distributed
 from integrations.tiny_training import hidden, trainer_of
 
@@ -13,7 +11,6 @@ from lmexposure.models import weights_sha256
 
 
 def main(out: Path) -> None:
-    torch.set_num_threads(1)
     texts, manifest = hidden()
     followed = ExposureCallback(manifest, references=128, budget_seconds=60)
     hurried = ExposureCallback(manifest, budget_share=1e-9)
@@ -32,7 +29,3 @@ def main(out: Path) -> None:
     }
     (out / f"process-{trainers[1].accelerator.process_index}.json").write_text(json.dumps(said))
     torch.distributed.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))
