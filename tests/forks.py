@@ -37,7 +37,7 @@ def start(
 
 def together(count: int, work: Callable[..., object], *arguments: Any, said: Path) -> None:
     """The same call in processes that find each other, as torchrun starts them; all end with 0."""
-    from torch.distributed import TCPStore
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     environment = {
