@@ -1,20 +1,42 @@
+"""What holds for every test: one thread, one way to draw examples, no state left behind.
+
+Imports nothing that statistics, gate and canaries do without: tests/test_light.py.
+"""
+
+import os
 import sys
 from collections.abc import Iterator
 
 import pytest
-import torch
+from hypothesis import HealthCheck, settings
+
+# Models this small only lose time in waiting for a second thread. Said before torch is imported,
+# so that it holds for what a module's fixture makes, to the last bit, and in programs of their own.
+for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[_name] = "1"
+
+# A busy machine fails nothing: no limit in seconds, neither for a test nor for drawing its example.
+# Each test draws from a seed of its own, always the same: what fails belongs to the change that
+# shows it, not to whoever runs next. A failure prints what `@reproduce_failure` takes. Elsewhere is
+# searched with --hypothesis-profile=default.
+settings.register_profile(
+    "always_the_same",
+    deadline=None,
+    derandomize=True,
+    database=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("always_the_same")
 
 
-@pytest.fixture(autouse=True, scope="session")
-def one_thread() -> Iterator[None]:
-    """Models this small only lose time in waiting for a second thread.
-
-    Of the session, so that what a module's fixture makes has the last bits of what its tests make.
-    """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+@pytest.fixture(autouse=True)
+def own_threads() -> Iterator[None]:
+    """Where a test asks for more threads, they are its own."""
     yield
-    torch.set_num_threads(threads)
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.get_num_threads() != 1:
+        torch.set_num_threads(1)
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from chats import chat_tokenizer
 from cli.conftest import Call, call
 from corpora import write_corpus
 from huggingface_hub import ModelCard
-from report_runs import small_run
+from made_results import small_run
 from tiny import model_of
 from transformers import DataCollatorForSeq2Seq, Trainer, TrainingArguments
 

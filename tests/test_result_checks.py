@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_runs import small_result
+from made_results import small_result
 
 from lmexposure.errors import ResultError
 from lmexposure.result_checks import wrong_part

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from report_runs import small_result, small_run
+from made_results import small_result, small_run
 
 from lmexposure.errors import ManifestError, ResultError
 from lmexposure.run_files import open_run

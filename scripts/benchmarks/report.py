@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from report_runs import small_run
+from made_results import small_run
 
 from lmexposure.audit import MeasureSettings
 from lmexposure.cli.console import say

@@ -1,5 +1,6 @@
 import json
 import math
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,21 +37,39 @@ def manifest_of(*formats: CanaryFormat, seed: int = 1) -> Manifest:
     return insert_into_texts(sentences(50), plan)[1]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def manifest() -> Manifest:
     return manifest_of(load_format("random_number"))
 
 
-@pytest.fixture
-def untrained(manifest: Manifest) -> LoadedModel:
+def new_lstm(manifest: Manifest) -> LoadedModel:
     characters = "".join(one.characters for one in manifest.plan.formats)
     return new_model("lstm", sentences(50), seed=3, separator="\n", extra_characters=characters)
 
 
+@pytest.fixture
+def untrained(manifest: Manifest) -> LoadedModel:
+    return new_lstm(manifest)
+
+
+@pytest.fixture(scope="module")
+def whole(manifest: Manifest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What one measurement of `untrained` leaves, to be read; who changes it takes a copy."""
+    out = tmp_path_factory.mktemp("whole")
+    measure(new_lstm(manifest), manifest, out=out, settings=QUICK)
+    return out
+
+
+@pytest.fixture
+def measured(whole: Path, tmp_path: Path) -> Path:
+    """A copy of `whole`."""
+    return shutil.copytree(whole, tmp_path / "r")
+
+
 def test_the_numbers_are_those_of_the_rooms_below(
-    untrained: LoadedModel, manifest: Manifest
+    untrained: LoadedModel, manifest: Manifest, whole: Path
 ) -> None:
-    result = measure(untrained, manifest, settings=QUICK)
+    result = read_result(whole / "result.json")
     one = manifest.formats["random_number"]
     texts = [one.text(i) for i in manifest.references("random_number", 400)]
     null = log_perplexity(untrained.model, untrained.tokenizer, texts, context=None)
@@ -68,8 +87,8 @@ def test_the_numbers_are_those_of_the_rooms_below(
         assert found.estimates["certificate"]["value"] <= found.exposure["high"]
 
 
-def test_an_untrained_model_tells_nothing(untrained: LoadedModel, manifest: Manifest) -> None:
-    result = measure(untrained, manifest, settings=QUICK)
+def test_an_untrained_model_tells_nothing(whole: Path) -> None:
+    result = read_result(whole / "result.json")
     rows = {row["repetitions"]: row for row in result.summary}
     assert list(rows) == [0, 1, 2]
     assert all(row["guessing_test"]["p_value"] > 0.001 for row in rows.values())
@@ -115,26 +134,25 @@ def test_files_hold_the_same_without_secrets(
 
 
 def test_the_same_inputs_are_measured_once(
-    untrained: LoadedModel, manifest: Manifest, tmp_path: Path
+    untrained: LoadedModel, manifest: Manifest, measured: Path
 ) -> None:
-    manifest.write(tmp_path / "m.json")
-    first = measure(untrained, tmp_path / "m.json", out=tmp_path / "r", settings=QUICK)
-    before = (tmp_path / "r" / "result.json").stat().st_mtime_ns
-    assert measure(untrained, manifest, out=tmp_path / "r", settings=QUICK) == first
-    assert (tmp_path / "r" / "result.json").stat().st_mtime_ns == before
+    manifest.write(measured / "m.json")
+    before = (measured / "result.json").stat().st_mtime_ns
+    again = measure(untrained, measured / "m.json", out=measured, settings=QUICK)
+    assert again == measure(untrained, manifest, out=measured, settings=QUICK)
+    assert again.to_dict() == read_result(measured / "result.json").to_dict()
+    assert (measured / "result.json").stat().st_mtime_ns == before
     other = replace(QUICK, seed=4)
     with pytest.raises(ResultError, match="holds the result of another model, manifest or sett"):
-        measure(untrained, manifest, out=tmp_path / "r", settings=other)
+        measure(untrained, manifest, out=measured, settings=other)
 
 
 @pytest.mark.parametrize("stop_at", ["scoring random_number", "extracting random_number"])
 def test_an_interrupted_measurement_goes_on(
-    untrained: LoadedModel, manifest: Manifest, tmp_path: Path, stop_at: str
+    untrained: LoadedModel, manifest: Manifest, whole: Path, tmp_path: Path, stop_at: str
 ) -> None:
-    whole = measure(untrained, manifest, out=tmp_path / "whole", settings=QUICK)
-
     def stop(what: str, done: int, total: int, note: str = "") -> None:
-        if what == stop_at and done == min(total, 3 if "extracting" in what else total):
+        if what == stop_at and done >= min(total, 3 if "extracting" in what else total):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -146,9 +164,9 @@ def test_an_interrupted_measurement_goes_on(
         seen.append(what)
 
     again = measure(untrained, manifest, out=tmp_path / "r", settings=QUICK, progress=watch)
-    assert again.to_dict() == whole.to_dict()
+    assert again.to_dict() == read_result(whole / "result.json").to_dict()
     for name in ("result.json", "scores.parquet"):
-        assert (tmp_path / "r" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+        assert (tmp_path / "r" / name).read_bytes() == (whole / name).read_bytes()
     assert ("scoring random_number" in seen) == (stop_at == "scoring random_number")
 
 
@@ -200,11 +218,8 @@ def test_nan_weights_are_an_error_and_never_a_low_number(
     assert not (tmp_path / "result.json").exists()
 
 
-def test_result_json_has_the_agreed_shape(
-    untrained: LoadedModel, manifest: Manifest, tmp_path: Path
-) -> None:
-    measure(untrained, manifest, out=tmp_path, settings=QUICK)
-    record: dict[str, Any] = json.loads((tmp_path / "result.json").read_text())
+def test_result_json_has_the_agreed_shape(manifest: Manifest, whole: Path) -> None:
+    record: dict[str, Any] = json.loads((whole / "result.json").read_text())
     assert record["schema"] == "lmexposure.result/1"
     assert record["manifest_sha256"] == manifest.sha256
     assert record["formats"][0]["space_size"] == "1000000000"
@@ -334,22 +349,22 @@ def test_an_unwritable_place_is_found_before_the_work(
 
 
 def test_a_model_in_training_mode_is_measured_without_dropout_and_put_back(
-    untrained: LoadedModel, manifest: Manifest
+    untrained: LoadedModel, manifest: Manifest, whole: Path, tmp_path: Path
 ) -> None:
-    still = measure(untrained, manifest, settings=QUICK)
     untrained.model.train()
-    assert measure(untrained, manifest, settings=QUICK).to_dict() == still.to_dict()
+    measure(untrained, manifest, out=tmp_path / "r", settings=QUICK)
+    for name in ("result.json", "scores.parquet"):
+        assert (tmp_path / "r" / name).read_bytes() == (whole / name).read_bytes()
     assert untrained.model.training
 
 
 def test_lost_scores_are_made_again(
-    untrained: LoadedModel, manifest: Manifest, tmp_path: Path
+    untrained: LoadedModel, manifest: Manifest, whole: Path, measured: Path
 ) -> None:
-    first = measure(untrained, manifest, out=tmp_path, settings=QUICK)
-    before = (tmp_path / "scores.parquet").read_bytes()
-    (tmp_path / "scores.parquet").unlink()
-    assert measure(untrained, manifest, out=tmp_path, settings=QUICK).to_dict() == first.to_dict()
-    assert (tmp_path / "scores.parquet").read_bytes() == before
+    (measured / "scores.parquet").unlink()
+    again = measure(untrained, manifest, out=measured, settings=QUICK)
+    assert again.to_dict() == read_result(whole / "result.json").to_dict()
+    assert (measured / "scores.parquet").read_bytes() == (whole / "scores.parquet").read_bytes()
 
 
 def test_a_canary_left_out_makes_the_references_no_longer_all_there_are() -> None:

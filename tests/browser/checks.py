@@ -1,6 +1,6 @@
 """What every page is held against, in the browser's own words."""
 
-__all__ = ["AXE", "CUT", "EVERYWHERE", "FEW_ROWS", "OPEN_ALL", "OUTSIDE"]
+__all__ = ["AXE", "COUNTED", "CUT", "EVERYWHERE", "FEW_ROWS", "OPEN_ALL", "OUTSIDE"]
 
 EVERYWHERE = [(s, c) for s in ("desktop", "phone") for c in ("light", "dark")]
 AXE = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}
@@ -24,3 +24,15 @@ OPEN_ALL = "() => document.querySelectorAll('details').forEach(d => { d.open = t
 
 # One row is as good as a hundred, and axe takes its time with each.
 FEW_ROWS = "() => document.querySelectorAll('tbody tr:nth-child(n + 9)').forEach(r => r.remove())"
+
+# How often an act reads a node's text, and how many changes of the document it makes.
+COUNTED = """() => {
+  const own = Object.getOwnPropertyDescriptor(Node.prototype, 'textContent');
+  let reads = 0;
+  const get = function () { reads += 1; return own.get.call(this); };
+  const seen = new MutationObserver(() => {});
+  seen.observe(document.body, {subtree: true, childList: true, attributes: true});
+  Object.defineProperty(Node.prototype, 'textContent', {...own, get});
+  try { ACT } finally { Object.defineProperty(Node.prototype, 'textContent', own); }
+  return [reads, seen.takeRecords().length];
+}"""

@@ -4,7 +4,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from browser.checks import AXE, CUT, EVERYWHERE, OPEN_ALL, OUTSIDE
 from browser.conftest import Open
-from report_runs import HOSTILE, hostile_run, small_run
+from made_results import HOSTILE, hostile_run, small_run
 
 from lmexposure.report.compare import compare_data
 from lmexposure.report.page import render_compare

@@ -67,7 +67,6 @@ def test_indices_and_format_survive() -> None:
     ("dataset", "options", "message"),
     [
         (DatasetDict({"test": table()}), {}, "no 'train' split; this data set has test"),
-        (table().to_iterable_dataset(), {}, "IterableDataset is no datasets.Dataset"),
         ([{"text": "a"}], {}, "list is no datasets.Dataset"),
         (table(), {"text_field": "body"}, "no column 'body'; there are text, id"),
         (table(), {"fields": {"source": 1}}, "no column 'source'"),
@@ -82,6 +81,11 @@ def test_indices_and_format_survive() -> None:
 def test_refused_data_sets(dataset: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(CorpusError, match=message):
         insert_into_dataset(dataset, PLAN, **options)
+
+
+def test_a_data_set_without_a_length_is_refused() -> None:
+    with pytest.raises(CorpusError, match=r"IterableDataset is no datasets\.Dataset"):
+        insert_into_dataset(table().to_iterable_dataset(), PLAN)  # loads torch
 
 
 def test_too_few_rows() -> None:

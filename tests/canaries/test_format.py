@@ -23,7 +23,6 @@ def some_format(pieces: list[str], luhn: bool) -> CanaryFormat:
 
 
 @given(TEMPLATES, st.booleans(), st.data())
-@settings(deadline=None)
 def test_round_trip(pieces: list[str], luhn: bool, data: st.DataObject) -> None:
     one = some_format(pieces, luhn)
     index = data.draw(st.integers(0, one.size - 1))
@@ -146,7 +145,7 @@ def test_from_dict_names_wrong_keys() -> None:
 
 
 @given(st.sampled_from(["{digits:1}", "{hex:40}", "{choice:c}"]), st.integers(0, 9), st.data())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_a_sample_is_the_beginning_of_a_longer_one(
     template: str, seed: int, data: st.DataObject
 ) -> None:

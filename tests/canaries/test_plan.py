@@ -130,7 +130,7 @@ def test_secrets_stay_out_of_the_repr() -> None:
 
 def test_a_plan_beyond_all_measure_is_refused_before_its_canaries_are_named() -> None:
     """In no time, with the numbers: by the format's size, else by ours."""
-    begun = time.perf_counter()
+    begun = time.process_time()
     for canaries, template, message in (
         (10**30, "Number {digits:9}", r"has 1000000000 secrets.*the largest plan that fits has 33"),
         (
@@ -150,7 +150,7 @@ def test_a_plan_beyond_all_measure_is_refused_before_its_canaries_are_named() ->
         CanaryFormat(
             name="a", template="{choice:l}", lists={"l": [*map(str, range(50_000)), *"bb"]}
         )
-    assert time.perf_counter() - begun < 5
+    assert time.process_time() - begun < 5
 
 
 def test_a_seed_that_is_not_given_is_fresh_and_not_shown() -> None:

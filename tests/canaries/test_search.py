@@ -1,6 +1,6 @@
 """Fills inside other text."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lmexposure.canaries import CanaryFormat, Fill, find_fills
@@ -28,7 +28,6 @@ def test_a_wrong_check_digit_is_no_fill() -> None:
 
 
 @given(st.text("019 x", max_size=30))
-@settings(deadline=None)
 def test_agrees_with_trying_every_place(text: str) -> None:
     for one in (PAIRS, CARD):
         width = len(one.text(0))

@@ -11,10 +11,28 @@ from xml.etree import ElementTree
 import pytest
 from cli.conftest import Call
 from corpora import write_corpus
-from gate.made_results import canary, clean, exact, made
-from report_runs import hostile_run, small_run
+from made_results import canary, clean, exact, hostile_run, made, small_run
 
 from lmexposure.results import Result
+
+FILES_OF_A_RUN = (
+    "manifest.json",
+    "run.json",
+    "result.json",
+    "metrics.jsonl",
+    "training.json",
+    "scores.parquet",
+    "report.html",
+    "report.json",
+    "model",
+    "model/config.json",
+    "corpus/corpus.txt",
+    "charts/new.svg",
+    "other/../manifest.json",
+    "linked.json",
+    "hard.json",
+    "linked/config.json",
+)
 
 
 @pytest.fixture
@@ -212,30 +230,7 @@ def test_an_output_never_replaces_what_is_judged(call: Call, written: Written) -
 
 
 @pytest.mark.parametrize("flag", ["--json", "--junit", "--sarif", "--summary"])
-@pytest.mark.parametrize(
-    "name",
-    [
-        "manifest.json",
-        "run.json",
-        "result.json",
-        "metrics.jsonl",
-        "training.json",
-        "scores.parquet",
-        "report.html",
-        "report.json",
-        "model",
-        "model/config.json",
-        "corpus/corpus.txt",
-        "charts/new.svg",
-        "other/../manifest.json",
-        "linked.json",
-        "hard.json",
-        "linked/config.json",
-    ],
-)
-def test_an_output_never_replaces_a_file_of_the_run(
-    call: Call, tmp_path: Path, flag: str, name: str
-) -> None:
+def test_an_output_never_replaces_a_file_of_the_run(call: Call, tmp_path: Path, flag: str) -> None:
     run = small_run(tmp_path / "run")
     for there in ("model", "corpus", "other"):
         (run / there).mkdir()
@@ -244,11 +239,12 @@ def test_an_output_never_replaces_a_file_of_the_run(
     (run / "linked").symlink_to(run / "model")
     (run / "model" / "config.json").write_text("{}")
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
-    for judged in (run, run / "result.json"):
-        seen = call("check", judged, flag, run / name)
-        assert seen.code == 3
-        assert "give another file" in seen.err
-        assert not seen.out
+    for name in FILES_OF_A_RUN:
+        for judged in (run, run / "result.json"):
+            seen = call("check", judged, flag, run / name)
+            assert seen.code == 3, name
+            assert "give another file" in seen.err, name
+            assert not seen.out, name
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
     assert call("check", run, flag, run / "verdict.txt").code == 1
 

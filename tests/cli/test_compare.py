@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from cli.conftest import Call
-from report_runs import small_run
+from made_results import small_run
 
 
 def test_verdicts_and_where_the_comparison_lies(call: Call, tmp_path: Path) -> None:

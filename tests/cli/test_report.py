@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from cli.conftest import Call
 from huggingface_hub import ModelCard
-from report_runs import secret_texts, small_manifest, small_run
+from made_results import secret_texts, small_manifest, small_run
 
 from lmexposure.cli.reporting import write_and_say
 from lmexposure.models import LstmSizes, load_model, new_model, save_model

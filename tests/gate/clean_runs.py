@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from gate.made_results import RANDOM_NUMBER, canary, exact, made
+from made_results import RANDOM_NUMBER, canary, exact, made
 from numpy.typing import NDArray
 
 from lmexposure.gate import Outcome, Thresholds, check_result

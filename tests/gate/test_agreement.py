@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from gate.made_results import canary, class_row, clean, exact, made
+from made_results import canary, class_row, clean, exact, made
 
 from lmexposure.errors import ResultError
 from lmexposure.gate import check_result

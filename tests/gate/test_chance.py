@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from gate.made_results import by_chance
+from made_results import by_chance
 from scipy import stats
 
 from lmexposure.gate import Thresholds

@@ -2,8 +2,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from gate.made_results import clean
-from report_runs import small_result
+from made_results import clean, small_result
 
 from lmexposure.errors import ResultError
 from lmexposure.gate import Check, Outcome, Thresholds, check_result

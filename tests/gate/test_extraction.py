@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from gate.made_results import canary, exact, made, sampled
+from made_results import canary, exact, made, sampled
 
 from lmexposure.gate import Check, Outcome, Thresholds, check_result
 

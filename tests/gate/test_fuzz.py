@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from gate.made_results import clean, exact
+from made_results import clean, exact
 
 from lmexposure.errors import LmexposureError
 from lmexposure.gate import Thresholds, check_result, verdict_json

@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gate.made_results import RANDOM_NUMBER, by_chance, canary, clean, exact, made
-from report_runs import small_result
+from made_results import RANDOM_NUMBER, by_chance, canary, clean, exact, made, small_result
 from scipy import stats
 
 from lmexposure.errors import ResultError

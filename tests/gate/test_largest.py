@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from gate.made_results import by_chance, canary, exact, made, sampled
+from made_results import by_chance, canary, exact, made, sampled
 from scipy import stats
 
 from lmexposure.gate import Check, Outcome, Thresholds, check_result

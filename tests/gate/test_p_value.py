@@ -2,7 +2,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gate.made_results import by_chance, canary, class_row, clean, exact, made
+from made_results import by_chance, canary, class_row, clean, exact, made
 
 from lmexposure.errors import ResultError
 from lmexposure.gate import Check, Outcome, Thresholds, check_result

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from gate.made_results import RANDOM_NUMBER, by_chance, canary, exact, made, sampled
+from made_results import RANDOM_NUMBER, by_chance, canary, exact, made, sampled
 from scipy.stats import norm
 
 from lmexposure.gate import Check, Outcome, Thresholds, check_result

@@ -1,7 +1,6 @@
-"""Started by torchrun: each process writes what all of them together gave to the model."""
+"""Called in each of several processes: what all of them together gave to the model."""
 
 import json
-import sys
 from pathlib import Path
 
 import torch
@@ -13,7 +12,6 @@ from lmexposure.integrations.delivered import DeliveredCounter
 
 
 def main(out: Path) -> None:
-    torch.set_num_threads(1)
     tokenizer = chat_tokenizer()
     plan = Plan(formats=(PIN,), canaries=2, repetitions=(1, 3), controls=1, seed=3)
     # 24 rows fill 3 batches of 4 in each of 2 processes: none is repeated.
@@ -27,7 +25,3 @@ def main(out: Path) -> None:
     said = {"processes": processes, **counter.report().to_dict()}
     (out / f"{process}.json").write_text(json.dumps(said))
     torch.distributed.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

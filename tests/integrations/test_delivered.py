@@ -1,9 +1,6 @@
 """Delivered canaries, counted in real batches of torch and transformers, each loss provoked."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -14,6 +11,7 @@ import pytest
 import torch
 from chats import chat_tokenizer
 from datasets import Dataset
+from forks import together
 from tiny import model_of
 from torch.utils.data import DataLoader
 from transformers import (
@@ -278,22 +276,10 @@ def test_epochs_that_nobody_knows_are_asked_for(tokenizer: Any, short: Any) -> N
         counter.report()
 
 
-def test_counts_of_several_processes_are_added_up(tokenizer: Any, tmp_path: Path) -> None:
-    script = Path(__file__).with_name("count_in_processes.py")
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2"]
-    done = subprocess.run(
-        [*command, "--master_port=0", "--standalone", str(script), str(tmp_path)],
-        env={
-            **os.environ,
-            "ACCELERATE_USE_CPU": "true",
-            "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": str(script.parents[1]),
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
+def test_counts_of_several_processes_are_added_up(tmp_path: Path) -> None:
+    from integrations import count_in_processes  # which takes parts of this module
+
+    together(2, count_in_processes.main, tmp_path, said=tmp_path / "said.txt")
     for process in range(2):
         said = json.loads((tmp_path / f"{process}.json").read_text())
         assert said["processes"] == 2

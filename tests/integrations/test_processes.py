@@ -1,20 +1,16 @@
 """A training in several processes, followed by all of them."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forks import together
+from integrations import train_in_processes
 
 from lmexposure.errors import ResultError
 from lmexposure.integrations.processes import from_first
 from lmexposure.run_files import open_run
-
-PROGRAM = Path(__file__).with_name("train_in_processes.py")
-ROOT = Path(__file__).parents[2]
 
 
 def test_one_process_decides_by_itself() -> None:
@@ -29,15 +25,7 @@ def test_one_process_decides_by_itself() -> None:
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("processes")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += ["--nproc_per_node=2", str(PROGRAM), str(out)]
-    environment = os.environ | {
-        "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}",
-        "OMP_NUM_THREADS": "1",
-        "ACCELERATE_USE_CPU": "true",
-    }
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    together(2, train_in_processes.main, out, said=out / "said.txt")
     return out
 
 

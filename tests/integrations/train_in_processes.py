@@ -1,11 +1,9 @@
-"""Started by torchrun: each process writes what a training with the callback, and without, gave."""
+"""Called in each of several processes: what a training with the callback, and without, gave."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
-import torch
 import torch.distributed
 from integrations.tiny_training import hidden, trainer_of
 
@@ -15,7 +13,6 @@ from lmexposure.models import weights_sha256
 
 
 def main(out: Path) -> None:
-    torch.set_num_threads(1)
     texts, manifest = hidden()
     coarse = MeasureSettings(references=100, method="sampled", extraction=False)
     reported: dict[str, Any] = {"report": out / "leakage", "measure": coarse}
@@ -37,7 +34,3 @@ def main(out: Path) -> None:
     }
     (out / f"process-{trainers[1].accelerator.process_index}.json").write_text(json.dumps(said))
     torch.distributed.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

@@ -1,11 +1,9 @@
-"""A small training, as a program of its own too, to be killed or run on several processes.
-
-Usage: small_training.py OUT RECORDS DROPOUT
-"""
+"""A small training, to be killed in a process of its own or run in several."""
 
 import json
 import os
-import sys
+from collections.abc import Callable
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 from lmexposure.models import (
@@ -46,13 +44,9 @@ def small_lstm(dropout: float = 0.2) -> LoadedModel:
     return new_model("lstm", small_documents(), seed=5, separator="\n", lstm=sizes)
 
 
-def say(progress: Progress) -> None:
-    """Tell whoever waits that a step is done."""
-    sys.stdout.write(f"{progress.step}\n")
-    sys.stdout.flush()
-
-
-def train_small(out: Path, dropout: float = 0.2) -> TrainingResult:
+def train_small(
+    out: Path, dropout: float = 0.2, progress: Callable[[Progress], None] | None = None
+) -> TrainingResult:
     """Train the small LSTM; every call is the same."""
     return train(
         small_lstm(dropout),
@@ -61,7 +55,7 @@ def train_small(out: Path, dropout: float = 0.2) -> TrainingResult:
         separator="\n",
         canaries=CANARIES,
         out=out,
-        progress=say,
+        progress=progress,
     )
 
 
@@ -78,6 +72,7 @@ def record_blocks(path: Path) -> None:
     loss.Blocks.nats = recording  # type: ignore[method-assign]
 
 
-if __name__ == "__main__":
-    record_blocks(Path(sys.argv[2]) / f"process-{os.environ.get('RANK', '0')}.jsonl")
-    train_small(Path(sys.argv[1]), dropout=float(sys.argv[3]))
+def train_recorded(out: Path, records: Path, dropout: float, steps: Connection | None) -> None:
+    """In a process of its own: write its blocks, and say each step that is done."""
+    record_blocks(records / f"process-{os.environ.get('RANK', '0')}.jsonl")
+    train_small(out, dropout, None if steps is None else lambda now: steps.send(now.step))

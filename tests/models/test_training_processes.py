@@ -1,37 +1,28 @@
 """Training killed with SIGKILL, and training on two processes."""
 
 import json
-import os
 import random
-import subprocess
-import sys
+from multiprocessing import Pipe
 from pathlib import Path
 
 import pytest
 import torch
+from forks import start, together
 from hashes import sha256_tree
-from models.small_training import train_small
+from models.small_training import train_recorded, train_small
 from safetensors.torch import load_file
-
-PROGRAM = Path(__file__).with_name("small_training.py")
-ROOT = Path(__file__).parents[2]
-
-
-def _environment(**more: str) -> dict[str, str]:
-    # One thread as here (conftest.py): sums over more threads round differently.
-    return os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"} | more
 
 
 def _run_until_killed(out: Path, records: Path, steps: int) -> None:
-    """Start the program and kill it when it has said so many steps, wherever it then is."""
-    command = [sys.executable, str(PROGRAM), str(out), str(records), "0.2"]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, env=_environment(), text=True
-    ) as process:
-        assert process.stdout is not None
-        for _ in range(steps):
-            assert process.stdout.readline()
-        process.kill()
+    """Start the training and kill it when it has said so many steps, wherever it then is."""
+    heard, says = Pipe(duplex=False)
+    said = records / "said.txt"
+    process = start(train_recorded, out, records, 0.2, says, said=said, environment={})
+    says.close()
+    for _ in range(steps):
+        heard.recv()
+    process.kill()
+    process.join()
 
 
 def test_killed_twice_it_ends_with_the_same_bytes(tmp_path: Path) -> None:
@@ -47,11 +38,8 @@ def test_killed_twice_it_ends_with_the_same_bytes(tmp_path: Path) -> None:
 
 @pytest.fixture
 def two_processes(tmp_path: Path) -> Path:
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += ["--nproc_per_node=2", str(PROGRAM), str(tmp_path / "two"), str(tmp_path), "0"]
-    environment = _environment(ACCELERATE_USE_CPU="true")
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    out, said = tmp_path / "two", tmp_path / "said.txt"
+    together(2, train_recorded, out, tmp_path, 0.0, None, said=said)
     return tmp_path
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from report_runs import hostile_run, secret_texts, small_manifest, small_run
+from made_results import hostile_run, secret_texts, small_manifest, small_run
 
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.errors import ManifestError, ResultError, SettingsError

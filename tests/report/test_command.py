@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import typer.main
-from report_runs import small_manifest, small_run
+from made_results import small_manifest, small_run
 
 from lmexposure.audit import MeasureSettings, RunSettings
 from lmexposure.cli.app import app

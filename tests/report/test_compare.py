@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_runs import small_manifest, small_run
+from made_results import small_manifest, small_run
 
 from lmexposure.canaries import CanaryFormat
 from lmexposure.errors import ResultError, SettingsError

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from report_runs import hostile_run, small_run
+from made_results import hostile_run, small_run
 
 from lmexposure.report.compare import compare_data
 from lmexposure.report.compare_markdown import compare_markdown

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from jinja2 import UndefinedError
-from report_runs import small_result
+from made_results import small_result
 
 from lmexposure.audit import MeasureSettings
 from lmexposure.errors import FileError, LmexposureError, ResultError

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from report_runs import small_manifest, small_run
+from made_results import small_manifest, small_run
 
 from lmexposure.report.data import Fact
 from lmexposure.report.facts import model_facts, setting_facts

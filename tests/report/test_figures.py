@@ -1,7 +1,7 @@
 """Numbers as people read them."""
 
 import pytest
-from report_runs import small_result
+from made_results import small_result
 
 from lmexposure.report.data import Found
 from lmexposure.report.figures import (

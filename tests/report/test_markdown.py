@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_runs import HOSTILE, hostile_run, secret_texts, small_run
+from made_results import HOSTILE, hostile_run, secret_texts, small_run
 
 from lmexposure.report.build import report_data
 from lmexposure.report.data import ReportData

@@ -1,7 +1,7 @@
 """Text as Markdown shows it: read back by a Markdown reader, nothing of it is markup."""
 
 import pytest
-from report_runs import HOSTILE
+from made_results import HOSTILE
 
 from lmexposure.report.markdown_text import code, fence, inline, table
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from huggingface_hub import ModelCard
 from huggingface_hub.repocard_data import EvalResult
-from report_runs import hostile_run, secret_texts, small_run
+from made_results import hostile_run, secret_texts, small_run
 
 from lmexposure.errors import FileError, ModelError
 from lmexposure.report.build import report_data

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from made_results import small_run
 from page_data import page_data
-from report_runs import small_run
 
 from lmexposure.audit import MeasureSettings
 from lmexposure.errors import ResultError

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from report_runs import small_result
+from made_results import small_result
 from scipy.stats import binomtest
 
 from lmexposure.report.pairs import Difference, differences

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from report_runs import small_manifest, small_result
+from made_results import small_manifest, small_result
 
 from lmexposure.report.rows import canary_rows, class_rows
 

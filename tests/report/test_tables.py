@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from report_runs import hostile_run, secret_texts, small_run
+from made_results import hostile_run, secret_texts, small_run
 
 from lmexposure.report.build import report_data
 from lmexposure.report.compare import CompareData, compare_data

@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from report_runs import hostile_run, secret_texts, small_run
+from made_results import hostile_run, secret_texts, small_run
 
 from lmexposure.canaries import Manifest
 from lmexposure.errors import FileError, ModelError, ResultError, SettingsError

@@ -1,8 +1,7 @@
-"""Started by torchrun: each process writes what it got for the same texts, and how it failed."""
+"""Called in each of several processes: what it got for the same texts, and how it failed."""
 
 import json
 import random
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +23,6 @@ def texts() -> list[Encoded]:
 
 
 def main(out: Path) -> None:
-    torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo")
     model, encoded, seen = family("gpt2"), texts(), [0]
     scores = score_encoded(model, encoded, progress=lambda done, _: seen.append(done))
@@ -44,7 +42,3 @@ def main(out: Path) -> None:
     }
     (out / f"process-{torch.distributed.get_rank()}.json").write_text(json.dumps(said))
     torch.distributed.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

@@ -41,7 +41,6 @@ def encoded(tokenizer: Any) -> list[Encoded]:
 @pytest.fixture(scope="module")
 def memorised(tokenizer: Any, encoded: list[Encoded]) -> Any:
     """A small LSTM that has learned the first half of the secrets, and not the others."""
-    torch.set_num_threads(1)
     model = model_of("lstm", len(tokenizer))
     ids = torch.tensor([one.ids for one in encoded[:12]])
     steps = torch.optim.Adam(model.parameters(), lr=0.02)

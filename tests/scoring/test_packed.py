@@ -17,7 +17,7 @@ def _tree_of(rows: list[list[int]]) -> SortedTexts:
     return SortedTexts([Encoded(ids=row, scored_from=1) for row in rows])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(ROWS, st.integers(1, 12))
 def test_each_node_is_fed_once_more_than_as_an_ancestor_and_sees_its_own(
     rows: list[list[int]], width: int

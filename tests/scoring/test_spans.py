@@ -1,23 +1,18 @@
 """Texts shared by several processes."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from forks import together
 from hypothesis import given
 from hypothesis import strategies as st
+from scoring import score_in_processes
 from scoring.families import family
 from scoring.score_in_processes import texts
 
 from lmexposure.scoring import score_encoded
 from lmexposure.scoring.spans import share_spans, spans
-
-PROGRAM = Path(__file__).with_name("score_in_processes.py")
-ROOT = Path(__file__).parents[2]
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=60), st.integers(1, 8))
@@ -37,12 +32,7 @@ def test_one_process_does_everything() -> None:
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, object]]:
     out = tmp_path_factory.mktemp("processes")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += ["--nproc_per_node=2", str(PROGRAM), str(out)]
-    paths = f"{ROOT}{os.pathsep}{ROOT / 'tests'}"
-    environment = os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    together(2, score_in_processes.main, out, said=out / "said.txt")
     return [json.loads((out / f"process-{i}.json").read_text()) for i in (0, 1)]
 
 

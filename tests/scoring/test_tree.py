@@ -16,7 +16,7 @@ def _texts(rows: list[list[int]], start: int = 1) -> list[Encoded]:
 ROWS = st.lists(st.lists(st.integers(0, 3), min_size=2, max_size=6), min_size=1, max_size=12)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(ROWS, st.data())
 def test_each_text_is_one_path_of_a_tree_without_twins(
     rows: list[list[int]], data: st.DataObject
@@ -45,7 +45,7 @@ def test_each_text_is_one_path_of_a_tree_without_twins(
     assert tree.wanted.sum() == len(wanted)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(ROWS)
 def test_what_stands_below_a_node_follows_it_without_a_gap(rows: list[list[int]]) -> None:
     tree = SortedTexts(_texts(rows)).tree(0, len(rows))

@@ -166,6 +166,6 @@ def test_refusals() -> None:
 def test_a_million_references_are_quick() -> None:
     rng = np.random.default_rng(0)
     canaries, references = rng.normal(size=10_000), rng.normal(size=1_000_000)
-    start = time.perf_counter()
+    start = time.process_time()
     sampled_exposure(canaries, references)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5

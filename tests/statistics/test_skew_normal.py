@@ -203,6 +203,6 @@ def test_refusals() -> None:
 def test_ten_thousand_references_are_quick() -> None:
     truth = SkewNormal(location=40.0, scale=5.0, shape=2.0)
     references = truth.sample(10_000, np.random.default_rng(0))
-    start = time.perf_counter()
+    start = time.process_time()
     skew_normal_exposure(np.linspace(10, 40, 100), references)
-    assert time.perf_counter() - start < 30  # about 1 s alone; other work may share the machine
+    assert time.process_time() - start < 10  # about 1 s

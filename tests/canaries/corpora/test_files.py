@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lmexposure._files import sha256_file
@@ -57,7 +57,6 @@ CORPORA = st.builds(
 
 
 @given(CORPORA)
-@settings(deadline=None)
 def test_taking_the_inserted_lines_out_gives_the_original_bytes(
     tmp_path_factory: pytest.TempPathFactory, data: bytes
 ) -> None:
@@ -75,7 +74,6 @@ def test_taking_the_inserted_lines_out_gives_the_original_bytes(
 
 
 @given(CORPORA)
-@settings(deadline=None)
 def test_the_same_for_paragraphs(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     source = tmp_path_factory.mktemp("random") / "corpus.txt"
     source.write_bytes(b"one\n\ntwo\r\n\r\n" + data.removeprefix(b"\xef\xbb\xbf"))

@@ -30,7 +30,7 @@ CORPORA = st.builds(
 
 
 @given(CORPORA, st.sampled_from(["lines", "paragraphs"]))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_the_bytes_come_back(
     tmp_path_factory: pytest.TempPathFactory, data: bytes, layout: str
 ) -> None:

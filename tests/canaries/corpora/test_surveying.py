@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lmexposure.canaries import CanaryFormat, Plan, insert_into_file
@@ -30,7 +30,6 @@ TEXTS = st.lists(
 
 
 @given(TEXTS, st.booleans(), st.sampled_from([(PIN,), (PIN, CODE), (PIN, BARE)]))
-@settings(deadline=None)
 def test_what_is_passed_over_holds_no_fill(
     texts: list[str], escaped: bool, formats: tuple[CanaryFormat, ...]
 ) -> None:

@@ -4,7 +4,7 @@ import gzip
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lmexposure.canaries.corpora.textfile import Block, BlockNote, noted_blocks, text_blocks
@@ -65,7 +65,6 @@ def test_binary(corpus: Path) -> None:
     st.sampled_from([b"", b"\n", b"z\nmore\n"]),
     st.integers(1, 8),
 )
-@settings(deadline=None)
 def test_the_offset_of_the_first_bad_byte_is_exact(
     tmp_path_factory: pytest.TempPathFactory,
     before: list[str],

@@ -7,8 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from gate.made_results import canary, clean, exact, made
-from report_runs import HOSTILE, renamed
+from made_results import HOSTILE, canary, clean, exact, made, renamed
 
 from lmexposure.gate import (
     Outcome,

@@ -23,10 +23,7 @@ from lmexposure.scoring.space.token_space import token_space
 
 MOST = 300  # fills
 QUICK = settings(
-    max_examples=15,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+    max_examples=15, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
 )
 entries = st.lists(st.text("ab1 ", min_size=1, max_size=4), min_size=2, max_size=5, unique=True)
 holes = st.sampled_from(["{digits:1}", "{digits:2}", "{choice:v}", "{choice:w}", "{hex:1}"])
@@ -71,7 +68,6 @@ def tokenizers(draw: st.DrawFn) -> Any:
 def test_search_and_enumeration_agree(
     form: CanaryFormat, tokenizer: Any, kind: str, data: st.DataObject
 ) -> None:
-    torch.set_num_threads(1)
     model = model_of(kind, len(tokenizer))
     with torch.no_grad():
         for parameter in model.parameters():
@@ -112,7 +108,6 @@ def test_search_and_enumeration_agree(
 @QUICK
 @given(formats(), tokenizers(), st.integers(0, 9))
 def test_weights_add_up_to_the_fills(form: CanaryFormat, tokenizer: Any, seed: int) -> None:
-    torch.set_num_threads(1)
     assume(not form.may_nest)
     model = model_of("lstm", len(tokenizer))
     space = token_space(tokenizer, form, context=None)

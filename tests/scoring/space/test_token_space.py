@@ -313,7 +313,7 @@ def tokenizers_and_formats(draw: st.DrawFn) -> tuple[Any, CanaryFormat]:
     return merging(draw, draw(st.booleans())), form
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(tokenizers_and_formats())
 def test_random_formats_under_random_merges(case: tuple[Any, CanaryFormat]) -> None:
     tokenizer, form = case

@@ -180,9 +180,9 @@ def test_groups_and_delta_cost() -> None:
 
 def test_a_million_scores() -> None:
     scores = _laplace(np.random.default_rng(4), 20_000, 200_000, 1.0)
-    start = time.perf_counter()
+    start = time.process_time()
     assert 0.97 < epsilon_from_scores(*scores).value < 1
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
 
 
 def test_the_largest_floats_are_only_compared() -> None:

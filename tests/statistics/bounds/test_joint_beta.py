@@ -134,10 +134,10 @@ def test_groups_are_paid_for(copies: int) -> None:
 
 
 def test_large_counts_are_fast() -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     bound = _bound(0, 0, 10**7, 10**7)
     vast = _bound(10**6, 2 * 10**6, 8 * 10**6, 9 * 10**6)
-    assert time.perf_counter() - started < 1  # measured .05 s for both
+    assert time.process_time() - started < 1  # measured .05 s for both
     assert bound.high > bound.value > 16
     assert vast.low == pytest.approx(math.log(8), abs=0.01)
     assert vast.high == pytest.approx(math.log(8), abs=0.01)

@@ -83,9 +83,9 @@ def test_p_value_term_by_term(guesses: int, correct: int, epsilon: float) -> Non
 def test_a_million_canaries_take_no_time(correct: int, delta: float) -> None:
     took = []
     for _ in range(3):
-        start = time.perf_counter()
+        start = time.process_time()
         found = one_run_epsilon(canaries=10**6, guesses=10**6, correct=correct, delta=delta)
-        took.append(time.perf_counter() - start)
+        took.append(time.process_time() - start)
     assert min(took) < 0.05
     assert 0 <= found.value <= found.ceiling  # type: ignore[operator]
 

@@ -111,10 +111,10 @@ def test_labelled_and_plain() -> None:
 
 def test_a_million_scores_take_seconds() -> None:
     rng = np.random.default_rng(2)
-    start = time.perf_counter()
+    start = time.process_time()
     curve = roc_curve(rng.normal(1, 1, 10**6), rng.normal(0, 1, 10**6))
     hull: RocHull = concave_hull(curve)
-    assert time.perf_counter() - start < 20
+    assert time.process_time() - start < 20
     assert len(hull.true_positives) < 2000
     # P(N(1, 1) > N(0, 1)) = Phi(1 / sqrt 2)
     assert curve.area == pytest.approx(0.7602, abs=0.002)

@@ -1,41 +1,218 @@
-"""Small results and runs for tests of the report and the gate: made-up scores, real statistics.
+"""Results and runs for the tests of whoever reads them: gate, report, browser, commands.
 
-Nothing is trained: references are drawn from a bell curve, and what is memorised costs fewer bits.
-What is made of them is the work of `lmexposure.audit`, so that every field is as in a real result.
+By hand, where a test says what each row shall hold: `made` and `clean` of `canary`, `exact` and
+`sampled`. Through the statistics of `lmexposure.audit`, where every field shall be as in a real
+result: `small_result` and `small_run`, of made-up scores. Nothing is trained: references are drawn
+from a bell curve, and what is memorised costs fewer bits.
+
+What needs the audit imports it when it is called, and torch with it: the gate does without.
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from corpora import sentences
-from scipy.special import ndtr
+from scipy.special import gammaincc, ndtr
 
 from lmexposure._files import write_json
-from lmexposure.audit import MeasureSettings, RunSettings
-from lmexposure.audit.estimates import estimate_format
-from lmexposure.audit.extracting import Extractions
-from lmexposure.audit.format_scores import FormatScores, write_scores
-from lmexposure.audit.privacy import privacy_section
-from lmexposure.audit.searching import FormatSearch
 from lmexposure.canaries import Canary, CanaryFormat, Manifest, Plan, insert_into_texts
 from lmexposure.results import CanaryResult, Result
-from lmexposure.scoring import Beginning
+
+if TYPE_CHECKING:
+    from lmexposure.audit import MeasureSettings
+    from lmexposure.audit.extracting import Extractions
+    from lmexposure.audit.format_scores import FormatScores
+    from lmexposure.audit.searching import FormatSearch
 
 __all__ = [
     "HOSTILE",
+    "RANDOM_NUMBER",
+    "REFERENCES",
     "Small",
+    "by_chance",
+    "canary",
+    "class_row",
+    "clean",
+    "exact",
     "hostile_run",
+    "made",
     "renamed",
+    "sampled",
     "secret_texts",
     "small_manifest",
     "small_result",
     "small_run",
 ]
+
+RANDOM_NUMBER = 10**9
+REFERENCES = 10_000
+_PERMUTATIONS = 9_999
+
+
+def by_chance(rng: np.random.Generator, n: int, size: int = RANDOM_NUMBER) -> list[float]:
+    """Exposures in bits of n secrets that a model knows nothing of: ranks are uniform."""
+    return [math.log2(size) - math.log2(rank) for rank in rng.integers(1, size + 1, n)]
+
+
+def exact(value: float | None) -> dict[str, Any]:
+    return {
+        "method": "exact",
+        "value": value,
+        "low": value,
+        "high": value,
+        "level": 1.0,
+        "capped": False,
+    }
+
+
+def sampled(value: float, low: float, high: float, *, capped: bool = False) -> dict[str, Any]:
+    return {
+        "method": "sampled",
+        "value": value,
+        "low": low,
+        "high": high,
+        "level": 0.95,
+        "capped": capped,
+    }
+
+
+def canary(
+    number: int,
+    exposure: dict[str, Any],
+    *,
+    repetitions: int = 1,
+    name: str = "random_number",
+    place: int | None = None,
+    guesses: int | None = 1000,
+) -> CanaryResult:
+    """One canary, or a control where `repetitions` is 0; `guesses` None: nobody searched for it."""
+    searched = {"method": "best_first", "revealed": 0, "width": guesses, "proven": guesses}
+    found = {"found": place is not None, "place": place}
+    return CanaryResult(
+        id=f"{name}/x{repetitions}/{number:04d}",
+        format=name,
+        role="canary" if repetitions else "control",
+        repetitions=repetitions,
+        log_perplexity_bits=30.0,
+        exposure=exposure,
+        estimates={},
+        extraction=[] if guesses is None else [searched | found],
+    )
+
+
+def class_row(
+    values: Sequence[float | None],
+    *,
+    repetitions: int = 1,
+    name: str = "random_number",
+    p_value: float | None = None,
+    references: int = REFERENCES,
+) -> dict[str, Any]:
+    """A summary row. The mean exposure of n clean canaries is gamma distributed."""
+    n = len(values)
+    if p_value is None and values:
+        total = math.log(2) * sum(value or 0.0 for value in values)
+        p_value = max(1 / (1 + _PERMUTATIONS), float(gammaincc(n, total)))
+    test = {
+        "p_value": p_value,
+        "n": n,
+        "references": references,
+        "alternative": "memorised" if repetitions else "different",
+        "permutations": _PERMUTATIONS,
+    }
+    role = "canary" if repetitions else "control"
+    return {
+        "format": name,
+        "role": role,
+        "repetitions": repetitions,
+        "n": n,
+        "guessing_test": test,
+    }
+
+
+def made(
+    canaries: Sequence[CanaryResult],
+    *,
+    size: int = RANDOM_NUMBER,
+    name: str = "random_number",
+    controls: float | None = 0.5,
+    summary: list[dict[str, Any]] | None = None,
+    improved: bool | None = True,
+    **parts: Any,
+) -> Result:
+    """A result of one format; `controls` is the p-value of 16 of them, None: there are none."""
+    references = min(REFERENCES, size - 1)
+    null = [canary(i, exact(1.0), repetitions=0, name=name, guesses=None) for i in range(16)]
+    canaries = [*canaries, *([] if controls is None or summary is not None else null)]
+    classes: dict[int, list[float | None]] = {}
+    for one in canaries:
+        classes.setdefault(one.repetitions, []).append(one.exposure["value"])
+    rows = [
+        class_row(
+            values,
+            repetitions=r,
+            name=name,
+            p_value=None if r else controls,
+            references=references,
+        )
+        for r, values in classes.items()
+    ]
+    drawn_from = {"name": name, "space_size": str(size), "bits": math.log2(size)}
+    values: dict[str, Any] = {
+        "formats": [drawn_from | {"references": references}],
+        "canaries": list(canaries),
+        "summary": rows if summary is None else summary,
+        "improved": improved,
+    }
+    return _result(**(values | parts))
+
+
+def _result(*, improved: bool | None = True, **parts: Any) -> Result:
+    """A result of these parts, and of a model whose training helped, did not, or is not known."""
+    loss = {
+        "validation_bits": 1.5,
+        "initial_validation_bits": 6.5,
+        "best_epoch": 2.0,
+        "epochs": 3.0,
+        "stopped": "epochs",
+        "improved": improved,
+    }
+    values: dict[str, Any] = {
+        "inputs_sha256": "0" * 64,
+        "manifest_sha256": "2" * 64,
+        "model": {
+            "path": "model",
+            "type": "lmexposure_lstm",
+            "parameters": 1234,
+            "dtype": "float32",
+            "context_window": None,
+            "weights_sha256": "1" * 64,
+            "validation": None if improved is None else loss,
+        },
+        "settings": {},
+        "warnings": [],
+    }
+    return Result(**(values | parts))
+
+
+def clean(seed: int = 0, *, n: int = 32, classes: Sequence[int] = (1, 4), **parts: Any) -> Result:
+    """A result without memorisation, exact ranks."""
+    rng = np.random.default_rng(seed)
+    drawn = [
+        canary(i, exact(value), repetitions=r)
+        for r in classes
+        for i, value in enumerate(by_chance(rng, n))
+    ]
+    return made(drawn, **parts)
+
+
+# Through the audit's own statistics.
 
 CENTRE, SPREAD, SHARED = 60.0, 9.0, 12.0  # bits
 TEMPLATES = {
@@ -54,6 +231,7 @@ class Small:
         memorised: bits that each copy class costs less than a reference, as (repetitions, bits).
         privacy, extraction: whether the result holds them.
         claimed_epsilon: a claim, in nats.
+        measure: how it is measured; None: with so few draws that it takes no time.
     """
 
     formats: tuple[str, ...] = ("random_number",)
@@ -67,9 +245,7 @@ class Small:
     coins: float | str = "fixed"
     claimed_epsilon: float | None = None
     seed: int = 0
-    measure: MeasureSettings = field(
-        default_factory=lambda: MeasureSettings(bootstraps=39, permutations=999, revealed=2)
-    )
+    measure: "MeasureSettings | None" = None
 
 
 def small_result(**made_of: Any) -> Result:
@@ -90,6 +266,8 @@ def small_run(path: Path, *, whole: bool = True, **made_of: Any) -> Path:
         whole: as `lmexposure run` leaves it; else as `lmexposure measure` does.
         made_of: of `Small`.
     """
+    from lmexposure.audit.format_scores import write_scores
+
     small = _small(made_of)
     manifest, scores, result = _made(small)
     path.mkdir(parents=True, exist_ok=True)
@@ -140,35 +318,19 @@ def _small(made_of: Mapping[str, Any]) -> Small:
 
 
 @cache
-def _made(small: Small) -> tuple[Manifest, tuple[FormatScores, ...], Result]:
+def _made(small: Small) -> tuple[Manifest, tuple["FormatScores", ...], Result]:
+    from lmexposure.audit.estimates import estimate_format
+    from lmexposure.audit.privacy import privacy_section
+
     manifest = _manifest(small)
     scores = tuple(_scores(small, manifest, name) for name in manifest.formats)
-    settings = replace(
-        small.measure, extraction=small.extraction, claimed_epsilon=small.claimed_epsilon
-    )
+    settings = replace(_measure(small), extraction=small.extraction)
     found = [
         estimate_format(one, _search(one, small), _extractions(one, small), settings, origin="")
         for one in scores
     ]
-    result = Result(
-        inputs_sha256="0" * 64,
+    result = _result(
         manifest_sha256=manifest.sha256,
-        model={
-            "path": "model",
-            "type": "lmexposure_lstm",
-            "parameters": 1234,
-            "dtype": "float32",
-            "context_window": None,
-            "weights_sha256": "1" * 64,
-            "validation": {
-                "validation_bits": 1.5,
-                "initial_validation_bits": 6.5,
-                "best_epoch": 2.0,
-                "epochs": 3.0,
-                "stopped": "epochs",
-                "improved": True,
-            },
-        },
         settings=settings.decisive(),
         formats=[one.record for one in found],
         canaries=[canary for one in found for canary in one.canaries],
@@ -177,6 +339,13 @@ def _made(small: Small) -> tuple[Manifest, tuple[FormatScores, ...], Result]:
         warnings=[line for one in found for line in one.warnings],
     )
     return manifest, scores, result
+
+
+def _measure(small: Small) -> "MeasureSettings":
+    from lmexposure.audit import MeasureSettings
+
+    measure = small.measure or MeasureSettings(bootstraps=39, permutations=999, revealed=2)
+    return replace(measure, claimed_epsilon=small.claimed_epsilon)
 
 
 def _manifest(small: Small) -> Manifest:
@@ -192,7 +361,10 @@ def _manifest(small: Small) -> Manifest:
     return insert_into_texts(sentences(max(200, *small.repetitions)), plan)[1]
 
 
-def _scores(small: Small, manifest: Manifest, name: str) -> FormatScores:
+def _scores(small: Small, manifest: Manifest, name: str) -> "FormatScores":
+    from lmexposure.audit.format_scores import FormatScores
+    from lmexposure.scoring import Beginning
+
     drawn = [c for c in manifest.canaries if c.format == name]
     shown = tuple(c for c in drawn if c.role != "excluded")
     excluded = tuple(c for c in drawn if c.role == "excluded")
@@ -217,16 +389,18 @@ def _scores(small: Small, manifest: Manifest, name: str) -> FormatScores:
     )
 
 
-def _places(scores: FormatScores) -> list[int]:
+def _places(scores: "FormatScores") -> list[int]:
     """Where each would stand among all fills, if all of them lay on the bell curve."""
     shares = ndtr((scores.canary_bits - CENTRE) / SPREAD)
     return [1 + int(share * scores.format.size) for share in shares.tolist()]
 
 
-def _search(scores: FormatScores, small: Small) -> FormatSearch:
+def _search(scores: "FormatScores", small: Small) -> "FormatSearch":
+    from lmexposure.audit.searching import FormatSearch
+
     if not small.extraction:
         return FormatSearch(rows=[{} for _ in scores.canaries])
-    size, guesses = scores.format.size, min(small.measure.guesses, scores.format.size)
+    size, guesses = scores.format.size, min(_measure(small).guesses, scores.format.size)
     rows: list[dict[str, dict[str, Any]]] = []
     found = []
     for place in _places(scores):
@@ -250,15 +424,8 @@ def _search(scores: FormatScores, small: Small) -> FormatSearch:
 
 
 def _exact(place: int, bits: float) -> dict[str, Any]:
-    value = bits - float(np.log2(place))
-    return {
-        "method": "exact",
-        "value": value,
-        "low": value,
-        "high": value,
-        "level": 1.0,
+    return exact(bits - float(np.log2(place))) | {
         "rank": str(place),
-        "capped": False,
         "assumptions": ["every fill of the randomness space was counted once"],
         "warnings": [],
         "place": str(place),
@@ -266,7 +433,7 @@ def _exact(place: int, bits: float) -> dict[str, Any]:
     }
 
 
-def _extractions(scores: FormatScores, small: Small) -> Extractions:
+def _extractions(scores: "FormatScores", small: Small) -> "Extractions":
     if not small.extraction:
         return {}
     pairs = zip(scores.canaries, _places(scores), strict=True)
@@ -274,9 +441,9 @@ def _extractions(scores: FormatScores, small: Small) -> Extractions:
 
 
 def _extraction(
-    scores: FormatScores, canary: Canary, place: int, small: Small
+    scores: "FormatScores", canary: Canary, place: int, small: Small
 ) -> list[dict[str, Any]]:
-    revealed = small.measure.revealed if canary.role == "canary" else 0
+    revealed = _measure(small).revealed if canary.role == "canary" else 0
     rows = []
     for given in range(revealed + 1):
         left = scores.format.fills_left(canary.index, given)
@@ -299,6 +466,8 @@ def _extraction(
 
 
 def _record(small: Small) -> dict[str, Any]:
+    from lmexposure.audit import RunSettings
+
     settings = RunSettings(
         formats=small.formats,
         canaries=small.canaries if small.coins == "fixed" else None,
@@ -308,7 +477,7 @@ def _record(small: Small) -> dict[str, Any]:
         controls=small.controls,
         seed=small.seed,
         training={"epochs": 3},
-        measure=replace(small.measure, claimed_epsilon=small.claimed_epsilon),
+        measure=_measure(small),
     )
     return {
         "lmexposure": "0.1.0",
