@@ -135,8 +135,9 @@ def _csv(path: Path) -> Columns:
 def _parquet(path: Path) -> Columns:
     import pyarrow.parquet as pq
 
-    table = pq.read_table(path)
-    return {name: table[name].to_numpy(zero_copy_only=False) for name in table.column_names}
+    # Neither `read_table` nor `to_numpy`: both import pandas.
+    with pq.ParquetFile(path) as file:
+        return file.read().to_pydict()
 
 
 def _first_there(columns: Columns, names: tuple[str, str]) -> str:
