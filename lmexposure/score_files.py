@@ -134,10 +134,17 @@ def _csv(path: Path) -> Columns:
 
 def _parquet(path: Path) -> Columns:
     import pyarrow.parquet as pq
+    from pyarrow.types import is_nested
 
-    # Neither `read_table` nor `to_numpy`: both import pandas.
+    # Neither `read_table` nor, but for cells that hold lists, `to_numpy`: both import pandas.
     with pq.ParquetFile(path) as file:
-        return file.read().to_pydict()
+        table = file.read()
+    if len(set(table.column_names)) < table.num_columns:
+        raise ValueError("two columns of one name")
+    return {
+        name: column.to_numpy() if is_nested(column.type) else column.to_pylist()
+        for name, column in zip(table.column_names, table.columns, strict=True)
+    }
 
 
 def _first_there(columns: Columns, names: tuple[str, str]) -> str:
