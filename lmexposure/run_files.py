@@ -242,12 +242,14 @@ def _read_scores(path: Path) -> Scores:
 
     wanted = [*_TEXT_COLUMNS, "repetitions", "log_perplexity_bits"]
     try:
-        table = pq.read_table(path, columns=wanted)
+        # Neither `read_table` nor `to_numpy`: both import pandas.
+        with pq.ParquetFile(path) as file:
+            table = file.read(columns=wanted)
         if any(table[name].null_count for name in wanted):
             raise ValueError("an empty cell")
-        texts = [np.asarray(table[name].to_numpy(), dtype=str) for name in _TEXT_COLUMNS]
-        copies = np.asarray(table["repetitions"].to_numpy(), dtype=np.int64)
-        bits = np.asarray(table["log_perplexity_bits"].to_numpy(), dtype=np.float64)
+        texts = [np.asarray(table[name].to_pylist(), dtype=str) for name in _TEXT_COLUMNS]
+        copies = np.asarray(table["repetitions"].to_pylist(), dtype=np.int64)
+        bits = np.asarray(table["log_perplexity_bits"].to_pylist(), dtype=np.float64)
     except (OSError, ValueError, TypeError, KeyError, pa.ArrowException) as failure:
         raise ResultError(
             f"{path} cannot be read as scores ({type(failure).__name__}): cut short, or of other "

@@ -134,9 +134,17 @@ def _csv(path: Path) -> Columns:
 
 def _parquet(path: Path) -> Columns:
     import pyarrow.parquet as pq
+    from pyarrow.types import is_nested
 
-    table = pq.read_table(path)
-    return {name: table[name].to_numpy(zero_copy_only=False) for name in table.column_names}
+    # Neither `read_table` nor, but for cells that hold lists, `to_numpy`: both import pandas.
+    with pq.ParquetFile(path) as file:
+        table = file.read()
+    if len(set(table.column_names)) < table.num_columns:
+        raise ValueError("two columns of one name")
+    return {
+        name: column.to_numpy() if is_nested(column.type) else column.to_pylist()
+        for name, column in zip(table.column_names, table.columns, strict=True)
+    }
 
 
 def _first_there(columns: Columns, names: tuple[str, str]) -> str:

@@ -13,6 +13,7 @@ PACKAGE = Path(__file__).parents[1] / "lmexposure"
 # From the ground up; canaries and statistics stand side by side.
 FLOORS = {
     "errors": 0,
+    "_lazy": 0,
     "_quantiles": 1,
     "_validate": 1,
     "_files": 1,
@@ -35,6 +36,8 @@ FLOORS = {
     "__main__": 13,
 }
 ROOMS = ("audit", "canaries", "gate", "integrations", "models", "report", "scoring", "statistics")
+# Their names are imported when they are asked for: a light command needs few of them.
+LAZY = ("audit", "canaries", "integrations", "report")
 
 
 def imports_of(path: Path) -> set[str]:
@@ -59,15 +62,62 @@ def test_a_room_imports_only_rooms_below(path: Path) -> None:
 @pytest.mark.parametrize("room", ROOMS)
 def test_every_room_has_an_explicit_sorted_face(room: str) -> None:
     module = importlib.import_module(f"lmexposure.{room}")
+    assert set(module.__all__) <= set(dir(module))
+    for name in module.__all__:
+        getattr(module, name)  # a lazy face has it from now on
     public = {
         name
         for name, value in vars(module).items()
         if not name.startswith("_") and not inspect.ismodule(value)
     }
     modules = {name for name, value in vars(module).items() if inspect.ismodule(value)}
-    assert public - {"AutoConfig", "AutoModelForCausalLM"} - modules == set(module.__all__)
+    others = {"AutoConfig", "AutoModelForCausalLM", "TYPE_CHECKING"}
+    assert public - others - modules == set(module.__all__)
     assert len(set(module.__all__)) == len(module.__all__)
     assert all(getattr(module, name).__doc__ for name in module.__all__ if name[0].islower())
+
+
+def told(room: str) -> dict[str, str]:
+    """Public name -> module, as a face tells a type checker, which looks at no table."""
+    face = ast.parse((PACKAGE / room / "__init__.py").read_text(encoding="utf-8"))
+    (branch,) = (node for node in face.body if isinstance(node, ast.If))
+    assert isinstance(branch.test, ast.Name)
+    assert branch.test.id == "TYPE_CHECKING"
+    imports = [node for node in branch.body if isinstance(node, ast.ImportFrom)]
+    assert len(imports) == len(branch.body)
+    return {name.name: str(node.module) for node in imports for name in node.names}
+
+
+@pytest.mark.parametrize("room", LAZY)
+def test_a_lazy_face_gives_what_it_tells_a_type_checker(room: str) -> None:
+    module, homes = importlib.import_module(f"lmexposure.{room}"), told(room)
+    assert set(homes) == set(module.__all__)
+    for name, home in homes.items():
+        assert getattr(module, name) is getattr(importlib.import_module(home), name)
+
+
+@pytest.mark.parametrize("room", LAZY)
+def test_no_module_takes_the_place_of_a_lazy_name(room: str) -> None:
+    inside = {path.stem for path in (PACKAGE / room).iterdir()}
+    assert not inside & set(importlib.import_module(f"lmexposure.{room}").__all__)
+
+
+def test_lazy_faces_import_nothing_before_they_are_asked() -> None:
+    script = (
+        "import sys\n"
+        + "".join(f"import lmexposure.{room}\n" for room in LAZY)
+        + "homes = [m for m in sys.modules if m.startswith('lmexposure.')]\n"
+        f"assert set(homes) == {{*{[f'lmexposure.{room}' for room in LAZY]}, 'lmexposure._lazy'}}\n"
+        "assert 'numpy' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_a_lazy_face_refuses_a_name_that_it_does_not_have() -> None:
+    with pytest.raises(ImportError, match="cannot import name 'insert_into_nothing'"):
+        from lmexposure.canaries import insert_into_nothing  # type: ignore[attr-defined]  # noqa: F401
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        importlib.import_module("lmexposure.canaries").nothing  # noqa: B018
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: p.stem)

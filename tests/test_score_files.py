@@ -1,5 +1,6 @@
 """Scores of any tool as columns, and every way in which such a file can be wrong."""
 
+from datetime import date
 from pathlib import Path
 
 import pyarrow as pa
@@ -109,6 +110,21 @@ def test_a_missing_value_of_a_parquet_file_is_named(tmp_path: Path) -> None:
     file = parquet(tmp_path / "a.parquet", score=[1.0, None], included=[True, False])
     with pytest.raises(InputError, match="row 2, column 'score'"):
         read_score_file(file)
+
+
+@pytest.mark.parametrize("cells", [[[1.0], [2.0]], [date(2026, 1, 2), date(2026, 1, 3)]])
+def test_cells_that_are_no_numbers_of_a_parquet_file(tmp_path: Path, cells: list[object]) -> None:
+    file = parquet(tmp_path / "a.parquet", score=cells, included=[True, False])
+    with pytest.raises(InputError, match="row 1, column 'score' holds no finite number"):
+        read_score_file(file)
+
+
+def test_two_columns_of_one_name_in_a_parquet_file(tmp_path: Path) -> None:
+    columns = [pa.array([1.0, 2.0]), pa.array([3.0, 4.0]), pa.array([True, False])]
+    table = pa.Table.from_arrays(columns, names=["score", "score", "included"])
+    pq.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(InputError, match="two columns of one name"):
+        read_score_file(tmp_path / "a.parquet")
 
 
 def test_no_file_another_kind_and_a_cut_one(tmp_path: Path) -> None:

@@ -1,13 +1,32 @@
 """The whole path as library calls: insert, train, measure, run; joins scoring with statistics."""
 
-from lmexposure.audit.demonstration import demo_corpus, demo_settings
-from lmexposure.audit.inserting import insert_corpus, preview
-from lmexposure.audit.loading import load_for_measuring
-from lmexposure.audit.measuring import measure
-from lmexposure.audit.progress import Progress, silent
-from lmexposure.audit.settings import MeasureSettings, RunSettings, read_settings_file
-from lmexposure.audit.training import train_corpus
-from lmexposure.audit.whole_path import estimate_cost, run
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lmexposure.audit.demonstration import demo_corpus, demo_settings
+    from lmexposure.audit.inserting import insert_corpus, preview
+    from lmexposure.audit.loading import load_for_measuring
+    from lmexposure.audit.measuring import measure
+    from lmexposure.audit.progress import Progress, silent
+    from lmexposure.audit.settings import MeasureSettings, RunSettings, read_settings_file
+    from lmexposure.audit.training import train_corpus
+    from lmexposure.audit.whole_path import estimate_cost, run
+else:
+    from lmexposure._lazy import lazy_face as _lazy_face
+
+    __getattr__, __dir__ = _lazy_face(
+        __name__,
+        {
+            "demonstration": ["demo_corpus", "demo_settings"],
+            "inserting": ["insert_corpus", "preview"],
+            "loading": ["load_for_measuring"],
+            "measuring": ["measure"],
+            "progress": ["Progress", "silent"],
+            "settings": ["MeasureSettings", "RunSettings", "read_settings_file"],
+            "training": ["train_corpus"],
+            "whole_path": ["estimate_cost", "run"],
+        },
+    )
 
 __all__ = [
     "MeasureSettings",

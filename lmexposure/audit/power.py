@@ -6,7 +6,6 @@ import numpy as np
 
 from lmexposure.audit.settings import RunSettings
 from lmexposure.errors import InputError
-from lmexposure.statistics import epsilon_from_exposure, one_run_audit
 
 __all__ = ["Attainable", "attainable"]
 
@@ -116,6 +115,9 @@ def _ceiling(
     candidates: int, coins: float, *, significance: float, delta: float, repetitions: int
 ) -> float:
     """Of the primary rule; it depends on the number of candidates and not on how coins fell."""
+    # Here, for they bring scipy: an insertion without coins asks for no ceiling.
+    from lmexposure.statistics import epsilon_from_exposure, one_run_audit
+
     included = np.arange(candidates) < max(1, round(coins * candidates))
     if coins == 0.5:
         bound = one_run_audit(

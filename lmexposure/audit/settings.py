@@ -10,7 +10,6 @@ from lmexposure._validate import delta_of_dp, flag, fraction, integer, one_of, p
 from lmexposure.canaries.coins import Coins, checked_coin_seed, checked_coins
 from lmexposure.canaries.randomness import LARGEST_SEED
 from lmexposure.errors import SettingsError
-from lmexposure.statistics import Claim
 
 __all__ = ["METHODS", "MeasureSettings", "RunSettings", "read_settings_file"]
 
@@ -95,6 +94,8 @@ class MeasureSettings:
         if self.delta is not None:
             delta_of_dp("delta", self.delta)
         if self.claimed_epsilon is not None:
+            from lmexposure.statistics import Claim  # brings scipy: only for a claim
+
             Claim(epsilon=self.claimed_epsilon, delta=self.delta)
         integer("seed", self.seed, low=0, high=LARGEST_SEED)
         if self.batch_size is not None:

@@ -1,12 +1,30 @@
 """What people read: results in, files out."""
 
-from lmexposure.report.build import report_data
-from lmexposure.report.charts import Chart, charts_of
-from lmexposure.report.compare import CompareData, compare_data
-from lmexposure.report.data import ReportData
-from lmexposure.report.model_card import add_to_model_card
-from lmexposure.report.page import render_compare, render_report
-from lmexposure.report.write import FORMATS, write_compare, write_report
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lmexposure.report.build import report_data
+    from lmexposure.report.charts import Chart, charts_of
+    from lmexposure.report.compare import CompareData, compare_data
+    from lmexposure.report.data import ReportData
+    from lmexposure.report.model_card import add_to_model_card
+    from lmexposure.report.page import render_compare, render_report
+    from lmexposure.report.write import FORMATS, write_compare, write_report
+else:
+    from lmexposure._lazy import lazy_face as _lazy_face
+
+    __getattr__, __dir__ = _lazy_face(
+        __name__,
+        {
+            "build": ["report_data"],
+            "charts": ["Chart", "charts_of"],
+            "compare": ["CompareData", "compare_data"],
+            "data": ["ReportData"],
+            "model_card": ["add_to_model_card"],
+            "page": ["render_compare", "render_report"],
+            "write": ["FORMATS", "write_compare", "write_report"],
+        },
+    )
 
 __all__ = [
     "FORMATS",

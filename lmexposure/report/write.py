@@ -11,13 +11,11 @@ from lmexposure._validate import one_of
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.errors import FileError, ModelError, SettingsError
 from lmexposure.report.build import report_data
-from lmexposure.report.charts import Chart, charts_of
 from lmexposure.report.compare import compare_data
 from lmexposure.report.compare_markdown import compare_markdown
 from lmexposure.report.damaged import refused
+from lmexposure.report.data import ReportData
 from lmexposure.report.markdown import report_markdown
-from lmexposure.report.model_card import add_to_model_card
-from lmexposure.report.page import render_compare, render_report
 from lmexposure.report.tables import compare_csv, compare_json, report_csv, report_json
 from lmexposure.run_files import RunFiles
 
@@ -25,15 +23,30 @@ __all__ = ["FORMATS", "write_compare", "write_report"]
 
 FORMATS = ("html", "md", "csv", "json")
 
+
+# matplotlib is imported for a page or charts, and huggingface_hub for a card: other outputs do
+# without.
+def _report_page(data: Any) -> str:
+    from lmexposure.report.page import render_report
+
+    return render_report(data)
+
+
+def _compare_page(data: Any) -> str:
+    from lmexposure.report.page import render_compare
+
+    return render_compare(data)
+
+
 Renders = Mapping[str, Callable[[Any], str]]
 _REPORT: Renders = {
-    "html": render_report,
+    "html": _report_page,
     "md": report_markdown,
     "csv": report_csv,
     "json": report_json,
 }
 _COMPARE: Renders = {
-    "html": render_compare,
+    "html": _compare_page,
     "md": compare_markdown,
     "csv": compare_csv,
     "json": compare_json,
@@ -80,13 +93,15 @@ def write_report(
     data = report_data(run, show_secrets=show_secrets, manifest=manifest)
     with refused(run.name):
         files = _rendered("report", formats, _REPORT, data)
-        files |= _drawn(charts_of(data)) if charts else {}
+        files |= _drawn(data) if charts else {}
     where = run.result_path.parent if out is None else Path(out)
     if out is None:
         _refuse_leading_out(where, files)
     written = _write(where, files, mode=0o600 if show_secrets else 0o644)
     if model_card is None:
         return written
+    from lmexposure.report.model_card import add_to_model_card
+
     with refused(run.name):
         known = card_weights is not None
         return [*written, add_to_model_card(model_card, data, weights_known=known)]
@@ -139,9 +154,11 @@ def _rendered(stem: str, formats: Sequence[str], renders: Renders, data: Any) ->
     return {f"{stem}.{name}": renders[name](data).encode() for name in formats}
 
 
-def _drawn(charts: Sequence[Chart]) -> dict[str, bytes]:
+def _drawn(data: ReportData) -> dict[str, bytes]:
+    from lmexposure.report.charts import charts_of
+
     files: dict[str, bytes] = {}
-    for chart in charts:
+    for chart in charts_of(data):
         files[f"charts/{chart.name}.svg"] = chart.svg("plain").encode()
         files[f"charts/{chart.name}.png"] = chart.png()
     return files

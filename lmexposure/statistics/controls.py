@@ -7,10 +7,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
-from scipy.stats import rankdata
 
 from lmexposure._quantiles import ExposureEstimate
 from lmexposure._validate import bits_array, fraction, integer
+from lmexposure.statistics._rows import midranks
 from lmexposure.statistics.intervals import (
     QuantileInterval,
     estimated_quantile,
@@ -93,7 +93,7 @@ def compare_with_controls(
     level, seed = fraction("level", level), integer("seed", seed, low=0)
     permutations = integer("permutations", permutations, low=1)
     # Twice the midranks, which are whole: sums of them are exact.
-    ranks = np.rint(2 * rankdata(np.concatenate([own, controls]))).astype(np.int64)
+    ranks = np.rint(2 * midranks(np.concatenate([own, controls]))).astype(np.int64)
     small = min(own.size, controls.size) <= _MOST
     return ControlsComparison(
         n=controls.size,

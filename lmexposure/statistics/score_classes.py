@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import rankdata
 
 from lmexposure._validate import bits_array, integer
 from lmexposure.errors import InputError
+from lmexposure.statistics._rows import midranks
 
 __all__ = ["ROLES", "ScoreClass", "score_classes"]
 
@@ -197,5 +197,5 @@ def _places(
     own: NDArray[np.float64], others: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Scores of one format's candidates and references as shares of a rank among both."""
-    places = rankdata(np.concatenate([own, others])) / (own.size + others.size)
+    places = midranks(np.concatenate([own, others])) / (own.size + others.size)
     return places[: own.size], places[own.size :]

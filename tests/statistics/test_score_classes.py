@@ -14,6 +14,7 @@ from lmexposure.statistics import (
     privacy_of,
     score_classes,
 )
+from lmexposure.statistics._rows import midranks
 
 SCORES = [1.0, 2.0, 3.0, 100.0, 300.0, 200.0, 9.0]
 ROLES = ["canary", "excluded", "reference", "canary", "excluded", "reference", "control"]
@@ -176,3 +177,8 @@ def test_what_does_not_fit_is_refused_without_showing_it() -> None:
         score_classes([1.0], ["canary", "canary"], [1], ["a"], pooled=True)
     with pytest.raises(InputError, match="is not finite"):
         score_classes([np.nan], ["canary"], [1], ["a"], pooled=True)
+
+
+@pytest.mark.parametrize("values", [[3.0], [2.0, 2.0, 2.0], [5.0, -1.0, 5.0, 0.0, -1.0, 5.0]])
+def test_midranks_are_those_of_scipy_stats(values: list[float]) -> None:
+    assert midranks(np.array(values)).tolist() == stats.rankdata(values).tolist()

@@ -13,9 +13,10 @@ from functools import cache, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special, stats
+from scipy import special
 from scipy.optimize import brentq
 
+from lmexposure.statistics.bounds.binomial import least_exceeded
 from lmexposure.statistics.bounds.groups import group_delta
 from lmexposure.statistics.bounds.staircase import Staircase
 
@@ -169,7 +170,7 @@ def order_statistics_ceiling(
 
 def _ladder(size: int, significance: float, delta: float) -> tuple[Counts, int, Floats]:
     """Ranks to look at, how many are left out for delta, and how often each local bound fails."""
-    spared = int(stats.binom.isf(_SPARED * significance, size, delta)) if delta else 0
+    spared = least_exceeded(_SPARED * significance, size, delta) if delta else 0
     spared = min(spared, size - 1)
     ranks = [1]
     while ranks[-1] < size:

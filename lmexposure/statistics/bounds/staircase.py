@@ -10,9 +10,10 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import fft, interpolate, special, stats
+from scipy import fft, interpolate, special
 
 from lmexposure.errors import NumericalError
+from lmexposure.statistics.bounds.binomial import chance_of_at_most, chance_of_more
 from lmexposure.statistics.bounds.prefixes import log_prefix_ratio
 
 __all__ = ["Staircase"]
@@ -129,10 +130,10 @@ class Staircase:
 @lru_cache(maxsize=1024)
 def _ranges(size: int, delta: float, spared: int) -> tuple[tuple[tuple[int, float], ...], float]:
     """Upper ends of ranges of D ~ Bin(size, delta) with their chances; the chance of more."""
-    law = stats.binom(size, delta)
-    ends = sorted({min(int(end), spared) for end in law.ppf(_SHARES)} | {spared})
-    chances = np.diff(law.cdf(ends), prepend=0.0).tolist()
-    return tuple(zip(ends, chances, strict=True)), float(law.sf(spared))
+    below = chance_of_at_most(np.arange(spared + 1), size, delta)
+    ends = sorted({min(int(end), spared) for end in np.searchsorted(below, _SHARES)} | {spared})
+    chances = np.diff(below[ends], prepend=0.0).tolist()
+    return tuple(zip(ends, chances, strict=True)), chance_of_more(spared, size, delta)
 
 
 @dataclass(frozen=True)

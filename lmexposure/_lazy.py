@@ -1,0 +1,42 @@
+"""Faces that import the home of a name when the name is first asked for, and not before.
+
+A face names its homes twice: as imports under `TYPE_CHECKING`, for readers and type checkers, and
+as a table for `lazy_face`. tests/test_house.py holds the two against each other.
+"""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+__all__ = ["lazy_face"]
+
+
+def lazy_face(
+    room: str, homes: Mapping[str, Sequence[str]]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """What a package's `__getattr__` and `__dir__` are, so that its names are imported late.
+
+    Source: PEP 562.
+
+    Args:
+        room: `__name__` of the package.
+        homes: a module of the package -> the public names that it gives. None of them may be the
+            name of a module of the package: importing that module would take the name's place.
+
+    Returns:
+        `__getattr__`, which imports a name once and keeps it in the package, and `__dir__`.
+    """
+    home_of = {name: f"{room}.{home}" for home, names in homes.items() for name in names}
+
+    def __getattr__(name: str) -> Any:  # noqa: N807
+        if name not in home_of:
+            raise AttributeError(f"module {room!r} has no attribute {name!r}")
+        value = getattr(import_module(home_of[name]), name)
+        setattr(sys.modules[room], name, value)
+        return value
+
+    def __dir__() -> list[str]:  # noqa: N807
+        return sorted({*vars(sys.modules[room]), *home_of})
+
+    return __getattr__, __dir__

@@ -1,0 +1,111 @@
+"""Commands that compute little keep nobody waiting for imports, torch's first of all."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from corpora import sentences
+
+_RUN = Path(__file__).parents[1] / "data" / "result_1" / "demo"
+
+_HEAVY = (
+    *("torch", "transformers", "tokenizers", "datasets", "accelerate", "huggingface_hub"),
+    *("pandas", "pyarrow", "scipy", "scipy.stats", "matplotlib", "jinja2", "numpy"),
+)
+# One fresh interpreter for all commands: what one has imported is there for those behind it, so
+# they come in the order of what they may import.
+_ONE_AFTER_THE_OTHER = """
+import json, sys
+from lmexposure.cli.entry import main
+
+found = {}
+for name, words in json.loads(sys.argv[1]).items():
+    sys.argv = ["lmexposure", *words]
+    try:
+        main()
+    except SystemExit as end:
+        found[name] = [end.code, [name for name in %r if name in sys.modules]]
+print("\\n" + json.dumps(found))
+"""
+
+_STATISTICS = {"numpy", "scipy"}
+_SCORES = {*_STATISTICS, "pyarrow"}
+_PAGE = {*_SCORES, "jinja2", "matplotlib"}
+# Words of the command, its exit code, what may be imported once it has run.
+_COMMANDS: dict[str, tuple[str, int, set[str]]] = {
+    "help": ("insert --help", 0, set()),
+    "formats": ("formats", 0, {"numpy"}),
+    "insert": ("insert corpus.txt --out lines", 0, {"numpy"}),
+    "insert jsonl": ("insert corpus.jsonl --format ssn --format pin --out jsonl", 0, {"numpy"}),
+    "dry run": ("insert corpus.txt --out nowhere --dry-run", 0, {"numpy"}),
+    "verify": ("verify lines/corpus/corpus.txt lines/manifest.json", 0, {"numpy"}),
+    "verify jsonl": ("verify jsonl/corpus/corpus.jsonl jsonl/manifest.json", 0, {"numpy"}),
+    "remove": ("remove lines/corpus/corpus.txt lines/manifest.json --out again.txt", 0, {"numpy"}),
+    "remove jsonl": (
+        "remove jsonl/corpus/corpus.jsonl jsonl/manifest.json --out again.jsonl",
+        0,
+        {"numpy"},
+    ),
+    "check": ("check RUN --json verdict.json", 1, {"numpy"}),
+    "insert by coins": (
+        "insert corpus.txt --coins 0.5 --candidates 50 --repetitions 1 --out coins",
+        0,
+        _STATISTICS,
+    ),
+    "epsilon csv": ("epsilon scores.csv", 0, _STATISTICS),
+    "epsilon": ("epsilon RUN/scores.parquet", 0, _SCORES),
+    "report as text": (
+        "report RUN --format md --format csv --format json --out text",
+        0,
+        {*_SCORES, "jinja2"},
+    ),
+    "report": ("report RUN --out page", 0, _PAGE),
+}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, list[str]]]:
+    """Exit code of each command, and the heavy modules that were there when it ended."""
+    here = tmp_path_factory.mktemp("light")
+    lines = sentences(1000)
+    (here / "corpus.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    rows = "".join(json.dumps({"text": line}) + "\n" for line in lines)
+    (here / "corpus.jsonl").write_text(rows, encoding="utf-8")
+    scores = "".join(f"{30 * (n % 2) + n % 7},{n % 2}\n" for n in range(100))
+    (here / "scores.csv").write_text("score,included\n" + scores, encoding="utf-8")
+    commands = {
+        name: words.replace("RUN", str(_RUN)).split() for name, (words, *_) in _COMMANDS.items()
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", _ONE_AFTER_THE_OTHER % (_HEAVY,), json.dumps(commands)],
+        cwd=here,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (here / "again.txt").read_bytes() == (here / "corpus.txt").read_bytes()
+    assert (here / "page" / "report.html").exists()
+    seen: dict[str, tuple[int, list[str]]] = json.loads(done.stdout.splitlines()[-1])
+    return seen
+
+
+@pytest.mark.parametrize("name", _COMMANDS)
+def test_a_light_command_imports_no_torch_and_little_else(
+    name: str, found: dict[str, tuple[int, list[str]]]
+) -> None:
+    _, code, allowed = _COMMANDS[name]
+    assert found[name][0] == code
+    assert set(found[name][1]) <= allowed
+
+
+def test_inserting_into_a_stream_waits_for_no_trainer() -> None:
+    script = (
+        "import sys\n"
+        "from lmexposure.integrations import insert_into_stream, insert_into_ray\n"
+        "heavy = {'torch', 'transformers', 'datasets', 'ray', 'scipy'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
