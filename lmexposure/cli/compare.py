@@ -33,5 +33,6 @@ def compare(
     written = write_compare(opened, out=out, formats=formats or ("html", "md"))
     for one in opened:
         say(f"{visible(one.name)}: {check_result(one.result).sentence}")
+        say(f"  {one.provenance.line}")
     for path in written:
         say(f"compare  {path}")

@@ -70,6 +70,7 @@ def report(
         card_weights=known,
     )
     say(check_result(opened.result).sentence)
+    say(opened.provenance.line)
     for path in written:
         say(f"report  {path}")
     if show_secrets:

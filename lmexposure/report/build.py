@@ -69,6 +69,7 @@ def _data(
     return ReportData(
         title=run.name,
         verdict=check_result(result, thresholds),
+        provenance=run.provenance,
         model=model_facts(run),
         formats=tuple(_format(run, one, scores, show_secrets) for one in result.formats),
         privacy=result.privacy,

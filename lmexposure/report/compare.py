@@ -11,6 +11,7 @@ from typing import Any
 from lmexposure._text import visible
 from lmexposure.errors import ResultError, SettingsError
 from lmexposure.gate import Thresholds, Verdict, check_result
+from lmexposure.provenance import Provenance
 from lmexposure.report.command import command_of
 from lmexposure.report.damaged import refused
 from lmexposure.report.data import ClassRow, Fact
@@ -29,6 +30,7 @@ class ComparedRun:
     Attributes:
         name: of the run; made different where two have one name.
         verdict: of the gate, with the same thresholds for all.
+        provenance: which version measured which model, and when.
         model: what was measured.
         manifest_sha256: of what was inserted; equal hashes mean the same canaries.
         epsilon: the primary lower bound, in nats, higher = less private; None where there is none.
@@ -42,6 +44,7 @@ class ComparedRun:
 
     name: str
     verdict: Verdict
+    provenance: Provenance
     model: tuple[Fact, ...]
     manifest_sha256: str
     epsilon: float | None
@@ -209,6 +212,7 @@ def _run(run: RunFiles, name: str, thresholds: Thresholds) -> ComparedRun:
     return ComparedRun(
         name=name,
         verdict=check_result(run.result, thresholds),
+        provenance=run.provenance,
         model=model_facts(run),
         manifest_sha256=run.result.manifest_sha256,
         epsilon=primary.get("value"),

@@ -29,7 +29,7 @@ def compare_markdown(data: CompareData) -> str:
     parts = [
         f"# Compared: {inline(data.title)}",
         _runs(data.runs),
-        "\n".join(f"- {code(run.name)}: {inline(run.verdict.sentence)}" for run in data.runs),
+        "\n".join(map(_sentence, data.runs)),
         *(part for form in data.formats for part in _format(form, data.runs)),
         *_differences(data.differences),
         *_notes(data.notes),
@@ -56,6 +56,10 @@ def _runs(runs: Sequence[ComparedRun]) -> str:
         "useful."
     )
     return f"{table(header, rows, left=2)}\n\n{legend}"
+
+
+def _sentence(run: ComparedRun) -> str:
+    return f"- {code(run.name)}: {inline(run.verdict.sentence)} ({inline(run.provenance.line)})"
 
 
 def _format(form: ComparedFormat, runs: Sequence[ComparedRun]) -> Iterator[str]:

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure.gate import Verdict
+from lmexposure.provenance import Provenance
 
 __all__ = ["CanaryRow", "ClassRow", "Fact", "FormatData", "Found", "ReportData", "RocData"]
 
@@ -170,6 +171,7 @@ class ReportData:
     Attributes:
         title: name of the run.
         verdict: of the gate with the thresholds that were asked for, else its defaults.
+        provenance: which version measured which model, and when.
         model: what was measured.
         formats: in the result's order.
         privacy: the result's section "privacy"; None where there is none.
@@ -183,6 +185,7 @@ class ReportData:
 
     title: str
     verdict: Verdict
+    provenance: Provenance
     model: tuple[Fact, ...]
     formats: tuple[FormatData, ...]
     privacy: dict[str, Any] | None

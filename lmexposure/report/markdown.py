@@ -50,7 +50,7 @@ def report_markdown(data: ReportData) -> str:
     """
     parts = [
         f"# {inline(data.title)}: {WORDS[data.verdict.outcome].lower()}",
-        *_verdict(data.verdict),
+        *_verdict(data.verdict, data.provenance.line),
         *_exposure(data),
         *_privacy(data.privacy),
         *_warnings(data.warnings),
@@ -60,8 +60,9 @@ def report_markdown(data: ReportData) -> str:
     return printable("\n\n".join(parts) + "\n")
 
 
-def _verdict(verdict: Verdict) -> Iterator[str]:
+def _verdict(verdict: Verdict, provenance: str) -> Iterator[str]:
     yield f"**{inline(verdict.sentence)}**"
+    yield inline(provenance)
     if verdict.tested:
         yield "Tested:\n\n" + _bullets(verdict.tested)
     if verdict.untested:
