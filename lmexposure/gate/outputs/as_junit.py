@@ -66,7 +66,9 @@ def _properties(provenance: Provenance) -> ElementTree.Element:
 
 
 def _output(verdict: Verdict, provenance: Provenance) -> str:
-    lines = [f"{check.outcome}: {_name(check)}: {visible(check.reason)}" for check in verdict.checks]
+    lines = [
+        f"{check.outcome}: {_name(check)}: {visible(check.reason)}" for check in verdict.checks
+    ]
     return "\n".join([visible(verdict.sentence), provenance.line, *lines])
 
 

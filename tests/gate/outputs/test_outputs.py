@@ -55,7 +55,11 @@ def test_every_form_says_the_same(result: Result, verdict: Verdict) -> None:
     assert len(record["checks"]) == len(verdict.checks)
     assert verdict_text(verdict, KNOWN).splitlines()[0] == verdict.sentence
     assert verdict_summary(verdict, KNOWN).startswith("## lmexposure: ")
-    for text in (verdict_junit(verdict, KNOWN), verdict_sarif(verdict, "r", KNOWN), verdict_summary(verdict, KNOWN)):
+    for text in (
+        verdict_junit(verdict, KNOWN),
+        verdict_sarif(verdict, "r", KNOWN),
+        verdict_summary(verdict, KNOWN),
+    ):
         text.encode()
 
 
@@ -144,7 +148,10 @@ def test_a_hostile_name_stays_a_name_in_every_form() -> None:
     text = verdict_text(verdict, KNOWN)
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e\ud800]", text)
     assert "## Passed" not in text.splitlines()
-    names = [c.get("name") for c in ElementTree.fromstring(verdict_junit(verdict, KNOWN)).iter("testcase")]
+    names = [
+        c.get("name")
+        for c in ElementTree.fromstring(verdict_junit(verdict, KNOWN)).iter("testcase")
+    ]
     assert any(name and "<script>" in name and "</testcase>" in name for name in names)
     assert "<script" not in verdict_junit(verdict, KNOWN)
     assert "\\ud800" in json.loads(verdict_json(verdict, result, KNOWN))["checks"][0]["scope"]
