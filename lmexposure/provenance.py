@@ -1,4 +1,4 @@
-"""Where a number comes from: which version measured it and when, and which model with which weights.
+"""Where a number comes from: which version measured it, when, and which model and weights.
 
 Every rendering shows it. The date is that of the measuring, from run.json; the clock of whoever
 renders is never looked at.

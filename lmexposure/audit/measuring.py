@@ -51,7 +51,8 @@ def measure(
         out: a directory for result.json, scores.parquet and, with the date, run.json; a second call with the same inputs
             returns what is there, and an interrupted one goes on. None writes nothing.
         settings: what to measure.
-        validation: what is known of the model's loss, to stand beside exposure.
+        validation: what is known of the model's loss, to stand beside exposure; given where this
+            package trained the model.
         progress: watches.
 
     Returns:
@@ -128,7 +129,9 @@ def _measured(
         formats=[one.record for one in estimates],
         canaries=[canary for one in estimates for canary in one.canaries],
         summary=[row for one in estimates for row in one.summary],
-        privacy=privacy_section(scores, manifest, settings),
+        privacy=privacy_section(
+            scores, manifest, settings, own_training=validation is not None
+        ),
         warnings=[
             *_training_warnings(validation),
             *work.notes.values(),

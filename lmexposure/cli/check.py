@@ -30,7 +30,7 @@ def check(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="With --model: where the result stays.  [default: nowhere]"),
+        options.out_option("With --model: for the result; without it, nothing of it is kept."),
     ] = None,
     max_exposure: Annotated[
         float | None,
@@ -77,7 +77,7 @@ def check(
     references: options.References = None,
     delta: options.Delta = None,
     claimed_epsilon: options.ClaimedEpsilon = None,
-    seed: options.Seed = None,
+    seed: options.MeasureSeed = None,
     device: options.Device = None,
     dtype: options.Dtype = None,
     offline: options.Offline = None,

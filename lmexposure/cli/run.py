@@ -14,7 +14,7 @@ __all__ = ["run"]
 
 def run(
     corpus: options.Corpus,
-    out: Annotated[Path, typer.Option(help="The run directory; the same command resumes it.")],
+    out: Annotated[Path, options.out_option("The run; the same command resumes it.")],
     model: options.Model = None,
     formats: options.Formats = None,
     canaries: options.Canaries = None,
