@@ -48,8 +48,9 @@ def measure(
         model: a directory or hub name that `load_model` takes (float32, on the CPU), or a model
             that is loaded already; it is left in the mode that it was in.
         manifest: what was inserted, or the path of manifest.json.
-        out: a directory for result.json, scores.parquet and, with the date, run.json; a second call with the same inputs
-            returns what is there, and an interrupted one goes on. None writes nothing.
+        out: a directory for result.json, scores.parquet and, with the date, run.json; a second
+            call with the same inputs returns what is there, and an interrupted one goes on. None
+            writes nothing.
         settings: what to measure.
         validation: what is known of the model's loss, to stand beside exposure; given where this
             package trained the model.
@@ -129,9 +130,7 @@ def _measured(
         formats=[one.record for one in estimates],
         canaries=[canary for one in estimates for canary in one.canaries],
         summary=[row for one in estimates for row in one.summary],
-        privacy=privacy_section(
-            scores, manifest, settings, own_training=validation is not None
-        ),
+        privacy=privacy_section(scores, manifest, settings, own_training=validation is not None),
         warnings=[
             *_training_warnings(validation),
             *work.notes.values(),

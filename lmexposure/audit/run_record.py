@@ -32,11 +32,13 @@ class RunRecord:
     Attributes:
         out: the run directory.
         settings: all settings, defaults included.
+        corpus: its path from `out`, where it is known.
         timings: seconds by step, of the call that did the step.
     """
 
     out: Path
     settings: dict[str, Any]
+    corpus: str | None = None
     timings: dict[str, float] = field(default_factory=dict)
 
     @classmethod
@@ -77,6 +79,7 @@ class RunRecord:
         path = self.out / "run.json"
         record = {
             **_surroundings(),
+            "corpus": self.corpus,
             "settings": self.settings,
             "seconds": self.timings,
             "measured": date_in(_readable(path)),  # the measuring itself wrote it

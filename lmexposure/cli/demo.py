@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from lmexposure.cli import options
 from lmexposure.cli.console import progress_bars, say
 

@@ -12,7 +12,7 @@ from lmexposure._text import visible
 from lmexposure.errors import ResultError, SettingsError
 from lmexposure.gate import Thresholds, Verdict, check_result
 from lmexposure.provenance import Provenance
-from lmexposure.report.command import command_of
+from lmexposure.report.command import command_of, where_of
 from lmexposure.report.damaged import refused
 from lmexposure.report.data import ClassRow, Fact
 from lmexposure.report.facts import model_facts
@@ -40,6 +40,7 @@ class ComparedRun:
         claim: what the bound says of a claim: the result's table; None without a claim.
         validation_bits: loss in bits per token, lower = more useful; None where it is not known.
         command: what gives the result again; None where it is not known.
+        where: the directory that it is given in, and what must be there.
     """
 
     name: str
@@ -54,6 +55,7 @@ class ComparedRun:
     claim: dict[str, Any] | None
     validation_bits: float | None
     command: str | None
+    where: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,6 +224,7 @@ def _run(run: RunFiles, name: str, thresholds: Thresholds) -> ComparedRun:
         claim=privacy.get("claim"),
         validation_bits=(run.result.model.get("validation") or {}).get("validation_bits"),
         command=command_of(run),
+        where=where_of(run),
     )
 
 

@@ -122,7 +122,9 @@ def _notes(notes: Sequence[str]) -> Iterator[str]:
 
 
 def _reproduce(runs: Sequence[ComparedRun]) -> Iterator[str]:
-    commands = [run.command for run in runs if run.command is not None]
-    if commands:
+    known = [run for run in runs if run.command is not None]
+    if known:
         yield "## Reproduce"
-        yield fence("\n".join(commands), "sh")
+    for run in known:
+        yield inline(run.where)
+        yield fence(str(run.command), "sh")

@@ -179,6 +179,7 @@ class ReportData:
         training: rows of metrics.jsonl, in order; empty for a model trained elsewhere.
         settings: all that were chosen, and seeds and versions.
         command: what gives this result again; None where it is not known.
+        where: the directory that it is given in, and what must be there.
         warnings: of the result.
         redacted: whether secrets are left out.
     """
@@ -194,4 +195,5 @@ class ReportData:
     settings: tuple[Fact, ...]
     command: str | None
     warnings: tuple[str, ...]
+    where: str = ""
     redacted: bool = True

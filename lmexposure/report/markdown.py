@@ -55,9 +55,9 @@ def report_markdown(data: ReportData) -> str:
         *_privacy(data.privacy),
         *_warnings(data.warnings),
         *_secrets(data),
-        *_reproduce(data.command),
+        *_reproduce(data.command, data.where),
     ]
-    return printable("\n\n".join(parts) + "\n")
+    return printable("\n\n".join(filter(None, parts)) + "\n")
 
 
 def _verdict(verdict: Verdict, provenance: str) -> Iterator[str]:
@@ -204,7 +204,8 @@ def _secrets(data: ReportData) -> Iterator[str]:
     yield "</details>"
 
 
-def _reproduce(command: str | None) -> Iterator[str]:
+def _reproduce(command: str | None, where: str) -> Iterator[str]:
     if command is not None:
         yield "## Reproduce"
+        yield inline(where)
         yield fence(command, "sh")
