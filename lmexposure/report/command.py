@@ -1,7 +1,7 @@
 """The one command that gives a result again: every setting that differs from its default.
 
-A seed that somebody chose is left out: who has it and the formats can draw the secrets. The manifest
-has what was drawn, and a run goes on from the manifest in its directory.
+A seed that somebody chose is left out: who has it and the formats can draw the secrets. The
+manifest has what was drawn, and a run goes on from the manifest in its directory.
 """
 
 import json
@@ -81,7 +81,8 @@ def command_of(run: RunFiles, *, show_seeds: bool = False) -> str:
     """The command line, quoted for a POSIX shell; words in capitals are left to the reader.
 
     It writes beside what is there, into a directory of another name, and takes the manifest along:
-    that has the seeds that were drawn, and another corpus is refused. `where_of` says what it needs.
+    that has the seeds that were drawn, and another corpus is refused. `where_of` says what must be
+    there.
 
     Args:
         run: a whole run, or a measurement of any model.
