@@ -1,6 +1,7 @@
 """`lmexposure remove`: the corpus as it was before insertion."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -30,7 +31,7 @@ def remove(
     from lmexposure.canaries import Manifest, corpus_files, remove_from_files
 
     known = Manifest.read(manifest)
-    target = _target(out, file, manifest, len(corpus_files(corpus)))
+    target = _target(out, file, manifest, corpus_files(corpus))
     if out is not None:
         with disk_errors(out):
             out.mkdir(parents=True, exist_ok=True)
@@ -44,23 +45,29 @@ def remove(
         warn("not checked: the manifest holds no hash of the corpus before insertion")
 
 
-def _target(out: Path | None, file: Path | None, manifest: Path, files: int) -> Path:
+def _target(out: Path | None, file: Path | None, manifest: Path, corpus: Sequence[Path]) -> Path:
     """Where to write: one of both flags says, and not over a file of the run.
 
     Raises:
-        SettingsError: neither flag or both, several files for one, or a file of the run.
+        SettingsError: neither flag or both, several files for one, a file of the run, or one
+            that is there already.
     """
     from lmexposure.cli.gate_options import of_a_run
     from lmexposure.errors import SettingsError
 
     if out is not None and file is None:
+        there = next((out / path.name for path in corpus if (out / path.name).exists()), None)
+        if there is not None:
+            raise SettingsError(f"{there} is there already; choose another --out")
         return out
     if file is None or out is not None:
         raise SettingsError(
             "give either --out, a directory, or --file, the name of one file to write"
         )
-    if files > 1:
-        raise SettingsError(f"--file {file} is one file, and the corpus has {files}; give --out")
+    if len(corpus) > 1:
+        raise SettingsError(
+            f"--file {file} is one file, and the corpus has {len(corpus)}; give --out"
+        )
     if file.is_dir():
         raise SettingsError(f"--file {file} is a directory; name a file, or give it with --out")
     if file.exists() and manifest.exists() and file.samefile(manifest):

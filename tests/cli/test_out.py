@@ -64,6 +64,12 @@ def test_a_directory_is_made_with_its_parents(call: Call, tmp_path: Path) -> Non
     words = (deep / "i" / "corpus" / "c.txt", deep / "i" / "manifest.json")
     assert call("remove", *words, "--out", deep / "back" / "there").code == 0
     assert (deep / "back" / "there" / "c.txt").read_bytes() == corpus.read_bytes()
+    for out in (deep / "back" / "there", tmp_path):
+        again = call("remove", *words, "--out", out)
+        assert (again.code, "c.txt is there already; choose another --out" in again.err) == (
+            3,
+            True,
+        )
     run = small_run(tmp_path / "r")
     assert call("report", run, "--out", deep / "x" / "y").code == 0
     assert call("compare", run, run, "--out", deep / "x" / "z").code == 0

@@ -282,9 +282,7 @@ def _kept(
     return kept
 
 
-def _cheapest(
-    costs: NDArray[np.float64], among: NDArray[np.bool_], most: int
-) -> NDArray[np.int64]:
+def _cheapest(costs: NDArray[np.float64], among: NDArray[np.bool_], most: int) -> NDArray[np.int64]:
     """Numbers of the cheapest of those marked, cheapest first, the earlier one first in a tie."""
     chosen = np.flatnonzero(among)
     if len(chosen) > most:
