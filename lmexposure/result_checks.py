@@ -57,8 +57,9 @@ def _wrong_tables(result: Result) -> str | None:
             return f"{name} is no list of tables"
     hashes = (name for name in ("manifest_sha256", "inputs_sha256"))
     wrong = next((name for name in hashes if not isinstance(parts[name], str)), None)
-    if not isinstance(parts["scores_sha256"], str | None):
-        wrong = "scores_sha256"
+    for name in ("scores_sha256", "lmexposure"):
+        if not isinstance(parts[name], str | None):
+            wrong = name
     return None if wrong is None else f"{wrong} is no text"
 
 

@@ -109,6 +109,8 @@ class Result:
             of versions that had none.
         scores_sha256: of the scores.parquet beside it; None where there is none, or in results of
             versions that did not say.
+        lmexposure: the version that measured; None in results of versions that did not say. The
+            date is in run.json, so that the same measurement gives the same bytes.
     """
 
     inputs_sha256: str
@@ -121,6 +123,7 @@ class Result:
     warnings: list[str]
     privacy: dict[str, Any] | None = None
     scores_sha256: str | None = None
+    lmexposure: str | None = None
     schema: str = RESULT_SCHEMA
 
     def to_dict(self) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from lmexposure._files import sha256_file
 from lmexposure._integrity import CONTENT, take_hash
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.errors import ManifestError, ResultError
+from lmexposure.provenance import Provenance, date_in, is_measurement
 from lmexposure.result_checks import ROLES, ROUNDING, wrong_part
 from lmexposure.results import MEASURE_AGAIN, Result, foreign, plain, read_result
 
@@ -55,7 +56,7 @@ class RunFiles:
         name: of the directory, or of a result that stands alone.
         result: what was measured.
         manifest: what was inserted; None where it does not lie beside the result.
-        record: run.json; None where it is not a whole run.
+        record: run.json; None where there is none.
         metrics: rows of metrics.jsonl in order; for a model that was trained elsewhere those of
             exposure.jsonl, which `ExposureCallback` writes; empty without either.
         result_path: the file that `result` was read from.
@@ -72,6 +73,16 @@ class RunFiles:
     result_path: Path
     scores_path: Path | None
     notes: tuple[str, ...] = ()
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is a run, from insertion on, and not a measurement alone."""
+        return self.record is not None and not is_measurement(self.record)
+
+    @property
+    def provenance(self) -> Provenance:
+        """Which version measured which model, and when."""
+        return Provenance.of(self.result, date_in(self.record))
 
     def scores(self) -> Scores | None:
         """The scores of every text; None where there is no scores.parquet.
@@ -118,6 +129,7 @@ def open_run(path: str | Path) -> RunFiles:
         )
     home = result_path.parent
     record = _read_record(home / "run.json")
+    whole = record is not None and not is_measurement(record)
     metrics, notes = _read_metrics(home / "metrics.jsonl")
     if not metrics:
         metrics, more = _read_metrics(home / "exposure.jsonl")
@@ -126,7 +138,7 @@ def open_run(path: str | Path) -> RunFiles:
         path=path,
         name=home.resolve().name,
         result=result,
-        manifest=_read_manifest(home / "manifest.json", result, whole=record is not None),
+        manifest=_read_manifest(home / "manifest.json", result, whole=whole),
         record=record,
         metrics=metrics,
         notes=notes,

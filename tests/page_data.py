@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from lmexposure.gate import Check, Outcome, Verdict
+from lmexposure.provenance import Provenance
 from lmexposure.report.data import (
     CanaryRow,
     ClassRow,
@@ -50,6 +51,12 @@ def page_data(
     return ReportData(
         title="demo" + hostile,
         verdict=_verdict(outcome, hostile),
+        provenance=Provenance(
+            lmexposure="0.1.0",
+            measured="2026-11-22T06:30:00Z",
+            model="model" + hostile,
+            weights_sha256="ab" * 32,
+        ),
         model=(
             Fact(name="model", value="model" + hostile),
             Fact(name="parameters", value="685,305"),

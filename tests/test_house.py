@@ -22,6 +22,7 @@ FLOORS = {
     "_locks": 2,
     "results": 3,
     "score_files": 3,
+    "provenance": 4,
     "result_checks": 4,
     "canaries": 4,
     "statistics": 4,

@@ -17,6 +17,7 @@ from lmexposure.audit.extracting import Extractions, extract_format
 from lmexposure.audit.format_scores import FormatScores, score_format, write_scores
 from lmexposure.audit.privacy import privacy_section
 from lmexposure.audit.progress import Progress, silent
+from lmexposure.audit.run_record import mend_record, record_measured
 from lmexposure.audit.searching import FormatSearch, search_format
 from lmexposure.audit.settings import MeasureSettings
 from lmexposure.canaries import Manifest
@@ -47,10 +48,12 @@ def measure(
         model: a directory or hub name that `load_model` takes (float32, on the CPU), or a model
             that is loaded already; it is left in the mode that it was in.
         manifest: what was inserted, or the path of manifest.json.
-        out: a directory for result.json and scores.parquet; a second call with the same inputs
-            returns what is there, and an interrupted one goes on. None writes nothing.
+        out: a directory for result.json, scores.parquet and, with the date, run.json; a second
+            call with the same inputs returns what is there, and an interrupted one goes on. None
+            writes nothing.
         settings: what to measure.
-        validation: what is known of the model's loss, to stand beside exposure.
+        validation: what is known of the model's loss, to stand beside exposure; given where this
+            package trained the model.
         progress: watches.
 
     Returns:
@@ -104,6 +107,7 @@ def _measured(
     place = None if out is None else _Place(out=Path(out), inputs=inputs)
     if place is not None and place.finished():
         place.clear()
+        mend_record(place.out, settings.decisive())
         return read_result(place.result)
     if place is not None:
         place.begin()
@@ -118,6 +122,7 @@ def _measured(
     scores = [work.score(name) for name in manifest.formats]
     estimates = [work.estimate(one) for one in scores]
     result = Result(
+        lmexposure=__version__,
         inputs_sha256=inputs,
         manifest_sha256=manifest.sha256,
         model=_model_record(described, out, validation),
@@ -125,7 +130,7 @@ def _measured(
         formats=[one.record for one in estimates],
         canaries=[canary for one in estimates for canary in one.canaries],
         summary=[row for one in estimates for row in one.summary],
-        privacy=privacy_section(scores, manifest, settings),
+        privacy=privacy_section(scores, manifest, settings, own_training=validation is not None),
         warnings=[
             *_training_warnings(validation),
             *work.notes.values(),
@@ -232,9 +237,11 @@ class _Place:
         return self.out / ".measuring" / self.inputs[:16] / name
 
     def finish(self, result: Result, scores: list[FormatScores]) -> Result:
-        """Write scores, then the result that has their hash; then clear the parts."""
+        """Write scores and the date, then the result that has their hash; then clear the parts."""
         write_scores(self.scores, scores)
         result = replace(result, scores_sha256=sha256_file(self.scores))
+        # Before the result: who finds one does not measure again, and could not tell when it was.
+        record_measured(self.out, result.settings)
         result.write(self.result)
         self.clear()
         return result

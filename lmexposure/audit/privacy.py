@@ -16,6 +16,11 @@ _PACKED = (
     "training packs documents into blocks of tokens: one document more or less shifts the blocks "
     "behind it, so these bounds test claims about documents; a claim about blocks is another one"
 )
+_PERHAPS_PACKED = (
+    "these bounds test claims about documents; if the training packed documents into blocks of "
+    "tokens, one document more or less shifted the blocks behind it, and a claim about blocks is "
+    "another one"
+)
 _REVERSED = (
     "the model finds canaries that went in more surprising than texts that it never saw: see "
     "whether it was trained on this corpus, and whether anything punishes what it memorised"
@@ -23,7 +28,11 @@ _REVERSED = (
 
 
 def privacy_section(
-    scores: Sequence[FormatScores], manifest: Manifest, settings: MeasureSettings
+    scores: Sequence[FormatScores],
+    manifest: Manifest,
+    settings: MeasureSettings,
+    *,
+    own_training: bool = False,
 ) -> dict[str, Any]:
     """Bounds on epsilon, membership metrics and a verdict on the claim, as `privacy_of` gives them.
 
@@ -33,6 +42,7 @@ def privacy_section(
         scores: log-perplexities of every format.
         manifest: how the candidates were drawn.
         settings: significance, delta, claim.
+        own_training: whether this package trained the model, and so packed its documents.
 
     Returns:
         what `privacy_of` returns; "coins" is "fixed" where none were tossed, and "notes" begins
@@ -54,7 +64,7 @@ def privacy_section(
     )
     return section | {
         "coins": "fixed" if coins is None else coins,
-        "notes": [_PACKED, *section["notes"]],
+        "notes": [_PACKED if own_training else _PERHAPS_PACKED, *section["notes"]],
     }
 
 

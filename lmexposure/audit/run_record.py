@@ -15,8 +15,9 @@ from lmexposure import __version__
 from lmexposure._files import PRIVATE
 from lmexposure._integrity import say_rebuilt, take_hash, write_hashed
 from lmexposure.errors import ResultError
+from lmexposure.provenance import MEASURE, date_in, is_measurement, utc_now
 
-__all__ = ["RunRecord"]
+__all__ = ["RunRecord", "mend_record", "record_measured"]
 
 _PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "numpy", "scipy")
 _ONCE_DEFAULT = 0  # the seed of a run that gave none, before the plan's came from the system
@@ -31,11 +32,13 @@ class RunRecord:
     Attributes:
         out: the run directory.
         settings: all settings, defaults included.
+        corpus: its path from `out`, where it is known.
         timings: seconds by step, of the call that did the step.
     """
 
     out: Path
     settings: dict[str, Any]
+    corpus: str | None = None
     timings: dict[str, float] = field(default_factory=dict)
 
     @classmethod
@@ -73,18 +76,76 @@ class RunRecord:
 
     def write(self, **more: Any) -> None:
         """Write run.json."""
+        path = self.out / "run.json"
         record = {
-            "lmexposure": __version__,
-            "git_revision": _git_revision(),
-            "python": platform.python_version(),
-            "platform": platform.platform(),
-            "versions": {name: metadata.version(name) for name in _PACKAGES},
+            **_surroundings(),
+            "corpus": self.corpus,
             "settings": self.settings,
             "seconds": self.timings,
+            "measured": date_in(_readable(path)),  # the measuring itself wrote it
             **more,
         }
         # A seed that was given is in it, and who has seed and format has the secrets.
-        write_hashed(self.out / "run.json", record, mode=PRIVATE)
+        write_hashed(path, record, mode=PRIVATE)
+
+
+def record_measured(out: Path, settings: dict[str, Any]) -> None:
+    """Write into run.json that a measurement ends now.
+
+    Where no run is recorded, the record is begun, and says that it is of a measurement alone.
+
+    Args:
+        out: the directory of the result.
+        settings: of the measurement.
+
+    Raises:
+        FileError: the disk refused.
+    """
+    path = Path(out) / "run.json"
+    record = _readable(path)
+    if record is None or is_measurement(record):
+        record = _of_measurement(settings)
+    write_hashed(path, {**record, "measured": utc_now()}, mode=PRIVATE)
+
+
+def mend_record(out: Path, settings: dict[str, Any]) -> None:
+    """Begin a damaged run.json anew, of a measurement that ended before: its date is lost.
+
+    Args:
+        out: the directory of the result.
+        settings: of the measurement.
+
+    Raises:
+        FileError: the disk refused.
+    """
+    path = Path(out) / "run.json"
+    if path.exists() and _readable(path) is None:
+        say_rebuilt(path, "it is made again, without the date of the measuring")
+        write_hashed(path, _of_measurement(settings), mode=PRIVATE)
+
+
+def _of_measurement(settings: dict[str, Any]) -> dict[str, Any]:
+    return {**_surroundings(), "command": MEASURE, "settings": {"measure": settings}}
+
+
+def _surroundings() -> dict[str, Any]:
+    """Versions and machine."""
+    return {
+        "lmexposure": __version__,
+        "git_revision": _git_revision(),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "versions": {name: metadata.version(name) for name in _PACKAGES},
+    }
+
+
+def _readable(path: Path) -> dict[str, Any] | None:
+    """A run.json without its hash; None where there is none that can be read."""
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        return record if isinstance(record, dict) and take_hash(record) else None
+    except (ValueError, OSError, RecursionError):
+        return None
 
 
 def _same_run(path: Path, settings: dict[str, Any]) -> dict[str, float]:

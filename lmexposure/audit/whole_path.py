@@ -62,6 +62,7 @@ def run(
 
 def _run(corpus: str | Path, out: Path, settings: RunSettings, progress: Progress) -> Result:
     record = RunRecord.open(out, settings.decisive())
+    record.corpus = Path(os.path.relpath(corpus, out)).as_posix()
     _refuse_lost_seed(out, record, settings)
     with record.step("insert"):
         inserted, manifest = insert_corpus(corpus, out=out, settings=settings)

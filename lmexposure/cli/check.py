@@ -11,6 +11,7 @@ from lmexposure.cli.gate_options import gate_thresholds, write_outputs, writes_t
 
 if TYPE_CHECKING:
     from lmexposure.gate import Thresholds
+    from lmexposure.provenance import Provenance
     from lmexposure.results import Result
 
 __all__ = ["check"]
@@ -29,7 +30,7 @@ def check(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="With --model: where the result stays.  [default: nowhere]"),
+        options.out_option("With --model: for the result; without it, nothing of it is kept."),
     ] = None,
     max_exposure: Annotated[
         float | None,
@@ -76,7 +77,7 @@ def check(
     references: options.References = None,
     delta: options.Delta = None,
     claimed_epsilon: options.ClaimedEpsilon = None,
-    seed: options.Seed = None,
+    seed: options.MeasureSeed = None,
     device: options.Device = None,
     dtype: options.Dtype = None,
     offline: options.Offline = None,
@@ -95,17 +96,19 @@ def check(
     from lmexposure.gate import check_result, verdict_text
 
     thresholds = gate_thresholds(flags)
-    result, source = _measured_or_read(flags, thresholds)
+    result, provenance, source = _measured_or_read(flags, thresholds)
     verdict = check_result(result, thresholds)
     aside = writes_to_standard_output(flags)
-    for line in verdict_text(verdict).split("\n"):
+    for line in verdict_text(verdict, provenance).split("\n"):
         say(line, aside=aside)
-    write_outputs(verdict, result, source, flags)
+    write_outputs(verdict, result, provenance, source, flags)
     raise typer.Exit(verdict.exit_code)
 
 
-def _measured_or_read(flags: dict[str, Any], thresholds: "Thresholds") -> "tuple[Result, Path]":
-    """The result, and the file that a reader of the findings is led to."""
+def _measured_or_read(
+    flags: dict[str, Any], thresholds: "Thresholds"
+) -> "tuple[Result, Provenance, Path]":
+    """The result, where it comes from, and the file that a reader of the findings is led to."""
     from lmexposure.cli.gate_options import refuse_mixed, refuse_overwriting
 
     refuse_mixed(flags)
@@ -113,9 +116,9 @@ def _measured_or_read(flags: dict[str, Any], thresholds: "Thresholds") -> "tuple
         from lmexposure.cli.gate_measuring import measure_for_gate
 
         refuse_overwriting(flags, flags["manifest"])
-        return measure_for_gate(flags, thresholds), flags["manifest"]
+        return *measure_for_gate(flags, thresholds), flags["manifest"]
     from lmexposure.run_files import open_run
 
     opened = open_run(flags["run"])
     refuse_overwriting(flags, opened.result_path)
-    return opened.result, opened.result_path
+    return opened.result, opened.provenance, opened.result_path

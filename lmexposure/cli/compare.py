@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from lmexposure.cli import options
 from lmexposure.cli.console import say
 
 __all__ = ["compare"]
@@ -21,7 +22,7 @@ def compare(
             "--format", help="html, md, csv or json; may be repeated.  [default: html, md]"
         ),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Directory for the files.")] = Path("compare"),
+    out: Annotated[Path, options.out_option("For the files.")] = Path("compare"),
 ) -> None:
     """Compare RUNS: base against fine-tune, undefended against defended."""
     from lmexposure._text import visible
@@ -33,5 +34,6 @@ def compare(
     written = write_compare(opened, out=out, formats=formats or ("html", "md"))
     for one in opened:
         say(f"{visible(one.name)}: {check_result(one.result).sentence}")
+        say(f"  {one.provenance.line}")
     for path in written:
         say(f"compare  {path}")

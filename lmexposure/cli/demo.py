@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from lmexposure.cli import options
 from lmexposure.cli.console import progress_bars, say
 
@@ -12,8 +10,8 @@ __all__ = ["demo"]
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="The run directory; the same command resumes it.")] = (
-        Path("runs/demo")
+    out: Annotated[Path, options.out_option("The run; the same command resumes it.")] = Path(
+        "runs/demo"
     ),
     model: options.Model = None,
     seed: options.Seed = None,

@@ -12,12 +12,15 @@ from lmexposure.cli.gate_options import MEASURING
 if TYPE_CHECKING:
     from lmexposure.audit import RunSettings
     from lmexposure.gate import Thresholds
+    from lmexposure.provenance import Provenance
     from lmexposure.results import Result
 
 __all__ = ["measure_for_gate"]
 
 
-def measure_for_gate(flags: Mapping[str, Any], thresholds: "Thresholds") -> "Result":
+def measure_for_gate(
+    flags: Mapping[str, Any], thresholds: "Thresholds"
+) -> "tuple[Result, Provenance]":
     """Measure a model as `lmexposure measure` does; at least as many guesses as are allowed.
 
     Args:
@@ -27,17 +30,21 @@ def measure_for_gate(flags: Mapping[str, Any], thresholds: "Thresholds") -> "Res
     from lmexposure.audit import load_for_measuring
     from lmexposure.audit import measure as measure_model
     from lmexposure.canaries import Manifest
+    from lmexposure.run_files import open_run
 
     chosen = _settings(flags, thresholds)
     inserted = Manifest.read(flags["manifest"])  # a bad one is found before a model is loaded
     with tempfile.TemporaryDirectory() as passing, progress_bars() as progress:
-        return measure_model(
+        out = flags["out"] or Path(passing)
+        measure_model(
             load_for_measuring(flags["model"], chosen),
             inserted,
-            out=flags["out"] or Path(passing),
+            out=out,
             settings=replace(chosen.measure, seed=chosen.public_seed),
             progress=progress,
         )
+        measured = open_run(out)
+    return measured.result, measured.provenance
 
 
 def _settings(flags: Mapping[str, Any], thresholds: "Thresholds") -> "RunSettings":

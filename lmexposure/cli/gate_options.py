@@ -11,6 +11,7 @@ from lmexposure.errors import SettingsError
 
 if TYPE_CHECKING:
     from lmexposure.gate import Thresholds, Verdict
+    from lmexposure.provenance import Provenance
     from lmexposure.results import Result
 
 __all__ = [
@@ -137,7 +138,11 @@ def writes_to_standard_output(flags: Mapping[str, Any]) -> bool:
 
 
 def write_outputs(
-    verdict: "Verdict", result: "Result", source: Path, flags: Mapping[str, Any]
+    verdict: "Verdict",
+    result: "Result",
+    provenance: "Provenance",
+    source: Path,
+    flags: Mapping[str, Any],
 ) -> None:
     """Every file that was asked for, from the one verdict.
 
@@ -147,9 +152,9 @@ def write_outputs(
     from lmexposure.gate import verdict_json, verdict_junit, verdict_sarif, verdict_summary
 
     texts = {
-        "json_file": verdict_json(verdict, result),
-        "junit": verdict_junit(verdict),
-        "sarif": verdict_sarif(verdict, source),
+        "json_file": verdict_json(verdict, result, provenance),
+        "junit": verdict_junit(verdict, provenance),
+        "sarif": verdict_sarif(verdict, source, provenance),
     }
     for name, text in texts.items():
         if flags[name] is not None:
@@ -157,7 +162,7 @@ def write_outputs(
                 stream.write(text.encode())
     if flags["summary"] is not None:
         # Steps of a job share one summary: what is there stays.
-        append(flags["summary"], verdict_summary(verdict).encode())
+        append(flags["summary"], verdict_summary(verdict, provenance).encode())
 
 
 def _pair(value: str | list[Any]) -> tuple[float, float]:

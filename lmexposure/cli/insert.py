@@ -26,7 +26,7 @@ def insert(
             "several files; - reads standard input and writes standard output."
         ),
     ],
-    out: Annotated[Path, typer.Option(help="Directory for the new corpus and manifest.json.")],
+    out: Annotated[Path, options.out_option("For corpus/ and manifest.json.")],
     formats: options.Formats = None,
     canaries: options.Canaries = None,
     coins: options.Coins = None,

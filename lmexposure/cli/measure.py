@@ -15,7 +15,7 @@ __all__ = ["measure"]
 def measure(
     model: Annotated[str, typer.Argument(help="A model directory or hub name.")],
     manifest: Annotated[Path, typer.Argument(help="The manifest.json of the insertion.")],
-    out: Annotated[Path, typer.Option(help="Directory for result.json and scores.parquet.")],
+    out: Annotated[Path, options.out_option("For result.json, scores.parquet and the report.")],
     references: options.References = None,
     revealed: options.Revealed = None,
     beam_width: options.Beam = None,
@@ -28,7 +28,7 @@ def measure(
     significance: options.Significance = None,
     delta: options.Delta = None,
     claimed_epsilon: options.ClaimedEpsilon = None,
-    seed: options.Seed = None,
+    seed: options.MeasureSeed = None,
     batch_size: options.Batch = None,
     device: options.Device = None,
     dtype: options.Dtype = None,

@@ -34,6 +34,7 @@ __all__ = [
     "Layout",
     "LearningRate",
     "MaxSeconds",
+    "MeasureSeed",
     "Model",
     "Offline",
     "Patience",
@@ -51,7 +52,41 @@ __all__ = [
     "Units",
     "merged",
     "numbers",
+    "out_option",
 ]
+
+# The one rule of --out, which every help of it ends with.
+_OUT_RULE = (
+    "A directory, made with its parents where it is missing; a file is refused, and what another "
+    "command or run left in it is not written over."
+)
+
+
+def out_option(what: str) -> Any:
+    """The flag --out, by its one rule, in every command that has it.
+
+    Args:
+        what: is written there, for the help.
+    """
+    return typer.Option("--out", help=f"{what} {_OUT_RULE}", callback=_directory)
+
+
+def _directory(out: Path | None) -> Path | None:
+    """What --out names, unless something that is no directory has the name.
+
+    Raises:
+        SettingsError: a file, a pipe or a device has the name, or one of its parents has.
+    """
+    if out is None:
+        return None
+    for place in (out, *out.parents):
+        if place.exists():
+            if place.is_dir():
+                return out
+            what = f"--out {out} is a file" if place == out else f"--out {out}: {place} is a file"
+            raise SettingsError(f"{what}; --out names a directory: choose another name")
+    return out
+
 
 Corpus = Annotated[Path, typer.Argument(help="The corpus: a UTF-8 text file or JSONL.")]
 Model = Annotated[
@@ -98,6 +133,13 @@ References = Annotated[
 ]
 Seed = Annotated[
     int | None, typer.Option(help="Decides all that is random but coins.  [default: 0]")
+]
+MeasureSeed = Annotated[
+    int | None,
+    typer.Option(
+        help="Of draws, bootstraps and permutations; secrets and references follow from the "
+        "manifest.  [default: 0]"
+    ),
 ]
 InsertSeed = Annotated[
     int | None,

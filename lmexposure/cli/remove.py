@@ -1,11 +1,13 @@
 """`lmexposure remove`: the corpus as it was before insertion."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from lmexposure.cli import options
 from lmexposure.cli.console import say, warn
 
 __all__ = ["remove"]
@@ -16,25 +18,62 @@ def remove(
         list[str], typer.Argument(help="What insertion wrote: a file, several, or a pattern.")
     ],
     manifest: Annotated[Path, typer.Argument(help="The manifest.json of the insertion.")],
-    out: Annotated[Path, typer.Option(help="A file; for several files a new directory.")],
+    out: Annotated[
+        Path | None, options.out_option("For the corpus, each file under its own name.")
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(help="Of one file, instead of --out: its name, a link, pipe or /dev/stdout."),
+    ] = None,
 ) -> None:
     """Take the canaries out again, and check that the corpus is what it was before."""
-    from lmexposure._files import is_standard_output
-    from lmexposure.canaries import Manifest, remove_from_files
-    from lmexposure.cli.gate_options import of_a_run
-    from lmexposure.errors import SettingsError
+    from lmexposure._files import disk_errors, is_standard_output
+    from lmexposure.canaries import Manifest, corpus_files, remove_from_files
 
-    if out.exists() and manifest.exists() and out.samefile(manifest):
-        raise SettingsError(f"--out {out} is the manifest itself; write to another file")
-    if not out.is_dir() and of_a_run(Path(os.path.realpath(out)), manifest.parent):
-        raise SettingsError(
-            f"--out {out} is a file of the run, or has the name of one; write to another file"
-        )
-    removal = remove_from_files(corpus, Manifest.read(manifest), out)
-    where = removal.files[0] if len(removal.files) == 1 else out
-    aside = is_standard_output(out)
+    known = Manifest.read(manifest)
+    target = _target(out, file, manifest, corpus_files(corpus))
+    if out is not None:
+        with disk_errors(out):
+            out.mkdir(parents=True, exist_ok=True)
+    removal = remove_from_files(corpus, known, target)
+    where = removal.files[0] if len(removal.files) == 1 else target
+    aside = is_standard_output(file)
     say(f"corpus    {where}  ({removal.documents:,} documents taken out)", aside=aside)
     if removal.checked:
         say("checked   its SHA-256 is that of the corpus before insertion", aside=aside)
     else:
         warn("not checked: the manifest holds no hash of the corpus before insertion")
+
+
+def _target(out: Path | None, file: Path | None, manifest: Path, corpus: Sequence[Path]) -> Path:
+    """Where to write: one of both flags says, and not over a file of the run.
+
+    Raises:
+        SettingsError: neither flag or both, several files for one, a file of the run, or one
+            that is there already.
+    """
+    from lmexposure.cli.gate_options import of_a_run
+    from lmexposure.errors import SettingsError
+
+    if out is not None and file is None:
+        there = next((out / path.name for path in corpus if (out / path.name).exists()), None)
+        if there is not None:
+            raise SettingsError(f"{there} is there already; choose another --out")
+        return out
+    if file is None or out is not None:
+        raise SettingsError(
+            "give either --out, a directory, or --file, the name of one file to write"
+        )
+    if len(corpus) > 1:
+        raise SettingsError(
+            f"--file {file} is one file, and the corpus has {len(corpus)}; give --out"
+        )
+    if file.is_dir():
+        raise SettingsError(f"--file {file} is a directory; name a file, or give it with --out")
+    if file.exists() and manifest.exists() and file.samefile(manifest):
+        raise SettingsError(f"--file {file} is the manifest itself; write to another file")
+    if of_a_run(Path(os.path.realpath(file)), manifest.parent):
+        raise SettingsError(
+            f"--file {file} is a file of the run, or has the name of one; write to another file"
+        )
+    return file

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lmexposure.cli import options
 from lmexposure.cli.console import say, warn
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def report(
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Directory for the files.  [default: that of the result]")
+        Path | None, options.out_option("For the files; without it, beside the result.")
     ] = None,
     show_secrets: Annotated[
         bool, typer.Option("--show-secrets", help="Show the secrets; needs the manifest.")
@@ -70,6 +71,7 @@ def report(
         card_weights=known,
     )
     say(check_result(opened.result).sentence)
+    say(opened.provenance.line)
     for path in written:
         say(f"report  {path}")
     if show_secrets:

@@ -27,5 +27,6 @@ def write_and_say(run_directory: Path) -> None:
     run = open_run(run_directory)
     written = write_report(run)
     say(f"\n{check_result(run.result).sentence}")
+    say(run.provenance.line)
     for path in written:
         say(f"report  {path}")

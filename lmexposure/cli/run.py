@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from lmexposure.cli import options
 from lmexposure.cli.console import progress_bars, say
 from lmexposure.cli.insert import say_attainable
@@ -14,7 +12,7 @@ __all__ = ["run"]
 
 def run(
     corpus: options.Corpus,
-    out: Annotated[Path, typer.Option(help="The run directory; the same command resumes it.")],
+    out: Annotated[Path, options.out_option("The run; the same command resumes it.")],
     model: options.Model = None,
     formats: options.Formats = None,
     canaries: options.Canaries = None,

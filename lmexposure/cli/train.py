@@ -13,7 +13,7 @@ __all__ = ["train"]
 
 def train(
     corpus: options.Corpus,
-    out: Annotated[Path, typer.Option(help="Directory for model/ and metrics.jsonl.")],
+    out: Annotated[Path, options.out_option("For model/ and metrics.jsonl.")],
     manifest: Annotated[
         Path | None,
         typer.Option(help="Its manifest: canaries are kept whole, and out of validation."),

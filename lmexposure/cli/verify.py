@@ -15,6 +15,19 @@ __all__ = ["verify"]
 
 _AMISS = 2
 _NAMED = 10
+# Columns of copies, then of canaries, each of which has so many of its copies.
+_COLUMNS = {
+    "repetitions": "repetitions",
+    "copies expected": "expected",
+    "missing": "missing",
+    "surplus": "surplus",
+    "copies found": "found",
+    "canaries": "canaries",
+    "all copies": "complete",
+    "fewer": "fewer",
+    "none": "lost",
+    "more": "more",
+}
 
 
 def verify(
@@ -108,12 +121,12 @@ def _reason(failure: Exception) -> str:
 def _print(count: "CorpusCount") -> None:
     if count.shard is not None:
         say(f"file {count.shard[0]} of {count.shard[1]}, held against what was put into this one")
-    header = ("format", "repetitions", "canaries", "expected", "found", "lost", "not as inserted")
-    rows = []
-    for one in count.classes:
-        numbers = (one.repetitions, one.canaries, one.expected, one.found, one.lost, one.changed)
-        rows.append((one.format, *(f"{number:,}" for number in numbers)))
-    print_table(header, rows, right=tuple(range(1, len(header))))
+    rows = [
+        (one.format, *(f"{getattr(one, name):,}" for name in _COLUMNS.values()))
+        for one in count.classes
+    ]
+    print_table(("format", *_COLUMNS), rows, right=range(1, len(_COLUMNS) + 1))
+    say("copies found = expected - missing + surplus; canaries = all copies + fewer + none + more")
     changed = [f"{name} ({n} of {wanted})" for name, (wanted, n) in count.changed.items()]
     _named("not as inserted, found of expected", changed)
     uninvited = [f"{name} ({n})" for name, n in count.uninvited.items()]

@@ -10,6 +10,8 @@ from lmexposure.gate.wording import number, percent, sentence
 
 __all__ = ["check_extraction"]
 
+_SEARCHES = {"best_first": "likeliest in order", "greedy": "greedy", "beam": "by beam search"}
+
 
 def check_extraction(one: CanaryClass, thresholds: Thresholds, share: float) -> Check:
     """Look for a secret of a class that is found within the guesses allowed.
@@ -69,7 +71,7 @@ def _judge(
     if rare is not None and len(found) >= rare:
         return Outcome.LEAK, _leak(one, found, allowed, tried)
     if rare is None or found:
-        return untold, _guessed(one, found, tried)
+        return untold, _guessed(one, found, allowed)
     short = [i for i in range(one.n) if _searched(one.attacks[i]) < allowed]
     left = [i for i in short if _can_be_within(one, i, allowed)]
     if not left:
@@ -113,12 +115,20 @@ def _leak(one: CanaryClass, found: list[int], allowed: int, tried: int) -> str:
     )
 
 
-def _guessed(one: CanaryClass, found: list[int], tried: int) -> str:
+def _guessed(one: CanaryClass, found: list[int], allowed: int) -> str:
     fills = number(float(one.size)) if one.bits < 1000 else f"2^{one.bits:.0f}"
     return (
-        f"{len(found)} of {one.secrets} found says nothing: {tried:,} guesses among {fills} fills "
-        "find as many by chance; choose fewer guesses or a format with more fills"
+        f"{len(found)} of {one.secrets} found says nothing: {_tries(one, allowed)}, among {fills} "
+        "fills, find as many by chance; choose fewer guesses or a format with more fills"
     )
+
+
+def _tries(one: CanaryClass, allowed: int) -> str:
+    """How many fills all searches for a secret tried together, and each of them."""
+    most = max(one.attacks, key=lambda attacks: _tried(attacks, allowed), default=())
+    each = [f"{min(a.guesses, allowed):,} {_SEARCHES.get(a.method, a.method)}" for a in most]
+    total = f"{_tried(most, allowed) or allowed:,} guesses"
+    return f"{total} for each ({' + '.join(each)})" if len(each) > 1 else total
 
 
 def _unknown(one: CanaryClass, left: int, allowed: int) -> str:

@@ -17,6 +17,7 @@ _LEAKS = (
     "p_value",
 )
 _DOUBTS = ("controls", "validation", "scores", "min_canaries", "classes")
+_BOUNDS = ("claimed_epsilon", "max_epsilon")
 _PREFIX = {
     Outcome.LEAK: "Leaks",
     Outcome.INCONCLUSIVE: "Inconclusive",
@@ -95,11 +96,17 @@ def _format_of(check: Check) -> str:
     return check.scope.rpartition(", ")[0]
 
 
+def _is_tested(check: Check) -> bool:
+    """A bound on epsilon that decides nothing has tested no threshold and no claim."""
+    undecided = check.outcome is Outcome.INCONCLUSIVE and check.key in _BOUNDS
+    return check.outcome is not Outcome.NOT_TESTED and not undecided
+
+
 def _tested(checks: Sequence[Check]) -> list[str]:
     """One phrase for each kind of check that was made."""
     made: dict[str, list[Check]] = {}
     for check in checks:
-        if check.outcome is not Outcome.NOT_TESTED:
+        if _is_tested(check):
             made.setdefault(check.name, []).append(check)
     return [_phrase(name, found) for name, found in made.items()]
 
@@ -113,7 +120,8 @@ def _phrase(name: str, found: Sequence[Check]) -> str:
 def _not_tested(checks: Sequence[Check]) -> list[str]:
     """One phrase for each check that was not made, with the reason."""
     return [
-        f"{check.name} ({check.scope}): {check.reason[:1].lower()}{check.reason[1:].rstrip('.')}"
+        f"{check.name}{f' ({check.scope})' if check.scope else ''}: "
+        f"{check.reason[:1].lower()}{check.reason[1:].rstrip('.')}"
         for check in checks
-        if check.outcome is Outcome.NOT_TESTED
+        if not _is_tested(check)
     ]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.errors import ManifestError, SettingsError
 from lmexposure.gate import Thresholds, check_result
-from lmexposure.report.command import command_of
+from lmexposure.report.command import command_of, where_of
 from lmexposure.report.damaged import refused
 from lmexposure.report.data import FormatData, ReportData, RocData
 from lmexposure.report.facts import model_facts, setting_facts
@@ -69,6 +69,7 @@ def _data(
     return ReportData(
         title=run.name,
         verdict=check_result(result, thresholds),
+        provenance=run.provenance,
         model=model_facts(run),
         formats=tuple(_format(run, one, scores, show_secrets) for one in result.formats),
         privacy=result.privacy,
@@ -76,6 +77,7 @@ def _data(
         training=run.metrics,
         settings=setting_facts(run, show_seeds=show_secrets),
         command=command_of(run, show_seeds=show_secrets),
+        where=where_of(run),
         warnings=(*map(str, result.warnings), *run.notes),
         redacted=not show_secrets,
     )

@@ -1,20 +1,24 @@
 """The one command that gives a result again: every setting that differs from its default.
 
-A seed that somebody chose is left out: who has it and the formats can draw the secrets. Where none
-was chosen, the manifest has what was drawn, and a run goes on from the manifest in its directory.
+A seed that somebody chose is left out: who has it and the formats can draw the secrets. The
+manifest has what was drawn, and a run goes on from the manifest in its directory.
 """
 
 import json
+import posixpath
 import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lmexposure.run_files import RunFiles
 
-__all__ = ["COIN_SEED", "DEFAULTS", "FLAGS", "SEED", "TRAINING_FLAGS", "command_of"]
+__all__ = ["DEFAULTS", "DEMO_TEXT", "FLAGS", "SEED", "TRAINING_FLAGS", "command_of", "where_of"]
 
-# What stands in the command instead; written bare, so that a shell shows what is missing.
-SEED, COIN_SEED = "SEED", "COIN_SEED"
+# What is in the command instead; written bare, so that a shell shows what is missing.
+SEED = "SEED"
+# Where a demo's corpus is, from its run.
+DEMO_TEXT = "source/python_topics.txt"
+_SHORT = 12  # characters of a hash where people read it
 
 # The defaults of the settings that a command has a flag for, and of those that only a file sets.
 DEFAULTS: dict[str, Any] = {
@@ -71,53 +75,91 @@ TRAINING_FLAGS = {
         "max_seconds",
     )
 }
-_FILE = "settings.toml"
 
 
 def command_of(run: RunFiles, *, show_seeds: bool = False) -> str:
     """The command line, quoted for a POSIX shell; words in capitals are left to the reader.
 
+    It writes beside what is there, into a directory of another name, and takes the manifest along:
+    that has the seeds that were drawn, and another corpus is refused. `where_of` says what must be
+    there.
+
     Args:
         run: a whole run, or a measurement of any model.
-        show_seeds: write seeds that were chosen, instead of `SEED` and `COIN_SEED`.
+        show_seeds: write a seed that was chosen, instead of `SEED`.
     """
-    if run.record is None:
+    if run.record is None or not run.whole:
         return _measure_command(run)
     settings = run.record["settings"]
-    corpus = run.manifest.corpus.name if run.manifest is not None else ""
-    fresh = settings.get("seed") is None
-    words = _with_manifest(_path(run.name)) if fresh else []
-    words += ["lmexposure run", _path(corpus) if corpus else "CORPUS"]
-    words += ["--out", _path(run.name)]
+    again = _again(run)
+    words = [f"mkdir -p {again} && cp {_path(f'{run.name}/manifest.json')} {again} &&"]
+    words += ["lmexposure run", _path(_corpus(run)), "--out", again]
     chosen = {**_table(settings.get("measure")), **settings}
     training = _table(settings.get("training"))
-    words += _flags(chosen, show_seeds)
-    words += [] if fresh else _coin_seed(run, settings, show_seeds)
+    words += _flags(chosen, show_seeds or _is_demo(run))
     words += [
         f"{TRAINING_FLAGS[name]} {_word(value)}"
         for name, value in training.items()
         if name in TRAINING_FLAGS and value is not None
     ]
     rest = {k: v for k, v in training.items() if k not in TRAINING_FLAGS and v is not None}
-    return _with_file(words, chosen, rest)
+    return _with_file(run, words, chosen, rest)
+
+
+def where_of(run: RunFiles) -> str:
+    """Where the command is given, and what must be there, by its hash: one sentence.
+
+    Args:
+        run: as for `command_of`.
+    """
+    place = f"Give it in the directory that holds {run.name}/"
+    checksum = run.result.manifest_sha256[:_SHORT]
+    weights = str(run.result.model.get("weights_sha256"))[:_SHORT]
+    if not run.whole:
+        beside = run.manifest is not None
+        what = f"{run.name}/manifest.json" if beside else "MANIFEST is the manifest.json that"
+        manifest = f"{what} has the checksum {checksum}"
+        model = f"the model has weights with SHA-256 {weights}, wherever it lies now"
+        return f"{place}; {manifest}, and {model}."
+    corpus = _corpus(run)
+    ours = corpus.startswith(f"{run.name}/")
+    what = "" if ours else f", with {corpus}, the corpus before insertion; another is refused"
+    return f"{place} (its manifest.json has the checksum {checksum}){what}."
+
+
+def _corpus(run: RunFiles) -> str:
+    """The corpus, from the directory that holds the run; its name alone if it was elsewhere."""
+    said = (run.record or {}).get("corpus")
+    if isinstance(said, str):
+        place = posixpath.normpath(posixpath.join(run.name, said))
+        return posixpath.basename(place) if place.startswith("../") else place
+    return (run.manifest.corpus.name if run.manifest is not None else "") or "CORPUS"
+
+
+def _is_demo(run: RunFiles) -> bool:
+    """Whether this is the demo with its own seed, which everyone knows, as its text."""
+    record = run.record or {}
+    return record.get("corpus") == DEMO_TEXT and record["settings"].get("seed") == 0
 
 
 def _measure_command(run: RunFiles) -> str:
     """Where nobody knows how the model was trained, the measurement alone."""
-    model = run.result.model.get("path")
-    words = ["lmexposure measure", _path(str(model)) if model else "MODEL", "MANIFEST"]
-    words += ["--out", _path(run.name)]
+    path = str(run.result.model.get("path") or "MODEL")
+    within = (run.result_path.parent / path).is_dir() and not posixpath.isabs(path)
+    manifest = "MANIFEST" if run.manifest is None else _path(f"{run.name}/manifest.json")
+    words = ["lmexposure measure", _path(f"{run.name}/{path}" if within else path), manifest]
+    words += ["--out", _again(run)]
     # This seed is of shuffles and refits, not of the plan: no secret follows from it.
     settings = run.result.settings
     seed = settings.get("seed")
     words += _flags({**settings, "seed": None}, show_seeds=True)
     words += [f"--seed {_word(seed)}"] if seed else []
-    return _with_file(words, settings, {})
+    return _with_file(run, words, settings, {})
 
 
-def _with_manifest(out: str) -> list[str]:
-    """What puts the seeds of a run where the same command elsewhere looks for them."""
-    return [f"mkdir -p {out} && cp MANIFEST {out}/manifest.json &&"]
+def _again(run: RunFiles) -> str:
+    """A directory of its own: in that of the run itself the command would find all done."""
+    return _path(f"{run.name}-again")
 
 
 def _table(value: Any) -> dict[str, Any]:
@@ -148,15 +190,9 @@ def _word(value: Any) -> str:
     return shlex.quote(text)
 
 
-def _coin_seed(run: RunFiles, settings: Mapping[str, Any], show_seeds: bool) -> list[str]:
-    if settings.get("coins", "fixed") == "fixed":
-        return []
-    known = show_seeds and run.manifest is not None
-    seed = str(run.manifest.plan.coin_seed) if known and run.manifest is not None else COIN_SEED
-    return [f"--coin-seed {seed}"]
-
-
-def _with_file(words: list[str], settings: Mapping[str, Any], training: dict[str, Any]) -> str:
+def _with_file(
+    run: RunFiles, words: list[str], settings: Mapping[str, Any], training: dict[str, Any]
+) -> str:
     """The words, behind a settings file where a setting has no flag."""
     lines = [
         f"{name} = {json.dumps(settings[name])}"
@@ -168,4 +204,5 @@ def _with_file(words: list[str], settings: Mapping[str, Any], training: dict[str
     if not lines:
         return " ".join(words)
     text = "".join(line + "\n" for line in lines)
-    return f"printf %s {shlex.quote(text)} > {_FILE} && {' '.join(words)} --settings {_FILE}"
+    file = _path(f"{run.name}-again.toml")
+    return f"printf %s {shlex.quote(text)} > {file} && {' '.join(words)} --settings {file}"

@@ -11,7 +11,8 @@ from typing import Any
 from lmexposure._text import visible
 from lmexposure.errors import ResultError, SettingsError
 from lmexposure.gate import Thresholds, Verdict, check_result
-from lmexposure.report.command import command_of
+from lmexposure.provenance import Provenance
+from lmexposure.report.command import command_of, where_of
 from lmexposure.report.damaged import refused
 from lmexposure.report.data import ClassRow, Fact
 from lmexposure.report.facts import model_facts
@@ -29,6 +30,7 @@ class ComparedRun:
     Attributes:
         name: of the run; made different where two have one name.
         verdict: of the gate, with the same thresholds for all.
+        provenance: which version measured which model, and when.
         model: what was measured.
         manifest_sha256: of what was inserted; equal hashes mean the same canaries.
         epsilon: the primary lower bound, in nats, higher = less private; None where there is none.
@@ -38,10 +40,12 @@ class ComparedRun:
         claim: what the bound says of a claim: the result's table; None without a claim.
         validation_bits: loss in bits per token, lower = more useful; None where it is not known.
         command: what gives the result again; None where it is not known.
+        where: the directory that it is given in, and what must be there.
     """
 
     name: str
     verdict: Verdict
+    provenance: Provenance
     model: tuple[Fact, ...]
     manifest_sha256: str
     epsilon: float | None
@@ -51,6 +55,7 @@ class ComparedRun:
     claim: dict[str, Any] | None
     validation_bits: float | None
     command: str | None
+    where: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,6 +214,7 @@ def _run(run: RunFiles, name: str, thresholds: Thresholds) -> ComparedRun:
     return ComparedRun(
         name=name,
         verdict=check_result(run.result, thresholds),
+        provenance=run.provenance,
         model=model_facts(run),
         manifest_sha256=run.result.manifest_sha256,
         epsilon=primary.get("value"),
@@ -218,6 +224,7 @@ def _run(run: RunFiles, name: str, thresholds: Thresholds) -> ComparedRun:
         claim=privacy.get("claim"),
         validation_bits=(run.result.model.get("validation") or {}).get("validation_bits"),
         command=command_of(run),
+        where=where_of(run),
     )
 
 

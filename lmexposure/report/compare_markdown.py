@@ -29,7 +29,7 @@ def compare_markdown(data: CompareData) -> str:
     parts = [
         f"# Compared: {inline(data.title)}",
         _runs(data.runs),
-        "\n".join(f"- {code(run.name)}: {inline(run.verdict.sentence)}" for run in data.runs),
+        "\n".join(map(_sentence, data.runs)),
         *(part for form in data.formats for part in _format(form, data.runs)),
         *_differences(data.differences),
         *_notes(data.notes),
@@ -56,6 +56,10 @@ def _runs(runs: Sequence[ComparedRun]) -> str:
         "useful."
     )
     return f"{table(header, rows, left=2)}\n\n{legend}"
+
+
+def _sentence(run: ComparedRun) -> str:
+    return f"- {code(run.name)}: {inline(run.verdict.sentence)} ({inline(run.provenance.line)})"
 
 
 def _format(form: ComparedFormat, runs: Sequence[ComparedRun]) -> Iterator[str]:
@@ -118,7 +122,9 @@ def _notes(notes: Sequence[str]) -> Iterator[str]:
 
 
 def _reproduce(runs: Sequence[ComparedRun]) -> Iterator[str]:
-    commands = [run.command for run in runs if run.command is not None]
-    if commands:
+    known = [run for run in runs if run.command is not None]
+    if known:
         yield "## Reproduce"
-        yield fence("\n".join(commands), "sh")
+    for run in known:
+        yield inline(run.where)
+        yield fence(str(run.command), "sh")

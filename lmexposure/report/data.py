@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure.gate import Verdict
+from lmexposure.provenance import Provenance
 
 __all__ = ["CanaryRow", "ClassRow", "Fact", "FormatData", "Found", "ReportData", "RocData"]
 
@@ -170,6 +171,7 @@ class ReportData:
     Attributes:
         title: name of the run.
         verdict: of the gate with the thresholds that were asked for, else its defaults.
+        provenance: which version measured which model, and when.
         model: what was measured.
         formats: in the result's order.
         privacy: the result's section "privacy"; None where there is none.
@@ -177,12 +179,14 @@ class ReportData:
         training: rows of metrics.jsonl, in order; empty for a model trained elsewhere.
         settings: all that were chosen, and seeds and versions.
         command: what gives this result again; None where it is not known.
+        where: the directory that it is given in, and what must be there.
         warnings: of the result.
         redacted: whether secrets are left out.
     """
 
     title: str
     verdict: Verdict
+    provenance: Provenance
     model: tuple[Fact, ...]
     formats: tuple[FormatData, ...]
     privacy: dict[str, Any] | None
@@ -191,4 +195,5 @@ class ReportData:
     settings: tuple[Fact, ...]
     command: str | None
     warnings: tuple[str, ...]
+    where: str = ""
     redacted: bool = True

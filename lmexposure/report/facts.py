@@ -87,6 +87,12 @@ def setting_facts(run: RunFiles, *, show_seeds: bool = False) -> tuple[Fact, ...
     return (
         *_seed_facts(run, record["settings"], show_seeds),
         *settings,
+        Fact(
+            name="measured",
+            value=run.provenance.measured or "date unknown",
+            meaning="when the measuring ended, UTC",
+        ),
+        Fact(name="measured by", value=run.provenance.version),
         *_version_facts(record),
         Fact(name="manifest, SHA-256", value=_text(run.result.manifest_sha256)),
         Fact(
@@ -118,7 +124,7 @@ def _seed_fact(seed: Any, show: bool) -> Fact:
 
 def _version_facts(record: Mapping[str, Any]) -> Iterator[Fact]:
     for key, name in (
-        ("lmexposure", "lmexposure"),
+        ("lmexposure", "record by lmexposure"),
         ("git_revision", "git revision"),
         ("python", "Python"),
         ("platform", "platform"),

@@ -50,18 +50,19 @@ def report_markdown(data: ReportData) -> str:
     """
     parts = [
         f"# {inline(data.title)}: {WORDS[data.verdict.outcome].lower()}",
-        *_verdict(data.verdict),
+        *_verdict(data.verdict, data.provenance.line),
         *_exposure(data),
         *_privacy(data.privacy),
         *_warnings(data.warnings),
         *_secrets(data),
-        *_reproduce(data.command),
+        *_reproduce(data.command, data.where),
     ]
-    return printable("\n\n".join(parts) + "\n")
+    return printable("\n\n".join(filter(None, parts)) + "\n")
 
 
-def _verdict(verdict: Verdict) -> Iterator[str]:
+def _verdict(verdict: Verdict, provenance: str) -> Iterator[str]:
     yield f"**{inline(verdict.sentence)}**"
+    yield inline(provenance)
     if verdict.tested:
         yield "Tested:\n\n" + _bullets(verdict.tested)
     if verdict.untested:
@@ -203,7 +204,8 @@ def _secrets(data: ReportData) -> Iterator[str]:
     yield "</details>"
 
 
-def _reproduce(command: str | None) -> Iterator[str]:
+def _reproduce(command: str | None, where: str) -> Iterator[str]:
     if command is not None:
         yield "## Reproduce"
+        yield inline(where)
         yield fence(command, "sh")

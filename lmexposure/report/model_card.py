@@ -67,7 +67,18 @@ def evaluation_results(data: ReportData, *, weights_known: bool = False) -> list
         weights_known: whether they are known to be of the weights that the card stands for.
     """
     name = _GATE if weights_known else f"{_GATE}; {_UNKNOWN}"
-    verdict = _result("all formats", None, "verdict", name, str(data.verdict.outcome))
+    made = data.provenance
+    verdict = _result(
+        "all formats",
+        None,
+        "verdict",
+        name,
+        str(data.verdict.outcome),
+        lmexposure=made.lmexposure or made.version,
+        measured=made.measured or made.date,
+        model=made.model or "unknown",
+        weights_sha256=made.weights_sha256 or "unknown",
+    )
     rows = [_exposures(form) for form in data.formats]
     return [verdict, *_epsilon(data.privacy), *(one for form in rows for one in form)]
 

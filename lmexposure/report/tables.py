@@ -9,6 +9,7 @@ from typing import Any
 
 from lmexposure._text import printable
 from lmexposure.gate import Verdict
+from lmexposure.provenance import Provenance
 from lmexposure.report.compare import CompareData
 from lmexposure.report.data import CanaryRow, ReportData
 from lmexposure.results import plain
@@ -55,12 +56,18 @@ def report_csv(data: ReportData) -> str:
         data: what `report_data` gave.
     """
     names = dict(_CANARY_COLUMNS) | ({} if data.redacted else {"secret": "secret"})
+    origin = _origin(data.provenance)
     rows = (
-        [_text(form.name), *(_cell(one, name) for name in names)]
+        [_text(form.name), *(_cell(one, name) for name in names), *origin.values()]
         for form in data.formats
         for one in form.canaries
     )
-    return _written(["format", *names.values()], rows)
+    return _written(["format", *names.values(), *origin], rows)
+
+
+def _origin(provenance: Provenance) -> dict[str, str]:
+    """Columns that say in each row where its numbers come from; empty where it is not known."""
+    return {name: _text(value or "") for name, value in provenance.to_dict().items()}
 
 
 def _cell(one: CanaryRow, name: str) -> Any:
@@ -77,6 +84,7 @@ def compare_csv(data: CompareData) -> str:
         data: what `compare_data` gave.
     """
     header = ["run", "format", "role", "repetitions", *_CLASS_COLUMNS, "guesses", "found"]
+    header += Provenance().to_dict()
     rows = (
         [
             _text(run.name),
@@ -85,6 +93,7 @@ def compare_csv(data: CompareData) -> str:
             one.repetitions,
             *(getattr(cell, name) for name in _CLASS_COLUMNS),
             *((cell.guesses[-1].given, cell.guesses[-1].found) if cell.guesses else ("", "")),
+            *_origin(run.provenance).values(),
         ]
         for form in data.formats
         for one in form.classes

@@ -15,6 +15,7 @@ from tiny import byte_level_bpe, model_of, word_piece
 from tokenizers import Tokenizer, models, processors
 from transformers import PreTrainedTokenizerFast
 
+from lmexposure import __version__
 from lmexposure.audit import MeasureSettings, measure
 from lmexposure.audit.format_scores import score_format
 from lmexposure.canaries import CanaryFormat, Manifest, Plan, insert_into_texts, load_format
@@ -28,6 +29,7 @@ from lmexposure.errors import (
 )
 from lmexposure.models import LoadedModel, new_model
 from lmexposure.results import read_result
+from lmexposure.run_files import open_run
 from lmexposure.scoring import log_perplexity
 from lmexposure.scoring.space.vocabulary import Vocabulary
 
@@ -142,9 +144,39 @@ def test_the_same_inputs_are_measured_once(
     assert again == measure(untrained, manifest, out=measured, settings=QUICK)
     assert again.to_dict() == read_result(measured / "result.json").to_dict()
     assert (measured / "result.json").stat().st_mtime_ns == before
+    assert again.lmexposure == __version__
     other = replace(QUICK, seed=4)
     with pytest.raises(ResultError, match="holds the result of another model, manifest or sett"):
         measure(untrained, manifest, out=measured, settings=other)
+
+
+def test_the_date_is_that_of_the_end_of_the_measuring(
+    untrained: LoadedModel,
+    manifest: Manifest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """In run.json alone, so that the bytes of a result are those of its inputs."""
+    record, written = tmp_path / "r" / "run.json", []
+    for day in (1, 2, 3):
+        date = f"2026-01-0{day}T00:00:00Z"
+        monkeypatch.setattr("lmexposure.audit.run_record.utc_now", lambda date=date: date)
+        measure(untrained, manifest, out=tmp_path / "r", settings=QUICK)
+        written.append((tmp_path / "r" / "result.json").read_bytes())
+        found = open_run(tmp_path / "r")
+        known = "2026-01-03T00:00:00Z" if day == 3 else "2026-01-01T00:00:00Z"
+        assert (found.provenance.measured, found.whole) == (known, False)
+        assert found.record is not None
+        assert found.record["settings"]["measure"] == QUICK.decisive()
+        if day == 2:  # what follows is measured anew
+            (tmp_path / "r" / "result.json").unlink()
+    assert len(set(written)) == 1
+    record.write_text(record.read_text().replace("2026-01-03", "2026-01-04"))
+    measure(untrained, manifest, out=tmp_path / "r", settings=QUICK)
+    assert "it is made again, without the date of the measuring" in caplog.text
+    assert open_run(tmp_path / "r").provenance.measured is None
+    assert record.stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize("stop_at", ["scoring random_number", "extracting random_number"])

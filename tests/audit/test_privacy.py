@@ -101,7 +101,9 @@ def test_canaries_that_surprise_the_model_are_said() -> None:
     section = privacy_section(scores_of(manifest, memorised=-20), manifest, FEW)
     assert section["primary"]["value"] == 0
     packed, turned = section["notes"]
-    assert "blocks" in packed
+    assert "if the training packed documents into blocks" in packed  # another's training
+    own = privacy_section(scores_of(manifest), manifest, FEW, own_training=True)["notes"]
+    assert own[0].startswith("training packs documents into blocks of tokens")
     assert turned.startswith("code, repetitions 1: those that were in score lower than the rest (")
     assert "more surprising than texts that it never saw" in turned
 

@@ -20,6 +20,7 @@ from lmexposure.audit.run_record import RunRecord
 from lmexposure.canaries import Manifest, derive_seed
 from lmexposure.errors import ManifestError, ModelError, PlanError, ResultError, SettingsError
 from lmexposure.models import load_model
+from lmexposure.provenance import date_in
 
 
 def test_a_run_finds_what_was_repeated_and_not_what_was_never_inserted(
@@ -36,7 +37,7 @@ def test_a_run_finds_what_was_repeated_and_not_what_was_never_inserted(
 
 
 def test_the_run_directory_is_as_agreed_and_a_second_call_does_nothing(
-    corpus: Path, settings: RunSettings, tmp_path: Path
+    corpus: Path, settings: RunSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "run"
     first = run(corpus, out=out, settings=settings)
@@ -57,9 +58,13 @@ def test_the_run_directory_is_as_agreed_and_a_second_call_does_nothing(
     assert record["settings"]["canaries"] == 3
     assert record["device"] in ("cpu", "cuda:0")
     assert record["versions"]["torch"]
+    measured = record["measured"]
+    assert date_in(record) == measured
+    monkeypatch.setattr("lmexposure.audit.run_record.utc_now", lambda: "2040-01-01T00:00:00Z")
     before = {name: (out / name).stat().st_mtime_ns for name in names - {"run.json", "corpus"}}
     assert run(corpus, out=out, settings=settings).to_dict() == first.to_dict()
     assert {name: (out / name).stat().st_mtime_ns for name in before} == before
+    assert json.loads((out / "run.json").read_text())["measured"] == measured
     with pytest.raises(ResultError, match="its seed is another than the one that is given"):
         run(corpus, out=out, settings=replace(settings, seed=4))
 

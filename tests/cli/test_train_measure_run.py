@@ -1,5 +1,7 @@
 import json
+import shlex
 import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,6 +10,8 @@ from cli.conftest import Call
 from corpora import write_corpus
 
 from lmexposure.audit import MeasureSettings, demo_settings
+from lmexposure.report.command import command_of
+from lmexposure.run_files import open_run
 
 SMALL = ("--layers", "1", "--units", "16", "--epochs", "1")
 PLAN = ("--format", "pin", "--canaries", "2", "--repetitions", "1,20", "--controls", "4")
@@ -19,7 +23,9 @@ def corpus(tmp_path: Path) -> Path:
     return write_corpus(tmp_path / "corpus.txt", 200)
 
 
-def test_insert_train_measure_by_hand_is_run(call: Call, corpus: Path, tmp_path: Path) -> None:
+def test_insert_train_measure_by_hand_is_run(
+    call: Call, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert call("insert", corpus, "--out", tmp_path / "i", *PLAN).code == 0
     manifest = tmp_path / "i" / "manifest.json"
     inserted = tmp_path / "i" / "corpus" / "corpus.txt"
@@ -38,6 +44,24 @@ def test_insert_train_measure_by_hand_is_run(call: Call, corpus: Path, tmp_path:
     at_once = json.loads((tmp_path / "r" / "result.json").read_text())
     assert by_hand["canaries"] == at_once["canaries"]
     assert by_hand["summary"] == at_once["summary"]
+    assert "if the training packed documents" in by_hand["privacy"]["notes"][0]
+    assert at_once["privacy"]["notes"][0].startswith("training packs documents")
+    # The report's commands, from the directory that they name, after a move: the same numbers.
+    moved = tmp_path / "an other place"
+    moved.mkdir()
+    monkeypatch.chdir(moved)
+    shutil.move(tmp_path / "r", moved / "my run")
+    shutil.move(tmp_path / "m", moved / "m")
+    shutil.copy(corpus, moved)
+    for name, place in (("my run", at_once), ("m", by_hand)):
+        words = shlex.split(command_of(open_run(moved / name)).replace("MANIFEST", str(manifest)))
+        while "&&" in words:
+            end = words.index("&&")
+            subprocess.run(words[:end], check=True)
+            words = words[end + 1 :]
+        assert call(*words[1:]).code == 0
+        again = json.loads((moved / f"{name}-again" / "result.json").read_text())
+        assert {**again, "model": None} == {**place, "model": None}
 
 
 def test_the_table_shows_exposure_guessing_and_extraction(

@@ -45,7 +45,7 @@ def test_there_and_back(call: Call, corpus: Path, tmp_path: Path) -> None:
         "remove", out / "corpus/corpus.txt", out / "manifest.json", "--out", tmp_path / "back"
     )
     assert (removed.code, "8 documents taken out" in removed.out) == (0, True)
-    assert (tmp_path / "back").read_bytes() == corpus.read_bytes()
+    assert (tmp_path / "back" / "corpus.txt").read_bytes() == corpus.read_bytes()
 
 
 def test_after_deduplication(call: Call, corpus: Path, tmp_path: Path) -> None:
@@ -56,6 +56,11 @@ def test_after_deduplication(call: Call, corpus: Path, tmp_path: Path) -> None:
     outcome = call("verify", path, out / "manifest.json")
     assert outcome.code == 2
     assert "pin/x3/0000 (1 of 3), pin/x3/0001 (1 of 3)" in outcome.out
+    once, thrice = (line.split() for line in outcome.out.splitlines()[1:3])
+    # repetitions; expected, missing, surplus, found; canaries, all copies, fewer, none, more
+    assert " ".join(once) == "pin 1 2 0 0 2 2 2 0 0 0"
+    assert " ".join(thrice) == "pin 3 6 4 0 2 2 0 2 0 0"
+    assert "copies found = expected - missing + surplus; canaries = all copies" in outcome.out
     assert "NOT as it was inserted" in outcome.out
     texts = [one.text for one in Manifest.read(out / "manifest.json").canaries]
     assert not any(text in outcome.out for text in texts)
@@ -142,11 +147,11 @@ def test_what_was_removed_goes_through_links_and_pipes(
     call("insert", corpus, "--out", out, "--canaries", 2, "--repetitions", "1,3", "--seed", 1)
     path, manifest = out / "corpus/corpus.txt", out / "manifest.json"
     (tmp_path / "link").symlink_to("back")
-    assert call("remove", path, manifest, "--out", tmp_path / "link").code == 0
+    assert call("remove", path, manifest, "--file", tmp_path / "link").code == 0
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "back").read_bytes() == corpus.read_bytes()
     words = [sys.executable, "-m", "lmexposure", "remove", str(path), str(manifest)]
-    done = subprocess.run([*words, "--out", "/dev/stdout"], capture_output=True, check=True)
+    done = subprocess.run([*words, "--file", "/dev/stdout"], capture_output=True, check=True)
     assert done.stdout == corpus.read_bytes()
     assert b"8 documents taken out" in done.stderr
     (tmp_path / "again").symlink_to(path)
@@ -157,11 +162,24 @@ def test_what_was_removed_goes_through_links_and_pipes(
     kept = (path, manifest, weights)
     before = [file.read_bytes() for file in kept]
     for there in (tmp_path / "again", weights, tmp_path / "weights", out / "result.json"):
-        refused = call("remove", path, manifest, "--out", there)
+        refused = call("remove", path, manifest, "--file", there)
         assert (refused.code, "is a file of the run" in refused.err) == (3, True)
-    refused = call("remove", path, manifest, "--out", manifest)
+    refused = call("remove", path, manifest, "--file", manifest)
     assert (refused.code, "is the manifest itself" in refused.err) == (3, True)
     assert [file.read_bytes() for file in kept] == before
+    refused = call("remove", path, manifest, "--file", tmp_path)
+    assert (refused.code, "is a directory; name a file" in refused.err) == (3, True)
+    for flags in ((), ("--out", tmp_path / "x", "--file", tmp_path / "y")):
+        refused = call("remove", path, manifest, *flags)
+        assert (refused.code, "give either --out, a directory, or --file" in refused.err) == (
+            3,
+            True,
+        )
+    refused = call("remove", path, corpus, manifest, "--file", tmp_path / "y")
+    assert (refused.code, "is one file, and the corpus has 2; give --out" in refused.err) == (
+        3,
+        True,
+    )
 
 
 def test_wrong_usage(call: Call, corpus: Path, tmp_path: Path) -> None:

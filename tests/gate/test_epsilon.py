@@ -123,6 +123,23 @@ def test_a_claim_that_vanished_is_inconclusive_and_another_is_refused() -> None:
         check_result(result)
 
 
+@pytest.mark.parametrize(("bound", "attainable"), [(1.0, 2.0), (1.0, 6.0)])
+def test_a_claim_that_nothing_could_contradict_was_not_tested(
+    bound: float, attainable: float
+) -> None:
+    told = attainable > 2
+    claim = CLAIM | {"verdict": "consistent" if told else "cannot tell", "bound": bound}
+    section = privacy(1.0, attainable, claim=claim)
+    asked = Thresholds(max_epsilon=attainable - 0.5 if told else attainable + 1)
+    verdict = check_result(replace(clean(), privacy=section), asked)
+    names = ("claimed epsilon", "lower bound on epsilon")
+    untested = [line for line in verdict.untested if line.startswith(names)]
+    assert [name for name in names if name in verdict.tested] == list(names if told else ())
+    assert [line.partition(":")[0] for line in untested] == list(() if told else names[::-1])
+    if not told:
+        assert "is neither contradicted nor tested: " in untested[1]
+
+
 def test_a_claim_of_a_real_measurement() -> None:
     made = {"coins": 0.5, "canaries": 200, "repetitions": (1,), "memorised": ((1, 60.0),)}
     verdict = check_result(

@@ -121,7 +121,11 @@ def test_in_a_small_space_it_takes_more_finds_than_guessing_has() -> None:
     assert judged([5, *NONE[1:]], **small).outcome is Outcome.NOT_TESTED
     asked = judged([5, *NONE[1:]], **small, thresholds=Thresholds(max_guesses=1000))
     assert asked.outcome is Outcome.INCONCLUSIVE
-    assert "find as many by chance" in asked.reason
+    assert "says nothing: 1,000 guesses, among 10,000 fills, find as many by" in asked.reason
+    rows = [BEAM | {"width": 100}, BEAM | {"method": "greedy", "width": 1}]
+    asked = judged([5, *NONE[1:]], **small, rows=rows, thresholds=Thresholds(max_guesses=1000))
+    each = "1,000 likeliest in order + 100 by beam search + 1 greedy"
+    assert f"1,101 guesses for each ({each}), among 10,000 fills" in asked.reason
     assert judged([1, 2, 3, 4, 5, 6, *NONE[:4]], **small).outcome is Outcome.LEAK
     passed = judged(NONE, **small)
     assert passed.outcome is Outcome.PASS

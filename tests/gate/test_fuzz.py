@@ -11,6 +11,7 @@ from made_results import clean, exact
 
 from lmexposure.errors import LmexposureError
 from lmexposure.gate import Thresholds, check_result, verdict_json
+from lmexposure.provenance import Provenance
 from lmexposure.results import CanaryResult, Result
 
 WRONG: tuple[Any, ...] = (None, 0, -1, 1e308, 10**400, "x", [], {}, True, float("nan"))
@@ -69,7 +70,7 @@ def exit_code(record: dict[str, Any], thresholds: Thresholds = ALL) -> int:
         verdict = check_result(result, thresholds)
     except LmexposureError:
         return 3
-    json.loads(verdict_json(verdict, result))
+    json.loads(verdict_json(verdict, result, Provenance.of(result)))
     return verdict.exit_code
 
 

@@ -12,7 +12,14 @@ from made_results import small_manifest, small_run
 from lmexposure.audit import MeasureSettings, RunSettings
 from lmexposure.cli.app import app
 from lmexposure.cli.options import merged
-from lmexposure.report.command import DEFAULTS, FLAGS, TRAINING_FLAGS, command_of
+from lmexposure.report.command import (
+    DEFAULTS,
+    DEMO_TEXT,
+    FLAGS,
+    TRAINING_FLAGS,
+    command_of,
+    where_of,
+)
 from lmexposure.run_files import RunFiles, open_run
 
 SEED = 918_273_645
@@ -39,16 +46,25 @@ def test_defaults_and_flags_are_those_of_the_command_line() -> None:
 
 def test_a_whole_run(tmp_path: Path) -> None:
     run = with_settings(open_run(small_run(tmp_path / "my run")), measure={}, training={})
-    assert command_of(run) == (
-        "lmexposure run CORPUS --out 'my run' --repetitions 1,4 --controls 16 --seed SEED"
-    )
-    assert command_of(with_settings(run, seed=None)) == (
-        "mkdir -p 'my run' && cp MANIFEST 'my run'/manifest.json && "
-        "lmexposure run CORPUS --out 'my run' --repetitions 1,4 --controls 16"
-    )
-    named = replace(run.manifest.corpus, name="-the text.txt")  # type: ignore[union-attr]
-    run = replace(run, manifest=replace(run.manifest, corpus=named))  # type: ignore[type-var]
-    assert command_of(run).startswith("lmexposure run './-the text.txt' --out")
+    copied = "mkdir -p 'my run-again' && cp 'my run/manifest.json' 'my run-again' && "
+    rest = "--out 'my run-again' --repetitions 1,4 --controls 16"
+    assert command_of(with_settings(run, seed=None)) == f"{copied}lmexposure run CORPUS {rest}"
+    for said, shown in (
+        ("../-the text.txt", "'./-the text.txt'"),
+        ("../../elsewhere/c.txt", "c.txt"),
+        ("/data/c.txt", "/data/c.txt"),
+        ("../texts/c.txt", "texts/c.txt"),
+        ("source/c.txt", "'my run/source/c.txt'"),
+    ):
+        there = replace(run, record={**(run.record or {}), "corpus": said})
+        assert command_of(there) == f"{copied}lmexposure run {shown} {rest} --seed SEED"
+        place = "Give it in the directory that holds my run/ (its manifest.json has the checksum "
+        assert where_of(there).startswith(place + run.result.manifest_sha256[:12])
+        own = said.startswith("source")
+        assert ("the corpus before insertion; another is refused" in where_of(there)) != own
+    demo = replace(there, record={**(there.record or {}), "corpus": DEMO_TEXT})
+    assert command_of(demo).endswith("--seed 0")
+    assert command_of(with_settings(demo, seed=5)).endswith("--seed SEED")
 
 
 def test_every_setting_comes_back(tmp_path: Path) -> None:
@@ -97,11 +113,7 @@ def test_coins_keep_their_seed(tmp_path: Path) -> None:
     run = open_run(small_run(tmp_path, **made_of))
     said = command_of(run)
     assert "--coins 0.5 --candidates 30" in said
-    assert said.split().count("--coin-seed") == 1
-    assert "--coin-seed COIN_SEED" in said
-    assert "coin-seed" not in command_of(with_settings(run, seed=None))  # the manifest has it
-    seed = small_manifest(**made_of).plan.coin_seed
-    assert f"--coin-seed {seed}" in command_of(run, show_seeds=True)
+    assert "coin-seed" not in said  # the manifest has it
     assert "--canaries" not in said
 
 
@@ -110,15 +122,25 @@ def test_settings_without_a_flag_stand_in_a_file(tmp_path: Path) -> None:
     training = {"epochs": 3, "warmup_steps": 5, "max_seconds": None}
     said = command_of(with_settings(run, training=training))
     assert said.startswith("printf %s 'bootstraps = 39\npermutations = 999\n[training]\nwarmup")
-    assert said.endswith("--epochs 3 --settings settings.toml")
+    assert said.endswith(f"--epochs 3 --settings {tmp_path.name}-again.toml")
     assert "max" not in said
 
 
 def test_a_measurement(tmp_path: Path) -> None:
     run = open_run(small_run(tmp_path / "m", whole=False))
     assert command_of(run).endswith(
-        "lmexposure measure model MANIFEST --out m --revealed 2 --settings settings.toml"
+        "lmexposure measure model MANIFEST --out m-again --revealed 2 --settings m-again.toml"
     )
+    checksum, weights = run.result.manifest_sha256[:12], "1" * 12
+    assert where_of(run) == (
+        f"Give it in the directory that holds m/; MANIFEST is the manifest.json that has the "
+        f"checksum {checksum}, and the model has weights with SHA-256 {weights}, wherever it lies "
+        "now."
+    )
+    (tmp_path / "m" / "model").mkdir()
+    beside = replace(run, manifest=small_manifest())
+    assert "lmexposure measure m/model m/manifest.json --out m-again" in command_of(beside)
+    assert "m/manifest.json has the checksum" in where_of(beside)
     nameless = replace(run, result=replace(run.result, model={}))
     assert "lmexposure measure MODEL MANIFEST" in command_of(nameless)
 

@@ -18,16 +18,21 @@ __all__ = ["ClassCount", "CorpusCount", "count_files", "count_of"]
 
 @dataclass(frozen=True, kw_only=True)
 class ClassCount:
-    """How much of one class of canaries is there.
+    """How much of one class of canaries is there, in copies and in canaries.
+
+    found = expected - missing + surplus, and canaries = complete + fewer + lost + more.
 
     Attributes:
         format: its name.
         repetitions: the class.
         canaries: how many it has, without candidates that their coins left out.
-        expected: occurrences that insertion made; of a shard, those that it put there.
-        found: occurrences that stand whole in the corpus.
-        lost: canaries that are expected and of which none does.
-        changed: canaries of which more or fewer stand there than expected, the lost among them.
+        expected: copies that insertion made; of a shard, those that it put there.
+        found: copies that are whole in the corpus.
+        missing: copies that are expected and not there.
+        surplus: copies that are there beyond those expected.
+        fewer: canaries of which some copies are there, and not all that are expected.
+        lost: canaries that are expected and of which no copy is there.
+        more: canaries of which more copies are there than expected.
     """
 
     format: str
@@ -35,8 +40,21 @@ class ClassCount:
     canaries: int
     expected: int
     found: int
+    missing: int
+    surplus: int
+    fewer: int
     lost: int
-    changed: int
+    more: int
+
+    @property
+    def changed(self) -> int:
+        """Canaries of which more or fewer copies are there than expected."""
+        return self.fewer + self.lost + self.more
+
+    @property
+    def complete(self) -> int:
+        """Canaries with as many copies as expected."""
+        return self.canaries - self.changed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,17 +174,23 @@ def _classes(
     for name in manifest.formats:
         for repetitions in manifest.plan.repetitions:
             members = list(_inserted(manifest.canaries, name, repetitions))
-            found = [counts[one.id] for one in members]
-            expected = [wanted[one.id] for one in members]
-            yield ClassCount(
-                format=name,
-                repetitions=repetitions,
-                canaries=len(members),
-                expected=sum(expected),
-                found=sum(found),
-                lost=sum(n < 1 <= w for n, w in zip(found, expected, strict=True)),
-                changed=sum(n != w for n, w in zip(found, expected, strict=True)),
-            )
+            yield _class(name, repetitions, [(wanted[c.id], counts[c.id]) for c in members])
+
+
+def _class(name: str, repetitions: int, copies: Sequence[tuple[int, int]]) -> ClassCount:
+    """One class from the copies expected and found of each of its canaries."""
+    return ClassCount(
+        format=name,
+        repetitions=repetitions,
+        canaries=len(copies),
+        expected=sum(wanted for wanted, _ in copies),
+        found=sum(found for _, found in copies),
+        missing=sum(max(wanted - found, 0) for wanted, found in copies),
+        surplus=sum(max(found - wanted, 0) for wanted, found in copies),
+        fewer=sum(1 <= found < wanted for wanted, found in copies),
+        lost=sum(found < 1 <= wanted for wanted, found in copies),
+        more=sum(found > wanted for wanted, found in copies),
+    )
 
 
 def _inserted(canaries: Iterable[Canary], name: str, repetitions: int) -> Iterator[Canary]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from lmexposure import __version__
 from lmexposure.gate.verdict import Verdict
+from lmexposure.provenance import Provenance
 from lmexposure.results import Result, plain
 
 __all__ = ["VERDICT_SCHEMA", "verdict_json"]
@@ -12,16 +13,20 @@ __all__ = ["VERDICT_SCHEMA", "verdict_json"]
 VERDICT_SCHEMA = "lmexposure.verdict/1"
 
 
-def verdict_json(verdict: Verdict, result: Result) -> str:
-    """Schema, version, the hashes of the result, then all of the verdict; ASCII only.
+def verdict_json(verdict: Verdict, result: Result, provenance: Provenance) -> str:
+    """Schema, version of the gate, where the result comes from, its hashes, then the verdict.
+
+    ASCII only.
 
     Args:
         verdict: of `result`.
         result: what was judged.
+        provenance: which version measured which model, and when.
     """
     record: dict[str, Any] = {
         "schema": VERDICT_SCHEMA,
         "lmexposure": __version__,
+        "provenance": provenance.to_dict(),
         "inputs_sha256": result.inputs_sha256,
         "manifest_sha256": result.manifest_sha256,
         "weights_sha256": result.model.get("weights_sha256"),

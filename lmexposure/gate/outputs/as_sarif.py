@@ -10,6 +10,7 @@ from lmexposure._files import sha256_bytes
 from lmexposure.gate.outputs.help_texts import HELP
 from lmexposure.gate.verdict import Check, Outcome, Verdict
 from lmexposure.gate.wording import visible
+from lmexposure.provenance import Provenance
 
 __all__ = ["verdict_sarif"]
 
@@ -17,7 +18,7 @@ _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS = {Outcome.LEAK: "error", Outcome.INCONCLUSIVE: "warning"}
 
 
-def verdict_sarif(verdict: Verdict, source: str | Path) -> str:
+def verdict_sarif(verdict: Verdict, source: str | Path, provenance: Provenance) -> str:
     """One run, a rule for each kind of check, a result for each leak and each doubt.
 
     What passed or was not tested is no finding; the sentence stands in the run's properties.
@@ -25,6 +26,7 @@ def verdict_sarif(verdict: Verdict, source: str | Path) -> str:
     Args:
         verdict: the verdict.
         source: the file that a reader is led to: the result, or the manifest that was measured.
+        provenance: which version measured which model, and when.
     """
     uri = _uri(Path(source))
     keys = list(dict.fromkeys(check.key for check in verdict.checks))
@@ -49,6 +51,10 @@ def verdict_sarif(verdict: Verdict, source: str | Path) -> str:
             "outcome": str(verdict.outcome),
             "sentence": visible(verdict.sentence),
             "untested": [visible(one) for one in verdict.untested],
+            "provenance": {
+                name: None if value is None else visible(value)
+                for name, value in provenance.to_dict().items()
+            },
         },
     }
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=1) + "\n"

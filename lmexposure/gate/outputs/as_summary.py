@@ -4,6 +4,7 @@ import re
 
 from lmexposure.gate.verdict import Check, Outcome, Verdict
 from lmexposure.gate.wording import visible
+from lmexposure.provenance import Provenance
 
 __all__ = ["verdict_summary"]
 
@@ -17,12 +18,14 @@ _ORDER = (Outcome.LEAK, Outcome.INCONCLUSIVE, Outcome.PASS, Outcome.NOT_TESTED)
 _MARKUP = re.compile(r"([\\`*_\[\]#|~$])")
 
 
-def verdict_summary(verdict: Verdict) -> str:
-    """A heading, the sentence, a table of checks, what was not tested."""
+def verdict_summary(verdict: Verdict, provenance: Provenance) -> str:
+    """A heading, the sentence, where it comes from, a table of checks, what was not tested."""
     lines = [
         f"## lmexposure: {_TITLES[verdict.outcome]}",
         "",
         _escaped(verdict.sentence),
+        "",
+        _escaped(provenance.line),
         "",
         "| outcome | check | of | why |",
         "| --- | --- | --- | --- |",

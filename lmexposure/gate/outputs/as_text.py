@@ -2,6 +2,7 @@
 
 from lmexposure.gate.verdict import Check, Outcome, Verdict
 from lmexposure.gate.wording import visible
+from lmexposure.provenance import Provenance
 
 __all__ = ["verdict_text"]
 
@@ -9,9 +10,9 @@ __all__ = ["verdict_text"]
 _ORDER = (Outcome.LEAK, Outcome.INCONCLUSIVE, Outcome.PASS)
 
 
-def verdict_text(verdict: Verdict) -> str:
-    """The sentence, a line for each check, and what was not tested."""
-    lines = [visible(verdict.sentence), ""]
+def verdict_text(verdict: Verdict, provenance: Provenance) -> str:
+    """The sentence, where it comes from, a line for each check, and what was not tested."""
+    lines = [visible(verdict.sentence), provenance.line, ""]
     for outcome in _ORDER:
         lines += [_line(check) for check in verdict.checks if _shown(check, outcome)]
     for title, phrases in (("Tested:", verdict.tested), ("Not tested:", verdict.untested)):

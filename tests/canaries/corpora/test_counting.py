@@ -50,6 +50,11 @@ def test_deduplication_filtering_and_strangers(corpus: tuple[Path, Manifest]) ->
     counted = count(path, manifest)
     assert [(c.found, c.lost, c.changed) for c in counted.classes] == [(3, 0, 0), (3, 0, 3)]
     assert not counted.as_inserted
+    path.write_bytes(b"".join(sorted(set(lines)) * 2))
+    for wanted, one in zip(("2 0", "0 2"), [*count(path, manifest).classes][::-1], strict=True):
+        assert one.found == one.expected - one.missing + one.surplus
+        assert one.canaries == one.complete + one.fewer + one.lost + one.more
+        assert f"{one.complete} {one.more}" == wanted.replace("2", "3")
     gone = manifest.canaries[0].text.encode()
     stranger = PIN.text(manifest.references("pin", 1)[0]).encode()
     control = manifest.canaries[-1].text.encode()

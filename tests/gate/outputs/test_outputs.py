@@ -21,9 +21,16 @@ from lmexposure.gate import (
     verdict_text,
 )
 from lmexposure.gate.outputs.help_texts import HELP
+from lmexposure.provenance import Provenance
 from lmexposure.results import Result
 
 NASTY = HOSTILE + "\x00\x1b[31m\x85\u202e\ud800|</testcase>]]>@all\r\n## Passed"
+KNOWN = Provenance(
+    lmexposure="0.0.9",
+    measured="2026-11-22T06:30:00Z",
+    model="runs/a b" + NASTY,
+    weights_sha256="ab" * 32,
+)
 
 
 def leaking(name: str = "random_number") -> Result:
@@ -39,21 +46,25 @@ def verdicts() -> list[tuple[Result, Verdict]]:
 
 @pytest.mark.parametrize(("result", "verdict"), verdicts())
 def test_every_form_says_the_same(result: Result, verdict: Verdict) -> None:
-    record = json.loads(verdict_json(verdict, result))
+    record = json.loads(verdict_json(verdict, result, KNOWN))
     assert record["schema"] == "lmexposure.verdict/1"
     assert record["outcome"] == str(verdict.outcome)
     assert record["exit_code"] == verdict.exit_code
     assert record["manifest_sha256"] == result.manifest_sha256
     assert len(record["checks"]) == len(verdict.checks)
-    assert verdict_text(verdict).splitlines()[0] == verdict.sentence
-    assert verdict_summary(verdict).startswith("## lmexposure: ")
-    for text in (verdict_junit(verdict), verdict_sarif(verdict, "r"), verdict_summary(verdict)):
+    assert verdict_text(verdict, KNOWN).splitlines()[0] == verdict.sentence
+    assert verdict_summary(verdict, KNOWN).startswith("## lmexposure: ")
+    for text in (
+        verdict_junit(verdict, KNOWN),
+        verdict_sarif(verdict, "r", KNOWN),
+        verdict_summary(verdict, KNOWN),
+    ):
         text.encode()
 
 
 @pytest.mark.parametrize(("result", "verdict"), verdicts())
 def test_junit_has_a_case_for_each_check(result: Result, verdict: Verdict) -> None:
-    root = ElementTree.fromstring(verdict_junit(verdict))
+    root = ElementTree.fromstring(verdict_junit(verdict, KNOWN))
     cases = root.findall("./testsuite/testcase")
     assert [root.tag, len(cases)] == ["testsuites", len(verdict.checks)]
     tags = {
@@ -64,7 +75,6 @@ def test_junit_has_a_case_for_each_check(result: Result, verdict: Verdict) -> No
     for outcome, (tag, total) in tags.items():
         count = sum(check.outcome is outcome for check in verdict.checks)
         assert len(root.findall(f".//{tag}")) == count
-        assert root.get(total) == str(count)
         assert root[0].get(total) == str(count)
     assert all(case.get("name") and case.get("classname") and case.get("time") for case in cases)
 
@@ -72,7 +82,7 @@ def test_junit_has_a_case_for_each_check(result: Result, verdict: Verdict) -> No
 @pytest.mark.parametrize(("result", "verdict"), verdicts())
 def test_sarif_has_what_its_schema_requires(result: Result, verdict: Verdict) -> None:
     """Required by SARIF 2.1.0: version, runs; tool.driver.name; rule id; message.text."""
-    log = json.loads(verdict_sarif(verdict, "runs/a b/résult#1.json"))
+    log = json.loads(verdict_sarif(verdict, "runs/a b/résult#1.json", KNOWN))
     assert log["version"] == "2.1.0"
     assert log["$schema"].endswith("sarif-2.1.0.json")
     (run,) = log["runs"]
@@ -93,8 +103,32 @@ def test_sarif_has_what_its_schema_requires(result: Result, verdict: Verdict) ->
     assert run["invocations"][0]["executionSuccessful"] is True
 
 
+@pytest.mark.parametrize("provenance", [KNOWN, Provenance()])
+def test_every_form_says_where_its_numbers_come_from(provenance: Provenance) -> None:
+    result, verdict = verdicts()[2]
+    said, unknown = provenance.to_dict(), provenance == Provenance()
+    start = "version unknown, date unknown; model unknown, weights unknown"
+    if not unknown:
+        start = "lmexposure 0.0.9, measured 2026-11-22T06:30:00Z; model runs/a b"
+        assert provenance.line.endswith("weights abababababab")
+    assert provenance.line.startswith(start)
+    assert verdict_text(verdict, provenance).splitlines()[1] == provenance.line
+    assert f"\n{start.partition(';')[0]};" in verdict_summary(verdict, provenance)
+    assert json.loads(verdict_json(verdict, result, provenance))["provenance"] == said
+    (run,) = json.loads(verdict_sarif(verdict, "r", provenance))["runs"]
+    assert run["properties"]["provenance"]["measured"] == provenance.measured
+    suite = ElementTree.fromstring(verdict_junit(verdict, provenance))[0]
+    found = {one.get("name"): one.get("value") for one in suite.iter("property")}
+    assert found["weights_sha256"] == ("unknown" if unknown else "ab" * 32)
+    assert found["measured"] == ("date unknown" if unknown else provenance.measured)
+    # The clock of who renders is not looked at: what is not known is the beginning of 1970.
+    assert suite.get("timestamp") == ("1970-01-01" if unknown else "2026-11-22") + (
+        "T00:00:00" if unknown else "T06:30:00"
+    )
+
+
 def test_an_absolute_place_is_a_file_uri(tmp_path: Path) -> None:
-    log = json.loads(verdict_sarif(check_result(leaking()), tmp_path / "a b.json"))
+    log = json.loads(verdict_sarif(check_result(leaking()), tmp_path / "a b.json", KNOWN))
     place = log["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]
     assert place["uri"].startswith("file:///")
     assert place["uri"].endswith("/a%20b.json")
@@ -110,18 +144,21 @@ def test_a_hostile_name_stays_a_name_in_every_form() -> None:
     result = leaking(NASTY)
     verdict = check_result(result, Thresholds(max_epsilon=3))
     assert verdict.outcome is Outcome.LEAK
-    text = verdict_text(verdict)
+    text = verdict_text(verdict, KNOWN)
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e\ud800]", text)
     assert "## Passed" not in text.splitlines()
-    names = [c.get("name") for c in ElementTree.fromstring(verdict_junit(verdict)).iter("testcase")]
+    names = [
+        c.get("name")
+        for c in ElementTree.fromstring(verdict_junit(verdict, KNOWN)).iter("testcase")
+    ]
     assert any(name and "<script>" in name and "</testcase>" in name for name in names)
-    assert "<script" not in verdict_junit(verdict)
-    assert "\\ud800" in json.loads(verdict_json(verdict, result))["checks"][0]["scope"]
+    assert "<script" not in verdict_junit(verdict, KNOWN)
+    assert "\\ud800" in json.loads(verdict_json(verdict, result, KNOWN))["checks"][0]["scope"]
 
 
 def test_a_table_of_markdown_is_not_broken_by_a_name() -> None:
     verdict = check_result(leaking(NASTY))
-    summary = verdict_summary(verdict)
+    summary = verdict_summary(verdict, KNOWN)
     rows = [line for line in summary.splitlines() if line.startswith("| ")]
     assert len(rows) == 2 + len(verdict.checks)
     assert all(len(re.findall(r"(?<!\\)\|", row)) == 5 for row in rows)
@@ -136,10 +173,10 @@ def test_a_verdict_of_any_words_is_safe() -> None:
     verdict = check_result(clean())
     check = replace(verdict.checks[0], reason=NASTY, scope=NASTY, name=NASTY)
     other = replace(verdict, checks=(check,), sentence=NASTY, untested=(NASTY,), tested=(NASTY,))
-    ElementTree.fromstring(verdict_junit(other))
-    json.loads(verdict_sarif(other, "r.json"))
-    json.loads(verdict_json(other, clean()))
-    for text in (verdict_text(other), verdict_summary(other)):
+    ElementTree.fromstring(verdict_junit(other, KNOWN))
+    json.loads(verdict_sarif(other, "r.json", KNOWN))
+    json.loads(verdict_json(other, clean(), KNOWN))
+    for text in (verdict_text(other, KNOWN), verdict_summary(other, KNOWN)):
         assert "\x1b" not in text
         text.encode()
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from lmexposure.gate import Outcome, Verdict
+from lmexposure.provenance import Provenance
 from lmexposure.report.charts import Chart
 from lmexposure.report.charts.palette import VARIABLES
 from lmexposure.report.data import CanaryRow, ClassRow, FormatData, Found, ReportData, RocData
@@ -151,6 +152,7 @@ def report_data(**other: Any) -> ReportData:
     values: dict[str, Any] = {
         "title": "run",
         "verdict": VERDICT,
+        "provenance": Provenance(),
         "model": (),
         "formats": (format_data(),),
         "privacy": privacy(),
