@@ -33,6 +33,7 @@ DEFAULTS: dict[str, Any] = {
     "units": 200,
     "device": "auto",
     "dtype": "float32",
+    "threads": None,
     "offline": False,
     "revision": None,
     "references": None,
