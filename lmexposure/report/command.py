@@ -90,7 +90,9 @@ def command_of(run: RunFiles, *, show_seeds: bool = False) -> str:
     words = _with_manifest(_path(run.name)) if fresh else []
     words += ["lmexposure run", _path(corpus) if corpus else "CORPUS"]
     words += ["--out", _path(run.name)]
-    chosen = {**_table(settings.get("measure")), **settings}
+    # What was asked of the machine is no setting of a run: the result says what it was.
+    threads = run.result.settings.get("threads")
+    chosen = {**_table(settings.get("measure")), **settings, "threads": threads}
     training = _table(settings.get("training"))
     words += _flags(chosen, show_seeds)
     words += [] if fresh else _coin_seed(run, settings, show_seeds)
