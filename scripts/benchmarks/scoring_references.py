@@ -3,7 +3,8 @@
 All sides take turns in one process, so that what else the machine does hits them alike. The share
 of the peak is 2 x parameters x nodes fed / time / the best matrix product of the same rounds.
 Beside it stands the share of what such products keep up for a second: a machine's best moment is no
-measure of its seconds.
+measure of its seconds. With --processor-time and one thread (OMP_NUM_THREADS=1) the seconds are the
+processor's, so that other programs beside it take nothing from them.
 """
 
 import argparse
@@ -17,6 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import log
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -35,6 +37,7 @@ Claims = list[tuple[str, bool]]
 DTYPES = (torch.float32, torch.bfloat16)
 PRODUCTS = ((2048, 768, 3072), (4096, 768, 3072), (4096, 3072, 768), (2048, 768, 4096))
 FEWEST = 4  # products of each shape
+CLOCK = SimpleNamespace(seconds=time.perf_counter)
 ALONE, BATCHED = 32, 128  # references a round for the slow sides
 FLOAT, HALF = "tree, float32", "tree, bf16 and float32 near the 1 % quantile"
 ONE, SIXTY_FOUR, HARNESS = "(a) one by one", "(b) batches of 64, all logits", "(c) lm-eval 0.4.13"
@@ -46,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--tokenizers", nargs="*", choices=list(TOKENIZERS), default=[*TOKENIZERS])
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--processor-time", action="store_true", help="for a busy machine")
 
 
 def main(arguments: argparse.Namespace) -> Claims:
@@ -53,6 +57,8 @@ def main(arguments: argparse.Namespace) -> Claims:
     if arguments.device == "cuda" and not torch.cuda.is_available():
         say("no GPU here: the CUDA table is skipped")
         return []
+    if arguments.processor_time:
+        CLOCK.seconds = time.process_time
     model = gpt2_small().to(arguments.device)
     claims: Claims = []
     for kind in arguments.tokenizers:
@@ -237,11 +243,12 @@ def product_rates(device: torch.device, dtype: torch.dtype, seconds: float = 1.0
 
 
 def timed(run: Callable[[], Any], device: torch.device) -> float:
-    begun = time.perf_counter()
+    begun = CLOCK.seconds()
     run()
     if device.type == "cuda":
         torch.cuda.synchronize()
-    return time.perf_counter() - begun
+    seconds: float = CLOCK.seconds() - begun
+    return seconds
 
 
 # What is said of it
@@ -280,12 +287,12 @@ def median_of(peaks: list[Products], name: str) -> float:
 
 
 def claims_of(measured: Measured, device: str) -> Claims:
-    goals = {FLOAT: (11.0, 2.8, 0.75), HALF: (35.0, 9.0, 0.4)}
+    goals = {FLOAT: (11.0, 2.8, "sustained", 0.75), HALF: (35.0, 9.0, "best", 0.4)}
     goals = {side: goal for side, goal in goals.items() if side in measured.rates}
     claims: Claims = []
-    for side, (alone, harness, share) in goals.items():
-        found = measured.share(side)
-        claims.append((f"{side}: {found:.2f} of the peak, at least {share}", found >= share))
+    for side, (alone, harness, peak, share) in goals.items():
+        found = measured.share(side, peak)
+        claims.append((f"{side}: {found:.2f} of the {peak} peak, at least {share}", found >= share))
         if device == "cpu":
             for other, least in ((ONE, alone), (HARNESS, harness)):
                 ratio = measured.ratio(side, other)
