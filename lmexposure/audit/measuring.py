@@ -23,6 +23,7 @@ from lmexposure.audit.settings import MeasureSettings
 from lmexposure.canaries import Manifest
 from lmexposure.errors import ManifestError, ModelError, ResultError
 from lmexposure.models.load import LoadedModel, load_model
+from lmexposure.models.threads import computing_threads, threads_for
 from lmexposure.results import Result, read_result
 from lmexposure.scoring import Extractor
 from lmexposure.scoring.evaluation import evaluation_mode
@@ -42,7 +43,8 @@ def measure(
 ) -> Result:
     """Measure how far a model's view of the inserted canaries differs from chance.
 
-    The model may have been trained by anyone, on a corpus that `lmexposure insert` wrote.
+    The model may have been trained by anyone, on a corpus that `lmexposure insert` wrote. torch's
+    number of threads is put back at the end.
 
     Args:
         model: a directory or hub name that `load_model` takes (float32, on the CPU), or a model
@@ -109,8 +111,13 @@ def _measured(
         place.clear()
         mend_record(place.out, settings.decisive())
         return read_result(place.result)
+    threads = threads_for(
+        loaded.model,
+        asked=settings.threads,
+        recorded=None if place is None else place.threads(),
+    )
     if place is not None:
-        place.begin()
+        place.begin(threads)
     work = _Work(
         loaded=loaded,
         manifest=manifest,
@@ -119,20 +126,22 @@ def _measured(
         progress=progress,
         origin=f"{manifest.sha256} {described['weights_sha256']}",
     )
-    scores = [work.score(name) for name in manifest.formats]
-    estimates = [work.estimate(one) for one in scores]
+    with computing_threads(threads):
+        scores = [work.score(name) for name in manifest.formats]
+        estimates = [work.estimate(one) for one in scores]
     result = Result(
         lmexposure=__version__,
         inputs_sha256=inputs,
         manifest_sha256=manifest.sha256,
         model=_model_record(described, out, validation),
-        settings=settings.decisive(),
+        settings={**settings.decisive(), "threads": threads},
         formats=[one.record for one in estimates],
         canaries=[canary for one in estimates for canary in one.canaries],
         summary=[row for one in estimates for row in one.summary],
         privacy=privacy_section(scores, manifest, settings, own_training=validation is not None),
         warnings=[
             *_training_warnings(validation),
+            *_clock_warnings(settings, validation),
             *work.notes.values(),
             *work.warnings,
             *(line for one in estimates for line in one.warnings),
@@ -160,6 +169,19 @@ def _training_warnings(validation: dict[str, Any] | None) -> list[str]:
         f"bits per token, {validation['initial_validation_bits']:.3f} before training), so low "
         "exposure says nothing; train longer or with another learning rate"
     ]
+
+
+def _clock_warnings(settings: MeasureSettings, validation: dict[str, Any] | None) -> list[str]:
+    """Two clocks alone decide numbers, and only where they were asked to."""
+    said = "so another machine, or the same one when it is busy, gives other numbers"
+    found = []
+    if validation is not None and validation.get("stopped") == "max_seconds":
+        found.append(f"max_seconds ended the training by the clock, {said}")
+    if settings.budget_seconds is not None:
+        found.append(
+            f"budget_seconds={settings.budget_seconds:g} ends each search by the clock, {said}"
+        )
+    return found
 
 
 def _inputs(
@@ -228,9 +250,18 @@ class _Place:
         say_rebuilt(self.scores, "the model is measured again")
         return False
 
-    def begin(self) -> None:
+    def begin(self, threads: int) -> None:
         """Find out before the work whether it can be written down."""
-        write_json(self.kept("inputs.json"), {"inputs_sha256": self.inputs}, mode=PRIVATE)
+        begun = {"inputs_sha256": self.inputs, "threads": threads}
+        write_json(self.kept("inputs.json"), begun, mode=PRIVATE)
+
+    def threads(self) -> int | None:
+        """With how many threads the parts here were computed; None where there are none."""
+        try:
+            threads = json.loads(self.kept("inputs.json").read_bytes())["threads"]
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            return None
+        return threads if isinstance(threads, int) and threads > 0 else None
 
     def kept(self, name: str) -> Path:
         """A file for finished parts; other inputs have other files."""

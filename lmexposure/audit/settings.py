@@ -55,6 +55,9 @@ class MeasureSettings:
         seed: of bootstraps and, with the hashes of manifest and weights, of permutations; it is not
             the plan's, for a result does not tell from which seed its secrets were drawn.
         batch_size: texts a forward pass; changes only speed.
+        threads: of the CPU, which decide the last bits of a score; None: one for a small model,
+            else what torch has. A measurement that is resumed keeps those that it began with, and
+            the result names them.
     """
 
     references: int | None = None
@@ -75,6 +78,7 @@ class MeasureSettings:
     claimed_epsilon: float | None = None
     seed: int = 0
     batch_size: int | None = None
+    threads: int | None = None
 
     def __post_init__(self) -> None:
         if self.references is not None:
@@ -98,8 +102,9 @@ class MeasureSettings:
 
             Claim(epsilon=self.claimed_epsilon, delta=self.delta)
         integer("seed", self.seed, low=0, high=LARGEST_SEED)
-        if self.batch_size is not None:
-            integer("batch_size", self.batch_size, low=1)
+        for name in ("batch_size", "threads"):
+            if getattr(self, name) is not None:
+                integer(name, getattr(self, name), low=1)
 
     def deltas(self, documents: int) -> tuple[float, ...]:
         """The deltas beside which epsilon is bounded, the primary bound's first.
@@ -134,7 +139,7 @@ class MeasureSettings:
     def decisive(self) -> dict[str, Any]:
         """The settings that decide the numbers; speed is left out."""
         values = asdict(self)
-        del values["batch_size"]
+        del values["batch_size"], values["threads"]
         return values
 
 
@@ -164,6 +169,8 @@ class RunSettings:
         training: overrides of the model's training defaults, by name.
         measure: what is measured.
         device, dtype: where and in which precision the model is measured.
+        threads: of the CPU, in training and measuring; None: one for a small model, else what torch
+            has. What is resumed keeps those that it began with.
         offline, revision: how a hub name is looked up.
     """
 
@@ -185,6 +192,7 @@ class RunSettings:
     measure: MeasureSettings = field(default_factory=MeasureSettings)
     device: str = "auto"
     dtype: str = "float32"
+    threads: int | None = None
     offline: bool = False
     revision: str | None = None
 
@@ -199,6 +207,8 @@ class RunSettings:
         integer("controls", self.controls, low=0)
         if self.seed is not None:
             integer("seed", self.seed, low=0, high=LARGEST_SEED)
+        if self.threads is not None:
+            integer("threads", self.threads, low=1)
         integer("layers", self.layers, low=1, high=1000)
         integer("units", self.units, low=1, high=100_000)
         if self.layout is not None:
@@ -257,8 +267,10 @@ class RunSettings:
         return values | {"canaries": canaries, "training": dict(self.training)}
 
     def decisive(self) -> dict[str, Any]:
-        """All settings but those that change only the speed of measuring."""
-        return {**self.to_dict(), "measure": self.measure.decisive()}
+        """All settings but the threads, and those that change only the speed of measuring."""
+        values = {**self.to_dict(), "measure": self.measure.decisive()}
+        del values["threads"]
+        return values
 
     def override(self, values: Mapping[str, Any]) -> "RunSettings":
         """A copy with some values replaced; the names of `MeasureSettings` reach into `measure`.
@@ -268,7 +280,7 @@ class RunSettings:
         """
         values = dict(values)
         own = {f.name for f in fields(self)} - {"measure"}
-        inner = {f.name for f in fields(MeasureSettings)} - {"seed"}
+        inner = {f.name for f in fields(MeasureSettings)} - {"seed", "threads"}
         unknown = sorted(set(values) - own - inner)
         if unknown:
             raise SettingsError(

@@ -53,12 +53,11 @@ def training_settings(settings: RunSettings, window: int | None = None) -> Train
     """
     kind = settings.model if settings.model in NEW_MODELS else "pretrained"
     seed = derive_seed(settings.public_seed, "training")
-    chosen = TrainingSettings.for_model(kind, **{"seed": seed, **settings.training})
+    given = {"seed": seed, "threads": settings.threads, **settings.training}
+    chosen = TrainingSettings.for_model(kind, **given)
     if window is None or chosen.block_size <= window or "block_size" in settings.training:
         return chosen
-    return TrainingSettings.for_model(
-        kind, **{"seed": seed, **settings.training, "block_size": window}
-    )
+    return TrainingSettings.for_model(kind, **{**given, "block_size": window})
 
 
 def train_corpus(

@@ -1,7 +1,7 @@
 """The whole leakage test as one call: insert, train, measure; resumable step by step."""
 
 import os
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +76,8 @@ def _run(corpus: str | Path, out: Path, settings: RunSettings, progress: Progres
             load_for_measuring(trained.model_path, settings),
             manifest,
             out=out,
-            settings=settings.measure,
+            # What a resumed training began with is right for its measurement, too.
+            settings=replace(settings.measure, threads=trained.threads or settings.threads),
             validation=_validation_record(trained),
             progress=progress,
         )

@@ -32,6 +32,7 @@ def measure(
     batch_size: options.Batch = None,
     device: options.Device = None,
     dtype: options.Dtype = None,
+    threads: options.Threads = None,
     offline: options.Offline = None,
     revision: options.Revision = None,
     settings: options.SettingsFile = None,
@@ -52,7 +53,7 @@ def measure(
                 load_for_measuring(model, chosen),
                 inserted,
                 out=out,
-                settings=replace(chosen.measure, seed=chosen.public_seed),
+                settings=replace(chosen.measure, seed=chosen.public_seed, threads=chosen.threads),
                 progress=progress,
             )
         print_result(result)

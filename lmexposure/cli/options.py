@@ -48,6 +48,7 @@ __all__ = [
     "SettingsFile",
     "Significance",
     "TextField",
+    "Threads",
     "TrainingBatch",
     "Units",
     "merged",
@@ -236,6 +237,12 @@ Units = Annotated[int | None, typer.Option(help="Units of the LSTM.  [default: 2
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps.  [default: auto]")]
 Dtype = Annotated[
     str | None, typer.Option(help="float32, bfloat16 or float16.  [default: float32]")
+]
+Threads = Annotated[
+    int | None,
+    typer.Option(
+        help="Of the CPU; what is resumed keeps its own.  [default: 1 for a small model, else all]"
+    ),
 ]
 Offline = Annotated[bool | None, typer.Option("--offline", help="Never ask a model hub.")]
 Revision = Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub model.")]

@@ -48,6 +48,7 @@ def run(
     units: options.Units = None,
     device: options.Device = None,
     dtype: options.Dtype = None,
+    threads: options.Threads = None,
     offline: options.Offline = None,
     revision: options.Revision = None,
     max_seconds: options.MaxSeconds = None,

@@ -32,6 +32,7 @@ def train(
     layers: options.Layers = None,
     units: options.Units = None,
     device: options.Device = None,
+    threads: options.Threads = None,
     offline: options.Offline = None,
     revision: options.Revision = None,
     max_seconds: options.MaxSeconds = None,

@@ -13,6 +13,7 @@ from lmexposure.models.encoding import (
     encode_documents,
     encode_in_context,
 )
+from lmexposure.models.half_precision import is_native, warn_imitated
 from lmexposure.models.load import (
     LoadedModel,
     check_device,
@@ -25,6 +26,7 @@ from lmexposure.models.lstm import LstmConfig, LstmForCausalLM, LstmState
 from lmexposure.models.new import NEW_MODELS, LstmSizes, new_model
 from lmexposure.models.packing import Packed, pack
 from lmexposure.models.settings import TrainingSettings
+from lmexposure.models.threads import computing_threads, threads_for
 from lmexposure.models.tiny_gpt2 import byte_level_tokenizer, tiny_gpt2_config
 from lmexposure.models.trainer import Progress, ProgressCallback
 from lmexposure.models.training import TrainingResult, damaged_model, train
@@ -48,18 +50,22 @@ __all__ = [
     "check_deliveries",
     "check_device",
     "check_name",
+    "computing_threads",
     "context_window",
     "count_deliveries",
     "damaged_model",
     "encode_documents",
     "encode_in_context",
+    "is_native",
     "load_model",
     "new_model",
     "pack",
     "save_model",
     "split_validation",
+    "threads_for",
     "tiny_gpt2_config",
     "train",
+    "warn_imitated",
     "weights_sha256",
 ]
 

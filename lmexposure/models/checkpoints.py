@@ -37,6 +37,8 @@ class Counters:
         best_bits, best_step: lowest validation loss after a step, and that step.
         waited: evaluations since then.
         stopped: why training ended: "patience", "epochs" or "max_seconds"; None while it runs.
+        threads: of the CPU, of each process; None before the first step, and in checkpoints of
+            versions that kept none.
         rows: one entry per evaluation, as in metrics.jsonl.
     """
 
@@ -50,6 +52,7 @@ class Counters:
     best_step: int = 0
     waited: int = 0
     stopped: str | None = None
+    threads: int | None = None
     rows: list[dict[str, Any]] = field(default_factory=list)
 
 

@@ -26,6 +26,7 @@ from lmexposure._validate import one_of
 from lmexposure.errors import FileError, ModelError, SettingsError
 from lmexposure.models.adapters import base_of_adapter, check_adapter, is_adapter, with_adapter
 from lmexposure.models.encoding import context_window
+from lmexposure.models.half_precision import warn_imitated
 
 __all__ = [
     "LoadedModel",
@@ -103,6 +104,7 @@ def load_model(
     """
     one_of("dtype", dtype, tuple(_DTYPES))
     check_device(device)
+    warn_imitated(_DTYPES[dtype], device)
     name = os.fspath(name_or_path)
     local = check_name(name)
     place = name if local or not offline else _cached(name, revision)

@@ -9,7 +9,7 @@ from lmexposure.errors import SettingsError
 
 __all__ = ["TrainingSettings"]
 
-_ONLY_SPEED = ("accumulation", "checkpoint_seconds")
+_ONLY_SPEED = ("accumulation", "checkpoint_seconds", "threads")
 
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "lstm": {},
@@ -61,6 +61,8 @@ class TrainingSettings:
     Args:
         accumulation: parts in which a process handles its share of a step: more need less memory.
         checkpoint_seconds: time between checkpoints to resume from, beside those at evaluations.
+        threads: of the CPU, which decide the last bits of a sum; None: one for a small model, else
+            what torch has. A training that is resumed keeps those that it began with.
 
     Raises:
         SettingsError: a value out of its range.
@@ -84,6 +86,7 @@ class TrainingSettings:
     max_seconds: float | None = None
     accumulation: int = 1
     checkpoint_seconds: float = 60.0
+    threads: int | None = None
 
     def __post_init__(self) -> None:
         integer("seed", self.seed, low=0)
@@ -101,8 +104,9 @@ class TrainingSettings:
     def _check_optional(self) -> None:
         if not 0 <= self.weight_decay < float("inf"):
             raise SettingsError(f"weight_decay={self.weight_decay!r} must be finite and at least 0")
-        if self.evaluate_every is not None:
-            integer("evaluate_every", self.evaluate_every, low=1)
+        for name in ("evaluate_every", "threads"):
+            if getattr(self, name) is not None:
+                integer(name, getattr(self, name), low=1)
         if self.max_seconds is not None:
             positive("max_seconds", self.max_seconds)
         for epoch in self.snapshot_epochs:

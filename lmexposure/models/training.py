@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import torch
 from accelerate import Accelerator
 
 from lmexposure._files import PRIVATE, canonical_json, sha256_bytes
@@ -23,9 +24,11 @@ from lmexposure.models.batches import steps_per_epoch
 from lmexposure.models.checkpoints import ANEW, CheckpointDirectory, Counters
 from lmexposure.models.deliveries import check_deliveries
 from lmexposure.models.encoding import context_window
+from lmexposure.models.half_precision import warn_imitated
 from lmexposure.models.load import LoadedModel, weights_sha256
 from lmexposure.models.packing import Packed, pack
 from lmexposure.models.settings import TrainingSettings
+from lmexposure.models.threads import computing_threads, threads_for
 from lmexposure.models.trainer import ProgressCallback, Trainer
 from lmexposure.models.validation import split_validation
 
@@ -49,6 +52,7 @@ class TrainingResult:
         seconds: time spent training, over all attempts.
         stopped: "patience", "epochs" or "max_seconds".
         processes: how many processes trained.
+        threads: of the CPU, of each process; None in the records of versions that kept none.
         reused: the training had been finished before, and nothing was trained now.
     """
 
@@ -63,6 +67,7 @@ class TrainingResult:
     seconds: float
     stopped: str
     processes: int
+    threads: int | None = None
     reused: bool = False
 
     @property
@@ -92,7 +97,8 @@ def train(
     `model_path`. In `out` stand `model/` (the checkpoint with the lowest validation loss),
     `metrics.jsonl` (a line per evaluation), `training.json`, and `snapshots/epoch-N/` where asked.
     While training is under way there are `checkpoint.pt` and `best-STEP/` to resume from. After a
-    kill at any moment, one CPU process ends with the very bytes of an undisturbed training.
+    kill at any moment, one CPU process ends with the very bytes of an undisturbed training, also on
+    a machine with more or fewer cores. torch's number of threads is put back.
 
     Started with `torchrun` on several processes, all call this with the same arguments.
 
@@ -138,7 +144,10 @@ def train(
         progress=progress,
     )
     trainer.resume()
-    counters = trainer.run(training, validation)
+    counters = trainer.counters
+    counters.threads = threads_for(loaded.model, asked=settings.threads, recorded=counters.threads)
+    with computing_threads(counters.threads):
+        trainer.run(training, validation)
     epoch_steps = steps_per_epoch(len(training.ids), settings.batch_size)
     result = _result(counters, out, epoch_steps, accelerator.num_processes)
     if accelerator.is_main_process:
@@ -164,6 +173,8 @@ def _check_model(loaded: LoadedModel, settings: TrainingSettings) -> None:
             f"block_size={settings.block_size} must be at most {window}, the context window of "
             f"{loaded.name!r}"
         )
+    if settings.precision == "bf16":
+        warn_imitated(torch.bfloat16, loaded.model.device)
     dtypes = {str(p.dtype) for p in loaded.model.parameters() if p.is_floating_point()}
     if dtypes != {"torch.float32"}:
         raise ModelError(
@@ -322,4 +333,5 @@ def _result(counters: Counters, out: Path, epoch_steps: int, processes: int) -> 
         seconds=round(counters.seconds, 3),
         stopped=counters.stopped,
         processes=processes,
+        threads=counters.threads,
     )

@@ -37,6 +37,7 @@ DEFAULTS: dict[str, Any] = {
     "units": 200,
     "device": "auto",
     "dtype": "float32",
+    "threads": None,
     "offline": False,
     "revision": None,
     "references": None,
@@ -94,7 +95,9 @@ def command_of(run: RunFiles, *, show_seeds: bool = False) -> str:
     again = _again(run)
     words = [f"mkdir -p {again} && cp {_path(f'{run.name}/manifest.json')} {again} &&"]
     words += ["lmexposure run", _path(_corpus(run)), "--out", again]
-    chosen = {**_table(settings.get("measure")), **settings}
+    # What was asked of the machine is no setting of a run: the result says what it was.
+    threads = run.result.settings.get("threads")
+    chosen = {**_table(settings.get("measure")), **settings, "threads": threads}
     training = _table(settings.get("training"))
     words += _flags(chosen, show_seeds or _is_demo(run))
     words += [

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from lmexposure._validate import integer
 from lmexposure.errors import InputError, ModelError
 from lmexposure.models.encoding import Encoded
+from lmexposure.models.half_precision import is_native, warn_imitated
 from lmexposure.scoring.log_perplexity import score_encoded
 
 __all__ = ["NearScores", "scores_near"]
@@ -65,7 +66,7 @@ def scores_near(
     threshold: float | None = None,
     quantile: float | None = None,
     sample: int = 64,
-    dtype: torch.dtype = torch.bfloat16,
+    dtype: torch.dtype | None = None,
 ) -> NearScores:
     """Score texts in `dtype`, and those near a threshold again in float32.
 
@@ -78,7 +79,8 @@ def scores_near(
         quantile: instead of a threshold, the share of the texts that lie below it, in (0, 1).
         sample: how many texts are drawn to be scored both ways, from 2; those nearest to the
             threshold come to them. All where there are fewer.
-        dtype: of the fast pass.
+        dtype: of the fast pass; None: bfloat16, but float32 on a CPU that would be slower in it:
+            then all are exact.
 
     Raises:
         InputError: not exactly one of threshold and quantile, or one that is out of range.
@@ -92,9 +94,15 @@ def scores_near(
             "load it in float32, or use score_encoded"
         )
     integer("sample", sample, low=2)
+    dtype = _fast_dtype(dtype, model.device)
     bits = score_encoded(copy.deepcopy(model).to(dtype), encoded).totals
     at = threshold if quantile is None else float(np.quantile(bits, quantile))
     assert at is not None
+    if dtype == torch.float32:
+        everything = np.ones(len(encoded), dtype=bool)
+        return NearScores(
+            bits=bits, exact=everything, threshold=at, margin=0.0, largest=0.0, sampled=len(encoded)
+        )
     exact = np.zeros(len(encoded), dtype=bool)
     distance = np.abs(bits - at)
     first = _drawn_and_nearest(distance, sample, seed)
@@ -106,6 +114,14 @@ def scores_near(
     return NearScores(
         bits=bits, exact=exact, threshold=at, margin=margin, largest=largest, sampled=len(first)
     )
+
+
+def _fast_dtype(asked: torch.dtype | None, device: torch.device) -> torch.dtype:
+    """As asked, or what the machine is faster in: a CPU may only imitate bfloat16."""
+    if asked is not None:
+        warn_imitated(asked, device)
+        return asked
+    return torch.float32 if is_native(torch.bfloat16, device) is False else torch.bfloat16
 
 
 def _drawn_and_nearest(distance: NDArray[np.float64], sample: int, seed: int) -> NDArray[np.int64]:

@@ -3,7 +3,8 @@
 All sides take turns in one process, so that what else the machine does hits them alike. The share
 of the peak is 2 x parameters x nodes fed / time / the best matrix product of the same rounds.
 Beside it stands the share of what such products keep up for a second: a machine's best moment is no
-measure of its seconds.
+measure of its seconds. With --processor-time and one thread (OMP_NUM_THREADS=1) the seconds are the
+processor's, so that other programs beside it take nothing from them.
 """
 
 import argparse
@@ -17,6 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import log
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,7 +26,7 @@ import torch
 from scoring_texts import CONTEXT, FORMAT, TOKENIZERS, encoded_references, gpt2_small, tokenizer_of
 
 from lmexposure.cli.console import print_table, say
-from lmexposure.models import Encoded
+from lmexposure.models import Encoded, is_native
 from lmexposure.scoring import score_encoded
 from lmexposure.scoring.near_threshold import scores_near
 from lmexposure.scoring.tree import SortedTexts
@@ -34,6 +36,8 @@ __all__ = ["add_arguments", "main"]
 Claims = list[tuple[str, bool]]
 DTYPES = (torch.float32, torch.bfloat16)
 PRODUCTS = ((2048, 768, 3072), (4096, 768, 3072), (4096, 3072, 768), (2048, 768, 4096))
+FEWEST = 4  # products of each shape
+CLOCK = SimpleNamespace(seconds=time.perf_counter)
 ALONE, BATCHED = 32, 128  # references a round for the slow sides
 FLOAT, HALF = "tree, float32", "tree, bf16 and float32 near the 1 % quantile"
 ONE, SIXTY_FOUR, HARNESS = "(a) one by one", "(b) batches of 64, all logits", "(c) lm-eval 0.4.13"
@@ -45,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--tokenizers", nargs="*", choices=list(TOKENIZERS), default=[*TOKENIZERS])
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--processor-time", action="store_true", help="for a busy machine")
 
 
 def main(arguments: argparse.Namespace) -> Claims:
@@ -52,6 +57,8 @@ def main(arguments: argparse.Namespace) -> Claims:
     if arguments.device == "cuda" and not torch.cuda.is_available():
         say("no GPU here: the CUDA table is skipped")
         return []
+    if arguments.processor_time:
+        CLOCK.seconds = time.process_time
     model = gpt2_small().to(arguments.device)
     claims: Claims = []
     for kind in arguments.tokenizers:
@@ -136,7 +143,10 @@ def sides_of(
     if harness is not None:
         sides[HARNESS] = (len(more), lambda: harness(len(more)))
     sides[FLOAT] = (len(encoded), lambda: score_encoded(model, encoded))
-    sides[HALF] = (len(encoded), lambda: scores_near(model, encoded, quantile=0.01, seed=0))
+    if is_native(torch.bfloat16, model.device) is False:
+        say("this CPU only imitates bfloat16: that side is left out")
+    else:
+        sides[HALF] = (len(encoded), lambda: scores_near(model, encoded, quantile=0.01, seed=0))
     return sides
 
 
@@ -221,7 +231,8 @@ def product_rates(device: torch.device, dtype: torch.dtype, seconds: float = 1.0
     ]
     pairs = [(flop, a.to(dtype), b.to(dtype)) for flop, a, b in pairs]
     took: list[list[float]] = [[] for _ in pairs]
-    while sum(map(sum, took)) < seconds:
+    # A few of each, whatever one takes: the first is not counted.
+    while sum(map(sum, took)) < seconds or len(took[0]) < FEWEST:
         for (_, a, b), own in zip(pairs, took, strict=True):
             own.append(timed(lambda a=a, b=b: torch.nn.functional.linear(a, b), device))
     rates = [
@@ -232,11 +243,12 @@ def product_rates(device: torch.device, dtype: torch.dtype, seconds: float = 1.0
 
 
 def timed(run: Callable[[], Any], device: torch.device) -> float:
-    begun = time.perf_counter()
+    begun = CLOCK.seconds()
     run()
     if device.type == "cuda":
         torch.cuda.synchronize()
-    return time.perf_counter() - begun
+    seconds: float = CLOCK.seconds() - begun
+    return seconds
 
 
 # What is said of it
@@ -275,11 +287,12 @@ def median_of(peaks: list[Products], name: str) -> float:
 
 
 def claims_of(measured: Measured, device: str) -> Claims:
-    goals = {FLOAT: (11.0, 2.8, 0.75), HALF: (35.0, 9.0, 0.4)}
+    goals = {FLOAT: (11.0, 2.8, "sustained", 0.75), HALF: (35.0, 9.0, "best", 0.4)}
+    goals = {side: goal for side, goal in goals.items() if side in measured.rates}
     claims: Claims = []
-    for side, (alone, harness, share) in goals.items():
-        found = measured.share(side)
-        claims.append((f"{side}: {found:.2f} of the peak, at least {share}", found >= share))
+    for side, (alone, harness, peak, share) in goals.items():
+        found = measured.share(side, peak)
+        claims.append((f"{side}: {found:.2f} of the {peak} peak, at least {share}", found >= share))
         if device == "cpu":
             for other, least in ((ONE, alone), (HARNESS, harness)):
                 ratio = measured.ratio(side, other)

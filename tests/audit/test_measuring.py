@@ -191,11 +191,16 @@ def test_an_interrupted_measurement_goes_on(
         measure(untrained, manifest, out=tmp_path / "r", settings=QUICK, progress=stop)
     assert not (tmp_path / "r" / "result.json").exists()
     seen: list[str] = []
+    threads: set[int] = set()
 
     def watch(what: str, done: int, total: int, note: str = "") -> None:
         seen.append(what)
+        threads.add(torch.get_num_threads())
 
-    again = measure(untrained, manifest, out=tmp_path / "r", settings=QUICK, progress=watch)
+    # With other threads the last bits of scores may be others: it goes on with those that it had.
+    others = replace(QUICK, threads=2)
+    again = measure(untrained, manifest, out=tmp_path / "r", settings=others, progress=watch)
+    assert threads == {again.settings["threads"]} == {1}
     assert again.to_dict() == read_result(whole / "result.json").to_dict()
     for name in ("result.json", "scores.parquet"):
         assert (tmp_path / "r" / name).read_bytes() == (whole / name).read_bytes()
@@ -291,6 +296,16 @@ def test_a_model_that_did_not_learn_is_inconclusive(
     losses = {"validation_bits": 5.0, "initial_validation_bits": 5.001, "improved": False}
     result = measure(untrained, manifest, settings=QUICK, validation=losses)
     assert result.warnings[0].startswith("INCONCLUSIVE: the model did not learn")
+
+
+def test_a_clock_that_decided_numbers_is_named(untrained: LoadedModel, manifest: Manifest) -> None:
+    late = {"stopped": "max_seconds", "improved": True}
+    result = measure(
+        untrained, manifest, settings=replace(QUICK, budget_seconds=60.0), validation=late
+    )
+    clocks = [line for line in result.warnings if "by the clock" in line]
+    assert [line.split()[0] for line in clocks] == ["max_seconds", "budget_seconds=60"]
+    assert all("another machine" in line for line in clocks)
 
 
 def test_chance_stands_beside_extraction(manifest: Manifest) -> None:

@@ -46,6 +46,7 @@ def test_unknown_names_are_refused_with_those_there_are() -> None:
         ({"extraction": "no"}, "extraction='no' must be true or false"),
         ({"level": "x"}, "level='x' must lie strictly between"),
         ({"canaries": 0}, "canaries=0"),
+        ({"threads": 0}, "threads=0 must be a whole number at least 1"),
         ({"canaries": 2.0}, "canaries=2.0"),
         ({"coins": 0.5, "candidates": 0}, "candidates=0 must be a whole number at least 1"),
         ({"coins": 0.5}, "coins=0.5 needs candidates: how many coins"),
@@ -92,7 +93,8 @@ def test_a_settings_file_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_speed_does_not_decide() -> None:
-    assert MeasureSettings(batch_size=3).decisive() == MeasureSettings().decisive()
+    assert MeasureSettings(batch_size=3, threads=2).decisive() == MeasureSettings().decisive()
+    assert RunSettings(threads=2).decisive() == RunSettings().decisive()
     assert MeasureSettings(seed=1).decisive() != MeasureSettings().decisive()
 
 

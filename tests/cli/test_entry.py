@@ -1,3 +1,4 @@
+import importlib.util
 import os
 import subprocess
 import sys
@@ -28,6 +29,40 @@ def test_help_imports_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "measure" in done.stdout
+
+
+@pytest.mark.parametrize("own", [None, "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"])
+def test_threads_wait_without_spinning_unless_the_user_says_otherwise(
+    call: Call, monkeypatch: pytest.MonkeyPatch, own: str | None
+) -> None:
+    for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"):
+        monkeypatch.setenv(name, "")  # so that it is put back in the end
+        monkeypatch.delenv(name)
+    if own is not None:
+        monkeypatch.setenv(own, "7")
+    call("--version")
+    expected = {None: "PASSIVE", "OMP_WAIT_POLICY": "7"}.get(own)
+    assert os.environ.get("OMP_WAIT_POLICY") == expected
+
+
+def test_openmp_obeys_what_a_process_says_before_it_imports_torch() -> None:
+    """And would not obey it afterwards: OpenMP reads its variables when it is loaded."""
+    place = importlib.util.find_spec("torch").submodule_search_locations[0]  # type: ignore
+    library = Path(place) / "lib" / "libgomp.so.1"
+    if not library.exists():
+        pytest.skip("this torch brings another OpenMP")
+    script = (
+        "import ctypes, os, sys\n"
+        "from lmexposure.cli.entry import _wait_without_spinning\n"
+        "_wait_without_spinning()\n"
+        f"ctypes.CDLL({str(library)!r})\n"
+    )
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("OMP_")}
+    environment = {**kept, "OMP_DISPLAY_ENV": "true"}
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=True
+    )
+    assert "OMP_WAIT_POLICY = 'PASSIVE'" in done.stderr
 
 
 @pytest.mark.parametrize(

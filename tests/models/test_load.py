@@ -89,6 +89,16 @@ def test_dtype_is_obeyed(directory: Path) -> None:
     assert load_model(directory, dtype="bfloat16").to_dict()["dtype"] == "bfloat16"
 
 
+def test_a_dtype_that_this_cpu_only_imitates_is_warned_of(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True}, raising=False)
+    load_model(directory)
+    assert not caplog.records
+    load_model(directory, dtype="bfloat16")
+    assert "no instructions for bfloat16" in caplog.text
+
+
 def test_another_dtype_is_refused(directory: Path) -> None:
     with pytest.raises(SettingsError, match="dtype='int8' must be one of float32, bfloat16"):
         load_model(directory, dtype="int8")

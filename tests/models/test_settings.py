@@ -48,6 +48,7 @@ def test_unknown_kind_and_unknown_setting_are_refused() -> None:
         ({"weight_decay": -0.1}, r"weight_decay=-0\.1 must be finite and at least 0"),
         ({"weight_decay": float("nan")}, "weight_decay=nan must be finite and at least 0"),
         ({"evaluate_every": 0}, "evaluate_every=0 must be a whole number at least 1"),
+        ({"threads": 0}, "threads=0 must be a whole number at least 1"),
         ({"max_seconds": -1.0}, r"max_seconds=-1\.0 must be a finite number above 0"),
         ({"snapshot_epochs": (1, 21)}, "snapshot_epochs=21 must be a whole number from 1 to 20"),
     ],
@@ -58,7 +59,7 @@ def test_values_out_of_range_are_refused(change: dict[str, Any], message: str) -
 
 
 def test_speed_is_kept_apart_from_what_decides_the_result() -> None:
-    slow = TrainingSettings(accumulation=4, checkpoint_seconds=1.0)
+    slow = TrainingSettings(accumulation=4, checkpoint_seconds=1.0, threads=2)
     assert slow.decisive() == TrainingSettings().decisive()
     assert TrainingSettings(seed=1).decisive() != TrainingSettings().decisive()
     assert json.loads(json.dumps(slow.to_dict())) == slow.to_dict()

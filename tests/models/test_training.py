@@ -134,6 +134,27 @@ def test_interrupted_at_any_step_it_ends_with_the_same_bytes(run: Train, tmp_pat
     assert strip == [{**row, "seconds": None} for row in _rows(tmp_path / "whole")]
 
 
+def test_a_resumed_training_keeps_the_threads_it_began_with(run: Train, tmp_path: Path) -> None:
+    """The last bits depend on them, and another machine has others."""
+
+    def stop(progress: Progress) -> None:
+        if progress.step == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(threads=1, epochs=1, snapshot_epochs=(), progress=stop)
+    before, seen = torch.get_num_threads(), set()
+    resumed = run(
+        threads=2,
+        epochs=1,
+        snapshot_epochs=(),
+        progress=lambda _: seen.add(torch.get_num_threads()),
+    )
+    assert (seen, resumed.threads, torch.get_num_threads()) == ({1}, 1, before)
+    record = json.loads((tmp_path / "out" / "training.json").read_text())
+    assert (record["settings"]["threads"], record["result"]["threads"]) == (2, 1)
+
+
 def test_interrupted_after_the_last_step_it_only_finishes(
     run: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,8 +203,12 @@ def test_accumulation_changes_only_rounding(
     assert in_parts.tokens == at_once.tokens
 
 
-def test_bf16_trains_and_keeps_float32_weights(run: Train) -> None:
+def test_bf16_trains_and_keeps_float32_weights(
+    run: Train, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True}, raising=False)
     result = run(precision="bf16", epochs=1, snapshot_epochs=())
+    assert "no instructions for bfloat16" in caplog.text
     assert result.improved
     assert load_model(result.model_path).to_dict()["dtype"] == "float32"
 

@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 import typer.main
 from made_results import small_manifest, small_run
 
@@ -32,7 +33,7 @@ def with_settings(run: RunFiles, **settings: Any) -> RunFiles:
 
 
 def test_defaults_and_flags_are_those_of_the_command_line() -> None:
-    record = RunSettings().decisive()
+    record = RunSettings().to_dict()
     ours = {**record["measure"], **record}
     known = {f.name for f in fields(RunSettings)} | {f.name for f in fields(MeasureSettings)}
     assert DEFAULTS.keys() == known - {"coin_seed", "training", "measure", "batch_size"}
@@ -143,6 +144,14 @@ def test_a_measurement(tmp_path: Path) -> None:
     assert "m/manifest.json has the checksum" in where_of(beside)
     nameless = replace(run, result=replace(run.result, model={}))
     assert "lmexposure measure MODEL MANIFEST" in command_of(nameless)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_it_names_the_threads_that_decide_the_last_bits(tmp_path: Path, whole: bool) -> None:
+    run = open_run(small_run(tmp_path, whole=whole))
+    assert "--threads" not in command_of(run)
+    settings = {**run.result.settings, "threads": 3}
+    assert "--threads 3" in command_of(replace(run, result=replace(run.result, settings=settings)))
 
 
 def test_no_name_is_more_than_a_word(tmp_path: Path) -> None:

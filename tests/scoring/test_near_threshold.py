@@ -26,7 +26,7 @@ def test_those_near_the_threshold_have_the_bits_of_float32(
     model: Any, encoded: list[Encoded]
 ) -> None:
     expected = score_encoded(model, encoded).totals
-    found = scores_near(model, encoded, quantile=0.1, seed=3)
+    found = scores_near(model, encoded, quantile=0.1, seed=3, dtype=torch.bfloat16)
     np.testing.assert_allclose(found.bits[found.exact], expected[found.exact], atol=1e-3)
     assert (np.abs(found.bits - expected)[~found.exact] > 0).any()
     assert (np.abs(found.bits - found.threshold)[~found.exact] > found.margin).all()
@@ -40,7 +40,10 @@ def test_a_threshold_may_be_given_and_the_sample_repeats(
     model: Any, encoded: list[Encoded]
 ) -> None:
     at = float(np.median(score_encoded(model, encoded).totals))
-    first, again = (scores_near(model, encoded, threshold=at, seed=5, sample=8) for _ in range(2))
+    first, again = (
+        scores_near(model, encoded, threshold=at, seed=5, sample=8, dtype=torch.bfloat16)
+        for _ in range(2)
+    )
     np.testing.assert_array_equal(first.bits, again.bits)
     assert first.threshold == at
     assert 8 <= first.sampled <= 8 + 400 // 64
@@ -58,6 +61,16 @@ def test_a_sample_of_all_texts_is_exact(model: Any, encoded: list[Encoded]) -> N
     found = scores_near(model, encoded[:20], quantile=0.5, seed=1)
     assert found.exact.all()
     assert found.sampled == 20
+
+
+def test_a_cpu_that_only_imitates_bfloat16_scores_in_float32(
+    model: Any, encoded: list[Encoded], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True}, raising=False)
+    found = scores_near(model, encoded[:40], quantile=0.5, seed=1)
+    assert found.exact.all()
+    assert (found.margin, found.sampled) == (0.0, 40)
+    np.testing.assert_array_equal(found.bits, score_encoded(model, encoded[:40]).totals)
 
 
 def test_leaves_the_model_as_it_was(model: Any, encoded: list[Encoded]) -> None:

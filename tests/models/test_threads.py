@@ -1,0 +1,50 @@
+"""The number of threads: by size, by the user's word, restored, and the same on resuming."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import nn
+
+from lmexposure.models import computing_threads, threads_for
+
+SMALL, LARGE = nn.Linear(200, 200), nn.Embedding(1000, 1000)
+
+
+@pytest.fixture
+def three() -> Iterator[None]:
+    """A process that computes with three threads; nothing is computed with them here."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("three")
+def test_a_small_model_has_one_thread_unless_the_user_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert (threads_for(SMALL), threads_for(LARGE)) == (1, 3)
+    assert (threads_for(SMALL, asked=2), threads_for(LARGE, asked=2)) == (2, 2)
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert (threads_for(SMALL), threads_for(SMALL, asked=2)) == (3, 2)
+    assert not caplog.records
+
+
+@pytest.mark.usefixtures("three")
+def test_what_was_begun_goes_on_with_its_own(caplog: pytest.LogCaptureFixture) -> None:
+    assert threads_for(LARGE, recorded=8) == 8
+    assert not caplog.records
+    assert threads_for(LARGE, asked=2, recorded=8) == 8
+    assert "goes on with threads=8, as it began, and not with 2" in caplog.text
+
+
+@pytest.mark.usefixtures("three")
+def test_the_process_has_its_threads_back() -> None:
+    with computing_threads(2):
+        assert torch.get_num_threads() == 2
+    assert torch.get_num_threads() == 3
+    with pytest.raises(KeyError), computing_threads(1):
+        raise KeyError
+    assert torch.get_num_threads() == 3
