@@ -8,7 +8,7 @@ from typing import Any
 from lmexposure._files import PRIVATE
 from lmexposure._integrity import read_sealed, write_sealed
 from lmexposure.canaries import Canary
-from lmexposure.scoring import Extractor, beam_width
+from lmexposure.scoring import Extraction, Extractor, Wish, beam_width
 
 __all__ = ["Extractions", "extract_format"]
 
@@ -35,8 +35,8 @@ def extract_format(
         canaries: canaries and controls.
         revealed: the most characters given.
         width: of the beam; None: 100, and twice the canaries.
-        kept: where finished canaries are kept between interruptions; None keeps nothing.
-        progress: called with (canaries done, canaries in all).
+        kept: where finished searches are kept between interruptions; None keeps nothing.
+        progress: called with (searches done, searches in all).
 
     Returns:
         per canary id a row for each search: see `Extraction`; besides `fills_left`, the fills that
@@ -45,25 +45,34 @@ def extract_format(
     """
     inserted = sum(one.role == "canary" for one in canaries)
     width = beam_width(inserted) if width is None else width
+    wishes = [wish for one in canaries for wish in _wishes(extractor, one, revealed, width)]
+    wishes.sort(key=lambda wish: (wish.revealed, wish.width))  # those that share a search adjoin
     before = None if kept is None else read_sealed(kept)
-    done: Extractions = {} if before is None else json.loads(before)
-    for number, canary in enumerate(canaries, 1):
-        if canary.id not in done:
-            most = revealed if canary.role == "canary" else 0
-            known = min(most, extractor.format.free_characters(canary.index) - 1)
-            done[canary.id] = [
-                _row(extractor, canary, k, w) for k in range(known + 1) for w in (1, width)
-            ]
-            if kept is not None:
-                write_sealed(kept, json.dumps(done).encode(), mode=PRIVATE)
-        progress(number, len(canaries))
-    return {one.id: done[one.id] for one in canaries}
+    rows: list[dict[str, Any]] = [] if before is None else json.loads(before)
+    progress(len(rows), len(wishes))
+    for found in extractor.find_all(wishes, done=len(rows)):
+        rows += [_row(extractor, wishes[len(rows) + n], one) for n, one in enumerate(found)]
+        if kept is not None:
+            write_sealed(kept, json.dumps(rows).encode(), mode=PRIVATE)
+        progress(len(rows), len(wishes))
+    by_index: dict[int, list[dict[str, Any]]] = {}
+    for wish, row in zip(wishes, rows, strict=True):
+        by_index.setdefault(wish.index, []).append(row)
+    return {one.id: by_index[one.index] for one in canaries}
 
 
-def _row(extractor: Extractor, canary: Canary, revealed: int, width: int) -> dict[str, Any]:
-    left = extractor.format.fills_left(canary.index, revealed)
+def _wishes(extractor: Extractor, canary: Canary, revealed: int, width: int) -> list[Wish]:
+    most = revealed if canary.role == "canary" else 0
+    known = min(most, extractor.format.free_characters(canary.index) - 1)
+    return [
+        Wish(index=canary.index, revealed=k, width=w) for k in range(known + 1) for w in (1, width)
+    ]
+
+
+def _row(extractor: Extractor, wish: Wish, found: Extraction) -> dict[str, Any]:
+    left = extractor.format.fills_left(wish.index, wish.revealed)
     return {
-        **extractor.find(canary.index, revealed=revealed, width=width).to_dict(),
+        **found.to_dict(),
         "fills_left": str(left),
-        "by_chance": min(1.0, width / left),
+        "by_chance": min(1.0, wish.width / left),
     }

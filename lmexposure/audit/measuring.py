@@ -315,6 +315,6 @@ class _Work:
             scores.canaries,
             revealed=self.settings.revealed,
             width=self.settings.beam_width,
-            kept=None if self.place is None else self.place.kept(f"{name}.extraction.json"),
+            kept=None if self.place is None else self.place.kept(f"{name}.beams.json"),
             progress=partial(self.progress, f"extracting {name}"),
         )

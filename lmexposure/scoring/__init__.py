@@ -6,7 +6,13 @@ from lmexposure.scoring.log_perplexity import TokenScores, log_perplexity, score
 from lmexposure.scoring.near_threshold import NearScores, scores_near
 from lmexposure.scoring.search.best_first import Likeliest, likeliest_fills
 from lmexposure.scoring.search.draws import Draws, draw_fills
-from lmexposure.scoring.search.extraction import Extraction, Extractor, Guess, beam_width
+from lmexposure.scoring.search.extraction import (
+    Extraction,
+    Extractor,
+    Guess,
+    Wish,
+    beam_width,
+)
 from lmexposure.scoring.search.ranks import Margin, ProvenRank, RankSearch
 from lmexposure.scoring.search.rescoring import Rescorer, walked_bits
 from lmexposure.scoring.search.walk import Budget, Leaves, Walk
@@ -47,6 +53,7 @@ __all__ = [
     "TokenScores",
     "TokenSpace",
     "Walk",
+    "Wish",
     "beam_width",
     "bits_against_base",
     "draw_fills",

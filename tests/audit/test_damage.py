@@ -110,7 +110,7 @@ def names(home: Path) -> list[str]:
         ("measuring", "run.json", flip),
         ("measuring", ".measuring/*/pin.npz", flip),
         ("measuring", ".measuring/*/pin.search.json", flip),
-        ("measuring", ".measuring/*/pin.extraction.json", cut),
+        ("measuring", ".measuring/*/pin.beams.json", cut),
         ("whole", "training.json", cut),
         ("whole", "scores.parquet", flip),
         ("whole", "run.json", cut),

@@ -1,32 +1,32 @@
 """Extraction: finding a secret from the model alone, given the format and perhaps a beginning.
 
-Beam search over tokens, constrained to the format: at each step only tokens are followed that keep
-the text a beginning of some fill. Greedy is the beam of width 1. Both stand on the scorer's own
-next-token step. A token path need not be the tokenizer's own spelling of its text: an attacker
-reads the text. (Carlini et al. 2019, section 8, compares these with best-first search.)
+By beam search, constrained to the format; greedy is the beam of width 1. (Carlini et al. 2019,
+section 8, compares these with best-first search.)
 """
 
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lmexposure._validate import integer
 from lmexposure.canaries import CanaryFormat
 from lmexposure.errors import InputError, ModelError
 from lmexposure.models.encoding import context_window, encode_in_context
+from lmexposure.scoring.search.beams import Beam, Guess, Spelling, search_beams
 from lmexposure.scoring.space.byte_language import ByteLanguage
 from lmexposure.scoring.space.prefix import find_beginning
 from lmexposure.scoring.space.vocabulary import Vocabulary
 from lmexposure.scoring.steps import RecomputedSteps, next_token_steps
 
-__all__ = ["Extraction", "Extractor", "Guess", "beam_width"]
+__all__ = ["Extraction", "Extractor", "Guess", "Wish", "beam_width"]
 
 _SAMPLED_FILLS = 64  # fills whose common token prefix is where a search begins
 
-# Where a search stands in a text: known bytes still to be spelled, then a state of the format.
-_State = tuple[bytes, int]
+_BEAM_BYTES = 1 << 28  # of model states held at once
+_MOST_ROWS = 2_048
 
 
 def beam_width(canaries: int) -> int:
@@ -38,11 +38,15 @@ def beam_width(canaries: int) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Guess:
-    """A fill's text and its cost in bits behind the shared token prefix; lower = likelier."""
+class Wish:
+    """A search to be made: for the secret `index`, `revealed` characters given, `width` wide."""
 
-    text: str
-    bits: float
+    index: int
+    revealed: int
+    width: int
+
+    def __post_init__(self) -> None:
+        integer("width", self.width, low=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +59,7 @@ class Extraction:
         width: candidates kept at each step.
         found: whether the secret is in the final beam.
         place: its place there among all fills, other inserted canaries included; 1 = first guess.
-        steps: prefixes that the model computed for this search.
+        steps: prefixes that the model computed until it was settled.
     """
 
     method: str
@@ -68,35 +72,6 @@ class Extraction:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as result.json holds them."""
         return asdict(self)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Beam:
-    """Unfinished texts, cheapest first: costs in bits (N,), states and texts so far."""
-
-    costs: NDArray[np.float64]
-    states: list[_State]
-    texts: list[bytes]
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Wanted:
-    """Allowed continuations (M,): the beam's row, the token, the state behind it."""
-
-    rows: NDArray[np.int64]
-    tokens: NDArray[np.int64]
-    states: list[_State]
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Candidates:
-    """Every allowed continuation of a beam, cheapest first, with its parent's row."""
-
-    rows: list[int]
-    tokens: list[int]
-    costs: list[float]
-    states: list[_State]
-    texts: list[bytes]
 
 
 class Extractor:
@@ -149,8 +124,7 @@ class Extractor:
         self._start, self._offset = found.ids, found.characters
         self._steps = next_token_steps(model, encoded[0].ids)
         self.slower = self._steps.slower if isinstance(self._steps, RecomputedSteps) else ""
-        self._allowed: dict[_State, tuple[list[int], list[_State]]] = {}
-        self._searches: dict[tuple[str, int], tuple[list[Guess], int]] = {}
+        self._spelling = Spelling(self._language, self._vocabulary)
 
     def search(self, beginning: str, *, width: int) -> list[Guess]:
         """The likeliest fills that a beam finds, best first, at most `width` of them.
@@ -162,33 +136,10 @@ class Extractor:
         Raises:
             InputError: no fill of the format begins so.
         """
-        integer("width", width, low=1)
-        alive = self._first(beginning)
-        wanted = self._wanted(alive)
-        state, bits = self._steps.start(self._start, wanted.tokens)
-        finished: list[Guess] = []
-        read = len(self._start)
-        while True:
-            candidates = self._extend(alive, wanted, bits)
-            finished = self._finish(candidates, finished, width)
-            kept = self._unfinished(candidates, finished, width)
-            read += 1
-            # A spelling in more tokens than the model reads at once cannot be followed further.
-            if not kept or (self._window is not None and read > self._window):
-                return finished
-            alive = _Beam(
-                costs=np.array([candidates.costs[i] for i in kept]),
-                states=[candidates.states[i] for i in kept],
-                texts=[candidates.texts[i] for i in kept],
-            )
-            wanted = self._wanted(alive)
-            state, bits = self._steps.advance(
-                state,
-                np.array([candidates.rows[i] for i in kept]),
-                np.array([candidates.tokens[i] for i in kept]),
-                wanted.rows,
-                wanted.tokens,
-            )
+        beam = self._beam(beginning, integer("width", width, low=1), None)
+        self._run([beam])
+        before = len(self._context)
+        return [Guess(text=text.decode()[before:], bits=bits) for text, bits in beam.finished]
 
     def find(self, index: int, *, revealed: int, width: int) -> Extraction:
         """Search for the secret with this index, its first `revealed` characters given.
@@ -198,28 +149,73 @@ class Extractor:
             revealed: characters of the secret that the attacker knows, from 0.
             width: candidates kept at each step; 1 is greedy.
         """
-        guesses, steps = self._searched(self.format.revealed(index, revealed), width)
-        secret = self.format.text(index)
-        place = next((n for n, guess in enumerate(guesses, 1) if guess.text == secret), None)
+        wish = Wish(index=index, revealed=revealed, width=width)
+        return next(rows[0] for rows in self.find_all([wish]))
+
+    def find_all(self, wishes: Sequence[Wish], *, done: int = 0) -> Iterator[list[Extraction]]:
+        """Search for many secrets, as many searches side by side as memory holds.
+
+        Adjoining wishes that begin alike and are as wide share one search. Which go together
+        depends on the wishes alone.
+
+        Args:
+            wishes: the searches.
+            done: how many of the first wishes earlier calls have answered.
+
+        Yields:
+            what was found of the next wishes, in their order, at least of one.
+        """
+        answered = 0
+        for some in self._together(wishes):
+            answered += len(some)
+            if answered > done:
+                yield self._found(some)
+
+    def _together(self, wishes: Sequence[Wish]) -> Iterator[list[Wish]]:
+        """The wishes in order, in parts whose beams are no wider together than memory holds."""
+        most, wide = self._most_rows(), 0
+        part: list[Wish] = []
+        seen: set[tuple[str, int]] = set()
+        for wish in wishes:
+            key = self._key(wish)
+            if part and key not in seen and wide + wish.width > most:
+                yield part
+                part, seen, wide = [], set(), 0
+            wide += 0 if key in seen else wish.width
+            seen.add(key)
+            part.append(wish)
+        if part:
+            yield part
+
+    def _key(self, wish: Wish) -> tuple[str, int]:
+        """Searches are the same where the beginning known and the width are."""
+        return self.format.revealed(wish.index, wish.revealed), wish.width
+
+    def _found(self, wishes: Sequence[Wish]) -> list[Extraction]:
+        """One search for all wishes that begin alike."""
+        wanted: dict[tuple[str, int], list[bytes]] = {}
+        for wish in wishes:
+            wanted.setdefault(self._key(wish), []).append(self._text(wish.index))
+        beams = {key: self._beam(*key, wanted=texts) for key, texts in wanted.items()}
+        self._run(list(beams.values()))
+        return [self._extraction(wish, beams[self._key(wish)]) for wish in wishes]
+
+    def _extraction(self, wish: Wish, beam: Beam) -> Extraction:
+        place = beam.place(self._text(wish.index))
         return Extraction(
-            method="greedy" if width == 1 else "beam",
-            revealed=revealed,
-            width=width,
+            method="greedy" if wish.width == 1 else "beam",
+            revealed=wish.revealed,
+            width=wish.width,
             found=place is not None,
             place=place,
-            steps=steps,
+            steps=beam.steps,
         )
 
-    def _searched(self, beginning: str, width: int) -> tuple[list[Guess], int]:
-        """A search and its cost; with nothing revealed it is one search for all secrets."""
-        if (beginning, width) not in self._searches:
-            before = self._steps.evaluated
-            guesses = self.search(beginning, width=width)
-            self._searches[beginning, width] = (guesses, self._steps.evaluated - before)
-        return self._searches[beginning, width]
+    def _text(self, index: int) -> bytes:
+        return (self._context + self.format.text(index)).encode()
 
-    def _first(self, beginning: str) -> _Beam:
-        """The beam before its first step: what is known still has to be spelled in tokens."""
+    def _beam(self, beginning: str, width: int, wanted: Sequence[bytes] | None) -> Beam:
+        """A beam before its first step: what is known still has to be spelled in tokens."""
         if self.format.prefix.startswith(beginning):
             beginning = self.format.prefix  # the template is public
         state = self._language.read(self._language.start, beginning.encode())
@@ -230,70 +226,15 @@ class Extractor:
             )
         known = self._context + beginning
         left, spelled = known[self._offset :].encode(), known[: self._offset].encode()
-        return _Beam(costs=np.zeros(1), states=[(left, state)], texts=[spelled])
+        return Beam(spelled, self._spelling.state(left, state), width=width, wanted=wanted)
 
-    def _advance(self, state: _State, byte: int) -> _State | None:
-        known, inner = state
-        if known:
-            return (known[1:], inner) if known[0] == byte else None
-        after = self._language.advance(inner, byte)
-        return None if after is None else (b"", after)
+    def _run(self, beams: Sequence[Beam]) -> None:
+        most = sys.maxsize if self._window is None else self._window
+        search_beams(self._steps, self._spelling, self._start, beams, most)
 
-    def _continuations(self, state: _State) -> tuple[list[int], list[_State]]:
-        """The tokens that may follow in this state, and the state behind each; computed once."""
-        if state not in self._allowed:
-            pairs = self._vocabulary.continuations(state, self._advance)
-            self._allowed[state] = ([t for t, _ in pairs], [s for _, s in pairs])
-        return self._allowed[state]
-
-    def _wanted(self, alive: _Beam) -> _Wanted:
-        """All allowed continuations of the beam."""
-        rows: list[int] = []
-        tokens: list[int] = []
-        states: list[_State] = []
-        for row, state in enumerate(alive.states):
-            allowed, behind = self._continuations(state)
-            rows += [row] * len(allowed)
-            tokens += allowed
-            states += behind
-        return _Wanted(
-            rows=np.array(rows, dtype=np.int64),
-            tokens=np.array(tokens, dtype=np.int64),
-            states=states,
-        )
-
-    def _extend(self, alive: _Beam, wanted: _Wanted, bits: NDArray[np.float64]) -> _Candidates:
-        """The wanted continuations, cheapest first."""
-        rows, tokens, states = wanted.rows, wanted.tokens, wanted.states
-        costs = alive.costs[rows] + bits
-        order = np.argsort(costs, kind="stable").tolist()
-        return _Candidates(
-            rows=rows[order].tolist(),
-            tokens=tokens[order].tolist(),
-            costs=costs[order].tolist(),
-            states=[states[i] for i in order],
-            texts=[alive.texts[rows[i]] + self._vocabulary.surface(tokens[i]) for i in order],
-        )
-
-    def _finish(self, new: _Candidates, finished: list[Guess], width: int) -> list[Guess]:
-        """The `width` cheapest whole texts so far; a text spelled in two ways counts once."""
-        whole = [
-            Guess(text=text.decode()[len(self._context) :], bits=cost)
-            for text, cost, (known, inner) in zip(new.texts, new.costs, new.states, strict=True)
-            if not known and self._language.complete(inner)
-        ]
-        cheapest: dict[str, Guess] = {}
-        for guess in sorted(finished + whole, key=lambda g: g.bits):
-            cheapest.setdefault(guess.text, guess)
-        return list(cheapest.values())[:width]
-
-    def _unfinished(self, new: _Candidates, finished: list[Guess], width: int) -> list[int]:
-        """The cheapest candidates worth following: costs only grow, so the rest cannot place."""
-        bound = finished[-1].bits if len(finished) == width else np.inf
-        kept: list[int] = []
-        for i, (cost, state) in enumerate(zip(new.costs, new.states, strict=True)):
-            if len(kept) == width or cost >= bound:
-                break
-            if self._continuations(state)[0]:
-                kept.append(i)
-        return kept
+    def _most_rows(self) -> int:
+        """Rows of all beams together whose states fit into memory, spelled byte by byte."""
+        state, _ = self._steps.start(self._start, np.zeros(0, dtype=np.int64))
+        longest = len(self._start) + len(self._text(0)) - self._offset
+        row_bytes = state.nbytes / state.rows * longest / len(self._start)
+        return max(1, min(_MOST_ROWS, int(_BEAM_BYTES / max(1.0, row_bytes))))

@@ -100,6 +100,10 @@ class Vocabulary:
         """
         return sorted(self._accepted(state, advance), key=lambda pair: pair[0])
 
+    def follows(self, state: State, advance: Callable[[State, int], State | None]) -> bool:
+        """Whether any token is accepted in `state`; arguments as for `continuations`."""
+        return next(self._accepted(state, advance), None) is not None
+
     def _accepted(
         self, state: State, advance: Callable[[State, int], State | None]
     ) -> Iterator[tuple[int, State]]:

@@ -16,7 +16,7 @@ from tiny import (
 from lmexposure.canaries import CanaryFormat
 from lmexposure.errors import InputError, ModelError, SettingsError
 from lmexposure.models import encode_in_context
-from lmexposure.scoring import Extractor, beam_width, log_perplexity
+from lmexposure.scoring import Extractor, Wish, beam_width, log_perplexity
 from lmexposure.scoring.space.prefix import shared_tokens
 
 PIN = CanaryFormat(name="pin", template="My PIN is {digits:2}")
@@ -103,15 +103,48 @@ def test_find_says_place_and_steps() -> None:
     assert extractor.find(third, revealed=0, width=100).place == 3
     missed = extractor.find(PIN.index(order[-1]), revealed=0, width=1)
     assert (missed.found, missed.place) == (False, None)
-    assert missed.steps == 2  # the prefix, then one digit; the last digit needs no step
+    assert missed.steps == 1  # the prefix: from the first digit on it cannot be found any more
+    assert extractor.find(PIN.index(order[0]), revealed=0, width=100).steps == 11
     assert missed.to_dict() == {
         "method": "greedy",
         "revealed": 0,
         "width": 1,
         "found": False,
         "place": None,
-        "steps": 2,
+        "steps": 1,
     }
+
+
+@pytest.mark.parametrize("make", [characters, byte_level_bpe])
+def test_searches_side_by_side_find_what_each_finds_alone(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each against a search that goes on to its end, whose places are counted."""
+    tokenizer = make()
+    form = CanaryFormat(name="n", template="number {digits:3}{choice:w}", lists={"w": ["P", "IN"]})
+    model = model_of("gpt2", len(tokenizer))
+    extractor = Extractor(model, tokenizer, form, context="\n")
+    wishes = [
+        Wish(index=index, revealed=revealed, width=width)
+        for index in form.sample(12, seed=3)
+        for revealed in (0, 1, 2)
+        for width in (1, 7, 40)
+    ]
+    monkeypatch.setattr("lmexposure.scoring.search.extraction._MOST_ROWS", 150)
+    parts = list(extractor.find_all(wishes))
+    found = [one for part in parts for one in part]
+    assert len(parts) > 2
+    assert len(found) == len(wishes)
+    places = []
+    for wish in wishes:
+        guesses = extractor.search(form.revealed(wish.index, wish.revealed), width=wish.width)
+        texts = [guess.text for guess in guesses]
+        text = form.text(wish.index)
+        places.append(1 + texts.index(text) if text in texts else None)
+    assert [one.place for one in found] == places
+    assert [one.found for one in found] == [place is not None for place in places]
+    assert 5 < sum(one.found for one in found) < len(found) - 5
+    assert [(one.revealed, one.width) for one in found] == [(w.revealed, w.width) for w in wishes]
 
 
 def test_the_check_digit_is_never_guessed_wrong() -> None:
