@@ -70,7 +70,7 @@ class _Layer:
     def halves(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Rows (..., W) as keys and values, shape (..., H, D) each."""
         parts = rows[..., : self.key], rows[..., self.key :]
-        keys, values = (part.unflatten(-1, (self.heads, -1)) for part in parts)
+        keys, values = (part.view(*part.shape[:-1], self.heads, -1) for part in parts)
         return keys, values
 
 
@@ -162,7 +162,7 @@ class Paths:
         )
 
 
-class _PathLayer(DynamicLayer):
+class _PathLayer(DynamicLayer):  # type: ignore[misc]  # transformers is not typed
     """One layer's part of a pass that reads one token a row."""
 
     def __init__(

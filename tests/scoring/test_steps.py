@@ -284,7 +284,8 @@ def forgets_places(right: Any) -> Any:
 
     def gathered(self: Any) -> torch.Tensor:
         self._places = torch.zeros_like(self._places)
-        return right(self)
+        both: torch.Tensor = right(self)
+        return both
 
     return gathered
 
