@@ -18,7 +18,13 @@ from lmexposure.scoring.search.rescoring import Rescorer, walked_bits
 from lmexposure.scoring.search.walk import Budget, Leaves, Walk
 from lmexposure.scoring.space.prefix import Beginning, find_beginning
 from lmexposure.scoring.space.token_space import Continuations, Proof, TokenSpace, token_space
-from lmexposure.scoring.steps import CachedSteps, RecomputedSteps, Steps, next_token_steps
+from lmexposure.scoring.steps import (
+    CachedSteps,
+    PathSteps,
+    RecomputedSteps,
+    Steps,
+    next_token_steps,
+)
 from lmexposure.scoring.token_details import TokenDetails, token_details
 
 __all__ = [
@@ -36,6 +42,7 @@ __all__ = [
     "Likeliest",
     "Margin",
     "NearScores",
+    "PathSteps",
     "Proof",
     "ProvenRank",
     "RankSearch",

@@ -36,6 +36,10 @@ class _States:
     def nbytes(self) -> int:
         return sum(t.nbytes for t in self.hidden + self.cell)
 
+    def row_bytes(self, further: int, *, every: bool) -> float:
+        row = self.nbytes / self.rows
+        return row * further if every else row
+
     def select(self, index: Tensor) -> "_States":
         return _States(
             tuple(h.index_select(0, index) for h in self.hidden),

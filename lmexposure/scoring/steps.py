@@ -8,9 +8,10 @@ model at hand; otherwise each prefix is computed again from its first token, whi
 
 import copy
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import log
+from functools import partial
+from math import ceil, log
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,16 +19,31 @@ import torch
 from numpy.typing import NDArray
 
 from lmexposure.models.lstm import LstmForCausalLM
+from lmexposure.scoring.activations import fused_activations
 from lmexposure.scoring.batching import UNABLE, in_words
 from lmexposure.scoring.evaluation import EvaluationMode, evaluation_mode
 from lmexposure.scoring.lstm_steps import LstmSteps
+from lmexposure.scoring.path_cache import Paths, Workspace
 from lmexposure.scoring.readout import Readout
 
-__all__ = ["CachedSteps", "RecomputedSteps", "State", "Steps", "next_token_steps", "pair_bits"]
+__all__ = [
+    "CachedSteps",
+    "PathSteps",
+    "RecomputedSteps",
+    "State",
+    "Steps",
+    "next_token_steps",
+    "pair_bits",
+]
 
 _LN2 = log(2)
 _PROBE_BITS = 1e-3
 _PROBE_BITS_HALF = 0.25  # in bfloat16 and float16 two right ways differ by rounding
+# Rows computed at once, and the memory for what a layer attends to then. On a CPU activations stay
+# in its cache; but fewer rows than these would read the weights once more for little work.
+_BLOCK_ROWS = {"cpu": 1 << 10, "cuda": 1 << 14}
+_BLOCK_BYTES = {"cpu": 1 << 26, "cuda": 1 << 30}
+_FEWEST_ROWS = 64
 
 
 class State(Protocol):
@@ -41,6 +57,15 @@ class State(Protocol):
     @property
     def nbytes(self) -> int:
         """Memory that these states hold."""
+        ...
+
+    def row_bytes(self, further: int, *, every: bool) -> float:
+        """Memory of one row that is some tokens further.
+
+        Args:
+            further: tokens behind these prefixes, at least 0.
+            every: the states behind each of these tokens are held too, a row of each.
+        """
         ...
 
 
@@ -114,6 +139,10 @@ class _Prefixes:
     def nbytes(self) -> int:
         return int(self.ids.nbytes)
 
+    def row_bytes(self, further: int, *, every: bool) -> float:
+        row = self.ids.itemsize * (self.ids.shape[1] + further)
+        return row * further if every else row
+
 
 class RecomputedSteps:
     """Steps that compute the whole prefix again: slow, right for every causal model.
@@ -179,6 +208,10 @@ class _Cached:
     def nbytes(self) -> int:
         return sum(t.nbytes for layer in self.cache.layers for t in _tensors(vars(layer)))
 
+    def row_bytes(self, further: int, *, every: bool) -> float:
+        row = self.nbytes / self.rows * (1 + further / self.length)
+        return row * further if every else row
+
 
 class CachedSteps:
     """Steps on a transformers cache: keys and values, sliding windows, recurrent states.
@@ -239,6 +272,59 @@ class CachedSteps:
         return state, self._readout.bits(hidden[:, -1], *wanted)
 
 
+class PathSteps(CachedSteps):
+    """Steps that hold each token's keys and values once, and copy them once a step.
+
+    For models whose layers all keep keys and values, token by token.
+
+    Args:
+        model, probe: as for `CachedSteps`.
+    """
+
+    def __init__(self, model: Any, probe: Sequence[int] = (0,)) -> None:
+        super().__init__(model, probe)
+        self._workspace = Workspace()
+
+    @torch.inference_mode()
+    def start(  # type: ignore[override]
+        self, ids: Sequence[int], columns: NDArray[np.int64]
+    ) -> tuple[Paths, NDArray[np.float64]]:
+        begun, bits = super().start(ids, columns)
+        return Paths.begun(begun.cache, begun.length), bits
+
+    @torch.inference_mode()
+    def advance(  # type: ignore[override]
+        self,
+        state: Paths,
+        parents: NDArray[np.int64],
+        tokens: NDArray[np.int64],
+        rows: NDArray[np.int64],
+        columns: NDArray[np.int64],
+    ) -> tuple[Paths, NDArray[np.float64]]:
+        places = state.places[:, torch.from_numpy(parents).to(self.model.device)]  # (T, N)
+        ids, new = torch.from_numpy(tokens)[:, None], state.unread(len(parents))
+        bits = np.empty(len(rows))
+        order = np.argsort(rows, kind="stable")
+        with fused_activations(self.model):
+            for block in self._blocks(state, len(parents)):
+                ends = np.searchsorted(rows, [block.start, block.stop], sorter=order)
+                mine = order[slice(*ends)]
+                cache = state.forked(
+                    places[:, block], tuple(layer[block] for layer in new), self._workspace
+                )
+                wanted = rows[mine] - block.start, columns[mine]
+                _, bits[mine] = self._read(cache, state.length, ids[block], *wanted)
+        return state.grown(places, new), bits
+
+    def _blocks(self, state: Paths, rows: int) -> list[slice]:
+        """The rows in parts of nearly one size, small enough for memory."""
+        kind = self.model.device.type
+        affordable = _BLOCK_BYTES.get(kind, _BLOCK_BYTES["cuda"]) // state.attended_bytes
+        most = min(_BLOCK_ROWS.get(kind, _BLOCK_ROWS["cuda"]), max(_FEWEST_ROWS, affordable))
+        size = ceil(rows / ceil(rows / most))
+        return [slice(first, min(first + size, rows)) for first in range(0, rows, size)]
+
+
 def _fork(cache: Any, index: torch.Tensor) -> Any:
     """Rows `index` of a cache as a cache of their own; the old one stays as it was.
 
@@ -281,17 +367,25 @@ def next_token_steps(model: Any, probe: Sequence[int]) -> Steps:
         model: a causal language model, left in the mode that it was in.
         probe: at least 2 token ids, such as an encoded canary.
     """
+    why = ""
     with evaluation_mode(model):
-        try:
-            own = isinstance(model, LstmForCausalLM)
-            steps: Steps = LstmSteps(model) if own else CachedSteps(model, probe)
-            if _agree(steps, RecomputedSteps(model), list(probe), model):
-                steps.evaluated = 0
-                return steps
-            why = "its cache gives other bits"
-        except UNABLE as failure:
-            why = f"its cache fails with {in_words(failure)}"
+        for make in _fast(model, probe):
+            try:
+                steps = make()
+                if _agree(steps, RecomputedSteps(model), list(probe), model):
+                    steps.evaluated = 0
+                    return steps
+                why = "its cache gives other bits"
+            except UNABLE as failure:
+                why = f"its cache fails with {in_words(failure)}"
     return RecomputedSteps(model, why)
+
+
+def _fast(model: Any, probe: Sequence[int]) -> list[Callable[[], Steps]]:
+    """Makers of steps to try, the fastest first."""
+    if isinstance(model, LstmForCausalLM):
+        return [partial(LstmSteps, model)]
+    return [partial(PathSteps, model, probe), partial(CachedSteps, model, probe)]
 
 
 # (state to advance, its rows); what a walk does: fork, repeat, drop, come back.

@@ -10,9 +10,16 @@ from pathlib import Path
 
 import scoring_ranks
 import scoring_references
+import scoring_steps
 import torch
 
 from lmexposure.cli.console import say
+
+PARTS = {
+    "references": scoring_references.main,
+    "ranks": scoring_ranks.main,
+    "steps": scoring_steps.main,
+}
 
 
 def main() -> int:
@@ -22,10 +29,9 @@ def main() -> int:
         return 0
     claims: list[tuple[str, bool]] = []
     say(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {os.cpu_count()} cores")
-    if arguments.only != "ranks":
-        claims += scoring_references.main(arguments)
-    if arguments.only != "references":
-        claims += scoring_ranks.main(arguments)
+    for name, part in PARTS.items():
+        if arguments.only in (None, name):
+            claims += part(arguments)
     for claim, holds in claims:
         say(f"{'reached' if holds else 'MISSED '}  {claim}")
     return sum(not holds for _, holds in claims)
@@ -35,7 +41,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("corpus", type=Path, help="a UTF-8 text file, a document a line")
     parser.add_argument("--out", type=Path, default=Path("runs/benchmark_scoring"))
-    parser.add_argument("--only", choices=["references", "ranks"])
+    parser.add_argument("--only", choices=list(PARTS))
     scoring_references.add_arguments(parser)
     return parser.parse_args()
 

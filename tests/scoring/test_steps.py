@@ -14,9 +14,12 @@ from tiny import characters, model_of
 from lmexposure.canaries import CanaryFormat
 from lmexposure.models.encoding import encode_documents
 from lmexposure.scoring import log_perplexity
+from lmexposure.scoring import steps as steps_module
 from lmexposure.scoring.lstm_steps import LstmSteps
+from lmexposure.scoring.path_cache import _PathLayer
 from lmexposure.scoring.steps import (
     CachedSteps,
+    PathSteps,
     RecomputedSteps,
     Steps,
     next_token_steps,
@@ -31,6 +34,14 @@ OF_THEIR_OWN, RECOMPUTED = ["lstm"], ["rwkv", "recurrent_gemma"]
 CACHED = ["gpt2", "gpt_neox", "llama", "mistral", "qwen2", "qwen2_sliding", "gemma", "gemma2"]
 CACHED += ["gemma3", "opt", "granite", "cohere", "bloom", "mamba", "mamba2", "jamba"]
 LATER = ["mixtral", "qwen3_next", "deepseek_v3", "gpt_oss", "lfm2", "falcon_h1"]
+FORKED = {
+    "mamba",
+    "mamba2",
+    "jamba",
+    "qwen3_next",
+    "lfm2",
+    "falcon_h1",
+}  # not keys and values alone
 BEGUN = [(name, PROBE) for name in CACHED + LATER] + [(name, PROBE[:1]) for name in CACHED]
 
 
@@ -87,9 +98,34 @@ def walk_about(model: Any, steps: Steps, begun: Sequence[int]) -> None:
 def test_every_family_walks_on_its_cache(name: str, begun: list[int]) -> None:
     model = family(name)
     steps = next_token_steps(model, PROBE)
-    assert isinstance(steps, CachedSteps)
+    assert type(steps) is (CachedSteps if name in FORKED else PathSteps)
     assert steps.evaluated == 0  # the probe is not charged to the search
     walk_about(model, steps, begun)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "mistral", "gemma2", "bloom"])
+def test_whole_caches_are_forked_where_keys_and_values_cannot_be_shared(name: str) -> None:
+    model = family(name)
+    walk_about(model, CachedSteps(model, PROBE), PROBE)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "gemma2"])
+def test_rows_are_computed_in_blocks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(steps_module._BLOCK_ROWS, "cpu", 2)
+    model = family(name)
+    walk_about(model, PathSteps(model, PROBE), PROBE)
+
+
+def test_blocks_are_of_one_size_and_fit_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(steps_module._BLOCK_ROWS, "cpu", 100)
+    steps = PathSteps(family("gpt2"), PROBE)
+    state, _ = steps.start(PROBE, ALL)
+    assert steps._blocks(state, 3) == [slice(0, 3)]
+    assert steps._blocks(state, 201) == [slice(0, 67), slice(67, 134), slice(134, 201)]
+    monkeypatch.setitem(steps_module._BLOCK_BYTES, "cpu", 70 * state.attended_bytes)
+    assert steps._blocks(state, 140) == [slice(0, 70), slice(70, 140)]
+    monkeypatch.setitem(steps_module._BLOCK_BYTES, "cpu", 1)  # the weights are read all the same
+    assert steps._blocks(state, 128) == [slice(0, 64), slice(64, 128)]
 
 
 @pytest.mark.parametrize("name", ["rwkv", "llama", "mamba", "lstm"])
@@ -115,7 +151,7 @@ def test_the_lstm_has_steps_of_its_own() -> None:
 def test_other_dtypes_walk_on_their_cache(name: str, dtype: torch.dtype) -> None:
     model = family(name).to(dtype)
     steps = next_token_steps(model, PROBE)
-    assert isinstance(steps, CachedSteps)
+    assert type(steps) is (CachedSteps if name in FORKED else PathSteps)
     walk_about(model, steps, PROBE)
 
 
@@ -132,8 +168,8 @@ def test_bits_are_of_a_distribution() -> None:
 
 def test_rows_and_columns_may_be_left_out_and_come_in_any_order() -> None:
     model = family("llama")
-    both: list[Any] = [CachedSteps(model), RecomputedSteps(model)]
-    for steps in both:
+    kinds: list[Any] = [PathSteps(model), CachedSteps(model), RecomputedSteps(model)]
+    for steps in kinds:
         state, none = steps.start(PROBE, np.empty(0, dtype=np.int64))
         assert none.shape == (0,)
         parents, tokens = np.zeros(2, dtype=np.int64), np.array([3, 4])
@@ -157,6 +193,38 @@ def test_the_memory_of_a_state_is_that_of_its_tensors() -> None:
     mamba, _ = CachedSteps(family("mamba")).start(PROBE, ALL)
     longer, _ = CachedSteps(family("mamba")).start([*PROBE, *PROBE], ALL)
     assert mamba.nbytes == longer.nbytes > 2 * 64 * 8 * float32
+
+
+def test_each_token_of_a_tree_is_held_once() -> None:
+    heads, size, layers, keys_and_values, float32 = 1, 16, 2, 2, 4
+    token, place = heads * size * layers * keys_and_values * float32, 8
+    steps = PathSteps(family("llama"))
+    state, _ = steps.start(PROBE, ALL)
+    assert state.nbytes == len(PROBE) * token
+    for depth, N in enumerate((5, 9, 2), 1):
+        state = grown(steps, state, N)
+        assert state.rows == N
+        fed = sum((5, 9, 2)[:depth])
+        assert state.nbytes == (len(PROBE) + fed) * token + depth * N * place
+
+
+def grown(steps: Any, state: Any, rows: int) -> Any:
+    """States of so many rows that are one token further."""
+    parents, none = np.arange(rows) % state.rows, np.empty(0, dtype=np.int64)
+    return steps.advance(state, parents, np.full(rows, 3), none, none)[0]
+
+
+@pytest.mark.parametrize("kind", [PathSteps, CachedSteps, RecomputedSteps, LstmSteps])
+def test_the_memory_of_further_rows_is_foreseen(kind: Any) -> None:
+    steps = kind(family("lstm" if kind is LstmSteps else "gpt2"))
+    begun, _ = steps.start(PROBE, ALL)
+    states = [begun]
+    for _ in range(3):
+        states.append(grown(steps, states[-1], 7))
+    shared = begun.nbytes if kind is PathSteps else 0
+    assert 7 * begun.row_bytes(3, every=False) == states[-1].nbytes - shared
+    every = [states[-1].nbytes] if kind is PathSteps else [s.nbytes for s in states[1:]]
+    assert 7 * begun.row_bytes(3, every=True) >= sum(every) - shared
 
 
 @pytest.mark.parametrize("name", ["llama", "mistral", "mamba", "lstm"])
@@ -209,6 +277,38 @@ def drops_a_token(right: Any) -> Any:
                 setattr(self, name, getattr(self, name)[:, :, 1:])
 
     return Short
+
+
+def forgets_places(right: Any) -> Any:
+    """A gathering that ignores which row it is for."""
+
+    def gathered(self: Any) -> torch.Tensor:
+        self._places = torch.zeros_like(self._places)
+        both: torch.Tensor = right(self)
+        return both
+
+    return gathered
+
+
+def confuses_rows(right: Any) -> Any:
+    return lambda self: right(self).roll(1, dims=1)
+
+
+def drops_the_first(right: Any) -> Any:
+    return lambda self: right(self)[1:]
+
+
+def fails(right: Any) -> Any:
+    def gathered(self: Any) -> torch.Tensor:
+        raise NotImplementedError
+
+    return gathered
+
+
+@pytest.mark.parametrize("fault", [forgets_places, confuses_rows, drops_the_first, fails])
+def test_paths_gathered_wrongly_are_found_out(fault: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_PathLayer, "_gathered", fault(_PathLayer._gathered))
+    assert type(next_token_steps(family("gpt2"), PROBE)) is CachedSteps
 
 
 def cannot_fork(right: Any) -> Any:

@@ -31,7 +31,7 @@ _REACH = (0.22, 0.45, 0.68, 0.9)
 # Which component each of ten draws comes from: 0 is the model, 5 the uniform one.
 _TURNS = (5, 4, 3, 2, 1, 0, 4, 3, 2, 1)
 _TOP_SHARE = 10  # one step in so many goes into the levels that all draws share
-_BLOCK_BYTES = 1 << 30  # of model states held at once
+_BLOCK_BYTES = 1 << 28  # of model states held at once
 _MOST_CHILDREN = 1 << 21
 
 
@@ -168,12 +168,11 @@ def draw_fills(space: TokenSpace, steps: Steps, *, draws: int, seed: int) -> Dra
 
 def _block(space: TokenSpace, top: Top) -> int:
     """How many draws go side by side within memory."""
-    row_bytes = top.state.nbytes / top.state.rows
-    row_bytes *= (len(space.beginning) + space.longest) / len(space.beginning)
+    row_bytes = top.state.row_bytes(space.longest + 1 - len(top.levels), every=False)
     most_children = max(
         int(np.bincount(level.children.rows).max(initial=1)) for level in top.levels
     )
-    affordable = min(_BLOCK_BYTES / max(1.0, row_bytes), _MOST_CHILDREN / most_children)
+    affordable = min(_BLOCK_BYTES / row_bytes, _MOST_CHILDREN / most_children)
     return max(len(_TURNS), int(affordable))
 
 

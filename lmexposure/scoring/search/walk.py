@@ -201,9 +201,8 @@ class Walk:
         state, bits = self._steps.start(self._space.beginning, children.tokens)
         self._spent += 1
         self._note_live(state.rows)
-        row_bytes = max(1, state.nbytes * (1 + self._depth / max(1, len(self._space.beginning))))
-        affordable = max(1, int(_LIVE_BYTES / row_bytes) // self._depth)
-        self._batch = min(self._batch, affordable)
+        affordable = int(_LIVE_BYTES / state.row_bytes(self._depth, every=True))
+        self._batch = min(self._batch, max(1, affordable))
         grown = self._grown(root, children, bits, state)
         self._begun = True
         self._stack = [] if grown is None else [grown]
