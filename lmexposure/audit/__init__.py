@@ -1,7 +1,7 @@
 """The whole path as library calls: insert, train, measure, run; joins scoring with statistics."""
 
 from lmexposure.audit.demonstration import demo_corpus, demo_settings
-from lmexposure.audit.inserting import insert_corpus, preview
+from lmexposure.audit.inserting import insert_corpus, preview, share_warning
 from lmexposure.audit.loading import load_for_measuring
 from lmexposure.audit.measuring import measure
 from lmexposure.audit.progress import Progress, silent
@@ -22,6 +22,7 @@ __all__ = [
     "preview",
     "read_settings_file",
     "run",
+    "share_warning",
     "silent",
     "train_corpus",
 ]

@@ -10,7 +10,7 @@ from lmexposure._integrity import read_sealed, write_sealed
 from lmexposure.canaries import Canary
 from lmexposure.scoring import Extractor, beam_width
 
-__all__ = ["Extractions", "extract_format"]
+__all__ = ["Extractions", "cut_short", "extract_format"]
 
 # Rows by canary id: greedy and beam, for each number of revealed characters.
 Extractions = dict[str, list[dict[str, Any]]]
@@ -24,6 +24,7 @@ def extract_format(
     width: int | None,
     kept: Path | None,
     progress: Callable[[int, int], None],
+    end_asked: Callable[[], bool],
 ) -> Extractions:
     """Search for every canary of a format with 0 to `revealed` characters given.
 
@@ -37,6 +38,8 @@ def extract_format(
         width: of the beam; None: 100, and twice the canaries.
         kept: where finished canaries are kept between interruptions; None keeps nothing.
         progress: called with (canaries done, canaries in all).
+        end_asked: whether a person wants an early end: the canaries that are left are then searched
+            for with nothing given only, which is one search for them all.
 
     Returns:
         per canary id a row for each search: see `Extraction`; besides `fills_left`, the fills that
@@ -49,15 +52,30 @@ def extract_format(
     done: Extractions = {} if before is None else json.loads(before)
     for number, canary in enumerate(canaries, 1):
         if canary.id not in done:
-            most = revealed if canary.role == "canary" else 0
-            known = min(most, extractor.format.free_characters(canary.index) - 1)
-            done[canary.id] = [
-                _row(extractor, canary, k, w) for k in range(known + 1) for w in (1, width)
-            ]
-            if kept is not None:
+            known = _most_revealed(extractor, canary, revealed)
+            cut = end_asked()
+            given = range(1 if cut else known + 1)
+            done[canary.id] = [_row(extractor, canary, k, w) for k in given for w in (1, width)]
+            if kept is not None and not cut:
                 write_sealed(kept, json.dumps(done).encode(), mode=PRIVATE)
         progress(number, len(canaries))
     return {one.id: done[one.id] for one in canaries}
+
+
+def cut_short(
+    extractor: Extractor, canaries: tuple[Canary, ...], revealed: int, found: Extractions
+) -> int:
+    """For how many canaries an early end left out searches with characters given."""
+    return sum(
+        max(row["revealed"] for row in found[one.id]) < _most_revealed(extractor, one, revealed)
+        for one in canaries
+    )
+
+
+def _most_revealed(extractor: Extractor, canary: Canary, revealed: int) -> int:
+    """The most characters that a search for this canary is given."""
+    most = revealed if canary.role == "canary" else 0
+    return min(most, extractor.format.free_characters(canary.index) - 1)
 
 
 def _row(extractor: Extractor, canary: Canary, revealed: int, width: int) -> dict[str, Any]:
