@@ -26,6 +26,7 @@ from lmexposure.errors import CorpusError, ResultError
 __all__ = ["insert_corpus", "plan_of", "preview", "share_warning"]
 
 # Beyond, canaries are a part of what the model learns, and it is no longer the model of the corpus.
+_FEWEST = 10  # of a class: the gate takes no fewer for a pass
 _MOST_OF_TOKENS, _MOST_OF_DOCUMENTS = 0.01, 0.05
 
 
@@ -132,10 +133,11 @@ def _fewer(settings: RunSettings, above: float) -> str:
     """What brings the share down by this factor."""
     flag = "--canaries" if settings.coins == "fixed" else "--candidates"
     enough = int(settings.per_class / above)
-    copies = ",".join(map(str, settings.repetitions))
-    if enough >= 1:
-        return f"insert fewer: {flag} {enough} (not {settings.per_class}), or lower --repetitions"
-    return f"insert fewer: lower --repetitions (now {copies}) and {flag} (now {settings.per_class})"
+    copies = f"lower --repetitions (now {','.join(map(str, settings.repetitions))})"
+    if enough >= _FEWEST:
+        return f"give {flag} {enough} (now {settings.per_class}), or {copies}"
+    fewer = "" if settings.per_class <= _FEWEST else f" and {flag} (now {settings.per_class})"
+    return f"{copies}{fewer}"
 
 
 def insert_corpus(

@@ -105,10 +105,8 @@ def in_words(seconds: float) -> str:
     """A duration as a person says it.
 
     >>> in_words(3), in_words(47), in_words(140), in_words(8000)
-    ('a few seconds', '45 s', '2 min', '2.2 h')
+    ('3 s', '45 s', '2 min', '2.2 h')
     """
-    if seconds < 7.5:
-        return "a few seconds"
     if seconds < 90:
-        return f"{5 * round(seconds / 5)} s"
+        return f"{max(1, round(seconds)) if seconds < 10 else 5 * round(seconds / 5)} s"
     return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
