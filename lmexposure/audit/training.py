@@ -1,14 +1,14 @@
 """Training as a step of a run: settings to model and documents, progress in one language."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from lmexposure._files import mode_like
 from lmexposure._locks import only_writer
 from lmexposure._text import visible
 from lmexposure.audit.loading import chosen_device
-from lmexposure.audit.progress import Phase, Progress, silent
+from lmexposure.audit.progress import Phase, Progress, Watcher, silent
 from lmexposure.audit.settings import RunSettings
 from lmexposure.audit.workload import measuring_phases, measuring_title, watch_training
 from lmexposure.canaries import (
@@ -114,6 +114,9 @@ def _train(
     separator = separator_of(layout)
     loaded = _model(settings, documents, separator, manifest)
     chosen = training_settings(settings, context_window(loaded.model.config))
+    then: tuple[str, list[Phase]] = ("", [])
+    if then_measure and manifest is not None and isinstance(progress, Watcher):
+        then = _measuring(loaded, manifest, settings)
     return train(
         loaded,
         documents,
@@ -121,22 +124,18 @@ def _train(
         separator=separator,
         canaries={} if manifest is None else _inserted(manifest),
         out=out,
-        progress=watch_training(
-            progress, chosen, _measuring(loaded, manifest, settings) if then_measure else None
-        ),
+        progress=watch_training(progress, chosen, then),
         mode=mode_like(Path(corpus)),
     )
 
 
 def _measuring(
-    loaded: LoadedModel, manifest: Manifest | None, settings: RunSettings
-) -> Callable[[], tuple[str, list[Phase]]] | None:
+    loaded: LoadedModel, manifest: Manifest, settings: RunSettings
+) -> tuple[str, list[Phase]]:
     """The title and the phases of the measurement that follows."""
-    if manifest is None:
-        return None
-    return lambda: (
+    return (
         measuring_title(manifest, settings.measure),
-        measuring_phases(loaded, manifest, settings.measure, trial=False),
+        measuring_phases(loaded, manifest, settings.measure),
     )
 
 

@@ -23,11 +23,11 @@ from lmexposure.scoring.batching import UNABLE
 __all__ = ["measuring_phases", "measuring_title", "step_pace", "watch_training"]
 
 _WITHOUT_SEARCH = ("sampled", "skew_normal")
-_TRIAL_ROWS = (16, 256)
-_TRIAL_SECONDS = 0.1  # of the small trial, above which the large one would keep people waiting
-# A search sorts, weighs and copies beside the model's steps: 1.1 to 2.8 times a bare step, on the
-# LSTM and on small GPT-2s.
-_AROUND_A_STEP = 1.8
+_FEW_ROWS, _MANY_ROWS = 16, 256
+_TRIAL_SECONDS = 0.3  # so long that what else the machine does is seen
+# A search sorts, weighs and copies beside the model's steps, and meets some prefixes twice: 0.8 to
+# 2.5 times a bare step, on the LSTM and on a small GPT-2.
+_AROUND_A_STEP = 1.5
 _STATISTICS_SECONDS = 1.5  # of a format: curve, bootstraps, permutations
 
 
@@ -48,19 +48,18 @@ def measuring_title(manifest: Manifest, settings: MeasureSettings) -> str:
 
 
 def measuring_phases(
-    loaded: LoadedModel, manifest: Manifest, settings: MeasureSettings, *, trial: bool = True
+    loaded: LoadedModel, manifest: Manifest, settings: MeasureSettings
 ) -> list[Phase]:
-    """The parts of a measurement, in order.
+    """The parts of a measurement, in order; steps of the model are timed for the searches' pace.
 
     Args:
         loaded: the model, or one of its size with its tokenizer.
         manifest: what was inserted.
         settings: what is measured.
-        trial: time a few steps of the model, so that the searches' pace is known beforehand.
     """
     tokens = {name: _tokens(loaded, manifest, name) for name in manifest.formats}
     pace = None
-    if trial and (settings.method not in _WITHOUT_SEARCH or settings.extraction):
+    if settings.method not in _WITHOUT_SEARCH or settings.extraction:
         pace = _trial(loaded, next(iter(tokens.values())))
     phases = [
         Phase(
@@ -164,36 +163,40 @@ def step_pace(loaded: LoadedModel, ids: Sequence[int]) -> float:
     steps = next_token_steps(loaded.model, ids)
     column = np.array([ids[-1]], dtype=np.int64)
     state, _ = steps.start(ids[: len(ids) // 2], column)
-    pace = 0.0
-    for rows in _TRIAL_ROWS:
-        which = np.arange(rows)
-        begun = time.perf_counter()
+
+    def seconds(rows: int) -> float:
+        which, begun = np.arange(rows), time.perf_counter()
         steps.advance(state, 0 * which, 0 * which + ids[-1], which, np.repeat(column, rows))
-        seconds = time.perf_counter() - begun
-        pace = seconds / rows
-        if seconds > _TRIAL_SECONDS:
-            break
-    return pace
+        return time.perf_counter() - begun
+
+    seconds(_FEW_ROWS)  # a first call is slower than all others
+    few = seconds(_FEW_ROWS)
+    if few > _TRIAL_SECONDS:
+        return few / _FEW_ROWS
+    spent = [seconds(_MANY_ROWS)]
+    while sum(spent) < _TRIAL_SECONDS:
+        spent.append(seconds(_MANY_ROWS))
+    return sum(spent) / len(spent) / _MANY_ROWS
 
 
 def watch_training(
     progress: Progress,
     settings: TrainingSettings,
-    then: Callable[[], tuple[str, list[Phase]]] | None,
+    then: tuple[str, list[Phase]],
 ) -> Callable[[TrainingProgress], None]:
     """A callback for `models.train` that tells a watcher what is to come, then how far it is.
 
     Args:
         progress: watches.
         settings: of the training.
-        then: gives the title and the phases of what follows the training; None: nothing does.
+        then: the title and the phases of what follows the training, empty where nothing does.
     """
     told = not isinstance(progress, Watcher)
 
     def watch(state: TrainingProgress) -> None:
         nonlocal told
         if not told and isinstance(progress, Watcher):
-            title, phases = ("", []) if then is None else then()
+            title, phases = then
             tokens = state.tokens / state.step
             first = Phase(
                 what="training",
