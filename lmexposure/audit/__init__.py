@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lmexposure.audit.demonstration import demo_corpus, demo_settings
-    from lmexposure.audit.inserting import insert_corpus, preview
+    from lmexposure.audit.inserting import insert_corpus, preview, share_warning
     from lmexposure.audit.loading import load_for_measuring
     from lmexposure.audit.measuring import measure
     from lmexposure.audit.progress import Progress, silent
@@ -18,7 +18,7 @@ else:
         __name__,
         {
             "demonstration": ["demo_corpus", "demo_settings"],
-            "inserting": ["insert_corpus", "preview"],
+            "inserting": ["insert_corpus", "preview", "share_warning"],
             "loading": ["load_for_measuring"],
             "measuring": ["measure"],
             "progress": ["Progress", "silent"],
@@ -41,6 +41,7 @@ __all__ = [
     "preview",
     "read_settings_file",
     "run",
+    "share_warning",
     "silent",
     "train_corpus",
 ]

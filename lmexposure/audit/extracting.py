@@ -10,7 +10,7 @@ from lmexposure._integrity import read_sealed, write_sealed
 from lmexposure.canaries import Canary
 from lmexposure.scoring import Extraction, Extractor, Wish, beam_width
 
-__all__ = ["Extractions", "extract_format"]
+__all__ = ["Extractions", "cut_short", "extract_format"]
 
 # Rows by canary id: greedy and beam, for each number of revealed characters.
 Extractions = dict[str, list[dict[str, Any]]]
@@ -24,6 +24,7 @@ def extract_format(
     width: int | None,
     kept: Path | None,
     progress: Callable[[int, int], None],
+    end_asked: Callable[[], bool],
 ) -> Extractions:
     """Search for every canary of a format with 0 to `revealed` characters given.
 
@@ -37,6 +38,8 @@ def extract_format(
         width: of the beam; None: 100, and twice the canaries.
         kept: where finished searches are kept between interruptions; None keeps nothing.
         progress: called with (searches done, searches in all).
+        end_asked: whether a person wants an early end: what is left is then searched for with
+            nothing given only, which is one search for all.
 
     Returns:
         per canary id a row for each search: see `Extraction`; besides `fills_left`, the fills that
@@ -50,20 +53,38 @@ def extract_format(
     before = None if kept is None else read_sealed(kept)
     rows: list[dict[str, Any]] = [] if before is None else json.loads(before)
     progress(len(rows), len(wishes))
+    needed = sum(wish.revealed == 0 for wish in wishes)
     for found in extractor.find_all(wishes, done=len(rows)):
         rows += [_row(extractor, wishes[len(rows) + n], one) for n, one in enumerate(found)]
         if kept is not None:
             write_sealed(kept, json.dumps(rows).encode(), mode=PRIVATE)
         progress(len(rows), len(wishes))
+        if len(rows) >= needed and end_asked():
+            break
     by_index: dict[int, list[dict[str, Any]]] = {}
-    for wish, row in zip(wishes, rows, strict=True):
+    for wish, row in zip(wishes, rows, strict=False):  # without those that were left out
         by_index.setdefault(wish.index, []).append(row)
     return {one.id: by_index[one.index] for one in canaries}
 
 
-def _wishes(extractor: Extractor, canary: Canary, revealed: int, width: int) -> list[Wish]:
+def cut_short(
+    extractor: Extractor, canaries: tuple[Canary, ...], revealed: int, found: Extractions
+) -> int:
+    """For how many canaries an early end left out searches with characters given."""
+    return sum(
+        max(row["revealed"] for row in found[one.id]) < _most_revealed(extractor, one, revealed)
+        for one in canaries
+    )
+
+
+def _most_revealed(extractor: Extractor, canary: Canary, revealed: int) -> int:
+    """The most characters that a search for this canary is given."""
     most = revealed if canary.role == "canary" else 0
-    known = min(most, extractor.format.free_characters(canary.index) - 1)
+    return min(most, extractor.format.free_characters(canary.index) - 1)
+
+
+def _wishes(extractor: Extractor, canary: Canary, revealed: int, width: int) -> list[Wish]:
+    known = _most_revealed(extractor, canary, revealed)
     return [
         Wish(index=canary.index, revealed=k, width=w) for k in range(known + 1) for w in (1, width)
     ]

@@ -23,7 +23,11 @@ from lmexposure.canaries import (
 )
 from lmexposure.errors import CorpusError, ResultError
 
-__all__ = ["insert_corpus", "plan_of", "preview"]
+__all__ = ["insert_corpus", "plan_of", "preview", "share_warning"]
+
+# Beyond, canaries are a part of what the model learns, and it is no longer the model of the corpus.
+_FEWEST = 10  # of a class: the gate takes no fewer for a pass
+_MOST_OF_TOKENS, _MOST_OF_DOCUMENTS = 0.01, 0.05
 
 
 def plan_of(settings: RunSettings) -> Plan:
@@ -94,6 +98,46 @@ def _on_average(everyone: Preview, coins: float) -> Preview:
         excluded=everyone.canaries - canaries,
         expected=True,
     )
+
+
+def share_warning(
+    settings: RunSettings, *, of_documents: float, of_bytes: float | None
+) -> str | None:
+    """That the canaries are too large a part of the corpus, and what to change; None: they are not.
+
+    Args:
+        settings: what was inserted, or will be.
+        of_documents: inserted documents / all documents after insertion.
+        of_bytes: inserted bytes / all bytes after insertion, which stands for the share of tokens:
+            no tokenizer is known here; None where no size is known.
+    """
+    said, above = [], 1.0
+    if of_bytes is not None and of_bytes > _MOST_OF_TOKENS:
+        said.append(
+            f"{of_bytes:.1%} of the corpus' bytes (about its share of tokens; at most "
+            f"{_MOST_OF_TOKENS:.0%})"
+        )
+        above = max(above, of_bytes / _MOST_OF_TOKENS)
+    if of_documents > _MOST_OF_DOCUMENTS:
+        said.append(f"{of_documents:.1%} of its documents (at most {_MOST_OF_DOCUMENTS:.0%})")
+        above = max(above, of_documents / _MOST_OF_DOCUMENTS)
+    if not said:
+        return None
+    return (
+        f"the canaries are {' and '.join(said)}: a model trained on it learns them more than a "
+        f"model of your corpus would; {_fewer(settings, above)}, or take more text"
+    )
+
+
+def _fewer(settings: RunSettings, above: float) -> str:
+    """What brings the share down by this factor."""
+    flag = "--canaries" if settings.coins == "fixed" else "--candidates"
+    enough = int(settings.per_class / above)
+    copies = f"lower --repetitions (now {','.join(map(str, settings.repetitions))})"
+    if enough >= _FEWEST:
+        return f"give {flag} {enough} (now {settings.per_class}), or {copies}"
+    fewer = "" if settings.per_class <= _FEWEST else f" and {flag} (now {settings.per_class})"
+    return f"{copies}{fewer}"
 
 
 def insert_corpus(

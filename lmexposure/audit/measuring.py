@@ -13,13 +13,14 @@ from lmexposure._files import PRIVATE, canonical_json, sha256_bytes, sha256_file
 from lmexposure._integrity import say_rebuilt
 from lmexposure._locks import only_writer
 from lmexposure.audit.estimates import FormatEstimates, estimate_format
-from lmexposure.audit.extracting import Extractions, extract_format
+from lmexposure.audit.extracting import Extractions, cut_short, extract_format
 from lmexposure.audit.format_scores import FormatScores, score_format, write_scores
 from lmexposure.audit.privacy import privacy_section
-from lmexposure.audit.progress import Progress, silent
+from lmexposure.audit.progress import Progress, end_asked, silent, tell_phases
 from lmexposure.audit.run_record import mend_record, record_measured
 from lmexposure.audit.searching import FormatSearch, search_format
 from lmexposure.audit.settings import MeasureSettings
+from lmexposure.audit.workload import measuring_phases, measuring_title
 from lmexposure.canaries import Manifest
 from lmexposure.errors import ManifestError, ModelError, ResultError
 from lmexposure.models.load import LoadedModel, load_model
@@ -56,7 +57,8 @@ def measure(
         settings: what to measure.
         validation: what is known of the model's loss, to stand beside exposure; given where this
             package trained the model.
-        progress: watches.
+        progress: watches; a `Watcher` is told what is to come, and may ask for an early end: the
+            searches then stop as at the end of their budget, and the result says so.
 
     Returns:
         the result, its canaries in the manifest's order.
@@ -127,6 +129,12 @@ def _measured(
         origin=f"{manifest.sha256} {described['weights_sha256']}",
     )
     with computing_threads(threads):
+        tell_phases(
+            progress,
+            measuring_title(manifest, settings),
+            lambda: measuring_phases(loaded, manifest, settings),
+            keeps=True,
+        )
         scores = [work.score(name) for name in manifest.formats]
         estimates = [work.estimate(one) for one in scores]
     result = Result(
@@ -239,8 +247,7 @@ class _Place:
                 f"{self.out} holds the result of another model, manifest or settings; "
                 "choose another --out"
             )
-        searches = (one.get("search") or {} for one in result.formats)
-        return self._scores_fit(result) and not any(s.get("interrupted") for s in searches)
+        return self._scores_fit(result) and not _ended_early(result)
 
     def _scores_fit(self, result: Result) -> bool:
         if not self.scores.exists():
@@ -274,12 +281,19 @@ class _Place:
         # Before the result: who finds one does not measure again, and could not tell when it was.
         record_measured(self.out, result.settings)
         result.write(self.result)
-        self.clear()
+        if not _ended_early(result):  # else the same command goes on from the parts
+            self.clear()
         return result
 
     def clear(self) -> None:
         """Remove the parts, which a kill at the very end may have left."""
         shutil.rmtree(self.out / ".measuring", ignore_errors=True)
+
+
+def _ended_early(result: Result) -> bool:
+    """A person ended a search or an extraction before its time."""
+    searches = (one.get("search") or {} for one in result.formats)
+    return any(search.get("interrupted") for search in searches)
 
 
 @dataclass(kw_only=True)
@@ -315,9 +329,14 @@ class _Work:
     def estimate(self, scores: FormatScores) -> FormatEstimates:
         search = self._search(scores)
         self.notes = {**search.notes, **self.notes}
-        return estimate_format(
-            scores, search, self._extract(scores), self.settings, origin=self.origin
-        )
+        extractions, cut = self._extract(scores)
+        if cut:
+            search = replace(search, record={**(search.record or {}), "interrupted": True})
+        told = f"estimating {scores.format.name}"
+        self.progress(told, 0, 1)
+        made = estimate_format(scores, search, extractions, self.settings, origin=self.origin)
+        self.progress(told, 1, 1)
+        return made
 
     def _search(self, scores: FormatScores) -> FormatSearch:
         name = scores.format.name
@@ -329,12 +348,14 @@ class _Work:
             vocabulary=self.vocabulary,
             kept=None if self.place is None else self.place.kept(f"{name}.search.json"),
             progress=lambda what, done, total: self.progress(f"{name}: {what}", done, total),
+            end_asked=end_asked(self.progress),
         )
 
-    def _extract(self, scores: FormatScores) -> Extractions:
+    def _extract(self, scores: FormatScores) -> tuple[Extractions, bool]:
+        """What extraction found, and whether it was ended early."""
         name = scores.format.name
         if not self.settings.extraction:
-            return {}
+            return {}, False
         try:
             extractor = Extractor(
                 self.loaded.model,
@@ -345,14 +366,23 @@ class _Work:
             )
         except ModelError as failure:
             self.warnings.append(f"format {name!r}: no extraction: {failure}")
-            return {}
+            return {}, False
         if extractor.slower:
             self.notes.setdefault("steps", extractor.slower)
-        return extract_format(
+        found = extract_format(
             extractor,
             scores.canaries,
             revealed=self.settings.revealed,
             width=self.settings.beam_width,
             kept=None if self.place is None else self.place.kept(f"{name}.beams.json"),
             progress=partial(self.progress, f"extracting {name}"),
+            end_asked=end_asked(self.progress),
         )
+        left = cut_short(extractor, scores.canaries, self.settings.revealed, found)
+        if left:
+            self.warnings.append(
+                f"format {name!r}: Ctrl-C ended the extraction; {left} canaries were not searched "
+                "for with all the characters that were to be given, and the same command searches "
+                "again"
+            )
+        return found, left > 0

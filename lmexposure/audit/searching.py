@@ -87,6 +87,7 @@ def search_format(
     vocabulary: Vocabulary,
     kept: Path | None,
     progress: Callable[[str, int, int], None],
+    end_asked: Callable[[], bool],
 ) -> FormatSearch:
     """Search the whole randomness space of one format, unless the method asked for needs no search.
 
@@ -98,6 +99,7 @@ def search_format(
         vocabulary: what the model's tokens spell.
         kept: where the findings are kept between interruptions; None keeps nothing.
         progress: called with (what is done, done, in all).
+        end_asked: whether a person wants the search to end with what it has proven.
 
     Raises:
         ModelError: an exact or drawn rank is asked for by name and the fills cannot be followed as
@@ -114,7 +116,7 @@ def search_format(
         space = token_space(
             loaded.tokenizer, scores.format, context=manifest.separator, vocabulary=vocabulary
         )
-        search = _Search(loaded, manifest, scores, settings, space, progress)
+        search = _Search(loaded, manifest, scores, settings, space, progress, end_asked)
     except ModelError as failure:
         if settings.method in ("exact", "importance"):
             raise
@@ -136,9 +138,10 @@ class _Search:
         settings: MeasureSettings,
         space: TokenSpace,
         progress: Callable[[str, int, int], None],
+        end_asked: Callable[[], bool],
     ) -> None:
         self._settings, self._space, self._scores = settings, space, scores
-        self._progress = progress
+        self._progress, self._end_asked = progress, end_asked
         _refuse_beyond_window(space, loaded.model)
         self._indices = [one.index for one in scores.canaries]
         self._paths = [space.path(index) for index in self._indices]
@@ -154,7 +157,9 @@ class _Search:
             seed=settings.seed,
         )
         self._most = settings.steps_for(loaded.model.num_parameters())
-        self._budget = Budget(steps=self._most, seconds=settings.budget_seconds)
+        self._budget = Budget(
+            steps=self._most, seconds=settings.budget_seconds, ended=self._end_asked
+        )
         self._record: dict[str, Any] = {
             "tokens": asdict(space.proof) | {"counted": str(space.proof.counted)},
             "shared_tokens": len(space.beginning),
@@ -172,10 +177,7 @@ class _Search:
         if self._scores.exhaustive and method in ("auto", "exact"):
             self._walk(rows, list(range(len(rows))), self._space.size)
         elif method in ("auto", "exact", "importance"):  # the others need no search
-            draws, seconds = self._drawn()
-            if method != "importance":
-                self._count(rows, draws, seconds)
-            self._weigh(rows, draws)
+            self._estimate(rows)
         self._record |= {"walk_steps": self._ranks.spent, "most_live": self._ranks.most_live}
         guesses = self._guess() if self._settings.extraction and not self.interrupted else []
         self._record["interrupted"] = self.interrupted
@@ -190,6 +192,20 @@ class _Search:
             warnings=self._warnings,
             notes=self._notes(),
         )
+
+    def _estimate(self, rows: list[dict[str, dict[str, Any]]]) -> None:
+        """Ranks drawn, and counted where the budget suffices."""
+        method = self._settings.method
+        try:
+            draws, seconds = self._drawn()
+        except _EndedError:
+            self._stop("drawing of fills", "ranks are those among references")
+            if method == "exact":  # a single step still proves a bound
+                self._walk(rows, list(range(len(rows))), 1)
+            return
+        if method != "importance":
+            self._count(rows, draws, seconds)
+        self._weigh(rows, draws)
 
     def _notes(self) -> dict[str, str]:
         notes = {}
@@ -209,18 +225,24 @@ class _Search:
     def _drawn(self) -> tuple[Draws, float]:
         """The draws, and the seconds that they took."""
         count = self._settings.draws
-        self._progress("drawing fills", 0, count)
+        self._told_of_draws(0, count)
         begun = time.monotonic()
         draws = draw_fills(
             self._space,
             self._steps,
             draws=count,
             seed=self._settings.seed,
+            progress=self._told_of_draws,
         )
-        self._progress("drawing fills", count, count)
         self._record |= {"draws": count, "draw_steps": draws.steps}
         self._draws = draws
         return draws, time.monotonic() - begun
+
+    def _told_of_draws(self, done: int, total: int) -> None:
+        self._progress("drawing fills", done, total)
+        # Whoever asked for ranks from draws by name has no other, and gets these.
+        if self._settings.method != "importance" and done < total and self._end_asked():
+            raise _EndedError
 
     def _count(self, rows: list[dict[str, dict[str, Any]]], draws: Draws, seconds: float) -> None:
         """Ranks that the budget can count; bounds of all others where that is asked for.
@@ -280,7 +302,7 @@ class _Search:
             return
         self._progress("counting ranks", total, total)
         if self._ranks.interrupted:
-            self._stop("exact search")
+            self._stop("exact search", "ranks that were not counted are estimated")
         for i, row in zip(chosen, self._counted(proven, self._ranks.spent - before), strict=True):
             if not row["capped"]:
                 rows[i].pop("bounded", None)
@@ -288,11 +310,11 @@ class _Search:
             elif not {"exact", "bounded"} & set(rows[i]):
                 rows[i]["bounded"] = row
 
-    def _stop(self, what: str) -> None:
+    def _stop(self, what: str, coarser: str) -> None:
         self.interrupted = True
         self._warnings.append(
-            f"Ctrl-C ended the {what}; what it had proven until then is kept, and the same "
-            "command searches again"
+            f"Ctrl-C ended the {what}; what it had proven until then is kept, {coarser}, and the "
+            "same command searches again"
         )
 
     def _counted(self, proven: Sequence[ProvenRank], steps: int) -> list[dict[str, Any]]:
@@ -340,7 +362,7 @@ class _Search:
         if not count:
             self._record |= {"guesses_proven": 0, "guess_steps": 0}
             return [self._guess_row(_NOTHING, index, asked) for index in self._indices]
-        self._progress("best-first search", 0, count)
+        self._progress("best-first search", 0, self._most)
         found = likeliest_fills(
             self._space,
             self._steps,
@@ -349,10 +371,11 @@ class _Search:
             margin=self._ranks.margin.bits,
             budget=self._budget,
             live_states=self._settings.live_states,
+            watch=lambda spent: self._progress("best-first search", spent, self._most),
         )
-        self._progress("best-first search", count, count)
+        self._progress("best-first search", self._most, self._most)
         if found.interrupted:
-            self._stop("best-first search")
+            self._stop("best-first search", "fewer of the likeliest fills are known")
         self._record |= {"guesses_proven": found.proven, "guess_steps": found.steps}
         return [self._guess_row(found, index, asked) for index in self._indices]
 
@@ -383,6 +406,10 @@ class _Search:
             "fills_left": str(self._space.size),
             "by_chance": min(1.0, count / self._space.size),
         }
+
+
+class _EndedError(Exception):
+    """A person wants the search to end; draws that are not whole prove nothing."""
 
 
 def _refuse_beyond_window(space: TokenSpace, model: Any) -> None:

@@ -8,8 +8,9 @@ from lmexposure._files import mode_like
 from lmexposure._locks import only_writer
 from lmexposure._text import visible
 from lmexposure.audit.loading import chosen_device
-from lmexposure.audit.progress import Progress, silent
+from lmexposure.audit.progress import Phase, Progress, Watcher, silent
 from lmexposure.audit.settings import RunSettings
+from lmexposure.audit.workload import measuring_phases, measuring_title, watch_training
 from lmexposure.canaries import (
     Manifest,
     corpus_sha256,
@@ -32,7 +33,6 @@ from lmexposure.models import (
     new_model,
     train,
 )
-from lmexposure.models import Progress as TrainingProgress
 
 __all__ = ["train_corpus", "training_settings"]
 
@@ -67,6 +67,7 @@ def train_corpus(
     settings: RunSettings,
     manifest: str | Path | Manifest | None = None,
     progress: Progress = silent,
+    then_measure: bool = False,
 ) -> TrainingResult:
     """Train the model that the settings name on a corpus file.
 
@@ -76,6 +77,7 @@ def train_corpus(
         settings: model, sizes, training, seed; formats too: a new LSTM knows their characters.
         manifest: of the corpus; its canaries are never cut, and never used for validation.
         progress: watches.
+        then_measure: a measurement follows, as the settings say: it is announced as well.
 
     Raises:
         CorpusError, ManifestError, ModelError, SettingsError, ResultError, NumericalError,
@@ -84,7 +86,7 @@ def train_corpus(
         `out`.
     """
     with only_writer(out):
-        return _train(corpus, Path(out), settings, manifest, progress)
+        return _train(corpus, Path(out), settings, manifest, progress, then_measure)
 
 
 def _train(
@@ -93,6 +95,7 @@ def _train(
     settings: RunSettings,
     manifest: str | Path | Manifest | None,
     progress: Progress,
+    then_measure: bool,
 ) -> TrainingResult:
     if manifest is not None and not isinstance(manifest, Manifest):
         manifest = Manifest.read(manifest)
@@ -109,15 +112,29 @@ def _train(
         _warn_changed(Path(corpus), manifest)
     separator = separator_of(layout)
     loaded = _model(settings, documents, separator, manifest)
+    chosen = training_settings(settings, context_window(loaded.model.config))
+    then: tuple[str, list[Phase]] = ("", [])
+    if then_measure and manifest is not None and isinstance(progress, Watcher):
+        then = _measuring(loaded, manifest, settings)
     return train(
         loaded,
         documents,
-        settings=training_settings(settings, context_window(loaded.model.config)),
+        settings=chosen,
         separator=separator,
         canaries={} if manifest is None else _inserted(manifest),
         out=out,
-        progress=lambda state: progress("training", state.step, state.total_steps, _note(state)),
+        progress=watch_training(progress, chosen, then),
         mode=mode_like(Path(corpus)),
+    )
+
+
+def _measuring(
+    loaded: LoadedModel, manifest: Manifest, settings: RunSettings
+) -> tuple[str, list[Phase]]:
+    """The title and the phases of the measurement that follows."""
+    return (
+        measuring_title(manifest, settings.measure),
+        measuring_phases(loaded, manifest, settings.measure),
     )
 
 
@@ -148,11 +165,6 @@ def _warn_changed(corpus: Path, manifest: Manifest) -> None:
             "unless the change is meant",
             visible(corpus),
         )
-
-
-def _note(state: TrainingProgress) -> str:
-    best = "" if state.validation_bits is None else f", validation {state.validation_bits:.3f}"
-    return f"epoch {state.epoch:.1f}, {state.train_bits:.3f} bits per token{best}"
 
 
 def _model(

@@ -13,7 +13,7 @@ from lmexposure.audit.progress import Progress, silent
 from lmexposure.audit.run_record import RunRecord
 from lmexposure.audit.settings import RunSettings
 from lmexposure.audit.training import train_corpus, training_settings
-from lmexposure.canaries import DEFAULT_REFERENCES, Manifest
+from lmexposure.canaries import DEFAULT_REFERENCES, Manifest, Preview
 from lmexposure.errors import ManifestError, ResultError, SettingsError
 from lmexposure.models import TrainingResult
 from lmexposure.results import Result
@@ -69,7 +69,12 @@ def _run(corpus: str | Path, out: Path, settings: RunSettings, progress: Progres
     _refuse_nothing_inserted(manifest)
     with record.step("train"):
         trained = train_corpus(
-            inserted, out=out, settings=settings, manifest=manifest, progress=progress
+            inserted,
+            out=out,
+            settings=settings,
+            manifest=manifest,
+            progress=progress,
+            then_measure=True,
         )
     with record.step("measure"):
         result = measure(
@@ -85,13 +90,21 @@ def _run(corpus: str | Path, out: Path, settings: RunSettings, progress: Progres
     return result
 
 
-def estimate_cost(corpus: str | Path, settings: RunSettings) -> str:
+def estimate_cost(
+    corpus: str | Path, settings: RunSettings, *, would: Preview | None = None
+) -> str:
     """One line that says how much work a run will be, before it begins.
+
+    Args:
+        corpus: its file.
+        settings: of the run.
+        would: what `preview` said of the two; None asks it.
 
     Raises:
         CorpusError, FormatError, PlanError, SettingsError: the run could not begin.
     """
-    would, training = preview([corpus], settings=settings), training_settings(settings)
+    would = would or preview([corpus], settings=settings)
+    training = training_settings(settings)
     asked = settings.measure.references or DEFAULT_REFERENCES
     references = sum(min(asked, left) for left in would.references.values())
     size = would.bytes_before + would.bytes_added

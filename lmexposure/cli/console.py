@@ -17,6 +17,7 @@ from rich.text import Text
 from lmexposure._text import printable, visible
 
 __all__ = [
+    "Bars",
     "error",
     "print_pairs",
     "print_table",
@@ -95,34 +96,56 @@ def print_table(
     _out().print(table)
 
 
+class Bars:
+    """A bar for each part of long work, on standard error; none where that is no terminal.
+
+    Attributes:
+        drawn: whether there are bars to see.
+    """
+
+    drawn = False
+
+    def show(self, what: str, done: int, total: int, note: str = "") -> None:
+        """Draw how far a part is."""
+
+    def say(self, line: str) -> None:
+        """One line on standard error, above the bars."""
+        if speaks():
+            say_aside(line)
+
+
+class _DrawnBars(Bars):
+    """Bars of Rich."""
+
+    drawn = True
+
+    def __init__(self, bars: Any) -> None:
+        self._bars = bars
+        self._tasks: dict[str, Any] = {}
+
+    def show(self, what: str, done: int, total: int, note: str = "") -> None:
+        what, note = visible(what), visible(note)
+        if what not in self._tasks:
+            self._tasks[what] = self._bars.add_task(what, total=total, note=note)
+        self._bars.update(self._tasks[what], completed=done, total=total, note=note)
+
+    def say(self, line: str) -> None:
+        self._bars.console.print(Text(visible(line)), soft_wrap=True)
+
+
 @contextmanager
-def progress_bars() -> Iterator[Any]:
-    """A function (what, done, total, note) that draws a bar for each `what`; quiet elsewhere."""
-    if not sys.stderr.isatty():
-        yield lambda what, done, total, note="": None
+def progress_bars() -> Iterator[Bars]:
+    """Bars until the block ends, on a terminal of the first process."""
+    if not (sys.stderr.isatty() and speaks()):
+        yield Bars()
         return
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
-        TimeRemainingColumn(),
         TextColumn("{task.fields[note]}", markup=False),
     )
     with Progress(*columns, console=_err(), transient=True) as bars:
-        tasks: dict[str, Any] = {}
-
-        def show(what: str, done: int, total: int, note: str = "") -> None:
-            what, note = visible(what), visible(note)
-            if what not in tasks:
-                tasks[what] = bars.add_task(what, total=total, note=note)
-            bars.update(tasks[what], completed=done, total=total, note=note)
-
-        yield show
+        yield _DrawnBars(bars)

@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Annotated
 
 from lmexposure.cli import options
-from lmexposure.cli.console import progress_bars, say
+from lmexposure.cli.console import say
+from lmexposure.cli.long_work import long_work
 
 __all__ = ["demo"]
 
@@ -29,7 +30,7 @@ def demo(
     with only_writer(out):
         corpus = demo_corpus(out / "source" / "python_topics.txt")
         say(estimate_cost(corpus, chosen))
-        with progress_bars() as progress:
+        with long_work() as progress:
             result = run_audit(corpus, out=out, settings=chosen, progress=progress)
         print_result(result)
         write_and_say(out)

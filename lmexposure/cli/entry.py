@@ -20,7 +20,6 @@ __all__ = ["FAILURE", "main"]
 
 FAILURE = 3
 _INTERRUPTED = 130  # what Typer makes of Ctrl-C
-_STOPPED = "stopped; finished steps are kept, and the same command goes on from there"
 
 
 def main() -> NoReturn:
@@ -96,14 +95,18 @@ def _run() -> int:
 
     from lmexposure.cli.app import app
     from lmexposure.cli.console import error, show_failure
+    from lmexposure.cli.long_work import STOPPED, Stopped
 
     try:
         _refuse_nothing(sys.argv[1:])
         code = app(standalone_mode=False)
     except typer.Exit as stop:
         code = stop.exit_code
+    except Stopped as stop:
+        error(str(stop))
+        return FAILURE
     except (typer.Abort, KeyboardInterrupt):
-        error(_STOPPED)
+        error(STOPPED)
         return FAILURE
     except SystemExit:  # Click's answer to a pipe that nobody reads is 1: to ours, a leak
         error("nobody read what was printed; send it to a file instead")
@@ -123,6 +126,6 @@ def _run() -> int:
             error(f"a failure that this tool did not foresee: {type(failure).__name__}")
         return FAILURE
     if code == _INTERRUPTED:
-        error(_STOPPED)
+        error(STOPPED)
         return FAILURE
     return code if isinstance(code, int) else 0

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lmexposure.cli.console import progress_bars
 from lmexposure.cli.gate_options import MEASURING
+from lmexposure.cli.long_work import long_work
 
 if TYPE_CHECKING:
     from lmexposure.audit import RunSettings
@@ -34,7 +34,7 @@ def measure_for_gate(
 
     chosen = _settings(flags, thresholds)
     inserted = Manifest.read(flags["manifest"])  # a bad one is found before a model is loaded
-    with tempfile.TemporaryDirectory() as passing, progress_bars() as progress:
+    with tempfile.TemporaryDirectory() as passing, long_work() as progress:
         out = flags["out"] or Path(passing)
         measure_model(
             load_for_measuring(flags["model"], chosen),

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -88,10 +89,40 @@ def insert(
     if not verify:
         warn("nobody looked for fills that the corpus held already, or at what was written")
     tell(f"manifest  {out / 'manifest.json'}  (holds the secrets; keep it apart from the corpus)")
+    _warn_of_share(chosen, manifest, inserted)
+    for line in _next_commands(inserted, out, alone=alone):
+        tell(line)
+
+
+def _warn_of_share(chosen: "RunSettings", manifest: "Manifest", inserted: Path | str) -> None:
+    """A corpus that is canaries in good part makes another model than the user's."""
+    from lmexposure.audit import share_warning
+
+    added = sum(one.inserted for one in manifest.canaries)
+    size = inserted.stat().st_size if isinstance(inserted, Path) and inserted.is_file() else 0
+    bytes_added = sum(one.inserted * (len(one.text.encode()) + 1) for one in manifest.canaries)
+    too_many = share_warning(
+        chosen,
+        of_documents=added / (manifest.corpus.documents + added),
+        of_bytes=bytes_added / size if size else None,
+    )
+    if too_many:
+        warn(too_many)
+
+
+def _next_commands(inserted: Path | str, out: Path, *, alone: bool) -> list[str]:
+    """What to type next, with the real paths."""
+    manifest = quote(str(out / "manifest.json"))
+    lines = [f"next      train on {inserted} with your own trainer"]
+    if alone:
+        train = f"lmexposure train {quote(str(inserted))} --manifest {manifest}"
+        lines[0] += f", or: {train} --out {quote(str(out / 'trained'))}"
+    measured = quote(str(out / "measured"))
+    return [*lines, f"then      lmexposure measure MODEL_DIRECTORY {manifest} --out {measured}"]
 
 
 def _dry_run(corpus: Sequence[str], chosen: "RunSettings") -> None:
-    from lmexposure.audit import preview
+    from lmexposure.audit import preview, share_warning
     from lmexposure.cli.inserting import shape_of
     from lmexposure.errors import SettingsError
 
@@ -101,6 +132,11 @@ def _dry_run(corpus: Sequence[str], chosen: "RunSettings") -> None:
     would = preview(corpus, settings=chosen, shape=shape)
     _print_preview(would, coins=chosen.coins != "fixed")
     say_attainable(chosen)
+    too_many = share_warning(
+        chosen, of_documents=would.share_of_documents, of_bytes=would.share_of_bytes
+    )
+    if too_many:
+        warn(too_many)
 
 
 def say_attainable(settings: "RunSettings", *, tell: Callable[[str], None] = say) -> None:

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from lmexposure.cli import options
-from lmexposure.cli.console import progress_bars, say
+from lmexposure.cli.console import say
+from lmexposure.cli.long_work import long_work
 
 __all__ = ["measure"]
 
@@ -48,7 +49,7 @@ def measure(
 
     inserted = Manifest.read(manifest)  # a bad manifest is found before a large model is loaded
     with only_writer(out):
-        with progress_bars() as progress:
+        with long_work() as progress:
             result = measure_model(
                 load_for_measuring(model, chosen),
                 inserted,

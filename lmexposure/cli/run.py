@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import Annotated
 
 from lmexposure.cli import options
-from lmexposure.cli.console import progress_bars, say
+from lmexposure.cli.console import say, warn
 from lmexposure.cli.insert import say_attainable
+from lmexposure.cli.long_work import long_work
 
 __all__ = ["run"]
 
@@ -57,15 +58,21 @@ def run(
     """Insert canaries into CORPUS, train a model on it, measure what it gives away."""
     chosen = options.merged(locals(), apart=("corpus", "out"))
     from lmexposure._locks import only_writer
-    from lmexposure.audit import estimate_cost
+    from lmexposure.audit import estimate_cost, preview, share_warning
     from lmexposure.audit import run as run_audit
     from lmexposure.cli.reporting import write_and_say
     from lmexposure.cli.tables import print_result
 
     with only_writer(out):
-        say(estimate_cost(corpus, chosen))
+        would = preview([corpus], settings=chosen)
+        say(estimate_cost(corpus, chosen, would=would))
         say_attainable(chosen)
-        with progress_bars() as progress:
+        too_many = share_warning(
+            chosen, of_documents=would.share_of_documents, of_bytes=would.share_of_bytes
+        )
+        if too_many:
+            warn(too_many)
+        with long_work() as progress:
             result = run_audit(corpus, out=out, settings=chosen, progress=progress)
         print_result(result)
         write_and_say(out)

@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from lmexposure.cli import options
-from lmexposure.cli.console import print_pairs, progress_bars, warn
+from lmexposure.cli.console import print_pairs, warn
+from lmexposure.cli.long_work import long_work
 
 __all__ = ["train"]
 
@@ -42,7 +43,7 @@ def train(
     chosen = options.merged(locals(), apart=("corpus", "out", "manifest"))
     from lmexposure.audit import train_corpus
 
-    with progress_bars() as progress:
+    with long_work() as progress:
         trained = train_corpus(
             corpus, out=out, manifest=manifest, settings=chosen, progress=progress
         )

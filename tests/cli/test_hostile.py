@@ -84,8 +84,10 @@ def test_a_bar_has_no_markup_and_no_controls(
 ) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     monkeypatch.setenv("TERM", "dumb")
-    with console.progress_bars() as show:
-        show(f"scoring {HOSTILE}", 1, 2, HOSTILE)
+    with console.progress_bars() as bars:
+        assert bars.drawn
+        bars.show(f"scoring {HOSTILE}", 1, 2, HOSTILE)
+        bars.say(HOSTILE)
     console.print_table([HOSTILE], [[HOSTILE]])
     console.say_aside(HOSTILE)
     seen = capsys.readouterr()

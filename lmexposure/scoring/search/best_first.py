@@ -8,6 +8,7 @@ Source: Carlini et al. 2019, "The Secret Sharer", section 8.1 (extraction by Dij
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,7 +38,7 @@ class Likeliest:
             of them, unless the budget ended the search.
         steps: model steps spent.
         most_live: the largest number of model states held at once.
-        interrupted: Ctrl-C ended the search; what it had proven is here.
+        interrupted: a person ended the search; what it had proven is here.
     """
 
     indices: tuple[int, ...]
@@ -62,6 +63,7 @@ def likeliest_fills(
     margin: float,
     budget: Budget,
     live_states: int | None = None,
+    watch: Callable[[int], None] | None = None,
 ) -> Likeliest:
     """Find the fills that an attacker would guess first.
 
@@ -73,6 +75,7 @@ def likeliest_fills(
         margin: by how many bits a walked total may be wrong.
         budget: what the search may cost.
         live_states: never more model states than this are held at once.
+        watch: told of the model steps spent so far, while the search goes on.
 
     Raises:
         SettingsError: no guesses.
@@ -88,7 +91,7 @@ def likeliest_fills(
         live_states=live_states,
         batch=max(_NARROW, guesses),
     )
-    cheapest.walk = walk
+    cheapest.walk, walk.watch = walk, watch
     interrupted = False
     try:
         walk.run()
@@ -103,7 +106,7 @@ def likeliest_fills(
         proven=proven,
         steps=walk.spent,
         most_live=walk.most_live,
-        interrupted=interrupted,
+        interrupted=interrupted or walk.interrupted,
     )
 
 

@@ -9,7 +9,7 @@ Source: Veach and Guibas 1995, "Optimally combining sampling techniques for Mont
 (the balance heuristic); Owen 2013, "Monte Carlo theory, methods and examples", chapter 9.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -124,7 +124,14 @@ class Draws:
             return 1 + float(np.exp2(self.prefix_log2_weights[within]).sum()) / len(self)
 
 
-def draw_fills(space: TokenSpace, steps: Steps, *, draws: int, seed: int) -> Draws:
+def draw_fills(
+    space: TokenSpace,
+    steps: Steps,
+    *,
+    draws: int,
+    seed: int,
+    progress: Callable[[int, int], None] | None = None,
+) -> Draws:
     """Draw fills with replacement from the mixture, stratified over its components.
 
     Args:
@@ -132,6 +139,8 @@ def draw_fills(space: TokenSpace, steps: Steps, *, draws: int, seed: int) -> Dra
         steps: the model.
         draws: M, at least 10; shared out over the components in fixed proportion.
         seed: decides the draws.
+        progress: called with (draws done, draws in all) after each token of a block of draws; a
+            draw counts in part while it goes down.
 
     Raises:
         SettingsError: too few draws.
@@ -146,11 +155,19 @@ def draw_fills(space: TokenSpace, steps: Steps, *, draws: int, seed: int) -> Dra
     top = expand_top(space, steps, _REACH, most_nodes=max(1, draws // _TOP_SHARE))
     shares = np.bincount(components) / draws
     block = _block(space, top)
+    finished = 0
 
     def drawn(part: Sequence[int]) -> tuple[NDArray[Any], ...]:
-        return _Block(space, steps, top, np.array(part), shares, rng).drawn()
+        def watch(share: float) -> None:
+            if progress is not None:
+                progress(finished + int(share * len(part)), draws)
 
-    parts = in_batches(components.tolist(), block, drawn)
+        return _Block(space, steps, top, np.array(part), shares, rng).drawn(watch)
+
+    parts = []
+    for part in in_batches(components.tolist(), block, drawn):
+        parts.append(part)
+        finished += len(part[0])
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
     return Draws(
         bits=columns[0],
@@ -201,8 +218,12 @@ class _Block:
         self._prefix_bits: list[NDArray[np.float64]] = [np.empty(0)]
         self._prefix_weights: list[NDArray[np.float64]] = [np.empty(0)]
 
-    def drawn(self) -> tuple[NDArray[Any], ...]:
-        """Bits, log2 weights and paths of the draws; bits and log2 weights of their prefixes."""
+    def drawn(self, watch: Callable[[float], None]) -> tuple[NDArray[Any], ...]:
+        """Bits, log2 weights and paths of the draws; bits and log2 weights of their prefixes.
+
+        Args:
+            watch: told what share of the way is done, in [0, 1], after each token.
+        """
         draws = np.arange(len(self._components))
         at = np.zeros(len(draws), dtype=np.int64)  # the node of each draw
         log2_q = np.zeros((1, len(self._log2_shares)))  # of each node, by component
@@ -214,6 +235,7 @@ class _Block:
             goes_on = ~level.children.leaf[child]
             self._end(level, draws[~goes_on], child[~goes_on], mixture)
             draws, child = draws[goes_on], child[goes_on]
+            watch((depth + 1) / self._space.longest if len(draws) else 1.0)
             if not len(draws):
                 return self._columns()
             self._prefix_bits.append(level.costs[child])

@@ -235,6 +235,5 @@ class Extractor:
     def _most_rows(self) -> int:
         """Rows of all beams together whose states fit into memory, spelled byte by byte."""
         state, _ = self._steps.start(self._start, np.zeros(0, dtype=np.int64))
-        longest = len(self._start) + len(self._text(0)) - self._offset
-        row_bytes = state.nbytes / state.rows * longest / len(self._start)
-        return max(1, min(_MOST_ROWS, int(_BEAM_BYTES / max(1.0, row_bytes))))
+        row_bytes = state.row_bytes(len(self._text(0)) - self._offset, every=False)
+        return max(1, min(_MOST_ROWS, int(_BEAM_BYTES / row_bytes)))

@@ -85,7 +85,7 @@ class RankSearch:
         rescorer: what settles near ties, in float64.
         spent: model steps so far, over all walks.
         most_live: the largest number of states held at once so far.
-        interrupted: Ctrl-C ended the last walk; what it had proven was returned.
+        interrupted: a person ended the last walk; what it had proven was returned.
     """
 
     def __init__(
@@ -156,6 +156,7 @@ class RankSearch:
             walk.run()
         except KeyboardInterrupt:
             self.interrupted = True  # what was proven so far is worth keeping
+        self.interrupted |= walk.interrupted
         self.spent += walk.spent
         self.most_live = max(self.most_live, walk.most_live)
         open_fills = walk.open_fills(tally.bits + self.margin.bits)

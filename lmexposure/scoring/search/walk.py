@@ -36,6 +36,7 @@ class Budget:
     Args:
         steps: model steps, at least 1.
         seconds: of wall-clock time, above 0.
+        ended: asked between steps; true ends the search as a limit does, whatever is left.
 
     Raises:
         SettingsError: a limit that allows nothing.
@@ -43,6 +44,7 @@ class Budget:
 
     steps: int | None = None
     seconds: float | None = None
+    ended: Callable[[], bool] | None = None
 
     def __post_init__(self) -> None:
         try:
@@ -111,6 +113,7 @@ class Walk:
     ) -> None:
         self.limit = limit
         self.most_live = 0  # the largest number of states held at once so far
+        self.interrupted = False  # a person ended it before its time
         self.watch: Callable[[int], None] | None = None  # told of the steps spent, while running
         self._space, self._steps, self._visit = space, steps, visit
         self._budget = budget
@@ -192,7 +195,10 @@ class Walk:
         return min(least, default=math.inf)
 
     def _exhausted(self) -> bool:
-        steps = self._budget.steps
+        steps, ended = self._budget.steps, self._budget.ended
+        if ended is not None and ended():
+            self.interrupted = True
+            return True
         return (steps is not None and self._spent >= steps) or time.monotonic() >= self._deadline
 
     def _start(self) -> None:

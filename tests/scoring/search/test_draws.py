@@ -380,3 +380,13 @@ def test_memory_short_halves_the_block_and_goes_on() -> None:
     assert weights.mean() == pytest.approx(form.size, rel=0.5)
     with pytest.raises(ModelError, match="out of memory with one text at a time"):
         draw_fills(space, Cramped(steps_of(model, space), most=0), draws=10, seed=0)
+
+
+def test_draws_tell_how_far_they_are_and_are_the_same_watched() -> None:
+    told: list[tuple[int, int]] = []
+    name = APART[0]
+    watched = draws_of(name, draws=100, seed=3, progress=lambda *at: told.append(at))
+    alone = draws_of(name, draws=100, seed=3)
+    assert (watched.bits == alone.bits).all()
+    assert told == sorted(told)
+    assert told[-1] == (100, 100)

@@ -1,0 +1,218 @@
+"""How much work lies ahead, in tokens that the model reads: what an announcement is made of.
+
+What a search will take is known only while it goes on: its budget is the most, and what it takes
+where a model gives its secrets away is what is expected.
+"""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+
+from lmexposure.audit.progress import Phase, Progress, Watcher
+from lmexposure.audit.settings import MeasureSettings
+from lmexposure.canaries import DEFAULT_REFERENCES, CanaryFormat, Manifest
+from lmexposure.errors import LmexposureError
+from lmexposure.models import LoadedModel, TrainingSettings
+from lmexposure.models import Progress as TrainingProgress
+from lmexposure.scoring import beam_width, next_token_steps
+from lmexposure.scoring.batching import UNABLE
+
+__all__ = ["measuring_phases", "measuring_title", "step_pace", "watch_training"]
+
+_WITHOUT_SEARCH = ("sampled", "skew_normal")
+_FEW_ROWS, _MANY_ROWS = 16, 256
+_TRIAL_SECONDS = 0.3  # so long that what else the machine does is seen
+# A search sorts, weighs and copies beside the model's steps, and meets some prefixes twice: 0.8 to
+# 2.5 times a bare step, on the LSTM and on a small GPT-2.
+_AROUND_A_STEP = 1.5
+_STATISTICS_SECONDS = 1.5  # of a format: curve, bootstraps, permutations
+
+
+def measuring_title(manifest: Manifest, settings: MeasureSettings) -> str:
+    """What a measurement will do, in one line."""
+    formats = list(manifest.formats)
+    references = sum(_references(manifest, name, settings) for name in formats)
+    canaries = sum(one.role != "excluded" for one in manifest.canaries)
+    parts = [
+        f"{references:,} references of {len(formats)} format{'s' * (len(formats) > 1)}",
+        f"{canaries:,} canaries and controls",
+    ]
+    if settings.method not in _WITHOUT_SEARCH:
+        parts.append(f"{settings.draws * len(formats):,} draws, search")
+    if settings.extraction:
+        parts.append("extraction")
+    return f"measuring: {', '.join(parts)}"
+
+
+def measuring_phases(
+    loaded: LoadedModel, manifest: Manifest, settings: MeasureSettings
+) -> list[Phase]:
+    """The parts of a measurement, in order; steps of the model are timed for the searches' pace.
+
+    Args:
+        loaded: the model, or one of its size with its tokenizer.
+        manifest: what was inserted.
+        settings: what is measured.
+    """
+    tokens = {name: _tokens(loaded, manifest, name) for name in manifest.formats}
+    pace = None
+    if settings.method not in _WITHOUT_SEARCH or settings.extraction:
+        pace = _trial(loaded, next(iter(tokens.values())))
+    phases = [
+        Phase(
+            what=f"scoring {name}",
+            kind="scoring",
+            work=float(len(ids) * _texts(manifest, name, settings)),
+        )
+        for name, ids in tokens.items()
+    ]
+    most = settings.steps_for(loaded.model.num_parameters())
+    for name, ids in tokens.items():
+        length = max(1, len(ids) - _public_tokens(loaded, manifest.formats[name], ids))
+        phases += _search_phases(manifest.formats[name], settings, length, most, pace)
+        if settings.extraction:
+            phases.append(_extraction_phase(manifest, name, settings, length, pace))
+        told = f"estimating {name}"
+        phases.append(Phase(what=told, kind="statistics", work=_STATISTICS_SECONDS, pace=1.0))
+    return phases
+
+
+def _search_phases(
+    form: CanaryFormat, settings: MeasureSettings, length: int, most: int, pace: float | None
+) -> list[Phase]:
+    """Draws, exact ranks and the likeliest fills of a format."""
+    if settings.method in _WITHOUT_SEARCH:
+        return []
+    drawn = settings.draws * _deep(form, length, settings.draws)
+    phases = [Phase(what=f"{form.name}: drawing fills", kind="stepping", work=drawn, pace=pace)]
+    if settings.method != "importance":
+        few = min(float(most), drawn / 4)
+        told = f"{form.name}: counting ranks"
+        phases.append(Phase(what=told, kind="stepping", work=few, most=float(most), pace=pace))
+    if settings.extraction:
+        few = min(float(most), float(settings.guesses * length))
+        told = f"{form.name}: best-first search"
+        phases.append(Phase(what=told, kind="stepping", work=few, most=float(most), pace=pace))
+    return phases
+
+
+def _extraction_phase(
+    manifest: Manifest, name: str, settings: MeasureSettings, length: int, pace: float | None
+) -> Phase:
+    """Beams for each canary and number of revealed characters; with none revealed, one for all."""
+    form = manifest.formats[name]
+    inserted = sum(c.role == "canary" for c in manifest.canaries if c.format == name)
+    width = beam_width(inserted) if settings.beam_width is None else settings.beam_width
+    deep = _deep(form, length, width)
+    steps = sum(max(1.0, deep - k) for k in range(1, settings.revealed + 1)) * inserted + deep
+    work = (1 + width) * steps
+    return Phase(what=f"extracting {name}", kind="stepping", work=work, pace=pace)
+
+
+def _deep(form: CanaryFormat, length: int, many: int) -> float:
+    """Tokens of a fill below the levels that so many fills share."""
+    shared = math.log2(max(2, many)) * length / max(1.0, form.bits)
+    return max(1.0, length - shared)
+
+
+def _references(manifest: Manifest, name: str, settings: MeasureSettings) -> int:
+    asked = DEFAULT_REFERENCES if settings.references is None else settings.references
+    return min(asked, manifest.references_left(name))
+
+
+def _texts(manifest: Manifest, name: str, settings: MeasureSettings) -> int:
+    drawn = sum(one.format == name for one in manifest.canaries)
+    return drawn + _references(manifest, name, settings)
+
+
+def _tokens(loaded: LoadedModel, manifest: Manifest, name: str) -> list[int]:
+    """The tokens of one fill; without its context, which is short."""
+    text = next(one.text for one in manifest.canaries if one.format == name)
+    ids: list[int] = loaded.tokenizer(text, add_special_tokens=False)["input_ids"]
+    return ids
+
+
+def _public_tokens(loaded: LoadedModel, form: CanaryFormat, ids: Sequence[int]) -> int:
+    """About how many of these tokens are the template's beginning."""
+    if not form.prefix:
+        return 0
+    public = loaded.tokenizer(form.prefix, add_special_tokens=False)["input_ids"]
+    return min(len(public), len(ids) - 1)
+
+
+def _trial(loaded: LoadedModel, ids: Sequence[int]) -> float | None:
+    """The pace of a search; None of a model that cannot step, of which the search says why."""
+    try:
+        return _AROUND_A_STEP * step_pace(loaded, ids)
+    except (*UNABLE, LmexposureError, MemoryError):
+        return None
+
+
+@torch.inference_mode()
+def step_pace(loaded: LoadedModel, ids: Sequence[int]) -> float:
+    """Seconds that the model takes to read one token more of one of many prefixes.
+
+    Args:
+        loaded: the model.
+        ids: tokens of a fill; half of them are the prefix.
+    """
+    ids = [*ids, *ids] if len(ids) < 2 else list(ids)
+    steps = next_token_steps(loaded.model, ids)
+    column = np.array([ids[-1]], dtype=np.int64)
+    state, _ = steps.start(ids[: len(ids) // 2], column)
+
+    def seconds(rows: int) -> float:
+        which, begun = np.arange(rows), time.perf_counter()
+        steps.advance(state, 0 * which, 0 * which + ids[-1], which, np.repeat(column, rows))
+        return time.perf_counter() - begun
+
+    seconds(_FEW_ROWS)  # a first call is slower than all others
+    few = seconds(_FEW_ROWS)
+    if few > _TRIAL_SECONDS:
+        return few / _FEW_ROWS
+    spent = [seconds(_MANY_ROWS)]
+    while sum(spent) < _TRIAL_SECONDS:
+        spent.append(seconds(_MANY_ROWS))
+    return sum(spent) / len(spent) / _MANY_ROWS
+
+
+def watch_training(
+    progress: Progress,
+    settings: TrainingSettings,
+    then: tuple[str, list[Phase]],
+) -> Callable[[TrainingProgress], None]:
+    """A callback for `models.train` that tells a watcher what is to come, then how far it is.
+
+    Args:
+        progress: watches.
+        settings: of the training.
+        then: the title and the phases of what follows the training, empty where nothing does.
+    """
+    told = not isinstance(progress, Watcher)
+
+    def watch(state: TrainingProgress) -> None:
+        nonlocal told
+        if not told and isinstance(progress, Watcher):
+            title, phases = then
+            tokens = state.tokens / state.step
+            first = Phase(
+                what="training",
+                kind="training",
+                work=tokens * (state.total_steps - state.step),
+                before=min(state.step, state.total_steps - 1) / state.total_steps,
+                seconds=math.inf if settings.max_seconds is None else settings.max_seconds,
+            )
+            steps = f"training: at most {state.total_steps:,} steps of {tokens:,.0f} tokens"
+            told = True
+            progress.plan(f"{steps}{'; then ' * bool(title)}{title}", [first, *phases], keeps=False)
+        progress("training", state.step, state.total_steps, _note(state))
+
+    return watch
+
+
+def _note(state: TrainingProgress) -> str:
+    best = "" if state.validation_bits is None else f", validation {state.validation_bits:.3f}"
+    return f"epoch {state.epoch:.1f}, {state.train_bits:.3f} bits per token{best}"

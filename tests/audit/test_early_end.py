@@ -1,0 +1,165 @@
+"""A person who ends a measurement early gets what was proven, said to be so; then it goes on."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from audit.quick import QUICK
+from corpora import sentences
+from tiny import characters, model_of
+
+from lmexposure.audit import MeasureSettings, measure
+from lmexposure.audit.progress import Phase
+from lmexposure.audit.workload import measuring_phases, measuring_title
+from lmexposure.canaries import CanaryFormat, Manifest, Plan, insert_into_texts
+from lmexposure.models import LoadedModel
+from lmexposure.results import Result
+
+FORM = CanaryFormat(name="code", template="number {digits:4}")
+# Many small steps, so that one of them can be the last.
+SLOWLY = replace(QUICK, live_states=10)
+
+
+class Pressed:
+    """A watcher with Ctrl-C as soon as a phase has begun."""
+
+    def __init__(self, at: str | None) -> None:
+        self._at, self._asked = at, False
+        self.seen: list[tuple[str, int, int]] = []
+        self.phases: list[Phase] = []
+        self.title = ""
+
+    def __call__(self, what: str, done: int, total: int, note: str = "") -> None:
+        self.seen.append((what, done, total))
+        self._asked |= what == self._at
+
+    def plan(self, title: str, phases: Sequence[Phase], *, keeps: bool) -> None:
+        assert keeps
+        self.title, self.phases = title, list(phases)
+
+    def end_asked(self) -> bool:
+        return self._asked
+
+    def told(self, what: str) -> list[int]:
+        return [done for name, done, _ in self.seen if name == what]
+
+
+@pytest.fixture(scope="module")
+def loaded() -> LoadedModel:
+    tokenizer = characters()
+    return LoadedModel(model=model_of("lstm", len(tokenizer)), tokenizer=tokenizer, name="tiny")
+
+
+@pytest.fixture(scope="module")
+def manifest() -> Manifest:
+    plan = Plan(formats=(FORM,), canaries=3, repetitions=(1, 2), controls=3, seed=3)
+    return insert_into_texts(sentences(40), plan)[1]
+
+
+@pytest.fixture(scope="module")
+def whole(loaded: LoadedModel, manifest: Manifest) -> Result:
+    return measure(loaded, manifest, settings=SLOWLY)
+
+
+def methods(result: Result) -> set[str]:
+    return {one.exposure["method"] for one in result.canaries}
+
+
+@pytest.mark.parametrize(
+    ("at", "ended", "shown"),
+    [
+        ("scoring code", "drawing of fills", {"sampled"}),
+        ("code: drawing fills", "drawing of fills", {"sampled"}),
+        ("code: counting ranks", "exact search", {"importance"}),
+        ("code: best-first search", "best-first search", {"exact"}),
+        ("extracting code", "extraction", {"exact"}),
+    ],
+)
+def test_an_early_end_keeps_what_is_proven_and_says_what_is_coarser(
+    loaded: LoadedModel,
+    manifest: Manifest,
+    whole: Result,
+    tmp_path: Path,
+    at: str,
+    ended: str,
+    shown: set[str],
+) -> None:
+    watcher = Pressed(at)
+    result = measure(loaded, manifest, out=tmp_path, settings=SLOWLY, progress=watcher)
+    assert any(f"Ctrl-C ended the {ended}" in line for line in result.warnings)
+    assert result.formats[0]["search"]["interrupted"]
+    assert methods(result) == shown
+    for found, true in zip(result.canaries, whole.canaries, strict=True):
+        exact = true.exposure["value"]
+        for row in (
+            found.estimates[name] for name in ("bounded", "exact") if name in found.estimates
+        ):
+            assert row["low"] - 1e-9 <= exact <= row["high"] + 1e-9
+        assert {row["revealed"] for row in found.extraction} >= {0}
+    again = Pressed(None)
+    settled = measure(loaded, manifest, out=tmp_path, settings=SLOWLY, progress=again)
+    assert replace(settled, scores_sha256=None) == whole
+    assert not again.told("scoring code")  # what was scored is not scored again
+    assert not list(tmp_path.glob(".measuring"))
+
+
+@pytest.mark.parametrize(("method", "shown"), [("importance", "importance"), ("exact", "bounded")])
+def test_a_method_asked_for_by_name_is_shown_after_an_early_end(
+    loaded: LoadedModel, manifest: Manifest, method: str, shown: str
+) -> None:
+    settings = replace(QUICK, method=method, extraction=False)
+    result = measure(loaded, manifest, settings=settings, progress=Pressed("scoring code"))
+    assert methods(result) == {shown}
+
+
+def test_without_a_search_an_early_end_of_the_extraction_is_known(
+    loaded: LoadedModel, manifest: Manifest
+) -> None:
+    settings = replace(QUICK, method="sampled")
+    result = measure(loaded, manifest, settings=settings, progress=Pressed("scoring code"))
+    assert result.formats[0]["search"] == {"interrupted": True}
+    assert any("6 canaries were not searched for with all" in line for line in result.warnings)
+
+
+def test_every_phase_was_announced_and_moves(loaded: LoadedModel, manifest: Manifest) -> None:
+    settings = replace(SLOWLY, method="exact")
+    watcher = Pressed(None)
+    measure(loaded, manifest, settings=settings, progress=watcher)
+    assert watcher.title == (
+        "measuring: 400 references of 1 format, 9 canaries and controls, 1,000 draws, search, "
+        "extraction"
+    )
+    names = [phase.what for phase in watcher.phases]
+    assert [name for name, _, _ in watcher.seen] == sorted(
+        (name for name, _, _ in watcher.seen), key=names.index
+    )
+    assert set(names) == {name for name, _, _ in watcher.seen}
+    for name in ("code: drawing fills", "code: counting ranks", "code: best-first search"):
+        assert len(set(watcher.told(name))) > 3, name
+    drawn = watcher.told("code: drawing fills")
+    assert drawn == sorted(drawn)
+    assert (drawn[0], drawn[-1]) == (0, 1_000)
+
+
+def test_phases_know_their_work(loaded: LoadedModel, manifest: Manifest) -> None:
+    settings = MeasureSettings(references=100, budget_steps=5_000, draws=1_000, guesses=50)
+    phases = {one.what: one for one in measuring_phases(loaded, manifest, settings)}
+    length = len("number 1234")  # a token a character
+    assert phases["scoring code"].work == (6 + 3 + 100) * length
+    assert phases["scoring code"].pace is None
+    # Of four digits, three are shared by a thousand draws.
+    assert 1_000 <= phases["code: drawing fills"].work <= 1_300
+    assert phases["code: best-first search"].most == 5_000
+    assert phases["code: drawing fills"].pace is not None
+    few = replace(settings, method="sampled", extraction=False)
+    assert [one.what for one in measuring_phases(loaded, manifest, few)] == [
+        "scoring code",
+        "estimating code",
+    ]
+    assert measuring_title(manifest, few) == (
+        "measuring: 100 references of 1 format, 9 canaries and controls"
+    )
+    steps = sum(one.work for one in phases.values() if one.kind == "stepping")
+    assert np.isfinite(steps)
