@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from made_results import small_result, small_run
 from older_runs import older_run
-from report_runs import small_result, small_run
 
 from lmexposure._integrity import write_hashed
 from lmexposure.provenance import date_in, utc_now

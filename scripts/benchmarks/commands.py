@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 
 from corpora import sentences
-from report_runs import small_run
+from made_results import small_run
 
 from lmexposure.audit import MeasureSettings
 from lmexposure.cli.console import say

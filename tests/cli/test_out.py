@@ -7,7 +7,7 @@ import pytest
 import typer.main
 from cli.conftest import Call
 from corpora import write_corpus
-from report_runs import small_run
+from made_results import small_run
 
 from lmexposure.cli.app import app
 
