@@ -5,6 +5,7 @@ the budget can count is then counted in one walk.
 """
 
 import json
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -46,9 +47,12 @@ from lmexposure.statistics import (
 
 __all__ = ["FormatSearch", "search_format"]
 
+_NOTHING = Likeliest(indices=(), bits=np.empty(0), proven=0, steps=0, most_live=0)
 _WITHOUT_SEARCH = ("sampled", "skew_normal")
 # A walk whose expected cost is above this share of the budget is left to the draws.
 _SPARE = 0.6
+_SURE = 1.25  # so many times its expected cost is kept for a walk that is to be finished
+_LIKELY = 0.9  # and a search whose expected cost is above this share is for fewer guesses
 _GROWTH = 4  # canaries share a walk where the dearest costs no more than so many times the cheapest
 
 
@@ -158,7 +162,8 @@ class _Search:
             "budget_steps": self._most,
         }
         self._warnings: list[str] = []
-        self._missed: dict[str, Any] = {"ranks": 0}
+        self._missed: dict[int, MarginError] = {}  # by canary, why its rank was not counted
+        self._draws: Draws | None = None
         self.interrupted = False
 
     def run(self) -> FormatSearch:
@@ -174,10 +179,9 @@ class _Search:
         self._record |= {"walk_steps": self._ranks.spent, "most_live": self._ranks.most_live}
         guesses = self._guess() if self._settings.extraction and not self.interrupted else []
         self._record["interrupted"] = self.interrupted
-        if self._missed["ranks"]:
-            self._warnings.append(
-                "{ranks} ranks could not be counted: {why}".format(**self._missed)
-            )
+        missed = [why for i, why in self._missed.items() if not {"exact", "bounded"} & set(rows[i])]
+        if missed:
+            self._warnings.append(f"{len(missed)} ranks could not be counted: {missed[0]}")
         return FormatSearch(
             rows=rows,
             secret_bits=self._bits.tolist(),
@@ -215,20 +219,28 @@ class _Search:
         )
         self._progress("drawing fills", count, count)
         self._record |= {"draws": count, "draw_steps": draws.steps}
+        self._draws = draws
         return draws, time.monotonic() - begun
 
     def _count(self, rows: list[dict[str, dict[str, Any]]], draws: Draws, seconds: float) -> None:
         """Ranks that the budget can count; bounds of all others where that is asked for.
 
-        Cheap ones first, so that one that costs more than was expected unproves none of them.
+        One that costs more than was expected unproves none of the cheaper ones.
         """
         expected = [draws.expected_steps(b + self._ranks.margin.bits) for b in self._bits]
         most = self._affordable(draws.steps / max(seconds, 1e-9))
         order = sorted(range(len(expected)), key=lambda i: expected[i])
         affordable = [i for i in order if expected[i] <= _SPARE * most]
-        for group in _groups(affordable, expected):
-            if not self.interrupted:
-                self._walk(rows, group, expected[group[-1]])
+        groups = _groups(affordable, expected)
+        if len(groups) > 1:
+            # One walk counts for all; should it cost more than expected, the cheaper ones have
+            # enough left for walks of their own.
+            apart = _SURE * sum(expected[group[-1]] for group in groups[:-1])
+            self._walk(rows, affordable, expected[affordable[-1]], spare=math.ceil(apart))
+        for group in groups:
+            left = [i for i in group if "exact" not in rows[i]]
+            if not self.interrupted and expected[group[-1]] <= self._most - self._ranks.spent:
+                self._walk(rows, left, expected[group[-1]])
         if self._settings.method == "exact":
             rest = [i for i in order if not {"exact", "bounded"} & set(rows[i])]
             self._walk(rows, rest, most)
@@ -242,13 +254,18 @@ class _Search:
         )
 
     def _walk(
-        self, rows: list[dict[str, dict[str, Any]]], chosen: list[int], expected: float
+        self,
+        rows: list[dict[str, dict[str, Any]]],
+        chosen: list[int],
+        expected: float,
+        spare: int = 0,
     ) -> None:
+        """Count in one walk, within the budget but for what is to be spared; keep what is best."""
         if not chosen:
             return
         before = self._ranks.spent
         # After Ctrl-C a single step still proves a bound for those that were not reached.
-        left = 1 if self.interrupted else max(1, self._most - before)
+        left = 1 if self.interrupted else max(1, self._most - before - spare)
         total = max(1, int(min(expected, 1e18)))
         try:
             proven = self._ranks.ranks(
@@ -259,13 +276,17 @@ class _Search:
         except MarginError as failure:
             if self._settings.method == "exact":
                 raise
-            self._missed = {"ranks": self._missed["ranks"] + len(chosen), "why": failure}
+            self._missed |= dict.fromkeys(chosen, failure)
             return
         self._progress("counting ranks", total, total)
         if self._ranks.interrupted:
             self._stop("exact search")
         for i, row in zip(chosen, self._counted(proven, self._ranks.spent - before), strict=True):
-            rows[i]["bounded" if row["capped"] else "exact"] = row
+            if not row["capped"]:
+                rows[i].pop("bounded", None)
+                rows[i]["exact"] = row
+            elif not {"exact", "bounded"} & set(rows[i]):
+                rows[i]["bounded"] = row
 
     def _stop(self, what: str) -> None:
         self.interrupted = True
@@ -314,7 +335,11 @@ class _Search:
 
     def _guess(self) -> list[dict[str, Any]]:
         """What an attacker finds who tries the likeliest fills of all of R in order."""
-        count = min(self._settings.guesses, self._space.size)
+        asked = min(self._settings.guesses, self._space.size)
+        count = self._provable(asked)
+        if not count:
+            self._record |= {"guesses_proven": 0, "guess_steps": 0}
+            return [self._guess_row(_NOTHING, index, asked) for index in self._indices]
         self._progress("best-first search", 0, count)
         found = likeliest_fills(
             self._space,
@@ -329,7 +354,21 @@ class _Search:
         if found.interrupted:
             self._stop("best-first search")
         self._record |= {"guesses_proven": found.proven, "guess_steps": found.steps}
-        return [self._guess_row(found, index, count) for index in self._indices]
+        return [self._guess_row(found, index, asked) for index in self._indices]
+
+    def _provable(self, asked: int) -> int:
+        """How many of the likeliest fills the budget can prove: all, fewer, or not even the first.
+
+        A search for more would end with less: what it spends on fills further down it lacks for the
+        proof of the first.
+        """
+        steps = self._budget.steps
+        if self._draws is None or steps is None:  # R is small, and was listed
+            return asked
+        margin = 4 * self._ranks.margin.bits
+        if self._draws.likeliest_within(_LIKELY * steps, margin) >= asked:
+            return asked
+        return min(asked, self._draws.likeliest_within(_SPARE * steps, margin))
 
     def _guess_row(self, found: Likeliest, index: int, count: int) -> dict[str, Any]:
         place = found.place(index)

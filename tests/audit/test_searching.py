@@ -18,7 +18,7 @@ from lmexposure.canaries import CanaryFormat, Manifest, Plan, insert_into_texts
 from lmexposure.errors import MarginError, ModelError, SettingsError
 from lmexposure.models import LoadedModel
 from lmexposure.results import Result
-from lmexposure.scoring import RankSearch, Walk, log_perplexity
+from lmexposure.scoring import Draws, RankSearch, Walk, log_perplexity
 from lmexposure.scoring.search import rescoring
 from lmexposure.scoring.space import token_rules
 from lmexposure.scoring.ways import TreeWay
@@ -34,6 +34,15 @@ def changed(**values: Any) -> MeasureSettings:
 def loaded() -> LoadedModel:
     tokenizer = characters()
     return LoadedModel(model=model_of("lstm", len(tokenizer)), tokenizer=tokenizer, name="tiny")
+
+
+@pytest.fixture(scope="module")
+def peaked() -> LoadedModel:
+    """A model to which some fills are far likelier than others."""
+    tokenizer = characters()
+    model = model_of("lstm", len(tokenizer))
+    model.get_output_embeddings().weight.data *= 8
+    return LoadedModel(model=model, tokenizer=tokenizer, name="peaked")
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +109,67 @@ def test_what_the_budget_cannot_count_is_drawn(
     for canary, found in zip(manifest.canaries, result.canaries, strict=True):
         rank, _ = naive(manifest, everything, canary.index)
         assert found.exposure["low"] - 1e-9 <= np.log2(FORM.size / rank) <= found.exposure["high"]
+
+
+def test_the_budget_is_spent_on_as_many_guesses_as_it_can_prove(
+    peaked: LoadedModel, manifest: Manifest
+) -> None:
+    """A search for all of them would end in the midst, and prove next to nothing."""
+    texts = [FORM.text(i) for i in range(FORM.size)]
+    bits = log_perplexity(peaked.model, peaked.tokenizer, texts, context=None)
+    order = np.argsort(bits, kind="stable").tolist()
+    result = measure(
+        peaked, manifest, settings=replace(QUICK, guesses=4_000, budget_steps=600, revealed=0)
+    )
+    search = result.formats[0]["search"]
+    assert 50 < search["guesses_proven"] < 4_000
+    assert search["guess_steps"] < 600
+    for canary, found in zip(manifest.canaries, result.canaries, strict=True):
+        row = next(r for r in found.extraction if r["method"] == "best_first")
+        place = 1 + order.index(canary.index)
+        assert row["place"] == (place if place <= search["guesses_proven"] else None)
+        assert row["width"] == 4_000
+
+
+def test_a_search_that_can_prove_nothing_is_left_out(
+    loaded: LoadedModel, manifest: Manifest
+) -> None:
+    result = measure(loaded, manifest, settings=replace(QUICK, budget_steps=2))
+    search = result.formats[0]["search"]
+    assert (search["guesses_proven"], search["guess_steps"]) == (0, 0)
+    rows = [r for c in result.canaries for r in c.extraction if r["method"] == "best_first"]
+    assert {(r["place"], r["proven"], r["steps"]) for r in rows} == {(None, 0, 0)}
+
+
+def test_one_walk_counts_what_walks_of_their_own_would(
+    peaked: LoadedModel, manifest: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And where it ends too early, cheap ranks are still counted, by walks of their own."""
+    walks: list[int] = []
+    ranks = RankSearch.ranks
+
+    def counted(self: RankSearch, indices: Any, **options: Any) -> Any:
+        walks.append(len(indices))
+        return ranks(self, indices, **options)
+
+    monkeypatch.setattr(RankSearch, "ranks", counted)
+    monkeypatch.setattr(searching, "_GROWTH", 1.05)
+    whole = measure(peaked, manifest, settings=changed())
+    assert walks == [len(manifest.canaries)]
+    walks.clear()
+    expected = Draws.expected_steps
+
+    def too_few(self: Draws, limit: float) -> float:
+        steps = expected(self, limit)
+        return steps if steps < 800 else 800 + (steps - 800) / 10
+
+    monkeypatch.setattr(Draws, "expected_steps", too_few)
+    found = measure(peaked, manifest, settings=changed(budget_steps=1_500))
+    assert len(walks) > 1
+    assert walks[0] == len(manifest.canaries)
+    exact = {c.id: c.exposure for c in found.canaries if c.exposure["method"] == "exact"}
+    assert 0 < len(exact) < len(manifest.canaries)
+    assert all(c.exposure["rank"] == exact[c.id]["rank"] for c in whole.canaries if c.id in exact)
 
 
 def test_a_forced_exact_search_proves_bounds(

@@ -194,7 +194,7 @@ class _Candidates:
     spelling: Spelling
 
     def text(self, i: int) -> bytes:
-        return self.texts[self.parents[i]] + self.spelling.surface(int(self.tokens[i]))
+        return self.texts[int(self.parents[i])] + self.spelling.surface(int(self.tokens[i]))
 
 
 @dataclass(frozen=True, kw_only=True)

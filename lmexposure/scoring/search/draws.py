@@ -92,6 +92,27 @@ class Draws:
             log2_totals=self.log2_totals,
         )
 
+    def likeliest_within(self, steps: float, margin: float) -> int:
+        """About how many of the likeliest fills a walk of so many model steps can list.
+
+        Args:
+            steps: model steps.
+            margin: by how many bits further the walk goes than the last fill costs.
+        """
+        _, first = np.unique(self.fills, return_index=True)
+        first = first[np.argsort(self.bits[first], kind="stable")]
+        # Horvitz-Thompson over distinct fills: one over the chance that a fill is among the draws.
+        q = np.exp2(-self.log2_weights[first])  # (n,)
+        with np.errstate(divide="ignore", over="ignore"):
+            listed = np.cumsum(1 / -np.expm1(len(self) * np.log1p(-np.minimum(q, 1.0))))
+        order = np.argsort(self.prefix_bits, kind="stable")
+        with np.errstate(over="ignore"):
+            walked = np.cumsum(np.exp2(self.prefix_log2_weights[order])) / len(self)  # (P,)
+        behind = np.searchsorted(self.prefix_bits[order], self.bits[first] + margin, "right")
+        costs = 1 + np.append(0.0, walked)[behind]  # model steps up to each fill, ascending
+        within = int(np.searchsorted(costs, steps, "right"))
+        return 0 if not within else int(min(listed[within - 1], 2.0**62))
+
     def expected_steps(self, limit: float) -> float:
         """About how many model steps a walk to this limit takes: an unbiased estimate.
 

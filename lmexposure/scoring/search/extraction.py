@@ -173,7 +173,9 @@ class Extractor:
 
     def _together(self, wishes: Sequence[Wish]) -> Iterator[list[Wish]]:
         """The wishes in order, in parts whose beams are no wider together than memory holds."""
-        most, part, seen, wide = self._most_rows(), [], set(), 0
+        most, wide = self._most_rows(), 0
+        part: list[Wish] = []
+        seen: set[tuple[str, int]] = set()
         for wish in wishes:
             key = self._key(wish)
             if part and key not in seen and wide + wish.width > most:

@@ -216,6 +216,21 @@ def test_expected_steps_are_those_of_a_walk_on_average(name: str) -> None:
         assert abs(guessed.mean() - walk.spent) < 4.5 * error + 1
 
 
+@pytest.mark.parametrize("name", ["check digit", "merged words", "sentence piece"])
+def test_so_many_fills_are_listed_by_a_walk_of_so_many_steps(name: str) -> None:
+    truth = enumerated(name)
+    model, _, space, bits = listed(name)
+    inner = np.array([truth.bits[prefix] for prefix in truth.inner])
+    costs = np.array([(inner <= limit + 1e-3).sum() for limit in np.sort(bits)])
+    found = [draw_fills(space, steps_of(model, space), draws=2_000, seed=s) for s in range(10)]
+    assert {one.likeliest_within(0.5, 1e-3) for one in found} == {0}
+    for allowed in (0.3 * costs[-1], 0.6 * costs[-1], costs[-1]):
+        guessed = np.median([one.likeliest_within(allowed, 1e-3) for one in found])
+        # Many fills become affordable at once, with the node before them.
+        fewer, more = np.searchsorted(costs, [0.85 * allowed, 1.15 * allowed], "right")
+        assert 0.85 * fewer - 1 <= guessed <= 1.15 * more + 1
+
+
 def test_the_seed_decides_everything() -> None:
     one, same, other = (draws_of("merged words", draws=200, seed=s) for s in (5, 5, 6))
     for column in ("bits", "log2_weights", "components", "paths", "prefix_bits"):

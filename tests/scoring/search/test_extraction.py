@@ -133,7 +133,8 @@ def test_searches_side_by_side_find_what_each_finds_alone(
     monkeypatch.setattr("lmexposure.scoring.search.extraction._MOST_ROWS", 150)
     parts = list(extractor.find_all(wishes))
     found = [one for part in parts for one in part]
-    assert len(parts) > 2 and len(found) == len(wishes)
+    assert len(parts) > 2
+    assert len(found) == len(wishes)
     places = []
     for wish in wishes:
         guesses = extractor.search(form.revealed(wish.index, wish.revealed), width=wish.width)
