@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from lmexposure._files import PRIVATE, atomic_write
 from lmexposure._integrity import read_sealed, write_sealed
 from lmexposure.audit.settings import MeasureSettings
-from lmexposure.canaries import Canary, CanaryFormat, Manifest
+from lmexposure.canaries import DEFAULT_REFERENCES, Canary, CanaryFormat, Manifest
 from lmexposure.errors import ManifestError, ModelError
 from lmexposure.models.encoding import Encoded, context_window, encode_in_context
 from lmexposure.models.load import LoadedModel
@@ -124,8 +124,8 @@ def score_format(
     canaries = tuple(c for c in drawn if c.role != "excluded")
     if not canaries:
         raise _nothing_inserted(name, len(drawn))
-    asked = settings.references
-    indices = manifest.references(name, asked, strict=asked is not None)
+    count = settings.references_for(DEFAULT_REFERENCES)
+    indices = manifest.references(name, count, strict=settings.references is not None)
     # In the order of drawing, so that not even a rounding in a batch depends on a coin.
     texts = [c.text for c in drawn] + [one.text(i) for i in indices]
     encoded = _encode(loaded, manifest, name, texts)

@@ -148,6 +148,7 @@ def _measured(
         summary=[row for one in estimates for row in one.summary],
         privacy=privacy_section(scores, manifest, settings, own_training=validation is not None),
         warnings=[
+            *_quick_warnings(settings),
             *_training_warnings(validation),
             *_clock_warnings(settings, validation),
             *work.notes.values(),
@@ -166,6 +167,16 @@ def _model_record(
     if out is not None and path.is_relative_to(out):
         path = path.relative_to(out)
     return {"path": path.as_posix(), **described, "validation": validation}
+
+
+def _quick_warnings(settings: MeasureSettings) -> list[str]:
+    """What a first look leaves open is said with what it found."""
+    if settings.coarser is None:
+        return []
+    return [
+        f"{settings.coarser}: intervals are wider and fewer ranks are exact; before a release, "
+        "measure without --quick"
+    ]
 
 
 def _training_warnings(validation: dict[str, Any] | None) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from lmexposure._files import read_toml
 from lmexposure._validate import delta_of_dp, flag, fraction, integer, one_of, positive, text
+from lmexposure.canaries import DEFAULT_REFERENCES
 from lmexposure.canaries.coins import Coins, checked_coin_seed, checked_coins
 from lmexposure.canaries.randomness import LARGEST_SEED
 from lmexposure.errors import SettingsError
@@ -15,6 +16,10 @@ __all__ = ["METHODS", "MeasureSettings", "RunSettings", "read_settings_file"]
 
 _BUDGET_OPERATIONS = 3e12  # half a minute of a small CPU
 _FEWEST_STEPS, _MOST_STEPS = 10_000, 2_000_000
+
+# What a first look has instead of the defaults, besides a tenth of the references and of the budget.
+_QUICK: dict[str, Any] = {"revealed": 0, "draws": 2_000, "bootstraps": 39}
+_TENTH = 10
 
 _CANARIES = 10  # per class, where neither canaries nor candidates are given
 
@@ -52,6 +57,8 @@ class MeasureSettings:
         delta: beside which epsilon is bounded, in [0, 1); None: 0, and one by the number of
             documents.
         claimed_epsilon: what was claimed of the training, in nats, with `delta`.
+        quick: a first look in about a tenth of the time, by `first_look`: references that are not
+            asked for are 1,000, a budget that is not a tenth; the result says what is coarser.
         seed: of bootstraps and, with the hashes of manifest and weights, of permutations; it is not
             the plan's, for a result does not tell from which seed its secrets were drawn.
         batch_size: texts a forward pass; changes only speed.
@@ -76,6 +83,7 @@ class MeasureSettings:
     significance: float = 0.05
     delta: float | None = None
     claimed_epsilon: float | None = None
+    quick: bool = False
     seed: int = 0
     batch_size: int | None = None
     threads: int | None = None
@@ -101,10 +109,43 @@ class MeasureSettings:
             from lmexposure.statistics import Claim  # brings scipy: only for a claim
 
             Claim(epsilon=self.claimed_epsilon, delta=self.delta)
+        flag("quick", self.quick)
         integer("seed", self.seed, low=0, high=LARGEST_SEED)
         for name in ("batch_size", "threads"):
             if getattr(self, name) is not None:
                 integer(name, getattr(self, name), low=1)
+
+    @classmethod
+    def first_look(cls, **values: Any) -> "MeasureSettings":
+        """Settings of a first look, but for these values.
+
+        >>> look = MeasureSettings.first_look(draws=5_000)
+        >>> look.draws, look.revealed, look.references_for(10_000)
+        (5000, 0, 1000)
+        """
+        return cls(**{"quick": True, **_QUICK, **values})
+
+    def references_for(self, usual: int) -> int:
+        """References per format, if there are so many.
+
+        Args:
+            usual: their number where none is asked for.
+        """
+        return self.references or (usual // _TENTH if self.quick else usual)
+
+    @property
+    def coarser(self) -> str | None:
+        """What a first look leaves open, in one sentence; None where it is none."""
+        if not self.quick:
+            return None
+        said = [
+            *_fewer("references", self.references_for(DEFAULT_REFERENCES), DEFAULT_REFERENCES),
+            *_fewer("draws", self.draws, MeasureSettings.draws),
+            *(["a tenth of the search"] if self.budget_steps is None else []),
+            *_fewer("characters given to extraction", self.revealed, MeasureSettings.revealed),
+            *_fewer("bootstraps", self.bootstraps, MeasureSettings.bootstraps),
+        ]
+        return f"a quick look, with {', '.join(said)}" if said else None
 
     def deltas(self, documents: int) -> tuple[float, ...]:
         """The deltas beside which epsilon is bounded, the primary bound's first.
@@ -121,7 +162,8 @@ class MeasureSettings:
             parameters: of the model; a step takes about twice as many operations.
         """
         by_size = int(_BUDGET_OPERATIONS // (2 * max(1, parameters)))
-        return self.budget_steps or min(max(by_size, _FEWEST_STEPS), _MOST_STEPS)
+        whole = min(max(by_size, _FEWEST_STEPS), _MOST_STEPS)
+        return self.budget_steps or (whole // _TENTH if self.quick else whole)
 
     def _check_budget(self) -> None:
         try:
@@ -140,7 +182,13 @@ class MeasureSettings:
         """The settings that decide the numbers; speed is left out."""
         values = asdict(self)
         del values["batch_size"], values["threads"]
+        if not self.quick:
+            del values["quick"]  # as results have it that were measured before there was one
         return values
+
+
+def _fewer(what: str, number: int, usual: int) -> list[str]:
+    return [f"{number:,} {what} instead of {usual:,}"] if number < usual else []
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -292,6 +340,8 @@ class RunSettings:
         if isinstance(values.get("training"), Mapping):
             values["training"] = {**self.training, **values["training"]}
         measure = {name: values.pop(name) for name in list(values) if name in inner}
+        if measure.get("quick") is True:
+            measure = {**_QUICK, **measure}
         return replace(self, measure=replace(self.measure, **measure), **values)
 
 

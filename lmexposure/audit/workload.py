@@ -119,8 +119,7 @@ def _deep(form: CanaryFormat, length: int, many: int) -> float:
 
 
 def _references(manifest: Manifest, name: str, settings: MeasureSettings) -> int:
-    asked = DEFAULT_REFERENCES if settings.references is None else settings.references
-    return min(asked, manifest.references_left(name))
+    return min(settings.references_for(DEFAULT_REFERENCES), manifest.references_left(name))
 
 
 def _texts(manifest: Manifest, name: str, settings: MeasureSettings) -> int:

@@ -74,6 +74,7 @@ def check(
         Path | None,
         typer.Option(help='Append Markdown here, as to "$GITHUB_STEP_SUMMARY".'),
     ] = None,
+    quick: options.Quick = None,
     references: options.References = None,
     delta: options.Delta = None,
     claimed_epsilon: options.ClaimedEpsilon = None,

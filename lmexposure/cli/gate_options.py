@@ -26,6 +26,7 @@ __all__ = [
 
 # Flags that only a measurement can follow.
 MEASURING = (
+    "quick",
     "references",
     "delta",
     "claimed_epsilon",

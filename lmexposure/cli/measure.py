@@ -17,6 +17,7 @@ def measure(
     model: Annotated[str, typer.Argument(help="A model directory or hub name.")],
     manifest: Annotated[Path, typer.Argument(help="The manifest.json of the insertion.")],
     out: Annotated[Path, options.out_option("For result.json, scores.parquet and the report.")],
+    quick: options.Quick = None,
     references: options.References = None,
     revealed: options.Revealed = None,
     beam_width: options.Beam = None,

@@ -39,6 +39,7 @@ __all__ = [
     "Offline",
     "Patience",
     "Precision",
+    "Quick",
     "References",
     "Repetitions",
     "Revealed",
@@ -203,6 +204,14 @@ Guesses = Annotated[
 ]
 LiveStates = Annotated[
     int | None, typer.Option(help="Model states that a search holds at once.  [default: found]")
+]
+Quick = Annotated[
+    bool | None,
+    typer.Option(
+        "--quick",
+        help="A first look in about a tenth of the time: fewer references, draws and steps of the "
+        "search, no extraction with characters given. The result says what is coarser.",
+    ),
 ]
 Significance = Annotated[
     float | None,

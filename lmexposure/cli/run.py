@@ -22,6 +22,7 @@ def run(
     coin_seed: options.CoinSeed = None,
     repetitions: options.Repetitions = None,
     controls: options.Controls = None,
+    quick: options.Quick = None,
     references: options.References = None,
     seed: options.RunSeed = None,
     layout: options.Layout = None,

@@ -7,6 +7,7 @@ from lmexposure.gate.agreement import check_agreement
 from lmexposure.gate.chance import Shares
 from lmexposure.gate.epsilon import check_claim, check_epsilon
 from lmexposure.gate.extraction import check_extraction
+from lmexposure.gate.fields import table, truth
 from lmexposure.gate.largest import check_largest
 from lmexposure.gate.p_value import check_p_value
 from lmexposure.gate.quantiles import check_quantiles
@@ -15,7 +16,7 @@ from lmexposure.gate.soundness import check_class, check_controls, check_learned
 from lmexposure.gate.summing import verdict_of
 from lmexposure.gate.thresholds import Thresholds
 from lmexposure.gate.verdict import Check, Outcome, Verdict
-from lmexposure.gate.wording import copies, sentence, visible
+from lmexposure.gate.wording import bits, copies, sentence, visible
 from lmexposure.results import Result
 
 __all__ = ["check_result"]
@@ -60,7 +61,22 @@ def check_result(result: Result, thresholds: Thresholds = _NO_THRESHOLDS) -> Ver
     untested = [*_left_out(result, thresholds), *_without_controls(result, formats)]
     if result.model.get("validation") is None:
         untested.append("whether the model learned: its validation loss is not known")
-    return verdict_of(checks if classes else [_nothing(thresholds), *checks], untested)
+    verdict = verdict_of(checks if classes else [_nothing(thresholds), *checks], untested)
+    quick = truth(table(result.settings, where="settings"), "quick", where="settings")
+    return _looked_quickly(verdict, classes) if quick else verdict
+
+
+def _looked_quickly(verdict: Verdict, classes: list[CanaryClass]) -> Verdict:
+    """A pass after a first look says how far off its numbers may be."""
+    if verdict.outcome is not Outcome.PASS:
+        return verdict
+    gaps = [exposure.high - exposure.value for one in classes for exposure in one.known]
+    doubt = (
+        "This was a quick look: an exposure may be up to "
+        f"{bits(max(gaps))} above the one shown, and the full measurement may call a leak what "
+        "lies so far below a threshold; measure without --quick before a release."
+    )
+    return replace(verdict, sentence=f"{verdict.sentence} {doubt}")
 
 
 def _checks_of(

@@ -12,7 +12,7 @@ from typing import Any
 
 from lmexposure.run_files import RunFiles
 
-__all__ = ["DEFAULTS", "DEMO_TEXT", "FLAGS", "SEED", "TRAINING_FLAGS", "command_of", "where_of"]
+__all__ = ["DEFAULTS", "DEMO_TEXT", "FLAGS", "QUICK", "SEED", "TRAINING_FLAGS", "command_of", "where_of"]
 
 # What is in the command instead; written bare, so that a shell shows what is missing.
 SEED = "SEED"
@@ -56,7 +56,10 @@ DEFAULTS: dict[str, Any] = {
     "significance": 0.05,
     "delta": None,
     "claimed_epsilon": None,
+    "quick": False,
 }
+# What --quick sets, where no flag says otherwise.
+QUICK: dict[str, Any] = {"revealed": 0, "draws": 2_000, "bootstraps": 39}
 _BY_FILE = ("extraction", "level", "bootstraps", "permutations")
 FLAGS = {
     name: "--format" if name == "formats" else "--" + name.replace("_", "-")
@@ -175,9 +178,10 @@ def _path(name: str) -> str:
 
 
 def _flags(settings: Mapping[str, Any], show_seeds: bool) -> Iterator[str]:
+    usual = _usual(settings)
     for name, flag in FLAGS.items():
-        value = settings.get(name, DEFAULTS[name])
-        if value == DEFAULTS[name] or value is None:
+        value = settings.get(name, usual[name])
+        if (value == usual[name] and name != "quick") or value in (None, False):
             continue
         if name == "seed" and not show_seeds:
             yield f"{flag} {SEED}"
@@ -185,6 +189,11 @@ def _flags(settings: Mapping[str, Any], show_seeds: bool) -> Iterator[str]:
             yield from (f"{flag} {_word(one)}" for one in value)
         else:
             yield flag if value is True else f"{flag} {_word(value)}"
+
+
+def _usual(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The defaults, or those of a first look."""
+    return {**DEFAULTS, **QUICK} if settings.get("quick") else DEFAULTS
 
 
 def _word(value: Any) -> str:
@@ -197,10 +206,11 @@ def _with_file(
     run: RunFiles, words: list[str], settings: Mapping[str, Any], training: dict[str, Any]
 ) -> str:
     """The words, behind a settings file where a setting has no flag."""
+    usual = _usual(settings)
     lines = [
         f"{name} = {json.dumps(settings[name])}"
         for name in _BY_FILE
-        if settings.get(name, DEFAULTS[name]) != DEFAULTS[name]
+        if settings.get(name, usual[name]) != usual[name]
     ]
     if training:
         lines += ["[training]", *(f"{k} = {json.dumps(v)}" for k, v in training.items())]

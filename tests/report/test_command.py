@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from lmexposure.report.command import (
     DEFAULTS,
     DEMO_TEXT,
     FLAGS,
+    QUICK,
     TRAINING_FLAGS,
     command_of,
     where_of,
@@ -40,6 +41,9 @@ def test_defaults_and_flags_are_those_of_the_command_line() -> None:
     for name, value in DEFAULTS.items():
         said = ours[name]
         assert (list(said) if isinstance(said, tuple) else said) == value, name
+    assert {**asdict(MeasureSettings()), **QUICK, "quick": True} == asdict(
+        MeasureSettings.first_look()
+    )
     command = typer.main.get_command(app).commands["run"]  # type: ignore[attr-defined]
     flags = {flag for option in command.params for flag in option.opts}
     assert set(FLAGS.values()) | set(TRAINING_FLAGS.values()) <= flags

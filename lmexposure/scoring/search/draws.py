@@ -31,8 +31,8 @@ _REACH = (0.22, 0.45, 0.68, 0.9)
 # Which component each of ten draws comes from: 0 is the model, 5 the uniform one.
 _TURNS = (5, 4, 3, 2, 1, 0, 4, 3, 2, 1)
 _TOP_SHARE = 10  # one step in so many goes into the levels that all draws share
-_BLOCK_BYTES = 1 << 28  # of model states held at once
-_MOST_CHILDREN = 1 << 21
+_BLOCK_BYTES = 1 << 27  # of model states held at once
+_MOST_CHILDREN = 1 << 19
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

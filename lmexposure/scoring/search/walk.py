@@ -24,7 +24,7 @@ from lmexposure.scoring.steps import Steps
 __all__ = ["Budget", "Leaves", "Walk"]
 
 _LIVE_STATES = 1 << 15
-_LIVE_BYTES = 1 << 31
+_LIVE_BYTES = 1 << 29
 _LARGEST_BATCH = 4096
 _MOST_CHILDREN = 1 << 21  # of one batch
 
@@ -93,7 +93,7 @@ class Walk:
         visit: called with each batch of fills that do not cost more.
         budget: where to stop.
         live_states: never more model states than this are held at once; None: 2^15, or as many as
-            2 GiB hold.
+            512 MiB hold.
         batch: nodes a step at most; a narrow one reaches the first fills sooner.
 
     Raises:
