@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,10 @@ def extract_format(
     rows: list[dict[str, Any]] = [] if before is None else json.loads(before)
     progress(len(rows), len(wishes))
     needed = sum(wish.revealed == 0 for wish in wishes)
-    for found in extractor.find_all(wishes, done=len(rows)):
+    for found in chain(
+        extractor.find_all(wishes[:needed], done=len(rows)),
+        extractor.find_all(wishes[needed:], done=len(rows) - needed),
+    ):
         rows += [_row(extractor, wishes[len(rows) + n], one) for n, one in enumerate(found)]
         if kept is not None:
             write_sealed(kept, json.dumps(rows).encode(), mode=PRIVATE)
