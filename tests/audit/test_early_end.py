@@ -78,7 +78,6 @@ def methods(result: Result) -> set[str]:
 @pytest.mark.parametrize(
     ("at", "ended", "shown"),
     [
-        ("scoring code", "drawing of fills", {"sampled"}),
         ("code: drawing fills", "drawing of fills", {"sampled"}),
         ("code: counting ranks", "exact search", {"importance"}),
         ("code: best-first search", "best-first search", {"exact"}),
