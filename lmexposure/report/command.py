@@ -12,7 +12,16 @@ from typing import Any
 
 from lmexposure.run_files import RunFiles
 
-__all__ = ["DEFAULTS", "DEMO_TEXT", "FLAGS", "QUICK", "SEED", "TRAINING_FLAGS", "command_of", "where_of"]
+__all__ = [
+    "DEFAULTS",
+    "DEMO_TEXT",
+    "FLAGS",
+    "QUICK",
+    "SEED",
+    "TRAINING_FLAGS",
+    "command_of",
+    "where_of",
+]
 
 # What is in the command instead; written bare, so that a shell shows what is missing.
 SEED = "SEED"

@@ -230,24 +230,32 @@ class _Block:
         depth, level, state = 0, self._top.levels[0], self._top.state
         while True:
             child = level.pick(at, self._components[draws], self._rng.random(len(draws)))
-            reached = log2_q[level.children.rows] + level.conditional  # (M, J)
-            mixture = np.logaddexp2.reduce(reached + self._log2_shares, axis=1)  # (M,)
+            reached = self._reached(level, log2_q, child)  # (m, J)
+            mixture = np.logaddexp2.reduce(reached + self._log2_shares, axis=1)  # (m,)
             goes_on = ~level.children.leaf[child]
-            self._end(level, draws[~goes_on], child[~goes_on], mixture)
-            draws, child = draws[goes_on], child[goes_on]
+            self._end(level, draws[~goes_on], child[~goes_on], mixture[~goes_on])
+            draws, child, mixture = draws[goes_on], child[goes_on], mixture[goes_on]
             watch((depth + 1) / self._space.longest if len(draws) else 1.0)
             if not len(draws):
                 return self._columns()
             self._prefix_bits.append(level.costs[child])
-            self._prefix_weights.append(-mixture[child])
-            depth += 1
+            self._prefix_weights.append(-mixture)
+            before, depth = level, depth + 1
             if depth < len(self._top.levels):
                 on = level.inner
                 at, level = np.searchsorted(on, child), self._top.levels[depth]
             else:
                 on, at = np.unique(child, return_inverse=True)
                 state, level = deeper(self._space, self._steps, state, level, on, self._top.limits)
-            log2_q = reached[on]
+            log2_q = self._reached(before, log2_q, on)
+
+    @staticmethod
+    def _reached(
+        level: Level, log2_q: NDArray[np.float64], chosen: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """log2 probability of being at these children, by component, shape (n, J)."""
+        children: NDArray[np.float64] = log2_q[level.children.rows[chosen]]
+        return children + level.conditional[chosen]
 
     def _end(
         self,
@@ -259,7 +267,7 @@ class _Block:
         """These draws have reached the end of a fill."""
         path = level.children.nodes(level.nodes, level.costs, child).paths
         self._bits[draws] = level.costs[child]
-        self._weights[draws] = -mixture[child]
+        self._weights[draws] = -mixture
         self._paths[draws, : path.shape[1]] = path
 
     def _columns(self) -> tuple[NDArray[Any], ...]:
