@@ -53,16 +53,21 @@ def extract_format(
     wishes.sort(key=lambda wish: (wish.revealed, wish.width))  # those that share a search adjoin
     before = None if kept is None else read_sealed(kept)
     rows: list[dict[str, Any]] = [] if before is None else json.loads(before)
-    progress(len(rows), len(wishes))
+    total = len(wishes)
+    progress(len(rows), total)
     needed = sum(wish.revealed == 0 for wish in wishes)
     for found in chain(
-        extractor.find_all(wishes[:needed], done=len(rows)),
-        extractor.find_all(wishes[needed:], done=len(rows) - needed),
+        extractor.find_all(wishes[:needed], done=len(rows), watch=lambda n: progress(n, total)),
+        extractor.find_all(
+            wishes[needed:],
+            done=len(rows) - needed,
+            watch=lambda n: progress(needed + n, total),
+        ),
     ):
         rows += [_row(extractor, wishes[len(rows) + n], one) for n, one in enumerate(found)]
         if kept is not None:
             write_sealed(kept, json.dumps(rows).encode(), mode=PRIVATE)
-        progress(len(rows), len(wishes))
+        progress(len(rows), total)
         if len(rows) >= needed and end_asked():
             break
     by_index: dict[int, list[dict[str, Any]]] = {}

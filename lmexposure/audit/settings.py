@@ -17,7 +17,7 @@ __all__ = ["METHODS", "MeasureSettings", "RunSettings", "read_settings_file"]
 _BUDGET_OPERATIONS = 3e12  # half a minute of a small CPU
 _FEWEST_STEPS, _MOST_STEPS = 10_000, 2_000_000
 
-# What a first look has instead of the defaults, besides a tenth of the references and of the budget.
+# What a first look has instead of the defaults; of references and budget it has a tenth.
 _QUICK: dict[str, Any] = {"revealed": 0, "draws": 2_000, "bootstraps": 39}
 _TENTH = 10
 

@@ -28,6 +28,7 @@ _TRIAL_SECONDS = 0.3  # so long that what else the machine does is seen
 # A search sorts, weighs and copies beside the model's steps, and meets some prefixes twice: 0.8 to
 # 2.5 times a bare step, on the LSTM and on a small GPT-2.
 _AROUND_A_STEP = 1.5
+_FOLLOWED = 0.25  # of the beams' steps with characters given
 _STATISTICS_SECONDS = 1.5  # of a format: curve, bootstraps, permutations
 
 
@@ -102,14 +103,17 @@ def _search_phases(
 def _extraction_phase(
     manifest: Manifest, name: str, settings: MeasureSettings, length: int, pace: float | None
 ) -> Phase:
-    """Beams for each canary and number of revealed characters; with none revealed, one for all."""
+    """Beams for each canary and number of revealed characters; with none revealed, one for all.
+
+    Each ends when its secret cannot be found any more, which for most is soon.
+    """
     form = manifest.formats[name]
     inserted = sum(c.role == "canary" for c in manifest.canaries if c.format == name)
     width = beam_width(inserted) if settings.beam_width is None else settings.beam_width
     deep = _deep(form, length, width)
-    steps = sum(max(1.0, deep - k) for k in range(1, settings.revealed + 1)) * inserted + deep
-    work = (1 + width) * steps
-    return Phase(what=f"extracting {name}", kind="stepping", work=work, pace=pace)
+    steps = sum(max(1.0, deep - k) for k in range(1, settings.revealed + 1)) * inserted
+    whole, few = (1 + width) * (deep + steps), (1 + width) * (deep + _FOLLOWED * steps)
+    return Phase(what=f"extracting {name}", kind="stepping", work=few, most=whole, pace=pace)
 
 
 def _deep(form: CanaryFormat, length: int, many: int) -> float:

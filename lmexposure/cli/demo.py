@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Annotated
 
+import typer
+
 from lmexposure.cli import options
 from lmexposure.cli.console import say
 from lmexposure.cli.long_work import long_work
@@ -11,9 +13,16 @@ __all__ = ["demo"]
 
 
 def demo(
-    out: Annotated[Path, options.out_option("The run; the same command resumes it.")] = Path(
-        "runs/demo"
-    ),
+    out: Annotated[
+        Path | None,
+        options.out_option(
+            "The run; the same command resumes it; without it, runs/demo, or runs/demo-quick."
+        ),
+    ] = None,
+    quick: Annotated[
+        bool,
+        typer.Option("--quick", help="In half a minute: less text, a small LSTM, a first look."),
+    ] = False,
     model: options.Model = None,
     seed: options.Seed = None,
     epochs: options.Epochs = None,
@@ -26,9 +35,10 @@ def demo(
     from lmexposure.cli.reporting import write_and_say
     from lmexposure.cli.tables import print_result
 
-    chosen = options.merged(given, base=demo_settings())
+    chosen = options.merged(given, base=demo_settings(quick=quick))
+    out = out or Path("runs") / ("demo-quick" if quick else "demo")
     with only_writer(out):
-        corpus = demo_corpus(out / "source" / "python_topics.txt")
+        corpus = demo_corpus(out / "source" / "python_topics.txt", quick=quick)
         say(estimate_cost(corpus, chosen))
         with long_work() as progress:
             result = run_audit(corpus, out=out, settings=chosen, progress=progress)

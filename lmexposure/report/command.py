@@ -190,7 +190,7 @@ def _flags(settings: Mapping[str, Any], show_seeds: bool) -> Iterator[str]:
     usual = _usual(settings)
     for name, flag in FLAGS.items():
         value = settings.get(name, usual[name])
-        if (value == usual[name] and name != "quick") or value in (None, False):
+        if (value == usual[name] and name != "quick") or value is None or value is False:
             continue
         if name == "seed" and not show_seeds:
             yield f"{flag} {SEED}"

@@ -450,3 +450,13 @@ def test_fills_that_merge_with_the_context_are_scored_like_the_others() -> None:
 
 
 VOCABULARY = {token: i for i, token in enumerate(["<s>", *"0123456789!\n", "\n2"])}
+
+
+def test_a_quick_look_says_what_is_coarser(untrained: LoadedModel, manifest: Manifest) -> None:
+    settings = MeasureSettings.first_look(draws=500, budget_steps=2_000, permutations=999)
+    result = measure(untrained, manifest, settings=settings)
+    assert result.settings["quick"] is True
+    assert result.formats[0]["references"] == 1_000
+    assert result.warnings[0].startswith("a quick look, with 1,000 references instead of 10,000")
+    assert "measure without --quick" in result.warnings[0]
+    assert {row["revealed"] for c in result.canaries for row in c.extraction} == {0}

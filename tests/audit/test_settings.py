@@ -125,3 +125,23 @@ def test_without_a_seed_the_training_has_one_that_tells_nothing_of_the_plan() ->
     assert RunSettings().seed is None
     assert RunSettings().public_seed == 0
     assert RunSettings(seed=5).public_seed == 5
+
+
+def test_a_first_look_is_a_tenth_and_flags_win() -> None:
+    look = RunSettings().override({"quick": True, "draws": 700}).measure
+    assert look == MeasureSettings.first_look(draws=700)
+    assert (look.references_for(10_000), look.references, look.revealed) == (1_000, None, 0)
+    assert look.steps_for(2_600_000) == MeasureSettings().steps_for(2_600_000) // 10
+    assert look.coarser == (
+        "a quick look, with 1,000 references instead of 10,000, 700 draws instead of 20,000, a "
+        "tenth of the search, 0 characters given to extraction instead of 4, 39 bootstraps instead "
+        "of 199"
+    )
+    assert MeasureSettings().coarser is None
+    # A measurement that is none is recorded as before there was one.
+    assert "quick" not in MeasureSettings().decisive()
+    assert look.decisive()["quick"] is True
+    asked = MeasureSettings.first_look(references=5_000, budget_steps=9)
+    assert (asked.references_for(10_000), asked.steps_for(10**6)) == (5_000, 9)
+    with pytest.raises(SettingsError, match="quick"):
+        MeasureSettings(quick=1)  # type: ignore[arg-type]

@@ -42,9 +42,9 @@ _COMMANDS: dict[str, tuple[str, int, set[str]]] = {
     "dry run": ("insert corpus.txt --out nowhere --dry-run", 0, {"numpy"}),
     "verify": ("verify lines/corpus/corpus.txt lines/manifest.json", 0, {"numpy"}),
     "verify jsonl": ("verify jsonl/corpus/corpus.jsonl jsonl/manifest.json", 0, {"numpy"}),
-    "remove": ("remove lines/corpus/corpus.txt lines/manifest.json --out again.txt", 0, {"numpy"}),
+    "remove": ("remove lines/corpus/corpus.txt lines/manifest.json --file again.txt", 0, {"numpy"}),
     "remove jsonl": (
-        "remove jsonl/corpus/corpus.jsonl jsonl/manifest.json --out again.jsonl",
+        "remove jsonl/corpus/corpus.jsonl jsonl/manifest.json --file again.jsonl",
         0,
         {"numpy"},
     ),

@@ -243,3 +243,21 @@ def test_a_question_ends_with_its_own_mark() -> None:
         c for c in check_result(made(drawn, controls=0.0001)).checks if c.key == "controls"
     )
     assert controls.reason.endswith("drawn in another way?")
+
+
+def test_a_pass_after_a_quick_look_says_how_far_off_it_may_be() -> None:
+    result = clean()
+    quick = replace(result, settings={**result.settings, "quick": True})
+    whole, looked = check_result(result), check_result(quick)
+    assert looked.outcome is Outcome.PASS
+    gaps = [c.exposure["high"] - c.exposure["value"] for c in quick.canaries if c.role == "canary"]
+    assert looked.sentence == (
+        f"{whole.sentence} This was a quick look: an exposure may be up to {max(gaps):.1f} bits "
+        "above the one shown, and the full measurement may call a leak what lies so far below a "
+        "threshold; measure without --quick before a release."
+    )
+    leaking = planted(np.random.default_rng(1), 30, 30, 28)
+    leak = replace(leaking, settings={**leaking.settings, "quick": True})
+    assert check_result(leak).sentence == check_result(leaking).sentence
+    with pytest.raises(ResultError, match="quick='yes' must be true or false"):
+        check_result(replace(result, settings={**result.settings, "quick": "yes"}))

@@ -27,7 +27,7 @@ def test_one_screen_says_it_all(data: ReportData) -> None:
     assert "29.9 bits are the whole secret" in text
     assert "**epsilon ≥ 0.860** nats at delta 0, a lower bound" in text
     assert "\n- assumes: " in text
-    assert text.rstrip().endswith("--settings settings.toml\n```")
+    assert text.rstrip().endswith("--settings mine-again.toml\n```")
     assert len(text.splitlines()) < 60
 
 

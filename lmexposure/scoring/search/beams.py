@@ -9,7 +9,7 @@ A token path need not be the tokenizer's own spelling of its text: an attacker r
 (Carlini et al. 2019, section 8, compares such searches with best-first search.)
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -209,7 +209,12 @@ class _Wanted:
 
 
 def search_beams(
-    steps: Steps, spelling: Spelling, beginning: Sequence[int], beams: Sequence[Beam], most: int
+    steps: Steps,
+    spelling: Spelling,
+    beginning: Sequence[int],
+    beams: Sequence[Beam],
+    most: int,
+    watch: Callable[[int], None] = lambda read: None,
 ) -> None:
     """Run all beams to their ends; each then holds what it found.
 
@@ -219,6 +224,7 @@ def search_beams(
         beginning: the tokens that all beams begin behind, at least one.
         beams: searches that have not begun.
         most: tokens that the model reads at once; a spelling in more is not followed further.
+        watch: told of the tokens that were read behind `beginning`, after each of them.
     """
     alive = list(beams)
     sizes = np.ones(len(alive), dtype=np.int64)  # rows of each beam
@@ -241,6 +247,7 @@ def search_beams(
         tokens, costs, states = wanted.tokens[rows], totals[rows], wanted.states[rows]
         wanted = _wanted(spelling, states)
         model, bits = steps.advance(model, parents, tokens, wanted.rows, wanted.tokens)
+        watch(read - len(beginning))
 
 
 def _wanted(spelling: Spelling, states: NDArray[np.int64]) -> _Wanted:

@@ -5,8 +5,9 @@ section 8, compares these with best-first search.)
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -152,7 +153,13 @@ class Extractor:
         wish = Wish(index=index, revealed=revealed, width=width)
         return next(rows[0] for rows in self.find_all([wish]))
 
-    def find_all(self, wishes: Sequence[Wish], *, done: int = 0) -> Iterator[list[Extraction]]:
+    def find_all(
+        self,
+        wishes: Sequence[Wish],
+        *,
+        done: int = 0,
+        watch: Callable[[int], None] = lambda done: None,
+    ) -> Iterator[list[Extraction]]:
         """Search for many secrets, as many searches side by side as memory holds.
 
         Adjoining wishes that begin alike and are as wide share one search. Which go together
@@ -161,15 +168,20 @@ class Extractor:
         Args:
             wishes: the searches.
             done: how many of the first wishes earlier calls have answered.
+            watch: told about how many wishes are answered, while a search goes on.
 
         Yields:
             what was found of the next wishes, in their order, at least of one.
         """
-        answered = 0
+        before = 0
         for some in self._together(wishes):
-            answered += len(some)
-            if answered > done:
-                yield self._found(some)
+            if before >= done:
+                yield self._found(some, partial(self._tell, watch, before, len(some)))
+            before += len(some)
+
+    def _tell(self, watch: Callable[[int], None], before: int, part: int, read: int) -> None:
+        """Spelled byte by byte, a search reads `longest` tokens; mostly it reads fewer."""
+        watch(before + int(part * min(1.0, read / self._longest)))
 
     def _together(self, wishes: Sequence[Wish]) -> Iterator[list[Wish]]:
         """The wishes in order, in parts whose beams are no wider together than memory holds."""
@@ -191,13 +203,13 @@ class Extractor:
         """Searches are the same where the beginning known and the width are."""
         return self.format.revealed(wish.index, wish.revealed), wish.width
 
-    def _found(self, wishes: Sequence[Wish]) -> list[Extraction]:
+    def _found(self, wishes: Sequence[Wish], watch: Callable[[int], None]) -> list[Extraction]:
         """One search for all wishes that begin alike."""
         wanted: dict[tuple[str, int], list[bytes]] = {}
         for wish in wishes:
             wanted.setdefault(self._key(wish), []).append(self._text(wish.index))
         beams = {key: self._beam(*key, wanted=texts) for key, texts in wanted.items()}
-        self._run(list(beams.values()))
+        self._run(list(beams.values()), watch)
         return [self._extraction(wish, beams[self._key(wish)]) for wish in wishes]
 
     def _extraction(self, wish: Wish, beam: Beam) -> Extraction:
@@ -228,12 +240,17 @@ class Extractor:
         left, spelled = known[self._offset :].encode(), known[: self._offset].encode()
         return Beam(spelled, self._spelling.state(left, state), width=width, wanted=wanted)
 
-    def _run(self, beams: Sequence[Beam]) -> None:
+    def _run(self, beams: Sequence[Beam], watch: Callable[[int], None] = lambda read: None) -> None:
         most = sys.maxsize if self._window is None else self._window
-        search_beams(self._steps, self._spelling, self._start, beams, most)
+        search_beams(self._steps, self._spelling, self._start, beams, most, watch)
+
+    @property
+    def _longest(self) -> int:
+        """Bytes of a fill behind the tokens that all fills share."""
+        return len(self._text(0)) - self._offset
 
     def _most_rows(self) -> int:
         """Rows of all beams together whose states fit into memory, spelled byte by byte."""
         state, _ = self._steps.start(self._start, np.zeros(0, dtype=np.int64))
-        row_bytes = state.row_bytes(len(self._text(0)) - self._offset, every=False)
+        row_bytes = state.row_bytes(self._longest, every=False)
         return max(1, min(_MOST_ROWS, int(_BEAM_BYTES / row_bytes)))
