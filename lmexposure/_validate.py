@@ -7,7 +7,19 @@ from numpy.typing import ArrayLike, NDArray
 
 from lmexposure.errors import InputError, SettingsError
 
-__all__ = ["bits_array", "delta_of_dp", "flag", "fraction", "integer", "one_of", "positive", "text"]
+__all__ = [
+    "MOST_THREADS",
+    "bits_array",
+    "delta_of_dp",
+    "flag",
+    "fraction",
+    "integer",
+    "one_of",
+    "positive",
+    "text",
+]
+
+MOST_THREADS = 1024  # more than a machine has; of far more, torch takes none or ends the process
 
 
 def integer(

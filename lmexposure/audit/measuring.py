@@ -12,12 +12,13 @@ from lmexposure import __version__
 from lmexposure._files import PRIVATE, canonical_json, sha256_bytes, sha256_file, write_json
 from lmexposure._integrity import say_rebuilt
 from lmexposure._locks import only_writer
+from lmexposure._validate import MOST_THREADS
 from lmexposure.audit.estimates import FormatEstimates, estimate_format
 from lmexposure.audit.extracting import Extractions, cut_short, extract_format
 from lmexposure.audit.format_scores import FormatScores, score_format, write_scores
 from lmexposure.audit.privacy import privacy_section
 from lmexposure.audit.progress import Progress, end_asked, silent, tell_phases
-from lmexposure.audit.run_record import mend_record, record_measured
+from lmexposure.audit.run_record import mend_record, record_measured, refuse_foreign
 from lmexposure.audit.searching import FormatSearch, search_format
 from lmexposure.audit.settings import MeasureSettings
 from lmexposure.audit.workload import measuring_phases, measuring_title
@@ -68,8 +69,9 @@ def measure(
         ModelError: the model cannot be loaded, or cannot read a fill of a format.
         NumericalError: the model gave NaN or infinite logits.
         PlanError: R cannot give so many references as were asked for.
-        ResultError: `out` holds the result of another model, manifest or settings, or one that was
-            edited or damaged; another process is at work there.
+        ResultError: `out` holds the result of another model, manifest or settings, one that was
+            edited or damaged, or a run.json or scores.parquet of somebody else; another process is
+            at work there.
     """
     settings = settings or MeasureSettings()
     with nullcontext() if out is None else only_writer(out):
@@ -248,9 +250,11 @@ class _Place:
         """A result of these very inputs stands here, its scores beside it.
 
         Raises:
-            ResultError: the result of another model, manifest or settings stands here.
+            ResultError: the result of another model, manifest or settings is here, or a file of
+                somebody else with a name that a measurement writes.
         """
         if not self.result.exists():
+            refuse_foreign(self.out)
             return False
         result = read_result(self.result)
         if result.inputs_sha256 != self.inputs:
@@ -279,7 +283,7 @@ class _Place:
             threads = json.loads(self.kept("inputs.json").read_bytes())["threads"]
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
-        return threads if isinstance(threads, int) and threads > 0 else None
+        return threads if type(threads) is int and 0 < threads <= MOST_THREADS else None
 
     def kept(self, name: str) -> Path:
         """A file for finished parts; other inputs have other files."""

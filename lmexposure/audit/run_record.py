@@ -17,7 +17,7 @@ from lmexposure._integrity import say_rebuilt, take_hash, write_hashed
 from lmexposure.errors import ResultError
 from lmexposure.provenance import MEASURE, date_in, is_measurement, utc_now
 
-__all__ = ["RunRecord", "mend_record", "record_measured"]
+__all__ = ["RunRecord", "mend_record", "record_measured", "refuse_foreign"]
 
 _PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "numpy", "scipy")
 _ONCE_DEFAULT = 0  # the seed of a run that gave none, before the plan's came from the system
@@ -87,6 +87,37 @@ class RunRecord:
         }
         # A seed that was given is in it, and who has seed and format has the secrets.
         write_hashed(path, record, mode=PRIVATE)
+
+
+def refuse_foreign(out: Path) -> None:
+    """Find out before a measurement whether it would write over somebody else's files.
+
+    Args:
+        out: the directory of the result, without one yet.
+
+    Raises:
+        ResultError: a run.json that is no record of ours, or scores that no measurement here left.
+    """
+    record, scores = Path(out) / "run.json", Path(out) / "scores.parquet"
+    if (Path(out) / ".measuring").exists():  # a damaged one of ours, too, is made again
+        return
+    ours = record.exists() and _is_ours(record)
+    there = next((path for path in (record, scores) if path.exists() and not ours), None)
+    if there is not None:
+        raise ResultError(
+            f"{there} is there already, and no measurement left it; choose another --out, or move "
+            "it away"
+        )
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a run.json is a record of a run or a measurement, be it damaged."""
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, OSError, RecursionError):
+        return False
+    known = isinstance(record, dict) and isinstance(record.get("settings"), dict)
+    return known and "lmexposure" in record
 
 
 def record_measured(out: Path, settings: dict[str, Any]) -> None:

@@ -6,7 +6,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lmexposure._files import read_toml
-from lmexposure._validate import delta_of_dp, flag, fraction, integer, one_of, positive, text
+from lmexposure._validate import (
+    MOST_THREADS,
+    delta_of_dp,
+    flag,
+    fraction,
+    integer,
+    one_of,
+    positive,
+    text,
+)
 from lmexposure.canaries import DEFAULT_REFERENCES
 from lmexposure.canaries.coins import Coins, checked_coin_seed, checked_coins
 from lmexposure.canaries.randomness import LARGEST_SEED
@@ -111,9 +120,9 @@ class MeasureSettings:
             Claim(epsilon=self.claimed_epsilon, delta=self.delta)
         flag("quick", self.quick)
         integer("seed", self.seed, low=0, high=LARGEST_SEED)
-        for name in ("batch_size", "threads"):
+        for name, most in (("batch_size", None), ("threads", MOST_THREADS)):
             if getattr(self, name) is not None:
-                integer(name, getattr(self, name), low=1)
+                integer(name, getattr(self, name), low=1, high=most)
 
     @classmethod
     def first_look(cls, **values: Any) -> "MeasureSettings":
@@ -256,7 +265,7 @@ class RunSettings:
         if self.seed is not None:
             integer("seed", self.seed, low=0, high=LARGEST_SEED)
         if self.threads is not None:
-            integer("threads", self.threads, low=1)
+            integer("threads", self.threads, low=1, high=MOST_THREADS)
         integer("layers", self.layers, low=1, high=1000)
         integer("units", self.units, low=1, high=100_000)
         if self.layout is not None:

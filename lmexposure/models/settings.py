@@ -4,7 +4,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from lmexposure._validate import fraction, integer, one_of, positive
+from lmexposure._validate import MOST_THREADS, fraction, integer, one_of, positive
 from lmexposure.errors import SettingsError
 
 __all__ = ["TrainingSettings"]
@@ -104,9 +104,9 @@ class TrainingSettings:
     def _check_optional(self) -> None:
         if not 0 <= self.weight_decay < float("inf"):
             raise SettingsError(f"weight_decay={self.weight_decay!r} must be finite and at least 0")
-        for name in ("evaluate_every", "threads"):
+        for name, most in (("evaluate_every", None), ("threads", MOST_THREADS)):
             if getattr(self, name) is not None:
-                integer(name, getattr(self, name), low=1)
+                integer(name, getattr(self, name), low=1, high=most)
         if self.max_seconds is not None:
             positive("max_seconds", self.max_seconds)
         for epoch in self.snapshot_epochs:

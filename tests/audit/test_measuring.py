@@ -179,6 +179,36 @@ def test_the_date_is_that_of_the_end_of_the_measuring(
     assert record.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("run.json", b'{"name": "what somebody noted"}'),
+        ("run.json", b"not JSON at all"),
+        ("scores.parquet", b"of another program"),
+    ],
+)
+def test_a_file_of_another_program_is_not_written_over(
+    untrained: LoadedModel, manifest: Manifest, tmp_path: Path, name: str, content: bytes
+) -> None:
+    """Found out before the work: a result beside such a run.json could not be read."""
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ResultError, match=f"{name} is there already, and no measurement left it"):
+        measure(untrained, manifest, out=tmp_path, settings=QUICK)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_bytes() == content
+
+
+@pytest.mark.parametrize("said", ["100000000000", "true", "0"])
+def test_a_number_of_threads_that_no_machine_has_is_not_taken_over(
+    untrained: LoadedModel, manifest: Manifest, whole: Path, tmp_path: Path, said: str
+) -> None:
+    inputs = read_result(whole / "result.json").inputs_sha256
+    kept = tmp_path / ".measuring" / inputs[:16] / "inputs.json"
+    kept.parent.mkdir(parents=True)
+    kept.write_text(f'{{"inputs_sha256": "{inputs}", "threads": {said}}}')
+    assert measure(untrained, manifest, out=tmp_path, settings=QUICK).settings["threads"] == 1
+
+
 @pytest.mark.parametrize("stop_at", ["scoring random_number", "extracting random_number"])
 def test_an_interrupted_measurement_goes_on(
     untrained: LoadedModel, manifest: Manifest, whole: Path, tmp_path: Path, stop_at: str
