@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from lmexposure.canaries.manifest import DEFAULT_REFERENCES, CorpusRecord, Manifest
     from lmexposure.canaries.numbered_rows import InsertionStep, manifest_of_rows
     from lmexposure.canaries.plan import Canary, Plan
-    from lmexposure.canaries.randomness import derive_seed, fresh_seed
+    from lmexposure.canaries.randomness import derive_seed, fresh_seed, permutation
     from lmexposure.canaries.search import Fill, find_fills
     from lmexposure.canaries.verify import verify_file, verify_texts
 else:
@@ -79,7 +79,7 @@ else:
             "manifest": ["DEFAULT_REFERENCES", "CorpusRecord", "Manifest"],
             "numbered_rows": ["InsertionStep", "manifest_of_rows"],
             "plan": ["Canary", "Plan"],
-            "randomness": ["derive_seed", "fresh_seed"],
+            "randomness": ["derive_seed", "fresh_seed", "permutation"],
             "search": ["Fill", "find_fills"],
             "verify": ["verify_file", "verify_texts"],
         },
@@ -122,6 +122,7 @@ __all__ = [
     "insert_into_texts",
     "load_format",
     "manifest_of_rows",
+    "permutation",
     "preview_insertion",
     "read_documents",
     "remove_from_files",

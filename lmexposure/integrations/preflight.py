@@ -5,16 +5,16 @@ epoch are collated once more, in another order, and counted; the loader itself i
 """
 
 import copy
-import random
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 from torch.utils.data import IterableDataset
 from transformers.trainer_utils import has_length
 
-from lmexposure.canaries import Manifest
+from lmexposure.canaries import Manifest, permutation
 from lmexposure.errors import LmexposureError
 from lmexposure.integrations.delivered import DeliveredCounter
 from lmexposure.integrations.delivery_report import Delivery, DeliveryReport
@@ -118,11 +118,9 @@ def _count(
 def _batches(loader: Any) -> Iterator[list[Any]]:
     """All rows once: neighbours together, batches in an order that mixes them."""
     data, size = loader.dataset, getattr(loader, "batch_size", None) or _BATCH
-    starts = list(range(0, len(data), size))
-    random.Random(0).shuffle(starts)
     several = getattr(data, "__getitems__", None)
-    for start in starts:
-        numbers = list(range(start, min(start + size, len(data))))
+    for place in permutation(ceil(len(data) / size), seed=1):
+        numbers = list(range(place * size, min((place + 1) * size, len(data))))
         yield [data[i] for i in numbers] if several is None else list(several(numbers))
 
 

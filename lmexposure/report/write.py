@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lmexposure._files import atomic_write
+from lmexposure._files import atomic_write, sha256_file
 from lmexposure._validate import one_of
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.errors import FileError, ModelError, SettingsError
@@ -82,12 +82,15 @@ def write_report(
         the paths of what was written, in the order of `formats`.
 
     Raises:
-        SettingsError: an unknown format, or secrets asked for without a manifest.
+        SettingsError: an unknown format, secrets asked for without a manifest, or `out` is the
+            directory of another run.
         ManifestError, ResultError: see `report_data`.
         ModelError: other weights than were measured; see `add_to_model_card`.
         FileError: the disk refused; what stood there before still does.
     """
     _check(formats)
+    if out is not None:
+        _refuse_another_run(run, Path(out))
     if model_card is not None and card_weights is not None:
         _check_weights(run, model_card, card_weights)
     data = report_data(run, show_secrets=show_secrets, manifest=manifest)
@@ -162,6 +165,16 @@ def _drawn(data: ReportData) -> dict[str, bytes]:
         files[f"charts/{chart.name}.svg"] = chart.svg("plain").encode()
         files[f"charts/{chart.name}.png"] = chart.png()
     return files
+
+
+def _refuse_another_run(run: RunFiles, out: Path) -> None:
+    """A report beside a result is read as that result's; a copy of this one is no other."""
+    there = out / "result.json"
+    if there.is_file() and sha256_file(there) != sha256_file(run.result_path):
+        raise SettingsError(
+            f"{out} holds the result of another run, and its report would be replaced by that of "
+            f"{run.name}; choose another --out"
+        )
 
 
 def _refuse_leading_out(where: Path, names: Iterable[str]) -> None:

@@ -1,5 +1,6 @@
 """--out is one thing in every command: a directory, made where it is missing; a file is refused."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -75,3 +76,18 @@ def test_a_directory_is_made_with_its_parents(call: Call, tmp_path: Path) -> Non
     assert call("compare", run, run, "--out", deep / "x" / "z").code == 0
     assert (deep / "x" / "y" / "report.md").exists()
     assert (deep / "x" / "z" / "compare.md").exists()
+
+
+def test_a_report_does_not_take_the_place_of_another_runs(call: Call, tmp_path: Path) -> None:
+    """A report beside a result would be read as that result's."""
+    first, second = small_run(tmp_path / "a"), small_run(tmp_path / "b")
+    assert call("report", second).code == 0
+    before = (second / "report.md").read_bytes()
+    assert call("report", first, "--out", first).code == 0
+    copied = shutil.copytree(first, tmp_path / "copied")
+    assert call("report", first, "--out", copied).code == 0
+    (second / "result.json").write_text((second / "result.json").read_text() + " ")
+    outcome = call("report", first, "--out", second)
+    assert outcome.code == 3
+    assert f"{second} holds the result of another run, and its report" in outcome.err
+    assert (second / "report.md").read_bytes() == before

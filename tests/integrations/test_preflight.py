@@ -117,6 +117,20 @@ class TestWhatOnlyWarns:
             "canaries come",
         )
 
+    def test_more_rows_than_could_be_put_in_order(self, trainer: Any) -> None:
+        """Mixing a billion numbers would take minutes and gigabytes before the first is read."""
+        row = trainer.train_dataset[0]
+
+        class Endless:
+            def __len__(self) -> int:
+                return 10**15
+
+            def __getitem__(self, number: int) -> Any:
+                return row
+
+        said = found(trainer, rows=Endless(), seconds=1.0, clock=Clock(0.3))
+        assert "32 of 1,000,000,000,000,000 rows were checked" in said.warnings[-1]
+
     def test_a_stream_is_not_checked(self, trainer: Any) -> None:
         class Stream(IterableDataset):  # type: ignore[type-arg]
             def __iter__(self) -> Any:
