@@ -105,7 +105,7 @@ def estimate_cost(
     """
     would = would or preview([corpus], settings=settings)
     training = training_settings(settings)
-    asked = settings.measure.references or DEFAULT_REFERENCES
+    asked = settings.measure.references_for(DEFAULT_REFERENCES)
     references = sum(min(asked, left) for left in would.references.values())
     size = would.bytes_before + would.bytes_added
     scored = would.canaries + would.excluded + would.controls + references

@@ -14,6 +14,7 @@ def test_the_corpus_is_real_english_of_this_python(tmp_path: Path) -> None:
     assert 300_000 < len(text) < 2_000_000
     assert 'The "with" statement' in text
     assert "1." in estimate_cost(path, demo_settings())
+    assert "scoring 1,052 texts" in estimate_cost(path, demo_settings(quick=True))
 
 
 def test_a_python_without_the_text_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,7 +67,7 @@ def _draw(figure: FigureBase, classes: Sequence[ClassRow], panels: Sequence[Pane
         if label == "Guesses":
             _log_guesses(axes, [one.given for row in classes for one in rows(row)])
         else:
-            axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
+            axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True, min_n_ticks=1))
         _lines(axes, classes, rows)
         axes.set_xlabel(label)
         axes.set_ylim(-0.04, 1.04)

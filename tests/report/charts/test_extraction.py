@@ -51,3 +51,11 @@ def test_classes_differ_in_shape() -> None:
         if one.get("id")
     }
     assert len(shapes) == 3
+
+
+def test_a_first_look_ticks_its_only_number_of_characters() -> None:
+    look = format_data(classes=(class_row(1.0, revealed=(found(0, 1),)),))
+    chart = extraction(look)
+    assert chart is not None
+    ticks = [text for text in texts(chart) if text.lstrip("−").replace(".", "").isdigit()]
+    assert ticks == ["0"]
