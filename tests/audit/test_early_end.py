@@ -127,8 +127,8 @@ def test_an_early_end_of_one_search_is_said_once(manifest: Manifest) -> None:
     model = model_of("lstm", len(tokenizer))
     model.get_output_embeddings().weight.data *= 8  # some ranks are cheap to count, others not
     peaked = LoadedModel(model=model, tokenizer=tokenizer, name="peaked")
-    few = {"references": 50, "draws": 200, "budget_steps": 1_500}
-    settings = replace(SLOWLY, method="exact", extraction=False, **few)
+    few = replace(SLOWLY, references=50, draws=200, budget_steps=1_500)
+    settings = replace(few, method="exact", extraction=False)
     result = measure(peaked, manifest, settings=settings, progress=Pressed("code: counting ranks"))
     assert sum("Ctrl-C ended the exact search" in line for line in result.warnings) == 1
 
