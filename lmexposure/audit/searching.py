@@ -312,10 +312,12 @@ class _Search:
 
     def _stop(self, what: str, coarser: str) -> None:
         self.interrupted = True
-        self._warnings.append(
+        said = (
             f"Ctrl-C ended the {what}; what it had proven until then is kept, {coarser}, and the "
             "same command searches again"
         )
+        if said not in self._warnings:  # a walk of a single step ends like the one before
+            self._warnings.append(said)
 
     def _counted(self, proven: Sequence[ProvenRank], steps: int) -> list[dict[str, Any]]:
         exposure = counted_exposure(
@@ -404,7 +406,7 @@ class _Search:
             "steps": found.steps,
             "proven": found.proven,
             "fills_left": str(self._space.size),
-            "by_chance": min(1.0, count / self._space.size),
+            "by_chance": found.proven / self._space.size,
         }
 
 

@@ -23,6 +23,13 @@ __all__ = ["check_result"]
 
 _NO_THRESHOLDS = Thresholds()
 
+# What passed after a first look, by its check, and more references may bring past its threshold.
+_CLOSER = {
+    "p_value": "a smaller p-value",
+    "max_epsilon": "a larger epsilon",
+    "claimed_epsilon": "a larger epsilon",
+}
+
 
 def check_result(result: Result, thresholds: Thresholds = _NO_THRESHOLDS) -> Verdict:
     """Hold a result against thresholds.
@@ -71,10 +78,13 @@ def _looked_quickly(verdict: Verdict, classes: list[CanaryClass]) -> Verdict:
     if verdict.outcome is not Outcome.PASS:
         return verdict
     gaps = [exposure.high - exposure.value for one in classes for exposure in one.known]
+    passed = {check.key for check in verdict.checks if check.outcome is Outcome.PASS}
+    closer = dict.fromkeys(found for key, found in _CLOSER.items() if key in passed)
+    also = f", or find {' or '.join(closer)}" if closer else ""
     doubt = (
         "This was a quick look: an exposure may be up to "
         f"{bits(max(gaps))} above the one shown, and the full measurement may call a leak what "
-        "lies so far below a threshold; measure without --quick before a release."
+        f"lies so far below a threshold{also}; measure without --quick before a release."
     )
     return replace(verdict, sentence=f"{verdict.sentence} {doubt}")
 

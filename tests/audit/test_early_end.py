@@ -121,6 +121,18 @@ def test_a_method_asked_for_by_name_is_shown_after_an_early_end(
     assert methods(result) == {shown}
 
 
+def test_an_early_end_of_one_search_is_said_once(manifest: Manifest) -> None:
+    """Though a walk of a single step bounds the ranks that were out of reach."""
+    tokenizer = characters()
+    model = model_of("lstm", len(tokenizer))
+    model.get_output_embeddings().weight.data *= 8  # some ranks are cheap to count, others not
+    peaked = LoadedModel(model=model, tokenizer=tokenizer, name="peaked")
+    few = replace(SLOWLY, references=50, draws=200, budget_steps=1_500)
+    settings = replace(few, method="exact", extraction=False)
+    result = measure(peaked, manifest, settings=settings, progress=Pressed("code: counting ranks"))
+    assert sum("Ctrl-C ended the exact search" in line for line in result.warnings) == 1
+
+
 @pytest.mark.usefixtures("little_memory")
 def test_without_a_search_an_early_end_of_the_extraction_is_known(
     loaded: LoadedModel, manifest: Manifest

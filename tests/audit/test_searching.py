@@ -129,6 +129,7 @@ def test_the_budget_is_spent_on_as_many_guesses_as_it_can_prove(
         place = 1 + order.index(canary.index)
         assert row["place"] == (place if place <= search["guesses_proven"] else None)
         assert row["width"] == 4_000
+        assert row["by_chance"] == search["guesses_proven"] / FORM.size
 
 
 def test_a_search_that_can_prove_nothing_is_left_out(
@@ -138,7 +139,11 @@ def test_a_search_that_can_prove_nothing_is_left_out(
     search = result.formats[0]["search"]
     assert (search["guesses_proven"], search["guess_steps"]) == (0, 0)
     rows = [r for c in result.canaries for r in c.extraction if r["method"] == "best_first"]
-    assert {(r["place"], r["proven"], r["steps"]) for r in rows} == {(None, 0, 0)}
+    assert {(r["place"], r["proven"], r["steps"], r["by_chance"]) for r in rows} == {
+        (None, 0, 0, 0)
+    }
+    for row in result.summary:  # not searched for is not "none found"
+        assert {one["method"] for one in row["extraction"]} == {"greedy", "beam"}
 
 
 def test_one_walk_counts_what_walks_of_their_own_would(

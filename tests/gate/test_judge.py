@@ -245,6 +245,12 @@ def test_a_question_ends_with_its_own_mark() -> None:
     assert controls.reason.endswith("drawn in another way?")
 
 
+_TESTED = {
+    "primary": {"value": 1.5, "delta": 0.0, "significance": 0.025, "validity": "coins"},
+    "attainable": 5.0,
+}
+
+
 def test_a_pass_after_a_quick_look_says_how_far_off_it_may_be() -> None:
     result = clean()
     quick = replace(result, settings={**result.settings, "quick": True})
@@ -254,8 +260,13 @@ def test_a_pass_after_a_quick_look_says_how_far_off_it_may_be() -> None:
     assert looked.sentence == (
         f"{whole.sentence} This was a quick look: an exposure may be up to {max(gaps):.1f} bits "
         "above the one shown, and the full measurement may call a leak what lies so far below a "
-        "threshold; measure without --quick before a release."
+        "threshold, or find a smaller p-value; measure without --quick before a release."
     )
+    alone = check_result(quick, Thresholds(p_value=False)).sentence
+    assert alone.endswith("so far below a threshold; measure without --quick before a release.")
+    bounded = replace(quick, privacy=_TESTED)
+    both = check_result(bounded, Thresholds(max_epsilon=3)).sentence
+    assert "so far below a threshold, or find a smaller p-value or a larger epsilon; " in both
     leaking = planted(np.random.default_rng(1), 30, 30, 28)
     leak = replace(leaking, settings={**leaking.settings, "quick": True})
     assert check_result(leak).sentence == check_result(leaking).sentence

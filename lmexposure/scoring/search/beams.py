@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from lmexposure.scoring.search.walk import refuse_nan
 from lmexposure.scoring.space.byte_language import ByteLanguage
 from lmexposure.scoring.space.vocabulary import Vocabulary
 from lmexposure.scoring.steps import Steps
@@ -225,6 +226,9 @@ def search_beams(
         beams: searches that have not begun.
         most: tokens that the model reads at once; a spelling in more is not followed further.
         watch: told of the tokens that were read behind `beginning`, after each of them.
+
+    Raises:
+        NumericalError: the model gave NaN on some branch.
     """
     alive = list(beams)
     sizes = np.ones(len(alive), dtype=np.int64)  # rows of each beam
@@ -233,6 +237,7 @@ def search_beams(
     wanted = _wanted(spelling, states)
     model, bits = steps.start(beginning, wanted.tokens)
     for read in range(len(beginning) + 1, most + 2):
+        refuse_nan(bits, read - len(beginning) - 1)
         totals = costs[wanted.rows] + bits
         kept = _kept(alive, sizes, wanted, totals, spelling)
         alive = [beam for beam, some in zip(alive, kept, strict=True) if len(some)]

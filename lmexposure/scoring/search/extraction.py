@@ -136,6 +136,7 @@ class Extractor:
 
         Raises:
             InputError: no fill of the format begins so.
+            NumericalError: the model gave NaN on some branch.
         """
         beam = self._beam(beginning, integer("width", width, low=1), None)
         self._run([beam])
@@ -149,6 +150,9 @@ class Extractor:
             index: the secret, in [0, format.size).
             revealed: characters of the secret that the attacker knows, from 0.
             width: candidates kept at each step; 1 is greedy.
+
+        Raises:
+            NumericalError: the model gave NaN on some branch.
         """
         wish = Wish(index=index, revealed=revealed, width=width)
         return next(rows[0] for rows in self.find_all([wish]))
@@ -172,6 +176,9 @@ class Extractor:
 
         Yields:
             what was found of the next wishes, in their order, at least of one.
+
+        Raises:
+            NumericalError: the model gave NaN on some branch.
         """
         before = 0
         for some in self._together(wishes):

@@ -21,7 +21,7 @@ from lmexposure.scoring.search.frontier import Children, Nodes, children_of
 from lmexposure.scoring.space.token_space import TokenSpace
 from lmexposure.scoring.steps import Steps
 
-__all__ = ["Budget", "Leaves", "Walk"]
+__all__ = ["Budget", "Leaves", "Walk", "refuse_nan"]
 
 _LIVE_STATES = 1 << 15
 _LIVE_BYTES = 1 << 29
@@ -258,7 +258,7 @@ class Walk:
         self, nodes: Nodes, children: Children, bits: NDArray[np.float64], state: Any
     ) -> _Open | None:
         """Visit the fills among the children; the rest, cheapest first, is open."""
-        _refuse_nan(bits, nodes.paths.shape[1])
+        refuse_nan(bits, nodes.paths.shape[1])
         costs = nodes.costs[children.rows] + bits
         within = costs <= self.limit
         fills = np.flatnonzero(within & children.ends)
@@ -294,7 +294,16 @@ class Walk:
         self.most_live = max(self.most_live, sum(held.values()) + made)
 
 
-def _refuse_nan(bits: NDArray[np.float64], depth: int) -> None:
+def refuse_nan(bits: NDArray[np.float64], depth: int) -> None:
+    """Nothing is known of a branch that costs NaN, nor of what lies behind it.
+
+    Args:
+        bits: what the model gave, any shape.
+        depth: tokens behind the beginning.
+
+    Raises:
+        NumericalError: one of them is NaN.
+    """
     if np.isnan(bits).any():
         raise NumericalError(
             f"the model gave NaN {depth} tokens into the secrets; its weights or dtype are broken: "

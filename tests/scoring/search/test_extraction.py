@@ -4,6 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from faulty_steps import NanBehind
 from tiny import (
     byte_level_bpe,
     characters,
@@ -14,7 +15,7 @@ from tiny import (
 )
 
 from lmexposure.canaries import CanaryFormat
-from lmexposure.errors import InputError, ModelError, SettingsError
+from lmexposure.errors import InputError, ModelError, NumericalError, SettingsError
 from lmexposure.models import encode_in_context
 from lmexposure.scoring import Extractor, Wish, beam_width, log_perplexity
 from lmexposure.scoring.space.prefix import shared_tokens
@@ -145,6 +146,21 @@ def test_searches_side_by_side_find_what_each_finds_alone(
     assert [one.found for one in found] == [place is not None for place in places]
     assert 5 < sum(one.found for one in found) < len(found) - 5
     assert [(one.revealed, one.width) for one in found] == [(w.revealed, w.width) for w in wishes]
+
+
+@pytest.mark.parametrize("width", [10, 100])
+def test_nan_on_a_branch_is_no_secret_that_was_not_found(
+    width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NaN sorts behind every number: the secrets there would be missed, or found by their place."""
+    tokenizer = characters()
+    extractor = Extractor(model_of("lstm", len(tokenizer)), tokenizer, PIN, context="\n")
+    steps = NanBehind(extractor._steps, tokenizer.convert_tokens_to_ids("7"))
+    steps.quiet = False
+    monkeypatch.setattr(extractor, "_steps", steps)
+    with pytest.raises(NumericalError, match="NaN 1 tokens into the secrets"):
+        extractor.find(71, revealed=0, width=width)
+    assert extractor.find(31, revealed=1, width=width).found
 
 
 def test_the_check_digit_is_never_guessed_wrong() -> None:
