@@ -59,8 +59,8 @@ __all__ = [
 
 # The one rule of --out, which every help of it ends with.
 _OUT_RULE = (
-    "A directory, made with its parents where it is missing; a file is refused, and what another "
-    "command or run left in it is not written over."
+    "A directory, made with its parents where it is missing; a file is refused, and the records of "
+    "another run are not written over."
 )
 
 

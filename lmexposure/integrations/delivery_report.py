@@ -179,10 +179,11 @@ class DeliveryReport:
         if not otherwise:
             return ""
         return (
-            f"{sum(one.otherwise for one in otherwise)} occurrences stand in other rows than will "
-            f"be scored ({_named(otherwise)}): another template, a system prompt, tools, another "
-            "other turn, packing without borders, a start token; scored so, they would look less "
-            "known than they are: give the wrapping of the training"
+            f"{sum(one.otherwise for one in otherwise)} occurrences are behind other tokens than "
+            f"they will be scored behind ({_named(otherwise)}): in plain text another separator of "
+            "documents, a start token or packing without borders, in chats another template, system "
+            "prompt, tools or turn; scored so, they would look less known than they are: give the "
+            "wrapping of the training"
         )
 
     def _missing(self) -> list[str]:

@@ -139,7 +139,7 @@ def test_rows_other_than_those_scored_are_reported(
 ) -> None:
     report = Run(tmp_path, wrapping, scored=scored, **options).report
     found = sum(one.otherwise for one in report.canaries)
-    said = f"{found} occurrences stand in other rows than will be scored (pin/"
+    said = f"{found} occurrences are behind other tokens than they will be scored behind (pin/"
     assert found >= 10
     assert any(line.startswith(said) for line in report.warnings), report.warnings
     assert not report.complete

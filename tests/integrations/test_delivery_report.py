@@ -99,7 +99,9 @@ def test_the_report_is_plain_json() -> None:
 
 def test_rows_other_than_those_scored_are_no_pass() -> None:
     found = report(delivery(otherwise=2))
-    assert found.warnings[0].startswith("2 occurrences stand in other rows than will be scored (")
+    assert found.warnings[0].startswith(
+        "2 occurrences are behind other tokens than they will be scored behind ("
+    )
     assert "give the wrapping of the training" in found.warnings[0]
     assert not found.complete
     assert found.to_dict()["canaries"][0]["otherwise"] == 2

@@ -107,7 +107,10 @@ class TestWhatOnlyWarns:
         rows = [{"input_ids": row["input_ids"][1:]} for row in trainer.train_dataset]
         said = found(trainer, rows)
         assert not said.stop
-        assert "18 occurrences stand in other rows than will be scored" in said.warnings[0]
+        assert (
+            "18 occurrences are behind other tokens than they will be scored behind"
+            in said.warnings[0]
+        )
 
     def test_rows_beyond_the_time_are_named(self, trainer: Any) -> None:
         said = found(trainer, seconds=1.0, clock=Clock(0.3))
