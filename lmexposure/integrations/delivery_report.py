@@ -181,9 +181,9 @@ class DeliveryReport:
         return (
             f"{sum(one.otherwise for one in otherwise)} occurrences are behind other tokens than "
             f"they will be scored behind ({_named(otherwise)}): in plain text another separator of "
-            "documents, a start token or packing without borders, in chats another template, system "
-            "prompt, tools or turn; scored so, they would look less known than they are: give the "
-            "wrapping of the training"
+            "documents, a start token or packing without borders, in chats another template, "
+            "system prompt, tools or turn; scored so, they would look less known than they are: "
+            "give the wrapping of the training"
         )
 
     def _missing(self) -> list[str]:
