@@ -9,7 +9,7 @@ import pytest
 from cli.conftest import Call
 from corpora import write_corpus
 
-from lmexposure.audit import MeasureSettings, demo_settings
+from lmexposure.audit import MeasureSettings, RunSettings, demo_settings
 from lmexposure.report.command import command_of
 from lmexposure.run_files import open_run
 
@@ -123,12 +123,19 @@ def test_demo_runs_on_the_text_of_this_python(
     monkeypatch.setitem(sys.modules, "pydoc_data.topics", short)
     # Of a model that learned nothing a rank takes the whole budget; that is tested elsewhere.
     measuring = MeasureSettings(references=300, draws=500, budget_steps=500, guesses=20)
-    quick = replace(demo_settings(), measure=measuring)
-    monkeypatch.setattr("lmexposure.audit.demo_settings", lambda: quick)
+    small, looks = replace(demo_settings(), measure=measuring), []
+
+    def settings(*, quick: bool) -> RunSettings:
+        looks.append(quick)
+        return small
+
+    monkeypatch.setattr("lmexposure.audit.demo_settings", settings)
     outcome = call("demo", "--out", tmp_path / "demo", "--epochs", "1")
     assert outcome.code == 0
     assert "Exposure in bits, random_number" in outcome.out
     assert (tmp_path / "demo" / "result.json").exists()
+    assert call("demo", "--quick", "--out", tmp_path / "demo", "--epochs", "1").code == 0
+    assert looks == [False, True]
 
 
 def test_run_takes_coins(call: Call, corpus: Path, tmp_path: Path) -> None:
