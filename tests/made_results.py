@@ -10,6 +10,7 @@ What needs the audit imports it when it is called, and torch with it: the gate d
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -21,8 +22,27 @@ from corpora import sentences
 from scipy.special import gammaincc, ndtr
 
 from lmexposure._files import write_json
+from lmexposure._quantiles import quantile_of
 from lmexposure.canaries import Canary, CanaryFormat, Manifest, Plan, insert_into_texts
-from lmexposure.results import CanaryResult, Result
+from lmexposure.records import (
+    CanaryResult,
+    ClassSummary,
+    Estimate,
+    Extraction,
+    Format,
+    MeasureOptions,
+    Model,
+    QuantileInterval,
+    Result,
+    Validation,
+)
+from lmexposure.records.result import (
+    EpsilonPoint,
+    GuessingBaseline,
+    GuessingTest,
+    MeanInterval,
+    Method,
+)
 
 if TYPE_CHECKING:
     from lmexposure.audit import MeasureSettings
@@ -60,80 +80,186 @@ def by_chance(rng: np.random.Generator, n: int, size: int = RANDOM_NUMBER) -> li
     return [math.log2(size) - math.log2(rank) for rank in rng.integers(1, size + 1, n)]
 
 
-def exact(value: float | None) -> dict[str, Any]:
-    return {
-        "method": "exact",
-        "value": value,
+def estimate(method: Method, value: float | None, **parts: Any) -> Estimate:
+    """An estimate of a canary's exposure; what is missing says so."""
+    values: dict[str, Any] = {
         "low": value,
         "high": value,
         "level": 1.0,
+        "rank": None,
         "capped": False,
+        "place": None,
+        "draws": None,
+        "effective_draws": None,
+        "steps": None,
+        "assumptions": (),
+        "warnings": ("left out, to see what becomes of it",) if value is None else (),
     }
+    return Estimate(method=method, value=value, **(values | parts))
 
 
-def sampled(value: float, low: float, high: float, *, capped: bool = False) -> dict[str, Any]:
-    return {
-        "method": "sampled",
-        "value": value,
-        "low": low,
-        "high": high,
-        "level": 0.95,
-        "capped": capped,
-    }
+def exact(value: float | None) -> Estimate:
+    return estimate("exact", value)
+
+
+def sampled(value: float, low: float, high: float, *, capped: bool = False) -> Estimate:
+    return estimate("sampled", value, low=low, high=high, level=0.95, capped=capped)
 
 
 def canary(
     number: int,
-    exposure: dict[str, Any],
+    exposure: Estimate,
     *,
     repetitions: int = 1,
     name: str = "random_number",
     place: int | None = None,
     guesses: int | None = 1000,
+    size: int = RANDOM_NUMBER,
+    **parts: Any,
 ) -> CanaryResult:
     """One canary, or a control where `repetitions` is 0; `guesses` None: nobody searched for it."""
-    searched = {"method": "best_first", "revealed": 0, "width": guesses, "proven": guesses}
-    found = {"found": place is not None, "place": place}
-    return CanaryResult(
-        id=f"{name}/x{repetitions}/{number:04d}",
-        format=name,
-        role="canary" if repetitions else "control",
-        repetitions=repetitions,
-        log_perplexity_bits=30.0,
-        exposure=exposure,
-        estimates={},
-        extraction=[] if guesses is None else [searched | found],
+    search = () if guesses is None else (searched(guesses, place=place, size=size),)
+    values: dict[str, Any] = {
+        "id": f"{name}/x{repetitions}/{number:04d}",
+        "format": name,
+        "role": "canary" if repetitions else "control",
+        "repetitions": repetitions,
+        "log_perplexity_bits": 30.0,
+        "exposure": exposure,
+        "estimates": {exposure.method.partition(" ")[0]: exposure},
+        "extraction": search,
+    }
+    return CanaryResult(**(values | parts))
+
+
+def searched(guesses: int, *, place: int | None = None, size: int = RANDOM_NUMBER) -> Extraction:
+    """A best-first search that proved so many guesses."""
+    return Extraction(
+        method="best_first",
+        revealed=0,
+        width=guesses,
+        found=place is not None,
+        place=place,
+        steps=10_352,
+        proven=guesses,
+        fills_left=size,
+        by_chance=min(1.0, guesses / size),
     )
 
 
 def class_row(
-    values: Sequence[float | None],
+    canaries: Sequence[CanaryResult],
     *,
-    repetitions: int = 1,
-    name: str = "random_number",
     p_value: float | None = None,
     references: int = REFERENCES,
-) -> dict[str, Any]:
-    """A summary row. The mean exposure of n clean canaries is gamma distributed."""
-    n = len(values)
-    if p_value is None and values:
-        total = math.log(2) * sum(value or 0.0 for value in values)
-        p_value = max(1 / (1 + _PERMUTATIONS), float(gammaincc(n, total)))
-    test = {
-        "p_value": p_value,
+    **parts: Any,
+) -> ClassSummary:
+    """The summary of one class. The mean exposure of n clean canaries is gamma distributed."""
+    first, n = canaries[0], len(canaries)
+    shown = [one.exposure for one in canaries]
+    known = [one.value for one in shown if one.value is not None] or [0.0]
+    if p_value is None:
+        p_value = max(1 / (1 + _PERMUTATIONS), float(gammaincc(n, math.log(2) * sum(known))))
+    mean, capped = math.fsum(known) / len(known), sum(one.capped for one in shown)
+    median = quantile(known, 0.5)
+    values: dict[str, Any] = {
+        "format": first.format,
+        "role": first.role,
+        "repetitions": first.repetitions,
         "n": n,
-        "references": references,
-        "alternative": "memorised" if repetitions else "different",
-        "permutations": _PERMUTATIONS,
+        "mean": mean,
+        "standard_error": None,
+        "lower_quartile": quantile(known, 0.25),
+        "median": median,
+        "upper_quartile": quantile(known, 0.75),
+        "capped": capped,
+        "level": 0.95,
+        "notes": (),
+        "mean_interval": MeanInterval(
+            value=mean,
+            low=None,
+            high=None,
+            level=0.95,
+            method="none",
+            resamples=0,
+            seed=0,
+            note="made by hand",
+        ),
+        "controls": None,
+        "guessing": GuessingBaseline(mean=1 / math.log(2), median=1.0, upper_quartile=2.0),
+        "other_medians": {},
+        "skew_normal_flagged": None,
+        "guessing_test": guessing_test(p_value, n, references, inserted=first.repetitions > 0),
+        "median_capped": 2 * capped >= n,
+        "epsilon": epsilon_point(median.value, first.repetitions) if first.repetitions else None,
+        "methods": dict(Counter(one.method for one in shown)),
+        "extraction": (),
+        "guesses": (),
     }
-    role = "canary" if repetitions else "control"
-    return {
-        "format": name,
-        "role": role,
-        "repetitions": repetitions,
-        "n": n,
-        "guessing_test": test,
+    return ClassSummary(**(values | parts))
+
+
+def quantile(values: Sequence[float], share: float) -> QuantileInterval:
+    """A quantile whose interval is not known."""
+    return QuantileInterval(
+        value=quantile_of(values, share),
+        low=None,
+        high=None,
+        quantile=share,
+        level=0.95,
+        attained=None,
+        note="made by hand",
+    )
+
+
+def guessing_test(p_value: float, n: int, references: int, *, inserted: bool) -> GuessingTest:
+    """The permutation test of a class, or of controls."""
+    return GuessingTest(
+        p_value=p_value,
+        statistic=1.0,
+        n=n,
+        references=references,
+        groups=1,
+        alternative="memorised" if inserted else "different",
+        permutations=_PERMUTATIONS,
+        seed=0,
+        assumptions=(),
+    )
+
+
+def epsilon_point(median: float, repetitions: int) -> EpsilonPoint:
+    """The point value of a class."""
+    return EpsilonPoint(
+        value=max(0.0, math.log(2) * (median - 1) / repetitions),
+        median_exposure=median,
+        repetitions=repetitions,
+        quantile=0.5,
+        validity="point",
+        unit="nats",
+        adjacency="add or remove one document",
+        assumptions=(),
+        capped=False,
+    )
+
+
+def form(name: str = "random_number", size: int = RANDOM_NUMBER, **parts: Any) -> Format:
+    """A format that nothing was searched of."""
+    values: dict[str, Any] = {
+        "name": name,
+        "space_size": size,
+        "bits": math.log2(size),
+        "references": min(REFERENCES, size - 1),
+        "exhaustive": False,
+        "set_aside": 0,
+        "shared_tokens": 3,
+        "certifiable": False,
+        "first_unscored": False,
+        "reference_bits_quantiles": (),
+        "skew_normal": None,
+        "search": None,
+        "interrupted": False,
     }
+    return Format(**(values | parts))
 
 
 def made(
@@ -142,7 +268,7 @@ def made(
     size: int = RANDOM_NUMBER,
     name: str = "random_number",
     controls: float | None = 0.5,
-    summary: list[dict[str, Any]] | None = None,
+    summary: Sequence[ClassSummary] | None = None,
     improved: bool | None = True,
     **parts: Any,
 ) -> Result:
@@ -150,53 +276,56 @@ def made(
     references = min(REFERENCES, size - 1)
     null = [canary(i, exact(1.0), repetitions=0, name=name, guesses=None) for i in range(16)]
     canaries = [*canaries, *([] if controls is None or summary is not None else null)]
-    classes: dict[int, list[float | None]] = {}
+    classes: dict[int, list[CanaryResult]] = {}
     for one in canaries:
-        classes.setdefault(one.repetitions, []).append(one.exposure["value"])
+        classes.setdefault(one.repetitions, []).append(one)
     rows = [
-        class_row(
-            values,
-            repetitions=r,
-            name=name,
-            p_value=None if r else controls,
-            references=references,
-        )
-        for r, values in classes.items()
+        class_row(members, p_value=None if r else controls, references=references)
+        for r, members in classes.items()
     ]
-    drawn_from = {"name": name, "space_size": str(size), "bits": math.log2(size)}
     values: dict[str, Any] = {
-        "formats": [drawn_from | {"references": references}],
-        "canaries": list(canaries),
-        "summary": rows if summary is None else summary,
+        "formats": (form(name, size),),
+        "canaries": tuple(canaries),
+        "summary": tuple(rows if summary is None else summary),
         "improved": improved,
     }
     return _result(**(values | parts))
 
 
+def options(**parts: Any) -> MeasureOptions:
+    """What is asked of a measurement, where nothing else is said."""
+    from lmexposure.audit import MeasureSettings
+
+    return MeasureSettings(**parts).record()
+
+
 def _result(*, improved: bool | None = True, **parts: Any) -> Result:
     """A result of these parts, and of a model whose training helped, did not, or is not known."""
-    loss = {
-        "validation_bits": 1.5,
-        "initial_validation_bits": 6.5,
-        "best_epoch": 2.0,
-        "epochs": 3.0,
-        "stopped": "epochs",
-        "improved": improved,
-    }
+    loss = Validation(
+        validation_bits=1.5,
+        initial_validation_bits=6.5 if improved else 1.4,
+        best_epoch=2.0,
+        epochs=3.0,
+        stopped="epochs",
+        improved=bool(improved),
+    )
     values: dict[str, Any] = {
+        "lmexposure": None,
         "inputs_sha256": "0" * 64,
         "manifest_sha256": "2" * 64,
-        "model": {
-            "path": "model",
-            "type": "lmexposure_lstm",
-            "parameters": 1234,
-            "dtype": "float32",
-            "context_window": None,
-            "weights_sha256": "1" * 64,
-            "validation": None if improved is None else loss,
-        },
-        "settings": {},
-        "warnings": [],
+        "scores_sha256": None,
+        "model": Model(
+            path="model",
+            type="lmexposure_lstm",
+            parameters=1234,
+            dtype="float32",
+            context_window=None,
+            weights_sha256="1" * 64,
+            validation=None if improved is None else loss,
+        ),
+        "settings": options(),
+        "privacy": None,
+        "warnings": (),
     }
     return Result(**(values | parts))
 

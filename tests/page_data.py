@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from lmexposure.gate import Check, Outcome, Verdict
-from lmexposure.provenance import Provenance
-from lmexposure.report.data import (
+from lmexposure.records import Provenance
+from lmexposure.reporting.data import (
     CanaryRow,
     ClassRow,
     Fact,

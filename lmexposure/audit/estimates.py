@@ -20,7 +20,7 @@ from lmexposure.audit.format_scores import FormatScores
 from lmexposure.audit.searching import FormatSearch
 from lmexposure.audit.settings import MeasureSettings
 from lmexposure.errors import InputError, ModelError
-from lmexposure.results import CanaryResult
+from lmexposure.records import CanaryResult
 from lmexposure.statistics import (
     GUESSING,
     ExposureEstimate,

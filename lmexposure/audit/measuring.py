@@ -26,7 +26,7 @@ from lmexposure.canaries import Manifest
 from lmexposure.errors import ManifestError, ModelError, ResultError
 from lmexposure.models.load import LoadedModel, load_model
 from lmexposure.models.threads import computing_threads, threads_for
-from lmexposure.results import Result, read_result
+from lmexposure.records import Result, read_result
 from lmexposure.scoring import Extractor
 from lmexposure.scoring.evaluation import evaluation_mode
 from lmexposure.scoring.space.vocabulary import Vocabulary

@@ -15,7 +15,7 @@ from lmexposure import __version__
 from lmexposure._files import PRIVATE
 from lmexposure._integrity import say_rebuilt, take_hash, write_hashed
 from lmexposure.errors import ResultError
-from lmexposure.provenance import MEASURE, date_in, is_measurement, utc_now
+from lmexposure.records import MEASURE, date_in, is_measurement, utc_now
 
 __all__ = ["RunRecord", "mend_record", "record_measured", "refuse_foreign"]
 

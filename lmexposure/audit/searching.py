@@ -23,7 +23,7 @@ from lmexposure.canaries import Manifest
 from lmexposure.errors import MarginError, ModelError
 from lmexposure.models.encoding import context_window
 from lmexposure.models.load import LoadedModel
-from lmexposure.results import plain
+from lmexposure.records import plain
 from lmexposure.scoring import (
     Budget,
     Draws,

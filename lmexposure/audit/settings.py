@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from lmexposure._files import read_toml
 from lmexposure._validate import (
@@ -20,6 +20,9 @@ from lmexposure.canaries import DEFAULT_REFERENCES
 from lmexposure.canaries.coins import Coins, checked_coin_seed, checked_coins
 from lmexposure.canaries.randomness import LARGEST_SEED
 from lmexposure.errors import SettingsError
+
+if TYPE_CHECKING:
+    from lmexposure.records import MeasureOptions
 
 __all__ = ["METHODS", "MeasureSettings", "RunSettings", "read_settings_file"]
 
@@ -186,6 +189,18 @@ class MeasureSettings:
             ) from None
         if self.live_states is not None:
             integer("live_states", self.live_states, low=1, high=_MOST)
+
+    def record(self, *, threads: int | None = None) -> "MeasureOptions":
+        """What a result says of them: all but what changes speed alone.
+
+        Args:
+            threads: that were computed with; None before it is known.
+        """
+        from lmexposure.records import MeasureOptions  # brings pydantic
+
+        values = asdict(self)
+        del values["batch_size"]
+        return MeasureOptions(**{**values, "threads": threads})
 
     def decisive(self) -> dict[str, Any]:
         """The settings that decide the numbers; speed is left out."""

@@ -16,7 +16,7 @@ from lmexposure.audit.training import train_corpus, training_settings
 from lmexposure.canaries import DEFAULT_REFERENCES, Manifest, Preview
 from lmexposure.errors import ManifestError, ResultError, SettingsError
 from lmexposure.models import TrainingResult
-from lmexposure.results import Result
+from lmexposure.records import Result
 
 __all__ = ["estimate_cost", "run"]
 

@@ -11,8 +11,7 @@ from lmexposure.cli.gate_options import gate_thresholds, write_outputs, writes_t
 
 if TYPE_CHECKING:
     from lmexposure.gate import Thresholds
-    from lmexposure.provenance import Provenance
-    from lmexposure.results import Result
+    from lmexposure.records import Provenance, Result
 
 __all__ = ["check"]
 
@@ -118,7 +117,7 @@ def _measured_or_read(
 
         refuse_overwriting(flags, flags["manifest"])
         return *measure_for_gate(flags, thresholds), flags["manifest"]
-    from lmexposure.run_files import open_run
+    from lmexposure.records import open_run
 
     opened = open_run(flags["run"])
     refuse_overwriting(flags, opened.result_path)

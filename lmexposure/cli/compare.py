@@ -27,8 +27,8 @@ def compare(
     """Compare RUNS: base against fine-tune, undefended against defended."""
     from lmexposure._text import visible
     from lmexposure.gate import check_result
-    from lmexposure.report import write_compare
-    from lmexposure.run_files import open_run
+    from lmexposure.records import open_run
+    from lmexposure.reporting import write_compare
 
     opened = [open_run(run) for run in runs]
     written = write_compare(opened, out=out, formats=formats or ("html", "md"))

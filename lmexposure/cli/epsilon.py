@@ -8,7 +8,7 @@ import typer
 
 from lmexposure.cli import options
 from lmexposure.cli.console import say
-from lmexposure.results import plain
+from lmexposure.records import plain
 
 __all__ = ["epsilon"]
 
@@ -52,7 +52,7 @@ def epsilon(
 ) -> None:
     """Print every lower bound on epsilon that the scores in FILE support."""
     from lmexposure.errors import InputError, SettingsError
-    from lmexposure.score_files import read_score_file
+    from lmexposure.records import read_score_file
     from lmexposure.statistics import Claim, privacy_of, score_classes
 
     if claimed_epsilon is not None and not delta:

@@ -12,8 +12,7 @@ from lmexposure.cli.long_work import long_work
 if TYPE_CHECKING:
     from lmexposure.audit import RunSettings
     from lmexposure.gate import Thresholds
-    from lmexposure.provenance import Provenance
-    from lmexposure.results import Result
+    from lmexposure.records import Provenance, Result
 
 __all__ = ["measure_for_gate"]
 
@@ -30,7 +29,7 @@ def measure_for_gate(
     from lmexposure.audit import load_for_measuring
     from lmexposure.audit import measure as measure_model
     from lmexposure.canaries import Manifest
-    from lmexposure.run_files import open_run
+    from lmexposure.records import open_run
 
     chosen = _settings(flags, thresholds)
     inserted = Manifest.read(flags["manifest"])  # a bad one is found before a model is loaded

@@ -11,8 +11,7 @@ from lmexposure.errors import SettingsError
 
 if TYPE_CHECKING:
     from lmexposure.gate import Thresholds, Verdict
-    from lmexposure.provenance import Provenance
-    from lmexposure.results import Result
+    from lmexposure.records import Provenance, Result
 
 __all__ = [
     "MEASURING",

@@ -9,7 +9,7 @@ from lmexposure.cli import options
 from lmexposure.cli.console import say, warn
 
 if TYPE_CHECKING:
-    from lmexposure.results import Result
+    from lmexposure.records import Result
 
 __all__ = ["report"]
 
@@ -53,8 +53,8 @@ def report(
     from lmexposure.canaries.manifest import Manifest
     from lmexposure.errors import SettingsError
     from lmexposure.gate import check_result
-    from lmexposure.report import write_report
-    from lmexposure.run_files import open_run
+    from lmexposure.records import open_run
+    from lmexposure.reporting import write_report
 
     if force and model_card is None:
         raise SettingsError("--force goes with --model-card; give both, or leave it out")

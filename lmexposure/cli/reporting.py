@@ -21,8 +21,8 @@ def write_and_say(run_directory: Path) -> None:
     if not speaks():
         return
     from lmexposure.gate import check_result
-    from lmexposure.report import write_report
-    from lmexposure.run_files import open_run
+    from lmexposure.records import open_run
+    from lmexposure.reporting import write_report
 
     run = open_run(run_directory)
     written = write_report(run)

@@ -5,7 +5,7 @@ from typing import Any
 
 from lmexposure.cli.console import print_table, say, warn
 from lmexposure.cli.privacy_tables import print_privacy
-from lmexposure.results import Result
+from lmexposure.records import Result
 
 __all__ = ["print_result"]
 

@@ -11,8 +11,8 @@ from typing import Any
 from lmexposure.errors import ResultError
 from lmexposure.gate.fields import table, whole
 from lmexposure.gate.wording import visible
+from lmexposure.records import Result
 from lmexposure.result_checks import wrong_part
-from lmexposure.results import Result
 
 __all__ = ["check_agreement"]
 

@@ -13,7 +13,7 @@ from lmexposure.gate.fields import finite, table
 from lmexposure.gate.thresholds import Thresholds
 from lmexposure.gate.verdict import Check, Outcome
 from lmexposure.gate.wording import percent, sentence, visible
-from lmexposure.results import Result
+from lmexposure.records import Result
 
 __all__ = ["check_claim", "check_epsilon"]
 

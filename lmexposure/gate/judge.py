@@ -17,7 +17,7 @@ from lmexposure.gate.summing import verdict_of
 from lmexposure.gate.thresholds import Thresholds
 from lmexposure.gate.verdict import Check, Outcome, Verdict
 from lmexposure.gate.wording import bits, copies, sentence, visible
-from lmexposure.results import Result
+from lmexposure.records import Result
 
 __all__ = ["check_result"]
 

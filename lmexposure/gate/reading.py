@@ -9,7 +9,7 @@ from lmexposure._quantiles import ExposureEstimate
 from lmexposure.errors import ResultError
 from lmexposure.gate.fields import finite, table, truth, whole
 from lmexposure.gate.wording import copies, visible
-from lmexposure.results import CanaryResult, Result
+from lmexposure.records import CanaryResult, Result
 
 __all__ = ["Attack", "CanaryClass", "Exposure", "classes_of"]
 

@@ -8,7 +8,7 @@ from lmexposure.gate.reading import CanaryClass
 from lmexposure.gate.thresholds import Thresholds
 from lmexposure.gate.verdict import Check, Outcome
 from lmexposure.gate.wording import are, number, percent, sentence, visible
-from lmexposure.results import Result
+from lmexposure.records import Result
 
 __all__ = ["CONTROLS_LEVEL", "check_class", "check_controls", "check_learned"]
 

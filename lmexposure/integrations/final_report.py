@@ -90,8 +90,8 @@ class FinalReport:
             LmexposureError: as `lmexposure measure` and its report.
         """
         from lmexposure.gate import check_result
-        from lmexposure.report import write_report
-        from lmexposure.run_files import open_run
+        from lmexposure.records import open_run
+        from lmexposure.reporting import write_report
 
         model = _bare(trainer.model)
         loaded = LoadedModel(model=model, tokenizer=tokenizer, name=trainer.args.output_dir)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from lmexposure.canaries import Canary, Manifest
 from lmexposure.errors import ManifestError
 from lmexposure.integrations.wrapping import Wrapping, check_place, wrapped_log_perplexity
-from lmexposure.results import CanaryResult
+from lmexposure.records import CanaryResult
 from lmexposure.statistics import sampled_exposure
 
 __all__ = ["wrapped_exposures"]

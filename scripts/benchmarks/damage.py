@@ -39,7 +39,7 @@ from lmexposure.canaries import Manifest
 from lmexposure.cli import reporting
 from lmexposure.cli.console import print_table, say
 from lmexposure.cli.entry import main as command_line
-from lmexposure.results import read_result
+from lmexposure.records import read_result
 
 _SETTINGS = (
     "--format pin --canaries 3 --repetitions 1,8 --controls 4 --layers 1 --units 16 --epochs 4 "

@@ -31,7 +31,7 @@ from lmexposure.models import (
     pack,
     train,
 )
-from lmexposure.results import Result
+from lmexposure.records import Result
 from lmexposure.scoring import log_perplexity
 from lmexposure.statistics import GUESSING, guessing_test
 

@@ -24,9 +24,9 @@ _REPORT = """
 import json, sys, time
 start = time.perf_counter()
 from pathlib import Path
-from lmexposure.report.build import report_data
-from lmexposure.report.page import render_report
-from lmexposure.run_files import open_run
+from lmexposure.reporting.build import report_data
+from lmexposure.reporting.page import render_report
+from lmexposure.records import open_run
 imported = time.perf_counter()
 data = report_data(open_run(sys.argv[1]))
 built = time.perf_counter()
@@ -38,7 +38,7 @@ print(json.dumps([imported - start, built - imported, rendered - built]))
 _CHECK = """
 import sys
 from lmexposure.gate import check_result
-from lmexposure.results import read_result
+from lmexposure.records import read_result
 from pathlib import Path
 check_result(read_result(Path(sys.argv[1]) / "result.json"))
 """

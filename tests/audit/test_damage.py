@@ -26,7 +26,7 @@ from lmexposure.audit import (
 from lmexposure.audit.measuring import _Place
 from lmexposure.errors import ModelError, ResultError
 from lmexposure.models.checkpoints import CheckpointDirectory
-from lmexposure.run_files import open_run
+from lmexposure.records import open_run
 
 SETTINGS = RunSettings(
     formats=("pin",),

@@ -15,7 +15,7 @@ from lmexposure.audit.progress import Phase
 from lmexposure.audit.workload import measuring_phases, measuring_title
 from lmexposure.canaries import CanaryFormat, Manifest, Plan, insert_into_texts
 from lmexposure.models import LoadedModel
-from lmexposure.results import Result
+from lmexposure.records import Result
 from lmexposure.scoring import Extractor
 
 FORM = CanaryFormat(name="code", template="number {digits:4}")

@@ -28,8 +28,7 @@ from lmexposure.errors import (
     ResultError,
 )
 from lmexposure.models import LoadedModel, new_model
-from lmexposure.results import read_result
-from lmexposure.run_files import open_run
+from lmexposure.records import open_run, read_result
 from lmexposure.scoring import log_perplexity
 from lmexposure.scoring.space.vocabulary import Vocabulary
 

@@ -17,7 +17,7 @@ from lmexposure.audit import MeasureSettings, measure, measuring, searching
 from lmexposure.canaries import CanaryFormat, Manifest, Plan, insert_into_texts
 from lmexposure.errors import MarginError, ModelError, SettingsError
 from lmexposure.models import LoadedModel
-from lmexposure.results import Result
+from lmexposure.records import Result
 from lmexposure.scoring import Draws, RankSearch, Walk, log_perplexity
 from lmexposure.scoring.search import rescoring
 from lmexposure.scoring.space import token_rules

@@ -20,7 +20,7 @@ from lmexposure.audit.run_record import RunRecord
 from lmexposure.canaries import Manifest, derive_seed
 from lmexposure.errors import ManifestError, ModelError, PlanError, ResultError, SettingsError
 from lmexposure.models import load_model
-from lmexposure.provenance import date_in
+from lmexposure.records import date_in
 
 
 def test_a_run_finds_what_was_repeated_and_not_what_was_never_inserted(

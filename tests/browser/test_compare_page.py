@@ -6,9 +6,9 @@ from browser.checks import AXE, CUT, EVERYWHERE, OPEN_ALL, OUTSIDE
 from browser.conftest import Open
 from made_results import HOSTILE, hostile_run, small_run
 
-from lmexposure.report.compare import compare_data
-from lmexposure.report.page import render_compare
-from lmexposure.run_files import open_run
+from lmexposure.records import open_run
+from lmexposure.reporting.compare import compare_data
+from lmexposure.reporting.page import render_compare
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from cli.conftest import Call
 from corpora import write_corpus
 from made_results import canary, clean, exact, hostile_run, made, small_run
 
-from lmexposure.results import Result
+from lmexposure.records import Result
 
 FILES_OF_A_RUN = (
     "manifest.json",

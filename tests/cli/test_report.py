@@ -11,7 +11,7 @@ from made_results import secret_texts, small_manifest, small_run
 
 from lmexposure.cli.reporting import write_and_say
 from lmexposure.models import LstmSizes, load_model, new_model, save_model
-from lmexposure.results import read_result
+from lmexposure.records import read_result
 
 
 def test_the_verdict_and_where_the_report_lies(call: Call, tmp_path: Path) -> None:

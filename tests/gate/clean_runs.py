@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from lmexposure.gate import Outcome, Thresholds, check_result
 from lmexposure.gate.chance import Shares, chance_of_exposure
-from lmexposure.results import CanaryResult, Result
+from lmexposure.records import CanaryResult, Result
 from lmexposure.statistics import guessing_test, sampled_exposure
 
 __all__ = ["Design", "false_alarms"]

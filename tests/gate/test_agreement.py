@@ -9,7 +9,7 @@ from made_results import canary, class_row, clean, exact, made
 
 from lmexposure.errors import ResultError
 from lmexposure.gate import check_result
-from lmexposure.results import Result
+from lmexposure.records import Result
 
 
 def test_a_class_that_vanished_from_the_canaries_or_the_summary_is_refused() -> None:

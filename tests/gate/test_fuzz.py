@@ -11,8 +11,7 @@ from made_results import clean, exact
 
 from lmexposure.errors import LmexposureError
 from lmexposure.gate import Thresholds, check_result, verdict_json
-from lmexposure.provenance import Provenance
-from lmexposure.results import CanaryResult, Result
+from lmexposure.records import CanaryResult, Provenance, Result
 
 WRONG: tuple[Any, ...] = (None, 0, -1, 1e308, 10**400, "x", [], {}, True, float("nan"))
 ALL = Thresholds(max_epsilon=9, max_exposure=20)

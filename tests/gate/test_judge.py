@@ -10,7 +10,7 @@ from scipy import stats
 
 from lmexposure.errors import ResultError
 from lmexposure.gate import Outcome, Thresholds, Verdict, check_result
-from lmexposure.results import Result
+from lmexposure.records import Result
 
 
 def outcomes(verdict: Verdict, key: str) -> list[Outcome]:

@@ -7,7 +7,7 @@ from made_results import by_chance, canary, class_row, clean, exact, made
 from lmexposure.errors import ResultError
 from lmexposure.gate import Check, Outcome, Thresholds, check_result
 from lmexposure.gate.p_value import read_p_value
-from lmexposure.results import Result
+from lmexposure.records import Result
 
 
 def judged(p: float, thresholds: Thresholds | None = None, **test: Any) -> Check | None:

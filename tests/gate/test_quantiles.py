@@ -6,7 +6,7 @@ from made_results import RANDOM_NUMBER, by_chance, canary, exact, made, sampled
 from scipy.stats import norm
 
 from lmexposure.gate import Check, Outcome, Thresholds, check_result
-from lmexposure.results import Result
+from lmexposure.records import Result
 from lmexposure.statistics import sampled_exposure
 
 

@@ -17,7 +17,7 @@ from transformers import TrainerCallback
 from lmexposure.canaries import CanaryFormat, Manifest
 from lmexposure.errors import ManifestError, ModelError, SettingsError
 from lmexposure.integrations.callback import ExposureCallback
-from lmexposure.report.charts.training import training
+from lmexposure.reporting.charts.training import training
 from lmexposure.scoring import log_perplexity
 from lmexposure.statistics import sampled_exposure
 

@@ -18,7 +18,7 @@ from lmexposure.integrations.calling_trainer import usual_wrapping
 from lmexposure.integrations.final_report import FinalReport
 from lmexposure.integrations.wrapping import Wrapping
 from lmexposure.models import load_model, save_model
-from lmexposure.results import read_result
+from lmexposure.records import read_result
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of TRL and the Trainer, which are not ours
 
@@ -41,7 +41,7 @@ class FirstTokens(TrainerCallback):  # type: ignore[misc]
 def test_adapters_end_with_the_very_weights_of_a_training_without(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lmexposure.report.write_report", lambda run: [])
+    monkeypatch.setattr("lmexposure.reporting.write_report", lambda run: [])
     texts, manifest = hidden()
     tokenizer = byte_level_bpe()
     tokenizer.pad_token = tokenizer.eos_token

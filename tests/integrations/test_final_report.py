@@ -17,8 +17,7 @@ from lmexposure.integrations.callback import ExposureCallback
 from lmexposure.integrations.records import insert_into_records
 from lmexposure.integrations.wrapping import Wrapping
 from lmexposure.models import load_model
-from lmexposure.results import Result, read_result
-from lmexposure.run_files import open_run
+from lmexposure.records import Result, open_run, read_result
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the Trainer, which is not ours
 
@@ -133,7 +132,7 @@ def test_a_failure_does_not_take_the_trained_model_away(
 def test_rows_that_begin_otherwise_are_named_in_the_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("lmexposure.report.write_report", lambda run: [])
+    monkeypatch.setattr("lmexposure.reporting.write_report", lambda run: [])
     coarser = replace(COARSE, method="sampled", extraction=False)
     callback = reporting(tmp_path / "leakage", wrapping=Wrapping(), measure=coarser)
     trainer_of(tmp_path / "run", TEXTS, [callback], max_steps=1).train()

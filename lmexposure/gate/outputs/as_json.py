@@ -5,8 +5,7 @@ from typing import Any
 
 from lmexposure import __version__
 from lmexposure.gate.verdict import Verdict
-from lmexposure.provenance import Provenance
-from lmexposure.results import Result, plain
+from lmexposure.records import Provenance, Result, plain
 
 __all__ = ["VERDICT_SCHEMA", "verdict_json"]
 

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 from lmexposure.gate.verdict import Check, Outcome, Verdict
 from lmexposure.gate.wording import visible
-from lmexposure.provenance import Provenance
+from lmexposure.records import Provenance
 
 __all__ = ["verdict_junit"]
 

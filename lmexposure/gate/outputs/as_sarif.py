@@ -10,7 +10,7 @@ from lmexposure._files import sha256_bytes
 from lmexposure.gate.outputs.help_texts import HELP
 from lmexposure.gate.verdict import Check, Outcome, Verdict
 from lmexposure.gate.wording import visible
-from lmexposure.provenance import Provenance
+from lmexposure.records import Provenance
 
 __all__ = ["verdict_sarif"]
 

@@ -4,7 +4,7 @@ import re
 
 from lmexposure.gate.verdict import Check, Outcome, Verdict
 from lmexposure.gate.wording import visible
-from lmexposure.provenance import Provenance
+from lmexposure.records import Provenance
 
 __all__ = ["verdict_summary"]
 

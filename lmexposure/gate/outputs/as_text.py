@@ -2,7 +2,7 @@
 
 from lmexposure.gate.verdict import Check, Outcome, Verdict
 from lmexposure.gate.wording import visible
-from lmexposure.provenance import Provenance
+from lmexposure.records import Provenance
 
 __all__ = ["verdict_text"]
 

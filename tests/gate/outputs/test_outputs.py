@@ -21,8 +21,7 @@ from lmexposure.gate import (
     verdict_text,
 )
 from lmexposure.gate.outputs.help_texts import HELP
-from lmexposure.provenance import Provenance
-from lmexposure.results import Result
+from lmexposure.records import Provenance, Result
 
 NASTY = HOSTILE + "\x00\x1b[31m\x85\u202e\ud800|</testcase>]]>@all\r\n## Passed"
 KNOWN = Provenance(

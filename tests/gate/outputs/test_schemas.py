@@ -8,8 +8,7 @@ import xmlschema
 from gate.outputs.test_outputs import KNOWN, verdicts
 
 from lmexposure.gate import Verdict, verdict_junit
-from lmexposure.provenance import Provenance
-from lmexposure.results import Result
+from lmexposure.records import Provenance, Result
 
 SCHEMAS = Path(__file__).parents[2] / "data" / "junit_schemas"
 # The schema of Ant's task as of 2011 and what it has taken in since (README.md beside it).

@@ -1,0 +1,243 @@
+"""What is read from a file: typed to the leaf, checked once at the door, attributes ever after.
+
+A record's file is JSON with an envelope: `schema` names its kind and version, `content_sha256` is
+the hash of everything else. Who reads it gets a `FileRecord` or an error that says what to do.
+"""
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, ClassVar, Self, TypeAlias, TypeVar
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    StringConstraints,
+    ValidationError,
+    ValidationInfo,
+    WithJsonSchema,
+)
+
+from lmexposure._integrity import CONTENT, take_hash, write_hashed
+from lmexposure._text import visible
+from lmexposure.errors import InputError, ResultError
+
+JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
+JsonTable: TypeAlias = dict[str, JsonValue]
+Upgrades: TypeAlias = Mapping[int, Callable[[JsonTable, bool], JsonTable]]
+
+_MOST_DIGITS = 4000  # Python reads no more than 4,300
+_LONGEST_VERSION = 9  # digits
+_SHOWN = 60  # characters of a value in a message
+_FROM_FILE = {"from": "a file"}  # how validation is told that it reads what was written
+_T = TypeVar("_T")
+
+
+def _from_decimal(value: object, info: "ValidationInfo[object]") -> object:
+    """A file's decimal string as a number; a JSON number there may have been rounded."""
+    if info.context is not _FROM_FILE:
+        return value
+    decimal = isinstance(value, str) and value.isascii() and value.isdecimal()
+    if not isinstance(value, str) or not decimal or len(value) > _MOST_DIGITS:
+        shown = visible(repr(value))[:_SHOWN]
+        raise ValueError(f"{shown} is no decimal string of at most {_MOST_DIGITS:,} digits")
+    return int(value)
+
+
+# An integer that may pass 2^53: a decimal string in files.
+BigInteger = Annotated[
+    int,
+    BeforeValidator(_from_decimal),
+    PlainSerializer(str, when_used="json"),
+    WithJsonSchema({"type": "string", "pattern": f"^[0-9]{{1,{_MOST_DIGITS}}}$"}),
+]
+Count = Annotated[int, Field(ge=0, le=10**15)]  # every whole number up to it is a float as well
+Share = Annotated[float, Field(ge=0, le=1)]
+Level = Annotated[float, Field(ge=1e-9, le=1)]  # coverage of an interval; 1: it is proven
+Sha256 = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
+# JSON has lists alone; what is read is kept as a tuple, for records are frozen.
+Rows = Annotated[tuple[_T, ...], Field(strict=False)]
+
+
+class Record(BaseModel):
+    """A part of a file: every field is there, of its type, finite, and nothing else is."""
+
+    model_config = ConfigDict(
+        strict=True,
+        extra="forbid",
+        frozen=True,
+        allow_inf_nan=False,
+        defer_build=True,
+        protected_namespaces=(),
+    )
+
+
+class FileRecord(Record):
+    """A whole file.
+
+    Attributes:
+        FAMILY, VERSION: of its schema, written "family/version".
+        ERROR: what is raised of a file that cannot be used.
+        AGAIN: how to get a file that can: the end of every message.
+        UPGRADES: from each older version the function that makes its contents those of the next,
+            told whether they carried a hash; kept for good.
+    """
+
+    FAMILY: ClassVar[str]
+    VERSION: ClassVar[int]
+    ERROR: ClassVar[type[InputError]] = ResultError
+    AGAIN: ClassVar[str]
+    UPGRADES: ClassVar[Upgrades] = {}
+
+    @classmethod
+    def schema_name(cls) -> str:
+        """What `schema` says in a file of today: "lmexposure.result/2"."""
+        return f"{cls.FAMILY}/{cls.VERSION}"
+
+    @classmethod
+    def parse(cls, content: bytes, path: Path) -> Self:
+        """The record of a file of this or an older version.
+
+        Args:
+            content: of the file.
+            path: its name, for messages.
+
+        Raises:
+            InputError: of class `ERROR`: no JSON, of another kind or a newer version, edited or
+                damaged since it was written, or with a part that no such file holds.
+        """
+        try:
+            values = json.loads(content, object_pairs_hook=_each_once)
+        except (ValueError, RecursionError) as failure:
+            raise cls.ERROR(f"{path} is not readable JSON ({failure}); {cls.AGAIN}") from failure
+        version = cls._version(values, path)
+        hashed = CONTENT in values
+        if not take_hash(values) or (not hashed and version == cls.VERSION):
+            raise cls.ERROR(
+                f"{path} does not fit its {CONTENT}: it was edited or damaged after it was "
+                f"written; {cls.AGAIN}"
+            )
+        values.pop("schema", None)
+        return cls._validated(cls._upgraded(values, version, hashed, path), path)
+
+    def write(self, path: Path, *, mode: int = 0o644) -> None:
+        """Write the file, whole or not at all, with the hash of its own content.
+
+        Raises:
+            FileError: the disk refused.
+        """
+        write_hashed(path, self.to_dict(), mode=mode)
+
+    def to_dict(self) -> JsonTable:
+        """The file's contents but for the hash."""
+        values: JsonTable = {"schema": self.schema_name()}
+        values.update(self.model_dump(mode="json"))
+        return values
+
+    @classmethod
+    def _version(cls, values: object, path: Path) -> int:
+        """Of the schema; 0 where a file has none and there were such files."""
+        said = values.get("schema") if isinstance(values, dict) else None
+        if said is None and isinstance(values, dict) and 0 in cls.UPGRADES:
+            return 0
+        family, _, version = str(said).partition("/")
+        shown = ascii(said) if len(str(said)) <= _SHOWN else f"{ascii(said)[:_SHOWN]}..."
+        if family != cls.FAMILY or not (version.isascii() and version.isdecimal()):
+            raise cls.ERROR(
+                f"{path} has schema {shown}; expected {cls.schema_name()!r}; {cls.AGAIN}"
+            )
+        if len(version) > _LONGEST_VERSION or int(version) > cls.VERSION:
+            raise cls.ERROR(
+                f"{path} has schema {shown}, newer than {cls.schema_name()!r}; install a newer "
+                "lmexposure"
+            )
+        return int(version)
+
+    @classmethod
+    def _upgraded(cls, values: JsonTable, version: int, hashed: bool, path: Path) -> JsonTable:
+        """The contents as of today; an upgrade looks at nothing but what it moves."""
+        for number in range(version, cls.VERSION):
+            if number not in cls.UPGRADES:
+                raise cls.ERROR(f"{path} has schema {cls.FAMILY}/{number}, which there never was")
+            try:
+                values = cls.UPGRADES[number](values, hashed)
+            except (LookupError, TypeError, AttributeError, ValueError) as failure:
+                raise cls.ERROR(
+                    f"{path} is no sound {cls.FAMILY}/{number} "
+                    f"({type(failure).__name__}: {visible(failure)[:_SHOWN]}); {cls.AGAIN}"
+                ) from failure
+        return values
+
+    @classmethod
+    def _validated(cls, values: JsonTable, path: Path) -> Self:
+        try:
+            return cls.model_validate(values, context=_FROM_FILE)
+        except ValidationError as failure:
+            raise cls.ERROR(f"{path}: {first_problem(failure)}; {cls.AGAIN}") from None
+        except RecursionError:
+            raise cls.ERROR(f"{path} is nested too deeply; {cls.AGAIN}") from None
+
+
+def first_problem(failure: ValidationError, *, shown: bool = True) -> str:
+    """The first thing that is wrong, in words: where it is, what is there, what may be.
+
+    Args:
+        failure: as pydantic raised it.
+        shown: whether the value may be shown; one of a manifest may be a secret.
+
+    >>> try:
+    ...     _Example.model_validate({"bits": "3"})
+    ... except ValidationError as failure:
+    ...     print(first_problem(failure))
+    bits='3': Input should be a valid number
+    """
+    problem = failure.errors(include_url=False)[0]
+    place = _place(problem["loc"])
+    rule = problem.get("ctx", {}).get("error")
+    if rule is not None:  # of ours, and says all itself
+        return f"{place}: {rule}" if place else str(rule)
+    value = visible(repr(problem["input"]))
+    known = shown and problem["type"] not in ("missing", "extra_forbidden")
+    what = f"{place}={value[:_SHOWN]}" if known else place
+    return f"{what}: {problem['msg']}"
+
+
+def _place(path: tuple[int | str, ...]) -> str:
+    """Where in a file: canaries[3].exposure.value."""
+    parts = (
+        f"[{part}]" if isinstance(part, int) else f".{visible(part)[:_SHOWN]}" for part in path
+    )
+    return "".join(parts).removeprefix(".")
+
+
+def _each_once(pairs: list[tuple[str, JsonValue]]) -> JsonTable:
+    """A table; of a key that is there twice, one reader takes the first and another the last."""
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {visible(twice)[:_SHOWN]!r} is there twice")
+    return table
+
+
+def plain(value: object) -> JsonValue:
+    """A value as JSON can hold it: numbers not finite become None, numpy becomes Python."""
+    if isinstance(value, Mapping):
+        return {str(name): plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner) for inner in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if hasattr(value, "tolist"):  # numpy's
+        return plain(value.tolist())
+    raise TypeError(f"a {type(value).__name__} is nothing that JSON holds")
+
+
+class _Example(Record):
+    bits: float

@@ -1,0 +1,1140 @@
+"""result.json: everything that one measurement found, and what must be true in it.
+
+Read from the bottom up: `Result` is the file, the classes above it are its parts. A number that is
+out of its range, or that another part contradicts, would not look wrong in a report; it would look
+like a finding. So each rule is a validator here, next to the fields that it is about, and whoever
+has a `Result` need look at none of it again.
+
+Bits are base-2 logarithms. Of an exposure, higher = more memorised; of a log-perplexity, lower =
+more memorised. A number that is not finite is None, and a warning or a note next to it says why.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from lmexposure._quantiles import quantile_of
+from lmexposure._record import (
+    BigInteger,
+    Count,
+    FileRecord,
+    Level,
+    Record,
+    Rows,
+    Sha256,
+    Share,
+    Upgrades,
+)
+from lmexposure._text import visible
+from lmexposure.errors import ResultError
+from lmexposure.records.result_upgrades import from_version_1
+
+Method = Literal[
+    "exact",
+    "exact up to an empirical margin",
+    "bounded",
+    "importance",
+    "sampled",
+    "skew_normal",
+    "certificate",
+]
+# What estimates are kept under; a rank that is exact up to a margin is an "exact" one.
+EstimateName = Literal["exact", "bounded", "importance", "sampled", "skew_normal", "certificate"]
+Role = Literal["canary", "control"]
+Validity = Literal["any-dp", "iid-scores", "gaussian", "asymptotic", "bayesian"]
+
+MEASURE_AGAIN = "measure again with another --out, or move the file aside before"
+ROUNDING = 1e-6  # bits
+_QUANTILES = 9
+
+Bits = Annotated[float, Field(ge=-ROUNDING)]
+Nats = Annotated[float, Field(ge=0)]
+Rate = Annotated[float, Field(gt=0, lt=1)]
+
+
+class Validation(Record):
+    """How well the model learned, where this package trained it: utility next to exposure.
+
+    Attributes:
+        validation_bits: loss of the kept checkpoint, bits per token, lower = more useful.
+        initial_validation_bits: before training.
+        best_epoch, epochs: of the kept checkpoint, and of the whole training.
+        stopped: what ended the training, such as "epochs" or "patience".
+        improved: whether training lowered the loss; a model that did not learn cannot leak.
+    """
+
+    validation_bits: Annotated[float, Field(ge=0)] | None
+    initial_validation_bits: Annotated[float, Field(ge=0)] | None
+    best_epoch: Annotated[float, Field(ge=0)]
+    epochs: Annotated[float, Field(ge=0)]
+    stopped: str
+    improved: bool
+
+    @model_validator(mode="after")
+    def _improvement_is_lower(self) -> Self:
+        after, before = self.validation_bits, self.initial_validation_bits
+        if self.improved and (after is None or before is None or after >= before):
+            raise ValueError(
+                f"validation is said to have improved, from {before} to {after} bits per token"
+            )
+        return self
+
+
+class Model(Record):
+    """The model that was measured.
+
+    Attributes:
+        path: its directory, from the result's where it lies below it, or its name on a hub.
+        type: of its config, such as "gpt2".
+        parameters: how many.
+        dtype: that it was measured in, such as "float32".
+        context_window: tokens; None where it has no end.
+        weights_sha256: of the weights that were measured.
+        validation: None for a model that was trained elsewhere.
+    """
+
+    path: str
+    type: str
+    parameters: Count
+    dtype: str
+    context_window: Count | None
+    weights_sha256: Sha256
+    validation: Validation | None
+
+
+class MeasureOptions(Record):
+    """What was asked of the measurement: every setting that decides a number.
+
+    Attributes:
+        references: fills to compare with, per format; None: 10,000, or as many as there are.
+        revealed: extraction was tried with 0 to this many of the secret's characters given.
+        beam_width: candidates that a beam kept; None: 100, and twice the canaries of the format.
+        extraction: whether secrets were searched for at all.
+        method: which estimate of exposure was asked for; "auto" takes the best that there is.
+        draws: fills drawn by importance, per format.
+        guesses: the likeliest fills that best-first search was to find, per format.
+        budget_steps: model steps that the search of a format might take; None: by the model's size.
+        budget_seconds: an end in seconds for each walk.
+        live_states: model states that a search might hold at once.
+        level: coverage of every interval.
+        bootstraps: refits behind the goodness of the skew-normal curve.
+        permutations: shuffles behind each p-value against guessing.
+        significance: of all bounds on epsilon together.
+        delta: next to which epsilon is bounded; None: 0, and one by the number of documents.
+        claimed_epsilon: what was claimed of the training, in nats, with `delta`.
+        quick: a first look, with a tenth of the references and of the search.
+        seed: of bootstraps and, with the hashes of manifest and weights, of permutations.
+        threads: of the CPU, which decide the last bits; None in results of versions before it.
+    """
+
+    references: Count | None
+    revealed: Count
+    beam_width: Count | None
+    extraction: bool
+    method: str
+    draws: Count
+    guesses: Count
+    budget_steps: BigInteger | None
+    budget_seconds: Annotated[float, Field(gt=0)] | None
+    live_states: Count | None
+    level: Rate
+    bootstraps: Count
+    permutations: Count
+    significance: Rate
+    delta: Annotated[float, Field(ge=0, lt=1)] | None
+    claimed_epsilon: Nats | None
+    quick: bool
+    seed: BigInteger
+    threads: Count | None
+
+
+class Goodness(Record):
+    """How well the skew-normal curve fits its references.
+
+    Attributes:
+        ks_statistic, ks_p_value: Kolmogorov-Smirnov distance, and its bootstrap p-value.
+        tail_bits: by how much the curve overstates exposure among the lowest references.
+        tail_p_value: of that, by the same bootstrap.
+        bootstraps: how many refits.
+        warnings: what does not fit.
+    """
+
+    ks_statistic: Share
+    ks_p_value: Share
+    tail_bits: float
+    tail_p_value: Share
+    bootstraps: Count
+    warnings: Rows[str]
+
+
+class SkewNormalFit(Record):
+    """The skew-normal curve of a format's references, in bits, and how well it fits."""
+
+    location: float
+    scale: Annotated[float, Field(gt=0)]
+    shape: float
+    goodness: Goodness
+
+
+class TokenProof(Record):
+    """How it was shown that every fill was followed as its own tokens.
+
+    Attributes:
+        rule: of the tokenizer.
+        counted: fills that the walk over tokens holds.
+        looked_up: texts that were encoded to show it.
+    """
+
+    rule: str
+    counted: BigInteger
+    looked_up: Count
+
+
+class Margin(Record):
+    """By how much a cost may be off, in bits, and how that is known.
+
+    Attributes:
+        bits: two fills that are further apart are in their true order.
+        measured: the largest difference that was seen.
+        sample: over how many fills.
+        empirical: whether it is only seen, and not kept by recomputing in float64.
+    """
+
+    bits: Annotated[float, Field(ge=0)]
+    measured: Annotated[float, Field(ge=0)]
+    sample: Count
+    empirical: bool
+
+
+class Search(Record):
+    """How a format's fills were searched; None for what was not done.
+
+    Attributes:
+        tokens: how fills were followed as tokens.
+        shared_tokens: that all fills begin with.
+        margin: of the costs.
+        budget_steps: model steps that each search might take.
+        draws, draw_steps: fills drawn by importance, and what they cost in model steps.
+        walk_steps: what counting ranks cost.
+        most_live: model states held at once.
+        guesses_proven: how many of the likeliest fills are known in their order.
+        guess_steps: what they cost.
+    """
+
+    tokens: TokenProof
+    shared_tokens: Count
+    margin: Margin
+    budget_steps: BigInteger
+    draws: Count | None
+    draw_steps: Count | None
+    walk_steps: Count | None
+    most_live: Count | None
+    guesses_proven: Count | None
+    guess_steps: Count | None
+
+
+class Format(Record):
+    """A format, and the references that its canaries were compared with.
+
+    Attributes:
+        name: as in the manifest.
+        space_size: |R|, exactly.
+        bits: log2 of it.
+        references: fills never inserted that were scored.
+        exhaustive: they are all fills that are neither canary nor control.
+        set_aside: fills that the corpus held before insertion: not drawn, and in no rank.
+        shared_tokens: that the scored texts begin with.
+        certifiable: fills have token paths of their own behind those, and all of it was scored.
+        first_unscored: the first token of a text went unscored, for there was nothing before it.
+        reference_bits_quantiles: of the references' log-perplexities: least, 1, 5, 25, 50, 75, 95,
+            99 %, largest; empty in results that did not keep them.
+        skew_normal: the curve through them; None where there is none.
+        search: over all of R; None where the fills could not be followed as tokens, or nobody
+            asked for it.
+        interrupted: somebody ended the search or the extraction before its time.
+    """
+
+    name: str
+    space_size: Annotated[BigInteger, Field(ge=1)]
+    bits: Annotated[float, Field(ge=0)]
+    references: Count
+    exhaustive: bool
+    set_aside: Count
+    shared_tokens: Count
+    certifiable: bool
+    first_unscored: bool
+    reference_bits_quantiles: Rows[float]
+    skew_normal: SkewNormalFit | None
+    search: Search | None
+    interrupted: bool
+
+    @model_validator(mode="after")
+    def _bits_are_of_the_size(self) -> Self:
+        name, size = self.name, self.space_size
+        if abs(math.log2(size) - self.bits) > ROUNDING:
+            raise ValueError(
+                f"format {name!r} has {self.bits:g} bits, which is not log2 of its size {size}"
+            )
+        if self.references >= size:
+            raise ValueError(
+                f"format {name!r} has {self.references:,} references among {size} fills"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _quantiles_ascend(self) -> Self:
+        known = self.reference_bits_quantiles
+        if known and (len(known) != _QUANTILES or list(known) != sorted(known)):
+            raise ValueError(
+                f"format {self.name!r} has reference_bits_quantiles that are not {_QUANTILES} in "
+                "order"
+            )
+        return self
+
+
+class Estimate(Record):
+    """One estimate of one canary's exposure.
+
+    Attributes:
+        method: how it was made.
+        value: bits; None where it is not finite.
+        low, high: its interval; None where it has no end on that side.
+        level: two-sided coverage; 1: it is proven.
+        rank: 1 + fills never inserted that cost no more; None where no rank was counted.
+        capped: the value is a lower bound.
+        place: the rank among all of R, inserted ones too; None where it is not known.
+        draws, effective_draws: behind an "importance" estimate, and how many independent ones they
+            are worth; None for others.
+        steps: model steps that it took; None where it took none of its own.
+        assumptions: what it rests on.
+        warnings: what is not as it should be, and why a number is missing.
+    """
+
+    method: Method
+    value: float | None
+    low: float | None
+    high: float | None
+    level: Level
+    rank: Annotated[BigInteger, Field(ge=1)] | None
+    capped: bool
+    place: Annotated[BigInteger, Field(ge=1)] | None
+    draws: Count | None
+    effective_draws: Annotated[float, Field(ge=0)] | None
+    steps: Count | None
+    assumptions: Rows[str]
+    warnings: Rows[str]
+
+    @model_validator(mode="after")
+    def _missing_is_explained(self) -> Self:
+        if None in (self.value, self.low, self.high) and not self.warnings:
+            raise ValueError(
+                f"an exposure by {self.method!r} lacks its value or an end, and no warning says why"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _value_lies_in_its_interval(self) -> Self:
+        value = self.value
+        if value is None:
+            return self
+        low = -math.inf if self.low is None else self.low
+        high = math.inf if self.high is None else self.high
+        if not low - ROUNDING <= value <= high + ROUNDING:
+            raise ValueError(f"exposure {value:g} lies outside its interval {low:g} .. {high:g}")
+        if self.method == "sampled" and self.level > 1 - 1e-9:
+            raise ValueError("an interval of a sample that never misses would have no end")
+        return self
+
+
+class Extraction(Record):
+    """One search for one secret.
+
+    Attributes:
+        method: "greedy" and "beam" follow the likeliest characters, "best_first" tries fills in
+            proven order.
+        revealed: characters of the secret that were given.
+        width: fills that were tried at most.
+        found: whether the secret was among them.
+        place: at which of them; None where it was not found, or the search does not say.
+        steps: model steps.
+        proven: guesses whose order is proven, of "best_first"; None for the others.
+        fills_left: that agree with what was given.
+        by_chance: how likely as many blind guesses hold the secret.
+    """
+
+    method: Literal["greedy", "beam", "best_first"]
+    revealed: Count
+    width: Count
+    found: bool
+    place: Annotated[BigInteger, Field(ge=1)] | None
+    steps: Count
+    proven: Count | None
+    fills_left: Annotated[BigInteger, Field(ge=1)]
+    by_chance: Share
+
+    @property
+    def tried(self) -> int:
+        """Fills that were tried: those of a best-first search count as far as they are proven."""
+        return self.proven or 0 if self.method == "best_first" else self.width
+
+    @model_validator(mode="after")
+    def _found_is_among_those_tried(self) -> Self:
+        if (self.proven is None) == (self.method == "best_first"):
+            raise ValueError(f"proven={self.proven} does not go with a search by {self.method!r}")
+        if self.place is not None and (not self.found or self.place > self.tried):
+            raise ValueError(f"place={self.place:,} of {self.tried:,} guesses, found={self.found}")
+        return self
+
+
+class CanaryResult(Record):
+    """What was measured of one canary or control. Its secret is not here; the manifest holds it.
+
+    Attributes:
+        id, format, role, repetitions: as in the manifest; a control has repetitions 0.
+        log_perplexity_bits: lower = more memorised; None where the model gave no finite one.
+        exposure: the estimate that is shown: one of `estimates`.
+        estimates: every estimate that was made, by name.
+        extraction: one row per method and number of revealed characters.
+    """
+
+    id: str
+    format: str
+    role: Role
+    repetitions: Count
+    log_perplexity_bits: Bits | None
+    exposure: Estimate
+    estimates: dict[EstimateName, Estimate]
+    extraction: Rows[Extraction]
+
+    @model_validator(mode="after")
+    def _controls_were_never_inserted(self) -> Self:
+        if (self.repetitions > 0) != (self.role == "canary"):
+            raise ValueError(
+                f"canary {self.id!r} has role {self.role!r} and repetitions {self.repetitions}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _estimates_are_by_their_names(self) -> Self:
+        for name, estimate in self.estimates.items():
+            if not estimate.method.startswith(name):
+                raise ValueError(
+                    f"canary {self.id!r} has an estimate by {estimate.method!r} under {name!r}"
+                )
+        if self.exposure not in self.estimates.values():
+            raise ValueError(
+                f"canary {self.id!r} has an exposure ({self.exposure.method}, "
+                f"{self.exposure.value}) that is none of its estimates"
+            )
+        return self
+
+
+class QuantileInterval(Record):
+    """A quantile of exposures, with an interval by order statistics.
+
+    Attributes:
+        value: of these canaries, bits.
+        low, high: None where so few canaries give no end on that side.
+        quantile: which.
+        level: coverage wanted.
+        attained: coverage reached; None where an end is missing.
+        note: what is to be known of it; None where it is as wanted.
+    """
+
+    value: float
+    low: float | None
+    high: float | None
+    quantile: Rate
+    level: Rate
+    attained: Share | None
+    note: str | None
+
+    @model_validator(mode="after")
+    def _missing_is_explained(self) -> Self:
+        if None in (self.low, self.high) and self.note is None:
+            raise ValueError(f"the {self.quantile:g} quantile lacks an end, and no note says why")
+        return self
+
+
+class MeanInterval(Record):
+    """A mean with an approximate interval over canaries drawn like these; as `QuantileInterval`.
+
+    Attributes:
+        method: "bca", "normal", or "none" where there is no interval.
+        resamples, seed: of the bootstrap.
+    """
+
+    value: float
+    low: float | None
+    high: float | None
+    level: Rate
+    method: Literal["bca", "normal", "none"]
+    resamples: Count
+    seed: BigInteger
+    note: str | None
+
+    @model_validator(mode="after")
+    def _missing_is_explained(self) -> Self:
+        if None in (self.low, self.high) and self.note is None:
+            raise ValueError("the mean lacks an end of its interval, and no note says why")
+        return self
+
+
+class ControlsComparison(Record):
+    """How much higher the canaries of a class lie than the controls of their format.
+
+    Attributes:
+        n, mean, median: of the controls' exposures, bits.
+        exceeds: share of pairs in which the canary lies higher, ties as half; .5 = chance.
+        p_value: how often chance puts canaries so high.
+        method: of the p-value.
+        permutations, seed: behind it.
+    """
+
+    n: Annotated[Count, Field(ge=1)]
+    mean: float
+    median: QuantileInterval
+    exceeds: Share
+    p_value: Share
+    method: Literal["permutation", "normal approximation"]
+    permutations: Count
+    seed: BigInteger
+    assumptions: Rows[str]
+
+
+class GuessingBaseline(Record):
+    """Exposures that a model shows which knows nothing of the secrets, in bits."""
+
+    mean: float
+    median: float
+    upper_quartile: float
+
+
+class GuessingTest(Record):
+    """How often chance gives a mean exposure such as this; lower p = harder to explain.
+
+    Attributes:
+        p_value: of a permutation test; at least 1 / (1 + permutations).
+        statistic: mean exposure of the canaries among the references, bits.
+        n, references: how many of either.
+        groups: of canaries and references that were ranked apart.
+        alternative: "memorised" (one-sided), or "different" for controls.
+        permutations, seed: behind it.
+    """
+
+    p_value: Annotated[float, Field(gt=0, le=1)]
+    statistic: float
+    n: Annotated[Count, Field(ge=1)]
+    references: Annotated[Count, Field(ge=1)]
+    groups: Count
+    alternative: Literal["memorised", "different"]
+    permutations: Annotated[Count, Field(ge=1)]
+    seed: BigInteger
+    assumptions: Rows[str]
+
+
+class EpsilonPoint(Record):
+    """The epsilon that a median exposure points to, in nats: a point value and no bound.
+
+    Attributes:
+        value: higher = less private.
+        median_exposure: bits, from which it follows.
+        repetitions: by which it is divided.
+        quantile: of exposure; .5 is the median.
+        validity: "point".
+        unit, adjacency, assumptions: what it means.
+        capped: the median is a lower bound, and so is this.
+    """
+
+    value: Nats
+    median_exposure: float
+    repetitions: Annotated[Count, Field(ge=1)]
+    quantile: Rate
+    validity: Literal["point"]
+    unit: Literal["nats"]
+    adjacency: str
+    assumptions: Rows[str]
+    capped: bool
+
+
+class ExtractionCount(Record):
+    """How many canaries of a class a search found with so much given, and guessing would."""
+
+    method: Literal["greedy", "beam", "best_first"]
+    revealed: Count
+    found: Count
+    of: Count
+    by_chance: Annotated[float, Field(ge=0)]
+
+    @model_validator(mode="after")
+    def _found_are_some_of_all(self) -> Self:
+        if self.found > self.of:
+            raise ValueError(f"{self.found} of {self.of} secrets are said to be found")
+        return self
+
+
+class GuessCount(Record):
+    """How many canaries of a class an attacker finds within so many guesses."""
+
+    guesses: Annotated[Count, Field(ge=1)]
+    found: Count
+    of: Count
+
+    @model_validator(mode="after")
+    def _found_are_some_of_all(self) -> Self:
+        if self.found > self.of:
+            raise ValueError(f"{self.found} of {self.of} secrets are said to be found")
+        return self
+
+
+class ClassSummary(Record):
+    """Canaries of one format and number of repetitions, or its controls.
+
+    Attributes:
+        format, role, repetitions: which; a control has repetitions 0.
+        n: how many.
+        mean, standard_error: of their exposures, bits; no error of a single one.
+        lower_quartile, median, upper_quartile: with intervals.
+        capped: how many exposures are lower bounds.
+        level: coverage of the intervals.
+        notes: where an interval is missing or rough.
+        mean_interval: of the mean.
+        controls: held against; None for the controls themselves, and where there are none.
+        guessing: what guessing gives.
+        other_medians: medians by estimates that are never shown first; None where one is infinite.
+        skew_normal_flagged: how many extrapolations reach beyond the references; None without.
+        guessing_test: against chance; None where none was made.
+        median_capped: half of the exposures, or more, are lower bounds.
+        epsilon: the point value; None for controls.
+        methods: how many exposures were estimated in which way.
+        extraction, guesses: how many secrets were found.
+    """
+
+    format: str
+    role: Role
+    repetitions: Count
+    n: Annotated[Count, Field(ge=1)]
+    mean: float
+    standard_error: Annotated[float, Field(ge=0)] | None
+    lower_quartile: QuantileInterval
+    median: QuantileInterval
+    upper_quartile: QuantileInterval
+    capped: Count
+    level: Rate
+    notes: Rows[str]
+    mean_interval: MeanInterval
+    controls: ControlsComparison | None
+    guessing: GuessingBaseline
+    other_medians: dict[Literal["certificate", "skew_normal"], float | None]
+    skew_normal_flagged: Count | None
+    guessing_test: GuessingTest | None
+    median_capped: bool
+    epsilon: EpsilonPoint | None
+    methods: dict[Method, Count]
+    extraction: Rows[ExtractionCount]
+    guesses: Rows[GuessCount]
+
+    @property
+    def key(self) -> "ClassKey":
+        """Which class."""
+        return self.format, self.role, self.repetitions
+
+    @property
+    def name(self) -> str:
+        """The same for a message."""
+        return f"{visible(self.format)}, {self.role}, repetitions {self.repetitions}"
+
+    @model_validator(mode="after")
+    def _parts_are_of_this_class(self) -> Self:
+        if (self.epsilon is None) != (self.role == "control"):
+            raise ValueError(f"{self.name}: a point value of epsilon is of canaries, and of each")
+        if self.epsilon is not None and self.epsilon.repetitions != self.repetitions:
+            raise ValueError(f"{self.name}: epsilon is of {self.epsilon.repetitions} repetitions")
+        test = self.guessing_test
+        wanted = "memorised" if self.role == "canary" else "different"
+        if test is not None and (test.n, test.alternative) != (self.n, wanted):
+            raise ValueError(
+                f"{self.name}: guessing test of n={test.n} and {test.alternative!r}, but the "
+                f"class is of n={self.n} and {wanted!r}"
+            )
+        return self
+
+
+ClassKey = tuple[str, Role, int]
+
+
+class Bound(Record):
+    """A lower bound on epsilon in nats; higher = less private. At no signal it is 0.
+
+    Attributes:
+        method: the rule that gave it.
+        value: epsilon is at least this with confidence 1 - significance.
+        significance: how often, at most, `value` may lie above the true epsilon.
+        delta: next to which epsilon is bounded, for one document.
+        validity: for which trainings it holds: "any-dp" for every one.
+        counts: what was counted, by name.
+        threshold: the score above which a canary was guessed to be in; None: no single one.
+        threshold_choice: how it, or what takes its place, was chosen.
+        max_attainable: the most that `value` could have been, had the attack been perfect; None
+            where the rule has no such end.
+        mu: of a Gaussian mechanism with as much leakage; None for other rules.
+        repetitions: copies of each canary.
+        unit, adjacency, assumptions: what it means.
+        notes: what is not as it should be, and what became of it.
+    """
+
+    method: str
+    value: Nats
+    significance: Rate
+    delta: Annotated[float, Field(ge=0, lt=1)]
+    validity: Validity
+    counts: dict[str, Count]
+    threshold: float | None
+    threshold_choice: str
+    max_attainable: Nats | None
+    mu: Annotated[float, Field(ge=0)] | None
+    repetitions: Annotated[Count, Field(ge=1)]
+    unit: Literal["nats"]
+    adjacency: str
+    assumptions: Rows[str]
+    notes: Rows[str]
+
+
+class PrimaryBound(Bound):
+    """The largest of the classes' primary bounds, at the sum of their levels.
+
+    Attributes:
+        formats: of its class.
+    """
+
+    formats: Rows[str]
+
+
+class RefusedBound(Record):
+    """A rule that the data does not support, and why."""
+
+    method: str
+    reason: str
+
+
+class ClassBounds(Record):
+    """Bounds on epsilon of one class, which hold together.
+
+    Attributes:
+        primary: named beforehand, with half of the significance.
+        others: what else the data supports.
+        refused: what it does not.
+        significance: of all of them together.
+        inclusion_probability: with which each candidate went in; None where a fixed number did.
+    """
+
+    primary: Bound
+    others: Rows[Bound]
+    refused: Rows[RefusedBound]
+    significance: Rate
+    inclusion_probability: Rate | None
+
+
+class AreaUnderCurve(Record):
+    """P(score in > score out) + P(equal) / 2, with its interval; .5 = chance, more = leaks."""
+
+    value: Share
+    low: Share
+    high: Share
+    level: Rate
+    method: str
+    validity: str
+    positives: Count
+    negatives: Count
+    assumptions: Rows[str]
+    notes: Rows[str]
+
+
+class TruePositiveRate(Record):
+    """The true-positive rate at a false-positive rate, in [0, 1]; higher = more leaks.
+
+    Attributes:
+        fpr: allowed.
+        value, low, high: None where so few negatives do not resolve it.
+        level: coverage of the interval.
+        threshold, false_positives: of the attack; None likewise.
+        positives, negatives: scores on each side.
+        note: why there is no number.
+        validity: what the interval assumes.
+    """
+
+    fpr: Rate
+    value: Share | None
+    low: Share | None
+    high: Share | None
+    level: Rate
+    threshold: float | None
+    false_positives: Count | None
+    positives: Count
+    negatives: Count
+    note: str | None
+    validity: str
+
+    @model_validator(mode="after")
+    def _missing_is_explained(self) -> Self:
+        if None in (self.value, self.low, self.high) and self.note is None:
+            raise ValueError(f"the TPR at FPR {self.fpr:g} is missing, and no note says why")
+        return self
+
+
+class Membership(Record):
+    """How well scores tell those in from those never in."""
+
+    area_under_curve: AreaUnderCurve
+    tpr_at_fpr: Rows[TruePositiveRate]
+
+
+class PrivacyClass(Record):
+    """What one class of candidates says of privacy.
+
+    Attributes:
+        formats: pooled in it; one where a fixed number of canaries went in.
+        repetitions: copies of each canary.
+        canaries, held_out: candidates that went in, and that did not.
+        references: that they were compared with.
+        bounds, membership: None where there is no bound.
+        note: why there is none.
+    """
+
+    formats: Rows[str]
+    repetitions: Annotated[Count, Field(ge=1)]
+    canaries: Count
+    held_out: Count
+    references: Count
+    bounds: ClassBounds | None
+    membership: Membership | None
+    note: str | None
+
+    @property
+    def key(self) -> tuple[tuple[str, ...], int]:
+        """Which class."""
+        return tuple(self.formats), self.repetitions
+
+    @model_validator(mode="after")
+    def _missing_is_explained(self) -> Self:
+        if self.bounds is None and self.note is None:
+            raise ValueError(f"{', '.join(self.formats)}: there is no bound, and no note says why")
+        return self
+
+
+class ClaimCheck(Record):
+    """What the primary bound says of the epsilon that was claimed.
+
+    Attributes:
+        verdict: "contradicted": the bound is above the claim; "consistent": it is not, although a
+            perfect attack would have put it there; "cannot tell": no attack could have.
+        reason: the same with its numbers.
+        claimed_epsilon, claimed_delta: in nats, and next to it.
+        bound: the primary bound; None where there is none.
+        max_attainable: the most that it could have been; None where there is no such end.
+        significance: how often, at most, a true claim is contradicted.
+        validity, method: of the bound.
+    """
+
+    verdict: Literal["contradicted", "consistent", "cannot tell"]
+    reason: str
+    claimed_epsilon: Nats
+    claimed_delta: Annotated[float, Field(ge=0, lt=1)]
+    bound: Nats | None
+    max_attainable: Nats | None
+    significance: Share | None
+    validity: Validity | None
+    method: str | None
+
+    @model_validator(mode="after")
+    def _verdict_follows(self) -> Self:
+        claimed, bound, most = self.claimed_epsilon, self.bound, self.max_attainable
+        follows = "cannot tell"
+        if bound is not None and bound > claimed:
+            follows = "contradicted"
+        elif bound is not None and most is not None and most > claimed:
+            follows = "consistent"
+        if self.verdict != follows:
+            raise ValueError(
+                f"the claim of epsilon {claimed:g} is said to be {self.verdict!r}, but with a "
+                f"bound of {bound}, and at most {most} attainable, it is {follows!r}"
+            )
+        return self
+
+
+class Privacy(Record):
+    """Bounds on epsilon with their conditions, membership metrics, and a verdict on a claim.
+
+    Attributes:
+        inclusion_probability: with which each candidate went in by its own coin; None where a fixed
+            number of canaries went in.
+        significance: of all bounds together.
+        deltas: next to which epsilon is bounded, the primary bound's first.
+        primary: the largest of the classes' primary bounds; None where no class has one.
+        max_attainable: the most that a perfect attack on these classes would have shown.
+        classes: by repetitions, and by format where formats are not pooled.
+        claim: None where nothing was claimed.
+        notes: what a reader must know of all this.
+    """
+
+    inclusion_probability: Rate | None
+    significance: Rate
+    deltas: Rows[Annotated[float, Field(ge=0, lt=1)]]
+    primary: PrimaryBound | None
+    max_attainable: Nats | None
+    classes: Rows[PrivacyClass]
+    claim: ClaimCheck | None
+    notes: Rows[str]
+
+    @model_validator(mode="after")
+    def _primary_is_the_largest(self) -> Self:
+        each = [c.bounds.primary for c in self.classes if c.bounds is not None]
+        if (self.primary is None) != (not each):
+            raise ValueError("privacy: a primary bound is there if, and only if, a class has one")
+        if self.primary is None:
+            return self
+        largest = max(bound.value for bound in each)
+        together = math.fsum(bound.significance for bound in each)
+        if self.primary.value != largest:
+            raise ValueError(
+                f"privacy: the primary bound is {self.primary.value:g}, the largest of the "
+                f"classes' is {largest:g}"
+            )
+        if not math.isclose(self.primary.significance, together, rel_tol=1e-9):
+            raise ValueError(
+                f"privacy: the primary bound has the significance {self.primary.significance:g}, "
+                f"and those of its classes sum up to {together:g}"
+            )
+        if (tuple(self.primary.formats), self.primary.repetitions) not in [
+            c.key for c in self.classes
+        ]:
+            raise ValueError("privacy: the primary bound is of none of the classes")
+        return self
+
+    @model_validator(mode="after")
+    def _claim_is_held_against_it(self) -> Self:
+        if self.claim is None:
+            return self
+        bound = None if self.primary is None else self.primary.value
+        if self.claim.bound != bound:
+            raise ValueError(
+                f"privacy: the claim is held against a bound of {self.claim.bound}, and the "
+                f"primary one is {bound}"
+            )
+        return self
+
+
+class Result(FileRecord):
+    """Everything that one measurement found: result.json.
+
+    Attributes:
+        lmexposure: the version that measured; None in results of versions that did not say. The
+            date is in run.json, so that the same measurement gives the same bytes.
+        inputs_sha256: hash of all that decides the numbers: manifest, weights, settings.
+        manifest_sha256: of the manifest's contents.
+        scores_sha256: of the scores.parquet next to it; None where there is none, or in results of
+            versions that did not say.
+        model: what was measured.
+        settings: what was asked of the measurement.
+        formats: in the manifest's order.
+        canaries: canaries and controls, in the manifest's order.
+        summary: classes of canaries and the controls, format by format.
+        privacy: None in results of versions that bounded nothing.
+        warnings: what a reader must know before believing a number.
+    """
+
+    FAMILY: ClassVar[str] = "lmexposure.result"
+    VERSION: ClassVar[int] = 2
+    AGAIN: ClassVar[str] = MEASURE_AGAIN
+    UPGRADES: ClassVar[Upgrades] = {1: from_version_1}
+
+    lmexposure: str | None
+    inputs_sha256: Sha256
+    manifest_sha256: Sha256
+    scores_sha256: Sha256 | None
+    model: Model
+    settings: MeasureOptions
+    formats: Rows[Format]
+    canaries: Rows[CanaryResult]
+    summary: Rows[ClassSummary]
+    privacy: Privacy | None
+    warnings: Rows[str]
+
+    @classmethod
+    def read(cls, path: str | Path) -> Self:
+        """Read a result.json of this or an older version.
+
+        Raises:
+            ResultError: missing, not JSON, no result, of a newer version, edited or damaged since
+                it was written, or with parts that cannot be true together.
+        """
+        path = Path(path)
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError as failure:
+            raise ResultError(f"no result at {path}; make one: lmexposure measure") from failure
+        except OSError as failure:
+            raise ResultError(
+                f"{path} is not readable ({failure.strerror or failure}); {cls.AGAIN}"
+            ) from failure
+        return cls.parse(content, path)
+
+    @cached_property
+    def format_named(self) -> Mapping[str, Format]:
+        """The formats by name."""
+        return {form.name: form for form in self.formats}
+
+    @cached_property
+    def classes(self) -> Mapping[ClassKey, list[CanaryResult]]:
+        """The canaries of each class, in the result's order."""
+        found: dict[ClassKey, list[CanaryResult]] = {}
+        for canary in self.canaries:
+            key: ClassKey = (canary.format, canary.role, canary.repetitions)
+            found.setdefault(key, []).append(canary)
+        return found
+
+    @model_validator(mode="after")
+    def _each_is_there_once(self) -> Self:
+        _once("format", [form.name for form in self.formats])
+        _once("canary", [canary.id for canary in self.canaries])
+        _once("the summary of", [row.name for row in self.summary])
+        return self
+
+    @model_validator(mode="after")
+    def _canaries_are_of_their_formats(self) -> Self:
+        for canary in self.canaries:
+            form = self.format_named.get(canary.format)
+            if form is None:
+                raise ValueError(
+                    f"canary {canary.id!r} is of format {canary.format!r}, which the result does "
+                    "not have"
+                )
+            for estimate in canary.estimates.values():
+                _check_range(canary, estimate, form)
+        return self
+
+    @model_validator(mode="after")
+    def _spaces_hold_what_was_inserted(self) -> Self:
+        inserted = Counter(canary.format for canary in self.canaries if canary.role == "canary")
+        for form in self.formats:
+            taken = inserted[form.name] + form.set_aside
+            if taken > form.space_size:
+                raise ValueError(
+                    f"format {form.name!r}: {taken:,} fills were inserted or set aside, of "
+                    f"{form.space_size:,} that there are"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _summary_is_of_the_canaries(self) -> Self:
+        rows = {row.key: row for row in self.summary}
+        for key in (*self.classes, *rows):
+            if key not in rows or key not in self.classes:
+                name, role, repetitions = key
+                where = "the summary" if key not in rows else "the canaries"
+                raise ValueError(
+                    f"{where} lack the class {name!r}, {role}, repetitions {repetitions}"
+                )
+        for key, row in rows.items():
+            _check_summary(row, self.classes[key], self.format_named[row.format])
+            _check_controls(row, rows.get((row.format, "control", 0)))
+        return self
+
+    @model_validator(mode="after")
+    def _privacy_is_of_the_canaries(self) -> Self:
+        for part in () if self.privacy is None else self.privacy.classes:
+            keys: Iterator[ClassKey] = ((name, "canary", part.repetitions) for name in part.formats)
+            there = sum(len(self.classes.get(key, ())) for key in keys)
+            if there != part.canaries:
+                raise ValueError(
+                    f"privacy: {', '.join(part.formats)}, repetitions {part.repetitions}: "
+                    f"canaries={part.canaries}, but the result holds {there}"
+                )
+        claim = None if self.privacy is None else self.privacy.claim
+        wanted = self.settings.claimed_epsilon
+        if claim is not None and claim.claimed_epsilon != wanted:
+            raise ValueError(
+                f"the result holds a claim of epsilon {claim.claimed_epsilon:g}, and {wanted} was "
+                "to be tested"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _missing_is_explained(self) -> Self:
+        missing = [c.id for c in self.canaries if c.log_perplexity_bits is None]
+        if missing and not self.warnings:
+            raise ValueError(
+                f"canary {missing[0]!r} has no log-perplexity, and no warning says why"
+            )
+        return self
+
+
+def _check_range(canary: CanaryResult, estimate: Estimate, form: Format) -> None:
+    """Only an extrapolation may pass log2|R|, or fall below what guessing gives at least."""
+    value, references = estimate.value, form.references
+    if value is None or estimate.method == "skew_normal":
+        return
+    least = 0.0
+    if estimate.method == "sampled" and references:
+        # What costs more than every reference has the rank n + 1 of n.
+        least = math.log2(references / (references + 1))
+    if not least - ROUNDING <= value <= form.bits + ROUNDING:
+        raise ValueError(
+            f"canary {canary.id!r} has an exposure of {value:g} bits, outside of {least:.4g} to "
+            f"{form.bits:g}"
+        )
+
+
+def _check_summary(row: ClassSummary, canaries: Sequence[CanaryResult], form: Format) -> None:
+    """A row says what its canaries say."""
+    shown = [canary.exposure for canary in canaries]
+    _same(row.name, "n", row.n, len(canaries))
+    _same(row.name, "methods", dict(row.methods), dict(Counter(one.method for one in shown)))
+    _same(row.name, "capped", row.capped, sum(one.capped for one in shown))
+    _same(row.name, "median_capped", row.median_capped, 2 * row.capped >= row.n)
+    if row.guessing_test is not None:
+        name = f"{row.name}, guessing test"
+        _same(name, "references", row.guessing_test.references, form.references)
+    values = [one.value for one in shown if one.value is not None]
+    if len(values) < len(shown):
+        return
+    _near(row.name, "mean", row.mean, math.fsum(values) / len(values))
+    _near(row.name, "mean_interval.value", row.mean_interval.value, row.mean)
+    for part in (row.lower_quartile, row.median, row.upper_quartile):
+        _near(
+            row.name, f"{part.quantile:g} quantile", part.value, quantile_of(values, part.quantile)
+        )
+    if row.epsilon is not None:
+        _near(row.name, "epsilon.median_exposure", row.epsilon.median_exposure, row.median.value)
+
+
+def _check_controls(row: ClassSummary, controls: ClassSummary | None) -> None:
+    """What a class is held against are the controls of its format."""
+    if row.controls is None:
+        return
+    if controls is None:
+        raise ValueError(f"{row.name} is held against controls, and its format has none")
+    _same(row.name, "controls.n", row.controls.n, controls.n)
+    _near(row.name, "controls.mean", row.controls.mean, controls.mean)
+    _near(row.name, "controls.median", row.controls.median.value, controls.median.value)
+
+
+def _same(where: str, name: str, said: object, found: object) -> None:
+    if said != found:
+        raise ValueError(f"{where}: {name}={said}, but the result holds {found}")
+
+
+def _near(where: str, name: str, said: float, found: float) -> None:
+    if abs(said - found) > ROUNDING:
+        raise ValueError(f"{where}: {name}={said:g}, but the result's canaries give {found:g}")
+
+
+def _once(kind: str, names: Iterable[str]) -> None:
+    name, times = next(iter(Counter(names).most_common(1)), ("", 0))
+    if times > 1:
+        raise ValueError(f"{kind} {name!r} is there {times} times")

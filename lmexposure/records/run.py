@@ -1,0 +1,212 @@
+"""A finished run on the disk: read as one, and refused where its files are torn or do not agree.
+
+The gate and the report begin here, so nothing heavy is imported: scores are read when asked for.
+"""
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lmexposure.canaries.manifest import Manifest
+from lmexposure.errors import ManifestError, ResultError
+from lmexposure.records.provenance import Provenance
+from lmexposure.records.result import Result
+from lmexposure.records.run_record import RunRecord
+
+if TYPE_CHECKING:
+    from lmexposure.records.scores import Scores
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """A point of a training's curve: a row of metrics.jsonl, or of exposure.jsonl.
+
+    Attributes:
+        step, epoch: when; None where the row does not say.
+        train_bits, validation_bits: losses in bits per token; None where not known.
+        exposures: median exposure in bits by class, as `ExposureCallback` writes it; empty else.
+    """
+
+    step: float | None
+    epoch: float | None
+    train_bits: float | None
+    validation_bits: float | None
+    exposures: tuple[tuple[str, float | None], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RunFiles:
+    """What a run or a measurement left.
+
+    Attributes:
+        path: as it was given.
+        name: of the directory, or of a result that stands alone.
+        result: what was measured.
+        manifest: what was inserted; None where it is not next to the result.
+        record: run.json; None where there is none.
+        curve: of the training in order, from metrics.jsonl, or for a model that was trained
+            elsewhere from exposure.jsonl; empty without either.
+        result_path: the file that `result` was read from.
+        scores_path: where the scores would be; None for a result that stands alone.
+        notes: what of it could not be read and decides no number.
+    """
+
+    path: Path
+    name: str
+    result: Result
+    manifest: Manifest | None
+    record: RunRecord | None
+    curve: tuple[Evaluation, ...]
+    result_path: Path
+    scores_path: Path | None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is a run, from insertion on, and not a measurement alone."""
+        return self.record is not None and self.record.command == "run"
+
+    @property
+    def provenance(self) -> Provenance:
+        """Which version measured which model, and when."""
+        return Provenance.of(self.result, None if self.record is None else self.record.measured)
+
+    def scores(self) -> "Scores | None":
+        """The scores of every text; None where there is no scores.parquet.
+
+        Raises:
+            ResultError: see `read_scores`.
+        """
+        if self.scores_path is None or not self.scores_path.exists():
+            return None
+        from lmexposure.records.scores import read_scores  # brings numpy
+
+        return read_scores(self.scores_path, self.result)
+
+
+def open_run(path: str | Path) -> RunFiles:
+    """Read a run directory, what `lmexposure measure` wrote, or a result.json.
+
+    A file of any other name stands alone: what lies next to it may belong to another result.
+
+    Args:
+        path: a directory with a result.json in it, or a result.
+
+    Raises:
+        ResultError: no result, a file that is torn, was edited or is of a newer schema, a whole
+            run (it has a run.json) without its manifest.
+        ManifestError: a manifest that cannot be read, or that the result was not made from.
+    """
+    path = Path(path)
+    result_path = path / "result.json" if path.is_dir() else path
+    _refuse_missing(path, result_path)
+    result = Result.read(result_path)
+    if result_path.name != "result.json":
+        return RunFiles(
+            path=path,
+            name=path.stem,
+            result=result,
+            manifest=None,
+            record=None,
+            curve=(),
+            result_path=result_path,
+            scores_path=None,
+        )
+    home = result_path.parent
+    record = RunRecord.read(home / "run.json") if (home / "run.json").exists() else None
+    whole = record is not None and record.command == "run"
+    curve, notes = _read_curve(home / "metrics.jsonl")
+    if not curve:
+        curve, more = _read_curve(home / "exposure.jsonl")
+        notes += more
+    return RunFiles(
+        path=path,
+        name=home.resolve().name,
+        result=result,
+        manifest=_read_manifest(home / "manifest.json", result, whole=whole),
+        record=record,
+        curve=curve,
+        notes=notes,
+        result_path=result_path,
+        scores_path=home / "scores.parquet",
+    )
+
+
+def _refuse_missing(path: Path, result_path: Path) -> None:
+    if result_path.exists():
+        return
+    if not path.exists():
+        raise ResultError(f"no run or result at {path}; make one: lmexposure run, or measure")
+    begun = any((path / name).exists() for name in ("run.json", "manifest.json"))
+    why = "the run did not finish: give its command again" if begun else "it is no run directory"
+    raise ResultError(f"{path} holds no result.json; {why}")
+
+
+def _read_manifest(path: Path, result: Result, *, whole: bool) -> Manifest | None:
+    if not path.exists():
+        if whole:
+            raise ResultError(
+                f"{path.parent} has a run.json but no manifest.json, so the run is not whole; "
+                "put the manifest back, or give its result.json a directory of its own"
+            )
+        return None
+    manifest = Manifest.read(path)
+    if manifest.sha256 != result.manifest_sha256:
+        raise ManifestError(
+            f"{path} has sha256 {manifest.sha256[:16]}, but {path.with_name('result.json')} was "
+            f"made from {result.manifest_sha256[:16]}; take the manifest that was measured, "
+            "or measure again"
+        )
+    return manifest
+
+
+def _read_curve(path: Path) -> tuple[tuple[Evaluation, ...], tuple[str, ...]]:
+    """(The rows that are whole, what is missing): they are a curve, and decide no number."""
+    if not path.exists():
+        return (), ()
+    try:
+        lines = [line for line in path.read_bytes().split(b"\n") if line.strip()]
+    except OSError as failure:
+        return (), (f"no training curve: cannot read {path.name}: {failure.strerror or failure}",)
+    rows = [_evaluation(line) for line in lines]
+    whole = tuple(row for row in rows if row is not None)
+    # A last line that a killed process left torn is none.
+    lost = [number for number, row in enumerate(rows[:-1], 1) if row is None]
+    if not lost:
+        return whole, ()
+    return whole, (
+        f"the training curve is missing in part: {len(lost)} of {len(lines)} lines of {path.name} "
+        f"are damaged, the first is line {lost[0]}",
+    )
+
+
+def _evaluation(line: bytes) -> Evaluation | None:
+    """A row; None where it is damaged."""
+    try:
+        row: object = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(row, dict):
+        return None
+    exposures = row.get("exposure")
+    return Evaluation(
+        step=_finite(row.get("step")),
+        epoch=_finite(row.get("epoch")),
+        train_bits=_finite(row.get("train_bits_per_token")),
+        validation_bits=_finite(row.get("validation_bits_per_token")),
+        exposures=tuple((str(name), _finite(bits)) for name, bits in exposures.items())
+        if isinstance(exposures, dict)
+        else (),
+    )
+
+
+def _finite(value: object) -> float | None:
+    """A number that a chart can show; None for anything else."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:
+        return None

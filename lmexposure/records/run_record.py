@@ -1,0 +1,203 @@
+"""run.json: what was run, with which settings, versions and device, how long it took, and when."""
+
+import re
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from lmexposure._record import (
+    BigInteger,
+    Count,
+    FileRecord,
+    JsonTable,
+    JsonValue,
+    Record,
+    Rows,
+    Upgrades,
+)
+from lmexposure.errors import ResultError
+from lmexposure.records.result import MeasureOptions
+from lmexposure.records.result_upgrades import settings_from_version_1
+
+_DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+
+Seconds = Annotated[float, Field(ge=0)]
+Loss = Annotated[float, Field(ge=0)]
+
+
+def _is_date(value: str) -> str:
+    if not is_date(value):
+        raise ValueError(f"{value[:40]!r} is no date in UTC such as 2026-11-22T06:30:00Z")
+    return value
+
+
+def is_date(value: str) -> bool:
+    """Whether a text is a moment in UTC, to the second, that there was or will be."""
+    if not _DATE.fullmatch(value):
+        return False
+    try:
+        datetime.fromisoformat(value)
+    except ValueError:  # the 31st of February
+        return False
+    return True
+
+
+class RunOptions(Record):
+    """What was inserted and trained; a seed that was given is here, one of the coins never is.
+
+    Attributes:
+        model: "lstm", "gpt2-tiny", or a path or hub name that was fine-tuned.
+        formats: names of shipped formats, or paths of format files.
+        canaries: per format and class of repetitions; None where coins decided.
+        inclusion_probability: with which each candidate went in; None where a fixed number did.
+        candidates: per format and class, where coins decided.
+        repetitions: how often the canaries of each class were inserted.
+        controls: per format, never inserted.
+        seed: of secrets, positions, initial weights and the order of training; None: drawn fresh,
+            and in the manifest alone.
+        layout, text_field: how the corpus was read.
+        existing: what became of fills that the corpus held already.
+        layers, units: size of the LSTM.
+        training: overrides of the model's training defaults, by name.
+        device, dtype: where and in which precision the model was measured.
+        offline, revision: how a hub name was looked up.
+    """
+
+    model: str
+    formats: Rows[str]
+    canaries: Count | None
+    inclusion_probability: Annotated[float, Field(gt=0, lt=1)] | None
+    candidates: Count | None
+    repetitions: Rows[Count]
+    controls: Count
+    seed: BigInteger | None
+    layout: str | None
+    text_field: str
+    existing: Literal["refuse", "set_aside"]
+    layers: Count
+    units: Count
+    training: dict[str, bool | int | float | str | Rows[int | float | str] | None]
+    device: str
+    dtype: str
+    offline: bool
+    revision: str | None
+
+
+class TrainingRecord(Record):
+    """What a training came to.
+
+    Attributes:
+        model_path: the last part of it.
+        validation_bits, initial_validation_bits: bits per token, lower = more useful.
+        best_step, best_epoch: of the kept checkpoint.
+        steps, epochs, tokens, seconds: of the whole training.
+        stopped: what ended it.
+        processes, threads: that it ran on; threads of each, None where no version said.
+        reused: it had been finished before.
+    """
+
+    model_path: str
+    validation_bits: Loss
+    initial_validation_bits: Loss
+    best_step: Count
+    best_epoch: Annotated[float, Field(ge=0)]
+    steps: Count
+    epochs: Annotated[float, Field(ge=0)]
+    tokens: Count
+    seconds: Seconds
+    stopped: str
+    processes: Count
+    threads: Count | None
+    reused: bool
+
+
+def _from_unversioned(values: JsonTable, hashed: bool) -> JsonTable:
+    """Of before 2026-12: a run.json without a schema; without a hash, the first ones."""
+    settings = dict(_table(values["settings"]))
+    measure = settings.pop("measure")
+    training = values.get("training")
+    said = values.get("measured")
+    if settings:
+        coins = settings.pop("coins", "fixed")
+        settings["inclusion_probability"] = None if coins == "fixed" else coins
+        seed = settings.get("seed")
+        settings["seed"] = str(seed) if type(seed) is int else seed
+    known = ("lmexposure", "git_revision", "python", "platform", "versions")
+    return {
+        **{name: values[name] for name in known},
+        "command": values.get("command", "run"),
+        "corpus": values.get("corpus"),
+        "settings": settings or None,
+        "measure": settings_from_version_1(measure),
+        "seconds": values.get("seconds") or {},
+        "measured": said if isinstance(said, str) and is_date(said) else None,
+        "device": values.get("device"),
+        "training": None if training is None else {"threads": None, **_table(training)},
+    }
+
+
+def _table(value: JsonValue) -> JsonTable:
+    if not isinstance(value, dict):
+        raise TypeError("a part is no table")
+    return value
+
+
+class RunRecord(FileRecord):
+    """run.json: written anew after each step of a run, and at the end of a measurement.
+
+    Attributes:
+        lmexposure: the version that wrote it.
+        git_revision: of the directory that the command was called in; None where it is no checkout.
+        python, platform, versions: what it ran on; versions by package.
+        command: "run", or "measure" of a model that was trained elsewhere.
+        corpus: its path from the run's directory; None where it is not known.
+        settings: what was inserted and trained; None of a measurement alone.
+        measure: what was asked of the measurement.
+        seconds: by step, of the call that did it.
+        measured: when the measuring ended, in UTC: "2026-11-22T06:30:00Z"; None before, and where
+            no version said.
+        device: that the model was measured on; None before.
+        training: what it came to; None before, and of a measurement alone.
+    """
+
+    FAMILY: ClassVar[str] = "lmexposure.run"
+    VERSION: ClassVar[int] = 1
+    AGAIN: ClassVar[str] = "give the run's command again"
+    UPGRADES: ClassVar[Upgrades] = {0: _from_unversioned}
+
+    lmexposure: str
+    git_revision: str | None
+    python: str
+    platform: str
+    versions: dict[str, str]
+    command: Literal["run", "measure"]
+    corpus: str | None
+    settings: RunOptions | None
+    measure: MeasureOptions
+    seconds: dict[str, Seconds]
+    measured: Annotated[str, AfterValidator(_is_date)] | None
+    device: str | None
+    training: TrainingRecord | None
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read a run.json of this or an older version.
+
+        Raises:
+            ResultError: missing, not JSON, none of ours, of a newer version, edited or damaged.
+        """
+        try:
+            content = path.read_bytes()
+        except OSError as failure:
+            raise ResultError(
+                f"{path} is not readable ({failure.strerror or failure}); {cls.AGAIN}"
+            ) from failure
+        return cls.parse(content, path)
+
+    @model_validator(mode="after")
+    def _a_run_has_settings(self) -> Self:
+        if (self.settings is None) != (self.command == "measure"):
+            raise ValueError(f"command={self.command!r} does not go with its settings")
+        return self

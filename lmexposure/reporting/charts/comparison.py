@@ -1,0 +1,123 @@
+"""Several runs side by side: the median exposure of each class, one shape and colour a run."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import FigureBase
+from matplotlib.markers import CARETUPBASE
+from matplotlib.patches import Patch
+
+from lmexposure.reporting.charts.chart import Chart
+from lmexposure.reporting.charts.exposure import GUESSING_HIGH, GUESSING_LOW
+from lmexposure.reporting.charts.finite import finite
+from lmexposure.reporting.charts.looks import key, quiet, series_style, some_ticks
+from lmexposure.reporting.charts.palette import BAND, INK, LINE, MUTED
+from lmexposure.reporting.charts.words import class_name, listed, number, short, slug
+from lmexposure.reporting.data import ClassRow
+
+__all__ = ["compare_exposure"]
+
+Run = tuple[str, Sequence[ClassRow]]
+
+
+def compare_exposure(format_name: str, bits: float, runs: Sequence[Run]) -> Chart | None:
+    """Median exposures with their intervals, class by class, one series a run.
+
+    Args:
+        format_name: that all runs measured.
+        bits: log2 of the size of its randomness space.
+        runs: names and classes, in the order of the legend.
+
+    Returns:
+        The chart; None where no class has a median.
+    """
+    classes = sorted(
+        {
+            (row.repetitions, row.role)
+            for _, rows in runs
+            for row in rows
+            if finite(row.median) is not None
+        }
+    )
+    if not classes:
+        return None
+    return Chart(
+        name=f"compare-{slug(format_name)}",
+        kind="compare",
+        subject=format_name,
+        title=f"Median exposure of {len(runs)} runs, {short(format_name)}",
+        description=_description(bits, runs),
+        draw=lambda figure: _draw(figure, bits, runs, classes),
+        legend=lambda: _legend(bits, runs),
+        height=3.7,
+    )
+
+
+def _draw(
+    figure: FigureBase, bits: float, runs: Sequence[Run], classes: Sequence[tuple[int, str]]
+) -> None:
+    axes = figure.subplots()
+    quiet(axes)
+    top = min(GUESSING_HIGH, bits)
+    axes.axhspan(min(GUESSING_LOW, top), top, color=BAND, zorder=0.5)
+    axes.axhline(bits, color=LINE, linewidth=1.6, linestyle="--")
+    offsets = (np.arange(len(runs)) - (len(runs) - 1) / 2) * min(0.2, 0.7 / len(runs))
+    for position, ((_, rows), offset) in enumerate(zip(runs, offsets, strict=True)):
+        _series(axes, rows, classes, position, float(offset))
+    zero = "controls" if len(classes) <= 6 else "0"
+    some_ticks(axes, [zero if role == "control" else f"{n:,}" for n, role in classes], 7)
+    axes.set_ylim(-0.03 * bits, 1.06 * bits)
+    axes.set_xlabel("Repetitions in the training data")
+    axes.set_ylabel("Median exposure (bits),\nhigher = more memorised")
+
+
+def _series(
+    axes: Axes,
+    rows: Sequence[ClassRow],
+    classes: Sequence[tuple[int, str]],
+    position: int,
+    offset: float,
+) -> None:
+    style = series_style(position) | {"linestyle": "none"}
+    for row in rows:
+        median = finite(row.median)
+        if median is None:
+            continue
+        x = classes.index((row.repetitions, row.role)) + offset
+        low, high = finite(row.low), finite(row.high)
+        ends = [median if low is None else low, median if high is None else high]
+        axes.plot([x, x], ends, color=style["color"], linewidth=1.2)
+        axes.plot(x, median, **style)
+        if row.capped:
+            axes.plot(x, max(ends), marker=CARETUPBASE, color=INK, markersize=6)
+
+
+def _legend(bits: float, runs: Sequence[Run]) -> list[Artist]:
+    found: list[Artist] = [
+        key(short(name, 34), **(series_style(position) | {"linestyle": "none"}))
+        for position, (name, _) in enumerate(runs)
+    ]
+    if any(row.capped for _, rows in runs for row in rows):
+        found.append(key("lower bound", marker=CARETUPBASE, color=INK, linestyle="none"))
+    found.append(Patch(facecolor=BAND, edgecolor=MUTED, label="middle 90 % of guessing"))
+    extraction = f"extraction, log₂|R| = {number(bits)}"
+    found.append(key(extraction, color=LINE, linestyle="--", linewidth=1.6))
+    return found
+
+
+def _description(bits: float, runs: Sequence[Run]) -> str:
+    parts = []
+    for name, rows in runs:
+        medians = [
+            f"{class_name(row.role, row.repetitions)} {number(row.median)}"
+            for row in rows
+            if row.median is not None and finite(row.median) is not None
+        ]
+        parts.append(f"{short(name)}: {', '.join(medians[-4:]) or 'no medians'}")
+    return (
+        f"Median exposure in bits, higher = more memorised, of the classes repeated most. "
+        f"{listed(parts, 6)}. Extraction is at "
+        f"{number(bits)} bits, the median of guessing at 1."
+    )

@@ -1,0 +1,247 @@
+"""Exposure against repetitions: every canary beside what guessing gives and where extraction is."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import FigureBase
+from matplotlib.patches import Patch
+
+from lmexposure.reporting.charts.chart import Chart
+from lmexposure.reporting.charts.finite import finite
+from lmexposure.reporting.charts.looks import key, quiet, some_ticks
+from lmexposure.reporting.charts.palette import (
+    ACCENT,
+    BAND,
+    CANARY,
+    CONTROL,
+    INK,
+    LINE,
+    MUTED,
+)
+from lmexposure.reporting.charts.words import class_name, count, listed, number, short, slug
+from lmexposure.reporting.data import CanaryRow, ClassRow, FormatData
+
+__all__ = ["GUESSING_HIGH", "GUESSING_LOW", "exposure_by_repetitions"]
+
+# Exposure under guessing is -log2 of a uniform number: its 5th and 95th percentile, in bits.
+GUESSING_LOW, GUESSING_HIGH = 0.0740, 4.3219
+_ROLES = {"control": 0, "excluded": 1, "canary": 2}
+_STYLES = {"control": (CONTROL, "D"), "excluded": (ACCENT, "s"), "canary": (CANARY, "o")}
+_MOST_DOTS, _MOST_INTERVALS, _FEW = 2000, 400, 60
+_GOLDEN = 0.6180339887498949
+_HALF = 0.32  # of a column: as far as dots and the bar of the median reach
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Column:
+    """One class: its canaries with an exposure, ascending, and where each stands on the x-axis."""
+
+    role: str
+    repetitions: int
+    rows: tuple[CanaryRow, ...]
+    at: int
+
+    @property
+    def places(self) -> np.ndarray:
+        """Spread by rank, so that neighbours stand apart and the same data the same way, (n,)."""
+        spread = (np.arange(len(self.rows)) * _GOLDEN + 0.5) % 1.0
+        return self.at + (2 * spread - 1) * _HALF * min(1.0, len(self.rows) / 8)
+
+
+def exposure_by_repetitions(data: FormatData) -> Chart | None:
+    """Each canary's exposure with its interval, class by class, controls apart on the left.
+
+    Args:
+        data: of one format.
+
+    Returns:
+        The chart; None where no canary or control has an exposure.
+
+    Source: figure 1 and section 4 of Carlini et al. 2019, The Secret Sharer; guessing, Jagielski
+    2023, A note on interpreting canary exposure.
+    """
+    columns = _columns(data.canaries)
+    if not columns:
+        return None
+    return Chart(
+        name=f"exposure-{slug(data.name)}",
+        kind="exposure",
+        subject=data.name,
+        title=f"Exposure by repetitions, {short(data.name)}",
+        description=_description(data, columns),
+        draw=lambda figure: _draw(figure, data, columns),
+        legend=lambda: _legend(data, columns),
+        height=3.7,
+    )
+
+
+def _columns(canaries: Sequence[CanaryRow]) -> list[_Column]:
+    groups: dict[tuple[int, int, str], list[CanaryRow]] = {}
+    for one in canaries:
+        if finite(one.exposure) is not None:
+            groups.setdefault((_ROLES[one.role], one.repetitions, one.role), []).append(one)
+    return [
+        _Column(
+            role=role,
+            repetitions=repetitions,
+            rows=tuple(sorted(rows, key=lambda one: (one.exposure or 0.0, one.id))),
+            at=at,
+        )
+        for at, ((_, repetitions, role), rows) in enumerate(sorted(groups.items()))
+    ]
+
+
+def _draw(figure: FigureBase, data: FormatData, columns: Sequence[_Column]) -> None:
+    axes = figure.subplots()
+    quiet(axes)
+    top = min(GUESSING_HIGH, data.bits)
+    axes.axhspan(min(GUESSING_LOW, top), top, color=BAND, zorder=0.5)
+    axes.axhline(top, color=MUTED, linewidth=0.8, linestyle=":")
+    axes.axhline(data.bits, color=LINE, linewidth=1.6, linestyle="--")
+    shown = [_thinned(one, columns) for one in columns]
+    if sum(len(one.rows) for one in shown) <= _MOST_INTERVALS:
+        _intervals(axes, shown, data.bits)
+    for one in shown:
+        _dots(axes, one)
+    _medians(axes, data.classes, columns)
+    _labels(axes, columns)
+    axes.set_ylim(-0.03 * data.bits, 1.06 * data.bits)
+    axes.set_ylabel("Exposure (bits),\nhigher = more memorised")
+
+
+def _thinned(column: _Column, columns: Sequence[_Column]) -> _Column:
+    """Evenly by rank, lowest and highest kept, so that a page stays light."""
+    every = sum(len(one.rows) for one in columns)
+    keep = max(2, len(column.rows) * _MOST_DOTS // every) if every > _MOST_DOTS else every
+    if len(column.rows) <= keep:
+        return column
+    picked = np.linspace(0, len(column.rows) - 1, keep).round().astype(int)
+    rows = tuple(column.rows[i] for i in picked)
+    return _Column(role=column.role, repetitions=column.repetitions, rows=rows, at=column.at)
+
+
+def _intervals(axes: Axes, columns: Sequence[_Column], bits: float) -> None:
+    """One path for all: low to high, and up to the top where a lower bound has no upper end."""
+    for one in columns:
+        xs, ys = [], []
+        for x, row in zip(one.places, one.rows, strict=True):
+            value = float(row.exposure or 0.0)
+            low = finite(row.low)
+            high = finite(row.high)
+            xs += [x, x, np.nan]
+            ys += [value if low is None else low, min(value if high is None else high, bits)]
+            ys.append(np.nan)
+        color, _ = _STYLES[one.role]
+        axes.plot(xs, ys, color=color, linewidth=0.9, alpha=0.6, zorder=2)
+
+
+def _dots(axes: Axes, column: _Column) -> None:
+    color, marker = _STYLES[column.role]
+    capped = np.array([row.capped for row in column.rows])
+    values = np.array([row.exposure for row in column.rows], dtype=np.float64)
+    hollow = column.role != "canary"
+    size = 5.5 if len(column.rows) <= _FEW else 3.5
+    for chosen, shape in ((~capped, marker), (capped, "^")):
+        if chosen.any():
+            axes.plot(
+                column.places[chosen],
+                values[chosen],
+                linestyle="none",
+                marker=shape,
+                markersize=size,
+                color=color,
+                markerfacecolor="none" if hollow else color,
+                zorder=3,
+                clip_on=False,
+            )
+
+
+def _medians(axes: Axes, classes: Sequence[ClassRow], columns: Sequence[_Column]) -> None:
+    """Behind few dots, which it would hide; before many, which would hide it."""
+    found = {(one.role, one.repetitions): one for one in columns}
+    for row in classes:
+        median, one = finite(row.median), found.get((row.role, row.repetitions))
+        if median is not None and one is not None:
+            order = 2.5 if len(one.rows) <= _FEW else 4
+            ends = [one.at - 0.4, one.at + 0.4]
+            axes.plot(ends, [median, median], color=INK, linewidth=2.2, zorder=order)
+
+
+def _labels(axes: Axes, columns: Sequence[_Column]) -> None:
+    some_ticks(axes, [_label(one, len(columns)) for one in columns], 9)
+    axes.set_xlabel("Repetitions in the training data")
+
+
+def _label(column: _Column, columns: int) -> str:
+    words = {"control": "controls", "excluded": f"{column.repetitions}, left out"}
+    name = words.get(column.role, f"{column.repetitions:,}")
+    if columns > 6:
+        return "0" if column.role == "control" else name.replace(", ", "\n")
+    return f"{name}\nn = {len(column.rows):,}"
+
+
+def _legend(data: FormatData, columns: Sequence[_Column]) -> list[Artist]:
+    roles = {one.role for one in columns}
+    dot = {"linestyle": "none", "markersize": 6}
+    words = {"canary": "canary", "control": "control, never inserted", "excluded": "left out"}
+    found: list[Artist] = [
+        key(
+            words[role],
+            marker=marker,
+            color=color,
+            markerfacecolor=color if role == "canary" else "none",
+            **dot,
+        )
+        for role, (color, marker) in reversed(_STYLES.items())
+        if role in roles
+    ]
+    if any(row.capped for one in columns for row in one.rows):
+        found.append(key("lower bound", marker="^", color=INK, markerfacecolor="none", **dot))
+    found.append(key("class median", color=INK, linewidth=2.2))
+    found.append(Patch(facecolor=BAND, edgecolor=MUTED, label="middle 90 % of guessing"))
+    extraction = f"extraction, log₂|R| = {number(data.bits)}"
+    found.append(key(extraction, color=LINE, linestyle="--", linewidth=1.6))
+    return found
+
+
+def _description(data: FormatData, columns: Sequence[_Column]) -> str:
+    inserted = [row for one in columns if one.role == "canary" for row in one.rows]
+    never = sum(len(one.rows) for one in columns if one.role != "canary")
+    high = min(GUESSING_HIGH, data.bits)
+    above = sum(float(row.exposure or 0) > high for row in inserted)
+    return (
+        f"Exposure of {count(len(inserted), 'canary', 'canaries')}"
+        f"{f' and {never:,} never inserted' if never else ''}, in bits, higher = more memorised: "
+        f"{above:,} of {len(inserted):,} canaries lie above {number(high)} bits, where the middle "
+        f"90 % of guessing ends, and extraction is at {number(data.bits)} bits."
+        f"{_class_medians(data)}{_left_out(data, columns)}"
+    )
+
+
+def _class_medians(data: FormatData) -> str:
+    medians = [
+        f"{class_name(row.role, row.repetitions)} "
+        f"{'at least ' if row.capped else ''}{number(row.median)}"
+        for row in data.classes
+        if row.median is not None and finite(row.median) is not None
+    ]
+    return f" Medians: {listed(medians)}." if medians else ""
+
+
+def _left_out(data: FormatData, columns: Sequence[_Column]) -> str:
+    """What the picture does not show, in words."""
+    drawn = sum(len(one.rows) for one in columns)
+    missing = sum(one.role != "excluded" for one in data.canaries) - sum(
+        len(one.rows) for one in columns if one.role != "excluded"
+    )
+    parts = []
+    if missing:
+        parts.append(f"{missing:,} without an exposure are not drawn")
+    if drawn > _MOST_DOTS:
+        parts.append(f"of {drawn:,} dots about {_MOST_DOTS:,} are drawn, evenly by rank")
+    if drawn > _MOST_INTERVALS:
+        parts.append("the intervals of single canaries are left out")
+    return f" {'; '.join(parts).capitalize()}." if parts else ""

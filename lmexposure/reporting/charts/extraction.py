@@ -1,0 +1,140 @@
+"""What an attacker finds: with so many guesses, and with so many characters of the secret given."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import FigureBase
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
+
+from lmexposure.reporting.charts.chart import Chart
+from lmexposure.reporting.charts.looks import key, log_ticks, quiet, series_style
+from lmexposure.reporting.charts.palette import CONTROL, INK
+from lmexposure.reporting.charts.words import class_name, count, listed, number, short, slug
+from lmexposure.reporting.data import ClassRow, FormatData, Found
+
+__all__ = ["extraction"]
+
+Rows = Callable[[ClassRow], tuple[Found, ...]]
+Panel = tuple[Rows, str]
+
+_CHANCE: dict[str, Any] = {"color": INK, "linestyle": (0, (2, 2)), "linewidth": 1.2}
+
+
+def extraction(data: FormatData) -> Chart | None:
+    """The share of a class's secrets that was found, against guesses and revealed characters.
+
+    Args:
+        data: of one format.
+
+    Returns:
+        The chart; None where no extraction was tried.
+
+    Source: section 7 of Carlini et al. 2019, The Secret Sharer.
+    """
+    panels = _panels(data.classes)
+    if not panels:
+        return None
+    return Chart(
+        name=f"extraction-{slug(data.name)}",
+        kind="extraction",
+        subject=data.name,
+        title=f"Secrets found by an attacker, {short(data.name)}",
+        description=_description(data),
+        draw=lambda figure: _draw(figure, data.classes, panels),
+        legend=lambda: _legend(data.classes),
+        height=3.1,
+    )
+
+
+def _panels(classes: Sequence[ClassRow]) -> list[Panel]:
+    choices: tuple[Panel, ...] = (
+        (lambda row: _tried(row.guesses), "Guesses"),
+        (lambda row: _tried(row.revealed), "Characters revealed"),
+    )
+    return [panel for panel in choices if any(panel[0](row) for row in classes)]
+
+
+def _tried(rows: Sequence[Found]) -> tuple[Found, ...]:
+    return tuple(sorted((row for row in rows if row.of > 0), key=lambda row: row.given))
+
+
+def _draw(figure: FigureBase, classes: Sequence[ClassRow], panels: Sequence[Panel]) -> None:
+    every = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    for axes, (rows, label) in zip(every, panels, strict=True):
+        quiet(axes, ticks=4)
+        if label == "Guesses":
+            _log_guesses(axes, [one.given for row in classes for one in rows(row)])
+        else:
+            axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True, min_n_ticks=1))
+        _lines(axes, classes, rows)
+        axes.set_xlabel(label)
+        axes.set_ylim(-0.04, 1.04)
+    every[0].set_ylabel("Secrets found")
+    every[0].yaxis.set_major_locator(FixedLocator([0, 0.25, 0.5, 0.75, 1]))
+    every[0].yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share:.0%}"))
+
+
+def _log_guesses(axes: Axes, given: Sequence[int]) -> None:
+    smallest, largest = max(1, min(given)), max(given)
+    log_ticks(axes, "x", smallest / 1.4, max(largest, 10 * smallest) * 2.5)
+
+
+def _lines(axes: Axes, classes: Sequence[ClassRow], rows: Rows) -> None:
+    """Between two numbers of guesses the share is known to lie between theirs: steps."""
+    for row, style in _styled(classes):
+        found = rows(row)
+        shares = [one.found / one.of for one in found]
+        given = [one.given for one in found]
+        if found:  # a line without points would still be laid out, at the corner of the figure
+            axes.plot(given, shares, drawstyle="steps-post", clip_on=False, **style)
+    longest = max((rows(row) for row in classes), key=len)
+    chance = [min(1.0, one.by_chance / one.of) for one in longest]
+    axes.plot([one.given for one in longest], chance, **_CHANCE)
+
+
+def _styled(classes: Sequence[ClassRow]) -> list[tuple[ClassRow, dict[str, Any]]]:
+    styled, inserted = [], 1  # the first colour is too near to that of controls
+    for row in classes:
+        if row.role == "control":
+            style = series_style(0) | {"color": CONTROL, "marker": "x"}
+        else:
+            style = series_style(inserted)
+            inserted += 1
+        styled.append((row, style))
+    return styled
+
+
+def _legend(classes: Sequence[ClassRow]) -> list[Artist]:
+    tried = [(row, style) for row, style in _styled(classes) if row.guesses or row.revealed]
+    keys: list[Artist] = [key(class_name(row.role, row.repetitions), **s) for row, s in tried]
+    return [*keys, key("by chance", **_CHANCE)]
+
+
+def _description(data: FormatData) -> str:
+    by_guessing = [(row, _tried(row.guesses)) for row in data.classes]
+    by_revealing = [(row, _tried(row.revealed)) for row in data.classes]
+    parts = [
+        _most(by_guessing, "guess", "guesses"),
+        _most(by_revealing, "character revealed", "characters revealed"),
+    ]
+    return f"Secrets found by search. {' '.join(filter(None, parts))}"
+
+
+def _most(found: Sequence[tuple[ClassRow, tuple[Found, ...]]], one: str, many: str) -> str:
+    """How many were found with the most that was given."""
+    ends = [(row, rows[-1]) for row, rows in found if rows]
+    if not ends:
+        return ""
+    given = max(end.given for _, end in ends)
+    shares = [
+        f"{class_name(row.role, row.repetitions)} {end.found:,} of {end.of:,}"
+        for row, end in ends
+        if end.given == given
+    ]
+    chance = max(min(1.0, end.by_chance / end.of) for _, end in ends if end.given == given)
+    return (
+        f"With {count(given, one, many)}: {listed(shares)}; guessing finds each with probability "
+        f"{number(chance)}."
+    )

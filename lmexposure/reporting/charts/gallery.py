@@ -1,0 +1,55 @@
+"""All charts that a report's data supports, in the order in which they are read."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from lmexposure.reporting.charts.chart import Chart
+from lmexposure.reporting.charts.controls import controls
+from lmexposure.reporting.charts.epsilon import epsilon
+from lmexposure.reporting.charts.exposure import exposure_by_repetitions
+from lmexposure.reporting.charts.extraction import extraction
+from lmexposure.reporting.charts.references import reference_distribution
+from lmexposure.reporting.charts.roc import roc
+from lmexposure.reporting.charts.training import training
+from lmexposure.reporting.data import ReportData
+
+__all__ = ["charts_of"]
+
+_CURVES = 6  # of one ROC chart
+
+
+def charts_of(data: ReportData) -> list[Chart]:
+    """Every chart that has something to show, kind by kind, formats in the data's order.
+
+    Args:
+        data: of one run.
+
+    Returns:
+        Charts with different names; none for what the data lacks.
+    """
+    taken: set[str] = set()
+    found = []
+    for chart in _all(data):
+        if chart is not None:
+            found.append(_named_apart(chart, taken))
+            taken.add(found[-1].name)
+    return found
+
+
+def _all(data: ReportData) -> Iterator[Chart | None]:
+    for of_format in (exposure_by_repetitions, reference_distribution, extraction):
+        yield from map(of_format, data.formats)
+    yield epsilon(data.privacy)
+    for start in range(0, len(data.roc), _CURVES):
+        yield roc(data.roc[start : start + _CURVES], number_of=start // _CURVES + 1)
+    yield training(data.training)
+    yield from map(controls, data.formats)
+
+
+def _named_apart(chart: Chart, taken: set[str]) -> Chart:
+    """Two names of formats may differ in signs only, which no file name keeps."""
+    name, number = chart.name, 1
+    while name in taken:
+        number += 1
+        name = f"{chart.name}-{number}"
+    return chart if number == 1 else replace(chart, name=name)

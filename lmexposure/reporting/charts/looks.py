@@ -1,0 +1,171 @@
+"""What all charts look like: quiet axes, large letters, and a legend above the data."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import FigureBase
+from matplotlib.font_manager import FontProperties
+from matplotlib.lines import Line2D
+from matplotlib.textpath import text_to_path
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+
+from lmexposure.reporting.charts.palette import GRID, INK, MUTED, SERIES
+from lmexposure.reporting.charts.words import number
+
+__all__ = [
+    "LEGEND_LINE",
+    "WIDTH",
+    "Draw",
+    "Legend",
+    "key",
+    "legend_lines",
+    "log_ticks",
+    "put_legend",
+    "quiet",
+    "series_style",
+    "settings",
+    "some_ticks",
+]
+
+Draw = Callable[[FigureBase], None]
+Legend = Callable[[], Sequence[Artist]]
+
+WIDTH = 5.8  # inches: letters of 12 points are 9.8 pixels high on a telephone of 360
+LEGEND_LINE = 0.215
+_LEGEND_WIDTH, _KEY_WIDTH = 72 * WIDTH - 4, 44  # points
+_MARKERS = ("o", "s", "^", "D", "v", "P")
+_DASHES = ("-", "--", ":")
+
+
+def settings() -> dict[str, Any]:
+    """Settings of matplotlib; no text is ever read as mathematics, wherever it comes from."""
+    return {
+        "text.parse_math": False,
+        "axes.formatter.use_mathtext": False,
+        "svg.fonttype": "none",
+        "svg.hashsalt": "lmexposure",
+        "font.family": "DejaVu Sans",  # comes with matplotlib: the same layout on every machine
+        "font.size": 12,
+        "axes.labelsize": 12,
+        "xtick.labelsize": 11,
+        "ytick.labelsize": 11,
+        "legend.fontsize": 11,
+        "legend.frameon": False,
+        "legend.columnspacing": 1.4,
+        "legend.handlelength": 1.6,
+        "legend.borderaxespad": 0.0,
+        "legend.borderpad": 0.2,
+        "legend.labelspacing": 0.35,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.edgecolor": MUTED,
+        "axes.facecolor": "none",
+        "figure.facecolor": "none",
+        "savefig.facecolor": "auto",
+        "text.color": INK,
+        "axes.labelcolor": INK,
+        "legend.labelcolor": INK,
+        "xtick.color": MUTED,
+        "ytick.color": MUTED,
+        "xtick.labelcolor": INK,
+        "ytick.labelcolor": INK,
+        "grid.color": GRID,
+        "grid.linewidth": 0.8,
+        "axes.axisbelow": True,
+        "lines.linewidth": 1.8,
+        "lines.markersize": 6,
+    }
+
+
+def quiet(axes: Axes, *, grid: Literal["x", "y", "both"] = "y", ticks: int = 5) -> None:
+    """A light grid and few ticks, so that labels stay apart on a phone.
+
+    Args:
+        axes: linear on both sides; call it before a log scale is set.
+        grid: which lines it has.
+        ticks: at most so many intervals a side.
+    """
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator(nbins=ticks, steps=[1, 2, 2.5, 5, 10]))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: _tick(value)))
+    axes.grid(axis=grid)
+
+
+def log_ticks(axes: Axes, side: str, low: float, high: float) -> None:
+    """A log scale from `low` to `high` with a tick at whole powers of ten, at most five of them."""
+    axis = axes.xaxis if side == "x" else axes.yaxis
+    (axes.set_xscale if side == "x" else axes.set_yscale)("log")
+    (axes.set_xlim if side == "x" else axes.set_ylim)(low, high)
+    powers = [p for p in range(-300, 300) if low <= 10.0**p * (1 + 1e-9) and 10.0**p <= high]
+    step = -(-len(powers) // 5)
+    axis.set_major_locator(FixedLocator([10.0**p for p in powers[:: max(step, 1)]]))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+
+
+def put_legend(
+    figure: FigureBase,
+    keys: Sequence[Artist],
+    *,
+    place: Literal["outside upper left", "outside lower left"] = "outside upper left",
+) -> None:
+    """One legend above the whole chart, or below it, in as many columns as fit."""
+    if keys:
+        figure.legend(handles=keys, loc=place, ncols=_columns(keys))
+
+
+def legend_lines(keys: Sequence[Artist]) -> int:
+    """How high the legend is, in lines of `LEGEND_LINE` inches."""
+    return -(-len(keys) // _columns(keys)) if keys else 0
+
+
+def some_ticks(axes: Axes, labels: Sequence[str], most: int) -> None:
+    """Names of categories at 0, 1, ...; every second one or fewer where they are many."""
+    step = -(-len(labels) // most)
+    axes.set_xticks(range(0, len(labels), step))
+    axes.set_xticklabels(labels[::step])
+    axes.tick_params(axis="x", length=0)
+    axes.set_xlim(-0.6, len(labels) - 0.4)
+
+
+def series_style(position: int) -> dict[str, Any]:
+    """Colour, hollow marker and dashes of one of several series: never colour alone."""
+    color, turn = SERIES[position % len(SERIES)], position // len(SERIES)
+    return {
+        "color": color,
+        "marker": _MARKERS[(position + turn) % len(_MARKERS)],
+        "linestyle": _DASHES[turn % len(_DASHES)],
+        "markerfacecolor": "none",
+        "markeredgewidth": 1.6,
+    }
+
+
+def key(label: str, **style: Any) -> Line2D:
+    """One entry of a legend."""
+    return Line2D([], [], label=label, **style)
+
+
+def _columns(keys: Sequence[Artist]) -> int:
+    widths = [_label_width(str(one.get_label())) + _KEY_WIDTH for one in keys]
+    fitting = (n for n in range(len(keys), 1, -1) if _table_width(widths, n) <= _LEGEND_WIDTH)
+    return next(fitting, 1)
+
+
+def _table_width(widths: Sequence[float], columns: int) -> float:
+    """matplotlib fills a legend column by column, the first ones longer by one."""
+    parts = np.array_split(np.asarray(widths), columns)
+    return sum(float(part.max()) for part in parts)
+
+
+def _label_width(label: str) -> float:
+    """In points, in the font that the layout is made with; a page's own is seldom wider."""
+    font = FontProperties(family="DejaVu Sans", size=11)
+    width: float = text_to_path.get_text_width_height_descent(label, font, False)[0]
+    return width
+
+
+def _tick(value: float) -> str:
+    return number(round(value, 10)).replace("-", "−")

@@ -1,0 +1,123 @@
+"""The ROC on logarithmic axes, where few false alarms count, with the part no data resolves."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import FigureBase
+from matplotlib.patches import Patch
+from numpy.typing import NDArray
+
+from lmexposure.reporting.charts.chart import Chart
+from lmexposure.reporting.charts.looks import key, log_ticks, put_legend, series_style
+from lmexposure.reporting.charts.palette import BAND, INK, MUTED
+from lmexposure.reporting.charts.words import listed, number, short
+from lmexposure.reporting.data import RocData
+
+__all__ = ["roc"]
+
+Floats = NDArray[np.float64]
+
+_POINTS = 200
+
+
+def roc(curves: Sequence[RocData], *, number_of: int = 1) -> Chart | None:
+    """True positives against false ones on log-log axes, one ordinary curve and hull a class.
+
+    A rate of zero has no place there. A curve begins where its negatives resolve anything, at one
+    over their number; no true positives at all is the bottom of the chart.
+
+    Args:
+        curves: of a few classes; six can be told apart.
+        number_of: of this chart among those of one report.
+
+    Returns:
+        The chart; None without a curve.
+
+    Source: Carlini et al. 2022, Membership inference attacks from first principles, section 3.
+    """
+    drawn = [one for one in curves if one.positives > 0 and one.negatives > 0 and one.fpr.size]
+    if not drawn:
+        return None
+    return Chart(
+        name="roc" if number_of == 1 else f"roc-{number_of}",
+        kind="roc",
+        subject="",
+        title="Canaries told from what never went in (ROC)",
+        description=_description(drawn),
+        draw=lambda figure: _draw(figure, drawn),
+        legend=lambda: _names(drawn),
+        height=4.4,
+    )
+
+
+def _draw(figure: FigureBase, curves: Sequence[RocData]) -> None:
+    axes = figure.subplots()
+    edge = 1 / max(one.negatives for one in curves)
+    low = min(edge / 3, 0.03)
+    floor = min(0.01, *(0.5 / one.positives for one in curves))
+    axes.grid(axis="both")
+    log_ticks(axes, "x", low, 1.0)
+    log_ticks(axes, "y", floor, 1.15)
+    axes.axvspan(low, edge, color=BAND, zorder=0.5)
+    axes.plot([low, 1], [low, 1], color=MUTED, linestyle=":", linewidth=1.4)
+    for position, one in enumerate(curves):
+        _curve(axes, one, floor, position)
+    axes.set_xlabel("False-positive rate")
+    axes.set_ylabel("True-positive rate")
+    put_legend(figure, _keys(edge), place="outside lower left")
+
+
+def _curve(axes: Axes, one: RocData, floor: float, position: int) -> None:
+    style = series_style(position)
+    color = style["color"]
+    hull: dict[str, Any] = {"linestyle": (0, (4, 2)), "linewidth": 1.0}
+    marks = {"marker": style["marker"], "markevery": 0.22}
+    for fpr, tpr, line in ((one.hull_fpr, one.hull_tpr, hull), (one.fpr, one.tpr, marks)):
+        if fpr.size:
+            x, y = _on_log_axes(fpr, tpr, 1 / one.negatives, floor)
+            axes.plot(x, y, color=color, markerfacecolor="none", **line)
+
+
+def _on_log_axes(fpr: Floats, tpr: Floats, edge: float, floor: float) -> tuple[Floats, Floats]:
+    """From the resolvable edge on; what is straight between corners is bent on these axes.
+
+    Corners and points between ascend together, so that sorting both keeps vertical steps upright.
+    """
+    between = np.geomspace(edge, 1.0, _POINTS)
+    x = np.concatenate([fpr[fpr > edge], between])
+    y = np.concatenate([tpr[fpr > edge], np.interp(between, fpr, tpr)])
+    order = np.lexsort((y, x))
+    return x[order], np.maximum(y[order], floor)
+
+
+def _names(curves: Sequence[RocData]) -> list[Artist]:
+    found: list[Artist] = []
+    for position, one in enumerate(curves):
+        style = series_style(position) | {"linestyle": "-"}
+        area = f"AUC {number(one.area)} ({number(one.area_low)} to {number(one.area_high)})"
+        found.append(key(f"{short(one.name, 34)}: {area}", **style))
+    return found
+
+
+def _keys(edge: float) -> list[Artist]:
+    return [
+        key("concave hull", color=INK, linestyle=(0, (4, 2)), linewidth=1.0),
+        key("guessing", color=MUTED, linestyle=":", linewidth=1.4),
+        Patch(facecolor=BAND, edgecolor=MUTED, label=f"below {number(edge)}: not resolved"),
+    ]
+
+
+def _description(curves: Sequence[RocData]) -> str:
+    edge = 1 / max(one.negatives for one in curves)
+    areas = [
+        f"{short(one.name)} {number(one.area)} ({number(one.area_low)} to {number(one.area_high)})"
+        for one in curves
+    ]
+    return (
+        "True-positive against false-positive rate on logarithmic axes, the ordinary curve and its "
+        f"concave hull. Area under the curve, 0.5 = guessing: {listed(areas)}. False-positive "
+        f"rates below {number(edge)} cannot be resolved with so many negatives."
+    )

@@ -1,0 +1,154 @@
+"""How the model learned, and how exposure grew meanwhile where that was followed."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import FigureBase
+from numpy.typing import NDArray
+
+from lmexposure.reporting.charts.chart import Chart
+from lmexposure.reporting.charts.finite import finite, finite_array
+from lmexposure.reporting.charts.looks import key, quiet, series_style
+from lmexposure.reporting.charts.palette import ACCENT, FIT, MUTED, REFERENCE
+from lmexposure.reporting.charts.words import listed, number, short
+
+__all__ = ["training"]
+
+Floats = NDArray[np.float64]
+Rows = Sequence[Mapping[str, Any]]
+
+_MOST_SERIES = 6
+_LOSSES: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("training", {"color": REFERENCE, "marker": "s", "linestyle": "--", "markersize": 4}),
+    ("validation", {"color": FIT, "marker": "o", "linestyle": "-", "markersize": 4}),
+)
+_BEST: dict[str, Any] = {"marker": "*", "markersize": 14, "color": ACCENT, "linestyle": "none"}
+_GUESSING: dict[str, Any] = {"color": MUTED, "linewidth": 1.2, "linestyle": ":"}
+
+
+def training(rows: Rows) -> Chart | None:
+    """Training and validation loss, the best checkpoint, and median exposures where rows hold any.
+
+    Args:
+        rows: of metrics.jsonl; "exposure" of a row maps a class to its median in bits.
+
+    Returns:
+        The chart; None without a loss.
+    """
+    losses = [_column(rows, f"{part}_bits_per_token") for part in ("train", "validation")]
+    if not any(np.isfinite(values).any() for values in losses):
+        return None
+    followed = _followed(rows)
+    return Chart(
+        name="training",
+        kind="training",
+        subject="",
+        title="Loss while training" + (", and exposure" if followed else ""),
+        description=_description(rows, losses[0], losses[1], followed),
+        draw=lambda figure: _draw(figure, rows, losses, followed),
+        legend=lambda: _legend(losses, followed),
+        height=5.2 if followed else 3.3,
+    )
+
+
+def _column(rows: Rows, name: str) -> Floats:
+    return finite_array(row.get(name) for row in rows)
+
+
+def _where(rows: Rows) -> tuple[Floats, str]:
+    """Epochs where every row has one and they move, else steps, else the row's number."""
+    for name in ("epoch", "step"):
+        values = _column(rows, name)
+        if np.isfinite(values).all() and values.max() > values.min():
+            return values, name.capitalize()
+    return np.arange(len(rows), dtype=np.float64), "Evaluation"
+
+
+def _followed(rows: Rows) -> dict[str, Floats]:
+    """Medians in bits by class, shape (rows,); where classes are many, the highest at the end."""
+    maps = [
+        found if isinstance(found, Mapping) else {}
+        for found in (row.get("exposure") for row in rows)
+    ]
+    names = list(dict.fromkeys(name for one in maps for name in one))
+    series = {name: finite_array(one.get(name) for one in maps) for name in names}
+    there = {name: values for name, values in series.items() if np.isfinite(values).any()}
+    chosen = sorted(there, key=lambda name: -_last(there[name]))[:_MOST_SERIES]
+    return {name: values for name, values in there.items() if name in chosen}
+
+
+def _last(values: Floats) -> float:
+    return float(values[np.isfinite(values)][-1])
+
+
+def _draw(
+    figure: FigureBase, rows: Rows, losses: Sequence[Floats], followed: Mapping[str, Floats]
+) -> None:
+    where, label = _where(rows)
+    panels = 2 if followed else 1
+    every = figure.subplots(panels, 1, sharex=True, squeeze=False)[:, 0]
+    _loss(every[0], where, losses)
+    if followed:
+        _exposures(every[1], where, followed)
+    every[-1].set_xlabel(label)
+
+
+def _loss(axes: Axes, where: Floats, losses: Sequence[Floats]) -> None:
+    quiet(axes)
+    for values, (_, looks) in zip(losses, _LOSSES, strict=True):
+        there = np.isfinite(values)
+        axes.plot(where[there], values[there], **looks)
+    if np.isfinite(losses[1]).any():
+        best = int(np.nanargmin(losses[1]))
+        axes.axvline(where[best], color=MUTED, linewidth=0.8, linestyle=":")
+        axes.plot(where[best], losses[1][best], **_BEST)
+    axes.set_ylabel("Bits per token")
+
+
+def _exposures(axes: Axes, where: Floats, followed: Mapping[str, Floats]) -> None:
+    quiet(axes)
+    for position, values in enumerate(followed.values()):
+        there = np.isfinite(values)
+        axes.plot(where[there], values[there], **series_style(position))
+    axes.axhline(1.0, **_GUESSING)
+    axes.set_ylabel("Median exposure\n(bits)")
+
+
+def _legend(losses: Sequence[Floats], followed: Mapping[str, Floats]) -> list[Artist]:
+    there = [np.isfinite(values).any() for values in losses]
+    found: list[Artist] = [
+        key(name, **looks) for (name, looks), seen in zip(_LOSSES, there, strict=True) if seen
+    ]
+    found += [key("lowest validation loss", **_BEST)] if there[1] else []
+    found += [key(short(n, 34), **series_style(i)) for i, n in enumerate(followed)]
+    return found + ([key("median of guessing", **_GUESSING)] if followed else [])
+
+
+def _description(
+    rows: Rows, train: Floats, validation: Floats, followed: Mapping[str, Floats]
+) -> str:
+    where, label = _where(rows)
+    parts = []
+    if np.isfinite(validation).any():
+        best = int(np.nanargmin(validation))
+        first = validation[np.isfinite(validation)][0]
+        parts.append(
+            f"Validation loss goes from {number(first)} to its lowest, "
+            f"{number(validation[best])} bits per token, at {label.lower()} {number(where[best])}"
+        )
+    if np.isfinite(train).any():
+        parts.append(f"training loss ends at {number(_last(train))}")
+    text = "; ".join(parts) + "."
+    text = text[0].upper() + text[1:]
+    ends = [f"{short(name)} {number(_last(values))}" for name, values in followed.items()]
+    more = len({name for row in rows for name in _names(row)}) - len(followed)
+    rest = f" (the highest; {more} more are not drawn)" if more > 0 else ""
+    return text + (f" Median exposure at the end, in bits{rest}: {listed(ends)}." if ends else "")
+
+
+def _names(row: Mapping[str, Any]) -> list[str]:
+    found = row.get("exposure")
+    return [k for k, v in found.items() if finite(v) is not None] if isinstance(found, dict) else []

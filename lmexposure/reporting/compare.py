@@ -1,0 +1,283 @@
+"""Several runs side by side: base against fine-tune, undefended against defended.
+
+Only what can be compared is: the same format with as many secrets. Where two runs measured the
+same manifest, each canary is its own comparison, and the differences are what is judged.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lmexposure._text import visible
+from lmexposure.errors import ResultError, SettingsError
+from lmexposure.gate import Thresholds, Verdict, check_result
+from lmexposure.records import Provenance, RunFiles
+from lmexposure.reporting.command import command_of, where_of
+from lmexposure.reporting.damaged import refused
+from lmexposure.reporting.data import ClassRow, Fact
+from lmexposure.reporting.facts import model_facts
+from lmexposure.reporting.pairs import Difference, differences
+from lmexposure.reporting.rows import class_rows
+
+__all__ = ["CompareData", "ComparedClass", "ComparedFormat", "ComparedRun", "compare_data"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparedRun:
+    """One run, as the head of its column.
+
+    Attributes:
+        name: of the run; made different where two have one name.
+        verdict: of the gate, with the same thresholds for all.
+        provenance: which version measured which model, and when.
+        model: what was measured.
+        manifest_sha256: of what was inserted; equal hashes mean the same canaries.
+        epsilon: the primary lower bound, in nats, higher = less private; None where there is none.
+        delta: beside which it holds.
+        validity: the kind of training that it holds for.
+        attainable: what a perfect attack would have shown, in nats.
+        claim: what the bound says of a claim: the result's table; None without a claim.
+        validation_bits: loss in bits per token, lower = more useful; None where it is not known.
+        command: what gives the result again; None where it is not known.
+        where: the directory that it is given in, and what must be there.
+    """
+
+    name: str
+    verdict: Verdict
+    provenance: Provenance
+    model: tuple[Fact, ...]
+    manifest_sha256: str
+    epsilon: float | None
+    delta: float | None
+    validity: str | None
+    attainable: float | None
+    claim: dict[str, Any] | None
+    validation_bits: float | None
+    command: str | None
+    where: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparedClass:
+    """One number of repetitions of one format.
+
+    Attributes:
+        role: "canary" or "control"; a control has repetitions 0.
+        cells: what each run has of it, in the runs' order; None where it has no such class.
+    """
+
+    role: str
+    repetitions: int
+    cells: tuple[ClassRow | None, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparedFormat:
+    """One format that two runs or more have.
+
+    Attributes:
+        name: of the format.
+        pattern: its text with holes; None where no run has its manifest.
+        bits: log2 of the size of the randomness space.
+        space_size: that size, exactly, as text.
+        references: fills that each run compared with; None where it has no such format.
+        classes: controls first, then ascending repetitions.
+    """
+
+    name: str
+    pattern: str | None
+    bits: float
+    space_size: str
+    references: tuple[int | None, ...]
+    classes: tuple[ComparedClass, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareData:
+    """Everything that a comparison shows.
+
+    Attributes:
+        title: names of the runs.
+        runs: in the order given; the first is what the others are held against.
+        formats: those that two runs or more have, in the first run's order.
+        differences: per later run that measured the first one's manifest, and class.
+        notes: what could not be compared, and why.
+    """
+
+    title: str
+    runs: tuple[ComparedRun, ...]
+    formats: tuple[ComparedFormat, ...]
+    differences: tuple[Difference, ...]
+    notes: tuple[str, ...]
+
+
+def compare_data(
+    runs: Sequence[RunFiles], *, thresholds: Thresholds | None = None, level: float = 0.95
+) -> CompareData:
+    """Several runs side by side.
+
+    Args:
+        runs: two or more; the first is what the others are held against.
+        thresholds: of the verdicts; None: the gate's defaults.
+        level: coverage of the intervals of the differences, in (0, 1).
+
+    Raises:
+        SettingsError: fewer than two runs.
+        ResultError: no format in common, a format of one name that is not the same in two runs, or
+            a result that lacks fields.
+    """
+    if len(runs) < 2:
+        raise SettingsError(f"{len(runs)} run to compare; give at least two run directories")
+    names = _names(runs)
+    _refuse_other_formats(runs, names)
+    with refused(" or ".join(names)):
+        return _data(runs, names, thresholds or Thresholds(), level)
+
+
+def _data(
+    runs: Sequence[RunFiles], names: Sequence[str], thresholds: Thresholds, level: float
+) -> CompareData:
+    return CompareData(
+        title=" and ".join(names) if len(names) == 2 else ", ".join(names),
+        runs=tuple(_run(one, name, thresholds) for one, name in zip(runs, names, strict=True)),
+        formats=tuple(_formats(runs)),
+        differences=tuple(differences([run.result for run in runs], names, level=level)),
+        notes=tuple(_notes(runs, names)),
+    )
+
+
+def _names(runs: Sequence[RunFiles]) -> list[str]:
+    """A name for each run; those that share one get a number."""
+    names: list[str] = []
+    for run in runs:
+        name, number = run.name, 1
+        while name in names:
+            number += 1
+            name = f"{run.name} ({number})"
+        names.append(name)
+    return names
+
+
+def _refuse_other_formats(runs: Sequence[RunFiles], names: Sequence[str]) -> None:
+    seen: dict[str, tuple[str, RunFiles]] = {}
+    for run, name in zip(runs, names, strict=True):
+        for form in run.result.formats:
+            other, before = seen.setdefault(form["name"], (name, run))
+            what = _differs(before, run, form["name"])
+            if what:
+                raise ResultError(
+                    f"{visible(other)} and {visible(name)} cannot be compared: "
+                    f"format {form['name']!r} {what}; compare runs of the same formats"
+                )
+    if not any(_common(runs)):
+        held = "; ".join(
+            f"{name} has {', '.join(form['name'] for form in run.result.formats) or 'none'}"
+            for run, name in zip(runs, names, strict=True)
+        )
+        raise ResultError(
+            f"no two runs have a format in common ({visible(held)}); "
+            "compare runs of the same formats"
+        )
+
+
+def _differs(one: RunFiles, other: RunFiles, name: str) -> str | None:
+    """What is not the same about a format of two runs."""
+    sizes = [str(_format(run, name)["space_size"]) for run in (one, other)]
+    if sizes[0] != sizes[1]:
+        return f"has |R| = {sizes[0]} in the first and {sizes[1]} in the second"
+    if one.manifest is None or other.manifest is None:
+        return None
+    texts = [run.manifest.formats[name] for run in (one, other) if run.manifest is not None]
+    if texts[0].template != texts[1].template:
+        return f"is {texts[0].template!r} in the first and {texts[1].template!r} in the second"
+    return "has other lists of words" if texts[0].lists != texts[1].lists else None
+
+
+def _format(run: RunFiles, name: str) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = next(row for row in run.result.formats if row["name"] == name)
+    return found
+
+
+def _common(runs: Sequence[RunFiles]) -> Iterator[str]:
+    """Names of formats that two runs or more have, in order of appearance."""
+    held = [{form["name"] for form in run.result.formats} for run in runs]
+    listed = [form["name"] for run in runs for form in run.result.formats]
+    for name in dict.fromkeys(listed):
+        if sum(name in names for names in held) > 1:
+            yield name
+
+
+def _run(run: RunFiles, name: str, thresholds: Thresholds) -> ComparedRun:
+    privacy = run.result.privacy or {}
+    primary = privacy.get("primary") or {}
+    return ComparedRun(
+        name=name,
+        verdict=check_result(run.result, thresholds),
+        provenance=run.provenance,
+        model=model_facts(run),
+        manifest_sha256=run.result.manifest_sha256,
+        epsilon=primary.get("value"),
+        delta=primary.get("delta"),
+        validity=primary.get("validity"),
+        attainable=privacy.get("attainable"),
+        claim=privacy.get("claim"),
+        validation_bits=(run.result.model.get("validation") or {}).get("validation_bits"),
+        command=command_of(run),
+        where=where_of(run),
+    )
+
+
+def _formats(runs: Sequence[RunFiles]) -> Iterator[ComparedFormat]:
+    for name in _common(runs):
+        forms = [
+            next((row for row in run.result.formats if row["name"] == name), None) for run in runs
+        ]
+        known = next(form for form in forms if form is not None)
+        manifests = (run.manifest for run in runs)
+        held = (one for one in manifests if one is not None and name in one.formats)
+        manifest = next(held, None)
+        yield ComparedFormat(
+            name=name,
+            pattern=None if manifest is None else manifest.formats[name].template,
+            bits=known["bits"],
+            space_size=str(known["space_size"]),
+            references=tuple(None if form is None else form["references"] for form in forms),
+            classes=tuple(_classes(runs, forms)),
+        )
+
+
+def _classes(
+    runs: Sequence[RunFiles], forms: Sequence[Mapping[str, Any] | None]
+) -> Iterator[ComparedClass]:
+    columns = [
+        {} if form is None else {(r.role, r.repetitions): r for r in class_rows(run.result, form)}
+        for run, form in zip(runs, forms, strict=True)
+    ]
+    keys = {key for column in columns for key in column}
+    for role, repetitions in sorted(keys, key=lambda key: (key[0] != "control", key[1])):
+        yield ComparedClass(
+            role=role,
+            repetitions=repetitions,
+            cells=tuple(column.get((role, repetitions)) for column in columns),
+        )
+
+
+def _notes(runs: Sequence[RunFiles], names: Sequence[str]) -> Iterator[str]:
+    """What a reader must not take for a comparison."""
+    for run, name in zip(runs[1:], names[1:], strict=True):
+        if run.result.manifest_sha256 != runs[0].result.manifest_sha256:
+            yield (
+                f"{name} measured another manifest than {names[0]}: other canaries, so their "
+                "medians stand side by side, and no canary is held against itself"
+            )
+    for run, name in zip(runs, names, strict=True):
+        if not any(one.role == "canary" for one in run.result.canaries):
+            yield f"{name} has no canaries: nothing says what its model memorised"
+    common = set(_common(runs))
+    for run, name in zip(runs, names, strict=True):
+        alone = [form["name"] for form in run.result.formats if form["name"] not in common]
+        if alone:
+            yield f"only {name} has {', '.join(alone)}: not shown"
+    levels = {str(run.result.settings.get("method")) for run in runs}
+    if len(levels) > 1:
+        yield f"exposure was estimated by different methods: {', '.join(sorted(levels))}"

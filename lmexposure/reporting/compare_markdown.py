@@ -1,0 +1,130 @@
+"""compare.md: several runs side by side, for a pull request."""
+
+from collections.abc import Iterator, Sequence
+
+from lmexposure._text import printable
+from lmexposure.reporting.compare import CompareData, ComparedClass, ComparedFormat, ComparedRun
+from lmexposure.reporting.data import ClassRow
+from lmexposure.reporting.figures import (
+    class_name,
+    found_of,
+    interval,
+    median_bits,
+    number,
+    probability,
+)
+from lmexposure.reporting.markdown import WORDS
+from lmexposure.reporting.markdown_text import code, fence, inline, table
+from lmexposure.reporting.pairs import Difference
+
+__all__ = ["compare_markdown"]
+
+
+def compare_markdown(data: CompareData) -> str:
+    """The comparison as Markdown, every value escaped.
+
+    Args:
+        data: what `compare_data` gave.
+    """
+    parts = [
+        f"# Compared: {inline(data.title)}",
+        _runs(data.runs),
+        "\n".join(map(_sentence, data.runs)),
+        *(part for form in data.formats for part in _format(form, data.runs)),
+        *_differences(data.differences),
+        *_notes(data.notes),
+        *_reproduce(data.runs),
+    ]
+    return printable("\n\n".join(parts) + "\n")
+
+
+def _runs(runs: Sequence[ComparedRun]) -> str:
+    header = ("run", "verdict", "epsilon, lower bound", "at delta", "could have shown", "loss")
+    rows = [
+        (
+            code(run.name),
+            WORDS[run.verdict.outcome],
+            number(run.epsilon, 3),
+            "n/a" if run.delta is None else f"{run.delta:.3g}",
+            number(run.attainable, 3),
+            number(run.validation_bits, 3),
+        )
+        for run in runs
+    ]
+    legend = (
+        "epsilon in nats, higher = less private; loss: validation, bits per token, lower = more "
+        "useful."
+    )
+    return f"{table(header, rows, left=2)}\n\n{legend}"
+
+
+def _sentence(run: ComparedRun) -> str:
+    return f"- {code(run.name)}: {inline(run.verdict.sentence)} ({inline(run.provenance.line)})"
+
+
+def _format(form: ComparedFormat, runs: Sequence[ComparedRun]) -> Iterator[str]:
+    yield f"## {code(form.name)}"
+    yield (
+        f"Median exposure in bits with its interval; higher = more memorised; guessing has 1, the "
+        f"whole secret {form.bits:.1f}. Then p (chance), and secrets found by guessing; (n/m): "
+        "guessing alone would find half as many or more."
+    )
+    yield table(
+        ["repetitions", *(code(run.name) for run in runs)],
+        [_row(one) for one in form.classes],
+    )
+
+
+def _row(one: ComparedClass) -> list[str]:
+    return [class_name(one.role, one.repetitions), *(_cell(cell) for cell in one.cells)]
+
+
+def _cell(row: ClassRow | None) -> str:
+    if row is None:
+        return "n/a"
+    found = found_of(row.guesses[-1] if row.guesses else None)
+    return (
+        f"{median_bits(row)} ({interval(row.low, row.high)}), p {probability(row.p_value)}, {found}"
+    )
+
+
+def _differences(rows: Sequence[Difference]) -> Iterator[str]:
+    if not rows:
+        return
+    yield "## The same canaries, one by one"
+    yield (
+        "Exposure under the later run less exposure under the first, in bits; above 0 = the later "
+        "run memorised more. The interval of the median is by order statistics, and holds what "
+        "references and draws leave open; p is of a two-sided sign test; open: lower bounds do not "
+        "tell which is higher."
+    )
+    header = ("run", "less", "format", "repetitions", "canaries", "median", "interval", "p")
+    yield table((*header, "open"), [_difference(one) for one in rows], left=3)
+
+
+def _difference(one: Difference) -> list[str]:
+    return [
+        code(one.other),
+        code(one.base),
+        code(one.format),
+        class_name(one.role, one.repetitions),
+        str(one.n),
+        f"{one.median:+.2f}",
+        interval(one.low, one.high),
+        probability(one.p_value),
+        str(one.open),
+    ]
+
+
+def _notes(notes: Sequence[str]) -> Iterator[str]:
+    if notes:
+        yield "\n".join(f"- {inline(note)}" for note in notes)
+
+
+def _reproduce(runs: Sequence[ComparedRun]) -> Iterator[str]:
+    known = [run for run in runs if run.command is not None]
+    if known:
+        yield "## Reproduce"
+    for run in known:
+        yield inline(run.where)
+        yield fence(str(run.command), "sh")

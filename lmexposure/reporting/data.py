@@ -1,0 +1,199 @@
+"""What a report shows, as plain data: the step before any page, table or chart."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lmexposure.gate import Verdict
+from lmexposure.records import Provenance
+
+__all__ = ["CanaryRow", "ClassRow", "Fact", "FormatData", "Found", "ReportData", "RocData"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fact:
+    """A name and a value that people read, and what the name means where that is not plain."""
+
+    name: str
+    value: str
+    meaning: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """How many secrets of a class were found with so much given.
+
+    Attributes:
+        given: guesses allowed, or characters revealed.
+        found, of: found of searched for.
+        by_chance: how many guessing alone would find, in expectation.
+    """
+
+    given: int
+    found: int
+    of: int
+    by_chance: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassRow:
+    """One format and number of repetitions; all numbers in bits, higher = more memorised.
+
+    Attributes:
+        role: "canary" or "control"; a control has repetitions 0.
+        n: how many canaries.
+        median, low, high: median exposure with its interval at `level`; `low` or `high` None where
+            so few canaries give no interval.
+        capped: the median is a lower bound.
+        p_value: of the permutation test against guessing.
+        epsilon: point value in nats (Jagielski 2023), not a bound; None for controls.
+        exact: canaries whose rank was counted over all of R.
+        guesses: secrets found by best-first search within so many guesses.
+        revealed: secrets found by greedy search or beam with so many characters given, the better
+            of both.
+    """
+
+    role: str
+    repetitions: int
+    n: int
+    mean: float | None
+    median: float | None
+    low: float | None
+    high: float | None
+    level: float
+    capped: bool
+    p_value: float | None
+    epsilon: float | None
+    exact: int
+    guesses: tuple[Found, ...]
+    revealed: tuple[Found, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CanaryRow:
+    """One canary or control.
+
+    Attributes:
+        id, role, repetitions: as in the manifest; role "canary", "excluded" or "control".
+        log_perplexity_bits: bits, lower = more memorised; None where it is missing.
+        exposure, low, high: bits, higher = more memorised; None where missing.
+        capped: the exposure is a lower bound.
+        method: how it was estimated.
+        rank: 1 + fills never inserted that are as likely, as text; None where not known.
+        guesses: place among all fills in a proven order, at which an attacker finds it who knows
+            the format alone; None where it was not found.
+        guesses_tried: how many guesses were made; None where none were.
+        revealed: the fewest revealed characters with which it was found by greedy search or beam;
+            None where it was not found, or chance would have.
+        secret: only where it was asked for.
+    """
+
+    id: str
+    role: str
+    repetitions: int
+    log_perplexity_bits: float | None
+    exposure: float | None
+    low: float | None
+    high: float | None
+    capped: bool
+    method: str
+    rank: str | None
+    guesses: int | None
+    guesses_tried: int | None
+    revealed: int | None
+    secret: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FormatData:
+    """One format: its canaries, and the references that they were compared with.
+
+    Attributes:
+        name: of the format.
+        pattern: its text with holes; None without a manifest.
+        bits: log2 of the size of the randomness space.
+        space_size: that size, exactly, as text.
+        references: how many were scored; `exhaustive` where they are all others there are.
+        classes: controls first, then ascending repetitions.
+        canaries: controls included.
+        reference_bits: log-perplexities of the references, shape (n,), bits; empty without scores.
+        fit: skew-normal location, scale, shape and goodness, as the result holds it; None without.
+        quantiles: of the reference log-perplexities, as the result holds them: least, 1, 5, 25, 50,
+            75, 95, 99 %, largest.
+    """
+
+    name: str
+    pattern: str | None
+    bits: float
+    space_size: str
+    references: int
+    exhaustive: bool
+    classes: tuple[ClassRow, ...]
+    canaries: tuple[CanaryRow, ...]
+    reference_bits: Floats
+    fit: dict[str, Any] | None
+    quantiles: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RocData:
+    """The ROC of one class of canaries against all that never went in.
+
+    Attributes:
+        name: the class, as people read it.
+        fpr, tpr: corners of the ordinary curve, ascending, shape (k,).
+        hull_fpr, hull_tpr: of its concave hull.
+        positives, negatives: how many canaries stand on either side; a rate below one over
+            `negatives` is not resolvable.
+        area: under the ordinary curve, with `area_low` and `area_high`.
+    """
+
+    name: str
+    fpr: Floats
+    tpr: Floats
+    hull_fpr: Floats
+    hull_tpr: Floats
+    positives: int
+    negatives: int
+    area: float
+    area_low: float
+    area_high: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ReportData:
+    """Everything that a report shows.
+
+    Attributes:
+        title: name of the run.
+        verdict: of the gate with the thresholds that were asked for, else its defaults.
+        provenance: which version measured which model, and when.
+        model: what was measured.
+        formats: in the result's order.
+        privacy: the result's section "privacy"; None where there is none.
+        roc: classes whose scores are at hand.
+        training: rows of metrics.jsonl, in order; empty for a model trained elsewhere.
+        settings: all that were chosen, and seeds and versions.
+        command: what gives this result again; None where it is not known.
+        where: the directory that it is given in, and what must be there.
+        warnings: of the result.
+        redacted: whether secrets are left out.
+    """
+
+    title: str
+    verdict: Verdict
+    provenance: Provenance
+    model: tuple[Fact, ...]
+    formats: tuple[FormatData, ...]
+    privacy: dict[str, Any] | None
+    roc: tuple[RocData, ...]
+    training: tuple[dict[str, Any], ...]
+    settings: tuple[Fact, ...]
+    command: str | None
+    warnings: tuple[str, ...]
+    where: str = ""
+    redacted: bool = True

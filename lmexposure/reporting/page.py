@@ -1,0 +1,173 @@
+"""A report as one HTML page that needs nothing else: no network, no other file, no library.
+
+Its policy lets only its own style and script run, known by their hashes; every value is escaped.
+"""
+
+import base64
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from lmexposure._text import printable
+from lmexposure.reporting.charts import Chart, charts_of, compare_exposure
+from lmexposure.reporting.damaged import refused
+from lmexposure.reporting.data import CanaryRow, ClassRow, FormatData, ReportData, RocData
+from lmexposure.reporting.page_filters import FILTERS
+
+if TYPE_CHECKING:
+    from lmexposure.reporting.compare import CompareData, ComparedFormat
+
+__all__ = ["render_compare", "render_report"]
+
+# Of canaries in the page's table: beyond it the page would pass 2 MB, and browsers get slow.
+_MOST_ROWS = 3000
+_RATES = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
+
+
+def render_report(data: ReportData) -> str:
+    """The whole report as one HTML document.
+
+    Args:
+        data: what to show; secrets are shown where they are in it, under a warning.
+
+    Returns:
+        the document; the same data gives the same text.
+
+    Raises:
+        ResultError: a section of the result that is not as it should be.
+    """
+    with refused(data.title):
+        rows, left_out = _canary_rows(data.formats)
+        charts = charts_of(data)
+        return _page(
+            "report.html.jinja",
+            data=data,
+            formats=[_view(one, charts) for one in data.formats],
+            charts={kind: _of(charts, kind) for kind in ("epsilon", "roc", "training")},
+            canaries=rows,
+            left_out=left_out,
+            rates=_RATES,
+            roc_rows=[(one, [_rate(one, rate) for rate in _RATES]) for one in data.roc],
+        )
+
+
+def render_compare(data: "CompareData") -> str:
+    """Several runs side by side as one HTML document.
+
+    Args:
+        data: what to show; it holds no secrets.
+
+    Returns:
+        the document; the same data gives the same text.
+
+    Raises:
+        ResultError: a section of a result that is not as it should be.
+    """
+    with refused(data.title):
+        names = [run.name for run in data.runs]
+        cells = {one.name: _of_each_run(one, len(names)) for one in data.formats}
+        charts = [
+            compare_exposure(one.name, one.bits, list(zip(names, cells[one.name], strict=True)))
+            for one in data.formats
+        ]
+        return _page(
+            "compare.html.jinja",
+            data=data,
+            formats=list(zip(data.formats, charts, strict=True)),
+        )
+
+
+def _of_each_run(one: "ComparedFormat", runs: int) -> list[list[ClassRow]]:
+    """The classes of a format that each run has."""
+    columns = ([row.cells[n] for row in one.classes] for n in range(runs))
+    return [[cell for cell in column if cell is not None] for column in columns]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _FormatView:
+    """A format with its charts, each where its part of the page wants it."""
+
+    data: FormatData
+    exposure: Chart | None
+    references: Chart | None
+    extraction: Chart | None
+    controls: Chart | None
+
+
+def _view(one: FormatData, charts: Sequence[Chart]) -> _FormatView:
+    kinds = ("exposure", "references", "extraction", "controls")
+    found = {kind: _of(charts, kind, one.name) for kind in kinds}
+    return _FormatView(data=one, **{kind: next(iter(had), None) for kind, had in found.items()})
+
+
+def _of(charts: Sequence[Chart], kind: str, subject: str = "") -> list[Chart]:
+    """Charts of one kind; those of a format by its name."""
+    return [one for one in charts if one.kind == kind and one.subject == subject]
+
+
+def _canary_rows(formats: Sequence[FormatData]) -> tuple[list[tuple[str, CanaryRow]], int]:
+    """All canaries with their formats, the most exposed first, and how many there was no room for.
+
+    What has no exposure stands last, and is never left out: a missing number is no low one.
+    """
+    rows = [(one.name, canary) for one in formats for canary in one.canaries]
+    bits = [math.nan if one.exposure is None else one.exposure for _, one in rows]
+    missing = [row for row, value in zip(rows, bits, strict=True) if not math.isfinite(value)]
+    known = [(value, row) for row, value in zip(rows, bits, strict=True) if math.isfinite(value)]
+    shown = [row for _, row in sorted(known, key=lambda pair: -pair[0])]
+    kept = shown[: max(0, _MOST_ROWS - len(missing))] + missing
+    return kept, len(rows) - len(kept)
+
+
+def _rate(one: RocData, fpr: float) -> float | None:
+    """The true-positive rate at a false-positive rate; None where so few cannot resolve it."""
+    if fpr * one.negatives < 1:
+        return None
+    return max((float(t) for f, t in zip(one.fpr, one.tpr, strict=True) if f <= fpr), default=0.0)
+
+
+def _page(template: str, **values: Any) -> str:
+    """A template with the style and the script that every page carries, and their policy."""
+    style, script = _asset("report.css"), _asset("report.js")
+    policy = (
+        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    page: str = (
+        _environment()
+        .get_template(template)
+        .render(style=Markup(style), script=Markup(script), policy=Markup(policy), **values)
+    )
+    return printable(page)
+
+
+def _asset(name: str) -> str:
+    """A file of ours that stands in the page as it is."""
+    return files("lmexposure.reporting").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    """As a content security policy names an inline element."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+@cache
+def _environment() -> Environment:
+    made = Environment(
+        loader=PackageLoader("lmexposure.reporting"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(FILTERS)
+    # What a chart draws holds its data escaped.
+    made.filters["drawn"] = lambda chart: Markup(chart.svg())
+    return made

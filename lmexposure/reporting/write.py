@@ -1,0 +1,199 @@
+"""The files that people open: rendered first, then written, each whole or not at all."""
+
+import errno
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lmexposure._files import atomic_write, sha256_file
+from lmexposure._validate import one_of
+from lmexposure.canaries.manifest import Manifest
+from lmexposure.errors import FileError, ModelError, SettingsError
+from lmexposure.records import RunFiles
+from lmexposure.reporting.build import report_data
+from lmexposure.reporting.compare import compare_data
+from lmexposure.reporting.compare_markdown import compare_markdown
+from lmexposure.reporting.damaged import refused
+from lmexposure.reporting.data import ReportData
+from lmexposure.reporting.markdown import report_markdown
+from lmexposure.reporting.tables import compare_csv, compare_json, report_csv, report_json
+
+__all__ = ["FORMATS", "write_compare", "write_report"]
+
+FORMATS = ("html", "md", "csv", "json")
+
+
+# matplotlib is imported for a page or charts, and huggingface_hub for a card: other outputs do
+# without.
+def _report_page(data: Any) -> str:
+    from lmexposure.reporting.page import render_report
+
+    return render_report(data)
+
+
+def _compare_page(data: Any) -> str:
+    from lmexposure.reporting.page import render_compare
+
+    return render_compare(data)
+
+
+Renders = Mapping[str, Callable[[Any], str]]
+_REPORT: Renders = {
+    "html": _report_page,
+    "md": report_markdown,
+    "csv": report_csv,
+    "json": report_json,
+}
+_COMPARE: Renders = {
+    "html": _compare_page,
+    "md": compare_markdown,
+    "csv": compare_csv,
+    "json": compare_json,
+}
+
+
+def write_report(
+    run: RunFiles,
+    *,
+    out: str | Path | None = None,
+    formats: Sequence[str] = ("html", "md"),
+    charts: bool = False,
+    show_secrets: bool = False,
+    manifest: Manifest | None = None,
+    model_card: str | Path | None = None,
+    card_weights: str | None = None,
+) -> list[Path]:
+    """Write the report of a run: report.html, report.md, report.csv, report.json.
+
+    Args:
+        run: what `open_run` gave.
+        out: a directory; None: that of the result.
+        formats: of `FORMATS`, at least one.
+        charts: whether to write each chart as SVG and PNG into `charts/` besides.
+        show_secrets: show each canary's secret; the files are then readable by their owner only.
+        manifest: where it does not lie beside the result.
+        model_card: a model directory whose README.md gets the results into its metadata.
+        card_weights: the SHA-256 of the weights there, as `lmexposure.models.weights_sha256` gives
+            it for the model in the dtype it was measured in; None: nobody looked, and the card says
+            so.
+
+    Returns:
+        the paths of what was written, in the order of `formats`.
+
+    Raises:
+        SettingsError: an unknown format, secrets asked for without a manifest, or `out` is the
+            directory of another run.
+        ManifestError, ResultError: see `report_data`.
+        ModelError: other weights than were measured; see `add_to_model_card`.
+        FileError: the disk refused; what stood there before still does.
+    """
+    _check(formats)
+    if out is not None:
+        _refuse_another_run(run, Path(out))
+    if model_card is not None and card_weights is not None:
+        _check_weights(run, model_card, card_weights)
+    data = report_data(run, show_secrets=show_secrets, manifest=manifest)
+    with refused(run.name):
+        files = _rendered("report", formats, _REPORT, data)
+        files |= _drawn(data) if charts else {}
+    where = run.result_path.parent if out is None else Path(out)
+    if out is None:
+        _refuse_leading_out(where, files)
+    written = _write(where, files, mode=0o600 if show_secrets else 0o644)
+    if model_card is None:
+        return written
+    from lmexposure.reporting.model_card import add_to_model_card
+
+    with refused(run.name):
+        known = card_weights is not None
+        return [*written, add_to_model_card(model_card, data, weights_known=known)]
+
+
+def _check_weights(run: RunFiles, model_card: str | Path, weights: str) -> None:
+    """One model's verdict does not go into another one's card."""
+    measured = run.result.model.get("weights_sha256")
+    if weights != measured:
+        raise ModelError(
+            f"the weights in {model_card} have sha256 {weights[:16]}, and {run.result_path} is of "
+            f"{str(measured)[:16]}; give the directory of the model that was measured, or --force, "
+            "which says so in the card"
+        )
+
+
+def write_compare(
+    runs: Sequence[RunFiles], *, out: str | Path, formats: Sequence[str] = ("html", "md")
+) -> list[Path]:
+    """Write several runs side by side: compare.html, compare.md, compare.csv, compare.json.
+
+    Args:
+        runs: two or more; the first is what the others are held against.
+        out: a directory.
+        formats: of `FORMATS`, at least one.
+
+    Returns:
+        the paths of what was written, in the order of `formats`.
+
+    Raises:
+        SettingsError: an unknown format, or fewer than two runs.
+        ResultError: runs that cannot be compared; see `compare_data`.
+        FileError: the disk refused; what stood there before still does.
+    """
+    _check(formats)
+    data = compare_data(runs)
+    with refused(data.title):
+        files = _rendered("compare", formats, _COMPARE, data)
+    return _write(Path(out), files)
+
+
+def _check(formats: Sequence[str]) -> None:
+    if not formats:
+        raise SettingsError(f"no format given; choose of {', '.join(FORMATS)}")
+    for name in formats:
+        one_of("format", name, FORMATS)
+
+
+def _rendered(stem: str, formats: Sequence[str], renders: Renders, data: Any) -> dict[str, bytes]:
+    return {f"{stem}.{name}": renders[name](data).encode() for name in formats}
+
+
+def _drawn(data: ReportData) -> dict[str, bytes]:
+    from lmexposure.reporting.charts import charts_of
+
+    files: dict[str, bytes] = {}
+    for chart in charts_of(data):
+        files[f"charts/{chart.name}.svg"] = chart.svg("plain").encode()
+        files[f"charts/{chart.name}.png"] = chart.png()
+    return files
+
+
+def _refuse_another_run(run: RunFiles, out: Path) -> None:
+    """A report beside a result is read as that result's; a copy of this one is no other."""
+    there = out / "result.json"
+    if there.is_file() and sha256_file(there) != sha256_file(run.result_path):
+        raise SettingsError(
+            f"{out} holds the result of another run, and its report would be replaced by that of "
+            f"{run.name}; choose another --out"
+        )
+
+
+def _refuse_leading_out(where: Path, names: Iterable[str]) -> None:
+    """Where nobody said where to write, a run that came from elsewhere must not say it."""
+    for name in names:
+        there = Path(os.path.realpath(where / name))
+        if not there.is_relative_to(os.path.realpath(where)):
+            raise FileError(
+                errno.EXDEV,
+                f"{where / name} is a link that leads out of the run; --out puts the report "
+                "elsewhere",
+            )
+
+
+def _write(where: Path, files: Mapping[str, bytes], *, mode: int = 0o644) -> list[Path]:
+    try:
+        for name, content in files.items():
+            with atomic_write(where / name, mode=mode) as stream:
+                stream.write(content)
+    except FileError as failure:
+        raise FileError(failure.errno, f"{failure}; --out puts it elsewhere") from failure
+    return [where / name for name in files]

@@ -1,0 +1,321 @@
+"""A run on the disk: read as it is, and refused where it is torn, edited or of other parts."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from made_results import small_result, small_run
+
+from lmexposure.errors import ManifestError, ResultError
+from lmexposure.records import open_run
+
+
+def edited(path: Path, change: Callable[[Any], object]) -> Path:
+    """A JSON file with something else in it, as a version that wrote no hash would have it."""
+    values = json.loads(path.read_text())
+    values.pop("content_sha256", None)
+    change(values)
+    path.write_text(json.dumps(values))
+    return path
+
+
+def rewritten(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """A Parquet file with something else in it."""
+    import pyarrow as pa
+
+    columns = pq.read_table(path).to_pydict()
+    change(columns)
+    pq.write_table(pa.table(columns), path)
+
+
+def test_a_whole_run_is_all_of_its_files(tmp_path: Path) -> None:
+    run = open_run(small_run(tmp_path / "mine"))
+    assert run.name == "mine"
+    assert run.result.to_dict() == small_result().to_dict()
+    assert run.manifest is not None
+    assert run.manifest.sha256 == run.result.manifest_sha256
+    assert run.record is not None
+    assert run.record["settings"]["controls"] == 16
+    assert [row["step"] for row in run.metrics] == [0, 10, 20, 30]
+    assert run.result_path == tmp_path / "mine" / "result.json"
+
+
+def test_its_scores_are_columns(tmp_path: Path) -> None:
+    scores = open_run(small_run(tmp_path)).scores()
+    assert scores is not None
+    assert scores.ids.shape == scores.formats.shape == (436,)
+    assert dict(zip(*np.unique(scores.roles, return_counts=True), strict=True)) == {
+        "canary": 20,
+        "control": 16,
+        "reference": 400,
+    }
+    assert scores.repetitions.max() == 4
+    assert np.isfinite(scores.log_perplexity_bits).all()
+
+
+def test_candidates_left_out_are_among_the_references(tmp_path: Path) -> None:
+    made_of: dict[str, Any] = {"coins": 0.5, "canaries": 30, "repetitions": (1,)}
+    run = open_run(small_run(tmp_path, **made_of))
+    scores = run.scores()
+    assert scores is not None
+    never = np.isin(scores.roles, ("reference", "excluded")).sum()
+    assert (scores.roles == "excluded").any()
+    assert never == run.result.formats[0]["references"]
+
+
+def test_a_measurement_has_neither_manifest_nor_record(tmp_path: Path) -> None:
+    run = open_run(small_run(tmp_path, whole=False))
+    assert (run.manifest, run.record, run.metrics) == (None, None, ())
+    assert run.scores() is not None
+
+
+def test_a_result_json_stands_for_its_directory_and_any_other_name_for_itself(
+    tmp_path: Path,
+) -> None:
+    path = small_run(tmp_path / "r") / "result.json"
+    assert open_run(path).manifest is not None
+    alone = path.rename(path.with_name("other.json"))
+    run = open_run(alone)
+    assert (run.name, run.manifest, run.record, run.scores()) == ("other", None, None, None)
+
+
+def test_the_current_directory_has_a_name(tmp_path: Path, monkeypatch: Any) -> None:
+    small_run(tmp_path / "here")
+    monkeypatch.chdir(tmp_path / "here")
+    assert open_run(".").name == "here"
+
+
+def test_without_scores_there_are_none(tmp_path: Path) -> None:
+    small_run(tmp_path)
+    (tmp_path / "scores.parquet").unlink()
+    assert open_run(tmp_path).scores() is None
+
+
+def test_nothing_there(tmp_path: Path) -> None:
+    with pytest.raises(ResultError, match=r"no run or result at .*none; make one: lmexposure run"):
+        open_run(tmp_path / "none")
+    with pytest.raises(ResultError, match=r"holds no result.json; it is no run directory"):
+        open_run(tmp_path)
+    (tmp_path / "run.json").write_text("{}")
+    with pytest.raises(ResultError, match="the run did not finish: give its command again"):
+        open_run(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["", '{"schema": "lmexposure.res', "[" * 100_000])
+def test_a_torn_result(tmp_path: Path, content: str) -> None:
+    (tmp_path / "result.json").write_text(content)
+    with pytest.raises(ResultError, match=r"not readable JSON|is no result"):
+        open_run(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [("lmexposure.result/2", "newer than"), ("other/1", "expected"), (None, "expected")],
+)
+def test_another_schema(tmp_path: Path, schema: Any, message: str) -> None:
+    small_run(tmp_path)
+    edited(tmp_path / "result.json", lambda values: values.update(schema=schema))
+    with pytest.raises(ResultError, match=message):
+        open_run(tmp_path)
+
+
+def _first(values: dict[str, Any]) -> dict[str, Any]:
+    one: dict[str, Any] = values["canaries"][0]
+    return one
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda v: v.pop("summary"), "lacks or adds fields"),
+        (lambda v: v.update(canaries="abc"), "lacks or adds fields"),
+        (lambda v: v.update(model=[]), "model is no table"),
+        (lambda v: v.update(privacy=3), "privacy is no table"),
+        (lambda v: v.update(warnings="x"), "warnings is no list"),
+        (lambda v: v.update(summary=[1]), "summary is no list of tables"),
+        (lambda v: v["formats"][0].update(name=7), "a format has the name 7"),
+        (lambda v: v["formats"][0].pop("space_size"), "has no size"),
+        (lambda v: v["formats"][0].update(bits=float("nan")), "has no size"),
+        (lambda v: v["formats"][0].pop("references"), "has no number of references"),
+        (lambda v: v["formats"].append(v["formats"][0]), "stands there 2 times"),
+        (lambda v: v["canaries"].append(v["canaries"][0]), "stands there 2 times"),
+        (lambda v: _first(v).update(id=[]), "has an id that is no text"),
+        (lambda v: _first(v).update(format="x"), "is of format 'x', which the result does not"),
+        (lambda v: _first(v).update(role="spy"), "has role 'spy'"),
+        (lambda v: _first(v).update(repetitions=-1), "repetitions -1"),
+        (lambda v: _first(v).update(exposure=1.0), "has no table of exposure"),
+        (lambda v: _first(v).update(log_perplexity_bits=float("inf")), "not finite"),
+        (lambda v: _first(v)["exposure"].update(value=float("nan")), "not finite"),
+        (lambda v: _first(v)["exposure"].update(high="many"), "not finite"),
+    ],
+)
+def test_a_result_of_other_parts(
+    tmp_path: Path, change: Callable[[Any], object], message: str
+) -> None:
+    small_run(tmp_path)
+    edited(tmp_path / "result.json", change)
+    with pytest.raises(ResultError, match=message):
+        open_run(tmp_path)
+
+
+def test_a_missing_number_is_left_to_the_gate(tmp_path: Path) -> None:
+    small_run(tmp_path)
+    edited(tmp_path / "result.json", lambda v: _first(v)["exposure"].update(value=None))
+    assert open_run(tmp_path).result.canaries[0].exposure["value"] is None
+
+
+def test_a_whole_run_without_its_manifest(tmp_path: Path) -> None:
+    small_run(tmp_path)
+    (tmp_path / "manifest.json").unlink()
+    with pytest.raises(ResultError, match=r"run.json but no manifest.json, so the run is not"):
+        open_run(tmp_path)
+
+
+def test_the_manifest_of_another_measurement(tmp_path: Path) -> None:
+    small_run(tmp_path / "a")
+    small_run(tmp_path / "b", seed=1)
+    os.replace(tmp_path / "b" / "manifest.json", tmp_path / "a" / "manifest.json")
+    with pytest.raises(ManifestError, match=r"a/result.json was made from .*; take the manifest"):
+        open_run(tmp_path / "a")
+
+
+def test_an_edited_manifest(tmp_path: Path) -> None:
+    small_run(tmp_path)
+    path = tmp_path / "manifest.json"
+    path.write_text(path.read_text().replace('"documents": ', '"documents": 1'))
+    with pytest.raises(ManifestError, match="the checksum does not fit"):
+        open_run(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}", "\xff\xfe", '{"settings": 3}'])
+def test_a_record_that_is_none(tmp_path: Path, content: str) -> None:
+    small_run(tmp_path)
+    (tmp_path / "run.json").write_text(content, encoding="latin-1")
+    with pytest.raises(ResultError, match=r"not readable JSON|holds no settings"):
+        open_run(tmp_path)
+
+
+def test_of_damaged_metrics_what_is_whole_is_a_curve(tmp_path: Path) -> None:
+    """It decides no number, so a run is read, and says what its curve lacks."""
+    path = small_run(tmp_path) / "metrics.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-20])
+    run = open_run(tmp_path)
+    assert (len(run.metrics), run.notes) == (3, ())  # a process that was killed left it so
+    path.write_bytes(whole + b'{"step": 4, "validation_bits_per_token": NaN}\n\xc3')
+    rows = open_run(tmp_path).metrics
+    assert rows[-1] == {"step": 4, "validation_bits_per_token": None}
+    for damaged in (
+        b"{torn\n" + whole,
+        b"\xff" + whole[1:],
+        b"3\n" + whole,
+        b"[" * 9000 + b"\n{}\n",
+    ):
+        path.write_bytes(damaged)
+        (note,) = open_run(tmp_path).notes
+        assert "missing in part: 1 of" in note
+        assert "lines of metrics.jsonl are damaged, the first is line 1" in note
+    path.unlink()
+    path.mkdir()
+    run = open_run(tmp_path)
+    assert run.notes == ("no training curve: cannot read metrics.jsonl: Is a directory",)
+    assert run.metrics == ()
+
+
+def test_torn_scores(tmp_path: Path) -> None:
+    path = small_run(tmp_path) / "scores.parquet"
+    path.write_bytes(path.read_bytes()[:-30])
+    with pytest.raises(ResultError, match="cannot be read as scores"):
+        open_run(tmp_path).scores()
+
+
+def _set(name: str, value: Any) -> Callable[[dict[str, Any]], object]:
+    return lambda columns: columns[name].__setitem__(0, value)
+
+
+def _of_references(new: Callable[[list[float]], list[float]]) -> Callable[[Any], object]:
+    """Other bits for the references, and the canaries' own as they were."""
+
+    def change(columns: dict[str, Any]) -> None:
+        bits, first = columns["log_perplexity_bits"], columns["role"].index("reference")
+        columns["log_perplexity_bits"] = [*bits[:first], *new(bits[first:])]
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda columns: columns.pop("role"), "cannot be read as scores"),
+        (_set("repetitions", None), "cannot be read as scores"),
+        (_set("log_perplexity_bits", None), "cannot be read as scores"),
+        (_set("log_perplexity_bits", float("nan")), "1 of 436 log-perplexities are not finite"),
+        (_set("log_perplexity_bits", 3.0), "has 3.000 bits there, not"),
+        (_set("log_perplexity_bits", -3.0), "a log-perplexity is -3 bits, and none is below 0"),
+        (_of_references(lambda bits: [one + 5 for one in bits]), "have other bits there"),
+        (_of_references(lambda bits: [*sorted(bits)[:-1], 500.0]), "have other bits there"),
+        (_of_references(lambda bits: [0.0, *sorted(bits)[1:]]), "have other bits there"),
+        (_set("role", "spy"), "1 roles are none of"),
+        (_set("role", "control"), "is another canary there"),
+        (_set("repetitions", 9), "is another canary there"),
+        (_set("id", "other"), "scores 20 canaries and controls|the result has others"),
+        (lambda columns: [c.pop() for c in columns.values()], "scores 399 references of"),
+        (lambda columns: [c.pop(0) for c in columns.values()], "the result has others"),
+    ],
+)
+def test_scores_that_are_not_the_results(
+    tmp_path: Path, change: Callable[[dict[str, Any]], object], message: str
+) -> None:
+    small_run(tmp_path)
+    rewritten(tmp_path / "scores.parquet", change)
+    with pytest.raises(ResultError, match=message):
+        open_run(tmp_path).scores()
+
+
+def test_opening_a_run_imports_nothing_heavy(tmp_path: Path) -> None:
+    small_run(tmp_path)
+    script = (
+        "import sys\nfrom lmexposure.records import open_run\nopen_run(sys.argv[1])\n"
+        "heavy = {'torch', 'scipy.stats', 'pyarrow', 'matplotlib'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True)
+
+
+def test_an_old_result_without_quantiles_is_taken_with_its_scores(tmp_path: Path) -> None:
+    small_run(tmp_path)
+    edited(
+        tmp_path / "result.json",
+        lambda values: values["formats"][0].pop("reference_bits_quantiles"),
+    )
+    assert open_run(tmp_path).scores() is not None
+
+
+@pytest.mark.parametrize(("value", "message"), [(10**400, "401 digits"), ("\ud800", "half a char")])
+def test_a_record_and_metrics_with_what_none_of_ours_holds(
+    tmp_path: Path, value: Any, message: str
+) -> None:
+    path = small_run(tmp_path)
+    rows = (path / "metrics.jsonl").read_text()
+    (path / "metrics.jsonl").write_text(rows + json.dumps({"step": value}) + "\n{}\n")
+    assert "the first is line 5" in open_run(path).notes[0]
+    (path / "metrics.jsonl").unlink()
+    edited(path / "run.json", lambda values: values["settings"].update(layout=value))
+    with pytest.raises(ResultError, match=rf"run.json holds .*{message}.*give the run's command"):
+        open_run(path)
+
+
+def test_what_a_callback_followed_stands_in_for_the_metrics(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run")
+    row = {"epoch": 1.0, "validation_bits_per_token": 2.0, "exposure": {"pin x4": 5.5}}
+    (run / "exposure.jsonl").write_text(json.dumps(row) + "\n")
+    assert row not in open_run(run).metrics
+    (run / "metrics.jsonl").unlink()
+    assert open_run(run).metrics == (row,)

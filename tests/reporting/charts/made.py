@@ -1,0 +1,234 @@
+"""Small data for charts, made by hand, and what every chart must keep."""
+
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from lmexposure.gate import Outcome, Verdict
+from lmexposure.records import Provenance
+from lmexposure.reporting.charts import Chart
+from lmexposure.reporting.charts.palette import VARIABLES
+from lmexposure.reporting.data import CanaryRow, ClassRow, FormatData, Found, ReportData, RocData
+
+HOSTILE = '<script>alert(1)</script> & $x^2$ $\\frac{a}{b}$ "quoted" \x07'
+
+VERDICT = Verdict(
+    outcome=Outcome.PASS, sentence="", deciding=None, checks=(), tested=(), untested=()
+)
+
+
+def canary(exposure: float | None, **other: Any) -> CanaryRow:
+    values: dict[str, Any] = {
+        "id": "pin/x1/0000",
+        "role": "canary",
+        "repetitions": 1,
+        "log_perplexity_bits": 20.0,
+        "exposure": exposure,
+        "low": None if exposure is None else exposure - 0.5,
+        "high": None if exposure is None else exposure + 0.5,
+        "capped": False,
+        "method": "sampled",
+        "rank": None,
+        "guesses": None,
+        "guesses_tried": None,
+        "revealed": None,
+    }
+    return CanaryRow(**values | other)
+
+
+def found(given: int, n: int, of: int = 4, by_chance: float = 0.001) -> Found:
+    return Found(given=given, found=n, of=of, by_chance=by_chance)
+
+
+def class_row(median: float | None, **other: Any) -> ClassRow:
+    values: dict[str, Any] = {
+        "role": "canary",
+        "repetitions": 1,
+        "n": 4,
+        "mean": median,
+        "median": median,
+        "low": None if median is None else median - 1,
+        "high": None if median is None else median + 1,
+        "level": 0.95,
+        "capped": False,
+        "p_value": 0.5,
+        "epsilon": None,
+        "exact": 0,
+        "guesses": (),
+        "revealed": (),
+    }
+    return ClassRow(**values | other)
+
+
+def format_data(**other: Any) -> FormatData:
+    """Four controls, four canaries once and four canaries eight times, |R| = 2^20."""
+    control = [canary(e, role="control", repetitions=0) for e in (0.2, 0.8, 1.4, 2.2)]
+    once = [canary(e, log_perplexity_bits=15.0 + e) for e in (1.0, 2.0, 3.0, 4.0)]
+    often = [
+        canary(e, repetitions=8, log_perplexity_bits=5.0, capped=e == 13.0, high=None)
+        for e in (10.0, 11.0, 12.0, 13.0)
+    ]
+    reference = np.random.default_rng(0).normal(24, 3, 400)
+    values: dict[str, Any] = {
+        "name": "pin",
+        "pattern": "My PIN is {digits:6}.",
+        "bits": 20.0,
+        "space_size": str(2**20),
+        "references": 400,
+        "exhaustive": False,
+        "classes": (
+            class_row(1.1, role="control", repetitions=0, guesses=(found(1, 0), found(1000, 0))),
+            class_row(2.5, guesses=(found(1, 0), found(1000, 1)), revealed=(found(2, 2),)),
+            class_row(
+                11.5,
+                repetitions=8,
+                capped=True,
+                guesses=(found(1, 1), found(1000, 4)),
+                revealed=(found(0, 1), found(2, 3)),
+            ),
+        ),
+        "canaries": (*control, *once, *often),
+        "reference_bits": reference,
+        "fit": {
+            "location": 24.0,
+            "scale": 3.0,
+            "shape": 0.5,
+            "goodness": {"ks_statistic": 0.0123, "ks_p_value": 0.4567},
+        },
+        "quantiles": tuple(
+            np.quantile(reference, (0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1)).tolist()
+        ),
+    }
+    return FormatData(**values | other)
+
+
+def roc_data(**other: Any) -> RocData:
+    values: dict[str, Any] = {
+        "name": "pin, repetitions 8",
+        "fpr": np.array([0.0, 0.0, 0.1, 0.1, 1.0]),
+        "tpr": np.array([0.0, 0.25, 0.25, 0.75, 1.0]),
+        "hull_fpr": np.array([0.0, 0.0, 0.1, 1.0]),
+        "hull_tpr": np.array([0.0, 0.25, 0.75, 1.0]),
+        "positives": 4,
+        "negatives": 400,
+        "area": 0.8,
+        "area_low": 0.6,
+        "area_high": 0.9,
+    }
+    return RocData(**values | other)
+
+
+def bound(value: float | None, **other: Any) -> dict[str, Any]:
+    values = {"method": "one_run_audit", "validity": "any-dp", "delta": 1e-5, "ceiling": 3.0}
+    return values | {"value": value} | other
+
+
+def privacy(**other: Any) -> dict[str, Any]:
+    """Two classes; the quoted bound is of the second, smaller one."""
+    others = [bound(0.5, method="epsilon_from_exposure"), bound(None), bound(1.5, validity="new")]
+    classes = [
+        {"formats": ["pin"], "repetitions": 1, "canaries": 90, "excluded": 90}
+        | {"bounds": {"primary": bound(0.1), "others": []}},
+        {"formats": ["pin"], "repetitions": 8, "canaries": 9, "excluded": 9}
+        | {"bounds": {"primary": bound(0.9), "others": others}},
+    ]
+    quoted = bound(0.9, formats=["pin"], repetitions=8)
+    claim = {"claimed_epsilon": 2.0, "claimed_delta": 1e-5}
+    return {"primary": quoted, "classes": classes, "claim": claim} | other
+
+
+def training_rows() -> tuple[dict[str, Any], ...]:
+    def row(step: int, train: float | None, valid: float) -> dict[str, Any]:
+        names = {"train_bits_per_token": train, "validation_bits_per_token": valid}
+        return {"step": step, "epoch": step / 100} | names
+
+    return (row(0, None, 6.0), row(100, 3.0, 2.5), row(200, 2.0, 2.0), row(300, 1.5, 2.25))
+
+
+def report_data(**other: Any) -> ReportData:
+    values: dict[str, Any] = {
+        "title": "run",
+        "verdict": VERDICT,
+        "provenance": Provenance(),
+        "model": (),
+        "formats": (format_data(),),
+        "privacy": privacy(),
+        "roc": (roc_data(),),
+        "training": training_rows(),
+        "settings": (),
+        "command": None,
+        "warnings": (),
+    }
+    return ReportData(**values | other)
+
+
+def hostile_data() -> ReportData:
+    """Script, ampersands and formulas wherever data has a name."""
+    bad = privacy()
+    bad["classes"][1]["formats"] = bad["primary"]["formats"] = [HOSTILE]
+    bad["classes"][1]["bounds"]["primary"]["method"] = HOSTILE
+    rows = tuple(row | {"exposure": {HOSTILE: 1.0}} for row in training_rows())
+    return report_data(
+        formats=(replace(format_data(), name=HOSTILE),),
+        privacy=bad,
+        roc=(roc_data(name=HOSTILE),),
+        training=rows,
+    )
+
+
+def texts(chart: Chart) -> list[str]:
+    """All that is written in the picture, without its text alternative."""
+    return texts_of(chart.svg())
+
+
+def texts_of(svg: str) -> list[str]:
+    root = ET.fromstring(svg)
+    return [str(one.text) for one in root.iter("{http://www.w3.org/2000/svg}text")]
+
+
+def painted(chart: Chart, variable: str) -> list[ET.Element]:
+    """All elements in a colour of the page."""
+    name = f"var({variable})"
+    root = ET.fromstring(chart.svg())
+    return [one for one in root.iter() if name in (one.get("fill"), one.get("stroke"))]
+
+
+def assert_fit_for_a_page(chart: Chart, svg: str) -> None:
+    root = ET.fromstring(svg)
+    assert svg.startswith("<svg ")
+    assert root.get("viewBox")
+    assert root.get("width") is root.get("height") is None
+    assert root.get("role") == "img"
+    for tag, text in (("title", chart.title), ("desc", chart.description)):
+        one = next(root.iter(f"{{http://www.w3.org/2000/svg}}{tag}"))
+        assert one.text == text
+        assert one.get("id") in str(root.get("aria-labelledby")).split()
+    ids = [str(one.get("id")) for one in root.iter() if one.get("id")]
+    assert len(ids) == len(set(ids))
+    assert all(one.startswith(f"{chart.name}--") for one in ids)
+    _assert_references_inside(root, set(ids))
+    _assert_no_colors(root)
+
+
+def _assert_references_inside(root: ET.Element, ids: set[str]) -> None:
+    """Nothing outside is pointed to, nothing runs, nothing holds for the page around."""
+    tags = {one.tag.rpartition("}")[2] for one in root.iter()}
+    allowed = {"svg", "title", "desc", "g", "defs", "path", "use", "text", "clipPath", "rect"}
+    assert tags <= allowed
+    for one in root.iter():
+        assert not {"style", "class", "onload"} & set(one.attrib)
+        for key, value in one.attrib.items():
+            if key.endswith("href"):
+                assert value.removeprefix("#") in ids
+            for target in re.findall(r"url\(#?([^)]*)\)", value):
+                assert target in ids
+
+
+def _assert_no_colors(root: ET.Element) -> None:
+    ours = {"none", "currentColor", *(f"var({name})" for name in VARIABLES.values())}
+    for one in root.iter():
+        for key in ("fill", "stroke", "color", "stop-color"):
+            assert one.get(key, "none") in ours

@@ -1,0 +1,119 @@
+import io
+import re
+import xml.etree.ElementTree as ET
+from typing import Any
+
+import matplotlib as mpl
+import pytest
+from matplotlib.image import imread
+from report.charts.made import (
+    assert_fit_for_a_page,
+    hostile_data,
+    report_data,
+    texts,
+    texts_of,
+)
+
+from lmexposure.errors import SettingsError
+from lmexposure.reporting.charts import Chart, charts_of, compare_exposure
+from lmexposure.reporting.data import ReportData
+
+
+def every(data: ReportData) -> list[Chart]:
+    one = data.formats[0]
+    runs = [("base", one.classes), (one.name, one.classes[1:])]
+    compared = compare_exposure(one.name, one.bits, runs)
+    assert compared is not None
+    return [*charts_of(data), compared]
+
+
+@pytest.fixture(scope="module")
+def charts() -> list[Chart]:
+    return every(report_data())
+
+
+@pytest.fixture(scope="module")
+def pages(charts: list[Chart]) -> list[str]:
+    return [one.svg() for one in charts]
+
+
+def test_every_chart_is_fit_for_a_page(charts: list[Chart], pages: list[str]) -> None:
+    for chart, svg in zip(charts, pages, strict=True):
+        assert_fit_for_a_page(chart, svg)
+
+
+def test_charts_of_one_page_share_no_id(pages: list[str]) -> None:
+    ids = [one for svg in pages for one in re.findall(r'\bid="([^"]+)"', svg)]
+    assert len(ids) == len(set(ids)) > len(pages)
+
+
+def test_the_same_data_gives_the_same_text(charts: list[Chart], pages: list[str]) -> None:
+    again = every(report_data())
+    assert [one.svg() for one in again] == pages
+    assert again[0].svg("plain") == charts[0].svg("plain")
+    assert again[0].png() == charts[0].png()
+
+
+def test_names_of_data_are_text_and_nothing_else() -> None:
+    written = []
+    for chart in every(hostile_data()):
+        page, plain = chart.svg(), chart.svg("plain")
+        assert_fit_for_a_page(chart, page)
+        assert "<script" not in page + plain
+        assert "\x07" not in page + plain
+        written += texts_of(page) + texts_of(plain)
+    assert any(text.startswith("<script>alert(1)</script> &") for text in written)
+    assert any("$x^2$" in text for text in written)  # as it was typed: never a formula
+
+
+@pytest.mark.filterwarnings("error")
+def test_letters_that_the_font_lacks_are_no_warning() -> None:
+    one = report_data().formats[0]
+    chart = compare_exposure("鳥", one.bits, [("基準", one.classes)])
+    assert chart is not None
+    assert "基準" in texts(chart)
+    assert chart.png()
+
+
+def test_a_file_of_its_own_has_colours_a_title_and_a_background(charts: list[Chart]) -> None:
+    for chart in charts:
+        svg = chart.svg("plain")
+        assert svg.startswith('<?xml version="1.0" encoding="utf-8"?>\n<svg ')
+        assert "var(" not in svg
+        assert "currentColor" not in svg
+        assert "DOCTYPE" not in svg
+        root = ET.fromstring(svg)
+        assert str(root.get("width")).endswith("pt")
+        assert "#ffffff" in {one.get("fill") for one in root.iter()}
+        written = " ".join(str(one.text) for one in root.iter() if one.tag.endswith("}text"))
+        assert chart.title[:20] in written
+
+
+def test_pixels_are_twice_as_dense_as_a_screen(charts: list[Chart]) -> None:
+    pixels = imread(io.BytesIO(charts[0].png()), format="png")
+    assert pixels.shape[1] == int(5.8 * 192)
+    assert pixels[0, 0].tolist()[:3] == [1.0, 1.0, 1.0]
+
+
+def test_an_unknown_theme_is_refused(charts: list[Chart]) -> None:
+    theme: Any = "dark"
+    with pytest.raises(SettingsError, match="theme='dark' must be 'page' or 'plain'"):
+        charts[0].svg(theme)
+
+
+def test_a_users_own_settings_change_nothing(charts: list[Chart], pages: list[str]) -> None:
+    with mpl.rc_context({"text.color": "red", "font.size": 40, "svg.fonttype": "path"}):
+        assert charts[0].svg() == pages[0]
+        assert mpl.rcParams["font.size"] == 40
+
+
+def test_a_legend_of_many_lines_makes_a_chart_higher() -> None:
+    one = report_data().formats[0]
+    few, many = (
+        compare_exposure("pin", 20.0, [(f"a run of a long name {i}", one.classes)] * n)
+        for i, n in enumerate((1, 9))
+    )
+    assert few is not None
+    assert many is not None
+    heights = [float(re.findall(r'viewBox="0 0 \S+ (\S+)"', c.svg())[0]) for c in (few, many)]
+    assert heights[1] > heights[0] + 50

@@ -1,0 +1,188 @@
+"""The data step: what a report shows is what the result says, and secrets only where asked for."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from made_results import hostile_run, secret_texts, small_manifest, small_run
+
+from lmexposure.canaries.manifest import Manifest
+from lmexposure.errors import ManifestError, ResultError, SettingsError
+from lmexposure.gate import Outcome, Thresholds, check_result
+from lmexposure.records import Result, RunFiles, open_run
+from lmexposure.reporting.build import report_data
+from lmexposure.reporting.data import ReportData
+
+
+def shown(path: Path, **made_of: Any) -> ReportData:
+    return report_data(open_run(small_run(path, **made_of)))
+
+
+def with_result(run: RunFiles, **changed: Any) -> RunFiles:
+    return replace(run, result=replace(run.result, **changed))
+
+
+def test_a_report_has_what_the_result_says(tmp_path: Path) -> None:
+    run = open_run(small_run(tmp_path / "mine"))
+    data = report_data(run)
+    assert data.title == "mine"
+    assert data.verdict.outcome is Outcome.LEAK
+    assert data.privacy == run.result.privacy
+    assert data.warnings == tuple(run.result.warnings)
+    assert data.training == run.metrics
+    (form,) = data.formats
+    assert form.pattern == "The random number is {digits:9}"
+    assert form.space_size == "1000000000"
+    assert (form.references, form.exhaustive) == (400, False)
+    assert form.reference_bits.shape == (400,)
+    assert form.fit is not None
+    assert form.fit["goodness"]["ks_p_value"] > 0
+    assert len(form.quantiles) == 9
+    assert [(row.role, row.repetitions, row.n) for row in form.classes] == [
+        ("control", 0, 16),
+        ("canary", 1, 10),
+        ("canary", 4, 10),
+    ]
+    assert len(form.canaries) == 36
+
+
+def test_thresholds_are_the_verdicts(tmp_path: Path) -> None:
+    run = open_run(small_run(tmp_path))
+    lenient = Thresholds(repetitions=1)
+    data = report_data(run, thresholds=lenient)
+    assert data.verdict == check_result(run.result, lenient)
+    assert data.verdict != report_data(run).verdict == check_result(run.result)
+
+
+def test_no_secret_is_shown_unasked(tmp_path: Path) -> None:
+    run = open_run(small_run(tmp_path))
+    assert run.manifest is not None
+    data = report_data(run)
+    assert data.redacted
+    assert {one.secret for form in data.formats for one in form.canaries} == {None}
+    text = repr(data)
+    assert [one for one in secret_texts(run.manifest) if one in text] == []
+
+
+def test_secrets_are_shown_where_asked_for(tmp_path: Path) -> None:
+    run = open_run(small_run(tmp_path))
+    data = report_data(run, show_secrets=True)
+    assert not data.redacted
+    first = data.formats[0].canaries[0]
+    assert first.secret is not None
+    assert f"The random number is {first.secret}" == next(
+        one.text for one in small_manifest().canaries if one.id == first.id
+    )
+
+
+def test_secrets_need_a_manifest(tmp_path: Path) -> None:
+    run = open_run(small_run(tmp_path, whole=False))
+    with pytest.raises(SettingsError, match="give it with --manifest, or leave --show-secrets out"):
+        report_data(run, show_secrets=True)
+    assert report_data(run).formats[0].pattern is None
+    data = report_data(run, show_secrets=True, manifest=small_manifest())
+    assert data.formats[0].canaries[0].secret is not None
+    assert data.formats[0].pattern is not None
+
+
+def test_the_manifest_of_another_measurement(tmp_path: Path) -> None:
+    run = open_run(small_run(tmp_path, whole=False))
+    with pytest.raises(ManifestError, match="give the manifest that was measured"):
+        report_data(run, manifest=small_manifest(seed=5))
+
+
+def test_without_scores_there_is_no_roc_and_no_histogram(tmp_path: Path) -> None:
+    small_run(tmp_path)
+    (tmp_path / "scores.parquet").unlink()
+    data = report_data(open_run(tmp_path))
+    assert data.roc == ()
+    assert data.formats[0].reference_bits.size == 0
+    assert data.formats[0].classes
+
+
+def test_candidates_left_out_count_as_references(tmp_path: Path) -> None:
+    data = shown(tmp_path, coins=0.5, canaries=30, repetitions=(1,), formats=("pin", "tiny"))
+    assert [form.reference_bits.size for form in data.formats] == [
+        form.references for form in data.formats
+    ]
+    assert [one.name for one in data.roc] == ["pin, tiny, repetitions 1"]
+
+
+def test_a_result_of_an_older_version_is_shown(tmp_path: Path) -> None:
+    """No privacy, no seeds, no search, no guesses: as the first results were."""
+    small_run(tmp_path, privacy=False, whole=False)
+    path = tmp_path / "result.json"
+    values = json.loads(path.read_text())
+    del values["content_sha256"]  # as versions wrote it that had none
+    del values["privacy"]
+    values["settings"] = {"references": 400}
+    values["model"] = {"path": "model"}
+    for form in values["formats"]:
+        form.pop("search")
+        form["skew_normal"] = None
+    for row in values["summary"]:
+        row.pop("guesses")
+        row.pop("median_capped")
+    for one in values["canaries"]:
+        one["extraction"] = []
+    path.write_text(json.dumps(values))
+    data = report_data(open_run(tmp_path))
+    assert data.privacy is None
+    assert data.formats[0].fit is None
+    assert data.formats[0].classes[0].guesses == ()
+    assert data.formats[0].canaries[0].guesses_tried is None
+    assert data.roc
+
+
+def test_missing_numbers_stay_missing(tmp_path: Path) -> None:
+    small_run(tmp_path, whole=False)
+    path = tmp_path / "result.json"
+    values = json.loads(path.read_text())
+    del values["content_sha256"]  # as versions wrote it that had none
+    values["canaries"][0]["log_perplexity_bits"] = None
+    values["canaries"][0]["exposure"] = {"value": None, "low": None, "high": None}
+    path.write_text(json.dumps(values))
+    first = report_data(open_run(tmp_path)).formats[0].canaries[0]
+    assert (first.log_perplexity_bits, first.exposure, first.rank) == (None, None, None)
+    assert first.method == "none"
+
+
+def test_no_canaries_at_all(tmp_path: Path) -> None:
+    run = open_run(small_run(tmp_path, whole=False))
+    (tmp_path / "scores.parquet").unlink()
+    data = report_data(with_result(run, canaries=[], summary=[]))
+    assert data.verdict.outcome is Outcome.INCONCLUSIVE
+    assert data.formats[0].classes == ()
+
+
+def test_a_result_that_lacks_fields(tmp_path: Path) -> None:
+    run = open_run(small_run(tmp_path))
+    rows = [{**row, "median": {}} for row in run.result.summary]
+    with pytest.raises(ResultError, match=r"result of '.+' lacks or adds fields .*measure again"):
+        report_data(with_result(run, summary=rows))
+
+
+def test_scores_of_another_result_are_refused(tmp_path: Path) -> None:
+    run = open_run(small_run(tmp_path))
+    other = [{**form, "references": 401} for form in run.result.formats]
+    with pytest.raises(ResultError, match="does not agree with its result"):
+        report_data(with_result(run, formats=other))
+
+
+def test_a_hostile_name_is_carried_as_it_is(tmp_path: Path) -> None:
+    run = open_run(hostile_run(tmp_path))
+    data = report_data(run)
+    assert data.formats[0].name == run.result.formats[0]["name"]
+    assert data.formats[0].reference_bits.size == 400
+
+
+def test_the_manifest_given_is_read_from_any_place(tmp_path: Path) -> None:
+    small_manifest().write(tmp_path / "kept.json")
+    run = open_run(small_run(tmp_path / "m", whole=False))
+    data = report_data(run, manifest=Manifest.read(tmp_path / "kept.json"))
+    assert data.command is not None
+    assert isinstance(run.result, Result)
+    assert np.isfinite(data.formats[0].reference_bits).all()

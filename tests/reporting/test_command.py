@@ -1,0 +1,164 @@
+"""The command gives the run again: every setting that differs, nothing that is secret, quoted."""
+
+import json
+import shlex
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+from made_results import small_manifest, small_run
+
+from lmexposure.audit import MeasureSettings, RunSettings
+from lmexposure.cli.app import app
+from lmexposure.cli.options import merged
+from lmexposure.records import RunFiles, open_run
+from lmexposure.reporting.command import (
+    DEFAULTS,
+    DEMO_TEXT,
+    FLAGS,
+    QUICK,
+    TRAINING_FLAGS,
+    command_of,
+    where_of,
+)
+
+SEED = 918_273_645
+
+
+def with_settings(run: RunFiles, **settings: Any) -> RunFiles:
+    assert run.record is not None
+    chosen = {**run.record["settings"], **settings}
+    return replace(run, record={**run.record, "settings": chosen})
+
+
+def test_defaults_and_flags_are_those_of_the_command_line() -> None:
+    record = RunSettings().to_dict()
+    ours = {**record["measure"], **record}
+    known = {f.name for f in fields(RunSettings)} | {f.name for f in fields(MeasureSettings)}
+    assert DEFAULTS.keys() == known - {"coin_seed", "training", "measure", "batch_size"}
+    for name, value in DEFAULTS.items():
+        said = ours[name]
+        assert (list(said) if isinstance(said, tuple) else said) == value, name
+    assert {**asdict(MeasureSettings()), **QUICK, "quick": True} == asdict(
+        MeasureSettings.first_look()
+    )
+    command = typer.main.get_command(app).commands["run"]  # type: ignore[attr-defined]
+    flags = {flag for option in command.params for flag in option.opts}
+    assert set(FLAGS.values()) | set(TRAINING_FLAGS.values()) <= flags
+
+
+def test_a_whole_run(tmp_path: Path) -> None:
+    run = with_settings(open_run(small_run(tmp_path / "my run")), measure={}, training={})
+    copied = "mkdir -p 'my run-again' && cp 'my run/manifest.json' 'my run-again' && "
+    rest = "--out 'my run-again' --repetitions 1,4 --controls 16"
+    assert command_of(with_settings(run, seed=None)) == f"{copied}lmexposure run CORPUS {rest}"
+    for said, shown in (
+        ("../-the text.txt", "'./-the text.txt'"),
+        ("../../elsewhere/c.txt", "c.txt"),
+        ("/data/c.txt", "/data/c.txt"),
+        ("../texts/c.txt", "texts/c.txt"),
+        ("source/c.txt", "'my run/source/c.txt'"),
+    ):
+        there = replace(run, record={**(run.record or {}), "corpus": said})
+        assert command_of(there) == f"{copied}lmexposure run {shown} {rest} --seed SEED"
+        place = "Give it in the directory that holds my run/ (its manifest.json has the checksum "
+        assert where_of(there).startswith(place + run.result.manifest_sha256[:12])
+        own = said.startswith("source")
+        assert ("the corpus before insertion; another is refused" in where_of(there)) != own
+    demo = replace(there, record={**(there.record or {}), "corpus": DEMO_TEXT})
+    assert command_of(demo).endswith("--seed 0")
+    assert command_of(with_settings(demo, seed=5)).endswith("--seed SEED")
+
+
+def test_every_setting_comes_back(tmp_path: Path) -> None:
+    """What the command says is what the run's record says, read as the command line reads it."""
+    settings = RunSettings(
+        model="/models/my model",
+        formats=("pin", "a b.toml"),
+        canaries=7,
+        repetitions=(2,),
+        seed=SEED,
+        offline=True,
+        training={"epochs": 2, "learning_rate": 0.001, "batch_size": 8},
+        measure=MeasureSettings(references=50, draws=99, delta=1e-5, claimed_epsilon=8.0),
+    )
+    written = json.loads(json.dumps(settings.decisive()))
+    run = with_settings(open_run(small_run(tmp_path)), **written)
+    words = shlex.split(command_of(run, show_seeds=True))
+    given: dict[str, Any] = {"format": []}
+    words = words[words.index("--out") + 2 :]
+    for word in words:
+        if word.startswith("--"):
+            name = word[2:].replace("-", "_")
+            given.setdefault(name, True)
+        elif name == "format":
+            given["format"].append(word)
+        else:
+            given[name] = word
+    whole = ("canaries", "seed", "references", "draws", "epochs", "batch_size")
+    real = ("delta", "claimed_epsilon", "learning_rate")
+    read: dict[str, Any] = dict(given)
+    read |= {name: int(given[name]) for name in whole} | {n: float(given[n]) for n in real}
+    read["formats"] = tuple(read.pop("format"))
+    read["training_batch"] = read.pop("batch_size")
+    assert merged(read).decisive() == settings.decisive()
+
+
+def test_a_chosen_seed_is_left_out_unless_asked_for(tmp_path: Path) -> None:
+    run = open_run(small_run(tmp_path, seed=SEED))
+    assert "--seed SEED" in command_of(run)
+    assert str(SEED) not in command_of(run)
+    assert f"--seed {SEED}" in command_of(run, show_seeds=True)
+
+
+def test_coins_keep_their_seed(tmp_path: Path) -> None:
+    made_of: dict[str, Any] = {"coins": 0.5, "canaries": 30, "repetitions": (1,)}
+    run = open_run(small_run(tmp_path, **made_of))
+    said = command_of(run)
+    assert "--coins 0.5 --candidates 30" in said
+    assert "coin-seed" not in said  # the manifest has it
+    assert "--canaries" not in said
+
+
+def test_settings_without_a_flag_stand_in_a_file(tmp_path: Path) -> None:
+    run = open_run(small_run(tmp_path))
+    training = {"epochs": 3, "warmup_steps": 5, "max_seconds": None}
+    said = command_of(with_settings(run, training=training))
+    assert said.startswith("printf %s 'bootstraps = 39\npermutations = 999\n[training]\nwarmup")
+    assert said.endswith(f"--epochs 3 --settings {tmp_path.name}-again.toml")
+    assert "max" not in said
+
+
+def test_a_measurement(tmp_path: Path) -> None:
+    run = open_run(small_run(tmp_path / "m", whole=False))
+    assert command_of(run).endswith(
+        "lmexposure measure model MANIFEST --out m-again --revealed 2 --settings m-again.toml"
+    )
+    checksum, weights = run.result.manifest_sha256[:12], "1" * 12
+    assert where_of(run) == (
+        f"Give it in the directory that holds m/; MANIFEST is the manifest.json that has the "
+        f"checksum {checksum}, and the model has weights with SHA-256 {weights}, wherever it lies "
+        "now."
+    )
+    (tmp_path / "m" / "model").mkdir()
+    beside = replace(run, manifest=small_manifest())
+    assert "lmexposure measure m/model m/manifest.json --out m-again" in command_of(beside)
+    assert "m/manifest.json has the checksum" in where_of(beside)
+    nameless = replace(run, result=replace(run.result, model={}))
+    assert "lmexposure measure MODEL MANIFEST" in command_of(nameless)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_it_names_the_threads_that_decide_the_last_bits(tmp_path: Path, whole: bool) -> None:
+    run = open_run(small_run(tmp_path, whole=whole))
+    assert "--threads" not in command_of(run)
+    settings = {**run.result.settings, "threads": 3}
+    assert "--threads 3" in command_of(replace(run, result=replace(run.result, settings=settings)))
+
+
+def test_no_name_is_more_than_a_word(tmp_path: Path) -> None:
+    run = with_settings(open_run(small_run(tmp_path)), device="$(rm -rf x); `y`", measure={})
+    words = shlex.split(command_of(run))
+    assert words[words.index("--device") + 1] == "$(rm -rf x); `y`"

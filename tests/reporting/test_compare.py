@@ -1,0 +1,166 @@
+"""Several runs side by side; what is not comparable is refused by name."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_results import small_manifest, small_run
+
+from lmexposure.canaries import CanaryFormat
+from lmexposure.errors import ResultError, SettingsError
+from lmexposure.gate import Outcome
+from lmexposure.records import RunFiles, open_run
+from lmexposure.reporting.compare import compare_data
+
+
+def run_of(path: Path, **made_of: Any) -> RunFiles:
+    return open_run(small_run(path, **made_of))
+
+
+def test_each_run_is_a_column(tmp_path: Path) -> None:
+    base, tuned = run_of(tmp_path / "base", memorised=()), run_of(tmp_path / "tuned")
+    data = compare_data([base, tuned])
+    assert data.title == "base and tuned"
+    assert [run.name for run in data.runs] == ["base", "tuned"]
+    assert data.runs[1].verdict.outcome is Outcome.LEAK
+    assert data.runs[1].epsilon == tuned.result.privacy["primary"]["value"]  # type: ignore[index]
+    assert data.runs[0].validation_bits == 1.5
+    (form,) = data.formats
+    assert form.pattern == "The random number is {digits:9}"
+    assert form.references == (400, 400)
+    assert [(one.role, one.repetitions) for one in form.classes] == [
+        ("control", 0),
+        ("canary", 1),
+        ("canary", 4),
+    ]
+    low, high = form.classes[2].cells
+    assert low is not None
+    assert high is not None
+    assert low.median is not None
+    assert high.median is not None
+    assert low.median < 3 < high.median
+    # The same manifest, so each canary is held against itself.
+    assert [one.n for one in data.differences] == [16, 10, 10]
+    assert data.differences[2].p_value < 0.01
+    assert data.notes == ()
+
+
+def test_other_canaries_stand_side_by_side(tmp_path: Path) -> None:
+    data = compare_data([run_of(tmp_path / "a"), run_of(tmp_path / "b", seed=3)])
+    assert data.differences == ()
+    assert data.notes[0].startswith("b measured another manifest than a")
+
+
+def test_classes_and_formats_that_one_run_lacks(tmp_path: Path) -> None:
+    one = run_of(tmp_path / "a", formats=("random_number", "pin"), controls=0)
+    other = run_of(tmp_path / "b", repetitions=(1, 16))
+    data = compare_data([one, other])
+    assert [form.name for form in data.formats] == ["random_number"]
+    cells = {
+        (c.role, c.repetitions): [cell is not None for cell in c.cells]
+        for c in data.formats[0].classes
+    }
+    assert cells == {
+        ("control", 0): [False, True],
+        ("canary", 1): [True, True],
+        ("canary", 4): [True, False],
+        ("canary", 16): [False, True],
+    }
+    assert "only a has pin: not shown" in data.notes
+
+
+def test_three_runs_of_one_name(tmp_path: Path) -> None:
+    runs = [run_of(tmp_path / str(i) / "run") for i in range(3)]
+    data = compare_data(runs)
+    assert [run.name for run in data.runs] == ["run", "run (2)", "run (3)"]
+    assert data.title == "run, run (2), run (3)"
+    assert {one.base for one in data.differences} == {"run"}
+
+
+def test_one_run_is_no_comparison(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="1 run to compare; give at least two"):
+        compare_data([run_of(tmp_path)])
+
+
+def test_formats_of_another_size_are_refused(tmp_path: Path) -> None:
+    one, other = run_of(tmp_path / "a"), run_of(tmp_path / "b")
+    forms = [{**form, "space_size": "1000"} for form in other.result.formats]
+    other = replace(other, result=replace(other.result, formats=forms))
+    with pytest.raises(
+        ResultError,
+        match=r"a and b cannot be compared: format 'random_number' has \|R\| = 1000000000 in the "
+        r"first and 1000 in the second",
+    ):
+        compare_data([one, other])
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"template": "The random numbers are {digits:9}"}, r"numbers are \{digits:9\}' in the"),
+        ({"template": "{choice:c}{digits:8}", "lists": {"c": list("abcdefghij")}}, "in the second"),
+    ],
+)
+def test_formats_of_another_text_are_refused(
+    tmp_path: Path, changed: dict[str, Any], message: str
+) -> None:
+    one, other = run_of(tmp_path / "a"), run_of(tmp_path / "b")
+    assert other.manifest is not None
+    form = CanaryFormat(**{"name": "random_number", **changed})
+    with pytest.raises(ResultError, match=message):
+        compare_data([one, _with_format(other, form)])
+
+
+def test_formats_of_other_words_are_refused(tmp_path: Path) -> None:
+    words = {"template": "{choice:c}{digits:8}", "lists": {"c": list("abcdefghij")}}
+    others = {**words, "lists": {"c": list("klmnopqrst")}}
+    runs = [
+        _with_format(run_of(tmp_path / str(i)), CanaryFormat(name="random_number", **one))  # type: ignore[arg-type]
+        for i, one in enumerate((words, others))
+    ]
+    with pytest.raises(ResultError, match="has other lists of words"):
+        compare_data(runs)
+
+
+def _with_format(run: RunFiles, form: CanaryFormat) -> RunFiles:
+    """The run as if its manifest had this format."""
+    manifest = small_manifest()
+    plan = replace(manifest.plan, formats=(form,))
+    changed = object.__new__(type(manifest))
+    changed.__dict__.update({**manifest.__dict__, "plan": plan})
+    return replace(run, manifest=changed)
+
+
+def test_runs_without_a_common_format_are_refused(tmp_path: Path) -> None:
+    one, other = run_of(tmp_path / "a"), run_of(tmp_path / "b", formats=("pin",))
+    with pytest.raises(
+        ResultError, match=r"no two runs .* \(a has random_number; b has pin\); compare runs of"
+    ):
+        compare_data([one, other])
+
+
+def test_a_result_that_lacks_fields(tmp_path: Path) -> None:
+    one, other = run_of(tmp_path / "a"), run_of(tmp_path / "b")
+    rows = [{**row, "median": {}} for row in other.result.summary]
+    other = replace(other, result=replace(other.result, summary=rows))
+    with pytest.raises(ResultError, match="lacks or adds fields"):
+        compare_data([one, other])
+
+
+def test_other_methods_are_said(tmp_path: Path) -> None:
+    one, other = run_of(tmp_path / "a"), run_of(tmp_path / "b")
+    settings = {**other.result.settings, "method": "skew_normal"}
+    other = replace(other, result=replace(other.result, settings=settings))
+    assert compare_data([one, other]).notes == (
+        "exposure was estimated by different methods: auto, skew_normal",
+    )
+
+
+def test_a_run_without_canaries_is_named(tmp_path: Path) -> None:
+    one, other = run_of(tmp_path / "a"), run_of(tmp_path / "b")
+    controls = [canary for canary in other.result.canaries if canary.role == "control"]
+    summary = [row for row in other.result.summary if row["role"] == "control"]
+    bare = replace(other, result=replace(other.result, canaries=controls, summary=summary))
+    data = compare_data([one, bare])
+    assert data.notes == ("b has no canaries: nothing says what its model memorised",)

@@ -1,0 +1,299 @@
+import base64
+import hashlib
+import math
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from made_results import small_run
+from page_data import page_data
+
+from lmexposure.audit import MeasureSettings
+from lmexposure.errors import ResultError
+from lmexposure.gate import Outcome, Verdict
+from lmexposure.records import open_run
+from lmexposure.reporting import page as page_module
+from lmexposure.reporting.build import report_data
+from lmexposure.reporting.charts.palette import VARIABLES
+from lmexposure.reporting.data import ReportData
+from lmexposure.reporting.page import render_report
+
+VOID = {"meta", "link", "input", "br", "img", "hr"}
+
+
+class Nesting(HTMLParser):
+    """Fails where an element is closed that is not open, and keeps what loads anything."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.loads: list[str] = []
+        self.handlers: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in VOID:
+            self.open.append(tag)
+        for name, value in attrs:
+            if name in ("src", "srcset", "data", "poster", "action"):
+                self.loads.append(str(value))
+            if name == "href" and tag != "a":
+                self.loads.append(str(value))
+            if name.startswith("on") or name == "style":
+                self.handlers.append(name)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def undrawn(data: ReportData) -> ReportData:
+    """Without what takes time to draw."""
+    formats = tuple(replace(one, classes=(), reference_bits=np.empty(0)) for one in data.formats)
+    return replace(data, formats=formats, privacy=None, roc=(), training=())
+
+
+def text_of(html: str) -> str:
+    """What a reader sees, without tags, style and script."""
+    body = re.sub(r"<(style|script)>.*?</\1>", "", html, flags=re.DOTALL)
+    return " ".join(re.sub(r"<[^>]+>", " ", body).split())
+
+
+@pytest.fixture(scope="module")
+def html() -> str:
+    return render_report(page_data())
+
+
+def test_it_is_well_formed_and_loads_nothing(html: str) -> None:
+    seen = Nesting(html)
+    assert seen.open == []
+    assert {one for one in seen.loads if not one.startswith(("#", "data:"))} == set()
+    assert seen.handlers == []
+    assert "@import" not in html
+    assert not re.search(r"url\((?!#)", html)
+
+
+def test_the_policy_names_the_style_and_the_script_and_nothing_else(html: str) -> None:
+    policy = re.search(r'Content-Security-Policy" content="([^"]+)"', html)
+    assert policy is not None
+    for tag in ("style", "script"):
+        inline = re.findall(rf"<{tag}>(.*?)</{tag}>", html, flags=re.DOTALL)
+        assert len(inline) == 1
+        digest = base64.b64encode(hashlib.sha256(inline[0].encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in policy[1]
+    assert policy[1].startswith("default-src 'none'")
+    assert "unsafe" not in policy[1]
+
+
+def test_the_same_data_gives_the_same_page(html: str) -> None:
+    assert render_report(page_data()) == html
+
+
+@pytest.mark.parametrize(
+    ("outcome", "word"),
+    [
+        (Outcome.LEAK, "leaks"),
+        (Outcome.PASS, "no leak found"),
+        (Outcome.INCONCLUSIVE, "inconclusive"),
+    ],
+)
+def test_the_verdict_is_a_word_a_shape_and_a_sentence(outcome: Outcome, word: str) -> None:
+    html = render_report(undrawn(page_data(canaries=2, controls=2, outcome=outcome)))
+    assert f"Verdict: {word}" in text_of(html).replace("Verdict:  ", "Verdict: ")
+    assert '<svg class="sign"' in html
+    assert "inserted 16 times stand out from guessing" in html
+    assert ("No leak found is no proof" in html) == (outcome is Outcome.PASS)
+
+
+def test_every_number_of_a_canary_is_there(html: str) -> None:
+    data = page_data()
+    rows = re.findall(r"<tr><th scope=\"row\">(random_number/[^<]+)</th>(.*?)</tr>", html)
+    cells = {name: re.findall(r"<td[^>]*>([^<]*)</td>", rest) for name, rest in rows}
+    assert len(cells) == 62
+    for one in data.formats[0].canaries:
+        exposure = "missing" if one.exposure is None else f"{one.exposure:.2f}"
+        shown = cells[one.id]
+        assert shown[1].removeprefix("≥ ") == exposure
+        assert shown[1].startswith("≥") == (one.capped and one.exposure is not None)
+        assert shown[3] == (f"{one.guesses:,}" if one.guesses else "over 1,000")
+        assert shown[7:] == [one.method, one.role]
+
+
+def test_the_most_exposed_canary_stands_first_and_missing_ones_last(html: str) -> None:
+    body = html[html.index('<table id="canary-table"') :]
+    cells = re.findall(r"</th><td>\d+</td><td>(?:≥ )?([^<]+)</td>", body)
+    numbers = [float(one) for one in cells if one != "missing"]
+    assert numbers == sorted(numbers, reverse=True)
+    assert cells[len(numbers) :] == ["missing"] * 4
+
+
+def test_more_canaries_than_a_page_can_hold_are_counted_and_none_without_exposure_is_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(page_module, "_MOST_ROWS", 20)
+    text = text_of(render_report(undrawn(page_data())))
+    assert "42 more canaries are not in this table: it holds the 20" in text
+    assert text.count("/0009 ") == 4
+
+
+def test_secrets_are_shown_only_where_the_data_holds_them_and_then_under_a_warning() -> None:
+    html = render_report(undrawn(page_data(canaries=2, controls=2, secrets=True)))
+    assert html.count("123456789") == 8
+    assert "This page shows secrets" in html
+    closed = render_report(undrawn(page_data(canaries=2, controls=2)))
+    assert "123456789" not in closed
+    assert "This page shows secrets" not in closed
+
+
+def test_what_comes_from_outside_is_escaped_everywhere() -> None:
+    hostile = "<script>alert(1)</script>\"'&{{7*7}}"
+    html = render_report(page_data(canaries=2, controls=2, references=30, hostile=hostile))
+    assert Nesting(html).open == []
+    assert html.count("<script>") == 1
+    assert "&lt;script&gt;alert(1)" in html
+    assert "{{7*7}}" in html
+
+
+def test_half_a_character_and_a_zero_byte_can_be_written() -> None:
+    html = render_report(undrawn(page_data(canaries=2, controls=2, hostile="\ud800\x00")))
+    assert r"demo\ud800\x00" in html
+    assert html.encode().decode() == html
+
+
+def test_a_run_on_the_disk_becomes_a_page_without_any_secret(tmp_path: Path) -> None:
+    claim = MeasureSettings(bootstraps=39, permutations=999, revealed=2, delta=1e-5)
+    run = open_run(small_run(tmp_path / "small", claimed_epsilon=1.0, measure=claim))
+    data = report_data(run)
+    html = render_report(data)
+    assert Nesting(html).open == []
+    assert run.manifest is not None
+    for one in run.manifest.canaries:
+        secret = run.manifest.formats[one.format].text(one.index)
+        assert secret not in html
+        assert re.search(r"\d{9}", secret)[0] not in html  # type: ignore[index]
+    assert "The claim of epsilon 1 at delta 1e-05 is" in html
+
+
+def test_what_is_not_there_is_said_and_not_drawn() -> None:
+    data = page_data(canaries=2, controls=2, references=30)
+    bare = replace(
+        data.formats[0],
+        pattern=None,
+        reference_bits=np.empty(0),
+        quantiles=(),
+        fit=None,
+        classes=tuple(
+            replace(one, guesses=(), revealed=(), low=None, high=None, p_value=None)
+            for one in data.formats[0].classes
+        ),
+    )
+    verdict = Verdict(
+        outcome=Outcome.INCONCLUSIVE,
+        sentence="Nothing could be checked.",
+        deciding=None,
+        checks=(),
+        tested=(),
+        untested=("everything",),
+    )
+    html = render_report(
+        replace(
+            data,
+            verdict=verdict,
+            model=(),
+            formats=(bare,),
+            privacy=None,
+            roc=(),
+            training=(),
+            settings=(),
+            command=None,
+            warnings=(),
+        )
+    )
+    text = text_of(html)
+    assert Nesting(html).open == []
+    for said in (
+        "this result holds none",
+        "Extraction was not tried",
+        "The training is not on record",
+        "are not at hand",
+        "The measurement gave no warnings",
+        "is not on record",
+    ):
+        assert said in text
+
+
+def test_what_is_not_finite_is_missing_and_stands_last() -> None:
+    data = page_data(canaries=3, controls=3)
+    rows = data.formats[0].canaries
+    broken = replace(rows[-1], exposure=math.nan, low=math.inf, log_perplexity_bits=math.nan)
+    formats = (replace(data.formats[0], canaries=(broken, *rows[:-1])),)
+    html = render_report(undrawn(replace(data, formats=formats)))
+    last = html[html.index('<table id="canary-table"') :].split("</tbody>")[0].split("<tr>")[-1]
+    assert broken.id in last
+    assert "nan" not in last
+    assert last.count("missing") == 2
+
+
+@pytest.mark.parametrize("section", [{}, {"classes": None}, {"significance": "often"}])
+def test_a_section_that_is_not_as_it_should_be_is_an_error(section: dict[str, object]) -> None:
+    data = replace(page_data(canaries=2, controls=2, references=30), privacy=section)
+    with pytest.raises(ResultError, match=r"result of 'demo' lacks or adds fields \(.+measure"):
+        render_report(data)
+
+
+def test_no_formats_at_all_is_a_page_too() -> None:
+    data = page_data(canaries=2, controls=2, references=30)
+    html = render_report(replace(data, formats=(), roc=(), privacy=None))
+    assert Nesting(html).open == []
+    assert "There are no canaries" in html
+
+
+def test_several_formats_stand_in_one_table_first() -> None:
+    data = page_data(names=("pin", "badge"), canaries=3, controls=3, references=30)
+    html = render_report(replace(data, privacy=None, roc=(), training=()))
+    table = html[html.index('id="glance"') : html.index('id="classes-1"')]
+    assert table.count("<tr><th") == 2
+    for one in data.formats:
+        best = max(one.classes, key=lambda row: row.median or 0.0)
+        assert re.search(rf"{one.name}</a></th>.*\n?.*>{best.repetitions}×<", table)
+        assert f">{'≥ ' if best.capped else ''}{best.median:.2f}</td>" in table
+    assert "glance" not in render_report(undrawn(page_data(canaries=2, controls=2)))
+
+
+def test_the_style_tells_light_from_dark_and_paper() -> None:
+    style = page_module._asset("report.css")
+    for word in ("prefers-color-scheme: dark", "@media print", "prefers-reduced-motion"):
+        assert word in style
+    defined = set(re.findall(r"(--chart-[a-z0-9]+):", style))
+    assert set(VARIABLES.values()) <= defined
+
+
+def _contrast(one: str, other: str) -> float:
+    """WCAG 2.2: relative luminance and contrast ratio."""
+
+    def luminance(color: str) -> float:
+        parts = [int(color[n : n + 2], 16) / 255 for n in (1, 3, 5)]
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("scheme", [0, 1, 2], ids=["light", "dark", "print"])
+def test_what_a_chart_draws_stands_out_from_the_page(scheme: int) -> None:
+    blocks = re.findall(r":root \{(.*?)\}", page_module._asset("report.css"), flags=re.DOTALL)
+    colors = dict(re.findall(r"(--[a-z0-9-]+): (#[0-9a-f]{6})", blocks[scheme]))
+    for name, color in colors.items():
+        if re.fullmatch(r"--chart-(canary|control|reference|fit|line|accent|\d)", name):
+            assert _contrast(color, colors["--paper"]) >= 3, name
+            assert name == "--chart-reference" or _contrast(color, colors["--chart-band"]) >= 3
+    for name in ("--ink", "--muted", "--link", "--leak", "--pass", "--inconclusive"):
+        assert _contrast(colors[name], colors["--paper"]) >= 4.5, name

@@ -1,0 +1,107 @@
+"""CSV and JSON: other tools read the same numbers, and no cell is a formula."""
+
+import csv
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from made_results import hostile_run, secret_texts, small_run
+
+from lmexposure.records import open_run
+from lmexposure.reporting.build import report_data
+from lmexposure.reporting.compare import CompareData, compare_data
+from lmexposure.reporting.data import ReportData
+from lmexposure.reporting.tables import compare_csv, compare_json, report_csv, report_json
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> ReportData:
+    return report_data(open_run(small_run(tmp_path_factory.mktemp("run"))))
+
+
+def rows_of(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
+
+
+def test_a_row_for_each_canary_with_its_numbers_in_full(data: ReportData) -> None:
+    text = report_csv(data)
+    rows = rows_of(text)
+    assert len(rows) == 36
+    assert text.count("\r\n") == 37
+    for row, one in zip(rows, data.formats[0].canaries, strict=True):
+        assert float(row["exposure_bits"]) == one.exposure
+        assert float(row["log_perplexity_bits"]) == one.log_perplexity_bits
+        assert row["id"] == one.id
+        assert row["guesses"] == ("" if one.guesses is None else str(one.guesses))
+    assert "secret" not in rows[0]
+
+
+@pytest.mark.parametrize("begin", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "＝1"])
+def test_no_name_is_a_formula(data: ReportData, begin: str) -> None:
+    form = data.formats[0]
+    bad = tuple(replace(one, id=begin + ',"x"\n', method=begin) for one in form.canaries)
+    rows = rows_of(report_csv(replace(data, formats=(replace(form, name=begin, canaries=bad),))))
+    assert rows[0]["format"] == f"'{begin}"
+    assert rows[0]["id"] == f'\'{begin},"x"\n'
+    assert rows[0]["method"] == f"'{begin}"
+
+
+def test_numbers_stay_numbers(data: ReportData) -> None:
+    form = data.formats[0]
+    one = replace(form.canaries[0], exposure=-0.5, rank="123456789012345678901", low=None)
+    rows = rows_of(report_csv(replace(data, formats=(replace(form, canaries=(one,)),))))
+    assert rows[0]["exposure_bits"] == "-0.5"
+    assert rows[0]["exposure_low_bits"] == ""
+    assert rows[0]["rank"] == "123456789012345678901"
+
+
+def test_json_holds_everything(data: ReportData) -> None:
+    values = json.loads(report_json(data))
+    assert values["schema"] == "lmexposure.reporting/1"
+    assert values["verdict"]["outcome"] == "leak"
+    assert values["verdict"]["exit_code"] == 1
+    assert len(values["formats"][0]["reference_bits"]) == 400
+    assert values["formats"][0]["canaries"][0]["exposure"] == data.formats[0].canaries[0].exposure
+    assert values["roc"][0]["fpr"][-1] == 1
+    assert values["redacted"] is True
+
+
+def test_what_is_not_finite_is_null(data: ReportData) -> None:
+    form = replace(data.formats[0], fit={"shape": float("inf")})
+    values = json.loads(report_json(replace(data, formats=(form,))))
+    assert values["formats"][0]["fit"] == {"shape": None}
+
+
+def test_no_secret_is_in_them_unless_asked_for(tmp_path: Path) -> None:
+    run = open_run(small_run(tmp_path))
+    assert run.manifest is not None
+    hidden = report_data(run)
+    for text in (report_csv(hidden), report_json(hidden)):
+        assert [one for one in secret_texts(run.manifest) if one in text] == []
+    shown = report_data(run, show_secrets=True)
+    secret = shown.formats[0].canaries[0].secret
+    assert rows_of(report_csv(shown))[0]["secret"] == secret
+    assert json.loads(report_json(shown))["formats"][0]["canaries"][0]["secret"] == secret
+
+
+def test_hostile_names_are_quoted(tmp_path: Path) -> None:
+    run = open_run(hostile_run(tmp_path))
+    rows = rows_of(report_csv(report_data(run)))
+    assert rows[0]["format"] == run.result.formats[0]["name"]
+    assert len(rows) == 36
+
+
+def test_a_comparison_is_a_row_for_each_run_and_class(tmp_path: Path) -> None:
+    runs = [open_run(small_run(tmp_path / name)) for name in ("a", "b")]
+    data: CompareData = compare_data(runs)
+    rows = rows_of(compare_csv(data))
+    assert [(row["run"], row["repetitions"]) for row in rows] == [
+        (name, repetitions) for repetitions in ("0", "1", "4") for name in ("a", "b")
+    ]
+    cell = data.formats[0].classes[2].cells[0]
+    assert cell is not None
+    assert float(rows[-1]["median"]) == cell.median
+    assert (rows[-1]["guesses"], rows[-1]["found"]) == ("1000", "6")
+    assert json.loads(compare_json(data))["schema"] == "lmexposure.compare/1"
