@@ -4,7 +4,6 @@ The gate and the report begin here, so nothing heavy is imported: scores are rea
 """
 
 import json
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +17,8 @@ from lmexposure.records.run_record import RunRecord
 if TYPE_CHECKING:
     from lmexposure.records.scores import Scores
 
+_LARGEST = 1e15  # nothing in a curve comes near, and axes overflow long after
+
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
@@ -26,13 +27,16 @@ class Evaluation:
     Attributes:
         step, epoch: when; None where the row does not say.
         train_bits, validation_bits: losses in bits per token; None where not known.
+        tokens, seconds: trained on, and since the beginning; None where not known.
         exposures: median exposure in bits by class, as `ExposureCallback` writes it; empty else.
     """
 
-    step: float | None
+    step: int | None
     epoch: float | None
     train_bits: float | None
     validation_bits: float | None
+    tokens: int | None = None
+    seconds: float | None = None
     exposures: tuple[tuple[str, float | None], ...] = ()
 
 
@@ -192,21 +196,27 @@ def _evaluation(line: bytes) -> Evaluation | None:
         return None
     exposures = row.get("exposure")
     return Evaluation(
-        step=_finite(row.get("step")),
+        step=_count(row.get("step")),
         epoch=_finite(row.get("epoch")),
         train_bits=_finite(row.get("train_bits_per_token")),
         validation_bits=_finite(row.get("validation_bits_per_token")),
+        tokens=_count(row.get("tokens")),
+        seconds=_finite(row.get("seconds")),
         exposures=tuple((str(name), _finite(bits)) for name, bits in exposures.items())
         if isinstance(exposures, dict)
         else (),
     )
 
 
+def _count(value: object) -> int | None:
+    """A whole number; None for anything else."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if 0 <= value <= _LARGEST else None
+
+
 def _finite(value: object) -> float | None:
     """A number that a chart can show; None for anything else."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
-    try:
-        return float(value) if math.isfinite(value) else None
-    except OverflowError:
-        return None
+    return float(value) if -_LARGEST <= value <= _LARGEST else None

@@ -1,8 +1,6 @@
 """The data step: a run on the disk becomes all that a report shows, as plain data."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,15 +8,12 @@ from numpy.typing import NDArray
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.errors import ManifestError, SettingsError
 from lmexposure.gate import Thresholds, check_result
-from lmexposure.records import RunFiles, Scores
+from lmexposure.records import Format, RunFiles, Scores
 from lmexposure.reporting.command import command_of, where_of
-from lmexposure.reporting.damaged import refused
 from lmexposure.reporting.data import FormatData, ReportData, RocData
 from lmexposure.reporting.facts import model_facts, setting_facts
 from lmexposure.reporting.roc import roc_data
 from lmexposure.reporting.rows import canary_rows, class_rows
-
-__all__ = ["report_data"]
 
 
 def report_data(
@@ -39,12 +34,10 @@ def report_data(
     Raises:
         SettingsError: secrets are asked for, and no manifest holds them.
         ManifestError: a manifest that the result was not made from.
-        ResultError: scores that do not agree with the result, or a result that lacks fields.
+        ResultError: scores that do not agree with the result.
     """
     run = replace(run, manifest=_manifest(run, manifest, show_secrets))
-    scores = run.scores()
-    with refused(run.name):
-        return _data(run, scores, thresholds or Thresholds(), show_secrets)
+    return _data(run, run.scores(), thresholds or Thresholds(), show_secrets)
 
 
 def _manifest(run: RunFiles, given: Manifest | None, show_secrets: bool) -> Manifest | None:
@@ -71,40 +64,38 @@ def _data(
         verdict=check_result(result, thresholds),
         provenance=run.provenance,
         model=model_facts(run),
-        formats=tuple(_format(run, one, scores, show_secrets) for one in result.formats),
+        formats=tuple(_format(run, form, scores, show_secrets) for form in result.formats),
         privacy=result.privacy,
         roc=_roc(run, scores),
-        training=run.metrics,
+        training=run.curve,
         settings=setting_facts(run, show_seeds=show_secrets),
         command=command_of(run, show_seeds=show_secrets),
         where=where_of(run),
-        warnings=(*map(str, result.warnings), *run.notes),
+        warnings=(*result.warnings, *run.notes),
         redacted=not show_secrets,
     )
 
 
-def _format(
-    run: RunFiles, form: Mapping[str, Any], scores: Scores | None, show_secrets: bool
-) -> FormatData:
-    name, manifest = form["name"], run.manifest
+def _format(run: RunFiles, form: Format, scores: Scores | None, show_secrets: bool) -> FormatData:
+    name, manifest = form.name, run.manifest
     return FormatData(
         name=name,
         pattern=None if manifest is None else manifest.formats[name].template,
-        bits=form["bits"],
-        space_size=str(form["space_size"]),
-        references=form["references"],
-        exhaustive=bool(form.get("exhaustive")),
+        bits=form.bits,
+        space_size=str(form.space_size),
+        references=form.references,
+        exhaustive=form.exhaustive,
         classes=class_rows(run.result, form),
         canaries=canary_rows(run.result, name, manifest if show_secrets else None),
         reference_bits=np.empty(0) if scores is None else _reference_bits(scores, name),
-        fit=form.get("skew_normal"),
-        quantiles=tuple(form.get("reference_bits_quantiles") or ()),
+        fit=form.skew_normal,
+        quantiles=tuple(form.reference_bits_quantiles),
     )
 
 
 def _reference_bits(scores: Scores, name: str) -> NDArray[np.float64]:
-    """Of all fills that canaries were compared with: candidates left out are among them."""
-    never = (scores.roles == "reference") | (scores.roles == "excluded")
+    """Of all fills that canaries were compared with: candidates held out are among them."""
+    never = (scores.roles == "reference") | (scores.roles == "held_out")
     bits: NDArray[np.float64] = scores.log_perplexity_bits[never & (scores.formats == name)]
     return bits
 
@@ -112,6 +103,6 @@ def _reference_bits(scores: Scores, name: str) -> NDArray[np.float64]:
 def _roc(run: RunFiles, scores: Scores | None) -> tuple[RocData, ...]:
     if scores is None:
         return ()
-    coins = (run.result.privacy or {}).get("coins", "fixed")
-    level = run.result.settings.get("level", 0.95)
-    return roc_data(scores, pooled=coins not in (None, "fixed"), level=level)
+    privacy = run.result.privacy
+    pooled = privacy is not None and privacy.inclusion_probability is not None
+    return roc_data(scores, pooled=pooled, level=run.result.settings.level)

@@ -8,20 +8,9 @@ import json
 import posixpath
 import shlex
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from lmexposure.records import RunFiles
-
-__all__ = [
-    "DEFAULTS",
-    "DEMO_TEXT",
-    "FLAGS",
-    "QUICK",
-    "SEED",
-    "TRAINING_FLAGS",
-    "command_of",
-    "where_of",
-]
+from lmexposure.reporting.facts import Setting, measure_settings, run_settings
 
 # What is in the command instead; written bare, so that a shell shows what is missing.
 SEED = "SEED"
@@ -30,13 +19,13 @@ DEMO_TEXT = "source/python_topics.txt"
 _SHORT = 12  # characters of a hash where people read it
 
 # The defaults of the settings that a command has a flag for, and of those that only a file sets.
-DEFAULTS: dict[str, Any] = {
+DEFAULTS: dict[str, Setting] = {
     "model": "lstm",
-    "formats": ["random_number"],
+    "formats": ("random_number",),
     "canaries": 10,
     "coins": "fixed",
     "candidates": None,
-    "repetitions": [1, 4, 16],
+    "repetitions": (1, 4, 16),
     "controls": 32,
     "seed": None,
     "layout": None,
@@ -68,7 +57,7 @@ DEFAULTS: dict[str, Any] = {
     "quick": False,
 }
 # What --quick sets, where no flag says otherwise.
-QUICK: dict[str, Any] = {"revealed": 0, "draws": 2_000, "bootstraps": 39}
+QUICK: dict[str, Setting] = {"revealed": 0, "draws": 2_000, "bootstraps": 39}
 _BY_FILE = ("extraction", "level", "bootstraps", "permutations")
 FLAGS = {
     name: "--format" if name == "formats" else "--" + name.replace("_", "-")
@@ -101,23 +90,30 @@ def command_of(run: RunFiles, *, show_seeds: bool = False) -> str:
         run: a whole run, or a measurement of any model.
         show_seeds: write a seed that was chosen, instead of `SEED`.
     """
-    if run.record is None or not run.whole:
+    record = run.record
+    if record is None or record.settings is None:
         return _measure_command(run)
-    settings = run.record["settings"]
     again = _again(run)
     words = [f"mkdir -p {again} && cp {_path(f'{run.name}/manifest.json')} {again} &&"]
     words += ["lmexposure run", _path(_corpus(run)), "--out", again]
     # What was asked of the machine is no setting of a run: the result says what it was.
-    threads = run.result.settings.get("threads")
-    chosen = {**_table(settings.get("measure")), **settings, "threads": threads}
-    training = _table(settings.get("training"))
+    chosen = {
+        **measure_settings(record.measure),
+        **run_settings(record.settings),
+        "threads": run.result.settings.threads,
+    }
+    training = record.settings.training
     words += _flags(chosen, show_seeds or _is_demo(run))
     words += [
         f"{TRAINING_FLAGS[name]} {_word(value)}"
         for name, value in training.items()
         if name in TRAINING_FLAGS and value is not None
     ]
-    rest = {k: v for k, v in training.items() if k not in TRAINING_FLAGS and v is not None}
+    rest = {
+        name: value
+        for name, value in training.items()
+        if name not in TRAINING_FLAGS and value is not None
+    }
     return _with_file(run, words, chosen, rest)
 
 
@@ -129,7 +125,7 @@ def where_of(run: RunFiles) -> str:
     """
     place = f"Give it in the directory that holds {run.name}/"
     checksum = run.result.manifest_sha256[:_SHORT]
-    weights = str(run.result.model.get("weights_sha256"))[:_SHORT]
+    weights = run.result.model.weights_sha256[:_SHORT]
     if not run.whole:
         beside = run.manifest is not None
         what = f"{run.name}/manifest.json" if beside else "MANIFEST is the manifest.json that"
@@ -144,8 +140,8 @@ def where_of(run: RunFiles) -> str:
 
 def _corpus(run: RunFiles) -> str:
     """The corpus, from the directory that holds the run; its name alone if it was elsewhere."""
-    said = (run.record or {}).get("corpus")
-    if isinstance(said, str):
+    said = None if run.record is None else run.record.corpus
+    if said is not None:
         place = posixpath.normpath(posixpath.join(run.name, said))
         return posixpath.basename(place) if place.startswith("../") else place
     return (run.manifest.corpus.name if run.manifest is not None else "") or "CORPUS"
@@ -153,21 +149,23 @@ def _corpus(run: RunFiles) -> str:
 
 def _is_demo(run: RunFiles) -> bool:
     """Whether this is the demo with its own seed, which everyone knows, as its text."""
-    record = run.record or {}
-    return record.get("corpus") == DEMO_TEXT and record["settings"].get("seed") == 0
+    record = run.record
+    if record is None or record.settings is None:
+        return False
+    return record.corpus == DEMO_TEXT and record.settings.seed == 0
 
 
 def _measure_command(run: RunFiles) -> str:
     """Where nobody knows how the model was trained, the measurement alone."""
-    path = str(run.result.model.get("path") or "MODEL")
+    path = run.result.model.path or "MODEL"
     within = (run.result_path.parent / path).is_dir() and not posixpath.isabs(path)
     manifest = "MANIFEST" if run.manifest is None else _path(f"{run.name}/manifest.json")
     words = ["lmexposure measure", _path(f"{run.name}/{path}" if within else path), manifest]
     words += ["--out", _again(run)]
     # This seed is of shuffles and refits, not of the plan: no secret follows from it.
-    settings = run.result.settings
-    seed = settings.get("seed")
-    words += _flags({**settings, "seed": None}, show_seeds=True)
+    settings = measure_settings(run.result.settings) | {"seed": None}
+    seed = run.result.settings.seed
+    words += _flags(settings, show_seeds=True)
     words += [f"--seed {_word(seed)}"] if seed else []
     return _with_file(run, words, settings, {})
 
@@ -177,16 +175,12 @@ def _again(run: RunFiles) -> str:
     return _path(f"{run.name}-again")
 
 
-def _table(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
 def _path(name: str) -> str:
     """A file's name that no command line takes for a flag."""
     return shlex.quote(f"./{name}" if name.startswith("-") else name)
 
 
-def _flags(settings: Mapping[str, Any], show_seeds: bool) -> Iterator[str]:
+def _flags(settings: Mapping[str, Setting], show_seeds: bool) -> Iterator[str]:
     usual = _usual(settings)
     for name, flag in FLAGS.items():
         value = settings.get(name, usual[name])
@@ -194,25 +188,28 @@ def _flags(settings: Mapping[str, Any], show_seeds: bool) -> Iterator[str]:
             continue
         if name == "seed" and not show_seeds:
             yield f"{flag} {SEED}"
-        elif name == "formats":
-            yield from (f"{flag} {_word(one)}" for one in value)
+        elif name == "formats" and isinstance(value, tuple):
+            yield from (f"{flag} {_word(part)}" for part in value)
         else:
             yield flag if value is True else f"{flag} {_word(value)}"
 
 
-def _usual(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _usual(settings: Mapping[str, Setting]) -> dict[str, Setting]:
     """The defaults, or those of a first look."""
     return {**DEFAULTS, **QUICK} if settings.get("quick") else DEFAULTS
 
 
-def _word(value: Any) -> str:
+def _word(value: Setting) -> str:
     """A value as a command line takes it: lists by commas."""
-    text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
     return shlex.quote(text)
 
 
 def _with_file(
-    run: RunFiles, words: list[str], settings: Mapping[str, Any], training: dict[str, Any]
+    run: RunFiles,
+    words: list[str],
+    settings: Mapping[str, Setting],
+    training: Mapping[str, Setting],
 ) -> str:
     """The words, behind a settings file where a setting has no flag."""
     usual = _usual(settings)

@@ -4,22 +4,19 @@ Only what can be compared is: the same format with as many secrets. Where two ru
 same manifest, each canary is its own comparison, and the differences are what is judged.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from lmexposure._text import visible
 from lmexposure.errors import ResultError, SettingsError
 from lmexposure.gate import Thresholds, Verdict, check_result
-from lmexposure.records import Provenance, RunFiles
+from lmexposure.records import ClaimCheck, Format, Provenance, RunFiles
+from lmexposure.records.result import Role
 from lmexposure.reporting.command import command_of, where_of
-from lmexposure.reporting.damaged import refused
 from lmexposure.reporting.data import ClassRow, Fact
 from lmexposure.reporting.facts import model_facts
 from lmexposure.reporting.pairs import Difference, differences
 from lmexposure.reporting.rows import class_rows
-
-__all__ = ["CompareData", "ComparedClass", "ComparedFormat", "ComparedRun", "compare_data"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +32,8 @@ class ComparedRun:
         epsilon: the primary lower bound, in nats, higher = less private; None where there is none.
         delta: beside which it holds.
         validity: the kind of training that it holds for.
-        attainable: what a perfect attack would have shown, in nats.
-        claim: what the bound says of a claim: the result's table; None without a claim.
+        max_attainable: what a perfect attack would have shown, in nats.
+        claim: what the bound says of a claim; None without one.
         validation_bits: loss in bits per token, lower = more useful; None where it is not known.
         command: what gives the result again; None where it is not known.
         where: the directory that it is given in, and what must be there.
@@ -50,8 +47,8 @@ class ComparedRun:
     epsilon: float | None
     delta: float | None
     validity: str | None
-    attainable: float | None
-    claim: dict[str, Any] | None
+    max_attainable: float | None
+    claim: ClaimCheck | None
     validation_bits: float | None
     command: str | None
     where: str
@@ -66,7 +63,7 @@ class ComparedClass:
         cells: what each run has of it, in the runs' order; None where it has no such class.
     """
 
-    role: str
+    role: Role
     repetitions: int
     cells: tuple[ClassRow | None, ...]
 
@@ -123,15 +120,13 @@ def compare_data(
 
     Raises:
         SettingsError: fewer than two runs.
-        ResultError: no format in common, a format of one name that is not the same in two runs, or
-            a result that lacks fields.
+        ResultError: no format in common, or a format of one name that is not the same in two runs.
     """
     if len(runs) < 2:
         raise SettingsError(f"{len(runs)} run to compare; give at least two run directories")
     names = _names(runs)
     _refuse_other_formats(runs, names)
-    with refused(" or ".join(names)):
-        return _data(runs, names, thresholds or Thresholds(), level)
+    return _data(runs, names, thresholds or Thresholds(), level)
 
 
 def _data(
@@ -162,16 +157,16 @@ def _refuse_other_formats(runs: Sequence[RunFiles], names: Sequence[str]) -> Non
     seen: dict[str, tuple[str, RunFiles]] = {}
     for run, name in zip(runs, names, strict=True):
         for form in run.result.formats:
-            other, before = seen.setdefault(form["name"], (name, run))
-            what = _differs(before, run, form["name"])
+            other, before = seen.setdefault(form.name, (name, run))
+            what = _differs(before, run, form.name)
             if what:
                 raise ResultError(
                     f"{visible(other)} and {visible(name)} cannot be compared: "
-                    f"format {form['name']!r} {what}; compare runs of the same formats"
+                    f"format {form.name!r} {what}; compare runs of the same formats"
                 )
     if not any(_common(runs)):
         held = "; ".join(
-            f"{name} has {', '.join(form['name'] for form in run.result.formats) or 'none'}"
+            f"{name} has {', '.join(form.name for form in run.result.formats) or 'none'}"
             for run, name in zip(runs, names, strict=True)
         )
         raise ResultError(
@@ -182,9 +177,9 @@ def _refuse_other_formats(runs: Sequence[RunFiles], names: Sequence[str]) -> Non
 
 def _differs(one: RunFiles, other: RunFiles, name: str) -> str | None:
     """What is not the same about a format of two runs."""
-    sizes = [str(_format(run, name)["space_size"]) for run in (one, other)]
-    if sizes[0] != sizes[1]:
-        return f"has |R| = {sizes[0]} in the first and {sizes[1]} in the second"
+    first, second = (run.result.format_named[name].space_size for run in (one, other))
+    if first != second:
+        return f"has |R| = {first} in the first and {second} in the second"
     if one.manifest is None or other.manifest is None:
         return None
     texts = [run.manifest.formats[name] for run in (one, other) if run.manifest is not None]
@@ -193,35 +188,30 @@ def _differs(one: RunFiles, other: RunFiles, name: str) -> str | None:
     return "has other lists of words" if texts[0].lists != texts[1].lists else None
 
 
-def _format(run: RunFiles, name: str) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = next(row for row in run.result.formats if row["name"] == name)
-    return found
-
-
 def _common(runs: Sequence[RunFiles]) -> Iterator[str]:
     """Names of formats that two runs or more have, in order of appearance."""
-    held = [{form["name"] for form in run.result.formats} for run in runs]
-    listed = [form["name"] for run in runs for form in run.result.formats]
+    held = [run.result.format_named for run in runs]
+    listed = [form.name for run in runs for form in run.result.formats]
     for name in dict.fromkeys(listed):
         if sum(name in names for names in held) > 1:
             yield name
 
 
 def _run(run: RunFiles, name: str, thresholds: Thresholds) -> ComparedRun:
-    privacy = run.result.privacy or {}
-    primary = privacy.get("primary") or {}
+    privacy, validation = run.result.privacy, run.result.model.validation
+    primary = None if privacy is None else privacy.primary
     return ComparedRun(
         name=name,
         verdict=check_result(run.result, thresholds),
         provenance=run.provenance,
         model=model_facts(run),
         manifest_sha256=run.result.manifest_sha256,
-        epsilon=primary.get("value"),
-        delta=primary.get("delta"),
-        validity=primary.get("validity"),
-        attainable=privacy.get("attainable"),
-        claim=privacy.get("claim"),
-        validation_bits=(run.result.model.get("validation") or {}).get("validation_bits"),
+        epsilon=None if primary is None else primary.value,
+        delta=None if primary is None else primary.delta,
+        validity=None if primary is None else primary.validity,
+        max_attainable=None if privacy is None else privacy.max_attainable,
+        claim=None if privacy is None else privacy.claim,
+        validation_bits=None if validation is None else validation.validation_bits,
         command=command_of(run),
         where=where_of(run),
     )
@@ -229,9 +219,7 @@ def _run(run: RunFiles, name: str, thresholds: Thresholds) -> ComparedRun:
 
 def _formats(runs: Sequence[RunFiles]) -> Iterator[ComparedFormat]:
     for name in _common(runs):
-        forms = [
-            next((row for row in run.result.formats if row["name"] == name), None) for run in runs
-        ]
+        forms = [run.result.format_named.get(name) for run in runs]
         known = next(form for form in forms if form is not None)
         manifests = (run.manifest for run in runs)
         held = (one for one in manifests if one is not None and name in one.formats)
@@ -239,16 +227,14 @@ def _formats(runs: Sequence[RunFiles]) -> Iterator[ComparedFormat]:
         yield ComparedFormat(
             name=name,
             pattern=None if manifest is None else manifest.formats[name].template,
-            bits=known["bits"],
-            space_size=str(known["space_size"]),
-            references=tuple(None if form is None else form["references"] for form in forms),
+            bits=known.bits,
+            space_size=str(known.space_size),
+            references=tuple(None if form is None else form.references for form in forms),
             classes=tuple(_classes(runs, forms)),
         )
 
 
-def _classes(
-    runs: Sequence[RunFiles], forms: Sequence[Mapping[str, Any] | None]
-) -> Iterator[ComparedClass]:
+def _classes(runs: Sequence[RunFiles], forms: Sequence[Format | None]) -> Iterator[ComparedClass]:
     columns = [
         {} if form is None else {(r.role, r.repetitions): r for r in class_rows(run.result, form)}
         for run, form in zip(runs, forms, strict=True)
@@ -275,9 +261,9 @@ def _notes(runs: Sequence[RunFiles], names: Sequence[str]) -> Iterator[str]:
             yield f"{name} has no canaries: nothing says what its model memorised"
     common = set(_common(runs))
     for run, name in zip(runs, names, strict=True):
-        alone = [form["name"] for form in run.result.formats if form["name"] not in common]
+        alone = [form.name for form in run.result.formats if form.name not in common]
         if alone:
             yield f"only {name} has {', '.join(alone)}: not shown"
-    levels = {str(run.result.settings.get("method")) for run in runs}
-    if len(levels) > 1:
-        yield f"exposure was estimated by different methods: {', '.join(sorted(levels))}"
+    methods = {run.result.settings.method for run in runs}
+    if len(methods) > 1:
+        yield f"exposure was estimated by different methods: {', '.join(sorted(methods))}"

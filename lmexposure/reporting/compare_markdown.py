@@ -17,8 +17,6 @@ from lmexposure.reporting.markdown import WORDS
 from lmexposure.reporting.markdown_text import code, fence, inline, table
 from lmexposure.reporting.pairs import Difference
 
-__all__ = ["compare_markdown"]
-
 
 def compare_markdown(data: CompareData) -> str:
     """The comparison as Markdown, every value escaped.
@@ -46,7 +44,7 @@ def _runs(runs: Sequence[ComparedRun]) -> str:
             WORDS[run.verdict.outcome],
             number(run.epsilon, 3),
             "n/a" if run.delta is None else f"{run.delta:.3g}",
-            number(run.attainable, 3),
+            number(run.max_attainable, 3),
             number(run.validation_bits, 3),
         )
         for run in runs

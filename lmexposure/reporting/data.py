@@ -1,15 +1,13 @@
 """What a report shows, as plain data: the step before any page, table or chart."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure.gate import Verdict
-from lmexposure.records import Provenance
-
-__all__ = ["CanaryRow", "ClassRow", "Fact", "FormatData", "Found", "ReportData", "RocData"]
+from lmexposure.records import Evaluation, Privacy, Provenance, SkewNormalFit
+from lmexposure.records.result import Role
 
 Floats = NDArray[np.float64]
 
@@ -57,11 +55,11 @@ class ClassRow:
             of both.
     """
 
-    role: str
+    role: Role
     repetitions: int
     n: int
-    mean: float | None
-    median: float | None
+    mean: float
+    median: float
     low: float | None
     high: float | None
     level: float
@@ -78,7 +76,7 @@ class CanaryRow:
     """One canary or control.
 
     Attributes:
-        id, role, repetitions: as in the manifest; role "canary", "excluded" or "control".
+        id, role, repetitions: as in the result; a control has repetitions 0.
         log_perplexity_bits: bits, lower = more memorised; None where it is missing.
         exposure, low, high: bits, higher = more memorised; None where missing.
         capped: the exposure is a lower bound.
@@ -93,7 +91,7 @@ class CanaryRow:
     """
 
     id: str
-    role: str
+    role: Role
     repetitions: int
     log_perplexity_bits: float | None
     exposure: float | None
@@ -121,7 +119,7 @@ class FormatData:
         classes: controls first, then ascending repetitions.
         canaries: controls included.
         reference_bits: log-perplexities of the references, shape (n,), bits; empty without scores.
-        fit: skew-normal location, scale, shape and goodness, as the result holds it; None without.
+        fit: the skew-normal curve through the references; None without.
         quantiles: of the reference log-perplexities, as the result holds them: least, 1, 5, 25, 50,
             75, 95, 99 %, largest.
     """
@@ -135,7 +133,7 @@ class FormatData:
     classes: tuple[ClassRow, ...]
     canaries: tuple[CanaryRow, ...]
     reference_bits: Floats
-    fit: dict[str, Any] | None
+    fit: SkewNormalFit | None
     quantiles: tuple[float, ...]
 
 
@@ -174,9 +172,9 @@ class ReportData:
         provenance: which version measured which model, and when.
         model: what was measured.
         formats: in the result's order.
-        privacy: the result's section "privacy"; None where there is none.
+        privacy: bounds, membership and claim, as the result holds them; None where it has none.
         roc: classes whose scores are at hand.
-        training: rows of metrics.jsonl, in order; empty for a model trained elsewhere.
+        training: its curve, in order; empty where it is not on record.
         settings: all that were chosen, and seeds and versions.
         command: what gives this result again; None where it is not known.
         where: the directory that it is given in, and what must be there.
@@ -189,9 +187,9 @@ class ReportData:
     provenance: Provenance
     model: tuple[Fact, ...]
     formats: tuple[FormatData, ...]
-    privacy: dict[str, Any] | None
+    privacy: Privacy | None
     roc: tuple[RocData, ...]
-    training: tuple[dict[str, Any], ...]
+    training: tuple[Evaluation, ...]
     settings: tuple[Fact, ...]
     command: str | None
     warnings: tuple[str, ...]

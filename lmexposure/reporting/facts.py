@@ -4,26 +4,18 @@ A seed that was chosen stays out with the secrets: who has it and the formats ca
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TypeAlias
 
-from lmexposure.records import RunFiles
+from lmexposure.records import MeasureOptions, RunFiles, RunOptions, RunRecord, Validation
 from lmexposure.reporting.data import Fact
 
-__all__ = ["model_facts", "setting_facts"]
+Setting: TypeAlias = "bool | int | float | str | tuple[int | float | str, ...] | None"
 
 _LEFT_OUT = "left out"
 _SEED_MEANING = "decides the secrets; left out, for who has it and the formats can draw them"
 _FRESH_MEANING = "decides the secrets, and the manifest alone has it; the training's is another"
 _NO_SECRET = "of shuffles and refits; no secret follows from it"
 
-_MODEL = {
-    "path": ("model", "where it lies, or its name on a hub"),
-    "type": ("type", ""),
-    "parameters": ("parameters", ""),
-    "dtype": ("measured in", ""),
-    "context_window": ("context window", "tokens; none where it has no limit"),
-    "weights_sha256": ("weights, SHA-256", ""),
-}
 _MEANING = {
     "measure.level": "coverage of the intervals",
     "measure.significance": "how often, at most, a bound on epsilon may be wrong",
@@ -39,6 +31,33 @@ _MEANING = {
 }
 
 
+def measure_settings(options: MeasureOptions) -> dict[str, Setting]:
+    """Each setting by the name that a settings file gives it.
+
+    Args:
+        options: what was asked of a measurement.
+    """
+    return {name: getattr(options, name) for name in MeasureOptions.model_fields}
+
+
+def run_settings(options: RunOptions) -> dict[str, Setting]:
+    """Each setting but those of the training, by the name that a settings file gives it.
+
+    What a record calls `inclusion_probability` users set as `coins`, "fixed" where there are none.
+
+    Args:
+        options: what was asked of a run.
+    """
+    values = {name: getattr(options, name) for name in RunOptions.model_fields}
+    del values["training"]
+    probability = values["inclusion_probability"]
+    values["inclusion_probability"] = "fixed" if probability is None else probability
+    return {
+        "coins" if name == "inclusion_probability" else name: value
+        for name, value in values.items()
+    }
+
+
 def model_facts(run: RunFiles) -> tuple[Fact, ...]:
     """What was measured, and what it learned.
 
@@ -46,30 +65,35 @@ def model_facts(run: RunFiles) -> tuple[Fact, ...]:
         run: its result says.
     """
     model = run.result.model
-    rows = [
-        Fact(name=name, value=_text(model[key]), meaning=meaning)
-        for key, (name, meaning) in _MODEL.items()
-        if key in model
-    ]
-    return (*rows, *_validation_facts(model.get("validation")))
+    return (
+        Fact(name="model", value=model.path, meaning="where it lies, or its name on a hub"),
+        Fact(name="type", value=model.type),
+        Fact(name="parameters", value=str(model.parameters)),
+        Fact(name="measured in", value=model.dtype),
+        Fact(
+            name="context window",
+            value=_text(model.context_window),
+            meaning="tokens; none where it has no limit",
+        ),
+        Fact(name="weights, SHA-256", value=model.weights_sha256),
+        *_validation_facts(model.validation),
+    )
 
 
-def _validation_facts(validation: Any) -> Iterator[Fact]:
-    if not isinstance(validation, Mapping):
+def _validation_facts(validation: Validation | None) -> Iterator[Fact]:
+    if validation is None:
         yield Fact(name="validation loss", value="not known", meaning="trained elsewhere")
         return
-    for key, name in (
-        ("validation_bits", "validation loss"),
-        ("initial_validation_bits", "validation loss before training"),
+    for name, bits in (
+        ("validation loss", validation.validation_bits),
+        ("validation loss before training", validation.initial_validation_bits),
     ):
-        bits = validation.get(key)
         value = "not known" if bits is None else f"{bits:.3f} bits per token"
         yield Fact(name=name, value=value, meaning="lower = the model predicts better")
-    for key in ("best_epoch", "epochs", "stopped"):
-        if key in validation:
-            yield Fact(name=key.replace("_", " "), value=_text(validation[key]))
-    if "improved" in validation:
-        yield Fact(name="learned", value="yes" if validation["improved"] else "no")
+    yield Fact(name="best epoch", value=_text(validation.best_epoch))
+    yield Fact(name="epochs", value=_text(validation.epochs))
+    yield Fact(name="stopped", value=validation.stopped)
+    yield Fact(name="learned", value=_text(validation.improved))
 
 
 def setting_facts(run: RunFiles, *, show_seeds: bool = False) -> tuple[Fact, ...]:
@@ -79,35 +103,55 @@ def setting_facts(run: RunFiles, *, show_seeds: bool = False) -> tuple[Fact, ...
         run: a whole run, or a measurement, of which only the measurement's settings are known.
         show_seeds: show a seed that was chosen, and that of the coins.
     """
-    record = run.record or {"settings": {"measure": run.result.settings}}
-    settings = [
-        Fact(name=name, value=_text(value), meaning=_MEANING.get(name, ""))
-        for name, value in _flat(record["settings"]).items()
-        if name != "seed"
-    ]
+    record, result = run.record, run.result
+    options = None if record is None else record.settings
     return (
-        *_seed_facts(run, record["settings"], show_seeds),
-        *settings,
+        *(() if options is None else _seed_facts(run, options, show_seeds)),
+        *_option_facts(options, result.settings if record is None else record.measure),
         Fact(
             name="measured",
             value=run.provenance.measured or "date unknown",
             meaning="when the measuring ended, UTC",
         ),
         Fact(name="measured by", value=run.provenance.version),
-        *_version_facts(record),
-        Fact(name="manifest, SHA-256", value=_text(run.result.manifest_sha256)),
+        *(() if record is None else _version_facts(record)),
+        Fact(name="manifest, SHA-256", value=result.manifest_sha256),
         Fact(
             name="inputs, SHA-256",
-            value=_text(run.result.inputs_sha256),
+            value=result.inputs_sha256,
             meaning="of all that decides the numbers: manifest, weights, settings",
         ),
     )
 
 
-def _seed_facts(run: RunFiles, settings: Mapping[str, Any], show: bool) -> Iterator[Fact]:
-    if "seed" in settings:
-        yield _seed_fact(settings["seed"], show)
-    if settings.get("coins", "fixed") != "fixed":
+def _option_facts(options: RunOptions | None, measure: MeasureOptions) -> Iterator[Fact]:
+    """Training and measurement come before what was asked of the machine."""
+    own = {} if options is None else run_settings(options)
+    own.pop("seed", None)
+    machine = ("device", "dtype", "offline", "revision")
+    yield from _named({name: value for name, value in own.items() if name not in machine})
+    if options is not None:
+        yield from _training_facts(options.training)
+    asked = measure_settings(measure)
+    left_out = [name for name in ("quick", "threads") if not asked[name]]
+    yield from _named({f"measure.{n}": value for n, value in asked.items() if n not in left_out})
+    yield from _named({name: value for name, value in own.items() if name in machine})
+
+
+def _training_facts(training: Mapping[str, Setting]) -> Iterator[Fact]:
+    yield from _named({f"training.{name}": value for name, value in training.items()})
+    if not training:
+        yield Fact(name="training", value="{}")
+
+
+def _named(settings: Mapping[str, Setting]) -> Iterator[Fact]:
+    for name, value in settings.items():
+        yield Fact(name=name, value=_text(value), meaning=_MEANING.get(name, ""))
+
+
+def _seed_facts(run: RunFiles, options: RunOptions, show: bool) -> Iterator[Fact]:
+    yield _seed_fact(options.seed, show)
+    if options.inclusion_probability is not None:
         known = show and run.manifest is not None
         value = _text(run.manifest.plan.coin_seed) if known and run.manifest else _LEFT_OUT
         yield Fact(
@@ -115,7 +159,7 @@ def _seed_facts(run: RunFiles, settings: Mapping[str, Any], show: bool) -> Itera
         )
 
 
-def _seed_fact(seed: Any, show: bool) -> Fact:
+def _seed_fact(seed: int | None, show: bool) -> Fact:
     if seed is None:
         return Fact(name="seed", value="drawn fresh", meaning=_FRESH_MEANING)
     if not show:
@@ -123,36 +167,24 @@ def _seed_fact(seed: Any, show: bool) -> Fact:
     return Fact(name="seed", value=_text(seed), meaning="decides the secrets and the training")
 
 
-def _version_facts(record: Mapping[str, Any]) -> Iterator[Fact]:
-    for key, name in (
-        ("lmexposure", "record by lmexposure"),
-        ("git_revision", "git revision"),
-        ("python", "Python"),
-        ("platform", "platform"),
-        ("device", "device"),
-    ):
-        if key in record:
-            yield Fact(name=name, value=_text(record[key]))
-    for group, unit in (("versions", ""), ("seconds", " s")):
-        for name, value in _flat(record.get(group) or {}).items():
-            label = f"time to {name}" if unit else name
-            yield Fact(name=label, value=_text(value) + unit)
+def _version_facts(record: RunRecord) -> Iterator[Fact]:
+    yield Fact(name="record by lmexposure", value=record.lmexposure)
+    yield Fact(name="git revision", value=_text(record.git_revision))
+    yield Fact(name="Python", value=record.python)
+    yield Fact(name="platform", value=record.platform)
+    if record.device is not None:
+        yield Fact(name="device", value=record.device)
+    for name, version in record.versions.items():
+        yield Fact(name=name, value=version)
+    for name, seconds in record.seconds.items():
+        yield Fact(name=f"time to {name}", value=f"{_text(seconds)} s")
 
 
-def _flat(settings: Any) -> dict[str, Any]:
-    """Settings within settings by dotted names: measure.references."""
-    flat: dict[str, Any] = {}
-    for name, value in settings.items() if isinstance(settings, Mapping) else ():
-        inner = _flat(value)
-        flat |= {f"{name}.{key}": one for key, one in inner.items()} or {name: value}
-    return flat
-
-
-def _text(value: Any) -> str:
+def _text(value: Setting) -> str:
     if value is None:
         return "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, list):
+    if isinstance(value, tuple):
         return ", ".join(map(_text, value))
     return f"{value:.10g}" if isinstance(value, float) else str(value)

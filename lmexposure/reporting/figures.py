@@ -2,8 +2,6 @@
 
 from lmexposure.reporting.data import ClassRow, Found
 
-__all__ = ["chance", "class_name", "found_of", "interval", "median_bits", "number", "probability"]
-
 _MISSING = "n/a"
 
 
@@ -18,7 +16,7 @@ def number(value: float | None, digits: int = 2) -> str:
 
 def median_bits(row: ClassRow) -> str:
     """The median exposure; a lower bound says so."""
-    return ("≥ " if row.capped and row.median is not None else "") + number(row.median)
+    return ("≥ " if row.capped else "") + number(row.median)
 
 
 def interval(low: float | None, high: float | None) -> str:

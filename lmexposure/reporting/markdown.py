@@ -1,10 +1,10 @@
 """report.md: a report of one screen, for a pull request or a model card."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from lmexposure._text import printable
 from lmexposure.gate import Outcome, Verdict
+from lmexposure.records import ClaimCheck, Privacy
 from lmexposure.reporting.data import ClassRow, ReportData
 from lmexposure.reporting.figures import (
     class_name,
@@ -15,8 +15,6 @@ from lmexposure.reporting.figures import (
     probability,
 )
 from lmexposure.reporting.markdown_text import code, fence, inline, table
-
-__all__ = ["WORDS", "privacy_lines", "report_markdown"]
 
 WORDS = {
     Outcome.PASS: "No leak found",
@@ -91,7 +89,7 @@ def _exposure(data: ReportData) -> Iterator[str]:
 def _worst(data: ReportData) -> list[tuple[str, ClassRow]]:
     """Of each format the class with the highest median."""
     return [
-        (one.name, max(one.classes, key=lambda row: -1.0 if row.median is None else row.median))
+        (one.name, max(one.classes, key=lambda row: row.median))
         for one in data.formats
         if one.classes
     ]
@@ -132,50 +130,50 @@ def _how_to_read(rows: Sequence[tuple[str, ClassRow]], bits: Sequence[float]) ->
     )
 
 
-def _privacy(section: Mapping[str, Any] | None) -> Iterator[str]:
+def _privacy(privacy: Privacy | None) -> Iterator[str]:
     yield "## Privacy"
-    lines = privacy_lines(section)
+    lines = privacy_lines(privacy)
     yield lines[0]
     if lines[1:]:
         yield "\n".join(f"- {line}" for line in lines[1:])
 
 
-def privacy_lines(section: Mapping[str, Any] | None) -> list[str]:
+def privacy_lines(privacy: Privacy | None) -> list[str]:
     """The bound to quote, then its conditions, as Markdown.
 
     Args:
-        section: "privacy" of a result; None where it has none.
+        privacy: of a result; None where it has none.
     """
-    if section is None:
+    if privacy is None:
         return ["No bound on epsilon: the result holds none."]
-    one = section.get("primary")
-    if one is None:
+    bound = privacy.primary
+    if bound is None:
         return ["No bound on epsilon: no class has canaries on both sides."]
-    where = f"repetitions {one['repetitions']} of {_formats(one['formats'])}"
+    where = f"repetitions {bound.repetitions} of {_formats(bound.formats)}"
     lines = [
-        f"**epsilon ≥ {number(one['value'], 3)}** nats at delta {one['delta']:.3g}, a lower bound "
-        f"({inline(one['method'])}; {where}; {inline(one['adjacency'])}); higher = less private.",
-        f"holds for {_VALIDITY.get(one['validity'], inline(one['validity']))}, at significance "
-        f"{one['significance']:.3g}; all bounds together at {section['significance']:g}",
+        f"**epsilon ≥ {number(bound.value, 3)}** nats at delta {bound.delta:.3g}, a lower bound "
+        f"({inline(bound.method)}; {where}; {inline(bound.adjacency)}); higher = less private.",
+        f"holds for {_VALIDITY.get(bound.validity, inline(bound.validity))}, at significance "
+        f"{bound.significance:.3g}; all bounds together at {privacy.significance:g}",
     ]
-    if section.get("attainable") is not None:
+    if privacy.max_attainable is not None:
         lines.append(
-            f"a perfect attack on so many canaries would have shown {section['attainable']:.3f}"
+            f"a perfect attack on so many canaries would have shown {privacy.max_attainable:.3f}"
         )
-    lines += [f"assumes: {inline(line)}" for line in one["assumptions"]]
-    lines += [f"note: {inline(line)}" for line in section.get("notes", ())]
-    return lines + _claim(section.get("claim"))
+    lines += [f"assumes: {inline(line)}" for line in bound.assumptions]
+    lines += [f"note: {inline(line)}" for line in privacy.notes]
+    return lines + _claim(privacy.claim)
 
 
 def _formats(names: Sequence[str]) -> str:
     return ", ".join(map(code, names)) if len(names) < 4 else f"{len(names)} formats"
 
 
-def _claim(claim: Mapping[str, Any] | None) -> list[str]:
+def _claim(claim: ClaimCheck | None) -> list[str]:
     if claim is None:
         return ["no epsilon was claimed"]
-    said = f"epsilon {claim['claimed_epsilon']:g} at delta {claim['claimed_delta']:g}"
-    return [f"claim of {said}: **{inline(claim['verdict'])}**: {inline(claim['reason'])}"]
+    said = f"epsilon {claim.claimed_epsilon:g} at delta {claim.claimed_delta:g}"
+    return [f"claim of {said}: **{inline(claim.verdict)}**: {inline(claim.reason)}"]
 
 
 def _warnings(warnings: Sequence[str]) -> Iterator[str]:

@@ -3,8 +3,6 @@
 import re
 from collections.abc import Iterable, Sequence
 
-__all__ = ["code", "fence", "inline", "table"]
-
 # What CommonMark and GitHub's tables, autolinks, formulas and mentions give a meaning to.
 _SPECIAL = re.compile(r"([\\`*\[\]<>|~&$@#]|(?<![^\W_])_|_(?![^\W_]))")
 _AUTOLINK = re.compile(r"://|www\.", re.IGNORECASE)

@@ -4,9 +4,8 @@ Only the part `model-index` is written anew, and of it only what an earlier call
 metadata, comments and other people's results stay as they are, to the byte where YAML allows.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import yaml
 from huggingface_hub.repocard import REGEX_YAML_BLOCK
@@ -14,9 +13,8 @@ from huggingface_hub.repocard_data import EvalResult, eval_results_to_model_inde
 
 from lmexposure._files import atomic_write
 from lmexposure.errors import ModelError
+from lmexposure.records import Privacy
 from lmexposure.reporting.data import ClassRow, FormatData, ReportData
-
-__all__ = ["DATASET", "add_to_model_card", "evaluation_results"]
 
 # By this an entry is known as ours, and replaced.
 DATASET = "lmexposure-canaries"
@@ -84,7 +82,12 @@ def evaluation_results(data: ReportData, *, weights_known: bool = False) -> list
 
 
 def _result(
-    about: str, config: str | None, kind: str, name: str, value: Any, **args: Any
+    about: str,
+    config: str | None,
+    kind: str,
+    name: str,
+    value: str | float,
+    **args: str | float | None,
 ) -> EvalResult:
     return EvalResult(
         task_type="text-generation",
@@ -99,19 +102,19 @@ def _result(
     )
 
 
-def _rounded(value: Any) -> Any:
+def _rounded(value: str | float | None) -> str | float | None:
     """To significant digits: a small p-value does not become 0."""
     return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
-def _epsilon(section: dict[str, Any] | None) -> Iterator[EvalResult]:
-    one = (section or {}).get("primary")
-    if one is not None and one["value"] is not None:
+def _epsilon(privacy: Privacy | None) -> Iterator[EvalResult]:
+    bound = None if privacy is None else privacy.primary
+    if bound is not None:
         name = (
-            f"lower bound on epsilon, nats, at delta {one['delta']:.3g} ({one['validity']}; "
+            f"lower bound on epsilon, nats, at delta {bound.delta:.3g} ({bound.validity}; "
             "higher = less private)"
         )
-        yield _result("all formats", None, "epsilon", name, float(one["value"]))
+        yield _result("all formats", None, "epsilon", name, bound.value)
 
 
 def _exposures(form: FormatData) -> Iterator[EvalResult]:
@@ -125,7 +128,7 @@ def _exposures(form: FormatData) -> Iterator[EvalResult]:
                 yield _result(about, form.name, kind, f"{name}, {where}", value, **args)
 
 
-def _metrics(row: ClassRow) -> Iterator[tuple[str, str, float | None, dict[str, Any]]]:
+def _metrics(row: ClassRow) -> Iterator[tuple[str, str, float | None, Mapping[str, float | None]]]:
     """Kind, name, value and what belongs to the value, of each number of a class."""
     bound = ", a lower bound" if row.capped else ""
     spread = {"low": row.low, "high": row.high, "level": row.level}
@@ -167,7 +170,7 @@ def _with_results(path: Path, card: str, name: str, results: list[EvalResult]) -
     return f"{bom}---{line_end}{written}---{line_end}{rest}"
 
 
-def _parsed(path: Path, block: str) -> dict[str, Any]:
+def _parsed(path: Path, block: str) -> dict[str, object]:
     try:
         values = yaml.safe_load(block)
     except (yaml.YAMLError, ValueError, RecursionError) as failure:
@@ -179,12 +182,14 @@ def _parsed(path: Path, block: str) -> dict[str, Any]:
     return dict(values or {})
 
 
-def _merged(path: Path, index: Any, name: str, results: list[EvalResult]) -> list[Any]:
+def _merged(path: Path, index: object, name: str, results: list[EvalResult]) -> list[object]:
     """The index with our results behind those of others, under the first model it names."""
     models = [] if index is None else index
     if not isinstance(models, list) or not all(isinstance(one, dict) for one in models):
         raise ModelError(f"{path}: its {_KEY} is no list of models; mend it first")
-    kept = [{**one, "results": _foreign(path, one.get("results"))} for one in models]
+    kept: list[dict[str, list[object]]] = [
+        {**one, "results": _foreign(path, one.get("results"))} for one in models
+    ]
     (ours,) = eval_results_to_model_index(name, results)
     if not kept:
         return [ours]
@@ -192,19 +197,19 @@ def _merged(path: Path, index: Any, name: str, results: list[EvalResult]) -> lis
     return kept
 
 
-def _foreign(path: Path, results: Any) -> list[Any]:
+def _foreign(path: Path, results: object) -> list[object]:
     rows = [] if results is None else results
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise ModelError(f"{path}: the results in its {_KEY} are no list of tables; mend it first")
     return [row for row in rows if not _is_ours(row)]
 
 
-def _is_ours(row: dict[str, Any]) -> bool:
+def _is_ours(row: Mapping[str, object]) -> bool:
     dataset = row.get("dataset")
     return isinstance(dataset, dict) and dataset.get("type") == DATASET
 
 
-def _written(block: str, values: dict[str, Any]) -> str:
+def _written(block: str, values: Mapping[str, object]) -> str:
     """The metadata with its index replaced where it stands, or added at the end.
 
     Where that does not give the values wanted (the block is one line, or parts of the index are
@@ -225,7 +230,7 @@ def _written(block: str, values: dict[str, Any]) -> str:
     return _dumped(values)
 
 
-def _dumped(values: dict[str, Any]) -> str:
+def _dumped(values: Mapping[str, object]) -> str:
     return str(yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=10_000))
 
 

@@ -5,26 +5,22 @@ Its policy lets only its own style and script run, known by their hashes; every 
 
 import base64
 import hashlib
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from lmexposure._text import printable
 from lmexposure.reporting.charts import Chart, charts_of, compare_exposure
-from lmexposure.reporting.damaged import refused
 from lmexposure.reporting.data import CanaryRow, ClassRow, FormatData, ReportData, RocData
-from lmexposure.reporting.page_filters import FILTERS
+from lmexposure.reporting.page_filters import add_filters
 
 if TYPE_CHECKING:
     from lmexposure.reporting.compare import CompareData, ComparedFormat
-
-__all__ = ["render_compare", "render_report"]
 
 # Of canaries in the page's table: beyond it the page would pass 2 MB, and browsers get slow.
 _MOST_ROWS = 3000
@@ -39,23 +35,19 @@ def render_report(data: ReportData) -> str:
 
     Returns:
         the document; the same data gives the same text.
-
-    Raises:
-        ResultError: a section of the result that is not as it should be.
     """
-    with refused(data.title):
-        rows, left_out = _canary_rows(data.formats)
-        charts = charts_of(data)
-        return _page(
-            "report.html.jinja",
-            data=data,
-            formats=[_view(one, charts) for one in data.formats],
-            charts={kind: _of(charts, kind) for kind in ("epsilon", "roc", "training")},
-            canaries=rows,
-            left_out=left_out,
-            rates=_RATES,
-            roc_rows=[(one, [_rate(one, rate) for rate in _RATES]) for one in data.roc],
-        )
+    rows, left_out = _canary_rows(data.formats)
+    charts = charts_of(data)
+    return _page(
+        "report.html.jinja",
+        data=data,
+        formats=[_view(one, charts) for one in data.formats],
+        charts={kind: _of(charts, kind) for kind in ("epsilon", "roc", "training")},
+        canaries=rows,
+        left_out=left_out,
+        rates=_RATES,
+        roc_rows=[(one, [_rate(one, rate) for rate in _RATES]) for one in data.roc],
+    )
 
 
 def render_compare(data: "CompareData") -> str:
@@ -66,22 +58,18 @@ def render_compare(data: "CompareData") -> str:
 
     Returns:
         the document; the same data gives the same text.
-
-    Raises:
-        ResultError: a section of a result that is not as it should be.
     """
-    with refused(data.title):
-        names = [run.name for run in data.runs]
-        cells = {one.name: _of_each_run(one, len(names)) for one in data.formats}
-        charts = [
-            compare_exposure(one.name, one.bits, list(zip(names, cells[one.name], strict=True)))
-            for one in data.formats
-        ]
-        return _page(
-            "compare.html.jinja",
-            data=data,
-            formats=list(zip(data.formats, charts, strict=True)),
-        )
+    names = [run.name for run in data.runs]
+    cells = {one.name: _of_each_run(one, len(names)) for one in data.formats}
+    charts = [
+        compare_exposure(one.name, one.bits, list(zip(names, cells[one.name], strict=True)))
+        for one in data.formats
+    ]
+    return _page(
+        "compare.html.jinja",
+        data=data,
+        formats=list(zip(data.formats, charts, strict=True)),
+    )
 
 
 def _of_each_run(one: "ComparedFormat", runs: int) -> list[list[ClassRow]]:
@@ -118,9 +106,8 @@ def _canary_rows(formats: Sequence[FormatData]) -> tuple[list[tuple[str, CanaryR
     What has no exposure stands last, and is never left out: a missing number is no low one.
     """
     rows = [(one.name, canary) for one in formats for canary in one.canaries]
-    bits = [math.nan if one.exposure is None else one.exposure for _, one in rows]
-    missing = [row for row, value in zip(rows, bits, strict=True) if not math.isfinite(value)]
-    known = [(value, row) for row, value in zip(rows, bits, strict=True) if math.isfinite(value)]
+    missing = [row for row in rows if row[1].exposure is None]
+    known = [(row[1].exposure, row) for row in rows if row[1].exposure is not None]
     shown = [row for _, row in sorted(known, key=lambda pair: -pair[0])]
     kept = shown[: max(0, _MOST_ROWS - len(missing))] + missing
     return kept, len(rows) - len(kept)
@@ -133,7 +120,7 @@ def _rate(one: RocData, fpr: float) -> float | None:
     return max((float(t) for f, t in zip(one.fpr, one.tpr, strict=True) if f <= fpr), default=0.0)
 
 
-def _page(template: str, **values: Any) -> str:
+def _page(template: str, **values: object) -> str:
     """A template with the style and the script that every page carries, and their policy."""
     style, script = _asset("report.css"), _asset("report.js")
     policy = (
@@ -167,7 +154,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(FILTERS)
+    add_filters(made)
     # What a chart draws holds its data escaped.
     made.filters["drawn"] = lambda chart: Markup(chart.svg())
     return made

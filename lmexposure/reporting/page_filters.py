@@ -1,12 +1,9 @@
 """Numbers and names as the pages show them: one way to write each kind of number."""
 
-import math
-from collections.abc import Callable, Mapping
-from typing import Any, TypeGuard
+from jinja2 import Environment
 
 from lmexposure.gate import Check, Outcome
-
-__all__ = ["FILTERS"]
+from lmexposure.records import Bound, PrimaryBound, PrivacyClass
 
 _WORDS = {
     Outcome.LEAK: "leaks",
@@ -24,25 +21,21 @@ _VALIDITY = {
 _MOST_DIGITS = 15  # of a whole number that is written out
 
 
-def _is_known(value: float | None) -> TypeGuard[float]:
-    return value is not None and math.isfinite(value)
-
-
 def number(value: float | None, digits: int = 2) -> str:
-    """So many decimals, or the word "missing": also of what is not finite."""
-    return f"{value:,.{digits}f}" if _is_known(value) else "missing"
+    """So many decimals, or the word "missing"."""
+    return "missing" if value is None else f"{value:,.{digits}f}"
 
 
 def estimate(value: float | None, capped: bool) -> str:
     """Bits; a lower bound says so."""
-    return f"{'≥ ' if capped and _is_known(value) else ''}{number(value)}"
+    return f"{'≥ ' if capped and value is not None else ''}{number(value)}"
 
 
 def interval(low: float | None, high: float | None, digits: int = 2) -> str:
     """Both ends; "none" where there is no interval."""
-    if not _is_known(low) and not _is_known(high):
+    if low is None and high is None:
         return "none"
-    ends = [f"{end:,.{digits}f}" if _is_known(end) else "no end" for end in (low, high)]
+    ends = ["no end" if end is None else f"{end:,.{digits}f}" for end in (low, high)]
     return " .. ".join(ends)
 
 
@@ -60,7 +53,7 @@ def whole(value: int | str | None) -> str:
 
 def probability(value: float | None) -> str:
     """Four decimals, or its size where these show nothing."""
-    if not _is_known(value):
+    if value is None:
         return "missing"
     return f"{value:.4f}" if value == 0 or value >= 1e-4 else f"{value:.1e}"
 
@@ -99,31 +92,34 @@ def validity(kind: str) -> str:
     return _VALIDITY.get(kind, kind)
 
 
-def bound_name(bound: Mapping[str, Any]) -> str:
+def bound_name(bound: Bound) -> str:
     """Two kinds of bounds from exposure have one name; coins tell them apart."""
-    coined = bound["method"] == "epsilon_from_exposure" and bound["validity"] == "any-dp"
-    return f"{bound['method']} with coins" if coined else str(bound["method"])
+    coined = bound.method == "epsilon_from_exposure" and bound.validity == "any-dp"
+    return f"{bound.method} with coins" if coined else bound.method
 
 
-def where(one: Mapping[str, Any]) -> str:
+def where(about: PrivacyClass | PrimaryBound) -> str:
     """Which formats and repetitions a bound is about."""
-    return ", ".join(filter(None, [*one["formats"], f"repetitions {one['repetitions']}"]))
+    return ", ".join(filter(None, [*about.formats, f"repetitions {about.repetitions}"]))
 
 
-FILTERS: dict[str, Callable[..., str]] = {
-    function.__name__: function
-    for function in (
-        number,
-        estimate,
-        interval,
-        whole,
-        probability,
-        plain,
-        reading,
-        outcome_word,
-        class_name,
-        validity,
-        bound_name,
-        where,
+def add_filters(environment: Environment) -> None:
+    """Make them known to all templates, each by its own name.
+
+    Args:
+        environment: of the templates.
+    """
+    environment.filters.update(
+        number=number,
+        estimate=estimate,
+        interval=interval,
+        whole=whole,
+        probability=probability,
+        plain=plain,
+        reading=reading,
+        outcome_word=outcome_word,
+        class_name=class_name,
+        validity=validity,
+        bound_name=bound_name,
+        where=where,
     )
-}

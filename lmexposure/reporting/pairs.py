@@ -2,16 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.special import bdtr
 
 from lmexposure._quantiles import ExposureEstimate
 from lmexposure.records import CanaryResult, Result
+from lmexposure.records.result import ClassKey, Role
 from lmexposure.statistics import quantile_interval
-
-__all__ = ["Difference", "differences"]
 
 _ASSUMES = "canaries of a class are drawn alike; the interval is over such, for these models"
 
@@ -41,7 +39,7 @@ class Difference:
     base: str
     other: str
     format: str
-    role: str
+    role: Role
     repetitions: int
     n: int
     median: float
@@ -69,62 +67,72 @@ def differences(
     Source: the interval, David and Nagaraja 2003, section 7.1; the sign test, Dixon and Mood 1946.
     """
     base = results[0]
-    bits = {form["name"]: float(form["bits"]) for form in base.formats}
-    samples = [{f["name"]: int(f["references"]) for f in one.formats} for one in results]
-    for number, (result, name) in enumerate(zip(results[1:], names[1:], strict=True), start=1):
+    for result, name in zip(results[1:], names[1:], strict=True):
         if result.manifest_sha256 != base.manifest_sha256:
             continue
         pairs = _pairs(base, result)
         for key in sorted(pairs, key=lambda key: (key[0], key[1] != "control", key[2])):
-            references = samples[0][key[0]], samples[number][key[0]]
-            found = _difference(pairs[key], bits[key[0]], references, level)
-            names_of: dict[str, Any] = {"base": names[0], "other": name, "format": key[0]}
-            yield Difference(**names_of, role=key[1], repetitions=key[2], **found)
+            yield _difference((base, result), (names[0], name), key, pairs[key], level)
 
 
-Key = tuple[str, str, int]
 Pair = tuple[CanaryResult, CanaryResult]
 
 
-def _pairs(base: Result, other: Result) -> dict[Key, list[Pair]]:
+def _pairs(base: Result, other: Result) -> dict[ClassKey, list[Pair]]:
     """Canaries that both measured, by format, role and repetitions."""
-    there = {one.id: one for one in other.canaries}
-    pairs: dict[Key, list[Pair]] = {}
-    for one in base.canaries:
-        twin = there.get(one.id)
-        if twin is None or None in (one.exposure.get("value"), twin.exposure.get("value")):
+    there = {canary.id: canary for canary in other.canaries}
+    pairs: dict[ClassKey, list[Pair]] = {}
+    for canary in base.canaries:
+        twin = there.get(canary.id)
+        if twin is None or not (_is_measured(canary) and _is_measured(twin)):
             continue
-        pairs.setdefault((one.format, one.role, one.repetitions), []).append((one, twin))
+        key = canary.format, canary.role, canary.repetitions
+        pairs.setdefault(key, []).append((canary, twin))
     return pairs
 
 
+def _is_measured(canary: CanaryResult) -> bool:
+    return None not in (canary.exposure.value, canary.log_perplexity_bits)
+
+
 def _difference(
-    pairs: Sequence[Pair], bits: float, references: tuple[int, int], level: float
-) -> dict[str, Any]:
+    results: tuple[Result, Result],
+    names: tuple[str, str],
+    key: ClassKey,
+    pairs: Sequence[Pair],
+    level: float,
+) -> Difference:
     """The numbers of a class, from the least to the most that each difference may be."""
-    base, other = ([_range(one, bits) for one in side] for side in zip(*pairs, strict=True))
+    bits = results[0].format_named[key[0]].bits
+    references = [result.format_named[key[0]].references for result in results]
+    base, other = ([_range(canary, bits) for canary in side] for side in zip(*pairs, strict=True))
     least = np.array([b[0] - a[1] for a, b in zip(base, other, strict=True)])
     most = np.array([b[1] - a[0] for a, b in zip(base, other, strict=True)])
     shown = [b[0] - a[0] for a, b in zip(base, other, strict=True)]
     higher, lower = int((least > 0).sum()), int((most < 0).sum())
     low, high = _interval(pairs, bits, references, level)
     left_open = int(((least < most) & (least <= 0) & (most >= 0)).sum())
-    return {
-        "n": len(pairs),
-        "median": float(np.median(shown)),
-        "low": low,
-        "high": high,
-        "level": level,
-        "higher": higher,
-        "lower": lower,
-        "open": left_open,
-        "p_value": _sign_test(higher, lower, left_open),
-        "capped": int((least < most).sum()),
-    }
+    return Difference(
+        base=names[0],
+        other=names[1],
+        format=key[0],
+        role=key[1],
+        repetitions=key[2],
+        n=len(pairs),
+        median=float(np.median(shown)),
+        low=low,
+        high=high,
+        level=level,
+        higher=higher,
+        lower=lower,
+        open=left_open,
+        p_value=_sign_test(higher, lower, left_open),
+        capped=int((least < most).sum()),
+    )
 
 
 def _interval(
-    pairs: Sequence[Pair], bits: float, references: tuple[int, int], level: float
+    pairs: Sequence[Pair], bits: float, references: Sequence[int], level: float
 ) -> tuple[float | None, float | None]:
     """From the least to the most that the median of the differences can be.
 
@@ -146,27 +154,26 @@ def _interval(
     return least, quantile_interval(other_high - base_low, 0.5, level=level).high
 
 
-def _estimate(one: CanaryResult, bits: float, references: int) -> ExposureEstimate:
-    capped = bool(one.exposure.get("capped"))
-    low, high = _range(one, bits)
-    known = {name: one.exposure.get(name) for name in ("low", "high", "level")}
+def _estimate(canary: CanaryResult, bits: float, references: int) -> ExposureEstimate:
+    shown = canary.exposure
+    low, high = _range(canary, bits)
     return ExposureEstimate(
-        method=str(one.exposure.get("method")),
+        method=shown.method,
         value=low,
-        low=low if capped or known["low"] is None else known["low"],
-        high=high if capped or known["high"] is None else known["high"],
-        capped=capped,
-        level=1.0 if known["level"] is None else known["level"],
-        bits=one.log_perplexity_bits,
+        low=low if shown.capped or shown.low is None else shown.low,
+        high=high if shown.capped or shown.high is None else shown.high,
+        capped=shown.capped,
+        level=shown.level,
+        bits=canary.log_perplexity_bits or 0.0,
         references=references,
         space_bits=bits,
     )
 
 
-def _range(one: CanaryResult, bits: float) -> tuple[float, float]:
+def _range(canary: CanaryResult, bits: float) -> tuple[float, float]:
     """A lower bound may be as much as the whole secret."""
-    value = float(one.exposure["value"])
-    return value, max(value, bits) if one.exposure.get("capped") else value
+    value = canary.exposure.value or 0.0
+    return value, max(value, bits) if canary.exposure.capped else value
 
 
 def _sign_test(higher: int, lower: int, left_open: int) -> float:

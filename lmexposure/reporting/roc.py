@@ -8,8 +8,6 @@ from lmexposure.reporting.data import RocData
 from lmexposure.statistics import area_under_curve, concave_hull, roc_curve, score_classes
 from lmexposure.statistics.score_classes import ScoreClass
 
-__all__ = ["roc_data"]
-
 _BUCKETS = 200  # each keeps two corners
 
 Floats = NDArray[np.float64]

@@ -1,69 +1,66 @@
 """The rows of a report: classes and canaries, as the result holds them, ready to be read."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from lmexposure.canaries.manifest import Manifest
-from lmexposure.records import CanaryResult, Result
+from lmexposure.records import CanaryResult, ClassSummary, Estimate, Extraction, Format, Result
+from lmexposure.records.result import ExtractionCount
 from lmexposure.reporting.data import CanaryRow, ClassRow, Found
-
-__all__ = ["canary_rows", "class_rows"]
 
 _WITH_SOME_GIVEN = ("greedy", "beam")
 
 
-def class_rows(result: Result, form: Mapping[str, Any]) -> tuple[ClassRow, ...]:
+def class_rows(result: Result, form: Format) -> tuple[ClassRow, ...]:
     """The classes of one format: controls first, then by ascending repetitions.
 
     Args:
         result: the result.
-        form: the format's record in it.
+        form: one of its formats.
     """
-    rows = [row for row in result.summary if row["format"] == form["name"]]
-    rows.sort(key=lambda row: (row["role"] != "control", row["repetitions"]))
-    return tuple(_class_row(row, int(form["space_size"])) for row in rows)
+    rows = [row for row in result.summary if row.format == form.name]
+    rows.sort(key=lambda row: (row.role != "control", row.repetitions))
+    return tuple(_class_row(row, form.space_size) for row in rows)
 
 
-def _class_row(row: Mapping[str, Any], size: int) -> ClassRow:
-    median, epsilon = row["median"], row.get("epsilon")
+def _class_row(row: ClassSummary, size: int) -> ClassRow:
     return ClassRow(
-        role=row["role"],
-        repetitions=row["repetitions"],
-        n=row["n"],
-        mean=row["mean"],
-        median=median["value"],
-        low=median["low"],
-        high=median["high"],
-        level=row["level"],
-        capped=bool(row.get("median_capped")),
-        p_value=(row.get("guessing_test") or {}).get("p_value"),
-        epsilon=None if epsilon is None else epsilon["value"],
-        exact=sum(n for name, n in row.get("methods", {}).items() if name.startswith("exact")),
+        role=row.role,
+        repetitions=row.repetitions,
+        n=row.n,
+        mean=row.mean,
+        median=row.median.value,
+        low=row.median.low,
+        high=row.median.high,
+        level=row.level,
+        capped=row.median_capped,
+        p_value=None if row.guessing_test is None else row.guessing_test.p_value,
+        epsilon=None if row.epsilon is None else row.epsilon.value,
+        exact=sum(n for method, n in row.methods.items() if method.startswith("exact")),
         guesses=tuple(
             Found(
-                given=one["guesses"],
-                found=one["found"],
-                of=one["of"],
-                by_chance=one["of"] * min(1.0, one["guesses"] / size),
+                given=count.guesses,
+                found=count.found,
+                of=count.of,
+                by_chance=count.of * min(1.0, count.guesses / size),
             )
-            for one in row.get("guesses", ())
+            for count in row.guesses
         ),
-        revealed=_revealed(row.get("extraction", ())),
+        revealed=_revealed(row.extraction),
     )
 
 
-def _revealed(rows: Iterable[Mapping[str, Any]]) -> tuple[Found, ...]:
-    """The better search for each number of characters, beside the better chance of both."""
-    by_given: dict[int, list[Mapping[str, Any]]] = {}
-    for row in rows:
-        if row["method"] in _WITH_SOME_GIVEN:
-            by_given.setdefault(row["revealed"], []).append(row)
+def _revealed(counts: Iterable[ExtractionCount]) -> tuple[Found, ...]:
+    """The better search for each number of characters, next to the better chance of both."""
+    by_given: dict[int, list[ExtractionCount]] = {}
+    for count in counts:
+        if count.method in _WITH_SOME_GIVEN:
+            by_given.setdefault(count.revealed, []).append(count)
     return tuple(
         Found(
             given=given,
-            found=max(row["found"] for row in both),
-            of=max(row["of"] for row in both),
-            by_chance=max(row["by_chance"] for row in both),
+            found=max(count.found for count in both),
+            of=max(count.of for count in both),
+            by_chance=max(count.by_chance for count in both),
         )
         for given, both in sorted(by_given.items())
     )
@@ -81,7 +78,9 @@ def canary_rows(
     """
     secrets = {} if secrets_of is None else _secrets(secrets_of, name)
     return tuple(
-        _canary_row(one, secrets.get(one.id)) for one in result.canaries if one.format == name
+        _canary_row(canary, secrets.get(canary.id))
+        for canary in result.canaries
+        if canary.format == name
     )
 
 
@@ -92,53 +91,49 @@ def _secrets(manifest: Manifest, name: str) -> dict[str, str]:
     return {one.id: " ".join(form.fills(one.index)) for one in drawn}
 
 
-def _canary_row(one: CanaryResult, secret: str | None) -> CanaryRow:
-    exposure = one.exposure
-    found, tried = _guesses(one)
-    rank = exposure.get("rank")
+def _canary_row(canary: CanaryResult, secret: str | None) -> CanaryRow:
+    exposure = canary.exposure
+    found, tried = _guesses(canary)
     return CanaryRow(
-        id=one.id,
-        role=one.role,
-        repetitions=one.repetitions,
-        log_perplexity_bits=one.log_perplexity_bits,
-        exposure=exposure.get("value"),
-        low=exposure.get("low"),
-        high=exposure.get("high"),
-        capped=bool(exposure.get("capped")),
-        method=str(exposure.get("method", "none")),
-        rank=None if rank is None else str(rank),
+        id=canary.id,
+        role=canary.role,
+        repetitions=canary.repetitions,
+        log_perplexity_bits=canary.log_perplexity_bits,
+        exposure=exposure.value,
+        low=exposure.low,
+        high=exposure.high,
+        capped=exposure.capped,
+        method=exposure.method,
+        rank=None if exposure.rank is None else str(exposure.rank),
         guesses=found,
         guesses_tried=tried,
-        revealed=_fewest_revealed(one.extraction),
+        revealed=_fewest_revealed(canary.extraction),
         secret=secret,
     )
 
 
-def _guesses(one: CanaryResult) -> tuple[int | None, int | None]:
+def _guesses(canary: CanaryResult) -> tuple[int | None, int | None]:
     """(guesses that find it, guesses that best-first search made); a counted rank knows the first.
 
     The search stops where its guesses are spent; who goes on in the same order finds the secret at
     the place that an exact count gives it.
     """
-    counted = _counted_place(one.exposure)
-    for row in one.extraction:
-        if row["method"] == "best_first" and row["revealed"] == 0:
-            place = row["place"] if row["found"] else counted
-            return place, row.get("proven") or None
+    counted = _counted_place(canary.exposure)
+    for search in canary.extraction:
+        if search.method == "best_first" and search.revealed == 0:
+            return search.place if search.found else counted, search.proven or None
     return counted, None
 
 
-def _counted_place(exposure: Mapping[str, Any]) -> int | None:
-    place = exposure.get("place")
-    exact = exposure.get("method") == "exact" and not exposure.get("capped")
-    return int(place) if exact and place is not None else None
+def _counted_place(exposure: Estimate) -> int | None:
+    return exposure.place if exposure.method == "exact" and not exposure.capped else None
 
 
-def _fewest_revealed(rows: Iterable[Mapping[str, Any]]) -> int | None:
+def _fewest_revealed(searches: Iterable[Extraction]) -> int | None:
     """Finds that guessing would have made as likely as not count for nothing."""
     given = [
-        row["revealed"]
-        for row in rows
-        if row["method"] in _WITH_SOME_GIVEN and row["found"] and 2 * row["by_chance"] < 1
+        search.revealed
+        for search in searches
+        if search.method in _WITH_SOME_GIVEN and search.found and 2 * search.by_chance < 1
     ]
     return min(given, default=None)

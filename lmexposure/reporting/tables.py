@@ -5,25 +5,17 @@ import io
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, is_dataclass
-from typing import Any
 
+from lmexposure._record import JsonTable, JsonValue, Record, plain
 from lmexposure._text import printable
 from lmexposure.gate import Verdict
-from lmexposure.records import Provenance, plain
+from lmexposure.records import Evaluation, Provenance
 from lmexposure.reporting.compare import CompareData
 from lmexposure.reporting.data import CanaryRow, ReportData
 
-__all__ = [
-    "COMPARE_SCHEMA",
-    "REPORT_SCHEMA",
-    "compare_csv",
-    "compare_json",
-    "report_csv",
-    "report_json",
-]
-
-REPORT_SCHEMA = "lmexposure.reporting/1"
-COMPARE_SCHEMA = "lmexposure.compare/1"
+# Each is of the version that the names of its parts are of: those of result/2.
+REPORT_SCHEMA = "lmexposure.report/2"
+COMPARE_SCHEMA = "lmexposure.compare/2"
 
 # A spreadsheet takes a cell that begins so for a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
@@ -69,8 +61,8 @@ def _origin(provenance: Provenance) -> dict[str, str]:
     return {name: _text(value or "") for name, value in provenance.to_dict().items()}
 
 
-def _cell(one: CanaryRow, name: str) -> Any:
-    value = getattr(one, name)
+def _cell(one: CanaryRow, name: str) -> object:
+    value: object = getattr(one, name)
     # A rank is a number that may pass 2^53, so it comes as digits.
     digits = name == "rank" and isinstance(value, str) and value.isdecimal()
     return value if digits or not isinstance(value, str) else _text(value)
@@ -106,7 +98,7 @@ def _text(value: str) -> str:
     return f"'{value}" if value.startswith(_FORMULA) else value
 
 
-def _written(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+def _written(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     stream = io.StringIO(newline="")
     writer = csv.writer(stream, lineterminator="\r\n")
     writer.writerow(header)
@@ -132,20 +124,26 @@ def compare_json(data: CompareData) -> str:
     return _json(COMPARE_SCHEMA, data)
 
 
-def _json(schema: str, data: Any) -> str:
-    values = {"schema": schema, **plain(_values(data))}
+def _json(schema: str, data: ReportData | CompareData) -> str:
+    values: JsonTable = {
+        "schema": schema,
+        **{f.name: _value(getattr(data, f.name)) for f in fields(data)},
+    }
     text = json.dumps(values, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     return printable(text, json_escapes=True)
 
 
-def _values(value: Any) -> Any:
-    """Dataclasses as tables; arrays are left to `plain`."""
+def _value(value: object) -> JsonValue:
+    """Dataclasses and records as tables, arrays as lists."""
     if isinstance(value, Verdict):
-        return _values(value.to_dict())
+        return plain(value.to_dict())
+    if isinstance(value, Record):
+        return plain(value.model_dump(mode="json"))
     if is_dataclass(value):
-        return {one.name: _values(getattr(value, one.name)) for one in fields(value)}
-    if isinstance(value, list | tuple):
-        return [_values(one) for one in value]
-    if isinstance(value, dict):
-        return {str(key): _values(one) for key, one in value.items()}
-    return value
+        table: JsonTable = {f.name: _value(getattr(value, f.name)) for f in fields(value)}
+        return (
+            table | {"exposures": plain(dict(value.exposures))}
+            if isinstance(value, Evaluation)
+            else table
+        )
+    return [_value(part) for part in value] if isinstance(value, tuple) else plain(value)

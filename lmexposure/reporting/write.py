@@ -4,7 +4,7 @@ import errno
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from lmexposure._files import atomic_write, sha256_file
 from lmexposure._validate import one_of
@@ -12,40 +12,37 @@ from lmexposure.canaries.manifest import Manifest
 from lmexposure.errors import FileError, ModelError, SettingsError
 from lmexposure.records import RunFiles
 from lmexposure.reporting.build import report_data
-from lmexposure.reporting.compare import compare_data
+from lmexposure.reporting.compare import CompareData, compare_data
 from lmexposure.reporting.compare_markdown import compare_markdown
-from lmexposure.reporting.damaged import refused
 from lmexposure.reporting.data import ReportData
 from lmexposure.reporting.markdown import report_markdown
 from lmexposure.reporting.tables import compare_csv, compare_json, report_csv, report_json
-
-__all__ = ["FORMATS", "write_compare", "write_report"]
 
 FORMATS = ("html", "md", "csv", "json")
 
 
 # matplotlib is imported for a page or charts, and huggingface_hub for a card: other outputs do
 # without.
-def _report_page(data: Any) -> str:
+def _report_page(data: ReportData) -> str:
     from lmexposure.reporting.page import render_report
 
     return render_report(data)
 
 
-def _compare_page(data: Any) -> str:
+def _compare_page(data: CompareData) -> str:
     from lmexposure.reporting.page import render_compare
 
     return render_compare(data)
 
 
-Renders = Mapping[str, Callable[[Any], str]]
-_REPORT: Renders = {
+_Data = TypeVar("_Data", ReportData, CompareData)
+_REPORT: Mapping[str, Callable[[ReportData], str]] = {
     "html": _report_page,
     "md": report_markdown,
     "csv": report_csv,
     "json": report_json,
 }
-_COMPARE: Renders = {
+_COMPARE: Mapping[str, Callable[[CompareData], str]] = {
     "html": _compare_page,
     "md": compare_markdown,
     "csv": compare_csv,
@@ -94,9 +91,8 @@ def write_report(
     if model_card is not None and card_weights is not None:
         _check_weights(run, model_card, card_weights)
     data = report_data(run, show_secrets=show_secrets, manifest=manifest)
-    with refused(run.name):
-        files = _rendered("report", formats, _REPORT, data)
-        files |= _drawn(data) if charts else {}
+    files = _rendered("report", formats, _REPORT, data)
+    files |= _drawn(data) if charts else {}
     where = run.result_path.parent if out is None else Path(out)
     if out is None:
         _refuse_leading_out(where, files)
@@ -105,18 +101,17 @@ def write_report(
         return written
     from lmexposure.reporting.model_card import add_to_model_card
 
-    with refused(run.name):
-        known = card_weights is not None
-        return [*written, add_to_model_card(model_card, data, weights_known=known)]
+    known = card_weights is not None
+    return [*written, add_to_model_card(model_card, data, weights_known=known)]
 
 
 def _check_weights(run: RunFiles, model_card: str | Path, weights: str) -> None:
     """One model's verdict does not go into another one's card."""
-    measured = run.result.model.get("weights_sha256")
+    measured = run.result.model.weights_sha256
     if weights != measured:
         raise ModelError(
             f"the weights in {model_card} have sha256 {weights[:16]}, and {run.result_path} is of "
-            f"{str(measured)[:16]}; give the directory of the model that was measured, or --force, "
+            f"{measured[:16]}; give the directory of the model that was measured, or --force, "
             "which says so in the card"
         )
 
@@ -140,9 +135,7 @@ def write_compare(
         FileError: the disk refused; what stood there before still does.
     """
     _check(formats)
-    data = compare_data(runs)
-    with refused(data.title):
-        files = _rendered("compare", formats, _COMPARE, data)
+    files = _rendered("compare", formats, _COMPARE, compare_data(runs))
     return _write(Path(out), files)
 
 
@@ -153,7 +146,12 @@ def _check(formats: Sequence[str]) -> None:
         one_of("format", name, FORMATS)
 
 
-def _rendered(stem: str, formats: Sequence[str], renders: Renders, data: Any) -> dict[str, bytes]:
+def _rendered(
+    stem: str,
+    formats: Sequence[str],
+    renders: Mapping[str, Callable[[_Data], str]],
+    data: _Data,
+) -> dict[str, bytes]:
     return {f"{stem}.{name}": renders[name](data).encode() for name in formats}
 
 

@@ -5,8 +5,6 @@ Imported before matplotlib, so that a command prints its own words and no others
 
 import logging
 
-__all__ = ["LOGGER"]
-
 LOGGER = logging.getLogger("matplotlib")
 # Who has set a level wants to hear it.
 if LOGGER.level == logging.NOTSET:

@@ -25,8 +25,6 @@ from lmexposure.reporting.charts.looks import (
 from lmexposure.reporting.charts.palette import PAPER
 from lmexposure.reporting.charts.svg import dressed
 
-__all__ = ["Chart", "Theme"]
-
 Theme = Literal["page", "plain"]
 
 _DOTS_PER_INCH = 192  # twice a screen's

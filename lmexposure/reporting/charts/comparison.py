@@ -9,15 +9,13 @@ from matplotlib.figure import FigureBase
 from matplotlib.markers import CARETUPBASE
 from matplotlib.patches import Patch
 
+from lmexposure.records.result import Role
 from lmexposure.reporting.charts.chart import Chart
 from lmexposure.reporting.charts.exposure import GUESSING_HIGH, GUESSING_LOW
-from lmexposure.reporting.charts.finite import finite
 from lmexposure.reporting.charts.looks import key, quiet, series_style, some_ticks
 from lmexposure.reporting.charts.palette import BAND, INK, LINE, MUTED
 from lmexposure.reporting.charts.words import class_name, listed, number, short, slug
 from lmexposure.reporting.data import ClassRow
-
-__all__ = ["compare_exposure"]
 
 Run = tuple[str, Sequence[ClassRow]]
 
@@ -31,16 +29,9 @@ def compare_exposure(format_name: str, bits: float, runs: Sequence[Run]) -> Char
         runs: names and classes, in the order of the legend.
 
     Returns:
-        The chart; None where no class has a median.
+        The chart; None where there is no class.
     """
-    classes = sorted(
-        {
-            (row.repetitions, row.role)
-            for _, rows in runs
-            for row in rows
-            if finite(row.median) is not None
-        }
-    )
+    classes = sorted({(row.repetitions, row.role) for _, rows in runs for row in rows})
     if not classes:
         return None
     return Chart(
@@ -56,7 +47,7 @@ def compare_exposure(format_name: str, bits: float, runs: Sequence[Run]) -> Char
 
 
 def _draw(
-    figure: FigureBase, bits: float, runs: Sequence[Run], classes: Sequence[tuple[int, str]]
+    figure: FigureBase, bits: float, runs: Sequence[Run], classes: Sequence[tuple[int, Role]]
 ) -> None:
     axes = figure.subplots()
     quiet(axes)
@@ -76,20 +67,16 @@ def _draw(
 def _series(
     axes: Axes,
     rows: Sequence[ClassRow],
-    classes: Sequence[tuple[int, str]],
+    classes: Sequence[tuple[int, Role]],
     position: int,
     offset: float,
 ) -> None:
     style = series_style(position) | {"linestyle": "none"}
     for row in rows:
-        median = finite(row.median)
-        if median is None:
-            continue
         x = classes.index((row.repetitions, row.role)) + offset
-        low, high = finite(row.low), finite(row.high)
-        ends = [median if low is None else low, median if high is None else high]
+        ends = [row.median if end is None else end for end in (row.low, row.high)]
         axes.plot([x, x], ends, color=style["color"], linewidth=1.2)
-        axes.plot(x, median, **style)
+        axes.plot(x, row.median, **style)
         if row.capped:
             axes.plot(x, max(ends), marker=CARETUPBASE, color=INK, markersize=6)
 
@@ -110,11 +97,7 @@ def _legend(bits: float, runs: Sequence[Run]) -> list[Artist]:
 def _description(bits: float, runs: Sequence[Run]) -> str:
     parts = []
     for name, rows in runs:
-        medians = [
-            f"{class_name(row.role, row.repetitions)} {number(row.median)}"
-            for row in rows
-            if row.median is not None and finite(row.median) is not None
-        ]
+        medians = [f"{class_name(row.role, row.repetitions)} {number(row.median)}" for row in rows]
         parts.append(f"{short(name)}: {', '.join(medians[-4:]) or 'no medians'}")
     return (
         f"Median exposure in bits, higher = more memorised, of the classes repeated most. "

@@ -1,7 +1,5 @@
 """Controls beside expectation: were they never memorised, their exposures follow the diagonal."""
 
-from typing import Any
-
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.figure import FigureBase
@@ -10,20 +8,17 @@ from numpy.typing import NDArray
 from scipy import special
 
 from lmexposure.reporting.charts.chart import Chart
-from lmexposure.reporting.charts.finite import finite
-from lmexposure.reporting.charts.looks import key, quiet
+from lmexposure.reporting.charts.looks import Style, key, quiet
 from lmexposure.reporting.charts.palette import BAND, CONTROL, INK, MUTED
 from lmexposure.reporting.charts.words import count, number, short, slug
 from lmexposure.reporting.data import FormatData
-
-__all__ = ["controls"]
 
 Floats = NDArray[np.float64]
 
 _FEWEST, _MOST_DOTS = 3, 400
 _LEVEL = 0.95
-_EXPECTED: dict[str, Any] = {"color": INK, "linewidth": 1.2, "linestyle": "--"}
-_DOTS: dict[str, Any] = {
+_EXPECTED: Style = {"color": INK, "linewidth": 1.2, "linestyle": "--"}
+_DOTS: Style = {
     "marker": "D",
     "markersize": 5,
     "linestyle": "none",
@@ -46,8 +41,8 @@ def controls(data: FormatData) -> Chart | None:
 
     Source: David and Nagaraja 2003, Order statistics, section 2.1; Jagielski 2023.
     """
-    values = [finite(one.exposure) for one in data.canaries if one.role == "control"]
-    exposures = np.sort([one for one in values if one is not None])
+    values = [canary.exposure for canary in data.canaries if canary.role == "control"]
+    exposures = np.sort([value for value in values if value is not None])
     if exposures.size < _FEWEST:
         return None
     expected = _expected(exposures.size, data.bits)

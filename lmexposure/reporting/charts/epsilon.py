@@ -1,95 +1,83 @@
 """Lower bounds on epsilon: what was shown, what could have been, and what is claimed."""
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
 
+from lmexposure.records import Bound, Privacy, PrivacyClass
+from lmexposure.records.result import Validity
 from lmexposure.reporting.charts.chart import Chart
-from lmexposure.reporting.charts.finite import finite
-from lmexposure.reporting.charts.looks import key, quiet
+from lmexposure.reporting.charts.looks import Style, key, quiet
 from lmexposure.reporting.charts.palette import LINE, MUTED, SERIES
 from lmexposure.reporting.charts.words import count, listed, number, short
 
-__all__ = ["epsilon"]
-
-Values = Mapping[str, Any]
-
-_VALIDITY = {
+_VALIDITY: dict[Validity, tuple[str, str, str]] = {
     "any-dp": ("o", SERIES[0], "any training"),
     "iid-scores": ("s", SERIES[1], "independent scores"),
     "gaussian": ("^", SERIES[2], "Gaussian trade-off"),
     "bayesian": ("D", SERIES[3], "Bayesian"),
     "asymptotic": ("v", SERIES[5], "large counts only"),
-    "point": ("P", SERIES[4], "point value, no bound"),
 }
-_UNKNOWN = ("X", SERIES[4], "other")
 _ROW = 0.5  # inches
 
 
-def epsilon(privacy: Values | None) -> Chart | None:
+def epsilon(privacy: Privacy | None) -> Chart | None:
     """Each bound of one class of canaries: the class whose bound is quoted, else the largest.
 
     Args:
-        privacy: the result's section, as `statistics.privacy.privacy_of` gives it; None: none.
+        privacy: of a result; None where it has none.
 
     Returns:
         The chart; None where no class has a bound.
     """
-    one = _chosen(privacy or {})
-    if privacy is None or one is None:
+    shown = None if privacy is None else _chosen(privacy)
+    if privacy is None or shown is None:
         return None
-    bounds = _bounds(one)
+    bounds, claimed = _bounds(shown), _claimed(privacy)
     return Chart(
         name="epsilon",
         kind="epsilon",
         subject="",
-        title=f"Lower bounds on epsilon, {_class(one)}",
-        description=_description(privacy, one, bounds),
-        draw=lambda figure: _draw(figure, bounds, _claimed(privacy)),
-        legend=lambda: _legend(bounds, _claimed(privacy)),
+        title=f"Lower bounds on epsilon, {_class(shown)}",
+        description=_description(claimed, shown, bounds),
+        draw=lambda figure: _draw(figure, bounds, claimed),
+        legend=lambda: _legend(bounds, claimed),
         height=0.8 + _ROW * len(bounds),
     )
 
 
-def _chosen(privacy: Values) -> Values | None:
+def _chosen(privacy: Privacy) -> PrivacyClass | None:
     """All bounds are of the class that the quoted one is of, so that they can be compared."""
-    usable = [one for one in privacy.get("classes") or () if _bounds(one)]
-    quoted = privacy.get("primary") or {}
-    same = [one for one in usable if _identity(one) == _identity(quoted)]
-    largest = sorted(usable, key=lambda one: -(one["canaries"] + one["excluded"]))
-    return next(iter([*same, *largest]), None)
+    quoted = privacy.primary
+    if quoted is None:
+        return None
+    key_of = tuple(quoted.formats), quoted.repetitions
+    return next(part for part in privacy.classes if part.bounds is not None and part.key == key_of)
 
 
-def _identity(one: Values) -> tuple[Any, ...]:
-    return (tuple(one.get("formats") or ()), one.get("repetitions"))
+def _bounds(part: PrivacyClass) -> list[Bound]:
+    """The primary one first."""
+    return [] if part.bounds is None else [part.bounds.primary, *part.bounds.others]
 
 
-def _bounds(one: Values) -> list[Values]:
-    """The primary one first; what has no value is no bound."""
-    bounds = one.get("bounds") or {}
-    every = [bounds.get("primary"), *(bounds.get("others") or ())]
-    return [bound for bound in every if bound and finite(bound.get("value")) is not None]
+def _claimed(privacy: Privacy) -> float | None:
+    return None if privacy.claim is None else privacy.claim.claimed_epsilon
 
 
-def _claimed(privacy: Values) -> float | None:
-    return finite((privacy.get("claim") or {}).get("claimed_epsilon"))
+def _class(part: PrivacyClass) -> str:
+    formats = ", ".join(short(name, 24) for name in part.formats if name)
+    return f"{formats + ', ' if formats else ''}{count(part.repetitions, 'repetition')}"
 
 
-def _class(one: Values) -> str:
-    formats = ", ".join(short(name, 24) for name in one["formats"] if name)
-    return f"{formats + ', ' if formats else ''}{count(one['repetitions'], 'repetition')}"
-
-
-def _draw(figure: FigureBase, bounds: Sequence[Values], claimed: float | None) -> None:
+def _draw(figure: FigureBase, bounds: Sequence[Bound], claimed: float | None) -> None:
     axes = figure.subplots()
     quiet(axes, grid="x")
     limit = _limit(bounds, claimed)
     for place, bound in enumerate(bounds):
-        _ceiling(axes, bound, place, limit)
+        _most(axes, bound, place, limit)
         _row(axes, bound, place, _name(bound, place == 0, _beside(bounds)))
     if claimed is not None:
         _claim(axes, claimed, len(bounds))
@@ -107,33 +95,31 @@ def _claim(axes: Axes, claimed: float, rows: int) -> None:
     axes.plot(xs, ys, color=LINE, linewidth=2.0)
 
 
-def _limit(bounds: Sequence[Values], claimed: float | None) -> float:
-    """Twice what is to be read at most: one far ceiling must not press the rest together."""
-    values = [float(bound["value"]) for bound in bounds]
-    found = [finite(bound.get("ceiling")) for bound in bounds]
-    ceilings = sorted(one for one in found if one is not None)
-    typical = ceilings[len(ceilings) // 2] if ceilings else 0.0
+def _limit(bounds: Sequence[Bound], claimed: float | None) -> float:
+    """Twice what is to be read at most: one far end must not press the rest together."""
+    values = [bound.value for bound in bounds]
+    most = sorted(bound.max_attainable for bound in bounds if bound.max_attainable is not None)
+    typical = most[len(most) // 2] if most else 0.0
     read = max([*values, claimed or 0.0, typical, 0.05])
-    return min(2 * read, max([read, *ceilings])) if ceilings else read
+    return min(2 * read, max([read, *most])) if most else read
 
 
-def _ceiling(axes: Axes, bound: Values, place: int, limit: float) -> None:
+def _most(axes: Axes, bound: Bound, place: int, limit: float) -> None:
     """A thin way up to the most that could have been; beyond the axes it ends in an arrow."""
-    ceiling = finite(bound.get("ceiling"))
-    if ceiling is None:
+    most = bound.max_attainable
+    if most is None:
         return
-    end, marker = (ceiling, "|") if ceiling <= limit else (limit, ">")
-    axes.plot([float(bound["value"]), end], [place, place], color=MUTED, linewidth=1.0)
+    end, marker = (most, "|") if most <= limit else (limit, ">")
+    axes.plot([bound.value, end], [place, place], color=MUTED, linewidth=1.0)
     size = 11 if marker == "|" else 6
     axes.plot(end, place, marker=marker, markersize=size, color=MUTED, markeredgewidth=2)
 
 
-def _row(axes: Axes, bound: Values, place: int, name: str) -> None:
+def _row(axes: Axes, bound: Bound, place: int, name: str) -> None:
     """A thick way up to the value, the name above."""
-    marker, color, _ = _VALIDITY.get(bound["validity"], _UNKNOWN)
-    value = float(bound["value"])
-    axes.plot([0, value], [place, place], color=color, linewidth=4.0, solid_capstyle="butt")
-    axes.plot(value, place, marker=marker, markersize=8, color=color, clip_on=False, zorder=3)
+    marker, color, _ = _VALIDITY[bound.validity]
+    axes.plot([0, bound.value], [place, place], color=color, linewidth=4.0, solid_capstyle="butt")
+    axes.plot(bound.value, place, marker=marker, markersize=8, color=color, clip_on=False, zorder=3)
     axes.text(
         0.0,
         place - 0.2,
@@ -144,53 +130,50 @@ def _row(axes: Axes, bound: Values, place: int, name: str) -> None:
     )
 
 
-def _name(bound: Values, primary: bool, beside: str) -> str:
+def _name(bound: Bound, primary: bool, beside: str) -> str:
     """What the bound is and says; its delta where not all of them have the same."""
-    delta = "" if beside else f" at delta {number(float(bound['delta']))}"
+    delta = "" if beside else f" at delta {number(bound.delta)}"
     first = "primary: " if primary else ""
-    return f"{first}{_method(bound)} ≥ {number(float(bound['value']))}{delta}"
+    return f"{first}{_method(bound)} ≥ {number(bound.value)}{delta}"
 
 
-def _method(bound: Values) -> str:
+def _method(bound: Bound) -> str:
     """Two kinds of bounds from exposure have one name; coins tell them apart."""
-    coined = bound["method"] == "epsilon_from_exposure" and bound["validity"] == "any-dp"
-    return short(str(bound["method"])) + (" with coins" if coined else "")
+    coined = bound.method == "epsilon_from_exposure" and bound.validity == "any-dp"
+    return short(bound.method) + (" with coins" if coined else "")
 
 
-def _beside(bounds: Sequence[Values]) -> str:
+def _beside(bounds: Sequence[Bound]) -> str:
     """The delta of all bounds; "" where they differ."""
-    deltas = {float(bound["delta"]) for bound in bounds}
+    deltas = {bound.delta for bound in bounds}
     return f" at delta {number(deltas.pop())}" if len(deltas) == 1 else ""
 
 
-def _legend(bounds: Sequence[Values], claimed: float | None) -> list[Artist]:
-    dots = {"linestyle": "none", "markersize": 8}
-    there = {bound["validity"] for bound in bounds}
+def _legend(bounds: Sequence[Bound], claimed: float | None) -> list[Artist]:
+    dots: Style = {"linestyle": "none", "markersize": 8}
+    there = {bound.validity for bound in bounds}
     found: list[Artist] = [
-        key(words if name == "point" else f"{name}: {words}", marker=marker, color=color, **dots)
+        key(f"{name}: {words}", **(dots | {"marker": marker, "color": color}))
         for name, (marker, color, words) in _VALIDITY.items()
         if name in there
     ]
-    if there - set(_VALIDITY):
-        found.append(key(_UNKNOWN[2], marker=_UNKNOWN[0], color=_UNKNOWN[1], **dots))
-    if any(finite(bound.get("ceiling")) is not None for bound in bounds):
-        mark = {"markersize": 11, "markeredgewidth": 2, "linestyle": "none"}
-        found.append(key("at most, perfect attack", marker="|", color=MUTED, **mark))
+    if any(bound.max_attainable is not None for bound in bounds):
+        mark: Style = {"marker": "|", "color": MUTED, "markersize": 11, "markeredgewidth": 2}
+        found.append(key("at most, perfect attack", **(mark | {"linestyle": "none"})))
     if claimed is not None:
         label = f"claimed: {number(claimed)}"
         found.append(key(label, color=LINE, linewidth=2.0))
     return found
 
 
-def _description(privacy: Values, one: Values, bounds: Sequence[Values]) -> str:
+def _description(claimed: float | None, part: PrivacyClass, bounds: Sequence[Bound]) -> str:
     parts = []
     for bound in bounds:
-        ceiling = finite(bound.get("ceiling"))
-        most = "" if ceiling is None else f" ({number(ceiling)} at most)"
-        parts.append(_name(bound, False, _beside(bounds)) + most)
-    claimed = _claimed(privacy)
+        most = bound.max_attainable
+        end = "" if most is None else f" ({number(most)} at most)"
+        parts.append(_name(bound, False, _beside(bounds)) + end)
     claim = "" if claimed is None else f" Claimed is {number(claimed)}."
     return (
-        f"Lower bounds on epsilon in nats, higher = less private, from {_class(one)}, the primary "
+        f"Lower bounds on epsilon in nats, higher = less private, from {_class(part)}, the primary "
         f"one first{_beside(bounds)}: {listed(parts)}.{claim}"
     )

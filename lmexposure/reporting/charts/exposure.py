@@ -8,12 +8,12 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
 from matplotlib.patches import Patch
+from numpy.typing import NDArray
 
+from lmexposure.records.result import Role
 from lmexposure.reporting.charts.chart import Chart
-from lmexposure.reporting.charts.finite import finite
-from lmexposure.reporting.charts.looks import key, quiet, some_ticks
+from lmexposure.reporting.charts.looks import Style, key, quiet, some_ticks
 from lmexposure.reporting.charts.palette import (
-    ACCENT,
     BAND,
     CANARY,
     CONTROL,
@@ -24,12 +24,11 @@ from lmexposure.reporting.charts.palette import (
 from lmexposure.reporting.charts.words import class_name, count, listed, number, short, slug
 from lmexposure.reporting.data import CanaryRow, ClassRow, FormatData
 
-__all__ = ["GUESSING_HIGH", "GUESSING_LOW", "exposure_by_repetitions"]
+Floats = NDArray[np.float64]
 
 # Exposure under guessing is -log2 of a uniform number: its 5th and 95th percentile, in bits.
 GUESSING_LOW, GUESSING_HIGH = 0.0740, 4.3219
-_ROLES = {"control": 0, "excluded": 1, "canary": 2}
-_STYLES = {"control": (CONTROL, "D"), "excluded": (ACCENT, "s"), "canary": (CANARY, "o")}
+_STYLES: dict[Role, tuple[str, str]] = {"canary": (CANARY, "o"), "control": (CONTROL, "D")}
 _MOST_DOTS, _MOST_INTERVALS, _FEW = 2000, 400, 60
 _GOLDEN = 0.6180339887498949
 _HALF = 0.32  # of a column: as far as dots and the bar of the median reach
@@ -39,13 +38,13 @@ _HALF = 0.32  # of a column: as far as dots and the bar of the median reach
 class _Column:
     """One class: its canaries with an exposure, ascending, and where each stands on the x-axis."""
 
-    role: str
+    role: Role
     repetitions: int
     rows: tuple[CanaryRow, ...]
     at: int
 
     @property
-    def places(self) -> np.ndarray:
+    def places(self) -> Floats:
         """Spread by rank, so that neighbours stand apart and the same data the same way, (n,)."""
         spread = (np.arange(len(self.rows)) * _GOLDEN + 0.5) % 1.0
         return self.at + (2 * spread - 1) * _HALF * min(1.0, len(self.rows) / 8)
@@ -79,10 +78,10 @@ def exposure_by_repetitions(data: FormatData) -> Chart | None:
 
 
 def _columns(canaries: Sequence[CanaryRow]) -> list[_Column]:
-    groups: dict[tuple[int, int, str], list[CanaryRow]] = {}
-    for one in canaries:
-        if finite(one.exposure) is not None:
-            groups.setdefault((_ROLES[one.role], one.repetitions, one.role), []).append(one)
+    groups: dict[tuple[int, Role], list[CanaryRow]] = {}  # controls have repetitions 0
+    for canary in canaries:
+        if canary.exposure is not None:
+            groups.setdefault((canary.repetitions, canary.role), []).append(canary)
     return [
         _Column(
             role=role,
@@ -90,7 +89,7 @@ def _columns(canaries: Sequence[CanaryRow]) -> list[_Column]:
             rows=tuple(sorted(rows, key=lambda one: (one.exposure or 0.0, one.id))),
             at=at,
         )
-        for at, ((_, repetitions, role), rows) in enumerate(sorted(groups.items()))
+        for at, ((repetitions, role), rows) in enumerate(sorted(groups.items()))
     ]
 
 
@@ -129,11 +128,10 @@ def _intervals(axes: Axes, columns: Sequence[_Column], bits: float) -> None:
         xs, ys = [], []
         for x, row in zip(one.places, one.rows, strict=True):
             value = float(row.exposure or 0.0)
-            low = finite(row.low)
-            high = finite(row.high)
+            low = value if row.low is None else row.low
+            high = value if row.high is None else row.high
             xs += [x, x, np.nan]
-            ys += [value if low is None else low, min(value if high is None else high, bits)]
-            ys.append(np.nan)
+            ys += [low, min(high, bits), np.nan]
         color, _ = _STYLES[one.role]
         axes.plot(xs, ys, color=color, linewidth=0.9, alpha=0.6, zorder=2)
 
@@ -163,11 +161,11 @@ def _medians(axes: Axes, classes: Sequence[ClassRow], columns: Sequence[_Column]
     """Behind few dots, which it would hide; before many, which would hide it."""
     found = {(one.role, one.repetitions): one for one in columns}
     for row in classes:
-        median, one = finite(row.median), found.get((row.role, row.repetitions))
-        if median is not None and one is not None:
+        one = found.get((row.role, row.repetitions))
+        if one is not None:
             order = 2.5 if len(one.rows) <= _FEW else 4
             ends = [one.at - 0.4, one.at + 0.4]
-            axes.plot(ends, [median, median], color=INK, linewidth=2.2, zorder=order)
+            axes.plot(ends, [row.median, row.median], color=INK, linewidth=2.2, zorder=order)
 
 
 def _labels(axes: Axes, columns: Sequence[_Column]) -> None:
@@ -176,35 +174,38 @@ def _labels(axes: Axes, columns: Sequence[_Column]) -> None:
 
 
 def _label(column: _Column, columns: int) -> str:
-    words = {"control": "controls", "excluded": f"{column.repetitions}, left out"}
-    name = words.get(column.role, f"{column.repetitions:,}")
+    control = column.role == "control"
     if columns > 6:
-        return "0" if column.role == "control" else name.replace(", ", "\n")
+        return "0" if control else f"{column.repetitions:,}"
+    name = "controls" if control else f"{column.repetitions:,}"
     return f"{name}\nn = {len(column.rows):,}"
 
 
 def _legend(data: FormatData, columns: Sequence[_Column]) -> list[Artist]:
     roles = {one.role for one in columns}
-    dot = {"linestyle": "none", "markersize": 6}
-    words = {"canary": "canary", "control": "control, never inserted", "excluded": "left out"}
+    words = {"canary": "canary", "control": "control, never inserted"}
     found: list[Artist] = [
-        key(
-            words[role],
-            marker=marker,
-            color=color,
-            markerfacecolor=color if role == "canary" else "none",
-            **dot,
-        )
-        for role, (color, marker) in reversed(_STYLES.items())
+        key(words[role], **_dot(color, marker, hollow=role != "canary"))
+        for role, (color, marker) in _STYLES.items()
         if role in roles
     ]
     if any(row.capped for one in columns for row in one.rows):
-        found.append(key("lower bound", marker="^", color=INK, markerfacecolor="none", **dot))
+        found.append(key("lower bound", **_dot(INK, "^", hollow=True)))
     found.append(key("class median", color=INK, linewidth=2.2))
     found.append(Patch(facecolor=BAND, edgecolor=MUTED, label="middle 90 % of guessing"))
     extraction = f"extraction, log₂|R| = {number(data.bits)}"
     found.append(key(extraction, color=LINE, linestyle="--", linewidth=1.6))
     return found
+
+
+def _dot(color: str, marker: str, *, hollow: bool) -> Style:
+    return {
+        "linestyle": "none",
+        "markersize": 6,
+        "marker": marker,
+        "color": color,
+        "markerfacecolor": "none" if hollow else color,
+    }
 
 
 def _description(data: FormatData, columns: Sequence[_Column]) -> str:
@@ -226,7 +227,6 @@ def _class_medians(data: FormatData) -> str:
         f"{class_name(row.role, row.repetitions)} "
         f"{'at least ' if row.capped else ''}{number(row.median)}"
         for row in data.classes
-        if row.median is not None and finite(row.median) is not None
     ]
     return f" Medians: {listed(medians)}." if medians else ""
 
@@ -234,9 +234,7 @@ def _class_medians(data: FormatData) -> str:
 def _left_out(data: FormatData, columns: Sequence[_Column]) -> str:
     """What the picture does not show, in words."""
     drawn = sum(len(one.rows) for one in columns)
-    missing = sum(one.role != "excluded" for one in data.canaries) - sum(
-        len(one.rows) for one in columns if one.role != "excluded"
-    )
+    missing = len(data.canaries) - drawn
     parts = []
     if missing:
         parts.append(f"{missing:,} without an exposure are not drawn")

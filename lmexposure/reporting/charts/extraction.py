@@ -1,7 +1,6 @@
 """What an attacker finds: with so many guesses, and with so many characters of the secret given."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -9,17 +8,15 @@ from matplotlib.figure import FigureBase
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
 from lmexposure.reporting.charts.chart import Chart
-from lmexposure.reporting.charts.looks import key, log_ticks, quiet, series_style
+from lmexposure.reporting.charts.looks import Style, key, log_ticks, quiet, series_style
 from lmexposure.reporting.charts.palette import CONTROL, INK
 from lmexposure.reporting.charts.words import class_name, count, listed, number, short, slug
 from lmexposure.reporting.data import ClassRow, FormatData, Found
 
-__all__ = ["extraction"]
-
 Rows = Callable[[ClassRow], tuple[Found, ...]]
 Panel = tuple[Rows, str]
 
-_CHANCE: dict[str, Any] = {"color": INK, "linestyle": (0, (2, 2)), "linewidth": 1.2}
+_CHANCE: Style = {"color": INK, "linestyle": (0, (2, 2)), "linewidth": 1.2}
 
 
 def extraction(data: FormatData) -> Chart | None:
@@ -94,7 +91,7 @@ def _lines(axes: Axes, classes: Sequence[ClassRow], rows: Rows) -> None:
     axes.plot([one.given for one in longest], chance, **_CHANCE)
 
 
-def _styled(classes: Sequence[ClassRow]) -> list[tuple[ClassRow, dict[str, Any]]]:
+def _styled(classes: Sequence[ClassRow]) -> list[tuple[ClassRow, Style]]:
     styled, inserted = [], 1  # the first colour is too near to that of controls
     for row in classes:
         if row.role == "control":

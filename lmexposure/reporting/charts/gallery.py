@@ -13,8 +13,6 @@ from lmexposure.reporting.charts.roc import roc
 from lmexposure.reporting.charts.training import training
 from lmexposure.reporting.data import ReportData
 
-__all__ = ["charts_of"]
-
 _CURVES = 6  # of one ROC chart
 
 

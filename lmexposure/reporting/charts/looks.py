@@ -1,7 +1,7 @@
 """What all charts look like: quiet axes, large letters, and a legend above the data."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Literal, TypedDict, Unpack
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -15,32 +15,31 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLoca
 from lmexposure.reporting.charts.palette import GRID, INK, MUTED, SERIES
 from lmexposure.reporting.charts.words import number
 
-__all__ = [
-    "LEGEND_LINE",
-    "WIDTH",
-    "Draw",
-    "Legend",
-    "key",
-    "legend_lines",
-    "log_ticks",
-    "put_legend",
-    "quiet",
-    "series_style",
-    "settings",
-    "some_ticks",
-]
-
 Draw = Callable[[FigureBase], None]
 Legend = Callable[[], Sequence[Artist]]
+Dashes = Literal["-", "--", ":", "none"] | tuple[int, tuple[int, int]]
+
+
+class Style(TypedDict, total=False):
+    """How a line and its markers look, by the names that matplotlib gives these properties."""
+
+    color: str
+    linestyle: Dashes
+    linewidth: float
+    marker: str | Literal[10]  # CARETUPBASE
+    markersize: float
+    markerfacecolor: str
+    markeredgewidth: float
+
 
 WIDTH = 5.8  # inches: letters of 12 points are 9.8 pixels high on a telephone of 360
 LEGEND_LINE = 0.215
 _LEGEND_WIDTH, _KEY_WIDTH = 72 * WIDTH - 4, 44  # points
 _MARKERS = ("o", "s", "^", "D", "v", "P")
-_DASHES = ("-", "--", ":")
+_DASHES: tuple[Dashes, ...] = ("-", "--", ":")
 
 
-def settings() -> dict[str, Any]:
+def settings() -> dict[str, str | float | bool]:
     """Settings of matplotlib; no text is ever read as mathematics, wherever it comes from."""
     return {
         "text.parse_math": False,
@@ -131,7 +130,7 @@ def some_ticks(axes: Axes, labels: Sequence[str], most: int) -> None:
     axes.set_xlim(-0.6, len(labels) - 0.4)
 
 
-def series_style(position: int) -> dict[str, Any]:
+def series_style(position: int) -> Style:
     """Colour, hollow marker and dashes of one of several series: never colour alone."""
     color, turn = SERIES[position % len(SERIES)], position // len(SERIES)
     return {
@@ -143,7 +142,7 @@ def series_style(position: int) -> dict[str, Any]:
     }
 
 
-def key(label: str, **style: Any) -> Line2D:
+def key(label: str, **style: Unpack[Style]) -> Line2D:
     """One entry of a legend."""
     return Line2D([], [], label=label, **style)
 

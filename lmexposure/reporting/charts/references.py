@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -13,21 +12,20 @@ from matplotlib.patches import Patch
 from numpy.typing import NDArray
 from scipy import special
 
+from lmexposure.records import SkewNormalFit
+from lmexposure.records.result import Role
 from lmexposure.reporting.charts.chart import Chart
-from lmexposure.reporting.charts.finite import finite, finite_array
 from lmexposure.reporting.charts.looks import key, quiet
-from lmexposure.reporting.charts.palette import ACCENT, CANARY, CONTROL, FIT, REFERENCE
+from lmexposure.reporting.charts.palette import CANARY, CONTROL, FIT, REFERENCE
 from lmexposure.reporting.charts.words import class_name, count, listed, number, short, slug
 from lmexposure.reporting.data import CanaryRow, FormatData
-
-__all__ = ["reference_distribution"]
 
 Floats = NDArray[np.float64]
 
 _LEVELS = np.array([0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1])  # of `quantiles`
 _MOST_BINS, _FEWEST_BINS = 80, 5
-_COLORS = {"control": CONTROL, "excluded": ACCENT, "canary": CANARY}
-_ROLES = ("control", "excluded", "canary")
+_COLORS: dict[Role, str] = {"control": CONTROL, "canary": CANARY}
+_Class = tuple[Role, int, Floats]  # role, repetitions, ascending log-perplexities
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -73,12 +71,12 @@ def _histogram(data: FormatData) -> _Histogram | None:
         bins = int(np.clip(2 * scores.size ** (1 / 3), _FEWEST_BINS, _MOST_BINS))
         density, edges = np.histogram(scores, bins=bins, density=True)
         return _Histogram(density=density, edges=edges, scores=True)
-    return _from_quantiles(finite_array(data.quantiles))
+    return _from_quantiles(np.array(data.quantiles, dtype=np.float64))
 
 
 def _from_quantiles(quantiles: Floats) -> _Histogram | None:
     """Between two quantiles lies a known share; equal ones are one edge."""
-    if quantiles.shape != _LEVELS.shape or not np.isfinite(quantiles).all():
+    if not quantiles.size:
         return None
     edges, last = np.unique(quantiles[::-1], return_index=True)
     if edges.size < 2:
@@ -89,21 +87,21 @@ def _from_quantiles(quantiles: Floats) -> _Histogram | None:
     return _Histogram(density=shares / np.diff(edges), edges=edges, scores=False)
 
 
-def _rows(canaries: Sequence[CanaryRow]) -> list[tuple[str, int, Floats]]:
-    """Role, repetitions and ascending log-perplexities, one entry a class."""
-    groups: dict[tuple[int, int], list[float]] = {}
-    for one in canaries:
-        bits = finite(one.log_perplexity_bits)
-        if bits is not None:
-            groups.setdefault((_ROLES.index(one.role), one.repetitions), []).append(bits)
-    return [(_ROLES[role], n, np.sort(bits)) for (role, n), bits in sorted(groups.items())]
+def _rows(canaries: Sequence[CanaryRow]) -> list[_Class]:
+    """The classes, controls first: they have repetitions 0."""
+    groups: dict[tuple[int, Role], list[float]] = {}
+    for canary in canaries:
+        if canary.log_perplexity_bits is not None:
+            key_of = canary.repetitions, canary.role
+            groups.setdefault(key_of, []).append(canary.log_perplexity_bits)
+    return [(role, n, np.sort(bits)) for (n, role), bits in sorted(groups.items())]
 
 
 def _draw(
     figure: FigureBase,
     data: FormatData,
     histogram: _Histogram,
-    rows: Sequence[tuple[str, int, Floats]],
+    rows: Sequence[_Class],
 ) -> None:
     if rows:
         ratios = [2.4, 0.26 * len(rows) + 0.1]
@@ -114,10 +112,9 @@ def _draw(
         axes = below = figure.subplots()
     quiet(axes, ticks=4)
     axes.stairs(histogram.density, histogram.edges, fill=True, color=REFERENCE, alpha=0.55)
-    curve = _curve(data.fit)
-    if curve is not None:
+    if data.fit is not None:
         xs = _span(histogram, rows)
-        ys = curve(xs)
+        ys = _density(data.fit, xs)
         seen = ys > ys.max() / 1000
         axes.plot(xs[seen], ys[seen], color=FIT)
     axes.set_ylim(bottom=0)
@@ -125,7 +122,7 @@ def _draw(
     below.set_xlabel("Log-perplexity (bits), lower = more memorised")
 
 
-def _rug(axes: Axes, rows: Sequence[tuple[str, int, Floats]]) -> None:
+def _rug(axes: Axes, rows: Sequence[_Class]) -> None:
     """One line of ticks a class, most often repeated below; one path a class."""
     for at, (role, _, bits) in enumerate(rows):
         xs = np.repeat(bits, 3)
@@ -139,26 +136,17 @@ def _rug(axes: Axes, rows: Sequence[tuple[str, int, Floats]]) -> None:
 
 
 def _row_name(role: str, repetitions: int) -> str:
-    names = {"control": "controls", "excluded": f"{repetitions:,}×, left out"}
-    return names.get(role, f"{repetitions:,}×")
+    return "controls" if role == "control" else f"{repetitions:,}×"
 
 
-def _curve(fit: dict[str, Any] | None) -> Any:
-    """The skew-normal density 2 phi(z) Phi(shape z) / scale; None where there is no fit."""
-    values = [finite((fit or {}).get(name)) for name in ("location", "scale", "shape")]
-    location, scale, shape = values
-    if location is None or scale is None or shape is None or not scale > 0:
-        return None
-
-    def density(bits: Floats) -> Floats:
-        z = (bits - location) / scale
-        found: Floats = 2 * np.exp(-(z**2) / 2) * special.ndtr(shape * z)
-        return found / (math.sqrt(2 * math.pi) * scale)
-
-    return density
+def _density(fit: SkewNormalFit, bits: Floats) -> Floats:
+    """The skew-normal density 2 phi(z) Phi(shape z) / scale a bit, at these bits, shape (n,)."""
+    z = (bits - fit.location) / fit.scale
+    found: Floats = 2 * np.exp(-(z**2) / 2) * special.ndtr(fit.shape * z)
+    return found / (math.sqrt(2 * math.pi) * fit.scale)
 
 
-def _span(histogram: _Histogram, rows: Sequence[tuple[str, int, Floats]]) -> Floats:
+def _span(histogram: _Histogram, rows: Sequence[_Class]) -> Floats:
     ends = [histogram.edges[0], histogram.edges[-1]]
     ends += [float(end) for *_, bits in rows for end in (bits[0], bits[-1])]
     return np.linspace(min(ends), max(ends), 241)
@@ -168,27 +156,22 @@ def _legend(data: FormatData, histogram: _Histogram) -> list[Artist]:
     of = "" if histogram.scores else ", from quantiles"
     label = f"{data.references:,} references{of}"
     found: list[Artist] = [Patch(facecolor=REFERENCE, alpha=0.55, label=label)]
-    if _curve(data.fit) is not None:
+    if data.fit is not None:
         found.append(key(f"skew-normal fit{_goodness(data.fit)}", color=FIT))
     return found
 
 
-def _goodness(fit: dict[str, Any] | None) -> str:
-    goodness = (fit or {}).get("goodness") or {}
-    distance, p_value = finite(goodness.get("ks_statistic")), finite(goodness.get("ks_p_value"))
-    parts = [] if distance is None else [f"KS {number(distance)}"]
-    parts += [] if p_value is None else [f"p = {number(p_value)}"]
-    return f" ({', '.join(parts)})" if parts else ""
+def _goodness(fit: SkewNormalFit) -> str:
+    goodness = fit.goodness
+    return f" (KS {number(goodness.ks_statistic)}, p = {number(goodness.ks_p_value)})"
 
 
-def _description(
-    data: FormatData, histogram: _Histogram, rows: Sequence[tuple[str, int, Floats]]
-) -> str:
+def _description(data: FormatData, histogram: _Histogram, rows: Sequence[_Class]) -> str:
     low, high = histogram.edges[0], histogram.edges[-1]
     share = "" if histogram.scores else " (drawn from nine quantiles)"
     classes = [f"{class_name(role, n)} {number(float(np.median(bits)))}" for role, n, bits in rows]
     medians = f" Median of each class, in bits: {listed(classes)}." if classes else ""
-    fit = f" A skew-normal curve is fitted{_goodness(data.fit)}." if _curve(data.fit) else ""
+    fit = f" A skew-normal curve is fitted{_goodness(data.fit)}." if data.fit else ""
     return (
         f"{count(data.references, 'reference')} have log-perplexities from {number(low)} to "
         f"{number(high)} bits{share}, lower = more memorised.{medians}{fit}"

@@ -1,7 +1,6 @@
 """The ROC on logarithmic axes, where few false alarms count, with the part no data resolves."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -11,12 +10,10 @@ from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
 from lmexposure.reporting.charts.chart import Chart
-from lmexposure.reporting.charts.looks import key, log_ticks, put_legend, series_style
+from lmexposure.reporting.charts.looks import Style, key, log_ticks, put_legend, series_style
 from lmexposure.reporting.charts.palette import BAND, INK, MUTED
 from lmexposure.reporting.charts.words import listed, number, short
 from lmexposure.reporting.data import RocData
-
-__all__ = ["roc"]
 
 Floats = NDArray[np.float64]
 
@@ -73,7 +70,7 @@ def _draw(figure: FigureBase, curves: Sequence[RocData]) -> None:
 def _curve(axes: Axes, one: RocData, floor: float, position: int) -> None:
     style = series_style(position)
     color = style["color"]
-    hull: dict[str, Any] = {"linestyle": (0, (4, 2)), "linewidth": 1.0}
+    hull: Style = {"linestyle": (0, (4, 2)), "linewidth": 1.0}
     marks = {"marker": style["marker"], "markevery": 0.22}
     for fpr, tpr, line in ((one.hull_fpr, one.hull_tpr, hull), (one.fpr, one.tpr, marks)):
         if fpr.size:

@@ -1,7 +1,6 @@
 """How the model learned, and how exposure grew meanwhile where that was followed."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -9,36 +8,37 @@ from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
 from numpy.typing import NDArray
 
+from lmexposure.records import Evaluation
 from lmexposure.reporting.charts.chart import Chart
-from lmexposure.reporting.charts.finite import finite, finite_array
-from lmexposure.reporting.charts.looks import key, quiet, series_style
+from lmexposure.reporting.charts.looks import Style, key, quiet, series_style
 from lmexposure.reporting.charts.palette import ACCENT, FIT, MUTED, REFERENCE
 from lmexposure.reporting.charts.words import listed, number, short
 
-__all__ = ["training"]
-
 Floats = NDArray[np.float64]
-Rows = Sequence[Mapping[str, Any]]
+Rows = Sequence[Evaluation]
 
 _MOST_SERIES = 6
-_LOSSES: tuple[tuple[str, dict[str, Any]], ...] = (
+_LOSSES: tuple[tuple[str, Style], ...] = (
     ("training", {"color": REFERENCE, "marker": "s", "linestyle": "--", "markersize": 4}),
     ("validation", {"color": FIT, "marker": "o", "linestyle": "-", "markersize": 4}),
 )
-_BEST: dict[str, Any] = {"marker": "*", "markersize": 14, "color": ACCENT, "linestyle": "none"}
-_GUESSING: dict[str, Any] = {"color": MUTED, "linewidth": 1.2, "linestyle": ":"}
+_BEST: Style = {"marker": "*", "markersize": 14, "color": ACCENT, "linestyle": "none"}
+_GUESSING: Style = {"color": MUTED, "linewidth": 1.2, "linestyle": ":"}
 
 
 def training(rows: Rows) -> Chart | None:
     """Training and validation loss, the best checkpoint, and median exposures where rows hold any.
 
     Args:
-        rows: of metrics.jsonl; "exposure" of a row maps a class to its median in bits.
+        rows: of a curve, in order.
 
     Returns:
         The chart; None without a loss.
     """
-    losses = [_column(rows, f"{part}_bits_per_token") for part in ("train", "validation")]
+    losses = [
+        _array(row.train_bits for row in rows),
+        _array(row.validation_bits for row in rows),
+    ]
     if not any(np.isfinite(values).any() for values in losses):
         return None
     followed = _followed(rows)
@@ -54,27 +54,28 @@ def training(rows: Rows) -> Chart | None:
     )
 
 
-def _column(rows: Rows, name: str) -> Floats:
-    return finite_array(row.get(name) for row in rows)
+def _array(values: Iterable[float | None]) -> Floats:
+    """None becomes NaN, which no line is drawn through; shape (n,)."""
+    return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
 
 
 def _where(rows: Rows) -> tuple[Floats, str]:
     """Epochs where every row has one and they move, else steps, else the row's number."""
-    for name in ("epoch", "step"):
-        values = _column(rows, name)
+    for name, column in (
+        ("Epoch", [row.epoch for row in rows]),
+        ("Step", [row.step for row in rows]),
+    ):
+        values = _array(column)
         if np.isfinite(values).all() and values.max() > values.min():
-            return values, name.capitalize()
+            return values, name
     return np.arange(len(rows), dtype=np.float64), "Evaluation"
 
 
 def _followed(rows: Rows) -> dict[str, Floats]:
     """Medians in bits by class, shape (rows,); where classes are many, the highest at the end."""
-    maps = [
-        found if isinstance(found, Mapping) else {}
-        for found in (row.get("exposure") for row in rows)
-    ]
-    names = list(dict.fromkeys(name for one in maps for name in one))
-    series = {name: finite_array(one.get(name) for one in maps) for name in names}
+    maps = [dict(row.exposures) for row in rows]
+    names = dict.fromkeys(name for medians in maps for name in medians)
+    series = {name: _array(medians.get(name) for medians in maps) for name in names}
     there = {name: values for name, values in series.items() if np.isfinite(values).any()}
     chosen = sorted(there, key=lambda name: -_last(there[name]))[:_MOST_SERIES]
     return {name: values for name, values in there.items() if name in chosen}
@@ -144,11 +145,7 @@ def _description(
     text = "; ".join(parts) + "."
     text = text[0].upper() + text[1:]
     ends = [f"{short(name)} {number(_last(values))}" for name, values in followed.items()]
-    more = len({name for row in rows for name in _names(row)}) - len(followed)
+    names = {name for row in rows for name, bits in row.exposures if bits is not None}
+    more = len(names) - len(followed)
     rest = f" (the highest; {more} more are not drawn)" if more > 0 else ""
     return text + (f" Median exposure at the end, in bits{rest}: {listed(ends)}." if ends else "")
-
-
-def _names(row: Mapping[str, Any]) -> list[str]:
-    found = row.get("exposure")
-    return [k for k, v in found.items() if finite(v) is not None] if isinstance(found, dict) else []

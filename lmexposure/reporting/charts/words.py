@@ -3,8 +3,6 @@
 import re
 from collections.abc import Sequence
 
-__all__ = ["class_name", "count", "listed", "number", "short", "slug"]
-
 _LONGEST = 48
 
 
@@ -30,10 +28,7 @@ def count(n: int, one: str, many: str | None = None) -> str:
 
 def class_name(role: str, repetitions: int) -> str:
     """What people call the canaries of one role and number of repetitions."""
-    if role == "control":
-        return "controls"
-    times = count(repetitions, "repetition")
-    return f"{times}, left out" if role == "excluded" else times
+    return "controls" if role == "control" else count(repetitions, "repetition")
 
 
 def listed(parts: Sequence[str], most: int = 8) -> str:
