@@ -4,7 +4,7 @@ Only the part `model-index` is written anew, and of it only what an earlier call
 metadata, comments and other people's results stay as they are, to the byte where YAML allows.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import yaml
@@ -182,7 +182,7 @@ def _parsed(path: Path, block: str) -> dict[str, object]:
     return dict(values or {})
 
 
-def _merged(path: Path, index: object, name: str, results: list[EvalResult]) -> list[object]:
+def _merged(path: Path, index: object, name: str, results: list[EvalResult]) -> Sequence[object]:
     """The index with our results behind those of others, under the first model it names."""
     models = [] if index is None else index
     if not isinstance(models, list) or not all(isinstance(one, dict) for one in models):

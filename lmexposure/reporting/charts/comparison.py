@@ -6,6 +6,7 @@ import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
+from matplotlib.lines import Line2D
 from matplotlib.markers import CARETUPBASE
 from matplotlib.patches import Patch
 
@@ -87,7 +88,9 @@ def _legend(bits: float, runs: Sequence[Run]) -> list[Artist]:
         for position, (name, _) in enumerate(runs)
     ]
     if any(row.capped for _, rows in runs for row in rows):
-        found.append(key("lower bound", marker=CARETUPBASE, color=INK, linestyle="none"))
+        found.append(
+            Line2D([], [], label="lower bound", marker=CARETUPBASE, color=INK, linestyle="none")
+        )
     found.append(Patch(facecolor=BAND, edgecolor=MUTED, label="middle 90 % of guessing"))
     extraction = f"extraction, log₂|R| = {number(bits)}"
     found.append(key(extraction, color=LINE, linestyle="--", linewidth=1.6))
