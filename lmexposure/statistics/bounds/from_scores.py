@@ -210,7 +210,7 @@ class _Level:
         counts: dict[str, int],
         threshold: float | None,
         choice: str,
-        ceiling: float,
+        max_attainable: float,
         notes: tuple[str, ...],
     ) -> EpsilonBound:
         return EpsilonBound(
@@ -222,7 +222,7 @@ class _Level:
             counts=counts,
             threshold=threshold,
             threshold_choice=choice,
-            max_attainable=max(ceiling, value),
+            max_attainable=max(max_attainable, value),
             repetitions=self.repetitions,
             adjacency=adjacency(self.repetitions),
             assumptions=_ASSUMPTIONS,
