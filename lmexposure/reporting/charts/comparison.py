@@ -1,13 +1,12 @@
 """Several runs side by side: the median exposure of each class, one shape and colour a run."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
-from matplotlib.lines import Line2D
-from matplotlib.markers import CARETUPBASE
 from matplotlib.patches import Patch
 
 from lmexposure.records.result import Role
@@ -17,6 +16,8 @@ from lmexposure.reporting.charts.looks import key, quiet, series_style, some_tic
 from lmexposure.reporting.charts.palette import BAND, INK, LINE, MUTED
 from lmexposure.reporting.charts.words import class_name, listed, number, short, slug
 from lmexposure.reporting.data import ClassRow
+
+_CARET: Literal[10] = 10  # matplotlib.markers.CARETUPBASE
 
 Run = tuple[str, Sequence[ClassRow]]
 
@@ -79,7 +80,7 @@ def _series(
         axes.plot([x, x], ends, color=style["color"], linewidth=1.2)
         axes.plot(x, row.median, **style)
         if row.capped:
-            axes.plot(x, max(ends), marker=CARETUPBASE, color=INK, markersize=6)
+            axes.plot(x, max(ends), marker=_CARET, color=INK, markersize=6)
 
 
 def _legend(bits: float, runs: Sequence[Run]) -> list[Artist]:
@@ -88,9 +89,7 @@ def _legend(bits: float, runs: Sequence[Run]) -> list[Artist]:
         for position, (name, _) in enumerate(runs)
     ]
     if any(row.capped for _, rows in runs for row in rows):
-        found.append(
-            Line2D([], [], label="lower bound", marker=CARETUPBASE, color=INK, linestyle="none")
-        )
+        found.append(key("lower bound", marker=_CARET, color=INK, linestyle="none"))
     found.append(Patch(facecolor=BAND, edgecolor=MUTED, label="middle 90 % of guessing"))
     extraction = f"extraction, log₂|R| = {number(bits)}"
     found.append(key(extraction, color=LINE, linestyle="--", linewidth=1.6))

@@ -46,9 +46,8 @@ class _Column:
     @property
     def places(self) -> Floats:
         """Spread by rank, so that neighbours stand apart and the same data the same way, (n,)."""
-        spread = (np.arange(len(self.rows)) * _GOLDEN + 0.5) % 1.0
-        places: Floats = self.at + (2 * spread - 1) * _HALF * min(1.0, len(self.rows) / 8)
-        return places
+        spread: Floats = (np.arange(len(self.rows)) * np.float64(_GOLDEN) + 0.5) % 1.0
+        return self.at + (2 * spread - 1) * _HALF * min(1.0, len(self.rows) / 8)
 
 
 def exposure_by_repetitions(data: FormatData) -> Chart | None:

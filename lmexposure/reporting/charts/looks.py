@@ -26,7 +26,7 @@ class Style(TypedDict, total=False):
     color: str
     linestyle: Dashes
     linewidth: float
-    marker: str
+    marker: str | Literal[10]
     markersize: float
     markerfacecolor: str
     markeredgewidth: float

@@ -8,13 +8,33 @@ from typing import Any
 import numpy as np
 
 from lmexposure.gate import Outcome, Verdict
-from lmexposure.records import Provenance
+from lmexposure.records import Bound, Evaluation, Privacy, Provenance, SkewNormalFit
+from lmexposure.records.result import (
+    ClaimCheck,
+    ClassBounds,
+    Goodness,
+    PrimaryBound,
+    PrivacyClass,
+)
 from lmexposure.reporting.charts import Chart
 from lmexposure.reporting.charts.palette import VARIABLES
 from lmexposure.reporting.data import CanaryRow, ClassRow, FormatData, Found, ReportData, RocData
 
 HOSTILE = '<script>alert(1)</script> & $x^2$ $\\frac{a}{b}$ "quoted" \x07'
 
+FIT = SkewNormalFit(
+    location=24.0,
+    scale=3.0,
+    shape=0.5,
+    goodness=Goodness(
+        ks_statistic=0.0123,
+        ks_p_value=0.4567,
+        tail_bits=0.1,
+        tail_p_value=0.5,
+        bootstraps=39,
+        warnings=(),
+    ),
+)
 VERDICT = Verdict(
     outcome=Outcome.PASS, sentence="", deciding=None, checks=(), tested=(), untested=()
 )
@@ -43,15 +63,15 @@ def found(given: int, n: int, of: int = 4, by_chance: float = 0.001) -> Found:
     return Found(given=given, found=n, of=of, by_chance=by_chance)
 
 
-def class_row(median: float | None, **other: Any) -> ClassRow:
+def class_row(median: float, **other: Any) -> ClassRow:
     values: dict[str, Any] = {
         "role": "canary",
         "repetitions": 1,
         "n": 4,
         "mean": median,
         "median": median,
-        "low": None if median is None else median - 1,
-        "high": None if median is None else median + 1,
+        "low": median - 1,
+        "high": median + 1,
         "level": 0.95,
         "capped": False,
         "p_value": 0.5,
@@ -92,12 +112,7 @@ def format_data(**other: Any) -> FormatData:
         ),
         "canaries": (*control, *once, *often),
         "reference_bits": reference,
-        "fit": {
-            "location": 24.0,
-            "scale": 3.0,
-            "shape": 0.5,
-            "goodness": {"ks_statistic": 0.0123, "ks_p_value": 0.4567},
-        },
+        "fit": FIT,
         "quantiles": tuple(
             np.quantile(reference, (0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1)).tolist()
         ),
@@ -121,31 +136,97 @@ def roc_data(**other: Any) -> RocData:
     return RocData(**values | other)
 
 
-def bound(value: float | None, **other: Any) -> dict[str, Any]:
-    values = {"method": "one_run_audit", "validity": "any-dp", "delta": 1e-5, "ceiling": 3.0}
-    return values | {"value": value} | other
+def bound(value: float, **other: Any) -> Bound:
+    return Bound(**(_bound_values(value) | other))
 
 
-def privacy(**other: Any) -> dict[str, Any]:
+def _bound_values(value: float) -> dict[str, Any]:
+    return {
+        "method": "one_run_audit",
+        "value": value,
+        "significance": 0.025,
+        "delta": 1e-5,
+        "validity": "any-dp",
+        "counts": {},
+        "threshold": None,
+        "threshold_choice": "",
+        "max_attainable": 3.0,
+        "mu": None,
+        "repetitions": 8,
+        "unit": "nats",
+        "adjacency": "add or remove one document",
+        "assumptions": (),
+        "notes": (),
+    }
+
+
+def bounded_class(
+    primary: Bound, *others: Bound, name: str = "pin", repetitions: int = 8, n: int = 9
+) -> PrivacyClass:
+    """A class of which nothing but its bounds is known."""
+    return PrivacyClass(
+        formats=(name,),
+        repetitions=repetitions,
+        canaries=n,
+        held_out=n,
+        references=100,
+        bounds=ClassBounds(
+            primary=primary,
+            others=others,
+            refused=(),
+            significance=0.025,
+            inclusion_probability=0.5,
+        ),
+        membership=None,
+        note=None,
+    )
+
+
+def privacy(
+    *others: Bound, name: str = "pin", claimed: float | None = 2.0, **primary: Any
+) -> Privacy:
     """Two classes; the quoted bound is of the second, smaller one."""
-    others = [bound(0.5, method="epsilon_from_exposure"), bound(None), bound(1.5, validity="new")]
-    classes = [
-        {"formats": ["pin"], "repetitions": 1, "canaries": 90, "excluded": 90}
-        | {"bounds": {"primary": bound(0.1), "others": []}},
-        {"formats": ["pin"], "repetitions": 8, "canaries": 9, "excluded": 9}
-        | {"bounds": {"primary": bound(0.9), "others": others}},
-    ]
-    quoted = bound(0.9, formats=["pin"], repetitions=8)
-    claim = {"claimed_epsilon": 2.0, "claimed_delta": 1e-5}
-    return {"primary": quoted, "classes": classes, "claim": claim} | other
+    more = (bound(0.5, method="epsilon_from_exposure"), bound(1.5, validity="asymptotic"))
+    classes = (
+        bounded_class(bound(0.1), name=name, repetitions=1, n=90),
+        bounded_class(bound(0.9, **primary), *(others or more), name=name),
+    )
+    values = _bound_values(0.9) | {"significance": 0.05, "formats": (name,)} | primary
+    return Privacy(
+        inclusion_probability=0.5,
+        significance=0.05,
+        deltas=(1e-5,),
+        primary=PrimaryBound(**values),
+        max_attainable=3.0,
+        classes=classes,
+        claim=None if claimed is None else _claim(claimed),
+        notes=(),
+    )
 
 
-def training_rows() -> tuple[dict[str, Any], ...]:
-    def row(step: int, train: float | None, valid: float) -> dict[str, Any]:
-        names = {"train_bits_per_token": train, "validation_bits_per_token": valid}
-        return {"step": step, "epoch": step / 100} | names
+def _claim(claimed: float) -> ClaimCheck:
+    return ClaimCheck(
+        verdict="consistent",
+        reason="the bound is not above it",
+        claimed_epsilon=claimed,
+        claimed_delta=1e-5,
+        bound=0.9,
+        max_attainable=3.0,
+        significance=0.05,
+        validity="any-dp",
+        method="one_run_audit",
+    )
 
-    return (row(0, None, 6.0), row(100, 3.0, 2.5), row(200, 2.0, 2.0), row(300, 1.5, 2.25))
+
+def training_rows(**exposures: float | None) -> tuple[Evaluation, ...]:
+    """Four evaluations; the exposures of the last."""
+    losses = ((None, 6.0), (3.0, 2.5), (2.0, 2.0), (1.5, 2.25))
+    rows = [evaluation(100 * n, train, valid) for n, (train, valid) in enumerate(losses)]
+    return (*rows[:-1], replace(rows[-1], exposures=tuple(exposures.items())))
+
+
+def evaluation(step: int, train: float | None, valid: float | None) -> Evaluation:
+    return Evaluation(step=step, epoch=step / 100, train_bits=train, validation_bits=valid)
 
 
 def report_data(**other: Any) -> ReportData:
@@ -167,15 +248,11 @@ def report_data(**other: Any) -> ReportData:
 
 def hostile_data() -> ReportData:
     """Script, ampersands and formulas wherever data has a name."""
-    bad = privacy()
-    bad["classes"][1]["formats"] = bad["primary"]["formats"] = [HOSTILE]
-    bad["classes"][1]["bounds"]["primary"]["method"] = HOSTILE
-    rows = tuple(row | {"exposure": {HOSTILE: 1.0}} for row in training_rows())
     return report_data(
         formats=(replace(format_data(), name=HOSTILE),),
-        privacy=bad,
+        privacy=privacy(name=HOSTILE, method=HOSTILE),
         roc=(roc_data(name=HOSTILE),),
-        training=rows,
+        training=training_rows(**{HOSTILE: 1.0}),
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import matplotlib as mpl
 import pytest
 from matplotlib.image import imread
-from report.charts.made import (
+from reporting.charts.made import (
     assert_fit_for_a_page,
     hostile_data,
     report_data,

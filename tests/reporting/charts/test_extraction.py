@@ -1,4 +1,4 @@
-from report.charts.made import class_row, format_data, found, painted, texts
+from reporting.charts.made import class_row, format_data, found, painted, texts
 
 from lmexposure.reporting.charts import extraction
 

@@ -2,7 +2,7 @@ import time
 from dataclasses import replace
 
 import numpy as np
-from report.charts.made import canary, class_row, format_data, report_data, roc_data
+from reporting.charts.made import canary, class_row, format_data, report_data, roc_data
 
 from lmexposure.reporting.charts import charts_of
 

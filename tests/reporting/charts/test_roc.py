@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from report.charts.made import roc_data, texts
+from reporting.charts.made import roc_data, texts
 
 from lmexposure.reporting.charts import roc
 from lmexposure.reporting.charts.roc import _on_log_axes

@@ -1,8 +1,9 @@
-import math
+from dataclasses import replace
 
 import pytest
-from report.charts.made import painted, texts, training_rows
+from reporting.charts.made import evaluation, painted, texts, training_rows
 
+from lmexposure.records import Evaluation
 from lmexposure.reporting.charts import training
 
 
@@ -19,20 +20,16 @@ def test_the_message_is_said_in_words() -> None:
     assert "Median exposure" not in written
 
 
-@pytest.mark.parametrize(
-    "rows",
-    [(), ({},), ({"step": 1, "validation_bits_per_token": None},), ({"epoch": math.nan},)],
-)
-def test_no_loss_no_chart(rows: tuple[dict[str, float | None], ...]) -> None:
+@pytest.mark.parametrize("rows", [(), (evaluation(1, None, None),)])
+def test_no_loss_no_chart(rows: tuple[Evaluation, ...]) -> None:
     assert training(rows) is None
 
 
 def test_without_epochs_steps_and_without_steps_rows() -> None:
-    without = [{k: v for k, v in row.items() if k != "epoch"} for row in training_rows()]
-    chart = training(without)
+    chart = training([replace(row, epoch=None) for row in training_rows()])
     assert chart is not None
     assert "Step" in texts(chart)
-    chart = training([{"train_bits_per_token": 1.0}])
+    chart = training([replace(evaluation(0, 1.0, None), epoch=None, step=None)])
     assert chart is not None
     assert "Evaluation" in texts(chart)
     assert "validation" not in texts(chart)
@@ -40,10 +37,9 @@ def test_without_epochs_steps_and_without_steps_rows() -> None:
 
 
 def test_exposure_where_it_was_followed() -> None:
-    rows = [dict(row) for row in training_rows()]
-    rows[1]["exposure"] = {"pin, 1 repetition": 1.0, "pin, 8 repetitions": None}
-    rows[3]["exposure"] = {"pin, 1 repetition": 2.0, "pin, 8 repetitions": 9.0}
-    chart = training(rows)
+    rows = training_rows(**{"pin, 1 repetition": 2.0, "pin, 8 repetitions": 9.0})
+    first = (("pin, 1 repetition", 1.0), ("pin, 8 repetitions", None))
+    chart = training([rows[0], replace(rows[1], exposures=first), *rows[2:]])
     assert chart is not None
     assert chart.title == "Loss while training, and exposure"
     assert chart.description.endswith(
@@ -54,13 +50,6 @@ def test_exposure_where_it_was_followed() -> None:
 
 
 def test_of_many_classes_the_highest_are_drawn() -> None:
-    rows = [row | {"exposure": {f"c{i}": float(i) for i in range(9)}} for row in training_rows()]
-    chart = training(rows)
+    chart = training(training_rows(**{f"c{i}": float(i) for i in range(9)}))
     assert chart is not None
     assert "(the highest; 3 more are not drawn): c3 3; " in chart.description
-
-
-def test_an_exposure_that_is_no_mapping_is_left_out() -> None:
-    chart = training([row | {"exposure": 3.0} for row in training_rows()])
-    assert chart is not None
-    assert chart.title == "Loss while training"
