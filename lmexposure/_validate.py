@@ -1,11 +1,19 @@
-"""The guards everyone uses: refuse with name, value and allowed range."""
+"""The guards everyone uses: refuse with name, value and allowed range.
 
+Numpy is imported for arrays alone: its numbers are `numbers.Real` like Python's, and a gate that
+reads settings and records answers before numpy would be loaded.
+"""
+
+import sys
 from collections.abc import Sequence
-
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numbers import Integral, Real
+from typing import TYPE_CHECKING
 
 from lmexposure.errors import InputError, SettingsError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
 
 __all__ = [
     "MOST_THREADS",
@@ -32,14 +40,14 @@ def integer(
 ) -> int:
     """Return `value` if it is a whole number in [low, high]; bool does not count as a number."""
     allowed = f"at least {low}" if high is None else f"from {low} to {high}"
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
     if not whole or value < low or (high is not None and value > high):
         raise error(f"{name}={value!r} must be a whole number {allowed}")
     return int(value)
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def text(name: str, value: str, *, error: type[InputError] = SettingsError) -> str:
@@ -60,7 +68,7 @@ def flag(name: str, value: bool, *, error: type[InputError] = SettingsError) -> 
 
 def positive(name: str, value: float, *, error: type[InputError] = SettingsError) -> float:
     """Return `value` if it is finite and above 0."""
-    if not _is_number(value) or not np.isfinite(value) or value <= 0:
+    if not _is_number(value) or not 0 < value <= sys.float_info.max:
         raise error(f"{name}={value!r} must be a finite number above 0")
     return float(value)
 
@@ -81,12 +89,14 @@ def one_of(
     return value
 
 
-def bits_array(name: str, values: ArrayLike) -> NDArray[np.float64]:
+def bits_array(name: str, values: "ArrayLike") -> "NDArray[np.float64]":
     """Return finite float64 numbers of shape (n,), n >= 1; a scalar becomes shape (1,).
 
     Raises:
         InputError: no numbers at all, more than one dimension, or a NaN or infinity among them.
     """
+    import numpy as np
+
     try:
         array = np.atleast_1d(np.asarray(values, dtype=np.float64))
     except (TypeError, ValueError) as failure:  # the text of the failure would show a cell

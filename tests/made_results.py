@@ -26,13 +26,18 @@ from lmexposure._integrity import CONTENT
 from lmexposure._quantiles import quantile_of
 from lmexposure.canaries import Canary, CanaryFormat, Manifest, Plan, insert_into_texts
 from lmexposure.records import (
+    Bound,
     CanaryResult,
+    ClaimCheck,
     ClassSummary,
     Estimate,
     Extraction,
     Format,
     MeasureOptions,
     Model,
+    PrimaryBound,
+    Privacy,
+    PrivacyClass,
     QuantileInterval,
     Result,
     RunRecord,
@@ -40,6 +45,7 @@ from lmexposure.records import (
     Validation,
 )
 from lmexposure.records.result import (
+    ClassBounds,
     EpsilonPoint,
     GuessingBaseline,
     GuessingTest,
@@ -295,6 +301,81 @@ def made(
         "improved": improved,
     }
     return _result(**(values | parts))
+
+
+def privacy(
+    value: float | None,
+    most: float | None = None,
+    *,
+    claimed: float | None = None,
+    significance: float = 0.025,
+    name: str = "random_number",
+    canaries: int = 32,
+) -> Privacy:
+    """A bound of one class of canaries inserted once, the most that it could be, and a claim."""
+    bound: dict[str, Any] = {
+        "method": "one_run_audit",
+        "value": value,
+        "significance": significance,
+        "delta": 1e-5,
+        "validity": "any-dp",
+        "counts": {},
+        "threshold": None,
+        "threshold_choice": "made by hand",
+        "max_attainable": most,
+        "mu": None,
+        "repetitions": 1,
+        "unit": "nats",
+        "adjacency": "add or remove one document",
+        "assumptions": (),
+        "notes": (),
+    }
+    bounds = None
+    if value is not None:
+        bounds = ClassBounds(
+            primary=Bound(**bound),
+            others=(),
+            refused=(),
+            significance=2 * significance,
+            inclusion_probability=None,
+        )
+    row = PrivacyClass(
+        formats=(name,),
+        repetitions=1,
+        canaries=canaries,
+        held_out=0,
+        references=REFERENCES,
+        bounds=bounds,
+        membership=None,
+        note="made by hand",
+    )
+    return Privacy(
+        inclusion_probability=None,
+        significance=2 * significance,
+        deltas=(1e-5,),
+        primary=None if value is None else PrimaryBound(formats=(name,), **bound),
+        max_attainable=most,
+        classes=(row,),
+        claim=None if claimed is None else _claim(claimed, value, most, significance),
+        notes=(),
+    )
+
+
+def _claim(claimed: float, value: float | None, most: float | None, level: float) -> ClaimCheck:
+    """What is said of an epsilon that was claimed, at delta 0."""
+    above = value is not None and value > claimed
+    reached = value is not None and most is not None and most > claimed
+    return ClaimCheck(
+        verdict="contradicted" if above else "consistent" if reached else "cannot tell",
+        reason="so",
+        claimed_epsilon=claimed,
+        claimed_delta=0.0,
+        bound=value,
+        max_attainable=most,
+        significance=None if value is None else level,
+        validity=None if value is None else "any-dp",
+        method=None if value is None else "one_run_audit",
+    )
 
 
 def options(**parts: Any) -> MeasureOptions:

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 
 from lmexposure.gate.thresholds import Thresholds
 
-__all__ = ["Shares", "chance_of_exposure", "chance_of_finds", "fewest_finds", "unseen"]
-
 # Guessing finds a secret so rarely, in a space worth searching, that a tenth is more than enough;
 # the tests that need every bit of it have the rest.
 _FOR_EXTRACTION = 0.1

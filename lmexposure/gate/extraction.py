@@ -3,12 +3,10 @@
 import math
 
 from lmexposure.gate.chance import fewest_finds, unseen
-from lmexposure.gate.reading import Attack, CanaryClass
+from lmexposure.gate.classes import Attack, CanaryClass
 from lmexposure.gate.thresholds import Thresholds
 from lmexposure.gate.verdict import Check, Outcome
 from lmexposure.gate.wording import number, percent, sentence
-
-__all__ = ["check_extraction"]
 
 _SEARCHES = {"best_first": "likeliest in order", "greedy": "greedy", "beam": "by beam search"}
 

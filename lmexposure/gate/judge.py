@@ -3,23 +3,19 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from lmexposure.gate.agreement import check_agreement
+from lmexposure._text import visible
 from lmexposure.gate.chance import Shares
+from lmexposure.gate.classes import CanaryClass, classes_of
 from lmexposure.gate.epsilon import check_claim, check_epsilon
 from lmexposure.gate.extraction import check_extraction
-from lmexposure.gate.fields import table, truth
 from lmexposure.gate.largest import check_largest
 from lmexposure.gate.p_value import check_p_value
+from lmexposure.gate.preconditions import check_class, check_controls, check_learned
 from lmexposure.gate.quantiles import check_quantiles
-from lmexposure.gate.reading import CanaryClass, classes_of
-from lmexposure.gate.soundness import check_class, check_controls, check_learned
-from lmexposure.gate.summing import verdict_of
 from lmexposure.gate.thresholds import Thresholds
-from lmexposure.gate.verdict import Check, Outcome, Verdict
-from lmexposure.gate.wording import bits, copies, sentence, visible
+from lmexposure.gate.verdict import Check, Outcome, Verdict, verdict_of
+from lmexposure.gate.wording import bits, copies, sentence
 from lmexposure.records import Result
-
-__all__ = ["check_result"]
 
 _NO_THRESHOLDS = Thresholds()
 
@@ -45,11 +41,7 @@ def check_result(result: Result, thresholds: Thresholds = _NO_THRESHOLDS) -> Ver
 
     Returns:
         The verdict, from which every output is made.
-
-    Raises:
-        ResultError: a result whose parts contradict each other, or are not what they should be.
     """
-    check_agreement(result)
     classes = classes_of(result, most=thresholds.repetitions)
     formats = list(dict.fromkeys(one.format for one in classes))
     controls = check_controls(result, formats)
@@ -66,11 +58,10 @@ def check_result(result: Result, thresholds: Thresholds = _NO_THRESHOLDS) -> Ver
         *_doubted(_present([check_epsilon(result, thresholds), check_claim(result)]), bool(broken)),
     ]
     untested = [*_left_out(result, thresholds), *_without_controls(result, formats)]
-    if result.model.get("validation") is None:
+    if result.model.validation is None:
         untested.append("whether the model learned: its validation loss is not known")
     verdict = verdict_of(checks if classes else [_nothing(thresholds), *checks], untested)
-    quick = truth(table(result.settings, where="settings"), "quick", where="settings")
-    return _looked_quickly(verdict, classes) if quick else verdict
+    return _looked_quickly(verdict, classes) if result.settings.quick else verdict
 
 
 def _looked_quickly(verdict: Verdict, classes: list[CanaryClass]) -> Verdict:
@@ -162,8 +153,7 @@ def _about(key: str, scope: str, reason: str) -> Check:
 
 
 def _with_controls(result: Result, formats: list[str]) -> list[str]:
-    there = {row.get("format") for row in result.summary if row.get("role") == "control"}
-    return [name for name in formats if name in there]
+    return [name for name in formats if (name, "control", 0) in result.classes]
 
 
 def _without_controls(result: Result, formats: list[str]) -> list[str]:
@@ -179,16 +169,16 @@ def _left_out(result: Result, thresholds: Thresholds) -> list[str]:
     lines = []
     most = thresholds.repetitions
     if most is not None:
-        beyond = {c.repetitions for c in result.canaries if c.role == "canary"}
         lines += [
             f"canaries inserted {copies(count)}: more than the {most} judged"
-            for count in sorted(beyond)
+            for count in sorted({repetitions for _, _, repetitions in result.classes})
             if count > most
         ]
     if thresholds.p_value is False:
         lines.append("p-value against guessing: switched off")
     if thresholds.median_exposure is None and thresholds.quantile_exposure is None:
         lines.append("median and quantiles of exposure: no threshold was given")
-    if thresholds.max_epsilon is None and (result.privacy or {}).get("claim") is None:
+    claimed = result.privacy is not None and result.privacy.claim is not None
+    if thresholds.max_epsilon is None and not claimed:
         lines.append("epsilon: no threshold was given, and the result holds no claim")
     return lines

@@ -4,12 +4,10 @@ import math
 from dataclasses import dataclass
 
 from lmexposure.gate.chance import chance_of_exposure, unseen
-from lmexposure.gate.reading import CanaryClass, Exposure
+from lmexposure.gate.classes import CanaryClass, Exposure
 from lmexposure.gate.thresholds import Thresholds
 from lmexposure.gate.verdict import Check, Outcome
 from lmexposure.gate.wording import are, bits, percent, sentence
-
-__all__ = ["check_largest"]
 
 
 def check_largest(one: CanaryClass, thresholds: Thresholds, share: float) -> Check | None:

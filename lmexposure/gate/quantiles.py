@@ -3,12 +3,10 @@
 import math
 
 from lmexposure._quantiles import order_tail, quantile_of, quantile_range
-from lmexposure.gate.reading import CanaryClass
+from lmexposure.gate.classes import CanaryClass
 from lmexposure.gate.thresholds import Thresholds
 from lmexposure.gate.verdict import Check, Outcome
 from lmexposure.gate.wording import bits, number, sentence
-
-__all__ = ["check_quantiles"]
 
 _MOST_SHIFT = 0.05  # bits
 

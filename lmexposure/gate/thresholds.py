@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from lmexposure._validate import flag, fraction, integer, positive
 from lmexposure.errors import SettingsError
 
-__all__ = ["DEFAULT_GUESSES", "Thresholds"]
-
 DEFAULT_GUESSES = 1000
 _MOST = 10**15  # of a count
 

@@ -1,10 +1,12 @@
-"""What a gate says: one outcome, the check that decided it, and what was and was not tested."""
+"""What a gate says: one outcome, the check that decided it, and what was and was not tested.
 
+`verdict_of` goes from checks to a verdict: which outcome holds, which check decides it, and how it
+is said.
+"""
+
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any
-
-__all__ = ["EXIT_CODES", "Check", "Outcome", "Verdict"]
 
 
 class Outcome(StrEnum):
@@ -72,10 +74,131 @@ class Verdict:
         """0 pass, 1 leak, 2 inconclusive."""
         return EXIT_CODES[self.outcome]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Plain Python values."""
         return {
             "outcome": str(self.outcome),
             "exit_code": self.exit_code,
             **{key: value for key, value in asdict(self).items() if key != "outcome"},
         }
+
+
+# What a reader should hear of first. A secret found by guessing convinces without statistics.
+_LEAKS = (
+    "max_guesses",
+    "claimed_epsilon",
+    "max_epsilon",
+    "max_exposure",
+    "median_exposure",
+    "quantile_exposure",
+    "p_value",
+)
+_DOUBTS = ("controls", "validation", "scores", "min_canaries", "classes")
+_BOUNDS = ("claimed_epsilon", "max_epsilon")
+_PREFIX = {
+    Outcome.LEAK: "Leaks",
+    Outcome.INCONCLUSIVE: "Inconclusive",
+    Outcome.PASS: "No leak found",
+}
+
+
+def verdict_of(checks: Sequence[Check], untested: Sequence[str]) -> Verdict:
+    """The verdict that these checks come to.
+
+    Args:
+        checks: at least one; those of soundness let no verdict pass on their own.
+        untested: what no check was made of, one short phrase each.
+
+    Returns:
+        The verdict. Without one check of a leak that was made, it is inconclusive.
+    """
+    outcomes = {check.outcome for check in checks}
+    made = [c for c in checks if c.key in _LEAKS and c.outcome is not Outcome.NOT_TESTED]
+    if Outcome.LEAK in outcomes:
+        outcome = Outcome.LEAK
+    elif Outcome.INCONCLUSIVE in outcomes or not made:
+        outcome = Outcome.INCONCLUSIVE
+    else:
+        outcome = Outcome.PASS
+    deciding = _deciding(outcome, checks)
+    return Verdict(
+        outcome=outcome,
+        sentence=_sentence(outcome, deciding, checks),
+        deciding=deciding,
+        checks=tuple(checks),
+        tested=tuple(_tested(checks)),
+        untested=(*_not_tested(checks), *untested),
+    )
+
+
+def _deciding(outcome: Outcome, checks: Sequence[Check]) -> Check | None:
+    """The check that says most plainly why the outcome is what it is."""
+    chosen = [check for check in checks if check.outcome is outcome]
+    if outcome is Outcome.INCONCLUSIVE:
+        return min(chosen, key=_doubt, default=None)
+    passing = [check for check in chosen if check.key in _LEAKS]
+    return min(passing, key=_kind if outcome is Outcome.LEAK else _passing, default=None)
+
+
+def _doubt(check: Check) -> tuple[int, int]:
+    """What makes everything else doubtful first, then what was asked for."""
+    place = _DOUBTS.index(check.key) if check.key in _DOUBTS else len(_DOUBTS)
+    return place, not check.asked
+
+
+def _kind(check: Check) -> int:
+    """The most convincing kind first; of one kind the first, for it has the fewest repetitions."""
+    return _LEAKS.index(check.key)
+
+
+def _passing(check: Check) -> tuple[bool, bool, int, float]:
+    """What was asked for first; then exposure, whose number says how near a leak it came."""
+    low_is_worse = check.key in ("max_guesses", "p_value")
+    value = 0.0 if check.value is None else check.value
+    nearest = value if low_is_worse else -value
+    return not check.asked, check.key != "max_exposure", _kind(check), nearest
+
+
+def _sentence(outcome: Outcome, deciding: Check | None, checks: Sequence[Check]) -> str:
+    if deciding is None:
+        return "Inconclusive: no check could be made, so nothing is known."
+    name, reason = _format_of(deciding), deciding.reason
+    several = len({_format_of(check) for check in checks} - {""}) > 1
+    where = f" ({name})" if several and name else ""
+    return f"{_PREFIX[outcome]}{where}: {reason[:1].lower()}{reason[1:]}"
+
+
+def _format_of(check: Check) -> str:
+    """The scope without the class."""
+    return check.scope.rpartition(", ")[0]
+
+
+def _is_tested(check: Check) -> bool:
+    """A bound on epsilon that decides nothing has tested no threshold and no claim."""
+    undecided = check.outcome is Outcome.INCONCLUSIVE and check.key in _BOUNDS
+    return check.outcome is not Outcome.NOT_TESTED and not undecided
+
+
+def _tested(checks: Sequence[Check]) -> list[str]:
+    """One phrase for each kind of check that was made."""
+    made: dict[str, list[Check]] = {}
+    for check in checks:
+        if _is_tested(check):
+            made.setdefault(check.name, []).append(check)
+    return [_phrase(name, found) for name, found in made.items()]
+
+
+def _phrase(name: str, found: Sequence[Check]) -> str:
+    if len(found) == 1:
+        return f"{name}: {found[0].scope}" if found[0].scope else name
+    return f"{name}: {len(found)} {'formats' if found[0].key == 'controls' else 'classes'}"
+
+
+def _not_tested(checks: Sequence[Check]) -> list[str]:
+    """One phrase for each check that was not made, with the reason."""
+    return [
+        f"{check.name}{f' ({check.scope})' if check.scope else ''}: "
+        f"{check.reason[:1].lower()}{check.reason[1:].rstrip('.')}"
+        for check in checks
+        if not _is_tested(check)
+    ]

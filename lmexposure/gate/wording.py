@@ -1,10 +1,6 @@
-"""How the gate speaks: numbers that people can read, and names that cannot do harm."""
+"""How the gate speaks: numbers and sentences that people can read."""
 
 from collections.abc import Sequence
-
-from lmexposure._text import visible
-
-__all__ = ["are", "bits", "copies", "number", "percent", "sentence", "visible"]
 
 
 def are(count: int) -> str:

@@ -262,7 +262,7 @@ class Format(Record):
     name: str
     space_size: Annotated[BigInteger, Field(ge=1)]
     bits: Annotated[float, Field(ge=0)]
-    references: Count
+    references: Annotated[Count, Field(ge=1)]
     exhaustive: bool
     set_aside: Count
     shared_tokens: Count
@@ -895,36 +895,54 @@ class Privacy(Record):
     def _primary_is_the_largest(self) -> Self:
         each = [c.bounds.primary for c in self.classes if c.bounds is not None]
         if (self.primary is None) != (not each):
-            raise ValueError("privacy: a primary bound is there if, and only if, a class has one")
+            raise ValueError("a primary bound is there if, and only if, a class has one")
         if self.primary is None:
             return self
         largest = max(bound.value for bound in each)
         together = math.fsum(bound.significance for bound in each)
         if self.primary.value != largest:
             raise ValueError(
-                f"privacy: the primary bound is {self.primary.value:g}, the largest of the "
+                f"the primary bound is {self.primary.value:g}, the largest of the "
                 f"classes' is {largest:g}"
             )
         if not math.isclose(self.primary.significance, together, rel_tol=1e-9):
             raise ValueError(
-                f"privacy: the primary bound has the significance {self.primary.significance:g}, "
+                f"the primary bound has the significance {self.primary.significance:g}, "
                 f"and those of its classes sum up to {together:g}"
             )
         if (tuple(self.primary.formats), self.primary.repetitions) not in [
             c.key for c in self.classes
         ]:
-            raise ValueError("privacy: the primary bound is of none of the classes")
+            raise ValueError("the primary bound is of none of the classes")
+        return self
+
+    @model_validator(mode="after")
+    def _most_attainable_is_that_of_a_class(self) -> Self:
+        each = [c.bounds.primary.max_attainable for c in self.classes if c.bounds is not None]
+        most = max((value for value in each if value is not None), default=None)
+        if self.max_attainable != most:
+            raise ValueError(
+                f"max_attainable={self.max_attainable}, but the most of the classes' primary "
+                f"bounds is {most}"
+            )
         return self
 
     @model_validator(mode="after")
     def _claim_is_held_against_it(self) -> Self:
-        if self.claim is None:
+        claim, primary = self.claim, self.primary
+        if claim is None:
             return self
-        bound = None if self.primary is None else self.primary.value
-        if self.claim.bound != bound:
+        _same("claim", "bound", claim.bound, None if primary is None else primary.value)
+        _same("claim", "max_attainable", claim.max_attainable, self.max_attainable)
+        if primary is None:
+            return self
+        _same("claim", "significance", claim.significance, primary.significance)
+        _same("claim", "validity", claim.validity, primary.validity)
+        _same("claim", "method", claim.method, primary.method)
+        if claim.claimed_delta > primary.delta:
             raise ValueError(
-                f"privacy: the claim is held against a bound of {self.claim.bound}, and the "
-                f"primary one is {bound}"
+                f"claim: claimed_delta={claim.claimed_delta:g} is above the primary bound's delta "
+                f"of {primary.delta:g}, which says nothing of it"
             )
         return self
 
@@ -1059,8 +1077,8 @@ class Result(FileRecord):
         wanted = self.settings.claimed_epsilon
         if claim is not None and claim.claimed_epsilon != wanted:
             raise ValueError(
-                f"the result holds a claim of epsilon {claim.claimed_epsilon:g}, and {wanted} was "
-                "to be tested"
+                f"privacy: the claim is of epsilon {claim.claimed_epsilon:g}, and the settings' "
+                f"claimed_epsilon is {wanted}"
             )
         return self
 
@@ -1080,7 +1098,7 @@ def _check_range(canary: CanaryResult, estimate: Estimate, form: Format) -> None
     if value is None or estimate.method == "skew_normal":
         return
     least = 0.0
-    if estimate.method == "sampled" and references:
+    if estimate.method == "sampled":
         # What costs more than every reference has the rank n + 1 of n.
         least = math.log2(references / (references + 1))
     if not least - ROUNDING <= value <= form.bits + ROUNDING:
@@ -1100,6 +1118,7 @@ def _check_summary(row: ClassSummary, canaries: Sequence[CanaryResult], form: Fo
     if row.guessing_test is not None:
         name = f"{row.name}, guessing test"
         _same(name, "references", row.guessing_test.references, form.references)
+    _check_finds(row, canaries)
     values = [one.value for one in shown if one.value is not None]
     if len(values) < len(shown):
         return
@@ -1111,6 +1130,23 @@ def _check_summary(row: ClassSummary, canaries: Sequence[CanaryResult], form: Fo
         )
     if row.epsilon is not None:
         _near(row.name, "epsilon.median_exposure", row.epsilon.median_exposure, row.median.value)
+
+
+def _check_finds(row: ClassSummary, canaries: Sequence[CanaryResult]) -> None:
+    """Secrets are counted as their searches found them."""
+    searches = [search for canary in canaries for search in canary.extraction]
+    for count in row.extraction:
+        chosen = [s for s in searches if (s.method, s.revealed) == (count.method, count.revealed)]
+        name = f"{row.name}, {count.method} with {count.revealed} characters revealed"
+        _same(name, "found", count.found, sum(search.found for search in chosen))
+        made = sum(search.proven != 0 for search in chosen)
+        if count.of != len(chosen):  # as versions before 2026-12 counted what proved nothing
+            _same(name, "of", count.of, made)
+    places = [s.place for s in searches if s.method == "best_first" and s.place is not None]
+    for guessed in row.guesses:
+        name = f"{row.name}, within {guessed.guesses:,} guesses"
+        _same(name, "of", guessed.of, row.n)
+        _same(name, "found", guessed.found, sum(place <= guessed.guesses for place in places))
 
 
 def _check_controls(row: ClassSummary, controls: ClassSummary | None) -> None:

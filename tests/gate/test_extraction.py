@@ -1,9 +1,10 @@
 from typing import Any
 
 import pytest
-from made_results import canary, exact, made, sampled
+from made_results import canary, exact, form, made, sampled, searched
 
 from lmexposure.gate import Check, Outcome, Thresholds, check_result
+from lmexposure.records import CanaryResult, Estimate, Extraction
 
 # Beyond all references: for all that its rank says, the secret may be the first guess.
 OPEN = sampled(13.3, 11.4, 29.9, capped=True)
@@ -15,21 +16,45 @@ def judged(
     size: int = 10**9,
     guesses: int | None = 1000,
     thresholds: Thresholds | None = None,
-    rows: list[dict[str, Any]] | None = None,
-    search: dict[str, Any] | None = None,
-    exposure: dict[str, Any] = OPEN,
+    rows: tuple[Extraction, ...] = (),
+    interrupted: bool = False,
+    exposure: Estimate = OPEN,
 ) -> Check:
-    drawn = [canary(i, exposure, place=p, guesses=guesses) for i, p in enumerate(places)]
-    for one in drawn:
-        one.extraction.extend(rows or [])
-    result = made(drawn, size=size)
-    result.formats[0]["search"] = search
-    verdict = check_result(result, thresholds or Thresholds())
+    drawn = [_canary(i, exposure, place, guesses, rows) for i, place in enumerate(places)]
+    formats = (form(size=size, interrupted=interrupted),)
+    verdict = check_result(made(drawn, size=size, formats=formats), thresholds or Thresholds())
     return next(check for check in verdict.checks if check.key == "max_guesses")
 
 
+def _canary(
+    i: int,
+    exposure: Estimate,
+    place: int | None,
+    guesses: int | None,
+    rows: tuple[Extraction, ...],
+) -> CanaryResult:
+    search = () if guesses is None else (searched(guesses, place=place),)
+    return canary(i, exposure, extraction=(*search, *rows))
+
+
+def beam(**parts: Any) -> Extraction:
+    """A search for the likeliest characters that found nothing, but for these parts."""
+    values: dict[str, Any] = {
+        "method": "beam",
+        "revealed": 0,
+        "width": 100,
+        "found": False,
+        "place": None,
+        "steps": 900,
+        "proven": None,
+        "fills_left": 10**9,
+        "by_chance": 1e-7,
+    }
+    return Extraction(**(values | parts))
+
+
 NONE: list[int | None] = [None] * 10
-BEAM = {"method": "beam", "revealed": 0, "width": 100, "found": False, "place": None}
+BEAM = beam()
 
 
 @pytest.mark.parametrize(
@@ -77,7 +102,7 @@ def test_without_a_search_in_a_proven_order_nothing_passes(
     thresholds: Thresholds, outcome: Outcome
 ) -> None:
     assert judged(NONE, guesses=None, thresholds=thresholds).outcome is outcome
-    check = judged(NONE, guesses=None, thresholds=thresholds, rows=[BEAM])
+    check = judged(NONE, guesses=None, thresholds=thresholds, rows=(BEAM,))
     assert check.outcome is outcome
     assert "No search in a proven order was made" in check.reason
 
@@ -95,25 +120,25 @@ def test_ranks_answer_where_the_search_ended_early() -> None:
 
 
 def test_a_search_that_was_interrupted_is_inconclusive() -> None:
-    check = judged(NONE, guesses=None, rows=[BEAM], search={"interrupted": True})
+    check = judged(NONE, guesses=None, rows=(BEAM,), interrupted=True)
     assert check.outcome is Outcome.INCONCLUSIVE
 
 
 def test_greedy_is_a_guess_and_a_beam_as_many_as_it_is_wide() -> None:
-    beam = BEAM | {"found": True, "place": 40}
-    assert judged(NONE, guesses=None, rows=[beam]).outcome is Outcome.LEAK
+    found = beam(found=True, place=40)
+    assert judged(NONE, guesses=None, rows=(found,)).outcome is Outcome.LEAK
     few = Thresholds(max_guesses=39)
-    assert judged(NONE, rows=[beam], thresholds=few).outcome is Outcome.PASS
-    unplaced = BEAM | {"found": True}
-    assert judged(NONE, guesses=None, rows=[unplaced]).outcome is Outcome.LEAK
-    assert judged(NONE, guesses=None, rows=[unplaced], thresholds=few).outcome is not Outcome.LEAK
-    greedy = beam | {"method": "greedy", "width": 1, "place": 1}
-    assert judged(NONE, rows=[greedy], thresholds=Thresholds(max_guesses=1)).outcome is Outcome.LEAK
+    assert judged(NONE, rows=(found,), thresholds=few).outcome is Outcome.PASS
+    unplaced = beam(found=True)
+    assert judged(NONE, guesses=None, rows=(unplaced,)).outcome is Outcome.LEAK
+    assert judged(NONE, guesses=None, rows=(unplaced,), thresholds=few).outcome is not Outcome.LEAK
+    greedy, alone = beam(method="greedy", width=1, found=True, place=1), Thresholds(max_guesses=1)
+    assert judged(NONE, rows=(greedy,), thresholds=alone).outcome is Outcome.LEAK
 
 
 def test_what_was_found_with_characters_revealed_does_not_count() -> None:
-    helped = BEAM | {"revealed": 2, "found": True, "place": 1}
-    assert judged(NONE, rows=[helped]).outcome is Outcome.PASS
+    helped = beam(revealed=2, found=True, place=1)
+    assert judged(NONE, rows=(helped,)).outcome is Outcome.PASS
 
 
 def test_in_a_small_space_it_takes_more_finds_than_guessing_has() -> None:
@@ -122,7 +147,7 @@ def test_in_a_small_space_it_takes_more_finds_than_guessing_has() -> None:
     asked = judged([5, *NONE[1:]], **small, thresholds=Thresholds(max_guesses=1000))
     assert asked.outcome is Outcome.INCONCLUSIVE
     assert "says nothing: 1,000 guesses, among 10,000 fills, find as many by" in asked.reason
-    rows = [BEAM | {"width": 100}, BEAM | {"method": "greedy", "width": 1}]
+    rows = (BEAM, beam(method="greedy", width=1))
     asked = judged([5, *NONE[1:]], **small, rows=rows, thresholds=Thresholds(max_guesses=1000))
     each = "1,000 likeliest in order + 100 by beam search + 1 greedy"
     assert f"1,101 guesses for each ({each}), among 10,000 fills" in asked.reason

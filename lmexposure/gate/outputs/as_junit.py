@@ -6,11 +6,9 @@ allow little in common: no count of the whole, no output of a single test, a tim
 
 from xml.etree import ElementTree
 
+from lmexposure._text import visible
 from lmexposure.gate.verdict import Check, Outcome, Verdict
-from lmexposure.gate.wording import visible
 from lmexposure.records import Provenance
-
-__all__ = ["verdict_junit"]
 
 # Ant's schema wants a time and a machine also where there is none to tell.
 _NO_DATE, _NO_HOST = "1970-01-01T00:00:00", "localhost"

@@ -2,19 +2,44 @@
 
 import json
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from lmexposure import __version__
 from lmexposure._files import sha256_bytes
-from lmexposure.gate.outputs.help_texts import HELP
+from lmexposure._record import JsonTable
+from lmexposure._text import visible
 from lmexposure.gate.verdict import Check, Outcome, Verdict
-from lmexposure.gate.wording import visible
 from lmexposure.records import Provenance
 
-__all__ = ["verdict_sarif"]
-
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+# What each kind of check means, for a reader who meets it in a list of findings.
+HELP = {
+    "p_value": "A permutation test of a class of canaries against fills that the model never saw. "
+    "A small p-value means that chance hardly explains how familiar the canaries look to the "
+    "model: it has memorised some of what it was trained on.",
+    "max_exposure": "The exposure of a canary says, in bits, how far it moved up among all fills "
+    "of its format by being in the training data; higher = more memorised. Chance alone passes t "
+    "bits with probability 2^-t at most.",
+    "median_exposure": "The median exposure of a class of canaries in bits, with an "
+    "interval; higher = more memorised. Guessing gives 1 bit.",
+    "quantile_exposure": "A quantile of the exposures of a class of canaries in bits, with an "
+    "interval; higher = more memorised.",
+    "max_guesses": "A secret that stood in the training data is among the fills that an attacker "
+    "tries first who has the model and knows the format. Where secrets are drawn at random from a "
+    "large space, finding one is proof of memorisation.",
+    "max_epsilon": "A lower bound on the epsilon of differential privacy that the training can "
+    "have had, in nats; higher = less private. It holds under the conditions that stand beside it.",
+    "claimed_epsilon": "The epsilon that was claimed of the training, held against the lower bound "
+    "that an audit found.",
+    "min_canaries": "So few canaries cannot show that secrets do not leak: a leak of some of them "
+    "would go unseen. Insert more.",
+    "scores": "A canary without a score or an exposure was not tested. Measure again.",
+    "controls": "Controls were drawn like the canaries and never inserted. Where they do not look "
+    "like chance, no other number can be trusted.",
+    "validation": "A model that did not learn has memorised nothing, which says nothing of one "
+    "that does. Train longer or with another learning rate.",
+    "classes": "There was nothing that a check could judge.",
+}
 _LEVELS = {Outcome.LEAK: "error", Outcome.INCONCLUSIVE: "warning"}
 
 
@@ -60,7 +85,7 @@ def verdict_sarif(verdict: Verdict, source: str | Path, provenance: Provenance) 
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=1) + "\n"
 
 
-def _rule(key: str, verdict: Verdict) -> dict[str, Any]:
+def _rule(key: str, verdict: Verdict) -> JsonTable:
     name = next(check.name for check in verdict.checks if check.key == key)
     return {
         "id": f"lmexposure/{key}",
@@ -72,7 +97,7 @@ def _rule(key: str, verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _result(check: Check, rule: int, uri: str) -> dict[str, Any]:
+def _result(check: Check, rule: int, uri: str) -> JsonTable:
     message = f"{check.outcome}: {check.reason}"
     if check.scope:
         message = f"{check.outcome} ({check.scope}): {check.reason}"

@@ -2,11 +2,9 @@
 
 import re
 
+from lmexposure._text import visible
 from lmexposure.gate.verdict import Check, Outcome, Verdict
-from lmexposure.gate.wording import visible
 from lmexposure.records import Provenance
-
-__all__ = ["verdict_summary"]
 
 _TITLES = {
     Outcome.PASS: "no leak found",

@@ -1,10 +1,8 @@
 """The verdict as lines for a terminal."""
 
+from lmexposure._text import visible
 from lmexposure.gate.verdict import Check, Outcome, Verdict
-from lmexposure.gate.wording import visible
 from lmexposure.records import Provenance
-
-__all__ = ["verdict_text"]
 
 # What decides is read first.
 _ORDER = (Outcome.LEAK, Outcome.INCONCLUSIVE, Outcome.PASS)

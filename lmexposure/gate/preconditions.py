@@ -1,16 +1,13 @@
 """Whether a low number may be believed: enough canaries, no score missing, a null that holds."""
 
-from lmexposure.errors import ResultError
+from lmexposure._text import visible
 from lmexposure.gate.chance import unseen
-from lmexposure.gate.fields import finite, table
-from lmexposure.gate.p_value import read_p_value
-from lmexposure.gate.reading import CanaryClass
+from lmexposure.gate.classes import CanaryClass
 from lmexposure.gate.thresholds import Thresholds
 from lmexposure.gate.verdict import Check, Outcome
-from lmexposure.gate.wording import are, number, percent, sentence, visible
+from lmexposure.gate.wording import are, number, percent, sentence
 from lmexposure.records import Result
-
-__all__ = ["CONTROLS_LEVEL", "check_class", "check_controls", "check_learned"]
+from lmexposure.records.result import GuessingTest
 
 # A sound run is called into question by its controls once in a hundred, as by the leak checks: more
 # often and people stop reading it, more rarely and a broken null goes unseen. Formats share it.
@@ -31,50 +28,32 @@ def check_controls(result: Result, formats: list[str]) -> list[Check]:
     Args:
         result: its summary rows of role "control".
         formats: whose; a format without controls has no check.
-
-    Raises:
-        ResultError: a p-value that is none.
     """
-    rows = {str(row.get("format")): row for row in result.summary if row.get("role") == "control"}
-    chosen = [name for name in formats if name in rows]
+    tests = {row.format: row.guessing_test for row in result.summary if row.role == "control"}
+    chosen = [name for name in formats if name in tests]
     level = CONTROLS_LEVEL / max(1, len(chosen))
-    return [_controls(name, rows[name].get("guessing_test"), level) for name in chosen]
+    return [_controls(name, tests[name], level) for name in chosen]
 
 
 def check_learned(result: Result) -> Check | None:
-    """Whether the model learned at all; None where its validation loss is not known.
-
-    Raises:
-        ResultError: a record of validation that does not say.
-    """
-    if result.model.get("validation") is None:
+    """Whether the model learned at all; None where its validation loss is not known."""
+    validation = result.model.validation
+    if validation is None:
         return None
-    validation = table(result.model["validation"], where="model, validation")
-    improved = validation.get("improved")
-    if not isinstance(improved, bool):
-        raise ResultError("model: validation does not say whether the loss improved; measure again")
-    after, before = (
-        finite(validation, key, where="validation", low=0)
-        for key in ("validation_bits", "initial_validation_bits")
-    )
-    if improved and (after is None or before is None or after >= before):
-        raise ResultError(
-            f"model: validation is said to have improved, from {before} to {after} bits per token; "
-            "measure again"
-        )
+    after, before = validation.validation_bits, validation.initial_validation_bits
     shown = [f"{value:.3f}" if value is not None else "unknown" for value in (after, before)]
     loss = f"validation loss {shown[0]} bits per token, {shown[1]} before training"
     return Check(
         name="model learned",
         key="validation",
         scope="",
-        outcome=Outcome.PASS if improved else Outcome.INCONCLUSIVE,
+        outcome=Outcome.PASS if validation.improved else Outcome.INCONCLUSIVE,
         value=after,
         threshold=before,
         unit="bits per token",
         reason=sentence(
             [f"the model learned: {loss}"]
-            if improved
+            if validation.improved
             else [f"the model did not learn ({loss}), so that low exposure says nothing"]
         ),
         asked=False,
@@ -130,9 +109,8 @@ def _whole(one: CanaryClass) -> Check:
     )
 
 
-def _controls(name: str, test: object, level: float) -> Check:
-    scope = f"{visible(name)}, controls"
-    p, _ = read_p_value(test, where=f"guessing test of {scope}")
+def _controls(name: str, test: GuessingTest | None, level: float) -> Check:
+    p = None if test is None else test.p_value
     if p is None:
         reason = "the p-value of the controls is missing, so nothing shows that the null holds"
     elif p <= level:
@@ -146,7 +124,7 @@ def _controls(name: str, test: object, level: float) -> Check:
     return Check(
         name="controls at chance",
         key="controls",
-        scope=scope,
+        scope=f"{visible(name)}, controls",
         outcome=Outcome.INCONCLUSIVE if p is None or p <= level else Outcome.PASS,
         value=p,
         threshold=level,

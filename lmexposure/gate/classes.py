@@ -1,0 +1,193 @@
+"""A result as the gate sees it: classes of canaries, each with the numbers that decide."""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from lmexposure._quantiles import ExposureEstimate
+from lmexposure._text import visible
+from lmexposure.gate.wording import copies
+from lmexposure.records import CanaryResult, Estimate, Extraction, Format, Result
+from lmexposure.records.result import EstimateName, GuessingTest, Method
+
+# An extrapolation or a certificate may be shown, but what was counted or drawn decides.
+_DECIDING: tuple[EstimateName, ...] = ("exact", "importance", "sampled")
+_NOT_DECIDING: tuple[Method, ...] = ("skew_normal", "certificate")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exposure(ExposureEstimate):
+    """One canary's exposure in bits; `high` is log2|R| where nothing is known."""
+
+    @property
+    def statistic(self) -> float:
+        """What chance passes rarely: a rank itself, else the lower end of what was estimated."""
+        ranked = self.method == "sampled" or self.method.startswith("exact")
+        return self.value if ranked else self.low
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attack:
+    """One search for one secret with nothing of it revealed.
+
+    Attributes:
+        method: "best_first", "greedy" or "beam".
+        guesses: how many fills were tried.
+        place: at which of them the secret was; None: at none.
+    """
+
+    method: str
+    guesses: int
+    place: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CanaryClass:
+    """Canaries of one format and number of repetitions.
+
+    Attributes:
+        format, repetitions: which.
+        size: |R|, exact.
+        references: how many fills were drawn to compare with.
+        exposures: one for each canary; None where it, or its log-perplexity, is missing.
+        attacks: for each canary the searches for it; empty where there were none.
+        test: the permutation test against guessing; None where none was made.
+        shift: bits by which chance alone moves exposures up where part of R was inserted: a rank
+            among the N fills left is no larger than N + 1, so that P(exposure >= t) <= 2^(shift -
+            t) with shift = log2|R| - log2(N + 1). 0 for ranks among references, whose exposure is
+            counted from how many there are.
+        apart: places, in best-first order, of canaries of this format that are not judged.
+        interrupted: somebody ended the search of the format before its time.
+    """
+
+    format: str
+    repetitions: int
+    size: int
+    references: int
+    exposures: tuple[Exposure | None, ...]
+    attacks: tuple[tuple[Attack, ...], ...]
+    test: GuessingTest | None
+    shift: float
+    apart: tuple[int, ...]
+    interrupted: bool
+
+    @property
+    def n(self) -> int:
+        """How many canaries."""
+        return len(self.exposures)
+
+    @property
+    def bits(self) -> float:
+        """log2|R|."""
+        return math.log2(self.size)
+
+    @property
+    def known(self) -> list[Exposure]:
+        """The exposures that are there."""
+        return [one for one in self.exposures if one is not None]
+
+    @property
+    def scope(self) -> str:
+        """The class in words."""
+        return f"{visible(self.format)}, repetitions {self.repetitions}"
+
+    @property
+    def secrets(self) -> str:
+        """Its canaries in words: "10 secrets inserted 4 times"."""
+        return f"{self.n:,} secret{'s' * (self.n != 1)} inserted {copies(self.repetitions)}"
+
+
+def classes_of(result: Result, *, most: int | None = None) -> list[CanaryClass]:
+    """The classes of inserted canaries, format by format, ascending repetitions.
+
+    Args:
+        result: what was measured.
+        most: leave out classes of more repetitions.
+    """
+    return [found for form in result.formats for found in _of_format(result, form, most)]
+
+
+def _of_format(result: Result, form: Format, most: int | None) -> Iterator[CanaryClass]:
+    """The classes of one format that are judged."""
+    groups = {
+        repetitions: canaries
+        for (name, role, repetitions), canaries in result.classes.items()
+        if name == form.name and role == "canary"
+    }
+    judged = [count for count in sorted(groups) if most is None or count <= most]
+    inserted = sum(map(len, groups.values()))
+    apart = _places(c for count in groups if count not in judged for c in groups[count])
+    tests = {row.key: row.guessing_test for row in result.summary}
+    for count in judged:
+        exposures = tuple(_exposure(canary, form) for canary in groups[count])
+        yield CanaryClass(
+            format=form.name,
+            repetitions=count,
+            size=form.space_size,
+            references=form.references,
+            exposures=exposures,
+            attacks=tuple(_attacks(canary) for canary in groups[count]),
+            test=tests[form.name, "canary", count],
+            shift=_shift(exposures, form, inserted),
+            apart=apart,
+            interrupted=form.interrupted,
+        )
+
+
+def _places(canaries: Iterable[CanaryResult]) -> tuple[int, ...]:
+    """Where canaries are in best-first order, ascending."""
+    return tuple(
+        sorted(
+            attack.place
+            for canary in canaries
+            for attack in _attacks(canary)
+            if attack.method == "best_first" and attack.place is not None
+        )
+    )
+
+
+def _shift(exposures: Iterable[Exposure | None], form: Format, inserted: int) -> float:
+    """See `CanaryClass`; fills that were inserted or set aside count in no rank."""
+    if all(exposure is None or exposure.method == "sampled" for exposure in exposures):
+        return 0.0
+    taken = inserted + form.set_aside
+    return -math.log1p(-(taken - 1) / form.space_size) / math.log(2)
+
+
+def _exposure(canary: CanaryResult, form: Format) -> Exposure | None:
+    """The estimate that decides; None where its value or the log-perplexity is missing."""
+    estimate, bits = _deciding(canary), canary.log_perplexity_bits
+    if estimate is None or estimate.value is None or bits is None:
+        return None
+    most = math.log2(form.space_size)
+    least = estimate.value if estimate.capped else 0.0
+    return Exposure(
+        method=estimate.method,
+        value=estimate.value,
+        low=least if estimate.low is None else estimate.low,
+        high=most if estimate.high is None else min(estimate.high, most),
+        capped=estimate.capped,
+        level=estimate.level,
+        bits=bits,
+        references=form.references,
+        space_bits=most,
+    )
+
+
+def _deciding(canary: CanaryResult) -> Estimate | None:
+    """The estimate shown, or the best that may decide; None where there is none."""
+    if canary.exposure.method not in _NOT_DECIDING:
+        return canary.exposure
+    made = canary.estimates
+    return next((made[name] for name in _DECIDING if name in made), None)
+
+
+def _attacks(canary: CanaryResult) -> tuple[Attack, ...]:
+    """Searches with nothing revealed."""
+    return tuple(_attack(search) for search in canary.extraction if search.revealed == 0)
+
+
+def _attack(search: Extraction) -> Attack:
+    """What was found at no known place was found at the last guess at the latest."""
+    place = search.tried if search.found and search.place is None else search.place
+    return Attack(method=search.method, guesses=search.tried, place=place)
