@@ -3,7 +3,6 @@ import math
 import numpy as np
 import pytest
 
-from lmexposure.reporting.charts.finite import finite, finite_array
 from lmexposure.reporting.charts.words import class_name, listed, number, short, slug
 
 
