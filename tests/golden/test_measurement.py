@@ -4,7 +4,8 @@ What differs between processors, machines and days is taken out before it is com
 else is:
 
 - numbers with a decimal point may differ by 1e-3, and by 1 in the last place on the terminal;
-- ranks among draws are counts by the last bits of weights, compared as their log2;
+- ranks among draws, which follow from the last bits of weights, are compared as their log2, and so
+  are ends beyond 100 bits of a curve's intervals, where the curve has next to no width;
 - decimals within sentences are left out, and sentences stand once, under a label;
 - hashes of inputs (the version is among them), of scores and of the record itself, versions,
   dates, machine and paths are named instead of shown. Hashes of manifest and weights stay:
@@ -16,7 +17,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,6 +30,7 @@ from older_runs import STOPPED, older_run, stopped_settings
 
 from lmexposure import __version__
 from lmexposure.audit import MeasureSettings, measure, run
+from lmexposure.audit.progress import Progress
 from lmexposure.cli.entry import _run
 from lmexposure.models import load_model
 from lmexposure.results import Result
@@ -62,6 +64,9 @@ _NAMED = {
     "scores_sha256": "hash",
     "content_sha256": "hash",
 }
+_BY_SIZE = ("rank", "place", "high")
+_FAR = 100  # bits that no space here has
+_BITS = ("log_perplexity_bits", "secret_bits")  # of scores.parquet
 _LONG = 60  # characters of a text that is a sentence
 _DECIMALS = re.compile(r"\d[\d,]*\.(\d+)")
 
@@ -96,11 +101,12 @@ class _Comparable:
         self._places = places
         self.sentences: dict[str, str] = {}
 
-    def of(self, value: Any, key: str = "") -> Any:
+    def of(self, value: Any) -> Any:
+        """The value with names for what differs, and a label for each sentence."""
         if isinstance(value, dict):
             return {k: self._named(k, v, value) for k, v in value.items()}
         if isinstance(value, list):
-            return [self.of(each, key) for each in value]
+            return [self.of(each) for each in value]
         if not isinstance(value, str):
             return value
         for place, name in self._places.items():
@@ -114,11 +120,11 @@ class _Comparable:
             return _NAMED[key]
         if key == "versions":
             return dict.fromkeys(value, "version")
-        if key == "seconds" and isinstance(value, dict):
-            return dict.fromkeys(value, "seconds")
-        if key in ("rank", "place") and row.get("method") == "importance":
-            return f"log2 {math.log2(int(value)):.2f}" if False else {"log2": math.log2(int(value))}
-        return self.of(value, key)
+        if key == "seconds":
+            return dict.fromkeys(value, "seconds") if isinstance(value, dict) else "seconds"
+        if key in _BY_SIZE and _known_by_size(row.get("method"), value):
+            return {"log2": math.log2(float(value))}
+        return self.of(value)
 
     def _labelled(self, sentence: str) -> str:
         text = _DECIMALS.sub("#.#", sentence)
@@ -127,44 +133,57 @@ class _Comparable:
         return label
 
 
+def _known_by_size(method: str | None, value: str | float) -> bool:
+    """Whether a number is so large that its last digits are another processor's choice."""
+    if method == "importance":
+        return isinstance(value, str)
+    return method == "skew_normal" and float(value) > _FAR
+
+
 def _agree_measured(name: str, out: Path) -> None:
     """Hold all that a measurement left in a directory against its committed copy."""
-    comparable = _Comparable({str(out): "OUT", str(DATA): "DATA"})
-    made = {
+    _agree(name, {**_left_in(out), "run": _read(out / "run.json")}, {str(out): "OUT"})
+
+
+def _left_in(out: Path) -> dict[str, Any]:
+    """Files with their permissions, the result and the scores."""
+    return {
         "files": {
             path.relative_to(out).as_posix(): f"{path.stat().st_mode & 0o777:o}"
             for path in sorted(out.rglob("*"))
         },
-        "result": comparable.of(json.loads((out / "result.json").read_bytes())),
-        "run": comparable.of(json.loads((out / "run.json").read_bytes())),
+        "result": _read(out / "result.json"),
         "scores": _scores(out / "scores.parquet"),
     }
-    agree_values(
-        f"measurement/{name}.json", {**made, "sentences": comparable.sentences}, within=1e-3
-    )
+
+
+def _read(path: Path) -> Any:
+    return json.loads(path.read_bytes())
 
 
 def _scores(path: Path) -> dict[str, Any]:
     """The columns of scores.parquet; what is exact in one line a row."""
     table = pq.read_table(path)
     columns = table.to_pydict()
-    bits = [name for name in columns if name.endswith("bits")]
-    exact = zip(*(columns[name] for name in columns if name not in bits), strict=True)
+    exact = zip(*(columns[name] for name in columns if name not in _BITS), strict=True)
     return {
         "schema": str(table.schema).splitlines(),
         "rows": [" ".join(map(str, row)) for row in exact],
-        **{name: columns[name] for name in bits},
+        **{name: columns[name] for name in _BITS},
     }
 
 
-def _agree_result(name: str, result: Result) -> None:
-    """Hold a result that was not written down against its committed copy."""
-    comparable = _Comparable({str(DATA): "DATA"})
-    made = comparable.of(result.to_dict())
+def _agree_result(name: str, result: Result, *, without: Collection[str] = ()) -> None:
+    """Hold a result that was not written down against its committed copy, but for some parts."""
+    parts = result.to_dict().items()
+    _agree(name, {"result": {part: value for part, value in parts if part not in without}})
+
+
+def _agree(name: str, made: Any, places: Mapping[str, str] | None = None) -> None:
+    comparable = _Comparable({**(places or {}), str(DATA): "DATA"})
+    made = comparable.of(made)
     agree_values(
-        f"measurement/{name}.json",
-        {"result": made, "sentences": comparable.sentences},
-        within=1e-3,
+        f"measurement/{name}.json", {**made, "sentences": comparable.sentences}, within=1e-3
     )
 
 
@@ -178,8 +197,7 @@ def _agree_terminal(name: str, seen: Seen, out: Path) -> None:
     text = re.sub(r"measured \S+Z", "measured DATE", text)
     text = text.replace(str(out), "OUT").replace(str(DATA), "DATA")
     numbers = [
-        float(found[0].replace(",", "")) * 10 ** len(found[1])
-        for found in _DECIMALS.finditer(text)
+        float(found[0].replace(",", "")) * 10 ** len(found[1]) for found in _DECIMALS.finditer(text)
     ]
     masked = _DECIMALS.sub(lambda found: re.sub(r"\d", "#", found[0]), text)
     agree_values(
@@ -189,8 +207,8 @@ def _agree_terminal(name: str, seen: Seen, out: Path) -> None:
     )
 
 
-def _settings_file(path: Path, **more: int) -> Path:
-    """Settings of SMALL that no flag has, as a TOML file."""
+def _settings_file(path: Path) -> Path:
+    """The settings of SMALL that no flag has, as a TOML file."""
     path.write_text(f"bootstraps = {SMALL.bootstraps}\npermutations = {SMALL.permutations}\n")
     return path
 
@@ -232,3 +250,72 @@ def test_a_quick_look_at_a_gpt2(tmp_path: Path, call: Call) -> None:
     assert seen.code == 0
     _agree_terminal("quick", seen, out)
     _agree_measured("quick", out)
+
+
+@pytest.mark.parametrize(
+    ("method", "values"),
+    [
+        ("exact", {"budget_steps": 300}),  # too few: bounds
+        ("importance", {"extraction": False}),
+        ("skew_normal", {"extraction": False}),
+        ("certificate", {"extraction": False}),
+    ],
+)
+def test_an_estimate_by_name(method: str, values: dict[str, Any]) -> None:
+    """Privacy is left out: it follows from the scores alone."""
+    settings = replace(SMALL, method=method, **values)
+    result = measure(DATA / "gpt2" / "model", DATA / "gpt2" / "manifest.json", settings=settings)
+    _agree_result(f"by_{method}", result, without=("privacy",))
+
+
+def test_what_is_known_of_the_training_and_of_the_clock_is_said() -> None:
+    told: dict[str, int] = {}
+    result = measure(
+        load_model(DATA / "gpt2" / "model"),
+        DATA / "gpt2" / "manifest.json",
+        settings=replace(SMALL, budget_seconds=1e6, revealed=2, beam_width=10),
+        validation=LEARNED_NOTHING,
+        progress=_teller(told),
+    )
+    _agree("own_training", {"told": list(told), "result": result.to_dict()})
+
+
+def test_a_model_that_never_saw_the_canaries() -> None:
+    """What a base model gives, and a context of two line ends."""
+    model, manifest = DATA / "fixed" / "model", DATA / "gpt2" / "manifest.json"
+    _agree_result("never_saw", measure(model, manifest, settings=replace(SMALL, guesses=5)))
+
+
+def test_nothing_to_the_left_of_a_text() -> None:
+    model, manifest = DATA / "fixed" / "model", DATA / "texts" / "manifest.json"
+    _agree_result("no_left_context", measure(model, manifest, settings=SMALL))
+
+
+@pytest.mark.parametrize("name", STOPPED)
+def test_a_run_of_an_older_commit_goes_on_where_it_was_stopped(tmp_path: Path, name: str) -> None:
+    """All end alike; of what this processor trained, other ones give other numbers."""
+    out = older_run(f"stopped_{name}", tmp_path / name)
+    corpus = write_corpus(tmp_path / "tiny.txt", 300)
+    manifest = (out / "manifest.json").read_bytes()
+    told: dict[str, int] = {}
+    result = run(corpus, out=out, settings=stopped_settings(), progress=_teller(told))
+    assert (out / "manifest.json").read_bytes() == manifest
+    assert len(result.canaries) == 2 * (2 * 2 + 3)
+    assert {path.name for path in out.iterdir() if path.name.startswith((".", "best"))} == set()
+    _agree(f"stopped_{name}", {"told": list(told), "run": _read(out / "run.json")})
+    left = _left_in(out)
+    if name in ("trained", "measuring"):
+        _agree("resumed", left)
+    else:
+        bits = {key: left["scores"].pop(key) for key in _BITS}
+        _agree("trained_anew", {key: left[key] for key in ("files", "scores")})
+        agree_values("measurement/trained_anew.bits.json", bits, within=0.1)
+
+
+def _teller(told: dict[str, int]) -> Progress:
+    """Progress that keeps what was told, in order."""
+
+    def tell(what: str, done: int, total: int, note: str = "") -> None:
+        told.setdefault(what, total)
+
+    return tell

@@ -35,9 +35,7 @@ _TRAINING = {"epochs": 10, "learning_rate": 0.02, "batch_size": 16, "block_size"
 def _learn(work: Path, kept: Path, **values: Any) -> None:
     """Insert, train, and keep the manifest and the model."""
     settings = RunSettings(**values)
-    corpus, manifest = insert_corpus(
-        work / "small.txt", out=work / kept.name, settings=settings
-    )
+    corpus, manifest = insert_corpus(work / "small.txt", out=work / kept.name, settings=settings)
     train_corpus(corpus, out=work / kept.name, settings=settings, manifest=manifest)
     shutil.copytree(work / kept.name / "model", kept / "model")
     shutil.copy(work / kept.name / "manifest.json", kept)
