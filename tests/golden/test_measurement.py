@@ -220,7 +220,7 @@ def _settings_file(path: Path) -> Path:
 
 
 def test_measure_writes_and_says(tmp_path: Path, call: Call) -> None:
-    """An LSTM; three formats: counted, drawn, and with every fill a reference."""
+    """An LSTM; three formats, of which one has too many fills to count all ranks."""
     out = tmp_path / "out"
     seen = call(
         *("measure", DATA / "fixed" / "model", DATA / "fixed" / "manifest.json", "--out", out),
@@ -292,9 +292,22 @@ def test_a_model_that_never_saw_the_canaries() -> None:
     _agree_result("never_saw", measure(model, manifest, settings=replace(SMALL, guesses=5)))
 
 
-def test_nothing_to_the_left_of_a_text() -> None:
+def test_all_by_default_where_every_fill_is_a_reference(tmp_path: Path, call: Call) -> None:
+    """And nothing stands to the left of a text."""
+    out = tmp_path / "out"
     model, manifest = DATA / "fixed" / "model", DATA / "texts" / "manifest.json"
-    _agree_result("no_left_context", measure(model, manifest, settings=SMALL))
+    seen = call("measure", model, manifest, "--out", out)
+    assert seen.code == 0
+    _agree_terminal("defaults", seen, out)
+    _agree_measured("defaults", out)
+
+
+def test_a_first_token_that_nothing_stands_before() -> None:
+    loaded = load_model(DATA / "gpt2" / "model")
+    loaded.tokenizer.bos_token = loaded.tokenizer.eos_token = None
+    settings = replace(SMALL, references=None, extraction=False)
+    result = measure(loaded, DATA / "texts" / "manifest.json", settings=settings)
+    _agree_result("no_left_context", result)
 
 
 # What peft still calls in transformers.
