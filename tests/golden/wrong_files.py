@@ -110,9 +110,7 @@ def _inserted_files(home: Path) -> None:
     for number in range(3):
         (home / "parts").mkdir(exist_ok=True)
         write_corpus(home / "parts" / f"{number}.txt", 40 + number)
-    plan = Plan(
-        formats=(load_format("pin"),), canaries=2, repetitions=(1, 2), controls=2, seed=1
-    )
+    plan = Plan(formats=(load_format("pin"),), canaries=2, repetitions=(1, 2), controls=2, seed=1)
     out, lines = home / "inserted", shape_named("lines", text_field="text")
     manifest = insert_into_files([home / "parts" / "*.txt"], plan, out / "corpus", shape=lines)
     manifest.write(out / "manifest.json")
@@ -275,7 +273,10 @@ def _runs(home: Path) -> None:
         shutil.copytree(_DATA / name, home / name)
     result = json.loads((_DATA / "coins" / "result.json").read_bytes())
     _run_files(home, result)
-    del result["canaries"][4:]
+    for canary in result["canaries"]:
+        canary["estimates"] = {}  # in good part the same as its exposure, and long
+    other = json.dumps(result).replace('"pin', '"nip')
+    _write({"runs/other_formats/result.json": other}, home)
     _write({"runs/cut/result.json": json.dumps(result)[:5000]}, home)
     _write({"runs/edited/result.json": {**result, CONTENT: "0" * 64}}, home)
     for name, change in _RESULTS.items():
@@ -323,8 +324,22 @@ _RESULTS: dict[str, Change] = {
     "text_for_found": lambda one: one["canaries"][0]["extraction"][0].update(found="no"),
     "text_for_interrupted": lambda one: one["formats"][0].update(search={"interrupted": "no"}),
     "text_for_epsilon": lambda one: one["privacy"]["primary"].update(value="much"),
-    "infinite_epsilon": lambda one: one["privacy"]["primary"].update(value=-3.0),
+    "negative_epsilon": lambda one: one["privacy"]["primary"].update(value=-3.0),
+    "no_significance": lambda one: one["privacy"]["primary"].pop("significance"),
+    "claim_contradicted": lambda one: one["privacy"]["claim"].update(verdict="contradicted"),
+    "unknown_verdict": lambda one: one["privacy"]["claim"].update(verdict="maybe"),
+    "other_claim": lambda one: one["settings"].update(claimed_epsilon=3.0),
     "no_classes": lambda one: one["privacy"].pop("classes"),
+    "no_summary": lambda one: one.update(summary=[]),
+    "summary_twice": lambda one: one["summary"].append(one["summary"][0]),
+    "summary_of_other": lambda one: one["summary"][0].update(repetitions=7),
+    "summary_of_nothing": lambda one: one["summary"][0].update(format=None),
+    "other_count": lambda one: one["summary"][1].update(n=26),
+    "p_value_2": lambda one: one["summary"][1]["guessing_test"].update(p_value=2.0),
+    "not_learned": lambda one: one["model"]["validation"].update(validation_bits=9.0),
+    "no_improved": lambda one: one["model"]["validation"].pop("improved"),
+    "set_aside_10000": lambda one: one["formats"][0].update(set_aside=10_000),
+    "other_size": lambda one: one["formats"][0].update(space_size="16384", bits=14.0),
 }
 
 
