@@ -251,6 +251,7 @@ def _manifests(home: Path) -> None:
         "position_outside": lambda one: one["canaries"][0].update(positions=[300]),
         "positions_missing": lambda one: one["canaries"][2].update(positions=[1]),
         "text_for_index": lambda one: one["canaries"][0].update(index="x"),
+        "in_chats": lambda one: one["corpus"].update(layout="chat"),
         "set_aside_list": lambda one: one.update(set_aside=[]),
     }
     for name, change in {**edited, **forged}.items():
