@@ -125,8 +125,8 @@ def _inserted_files(home: Path) -> None:
         _write({f"notes/{name}/0.txt.canaries.json": changed}, home)
         shutil.copy(out / "corpus" / "0.txt", home / "notes" / name)
     shutil.copytree(out / "corpus", home / "changed")
-    changed = home / "changed" / "1.txt"
-    changed.write_text(changed.read_text(encoding="utf-8") + "one more\n", encoding="utf-8")
+    longer = home / "changed" / "1.txt"
+    longer.write_text(longer.read_text(encoding="utf-8") + "one more\n", encoding="utf-8")
 
 
 def _format(template: str, **more: object) -> str:
