@@ -75,10 +75,10 @@ _VERSION = re.compile(r'^( "lmexposure": | {6}"(?:version|semanticVersion)": )"[
 def _settled(text: str) -> str:
     """Text without what is another on the next machine or in the next version.
 
-    What is written in full has 9 digits here, for the last ones depend on the processor; long
+    What is written in full has 7 digits here, for the last ones depend on the processor; long
     lists of numbers are told by their length and hash; today's version is taken out.
     """
-    text = _LONG.sub(lambda found: repr(float(f"{float(found[0]):.9g}")), text)
+    text = _LONG.sub(lambda found: repr(float(f"{float(found[0]):.7g}")), text)
     text = _LIST.sub(_told, text)
     return _VERSION.sub(r'\1"VERSION"', text)
 
