@@ -24,12 +24,12 @@ from lmexposure.run_files import open_run
 call = cli.conftest.call
 
 _DATA = Path(__file__).parents[1] / "data"
-_HASHED = ("demo", "coins", "formats", "measured", "claimed")
+_HASHED = ("demo", "coins", "formats", "measured", "claimed", "followed")
 _BEFORE = ("demo_before", "coins_before", "formats_before")
 RUNS = (*_HASHED, *_BEFORE)
 # Coins with a claim that cannot be tested; three formats; a measurement alone, without a search,
-# whose claim is contradicted; the demo of before.
-SHOWN = ("coins", "formats", "claimed", "demo_before")
+# whose claim is contradicted; one that was followed while it trained.
+SHOWN = ("coins", "formats", "claimed", "followed")
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +43,7 @@ def _lay_out(*names: str) -> None:
     """Fresh copies of committed runs, each in a directory of its name."""
     for name in names:
         source = _DATA / ("result_1" if name in _BEFORE else "result_1_hashed")
-        shutil.copytree(source / name.removesuffix("_before"), name)
+        shutil.copytree(source / name.removesuffix("_before"), name, dirs_exist_ok=True)
 
 
 def _transcript(words: Sequence[object], seen: Outcome, files: Sequence[str | Path] = ()) -> str:
@@ -177,7 +177,7 @@ def test_reports_for_other_tools(call: Call, run: str) -> None:
     agree(f"rendering/report/{run}.json", _TABLE.sub(lambda one: " ".join(one[0].split()), made))
 
 
-@pytest.mark.parametrize("run", SHOWN)
+@pytest.mark.parametrize("run", [*SHOWN, "demo_before"])
 def test_pages(call: Call, run: str) -> None:
     _lay_out(run)
     words = ("report", run, "--out", "out")
@@ -195,18 +195,27 @@ def test_a_report_with_secrets_and_charts(call: Call) -> None:
     words += ("--out", "out", "--manifest", "coins/manifest.json", "--show-secrets", "--charts")
     made = _transcript(words, call(*words))
     for form in forms:
-        bare, shown = (_text(Path(d, f"report.{form}")).splitlines() for d in ("bare", "out"))
-        lines = difflib.unified_diff(bare, shown, n=0, lineterm="")
-        made += "".join(f"{line}\n" for line in lines if line.startswith("+"))
+        made += _added(Path("bare", f"report.{form}"), Path("out", f"report.{form}"))
     made += "".join(f"{path}\n" for path in sorted(Path("out").rglob("*.*")))
     agree("rendering/report/with-secrets.txt", made)
 
 
 def test_a_report_of_a_result_alone(call: Call) -> None:
-    shutil.copy(_DATA / "result_1_hashed" / "formats" / "result.json", "alone.json")
-    words = ("report", "alone.json", "--out", "out", "--format", "md")
-    seen = call(*words)
-    agree("rendering/report/alone.txt", _transcript(words, seen, ["out/report.md"]))
+    """What its page says otherwise; without scores its references are drawn from quantiles."""
+    _lay_out("followed")
+    shutil.copy("followed/result.json", "alone.json")
+    assert call("report", "followed", "--format", "html").code == 0
+    words = ("report", "alone.json", "--out", "out")
+    made = _transcript(words, call(*words), ["out/report.md"])
+    made += _added(Path("followed/report.html"), Path("out/report.html"))
+    agree("rendering/report/alone.txt", made)
+
+
+def _added(before: Path, after: Path) -> str:
+    """The lines that one file has more than another, in order."""
+    old, new = (_text(path).splitlines() for path in (before, after))
+    lines = difflib.unified_diff(old, new, n=0, lineterm="")
+    return "".join(f"{line}\n" for line in lines if line.startswith("+"))
 
 
 _CARD = """---
@@ -260,6 +269,7 @@ _COMPARED = {
     "same-coins": "coins measured",
     "three": "formats demo formats_before",
     "before-and-after": "demo_before demo",
+    "one-twice": "claimed claimed coins",
     "alone": "coins/result.json coins_before/result.json measured",
 }
 
@@ -269,7 +279,7 @@ def test_comparisons(call: Call, name: str) -> None:
     runs = _COMPARED[name].split()
     _lay_out(*(run.split("/")[0] for run in runs))
     forms = ["md", "csv"]
-    forms += ["json"] if name in ("same-canaries", "alone") else []
+    forms += ["json"] if name == "same-canaries" else []
     forms += ["html"] if name in ("same-canaries", "three") else []
     files = [f"compare/compare.{form}" for form in forms]
     words = ("compare", *runs, *(word for form in forms for word in ("--format", form)))
@@ -293,6 +303,7 @@ _BOUNDS = {
     "csv-uncoined": "scores.csv --lower-is-in --claimed-epsilon 4 --delta 0",
     "csv-reversed": "scores.csv --coins 0.5",
     "csv-other-columns": "other.csv --score gap --included member --coins 0.1 --json",
+    "csv-no-bound": "scores.csv --lower-is-in --coins 0.9",
     "csv-few": "few.csv --coins 0.5",
 }
 
@@ -319,7 +330,7 @@ def _write_scores() -> None:
 # What measuring commands print.
 
 
-@pytest.mark.parametrize("run", [*SHOWN, "demo", "coins_before"])
+@pytest.mark.parametrize("run", ["demo", "coins", "claimed", "formats_before"])
 def test_tables(capsys: pytest.CaptureFixture[str], run: str) -> None:
     _lay_out(run)
     print_result(open_run(run).result)
