@@ -69,7 +69,7 @@ _WORDS = re.compile(r'^ +"(?:reason|sentence)": .*\n(?= +"(?:asked|deciding)")',
 # The innermost tables, to be told on a line each.
 _TABLE = re.compile(r"\{\n[^{}\[\]]*\}")
 # Where a file names the version that wrote it; results name the one that measured.
-_VERSION = re.compile(r'^( "lmexposure": | {6}"(?:version|semanticVersion)": )"[^"]+"', re.M)
+_VERSION = re.compile(r'^( "lmexposure": | {5}"(?:version|semanticVersion)": )"[^"]+"', re.M)
 
 
 def _settled(text: str) -> str:
