@@ -36,7 +36,7 @@ def measuring_title(manifest: Manifest, settings: MeasureSettings) -> str:
     """What a measurement will do, in one line."""
     formats = list(manifest.formats)
     references = sum(_references(manifest, name, settings) for name in formats)
-    canaries = sum(one.role != "excluded" for one in manifest.canaries)
+    canaries = sum(one.role in ("canary", "control") for one in manifest.canaries)
     parts = [
         f"{references:,} references of {len(formats)} format{'s' * (len(formats) > 1)}",
         f"{canaries:,} canaries and controls",
