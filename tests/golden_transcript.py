@@ -12,11 +12,13 @@ import shlex
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
+from functools import cache
 from pathlib import Path
 from typing import Any, TextIO
 from unittest.mock import patch
 
 from golden_run import agree
+from typer.main import get_command
 
 from lmexposure.canaries import Manifest
 from lmexposure.canaries.corpora.content import open_content
@@ -26,6 +28,8 @@ __all__ = ["Transcript", "transcript_in"]
 
 _LONGEST = 8000  # bytes of a file that is shown in full; of a longer one, its hash
 _GZIP_FLAGS_AND_TIME = bytes(5)  # no name of a file, and no clock
+
+_command = cache(get_command)  # half of a light command's time, if made for each
 
 
 class Transcript:
@@ -49,6 +53,7 @@ class Transcript:
         line = ["lmexposure", *map(str, words)]
         with (
             patch.object(sys, "argv", line),
+            patch("typer.main.get_command", _command),
             patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(given))),
             redirect_stdout(out),
             redirect_stderr(err),
@@ -73,7 +78,7 @@ class Transcript:
         self._lines += lines
 
     def values(self, title: str, rows: Iterable[Any]) -> None:
-        """JSON values, one a line."""
+        """JSON values, one a line; a tuple is a list."""
         self._lines.append(f"--- {title}")
         self._lines += [f"| {json.dumps(row, ensure_ascii=False)}" for row in rows]
 

@@ -1,6 +1,7 @@
 """Every file and pipe with canaries in it, its manifest, verified, and the way back."""
 
 import gzip
+import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,15 +13,19 @@ import pytest
 from corpora import sentences
 from golden_transcript import Transcript, transcript_in
 
+from lmexposure.audit import RunSettings, insert_corpus
 from lmexposure.canaries import (
     CanaryFormat,
+    Manifest,
     Plan,
     count_files,
+    guess_layout,
     insert_into_file,
     insert_into_files,
     insert_into_pipe,
     load_format,
     preview_insertion,
+    read_documents,
     shape_named,
     verify_file,
 )
@@ -155,10 +160,21 @@ def there_and_back(
     said.files("out")
     written = [Path("out/corpus") / (pattern or corpus[0].name)]
     said.type("verify", *written, MANIFEST)
+    if not pattern:
+        documents(said, written[0])
     said.type("remove", *written, MANIFEST, "--out", "back")
     for path in corpus:
         said.returned("back" / path, path)
     said.agree(name, MANIFEST)
+
+
+def documents(said: Transcript, written: Path) -> None:
+    """What training reads of a file, as its count and hash."""
+    corpus = Manifest.read(MANIFEST).corpus
+    field = corpus.text_field or "text"
+    found = json.dumps(list(read_documents(written, layout=corpus.layout, text_field=field)))
+    digest = hashlib.sha256(found.encode()).hexdigest()
+    said.say(f"guessed layout {guess_layout(written)}; documents as JSON have the sha256 {digest}")
 
 
 SHARDS = {
@@ -167,7 +183,7 @@ SHARDS = {
         "b.txt": text(given=lines()[11:13]),
         "c.txt": text(given=lines()[13:], last=""),
     },
-    "shards_gzip_jsonl": {f"part-{n}.jsonl.gz": records() for n in range(3)},
+    "shards_gzip_jsonl": {f"part-{n}.jsonl.gz": records() for n in range(2)},
 }
 
 
@@ -394,6 +410,21 @@ def test_canaries_left_out(said: Transcript, name: str) -> None:
         [[manifest.references_left("pin"), manifest.references("pin", 5)]],
     )
     said.agree(name, MANIFEST)
+
+
+@pytest.mark.parametrize("name", ["run.jsonl.gz", "run.parquet", "run.zst"])
+def test_packed_files_of_a_run(said: Transcript, name: str) -> None:
+    """`run` takes one file of any kind and goes on with it; it writes no sidecar."""
+    corpus = write_rows(name) if name.endswith(".parquet") else write(name, records())
+    settings = RunSettings(formats=("pin",), canaries=1, repetitions=(2,), controls=1, seed=0)
+    for _ in range(2):
+        written, manifest = insert_corpus(corpus, out="out", settings=settings)
+    said.files("out")
+    said.say(f"{written.as_posix()}, as in the file: {manifest == Manifest.read(MANIFEST)}")
+    said.type("verify", written, MANIFEST)
+    said.type("remove", written, MANIFEST, "--out", "back")
+    said.returned("back" / corpus, corpus)
+    said.agree(name.replace(".", "_"), MANIFEST)
 
 
 @pytest.mark.parametrize("layout", ["jsonl", "parquet"])
