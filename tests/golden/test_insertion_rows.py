@@ -143,7 +143,7 @@ def test_a_data_set_with_constants_and_coins(said: Transcript) -> None:
     inserted, manifest = insert_into_dataset(table, TOSSED, text_field="body", fields=fields)
     said.values("rows", inserted)
     refused(said, "no column", lambda: insert_into_dataset(table, PLAN))
-    wrong = {"text_field": "body", "fields": {"id": "x"}}
+    wrong: dict[str, Any] = {"text_field": "body", "fields": {"id": "x"}}
     refused(said, "constant", lambda: insert_into_dataset(table, PLAN, **wrong))
     held(said, manifest, dataset_texts(inserted, "body"))
     said.agree("dataset_constants", MANIFEST)
@@ -174,7 +174,7 @@ def test_numbered_rows(said: Transcript) -> None:
 
 def test_tables(said: Transcript) -> None:
     """Arrow tables, as Ray hands them over batch by batch, and pandas frames, as Spark does."""
-    import pandas as pd
+    import pandas as pd  # type: ignore[import-untyped]
 
     manifest = manifest_of_rows(TOSSED, documents=SIZE, fields=["source"])
     fields, kinds = {"source": "canary"}, pa.schema([("text", pa.large_string())])
