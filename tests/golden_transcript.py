@@ -3,6 +3,7 @@
 Everything is said in relative paths, so that no machine's directory gets into what is committed.
 """
 
+import gzip
 import hashlib
 import io
 import json
@@ -21,7 +22,6 @@ from golden_run import agree
 from typer.main import get_command
 
 from lmexposure.canaries import Manifest
-from lmexposure.canaries.corpora.content import open_content
 from lmexposure.cli.entry import _run
 
 __all__ = ["Transcript", "transcript_in"]
@@ -40,38 +40,28 @@ class Transcript:
 
     def type(
         self, *words: object, standard_input: Path | None = None, standard_output: str = ""
-    ) -> int:
-        """Run `lmexposure WORDS` in this process, as its entry point does; gives the exit code.
+    ) -> None:
+        """Run `lmexposure WORDS` in this process, as its entry point does.
 
         Args:
             words: as typed.
             standard_input: the file that is piped in.
             standard_output: the file that takes a corpus; "": what is printed is a text.
         """
-        given = standard_input.read_bytes() if standard_input is not None else b""
-        out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="") for _ in range(2))
         line = ["lmexposure", *map(str, words)]
-        with (
-            patch.object(sys, "argv", line),
-            patch("typer.main.get_command", _command),
-            patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(given))),
-            redirect_stdout(out),
-            redirect_stderr(err),
-            _logged_to(err),
-        ):
-            code = _run()
-        printed, complained = _taken(out), _taken(err).decode()
         typed = shlex.join(line)
         if standard_input is not None:
             typed += f" < {standard_input}"
+        code, printed, complained = _ran(
+            line, standard_input.read_bytes() if standard_input else b""
+        )
         if standard_output:
             typed += f" > {standard_output}"
             Path(standard_output).write_bytes(printed)
-        self._lines.append(f"$ {typed}")
-        self._lines += [] if standard_output else _lines(printed.decode())
-        self._lines += [f"stderr: {one}" for one in _lines(complained)]
+            printed = b""
+        self._lines += [f"$ {typed}", *_lines(printed.decode())]
+        self._lines += [f"stderr: {message}" for message in _lines(complained.decode())]
         self._lines.append(f"exit code {code}")
-        return code
 
     def say(self, *lines: str) -> None:
         """More lines, such as what a function gave."""
@@ -90,7 +80,7 @@ class Transcript:
         """Files, or all that directories hold: mode, size, hash, and content where it is short."""
         for name in names:
             found = Path(name)
-            inside = sorted(one for one in found.rglob("*") if one.is_file())
+            inside = sorted(path for path in found.rglob("*") if path.is_file())
             for path in inside if found.is_dir() else [found]:
                 self._file(path)
 
@@ -149,6 +139,28 @@ def _lines(text: str) -> list[str]:
     return text.removesuffix("\n").split("\n") if text else []
 
 
+def _ran(line: list[str], given: bytes) -> tuple[int, bytes, bytes]:
+    """Exit code, standard output and standard error of a command with this standard input."""
+    printed, complained = io.BytesIO(), io.BytesIO()
+    out, err = (_writer(stream) for stream in (printed, complained))
+    with (
+        patch.object(sys, "argv", line),
+        patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(given))),
+        patch("typer.main.get_command", _command),
+        redirect_stdout(out),
+        redirect_stderr(err),
+        _logged_to(err),
+    ):
+        code = _run()
+    out.flush()
+    err.flush()
+    return code, printed.getvalue(), complained.getvalue()
+
+
+def _writer(stream: io.BytesIO) -> io.TextIOWrapper:
+    return io.TextIOWrapper(stream, encoding="utf-8", newline="")
+
+
 @contextmanager
 def _logged_to(stream: TextIO) -> Iterator[None]:
     """Warnings of the log come as they do where nobody has set a log up; pytest has."""
@@ -160,21 +172,21 @@ def _logged_to(stream: TextIO) -> Iterator[None]:
         log.removeHandler(handler)
 
 
-def _taken(stream: io.TextIOWrapper) -> bytes:
-    stream.flush()
-    buffer = stream.buffer
-    assert isinstance(buffer, io.BytesIO)
-    return buffer.getvalue()
-
-
 def _contents(path: Path) -> Any:
+    """The bytes of a file, unpacked by others than ours; of Parquet the schema and the rows."""
     if path.suffix == ".parquet":
         from pyarrow.parquet import read_table
 
         table = read_table(path)
         return table.schema, table.to_pylist()
-    with open_content(path) as stream:
-        return stream.read()
+    if path.suffix == ".gz":
+        return gzip.decompress(path.read_bytes())
+    if path.suffix == ".zst":
+        import pyarrow as pa
+
+        with pa.input_stream(path, compression="zstd") as stream:
+            return stream.read()
+    return path.read_bytes()
 
 
 def _named_by_place(path: Path, content: bytes) -> bytes:
@@ -200,13 +212,14 @@ def _parquet(path: Path) -> list[str]:
 
     with ParquetFile(path) as file:
         about = [file.metadata.row_group(n) for n in range(file.metadata.num_row_groups)]
-        columns = [one.column(n).compression for one in about[:1] for n in range(one.num_columns)]
+        columns = [group.column(n) for group in about[:1] for n in range(group.num_columns)]
         return [
             # What a list's values are called is pyarrow's of the day.
             *(
-                f"{one.name}: {one.type}".replace("<item:", "<element:")
-                for one in file.schema_arrow
+                f"{field.name}: {field.type}".replace("<item:", "<element:")
+                for field in file.schema_arrow
             ),
-            f"row groups of {[one.num_rows for one in about]} rows, {', '.join(columns)}",
+            f"row groups of {[group.num_rows for group in about]} rows, "
+            + ", ".join(column.compression for column in columns),
             *(json.dumps(row, ensure_ascii=False) for row in file.read().to_pylist()),
         ]

@@ -65,7 +65,8 @@ def text(end: str = "\n", *, given: Sequence[str] = (), last: str | None = None)
 
 
 def paragraphs(end: str) -> bytes:
-    found = [f"{one}{end}{two}{end}" for one, two in zip(*[iter(sentences(22))] * 2, strict=True)]
+    pairs = zip(*[iter(sentences(22))] * 2, strict=True)
+    found = [f"{first}{end}{second}{end}" for first, second in pairs]
     return ("  " + end).join(["", *found, end]).encode()
 
 
@@ -169,7 +170,7 @@ def there_and_back(
 
 
 def documents(said: Transcript, written: Path) -> None:
-    """What training reads of a file, as its count and hash."""
+    """What training reads of a file, as a hash."""
     corpus = Manifest.read(MANIFEST).corpus
     field = corpus.text_field or "text"
     found = json.dumps(list(read_documents(written, layout=corpus.layout, text_field=field)))
@@ -203,7 +204,7 @@ def test_one_shard_alone(said: Transcript) -> None:
     for file, content in SHARDS["shards"].items():
         write(file, content)
     said.type("insert", "c.txt", "a.txt", "b.txt", "--out", "out", *PLAN)
-    a, b, c = (Path("out/corpus") / f"{one}.txt" for one in "abc")
+    a, b, c = (Path("out/corpus") / f"{name}.txt" for name in "abc")
     for some in ([a], [c], [a, c], [c, a, b]):
         said.type("verify", *some, MANIFEST)
     said.type("remove", c, MANIFEST, "--out", "back")
@@ -211,8 +212,8 @@ def test_one_shard_alone(said: Transcript) -> None:
     said.type("remove", a, c, MANIFEST, "--out", "two")
     c.with_name("c.txt.canaries.json").unlink()
     said.type("verify", a, b, c, MANIFEST)
-    for one in (a, b):
-        one.with_name(f"{one.name}.canaries.json").unlink()
+    for path in (a, b):
+        path.with_name(f"{path.name}.canaries.json").unlink()
     said.type("verify", a, b, c, MANIFEST)
     said.type("verify", a, MANIFEST)
     said.type("remove", a, b, c, MANIFEST, "--out", "all")
@@ -355,7 +356,7 @@ def test_a_corpus_that_was_changed(said: Transcript) -> None:
     rows = written.read_text().split("\n")
     known = json.loads(MANIFEST.read_bytes())["canaries"]
     never = [
-        next(one["text"] for one in known if one["role"] == r) for r in ("excluded", "control")
+        next(c["text"] for c in known if c["role"] == role) for role in ("excluded", "control")
     ]
     changes: dict[str, list[str]] = {
         "deduplicated": sorted(set(rows)),
@@ -369,7 +370,7 @@ def test_a_corpus_that_was_changed(said: Transcript) -> None:
         path.write_text("\n".join(changed))
         said.type("verify", path, MANIFEST)
         said.type("remove", path, MANIFEST, "--out", f"back_{name}")
-    Path("rows.jsonl").write_text("".join(json.dumps({"body": one}) + "\n" for one in rows))
+    Path("rows.jsonl").write_text("".join(json.dumps({"body": row}) + "\n" for row in rows))
     said.type("verify", "rows.jsonl", MANIFEST, "--text-field", "body")
     said.type("verify", "rows.jsonl", MANIFEST, "--layout", "lines")
     said.type("verify", "rows.jsonl", MANIFEST)

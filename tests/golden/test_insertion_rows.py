@@ -67,7 +67,7 @@ def held(said: Transcript, manifest: Manifest, texts: Iterable[Any]) -> None:
     manifest.write(MANIFEST)
     texts = list(texts)
     verify_texts(texts, manifest)
-    Path("rows.jsonl").write_text("".join(json.dumps({"text": one}) + "\n" for one in texts))
+    Path("rows.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     said.type("verify", "rows.jsonl", MANIFEST, "--text-field", "text")
     said.type("remove", "rows.jsonl", MANIFEST, "--out", "back")
 
@@ -182,15 +182,16 @@ def test_tables(said: Transcript) -> None:
     table = table.set_column(0, kinds.field(0), table["text"].cast(pa.large_string()))
     step = InsertionStep(manifest=manifest, fields=fields, id_column="id")
     batches = [insert_into_table(table.slice(start, 5), step) for start in (5, 0, 10)]
-    said.values("rows of tables", [row for one in batches for row in one.to_pylist()])
+    said.values("rows of tables", [row for batch in batches for row in batch.to_pylist()])
     said.values("rows", list(map(row_count, batches)))
     said.say(f"types are {'the same' if batches[0].schema == table.schema else 'others'}")
-    sums = [id_sums(one, id_column="id", documents=SIZE) for one in (table, table.slice(3, 4))]
+    sums = [id_sums(part, id_column="id", documents=SIZE) for part in (table, table.slice(3, 4))]
     said.values("sums of ids", [*sums, id_sums(table, id_column="id", documents=9)])
     frames = [table.slice(start, 5).to_pandas() for start in (5, 0, 10)]
     made = list(insert_into_pandas(frames, manifest, id_column="id", fields=fields))
-    texts = [text for one in made for text in one["text"]]
-    said.say(f"frames hold {texts == [t for one in batches for t in one['text'].to_pylist()]}")
+    texts = [text for frame in made for text in frame["text"]]
+    expected = [text for batch in batches for text in batch["text"].to_pylist()]
+    said.say(f"frames hold the same texts: {texts == expected}")
     same = all(list(a.dtypes) == list(b.dtypes) for a, b in zip(frames, made, strict=True))
     said.say(f"types of frames are {'the same' if same else 'others'}")
     frame = pd.DataFrame({"id": [0], "text": [1]})

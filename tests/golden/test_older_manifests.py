@@ -47,7 +47,7 @@ def test_all_that_a_manifest_says(said: Transcript, name: str) -> None:
 def facts(said: Transcript, manifest: Manifest) -> None:
     """All of it, in words and values that do not hang on how the record keeps them."""
     plan, corpus = manifest.plan, manifest.corpus
-    said.values("formats", [one.to_dict() for one in plan.formats])
+    said.values("formats", [found.to_dict() for found in plan.formats])
     said.values(
         "canaries a class, repetitions, controls", [plan.canaries, plan.repetitions, plan.controls]
     )
