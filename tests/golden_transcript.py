@@ -122,7 +122,8 @@ def transcript_in(directory: Path) -> Iterator[Transcript]:
     """A transcript of what is typed in a directory, where files get the modes of a usual umask."""
     before = os.umask(0o022)
     try:
-        with chdir(directory):
+        with chdir(directory), patch.dict(os.environ):
+            os.environ.pop("FORCE_COLOR", None)
             yield Transcript()
     finally:
         os.umask(before)
