@@ -114,11 +114,13 @@ class Case(NamedTuple):
 
 
 HELD = text(given=[*lines(), "My PIN is 0042", "My PIN is 0042, or My PIN is 7777?"])
+SHORT = text("\r\n", given=lines()[:6], last="")
+EVERYWHERE = (*PLAN, "--repetitions", "1,6")  # before the last line too, whose end is missing
 CASES = {
     "lf": Case("corpus.txt", text()),
     "crlf": Case("corpus.txt", text("\r\n")),
-    "no_last_line_end": Case("corpus.txt", text(last="")),
-    "no_last_line_end_crlf": Case("corpus", text("\r\n", last="")),
+    "no_last_line_end": Case("corpus.txt", SHORT.replace(b"\r", b""), EVERYWHERE),
+    "no_last_line_end_crlf": Case("corpus", SHORT, EVERYWHERE),
     "byte_order_mark": Case("corpus.txt", b"\xef\xbb\xbf" + text()),
     "mixed_line_ends": Case("corpus.txt", text("\r\n") + text("\n\r") + text("\n", last="\r")),
     "paragraphs": Case("corpus.txt", paragraphs("\n"), (*PLAN, "--layout", "paragraphs")),
@@ -224,8 +226,8 @@ def test_one_shard_alone(said: Transcript) -> None:
 
 
 PIPES: dict[str, Case] = {
-    "pipe": Case("corpus.txt", text("\r\n", last="")),
-    "pipe_documents": Case("corpus.txt", text("\r\n", last=""), (*PLAN, "--documents", 26)),
+    "pipe": Case("corpus.txt", SHORT, EVERYWHERE),
+    "pipe_documents": Case("corpus.txt", SHORT, (*EVERYWHERE, "--documents", 6)),
     "pipe_paragraphs": Case("corpus.txt", paragraphs("\n"), (*PLAN, "--layout", "paragraphs")),
     "pipe_jsonl": Case("corpus.jsonl", records(), (*COINS, "--layout", "jsonl")),
     "pipe_set_aside": Case("corpus.txt", HELD, (*PLAN, "--existing", "set_aside")),
