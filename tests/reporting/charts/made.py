@@ -199,12 +199,12 @@ def privacy(
         primary=PrimaryBound(**values),
         max_attainable=3.0,
         classes=classes,
-        claim=None if claimed is None else _claim(claimed),
+        claim=None if claimed is None else _claim(claimed, str(values["method"])),
         notes=(),
     )
 
 
-def _claim(claimed: float) -> ClaimCheck:
+def _claim(claimed: float, method: str) -> ClaimCheck:
     return ClaimCheck(
         verdict="consistent",
         reason="the bound is not above it",
@@ -214,7 +214,7 @@ def _claim(claimed: float) -> ClaimCheck:
         max_attainable=3.0,
         significance=0.05,
         validity="any-dp",
-        method="one_run_audit",
+        method=method,
     )
 
 

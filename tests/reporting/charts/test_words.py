@@ -1,6 +1,3 @@
-import math
-
-import numpy as np
 import pytest
 
 from lmexposure.reporting.charts.words import class_name, listed, number, short, slug
@@ -28,10 +25,3 @@ def test_long_names_are_cut_and_odd_letters_replaced() -> None:
     assert short("\ud800") == "\ufffd"
     assert slug("../..") == "unnamed"
     assert slug("A" * 100) == "a" * 48
-
-
-def test_only_numbers_are_numbers() -> None:
-    assert finite(np.float64(2)) == 2.0
-    assert finite(np.int64(2)) == 2.0
-    assert [finite(one) for one in (True, "1", math.inf, math.nan, None, [1])] == [None] * 6
-    assert np.isnan(finite_array([None, "x"])).all()
