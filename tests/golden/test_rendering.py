@@ -257,7 +257,7 @@ def test_a_model_card_of_known_weights() -> None:
     _lay_out("demo")
     Path("model").mkdir()
     run = open_run("demo")
-    weights = run.result.model["weights_sha256"]
+    weights = run.result.model.weights_sha256
     write_report(run, formats=["csv"], model_card="model", card_weights=weights)
     agree("rendering/cards/known-weights.md", _settled(_text(Path("model/README.md"))))
 

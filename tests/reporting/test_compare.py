@@ -18,13 +18,19 @@ def run_of(path: Path, **made_of: Any) -> RunFiles:
     return open_run(small_run(path, **made_of))
 
 
+def with_result(run: RunFiles, **changed: Any) -> RunFiles:
+    return replace(run, result=run.result.model_copy(update=changed))
+
+
 def test_each_run_is_a_column(tmp_path: Path) -> None:
     base, tuned = run_of(tmp_path / "base", memorised=()), run_of(tmp_path / "tuned")
     data = compare_data([base, tuned])
     assert data.title == "base and tuned"
     assert [run.name for run in data.runs] == ["base", "tuned"]
     assert data.runs[1].verdict.outcome is Outcome.LEAK
-    assert data.runs[1].epsilon == tuned.result.privacy["primary"]["value"]  # type: ignore[index]
+    assert tuned.result.privacy is not None
+    assert tuned.result.privacy.primary is not None
+    assert data.runs[1].epsilon == tuned.result.privacy.primary.value
     assert data.runs[0].validation_bits == 1.5
     (form,) = data.formats
     assert form.pattern == "The random number is {digits:9}"
@@ -37,8 +43,6 @@ def test_each_run_is_a_column(tmp_path: Path) -> None:
     low, high = form.classes[2].cells
     assert low is not None
     assert high is not None
-    assert low.median is not None
-    assert high.median is not None
     assert low.median < 3 < high.median
     # The same manifest, so each canary is held against itself.
     assert [one.n for one in data.differences] == [16, 10, 10]
@@ -85,8 +89,8 @@ def test_one_run_is_no_comparison(tmp_path: Path) -> None:
 
 def test_formats_of_another_size_are_refused(tmp_path: Path) -> None:
     one, other = run_of(tmp_path / "a"), run_of(tmp_path / "b")
-    forms = [{**form, "space_size": "1000"} for form in other.result.formats]
-    other = replace(other, result=replace(other.result, formats=forms))
+    forms = tuple(form.model_copy(update={"space_size": 1000}) for form in other.result.formats)
+    other = with_result(other, formats=forms)
     with pytest.raises(
         ResultError,
         match=r"a and b cannot be compared: format 'random_number' has \|R\| = 1000000000 in the "
@@ -140,18 +144,10 @@ def test_runs_without_a_common_format_are_refused(tmp_path: Path) -> None:
         compare_data([one, other])
 
 
-def test_a_result_that_lacks_fields(tmp_path: Path) -> None:
-    one, other = run_of(tmp_path / "a"), run_of(tmp_path / "b")
-    rows = [{**row, "median": {}} for row in other.result.summary]
-    other = replace(other, result=replace(other.result, summary=rows))
-    with pytest.raises(ResultError, match="lacks or adds fields"):
-        compare_data([one, other])
-
-
 def test_other_methods_are_said(tmp_path: Path) -> None:
     one, other = run_of(tmp_path / "a"), run_of(tmp_path / "b")
-    settings = {**other.result.settings, "method": "skew_normal"}
-    other = replace(other, result=replace(other.result, settings=settings))
+    settings = other.result.settings.model_copy(update={"method": "skew_normal"})
+    other = with_result(other, settings=settings)
     assert compare_data([one, other]).notes == (
         "exposure was estimated by different methods: auto, skew_normal",
     )
@@ -159,8 +155,8 @@ def test_other_methods_are_said(tmp_path: Path) -> None:
 
 def test_a_run_without_canaries_is_named(tmp_path: Path) -> None:
     one, other = run_of(tmp_path / "a"), run_of(tmp_path / "b")
-    controls = [canary for canary in other.result.canaries if canary.role == "control"]
-    summary = [row for row in other.result.summary if row["role"] == "control"]
-    bare = replace(other, result=replace(other.result, canaries=controls, summary=summary))
+    controls = tuple(canary for canary in other.result.canaries if canary.role == "control")
+    summary = tuple(row for row in other.result.summary if row.role == "control")
+    bare = with_result(other, canaries=controls, summary=summary)
     data = compare_data([one, bare])
     assert data.notes == ("b has no canaries: nothing says what its model memorised",)

@@ -28,8 +28,9 @@ def test_the_model_and_what_it_learned(tmp_path: Path) -> None:
 
 def test_a_model_that_was_trained_elsewhere(tmp_path: Path) -> None:
     run = open_run(small_run(tmp_path))
-    model = {**run.result.model, "validation": None}
-    facts = values(model_facts(replace(run, result=replace(run.result, model=model))))
+    model = run.result.model.model_copy(update={"validation": None})
+    result = run.result.model_copy(update={"model": model})
+    facts = values(model_facts(replace(run, result=result)))
     assert facts["validation loss"] == "not known"
 
 
@@ -64,7 +65,9 @@ def test_a_chosen_seed_is_left_out_unless_asked_for(tmp_path: Path) -> None:
 def test_a_fresh_seed_is_the_manifests(tmp_path: Path) -> None:
     run = open_run(small_run(tmp_path, seed=SEED))
     assert run.record is not None
-    record = {**run.record, "settings": {**run.record["settings"], "seed": None}}
+    assert run.record.settings is not None
+    settings = run.record.settings.model_copy(update={"seed": None})
+    record = run.record.model_copy(update={"settings": settings})
     facts = setting_facts(replace(run, record=record), show_seeds=True)
     assert values(facts)["seed"] == "drawn fresh"
     assert str(SEED) not in repr(facts)

@@ -74,7 +74,7 @@ def test_without_canaries_it_says_so(data: ReportData) -> None:
 
 def test_a_bound_that_is_not_there(data: ReportData) -> None:
     assert data.privacy is not None
-    none = {**data.privacy, "primary": None}
+    none = data.privacy.model_copy(update={"primary": None})
     assert privacy_lines(none) == ["No bound on epsilon: no class has canaries on both sides."]
 
 

@@ -1,35 +1,39 @@
 """The same canaries under two models: differences, what is open, and what chance explains."""
 
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from made_results import small_result
+from made_results import estimate, sampled, small_result
 from scipy.stats import binomtest
 
-from lmexposure.records import Result
+from lmexposure.records import Estimate, Result
 from lmexposure.reporting.pairs import Difference, differences
 from lmexposure.statistics import binomial_interval
+
+
+def with_exposures(result: Result, exposures: Sequence[Estimate]) -> Result:
+    """The result with another exposure of each canary."""
+    pairs = zip(result.canaries, exposures, strict=True)
+    canaries = tuple(one.model_copy(update={"exposure": shown}) for one, shown in pairs)
+    return result.model_copy(update={"canaries": canaries})
 
 
 def moved(result: Result, gains: list[float], *, capped: bool = False) -> Result:
     """The exposures of class 4 raised by some bits; those of the others as they are."""
     left = iter(gains)
-    canaries = [
-        replace(one, exposure=_moved(one.exposure, next(left), capped))
-        if one.repetitions == 4
-        else one
-        for one in result.canaries
-    ]
-    return replace(result, canaries=canaries)
+    return with_exposures(
+        result,
+        [
+            _moved(one.exposure, next(left), capped) if one.repetitions == 4 else one.exposure
+            for one in result.canaries
+        ],
+    )
 
 
-def _moved(exposure: dict[str, Any], gain: float, capped: bool) -> dict[str, Any]:
-    value = exposure["value"] + gain
-    return {**exposure, "method": "exact", "value": value, "low": value, "high": value} | {
-        "capped": capped
-    }
+def _moved(exposure: Estimate, gain: float, capped: bool) -> Estimate:
+    assert exposure.value is not None
+    return estimate("exact", exposure.value + gain, capped=capped)
 
 
 def plain() -> Result:
@@ -99,22 +103,19 @@ def test_another_manifest_has_no_pairs() -> None:
 def test_a_missing_exposure_is_left_out() -> None:
     base = plain()
     gone = [
-        replace(one, exposure={**one.exposure, "value": None})
-        if one.id.endswith("x4/0000")
-        else one
+        estimate("exact", None) if one.id.endswith("x4/0000") else one.exposure
         for one in base.canaries
     ]
-    assert of_class_4(base, replace(base, canaries=gone)).n == 9
+    assert of_class_4(base, with_exposures(base, gone)).n == 9
 
 
 def test_what_references_leave_open_is_in_the_interval() -> None:
     """10 canaries of the same ranks among the same 100 references: nothing is known of either."""
-    row = {"method": "sampled", "value": 1.0, "low": 0.7, "high": 1.3, "level": 0.95}
     base = plain()
-    canaries = [replace(one, exposure=row | {"capped": False}) for one in base.canaries]
-    formats = [one | {"references": 100} for one in base.formats]
-    sampled = replace(base, canaries=canaries, formats=formats)
-    found = of_class_4(sampled, sampled)
+    few = tuple(form.model_copy(update={"references": 100}) for form in base.formats)
+    shown = [sampled(1.0, 0.7, 1.3)] * len(base.canaries)
+    sampled_ones = with_exposures(base.model_copy(update={"formats": few}), shown)
+    found = of_class_4(sampled_ones, sampled_ones)
     # Half of .025 over 10 canaries in 2 runs, each by Clopper and Pearson: 49 of 100 came as low.
     ends = binomial_interval(49, 100, level=1 - 2 * 0.0125 / 20)
     bits = float(np.log2((ends.high[0] + 1e-9) / ends.low[0]))

@@ -36,7 +36,7 @@ def test_pooled_formats_are_the_classes_that_the_metrics_see() -> None:
     """A format without references leaves out those of the others, which would bend the curve."""
     rng = np.random.default_rng(4)
     coins, references = rng.random(240) < 0.5, 2000
-    roles = [*np.where(coins, "canary", "excluded").tolist(), *["reference"] * references]
+    roles = [*np.where(coins, "canary", "held_out").tolist(), *["reference"] * references]
     scores = Scores(
         ids=np.array([f"x/{i}" for i in range(len(roles))]),
         formats=np.append(np.repeat(np.arange(12), 20), np.repeat([0, 1], references // 2)).astype(

@@ -59,7 +59,7 @@ def test_numbers_stay_numbers(data: ReportData) -> None:
 
 def test_json_holds_everything(data: ReportData) -> None:
     values = json.loads(report_json(data))
-    assert values["schema"] == "lmexposure.reporting/1"
+    assert values["schema"] == "lmexposure.report/2"
     assert values["verdict"]["outcome"] == "leak"
     assert values["verdict"]["exit_code"] == 1
     assert len(values["formats"][0]["reference_bits"]) == 400
@@ -68,10 +68,24 @@ def test_json_holds_everything(data: ReportData) -> None:
     assert values["redacted"] is True
 
 
-def test_what_is_not_finite_is_null(data: ReportData) -> None:
-    form = replace(data.formats[0], fit={"shape": float("inf")})
-    values = json.loads(report_json(replace(data, formats=(form,))))
-    assert values["formats"][0]["fit"] == {"shape": None}
+def test_a_curve_is_a_table_of_each_evaluation(data: ReportData) -> None:
+    last = replace(data.training[-1], exposures=(("pin, 1 repetition", 2.5), ("late", None)))
+    rows = json.loads(report_json(replace(data, training=(data.training[0], last))))["training"]
+    assert rows[0] == {
+        "step": 0,
+        "epoch": 0.0,
+        "train_bits": None,
+        "validation_bits": 6.5,
+        "tokens": 0,
+        "seconds": 0.0,
+        "exposures": {},
+    }
+    assert rows[1]["exposures"] == {"pin, 1 repetition": 2.5, "late": None}
+
+
+def test_a_record_is_told_as_its_file_tells_it(data: ReportData) -> None:
+    assert data.privacy is not None
+    assert json.loads(report_json(data))["privacy"] == data.privacy.model_dump(mode="json")
 
 
 def test_no_secret_is_in_them_unless_asked_for(tmp_path: Path) -> None:
@@ -89,7 +103,7 @@ def test_no_secret_is_in_them_unless_asked_for(tmp_path: Path) -> None:
 def test_hostile_names_are_quoted(tmp_path: Path) -> None:
     run = open_run(hostile_run(tmp_path))
     rows = rows_of(report_csv(report_data(run)))
-    assert rows[0]["format"] == run.result.formats[0]["name"]
+    assert rows[0]["format"] == run.result.formats[0].name
     assert len(rows) == 36
 
 
@@ -104,4 +118,4 @@ def test_a_comparison_is_a_row_for_each_run_and_class(tmp_path: Path) -> None:
     assert cell is not None
     assert float(rows[-1]["median"]) == cell.median
     assert (rows[-1]["guesses"], rows[-1]["found"]) == ("1000", "6")
-    assert json.loads(compare_json(data))["schema"] == "lmexposure.compare/1"
+    assert json.loads(compare_json(data))["schema"] == "lmexposure.compare/2"
