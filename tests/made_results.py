@@ -310,7 +310,7 @@ def changed(result: Result, **parts: Any) -> Result:
     return Result(**(kept | parts))
 
 
-def tested(row: ClassSummary, **parts: Any) -> ClassSummary:
+def with_test(row: ClassSummary, **parts: Any) -> ClassSummary:
     """The summary with another test against guessing."""
     assert row.guessing_test is not None
     return row.model_copy(update={"guessing_test": row.guessing_test.model_copy(update=parts)})

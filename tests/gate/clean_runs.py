@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
-from made_results import RANDOM_NUMBER, canary, changed, exact, made, tested
+from made_results import RANDOM_NUMBER, canary, changed, exact, made, with_test
 from numpy.typing import NDArray
 
 from lmexposure.gate import Outcome, Thresholds, check_result
@@ -130,7 +130,7 @@ def _format(
                 own[place], references, seed=seed, permutations=design.permutations
             ).p_value
         row = result.summary[place]
-        rows.append(tested(row, p_value=p_value, permutations=design.permutations))
+        rows.append(with_test(row, p_value=p_value, permutations=design.permutations))
     return changed(result, summary=[*rows, result.summary[-1]])  # the controls are last
 
 
