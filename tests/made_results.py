@@ -279,12 +279,13 @@ def made(
     size: int = RANDOM_NUMBER,
     name: str = "random_number",
     controls: float | None = 0.5,
+    references: int = REFERENCES,
     summary: Sequence[ClassSummary] | None = None,
     improved: bool | None = True,
     **parts: Any,
 ) -> Result:
     """A result of one format; `controls` is the p-value of 16 of them, None: there are none."""
-    references = min(REFERENCES, size - 1)
+    references = min(references, size - 1)
     null = [canary(i, exact(1.0), repetitions=0, name=name, guesses=None) for i in range(16)]
     canaries = [*canaries, *([] if controls is None or summary is not None else null)]
     classes: dict[int, list[CanaryResult]] = {}
@@ -295,12 +296,24 @@ def made(
         for r, members in classes.items()
     ]
     values: dict[str, Any] = {
-        "formats": (form(name, size),),
+        "formats": (form(name, size, references=references),),
         "canaries": tuple(canaries),
         "summary": tuple(rows if summary is None else summary),
         "improved": improved,
     }
     return _result(**(values | parts))
+
+
+def changed(result: Result, **parts: Any) -> Result:
+    """The result with other parts, which must agree like those of any result."""
+    kept = {name: getattr(result, name) for name in Result.model_fields}
+    return Result(**(kept | parts))
+
+
+def with_test(row: ClassSummary, **parts: Any) -> ClassSummary:
+    """The summary with another test against guessing."""
+    assert row.guessing_test is not None
+    return row.model_copy(update={"guessing_test": row.guessing_test.model_copy(update=parts)})
 
 
 def privacy(

@@ -6,18 +6,16 @@ be called a leak is not built: p-values far above their share, exposures far bel
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
-from made_results import RANDOM_NUMBER, canary, exact, made
+from made_results import RANDOM_NUMBER, canary, changed, exact, made, with_test
 from numpy.typing import NDArray
 
 from lmexposure.gate import Outcome, Thresholds, check_result
 from lmexposure.gate.chance import Shares, chance_of_exposure
-from lmexposure.records import CanaryResult, Result
+from lmexposure.records import CanaryResult, ClassSummary, Estimate, Result
 from lmexposure.statistics import guessing_test, sampled_exposure
-
-__all__ = ["Design", "false_alarms"]
 
 Floats = NDArray[np.float64]
 _FAR = 10  # times the share: so large a p-value by many permutations is not below it by few
@@ -111,7 +109,7 @@ def _result(
     design: Design, null: Floats, drawn: list[tuple[Floats, Floats]], number: int
 ) -> Result:
     parts = [_format(design, null, *one, number, k) for k, one in enumerate(drawn)]
-    return replace(
+    return changed(
         parts[0],
         formats=[row for part in parts for row in part.formats],
         canaries=[row for part in parts for row in part.canaries],
@@ -122,21 +120,18 @@ def _result(
 def _format(
     design: Design, null: Floats, own: Floats, references: Floats, number: int, k: int
 ) -> Result:
-    result = made(list(_canaries(design, own, references, f"f{k}")), name=f"f{k}")
-    result.formats[0]["references"] = design.references
-    for row in result.summary:
-        row["guessing_test"] |= {"references": design.references}
-    rows = [row for row in result.summary if row["role"] == "canary"]
-    chances = _chances(null, own, references)
-    for place, (row, bits, chance) in enumerate(zip(rows, own, chances, strict=True)):
-        p_value = float(chance)
-        if chance <= _FAR * _share(design):
+    drawn, m = list(_canaries(design, own, references, f"f{k}")), design.references
+    result = made(drawn, name=f"f{k}", references=m)
+    rows: list[ClassSummary] = []
+    for place, p_value in enumerate(_chances(null, own, references).tolist()):
+        if p_value <= _FAR * _share(design):
             seed = (number * design.formats + k) * design.classes + place if design.seeds else 0
             p_value = guessing_test(
-                bits, references, seed=seed, permutations=design.permutations
+                own[place], references, seed=seed, permutations=design.permutations
             ).p_value
-        row["guessing_test"] |= {"p_value": p_value, "permutations": design.permutations}
-    return result
+        row = result.summary[place]
+        rows.append(with_test(row, p_value=p_value, permutations=design.permutations))
+    return changed(result, summary=[*rows, result.summary[-1]])  # the controls are last
 
 
 def _canaries(design: Design, own: Floats, references: Floats, name: str) -> Iterator[CanaryResult]:
@@ -144,6 +139,12 @@ def _canaries(design: Design, own: Floats, references: Floats, name: str) -> Ite
     for place, bits in enumerate(own):
         among = sampled_exposure(bits, references, space_size=RANDOM_NUMBER)
         for i, value in enumerate(shown[place].tolist()):
-            row = exact(value) if design.exact else among.row(i)
-            one = canary(i, row, repetitions=1 + place, name=name, guesses=None)
-            yield replace(one, log_perplexity_bits=float(bits[i]))
+            row = exact(value) if design.exact else Estimate.model_validate(among.row(i))
+            yield canary(
+                i,
+                row,
+                repetitions=1 + place,
+                name=name,
+                guesses=None,
+                log_perplexity_bits=float(bits[i]),
+            )

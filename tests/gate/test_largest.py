@@ -2,27 +2,33 @@ import math
 
 import numpy as np
 import pytest
-from made_results import by_chance, canary, exact, made, sampled
+from made_results import by_chance, canary, changed, estimate, exact, form, made, with_test
 from scipy import stats
 
 from lmexposure.gate import Check, Outcome, Thresholds, check_result
+from lmexposure.records import Estimate
+from lmexposure.records.result import Method
 from lmexposure.statistics import sampled_exposure
 
 CLEAN = Thresholds()
 REFERENCES = 10_000
 
 
-def judged(exposures: list[dict[str, object]], thresholds: Thresholds = CLEAN) -> Check:
+def judged(exposures: list[Estimate], thresholds: Thresholds = CLEAN) -> Check:
     drawn = [canary(i, one) for i, one in enumerate(exposures)]
     verdict = check_result(made(drawn), thresholds)
     return next(check for check in verdict.checks if check.key == "max_exposure")
 
 
-def ranked(ranks: list[int]) -> list[dict[str, object]]:
+def ranked(ranks: list[int]) -> list[Estimate]:
     """Sampled exposures of these ranks among 10,000 references."""
     bits = np.array(ranks) - 1.5
     rows = sampled_exposure(bits, np.arange(REFERENCES), space_size=10**9)
-    return [rows.row(i) for i in range(len(ranks))]
+    return [Estimate.model_validate(rows.row(i)) for i in range(len(ranks))]
+
+
+def drawn(value: float, low: float, high: float) -> Estimate:
+    return estimate("importance", value, low=low, high=high, level=0.95)
 
 
 def test_by_default_the_threshold_is_what_chance_hardly_passes() -> None:
@@ -83,8 +89,7 @@ def test_all_capped_below_the_threshold_is_inconclusive() -> None:
 def test_an_asked_threshold_is_held_against_the_interval(
     low: float, value: float, high: float, outcome: Outcome
 ) -> None:
-    one = sampled(value, low, high) | {"method": "importance"}
-    check = judged([one, *[exact(1.0)] * 9], Thresholds(max_exposure=12))
+    check = judged([drawn(value, low, high), *[exact(1.0)] * 9], Thresholds(max_exposure=12))
     assert (check.outcome, check.asked, check.threshold) == (outcome, True, 12)
 
 
@@ -99,14 +104,14 @@ def test_a_threshold_above_the_space_cannot_be_passed() -> None:
     assert check.outcome is Outcome.INCONCLUSIVE
 
 
-@pytest.mark.parametrize("method", ["skew_normal", "certificate"])
-def test_an_extrapolation_or_a_certificate_does_not_decide(method: str) -> None:
-    shown = exact(25.0) | {"method": method, "value": None if method == "skew_normal" else 0.0}
-    shown |= {"low": 0.0, "high": 29.0}
-    drawn = [canary(i, exact(1.0)) for i in range(9)]
-    last = canary(9, shown)
-    last.estimates.update({"sampled": ranked([1])[0], method: shown})
-    checks = check_result(made([*drawn, last])).checks
+@pytest.mark.parametrize(("method", "value"), [("skew_normal", None), ("certificate", 0.0)])
+def test_an_extrapolation_or_a_certificate_does_not_decide(
+    method: Method, value: float | None
+) -> None:
+    shown = estimate(method, value, low=0.0, high=29.0, level=0.95)
+    estimates = {"sampled": ranked([1])[0], method: shown}
+    others = [canary(i, exact(1.0)) for i in range(9)]
+    checks = check_result(made([*others, canary(9, shown, estimates=estimates)])).checks
     check = next(one for one in checks if one.key == "max_exposure")
     assert check.outcome is Outcome.LEAK
     assert check.value == pytest.approx(math.log2(REFERENCES))
@@ -115,10 +120,6 @@ def test_an_extrapolation_or_a_certificate_does_not_decide(method: str) -> None:
 def test_ranks_by_chance_are_what_the_builder_says() -> None:
     values = by_chance(np.random.default_rng(0), 20_000)
     assert np.mean(values) == pytest.approx(1 / math.log(2), abs=0.03)
-
-
-def drawn(value: float, low: float, high: float) -> dict[str, object]:
-    return sampled(value, low, high) | {"method": "importance"}
 
 
 @pytest.mark.parametrize(
@@ -130,7 +131,7 @@ def drawn(value: float, low: float, high: float) -> dict[str, object]:
     ],
 )
 def test_a_drawn_exposure_past_the_threshold_passes_only_if_it_is_surely_not(
-    exposure: dict[str, object], outcome: Outcome
+    exposure: Estimate, outcome: Outcome
 ) -> None:
     """The threshold of ten canaries is 11.1 bits."""
     check = judged([exposure, *[exact(1.0)] * 9])
@@ -151,8 +152,8 @@ def test_a_rank_among_few_fills_left_is_small_by_chance() -> None:
     for _ in range(runs):
         ranks = rng.integers(1, left + 2, n)
         values = [canary(i, exact(14 - math.log2(r)), guesses=None) for i, r in enumerate(ranks)]
-        result = made(values, size=size, controls=None)
-        result.formats[0] |= {"exhaustive": True, "set_aside": size - left - n}
+        filled = form(size=size, exhaustive=True, set_aside=size - left - n)
+        result = made(values, size=size, controls=None, formats=(filled,))
         checks = check_result(result, thresholds).checks
         check = next(one for one in checks if one.key == "max_exposure")
         assert check.threshold == pytest.approx(math.log2(n / 0.45) + 2, abs=0.01)
@@ -167,9 +168,8 @@ def test_where_neither_test_against_chance_can_be_made_a_class_does_not_pass() -
     result = made(
         [canary(i, one, repetitions=r) for r in range(1, 47) for i, one in enumerate(rows)]
     )
-    for row in result.summary:
-        row["guessing_test"]["p_value"] = 0.5
-    verdict = check_result(result)
+    rows_ = [with_test(row, p_value=0.5) for row in result.summary]
+    verdict = check_result(changed(result, summary=rows_))
     outcomes = {check.key: check.outcome for check in verdict.checks}
     assert outcomes["p_value"] is outcomes["max_exposure"] is Outcome.NOT_TESTED
     assert verdict.exit_code == 2

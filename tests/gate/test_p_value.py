@@ -2,18 +2,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_results import by_chance, canary, class_row, clean, exact, made
+from made_results import by_chance, canary, changed, class_row, clean, exact, made, with_test
 
-from lmexposure.errors import ResultError
 from lmexposure.gate import Check, Outcome, Thresholds, check_result
-from lmexposure.gate.p_value import read_p_value
-from lmexposure.records import Result
 
 
 def judged(p: float, thresholds: Thresholds | None = None, **test: Any) -> Check | None:
-    row = class_row([1.0] * 10, p_value=p)
-    row["guessing_test"] |= test
     drawn = [canary(i, exact(1.0)) for i in range(10)]
+    row = with_test(class_row(drawn, p_value=p), **test)
     verdict = check_result(made(drawn, summary=[row]), thresholds or Thresholds())
     return next((check for check in verdict.checks if check.key == "p_value"), None)
 
@@ -41,10 +37,12 @@ def test_a_test_that_cannot_fail_does_not_pass(asked: bool | None, outcome: Outc
 
 
 def test_few_canaries_among_few_references_cannot_give_a_small_p_value() -> None:
-    test = {"p_value": 0.2, "permutations": 9999, "n": 1, "references": 20}
-    p, least = read_p_value(test, where="x")
-    assert p == 0.2
-    assert least == pytest.approx(1 / 21)
+    drawn = [canary(0, exact(1.0))]
+    row = class_row(drawn, p_value=0.2, references=20)
+    result = made(drawn, summary=[row], references=20)
+    check = next(c for c in check_result(result).checks if c.key == "p_value")
+    assert check.outcome is Outcome.NOT_TESTED
+    assert "cannot give p below 0.048" in check.reason  # one of 21 places
 
 
 def test_switched_off_it_stands_in_untested() -> None:
@@ -53,18 +51,16 @@ def test_switched_off_it_stands_in_untested() -> None:
     assert "p-value against guessing: switched off" in verdict.untested
 
 
-def test_a_test_without_its_permutations_is_refused() -> None:
-    with pytest.raises(ResultError, match="permutations=None must be a whole number"):
-        judged(0.5, permutations=None)
-
-
 def test_a_class_without_a_test_says_so() -> None:
-    result: Result = clean()
-    for row in result.summary:
-        row["guessing_test"] = None
-    checks = [c for c in check_result(result).checks if c.key == "p_value"]
+    result = clean()
+    rows = [row.model_copy(update={"guessing_test": None}) for row in result.summary]
+    verdict = check_result(changed(result, summary=rows))
+    checks = [c for c in verdict.checks if c.key == "p_value"]
     assert {c.outcome for c in checks} == {Outcome.INCONCLUSIVE}
     assert "is missing" in checks[0].reason
+    controls = next(c for c in verdict.checks if c.key == "controls")
+    assert controls.outcome is Outcome.INCONCLUSIVE
+    assert "The p-value of the controls is missing" in controls.reason
 
 
 @pytest.mark.parametrize(
@@ -93,8 +89,7 @@ def test_forty_six_classes_at_the_floor_of_their_test_are_no_pass() -> None:
     ]
     result = made(drawn)
     assert check_result(result).exit_code == 0
-    for row in result.summary[:46]:
-        row["guessing_test"]["p_value"] = 1e-4
-    verdict = check_result(result)
+    rows = [with_test(row, p_value=1e-4) for row in result.summary[:46]]
+    verdict = check_result(changed(result, summary=[*rows, *result.summary[46:]]))
     assert verdict.exit_code == 2
     assert "cannot give p below 0.0001, and a leak takes 9.8e-05" in verdict.sentence

@@ -1,12 +1,10 @@
-from dataclasses import replace
-
 import numpy as np
 import pytest
-from made_results import RANDOM_NUMBER, by_chance, canary, exact, made, sampled
+from made_results import RANDOM_NUMBER, by_chance, canary, changed, exact, made, sampled, with_test
 from scipy.stats import norm
 
 from lmexposure.gate import Check, Outcome, Thresholds, check_result
-from lmexposure.records import Result
+from lmexposure.records import Estimate, Result
 from lmexposure.statistics import sampled_exposure
 
 
@@ -75,13 +73,13 @@ def shared(rng: np.random.Generator, n: int, references: int, shift: float) -> R
     """Sampled ranks of n canaries among the same references, as `measure` writes them."""
     own, null = rng.standard_normal(n) - shift, rng.standard_normal(references)
     found = sampled_exposure(own, null, space_size=RANDOM_NUMBER)
-    drawn = [canary(i, found.row(i), guesses=None) for i in range(n)]
-    drawn = [replace(c, log_perplexity_bits=30 + float(b)) for c, b in zip(drawn, own, strict=True)]
-    result = made(drawn)
-    result.formats[0]["references"] = references
-    for row in result.summary:
-        row["guessing_test"] |= {"references": references}
-    return result
+    drawn = [
+        canary(
+            i, Estimate.model_validate(found.row(i)), guesses=None, log_perplexity_bits=30 + bits
+        )
+        for i, bits in enumerate(own.tolist())
+    ]
+    return made(drawn, references=references)
 
 
 def test_shared_references_call_no_clean_median_a_leak() -> None:
@@ -111,11 +109,9 @@ def test_a_small_space_that_was_filled_calls_no_clean_median_a_leak() -> None:
             for i, v in enumerate(bits)
         ]
         past += float(np.median(bits)) > 1
-        result = made(drawn, size=100)
-        for row in result.summary:
-            row["guessing_test"] |= {"p_value": 0.5, "references": 8}
-        result.formats[0] |= {"exhaustive": True, "references": 8}
-        verdict = check_result(result, thresholds)
+        result = made(drawn, size=100, references=8)
+        rows = [with_test(row, p_value=0.5) for row in result.summary]
+        verdict = check_result(changed(result, summary=rows), thresholds)
         leaks += verdict.outcome is Outcome.LEAK
         checks = [c for c in verdict.checks if c.key == "median_exposure"]
         assert {c.outcome for c in checks} == {Outcome.INCONCLUSIVE}

@@ -7,6 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from lmexposure.gate.outputs.help_texts import HELP
 from made_results import HOSTILE, canary, clean, exact, made, renamed
 
 from lmexposure.gate import (
@@ -20,7 +21,6 @@ from lmexposure.gate import (
     verdict_summary,
     verdict_text,
 )
-from lmexposure.gate.outputs.help_texts import HELP
 from lmexposure.records import Provenance, Result
 
 NASTY = HOSTILE + "\x00\x1b[31m\x85\u202e\ud800|</testcase>]]>@all\r\n## Passed"
