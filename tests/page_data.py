@@ -1,12 +1,14 @@
 """Whole reports built by hand, small or large, plain or hostile, for tests of what people read."""
 
 import math
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from lmexposure.audit.privacy import _bound, _class
 from lmexposure.gate import Check, Outcome, Verdict
-from lmexposure.records import Provenance
+from lmexposure.records import Evaluation, Privacy, Provenance, SkewNormalFit
+from lmexposure.records.result import Goodness, Role
 from lmexposure.reporting.data import (
     CanaryRow,
     ClassRow,
@@ -31,6 +33,7 @@ def page_data(
     outcome: Outcome = Outcome.LEAK,
     secrets: bool = False,
     hostile: str = "",
+    bounded: bool = True,
 ) -> ReportData:
     """A report that has everything.
 
@@ -42,6 +45,7 @@ def page_data(
         outcome: of the gate.
         secrets: shown.
         hostile: put into every text that comes from outside.
+        bounded: with bounds on epsilon; no record of them holds half a character.
     """
     rng = np.random.default_rng(0)
     formats = tuple(
@@ -63,7 +67,7 @@ def page_data(
             Fact(name="validation loss", value="1.598 bits per token", meaning="6.704 before"),
         ),
         formats=formats,
-        privacy=_privacy(formats, hostile),
+        privacy=_privacy(formats, hostile) if bounded else None,
         roc=(_roc("random_number, repetitions 16" + hostile, rng),),
         training=tuple(_epoch(n) for n in range(13)),
         settings=tuple(
@@ -86,7 +90,10 @@ def _format(
     rng: np.random.Generator,
 ) -> FormatData:
     bits = np.sort(rng.normal(50, 9, references))
-    drawn = [("control", 0, -np.log2(rng.random(controls)))] + [
+    drawn: list[tuple[Role, int, NDArray[np.float64]]] = [
+        ("control", 0, -np.log2(rng.random(controls)))
+    ]
+    drawn += [
         ("canary", repetitions, np.clip(rng.normal(center, 1.5, canaries), 0.1, BITS))
         for repetitions, center in CLASSES
     ]
@@ -104,22 +111,29 @@ def _format(
         space_size="1000000000",
         references=references,
         exhaustive=False,
-        classes=tuple(_class(role, repetitions, values) for role, repetitions, values in drawn),
+        classes=tuple(_class_row(role, repetitions, values) for role, repetitions, values in drawn),
         canaries=tuple(rows),
         reference_bits=bits,
-        fit={
-            "location": 41.0,
-            "scale": 12.0,
-            "shape": 1.1,
-            "goodness": {"ks_statistic": 0.005, "ks_p_value": 0.74, "warnings": []},
-        },
+        fit=SkewNormalFit(
+            location=41.0,
+            scale=12.0,
+            shape=1.1,
+            goodness=Goodness(
+                ks_statistic=0.005,
+                ks_p_value=0.74,
+                tail_bits=0.1,
+                tail_p_value=0.5,
+                bootstraps=199,
+                warnings=(),
+            ),
+        ),
         quantiles=tuple(
-            np.quantile(bits, (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)).tolist()
+            np.quantile(bits, (0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1)).tolist()
         ),
     )
 
 
-def _canary(id_: str, role: str, repetitions: int, value: float, secrets: bool) -> CanaryRow:
+def _canary(id_: str, role: Role, repetitions: int, value: float, secrets: bool) -> CanaryRow:
     """The tenth of each class lacks what can be missing; exposures above 29 bits are capped."""
     missing, rank = id_.endswith("0009"), max(1, round(2 ** (BITS - value)))
     return CanaryRow(
@@ -140,7 +154,7 @@ def _canary(id_: str, role: str, repetitions: int, value: float, secrets: bool) 
     )
 
 
-def _class(role: str, repetitions: int, values: Any) -> ClassRow:
+def _class_row(role: Role, repetitions: int, values: NDArray[np.float64]) -> ClassRow:
     n, median = len(values), float(np.median(values))
     within = [int((values > BITS - math.log2(g) - 0.1).sum()) for g in (1, 10, 100, 1000)]
     return ClassRow(
@@ -201,7 +215,7 @@ def _verdict(outcome: Outcome, hostile: str) -> Verdict:
     )
 
 
-def _privacy(formats: tuple[FormatData, ...], hostile: str) -> dict[str, Any]:
+def _privacy(formats: tuple[FormatData, ...], hostile: str) -> Privacy:
     """Real bounds on these scores."""
     rows = [(f.name, one) for f in formats for one in f.canaries]
     references = [(f.name, bits) for f in formats for bits in f.reference_bits.tolist()]
@@ -216,7 +230,14 @@ def _privacy(formats: tuple[FormatData, ...], hostile: str) -> dict[str, Any]:
         deltas=(1e-5, 0.0),
         claim=Claim(epsilon=1.0, delta=1e-5),
     )
-    return section | {"coins": "fixed", "notes": ["training packs documents" + hostile]}
+    return Privacy.model_validate(
+        section
+        | {
+            "primary": _bound(section["primary"]),
+            "classes": [_class(row) for row in section["classes"]],
+            "notes": ["training packs documents" + hostile],
+        }
+    )
 
 
 def _roc(name: str, rng: np.random.Generator) -> RocData:
@@ -236,12 +257,12 @@ def _roc(name: str, rng: np.random.Generator) -> RocData:
     )
 
 
-def _epoch(n: int) -> dict[str, Any]:
-    return {
-        "step": 111 * n,
-        "epoch": float(n),
-        "train_bits_per_token": None if n == 0 else 1.3 + 3 / n,
-        "validation_bits_per_token": 1.6 + 5 / (n + 1) + 0.01 * max(0, n - 10),
-        "tokens": 40000 * n,
-        "seconds": 16.0 * n,
-    }
+def _epoch(n: int) -> Evaluation:
+    return Evaluation(
+        step=111 * n,
+        epoch=float(n),
+        train_bits=None if n == 0 else 1.3 + 3 / n,
+        validation_bits=1.6 + 5 / (n + 1) + 0.01 * max(0, n - 10),
+        tokens=40000 * n,
+        seconds=16.0 * n,
+    )

@@ -27,6 +27,7 @@ import pytest
 import torch
 from corpora import write_corpus
 from golden_run import agree_values
+from lmexposure.results import Result
 from older_runs import STOPPED, older_run, stopped_settings
 from safetensors.torch import save_file
 
@@ -36,7 +37,6 @@ from lmexposure.audit.progress import Progress
 from lmexposure.cli.entry import _run
 from lmexposure.errors import ResultError
 from lmexposure.models import load_model
-from lmexposure.results import Result
 
 DATA = Path(__file__).parent / "data" / "measured"
 SMALL = MeasureSettings(

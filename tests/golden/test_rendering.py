@@ -18,8 +18,8 @@ from golden.page_text import page_text
 from golden_run import agree
 
 from lmexposure.cli.tables import print_result
-from lmexposure.reporting import write_report
 from lmexposure.records import open_run
+from lmexposure.reporting import write_report
 
 call = cli.conftest.call
 

@@ -1,6 +1,5 @@
 """The command gives the run again: every setting that differs, nothing that is secret, quoted."""
 
-import json
 import shlex
 from dataclasses import asdict, fields, replace
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Any
 
 import pytest
 import typer.main
-from made_results import small_manifest, small_run
+from made_results import options, small_manifest, small_run, unchecked
 
 from lmexposure.audit import MeasureSettings, RunSettings
 from lmexposure.cli.app import app
@@ -28,9 +27,17 @@ SEED = 918_273_645
 
 
 def with_settings(run: RunFiles, **settings: Any) -> RunFiles:
+    """The run with other settings; those of its measurement by `measure`."""
     assert run.record is not None
-    chosen = {**run.record["settings"], **settings}
-    return replace(run, record={**run.record, "settings": chosen})
+    assert run.record.settings is not None
+    measure = settings.pop("measure", run.record.measure)
+    chosen = run.record.settings.model_copy(update=settings)
+    return with_record(run, settings=chosen, measure=measure)
+
+
+def with_record(run: RunFiles, **parts: Any) -> RunFiles:
+    assert run.record is not None
+    return replace(run, record=run.record.model_copy(update=parts))
 
 
 def test_defaults_and_flags_are_those_of_the_command_line() -> None:
@@ -40,7 +47,7 @@ def test_defaults_and_flags_are_those_of_the_command_line() -> None:
     assert DEFAULTS.keys() == known - {"coin_seed", "training", "measure", "batch_size"}
     for name, value in DEFAULTS.items():
         said = ours[name]
-        assert (list(said) if isinstance(said, tuple) else said) == value, name
+        assert (tuple(said) if isinstance(said, list) else said) == value, name
     assert {**asdict(MeasureSettings()), **QUICK, "quick": True} == asdict(
         MeasureSettings.first_look()
     )
@@ -50,7 +57,7 @@ def test_defaults_and_flags_are_those_of_the_command_line() -> None:
 
 
 def test_a_whole_run(tmp_path: Path) -> None:
-    run = with_settings(open_run(small_run(tmp_path / "my run")), measure={}, training={})
+    run = with_settings(open_run(small_run(tmp_path / "my run")), measure=options(), training={})
     copied = "mkdir -p 'my run-again' && cp 'my run/manifest.json' 'my run-again' && "
     rest = "--out 'my run-again' --repetitions 1,4 --controls 16"
     assert command_of(with_settings(run, seed=None)) == f"{copied}lmexposure run CORPUS {rest}"
@@ -61,13 +68,13 @@ def test_a_whole_run(tmp_path: Path) -> None:
         ("../texts/c.txt", "texts/c.txt"),
         ("source/c.txt", "'my run/source/c.txt'"),
     ):
-        there = replace(run, record={**(run.record or {}), "corpus": said})
+        there = with_record(run, corpus=said)
         assert command_of(there) == f"{copied}lmexposure run {shown} {rest} --seed SEED"
         place = "Give it in the directory that holds my run/ (its manifest.json has the checksum "
         assert where_of(there).startswith(place + run.result.manifest_sha256[:12])
         own = said.startswith("source")
         assert ("the corpus before insertion; another is refused" in where_of(there)) != own
-    demo = replace(there, record={**(there.record or {}), "corpus": DEMO_TEXT})
+    demo = with_record(there, corpus=DEMO_TEXT)
     assert command_of(demo).endswith("--seed 0")
     assert command_of(with_settings(demo, seed=5)).endswith("--seed SEED")
 
@@ -84,8 +91,11 @@ def test_every_setting_comes_back(tmp_path: Path) -> None:
         training={"epochs": 2, "learning_rate": 0.001, "batch_size": 8},
         measure=MeasureSettings(references=50, draws=99, delta=1e-5, claimed_epsilon=8.0),
     )
-    written = json.loads(json.dumps(settings.decisive()))
-    run = with_settings(open_run(small_run(tmp_path)), **written)
+    run = with_record(
+        open_run(small_run(tmp_path)),
+        settings=settings.record(),
+        measure=settings.measure.record(),
+    )
     words = shlex.split(command_of(run, show_seeds=True))
     given: dict[str, Any] = {"format": []}
     words = words[words.index("--out") + 2 :]
@@ -103,7 +113,7 @@ def test_every_setting_comes_back(tmp_path: Path) -> None:
     read |= {name: int(given[name]) for name in whole} | {n: float(given[n]) for n in real}
     read["formats"] = tuple(read.pop("format"))
     read["training_batch"] = read.pop("batch_size")
-    assert merged(read).decisive() == settings.decisive()
+    assert merged(read).to_dict() == settings.to_dict()
 
 
 def test_a_chosen_seed_is_left_out_unless_asked_for(tmp_path: Path) -> None:
@@ -146,7 +156,8 @@ def test_a_measurement(tmp_path: Path) -> None:
     beside = replace(run, manifest=small_manifest())
     assert "lmexposure measure m/model m/manifest.json --out m-again" in command_of(beside)
     assert "m/manifest.json has the checksum" in where_of(beside)
-    nameless = replace(run, result=replace(run.result, model={}))
+    model = run.result.model.model_copy(update={"path": ""})
+    nameless = replace(run, result=unchecked(run.result, model=model))
     assert "lmexposure measure MODEL MANIFEST" in command_of(nameless)
 
 
@@ -154,11 +165,12 @@ def test_a_measurement(tmp_path: Path) -> None:
 def test_it_names_the_threads_that_decide_the_last_bits(tmp_path: Path, whole: bool) -> None:
     run = open_run(small_run(tmp_path, whole=whole))
     assert "--threads" not in command_of(run)
-    settings = {**run.result.settings, "threads": 3}
-    assert "--threads 3" in command_of(replace(run, result=replace(run.result, settings=settings)))
+    settings = run.result.settings.model_copy(update={"threads": 3})
+    threaded = replace(run, result=unchecked(run.result, settings=settings))
+    assert "--threads 3" in command_of(threaded)
 
 
 def test_no_name_is_more_than_a_word(tmp_path: Path) -> None:
-    run = with_settings(open_run(small_run(tmp_path)), device="$(rm -rf x); `y`", measure={})
+    run = with_settings(open_run(small_run(tmp_path)), device="$(rm -rf x); `y`")
     words = shlex.split(command_of(run))
     assert words[words.index("--device") + 1] == "$(rm -rf x); `y`"

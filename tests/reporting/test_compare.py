@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_results import small_manifest, small_run
+from made_results import small_manifest, small_run, unchecked
 
 from lmexposure.canaries import CanaryFormat
 from lmexposure.errors import ResultError, SettingsError
@@ -18,8 +18,8 @@ def run_of(path: Path, **made_of: Any) -> RunFiles:
     return open_run(small_run(path, **made_of))
 
 
-def with_result(run: RunFiles, **changed: Any) -> RunFiles:
-    return replace(run, result=run.result.model_copy(update=changed))
+def with_result(run: RunFiles, **parts: Any) -> RunFiles:
+    return replace(run, result=unchecked(run.result, **parts))
 
 
 def test_each_run_is_a_column(tmp_path: Path) -> None:
@@ -100,18 +100,18 @@ def test_formats_of_another_size_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "message"),
+    ("parts", "message"),
     [
         ({"template": "The random numbers are {digits:9}"}, r"numbers are \{digits:9\}' in the"),
         ({"template": "{choice:c}{digits:8}", "lists": {"c": list("abcdefghij")}}, "in the second"),
     ],
 )
 def test_formats_of_another_text_are_refused(
-    tmp_path: Path, changed: dict[str, Any], message: str
+    tmp_path: Path, parts: dict[str, Any], message: str
 ) -> None:
     one, other = run_of(tmp_path / "a"), run_of(tmp_path / "b")
     assert other.manifest is not None
-    form = CanaryFormat(**{"name": "random_number", **changed})
+    form = CanaryFormat(**{"name": "random_number", **parts})
     with pytest.raises(ResultError, match=message):
         compare_data([one, _with_format(other, form)])
 
@@ -131,9 +131,9 @@ def _with_format(run: RunFiles, form: CanaryFormat) -> RunFiles:
     """The run as if its manifest had this format."""
     manifest = small_manifest()
     plan = replace(manifest.plan, formats=(form,))
-    changed = object.__new__(type(manifest))
-    changed.__dict__.update({**manifest.__dict__, "plan": plan})
-    return replace(run, manifest=changed)
+    other = object.__new__(type(manifest))
+    other.__dict__.update({**manifest.__dict__, "plan": plan})
+    return replace(run, manifest=other)
 
 
 def test_runs_without_a_common_format_are_refused(tmp_path: Path) -> None:

@@ -81,7 +81,8 @@ def test_where_there_is_no_card_one_is_made(model: Path, data: ReportData) -> No
     assert found.metric_value == 0.6
     (epsilon,) = (one for one in ours(card) if one.metric_type == "epsilon")
     assert data.privacy is not None
-    assert epsilon.metric_value == pytest.approx(data.privacy["primary"]["value"], rel=1e-3)
+    assert data.privacy.primary is not None
+    assert epsilon.metric_value == pytest.approx(data.privacy.primary.value, rel=1e-3)
 
 
 def test_written_twice_it_is_the_same(model: Path, data: ReportData) -> None:

@@ -1,18 +1,18 @@
 import base64
 import hashlib
-import math
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
+import cli.conftest
 import numpy as np
 import pytest
+from cli.conftest import Call
 from made_results import small_run
 from page_data import page_data
 
 from lmexposure.audit import MeasureSettings
-from lmexposure.errors import ResultError
 from lmexposure.gate import Outcome, Verdict
 from lmexposure.records import open_run
 from lmexposure.reporting import page as page_module
@@ -20,6 +20,8 @@ from lmexposure.reporting.build import report_data
 from lmexposure.reporting.charts.palette import VARIABLES
 from lmexposure.reporting.data import ReportData
 from lmexposure.reporting.page import render_report
+
+call = cli.conftest.call
 
 VOID = {"meta", "link", "input", "br", "img", "hr"}
 
@@ -162,7 +164,9 @@ def test_what_comes_from_outside_is_escaped_everywhere() -> None:
 
 
 def test_half_a_character_and_a_zero_byte_can_be_written() -> None:
-    html = render_report(undrawn(page_data(canaries=2, controls=2, hostile="\ud800\x00")))
+    html = render_report(
+        undrawn(page_data(canaries=2, controls=2, hostile="\ud800\x00", bounded=False))
+    )
     assert r"demo\ud800\x00" in html
     assert html.encode().decode() == html
 
@@ -229,23 +233,47 @@ def test_what_is_not_there_is_said_and_not_drawn() -> None:
         assert said in text
 
 
-def test_what_is_not_finite_is_missing_and_stands_last() -> None:
+def test_what_is_missing_is_said_and_stands_last() -> None:
     data = page_data(canaries=3, controls=3)
     rows = data.formats[0].canaries
-    broken = replace(rows[-1], exposure=math.nan, low=math.inf, log_perplexity_bits=math.nan)
-    formats = (replace(data.formats[0], canaries=(broken, *rows[:-1])),)
+    bare = replace(rows[-1], exposure=None, low=None, log_perplexity_bits=None)
+    formats = (replace(data.formats[0], canaries=(bare, *rows[:-1])),)
     html = render_report(undrawn(replace(data, formats=formats)))
     last = html[html.index('<table id="canary-table"') :].split("</tbody>")[0].split("<tr>")[-1]
-    assert broken.id in last
-    assert "nan" not in last
+    assert bare.id in last
     assert last.count("missing") == 2
 
 
-@pytest.mark.parametrize("section", [{}, {"classes": None}, {"significance": "often"}])
-def test_a_section_that_is_not_as_it_should_be_is_an_error(section: dict[str, object]) -> None:
-    data = replace(page_data(canaries=2, controls=2, references=30), privacy=section)
-    with pytest.raises(ResultError, match=r"result of 'demo' lacks or adds fields \(.+measure"):
-        render_report(data)
+def test_quantiles_of_references_have_their_names() -> None:
+    """The result keeps the least and the largest too."""
+    data = page_data(canaries=2, controls=2)
+    form = replace(data.formats[0], quantiles=tuple(map(float, range(9))))
+    said = text_of(render_report(undrawn(replace(data, formats=(form,)))))
+    assert "the least of them 0.00 1 % of them lie below 1.00 5 % of them lie below 2.00" in said
+    assert (
+        "95 % of them lie below 6.00 99 % of them lie below 7.00 the largest of them 8.00" in said
+    )
+
+
+def test_an_error_in_rendering_is_an_error_of_ours(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Never a damaged result: what was read is known to be sound."""
+
+    def fail(_: object) -> str:
+        raise KeyError("a typo")
+
+    run = small_run(tmp_path / "run")
+    monkeypatch.setitem(page_module._environment().filters, "whole", fail)
+    seen = call("report", run)
+    assert seen.code == 3
+    assert "it is an error of ours" in seen.err
+    assert "KeyError" in seen.err
+    assert "Traceback" not in seen.err
+    assert not (run / "report.html").exists()
+    again = call("report", run, "--debug")
+    assert again.code == 3
+    assert "Traceback" in again.err
 
 
 def test_no_formats_at_all_is_a_page_too() -> None:
@@ -261,7 +289,7 @@ def test_several_formats_stand_in_one_table_first() -> None:
     table = html[html.index('id="glance"') : html.index('id="classes-1"')]
     assert table.count("<tr><th") == 2
     for one in data.formats:
-        best = max(one.classes, key=lambda row: row.median or 0.0)
+        best = max(one.classes, key=lambda row: row.median)
         assert re.search(rf"{one.name}</a></th>.*\n?.*>{best.repetitions}×<", table)
         assert f">{'≥ ' if best.capped else ''}{best.median:.2f}</td>" in table
     assert "glance" not in render_report(undrawn(page_data(canaries=2, controls=2)))
