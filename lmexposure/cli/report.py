@@ -1,5 +1,6 @@
 """`lmexposure report`: a run as a page that people read, and as files for other tools."""
 
+import gc
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -59,6 +60,7 @@ def report(
     if force and model_card is None:
         raise SettingsError("--force goes with --model-card; give both, or leave it out")
     opened = open_run(run)
+    gc.freeze()  # all of it is kept to the end: a search for garbage need not look through it
     known = None if model_card is None or force else _weights(model_card, opened.result)
     written = write_report(
         opened,

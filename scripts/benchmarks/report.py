@@ -38,9 +38,9 @@ print(json.dumps([imported - start, built - imported, rendered - built]))
 _CHECK = """
 import sys
 from lmexposure.gate import check_result
-from lmexposure.records import read_result
+from lmexposure.records import Result
 from pathlib import Path
-check_result(read_result(Path(sys.argv[1]) / "result.json"))
+check_result(Result.read(Path(sys.argv[1]) / "result.json"))
 """
 
 
