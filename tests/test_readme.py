@@ -167,7 +167,7 @@ def test_the_model_card_is_what_is_written(tmp_path: Path) -> None:
     told = next(yaml.safe_load(b) for b in blocks("yaml") if "model-index:" in b)
     (tmp_path / "my-model").mkdir()
     run = open_run(small_run(tmp_path / "run"))
-    weights = run.result.model["weights_sha256"]
+    weights = run.result.model.weights_sha256
     write_report(run, formats=("md",), model_card=tmp_path / "my-model", card_weights=weights)
     card = ModelCard.load(tmp_path / "my-model" / "README.md").data.to_dict()["model-index"][0]
     shown = told["model-index"][0]

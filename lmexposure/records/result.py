@@ -52,8 +52,10 @@ MEASURE_AGAIN = "measure again with another --out, or move the file aside before
 ROUNDING = 1e-6  # bits
 _QUANTILES = 9
 
-Bits = Annotated[float, Field(ge=-ROUNDING)]
-Nats = Annotated[float, Field(ge=0)]
+_MOST = 1e100  # nothing measured comes near; the axes of a chart overflow beyond
+Number = Annotated[float, Field(ge=-_MOST, le=_MOST)]
+Bits = Annotated[float, Field(ge=-ROUNDING, le=_MOST)]
+Nats = Annotated[float, Field(ge=0, le=_MOST)]
 Rate = Annotated[float, Field(gt=0, lt=1)]
 
 
@@ -175,9 +177,9 @@ class Goodness(Record):
 class SkewNormalFit(Record):
     """The skew-normal curve of a format's references, in bits, and how well it fits."""
 
-    location: float
-    scale: Annotated[float, Field(gt=0)]
-    shape: float
+    location: Number
+    scale: Annotated[float, Field(gt=0, le=_MOST)]
+    shape: Number
     goodness: Goodness
 
 
@@ -268,7 +270,7 @@ class Format(Record):
     shared_tokens: Count
     certifiable: bool
     first_unscored: bool
-    reference_bits_quantiles: Rows[float]
+    reference_bits_quantiles: Rows[Number]
     skew_normal: SkewNormalFit | None
     search: Search | None
     interrupted: bool
@@ -316,9 +318,9 @@ class Estimate(Record):
     """
 
     method: Method
-    value: float | None
-    low: float | None
-    high: float | None
+    value: Number | None
+    low: Number | None
+    high: Number | None
     level: Level
     rank: Annotated[BigInteger, Field(ge=1)] | None
     capped: bool
@@ -447,8 +449,8 @@ class QuantileInterval(Record):
     """
 
     value: float
-    low: float | None
-    high: float | None
+    low: Number | None
+    high: Number | None
     quantile: Rate
     level: Rate
     attained: Share | None
@@ -470,8 +472,8 @@ class MeanInterval(Record):
     """
 
     value: float
-    low: float | None
-    high: float | None
+    low: Number | None
+    high: Number | None
     level: Rate
     method: Literal["bca", "normal", "none"]
     resamples: Count

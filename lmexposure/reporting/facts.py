@@ -48,14 +48,14 @@ def run_settings(options: RunOptions) -> dict[str, Setting]:
     Args:
         options: what was asked of a run.
     """
-    values = {name: getattr(options, name) for name in RunOptions.model_fields}
-    del values["training"]
-    probability = values["inclusion_probability"]
-    values["inclusion_probability"] = "fixed" if probability is None else probability
-    return {
-        "coins" if name == "inclusion_probability" else name: value
-        for name, value in values.items()
-    }
+    settings: dict[str, Setting] = {}
+    for name in RunOptions.model_fields:
+        if name == "inclusion_probability":
+            share = options.inclusion_probability
+            settings |= {"coins": "fixed" if share is None else share}
+        elif name != "training":
+            settings |= {name: getattr(options, name)}
+    return settings
 
 
 def model_facts(run: RunFiles) -> tuple[Fact, ...]:

@@ -197,3 +197,11 @@ def test_what_older_versions_took_for_all_there_is_says_so(tmp_path: Path) -> No
     more = set(Result.read(path).warnings) - set(warnings)
     assert len(more) == 1
     assert "its intervals of medians and quartiles are too narrow" in more.pop()
+
+
+@pytest.mark.parametrize("beyond", [-1e101, 1e308])
+def test_what_lies_beyond_every_axis_is_no_number(beyond: float) -> None:
+    """It would not look wrong in a chart: all else would be pressed together, or nothing drawn."""
+    low, high = sorted((3.0, beyond))
+    with pytest.raises(ValidationError, match=r"Input should be (less|greater) than or equal to"):
+        estimate("skew_normal", 3.0, low=low, high=high)
