@@ -288,9 +288,15 @@ class _Place:
         keep_part(self.kept("inputs.json"), begun)
 
     def threads(self) -> int | None:
-        """With how many threads the parts here were computed; None where there are none."""
+        """With how many threads the parts here were computed; None where there are none.
+
+        Parts of which that is not known are removed: others would be added to them.
+        """
         begun = read_part(self.kept("inputs.json"), _Begun)
-        return None if begun is None else begun.threads
+        if begun is None:
+            shutil.rmtree(self.kept("inputs.json").parent, ignore_errors=True)
+            return None
+        return begun.threads
 
     def kept(self, name: str) -> Path:
         """A file for finished parts; other inputs have other files."""

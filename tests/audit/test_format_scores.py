@@ -93,18 +93,18 @@ def test_ranks_count_those_held_out_among_the_never_inserted(untrained: LoadedMo
         untrained.model, untrained.tokenizer, [TWO.text(i) for i in range(100)], context=None
     )
     never = np.delete(bits, [c.index for c in manifest.canaries if c.role == "canary"])
-    assert result.formats[0]["exhaustive"]
+    assert result.formats[0].exhaustive
     searched = [c for c in manifest.canaries if c.role in ("canary", "control")]
     for canary, found in zip(searched, result.canaries, strict=True):
         rank = int((never <= bits[canary.index]).sum()) + (canary.role == "canary")
-        assert found.exposure["method"] == "exact"
-        assert found.exposure["rank"] == str(rank)
-        assert found.exposure["value"] == pytest.approx(math.log2(100 / rank))
+        assert found.exposure.method == "exact"
+        assert found.exposure.rank == rank
+        assert found.exposure.value == pytest.approx(math.log2(100 / rank))
     sampled = measure(
         untrained, manifest, settings=replace(QUICK, references=None, method="sampled")
     )
-    assert [c.exposure["rank"] for c in sampled.canaries if c.role == "canary"] == [
-        c.exposure["rank"] for c in result.canaries if c.role == "canary"
+    assert [c.exposure.rank for c in sampled.canaries if c.role == "canary"] == [
+        c.exposure.rank for c in result.canaries if c.role == "canary"
     ]
 
 
