@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from audit.quick import QUICK
 from corpora import sentences
+from known import known
 from tiny import characters, model_of
 
 from lmexposure.audit import MeasureSettings, measure
@@ -71,7 +72,7 @@ def whole(loaded: LoadedModel, manifest: Manifest) -> Result:
 
 
 def methods(result: Result) -> set[str]:
-    return {one.exposure["method"] for one in result.canaries}
+    return {one.exposure.method for one in result.canaries}
 
 
 @pytest.mark.usefixtures("little_memory")
@@ -96,18 +97,18 @@ def test_an_early_end_keeps_what_is_proven_and_says_what_is_coarser(
     watcher = Pressed(at)
     result = measure(loaded, manifest, out=tmp_path, settings=SLOWLY, progress=watcher)
     assert any(f"Ctrl-C ended the {ended}" in line for line in result.warnings)
-    assert result.formats[0]["search"]["interrupted"]
+    assert result.formats[0].interrupted
     assert methods(result) == shown
     for found, true in zip(result.canaries, whole.canaries, strict=True):
-        exact = true.exposure["value"]
+        exact = known(true.exposure.value)
         for row in (
             found.estimates[name] for name in ("bounded", "exact") if name in found.estimates
         ):
-            assert row["low"] - 1e-9 <= exact <= row["high"] + 1e-9
-        assert {row["revealed"] for row in found.extraction} >= {0}
+            assert known(row.low) - 1e-9 <= exact <= known(row.high) + 1e-9
+        assert {row.revealed for row in found.extraction} >= {0}
     again = Pressed(None)
     settled = measure(loaded, manifest, out=tmp_path, settings=SLOWLY, progress=again)
-    assert replace(settled, scores_sha256=None) == whole
+    assert settled.model_copy(update={"scores_sha256": None}) == whole
     assert not again.told("scoring code")  # what was scored is not scored again
     assert not list(tmp_path.glob(".measuring"))
 
@@ -139,7 +140,7 @@ def test_without_a_search_an_early_end_of_the_extraction_is_known(
 ) -> None:
     settings = replace(QUICK, method="sampled")
     result = measure(loaded, manifest, settings=settings, progress=Pressed("scoring code"))
-    assert result.formats[0]["search"] == {"interrupted": True}
+    assert (result.formats[0].search, result.formats[0].interrupted) == (None, True)
     assert any("6 canaries were not searched for with all" in line for line in result.warnings)
 
 
