@@ -5,22 +5,6 @@ dark enough to stand out from white by 3 to 1; no two parts share a colour, so t
 its own in the place of each.
 """
 
-__all__ = [
-    "ACCENT",
-    "BAND",
-    "CANARY",
-    "CONTROL",
-    "FIT",
-    "GRID",
-    "INK",
-    "LINE",
-    "MUTED",
-    "PAPER",
-    "REFERENCE",
-    "SERIES",
-    "VARIABLES",
-]
-
 PAPER = "#ffffff"  # under a stand-alone chart; a page has its own
 INK = "#1c2126"
 MUTED = "#66707a"

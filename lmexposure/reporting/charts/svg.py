@@ -10,8 +10,6 @@ from collections.abc import Iterator
 
 from lmexposure.reporting.charts.palette import INK, VARIABLES
 
-__all__ = ["dressed"]
-
 _SVG, _XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 _FONTS = "DejaVu Sans, Verdana, Arial, sans-serif"
 _NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
