@@ -393,6 +393,31 @@ def test_an_exposure_that_can_be_is_kept(found: Any) -> None:
     assert alone.canaries[0].exposure.value == found.value
 
 
+@pytest.mark.parametrize("half", ["\ud800", "\udfff"])
+@pytest.mark.parametrize("schema", ["lmexposure.result/1", "lmexposure.result/2"])
+def test_half_a_character_is_refused(schema: str, half: str) -> None:
+    values = written() | {"schema": schema, "warnings": [half]}
+    with pytest.raises(
+        ResultError, match=rf"half a character, '\\u{ord(half):x}'\); measure again"
+    ):
+        Result.parse(json.dumps(values).encode(), Path("result.json"))
+
+
+def test_a_character_of_two_halves_is_read() -> None:
+    values = written() | {"warnings": ["\U0001f642"]}
+    values[CONTENT] = sha256_bytes(canonical_json(values))
+    content = json.dumps(values).encode()
+    assert b"\\ud83d\\ude42" in content
+    assert Result.parse(content, Path("result.json")).warnings == ("\U0001f642",)
+
+
+def test_a_copy_shows_its_own_canaries_and_formats() -> None:
+    result, fewer = clean(n=2), clean(n=1)
+    copied = result.model_copy(update={"canaries": fewer.canaries, "formats": ()})
+    assert copied.classes == fewer.classes != result.classes
+    assert not copied.format_named
+
+
 @pytest.mark.parametrize("broken", [math.nan, math.inf, 10**400])
 @pytest.mark.parametrize("place", ["value", "log_perplexity_bits"])
 def test_a_number_that_is_not_finite_is_refused_in_memory_too(place: str, broken: float) -> None:
