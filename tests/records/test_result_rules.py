@@ -393,13 +393,10 @@ def test_an_exposure_that_can_be_is_kept(found: Any) -> None:
     assert alone.canaries[0].exposure.value == found.value
 
 
-@pytest.mark.parametrize("half", ["\ud800", "\udfff"])
 @pytest.mark.parametrize("schema", ["lmexposure.result/1", "lmexposure.result/2"])
-def test_half_a_character_is_refused(schema: str, half: str) -> None:
-    values = written() | {"schema": schema, "warnings": [half]}
-    with pytest.raises(
-        ResultError, match=rf"half a character, '\\u{ord(half):x}'\); measure again"
-    ):
+def test_half_a_character_is_refused(schema: str) -> None:
+    values = written() | {"schema": schema, "warnings": ["\ud800"]}
+    with pytest.raises(ResultError, match=r"half a character, '\\ud800'\); measure again"):
         Result.parse(json.dumps(values).encode(), Path("result.json"))
 
 
