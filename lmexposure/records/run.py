@@ -121,9 +121,9 @@ def open_run(path: str | Path) -> RunFiles:
     home = result_path.parent
     record = RunRecord.read(home / "run.json") if (home / "run.json").exists() else None
     whole = record is not None and record.command == "run"
-    curve, notes = _read_curve(home / "metrics.jsonl")
+    curve, notes = read_curve(home / "metrics.jsonl")
     if not curve:
-        curve, more = _read_curve(home / "exposure.jsonl")
+        curve, more = read_curve(home / "exposure.jsonl")
         notes += more
     return RunFiles(
         path=path,
@@ -166,8 +166,12 @@ def _read_manifest(path: Path, result: Result, *, whole: bool) -> Manifest | Non
     return manifest
 
 
-def _read_curve(path: Path) -> tuple[tuple[Evaluation, ...], tuple[str, ...]]:
-    """(The rows that are whole, what is missing): they are a curve, and decide no number."""
+def read_curve(path: Path) -> tuple[tuple[Evaluation, ...], tuple[str, ...]]:
+    """The rows that are whole, and what is missing: they are a curve, and decide no number.
+
+    Args:
+        path: of metrics.jsonl or exposure.jsonl; where there is none, there are no rows.
+    """
     if not path.exists():
         return (), ()
     try:

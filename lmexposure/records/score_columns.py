@@ -7,19 +7,16 @@ import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure.errors import InputError
 
-__all__ = ["ScoreColumns", "read_score_file"]
-
 _OLD_ROLES = {"excluded": "held_out"}  # as measurements before version 2 of results have it
 _TRUE, _FALSE = ("1", "true", "yes", "in"), ("0", "false", "no", "out")
 
-Columns = Mapping[str, Sequence[Any]]
+Columns = Mapping[str, Sequence[object]]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -82,7 +79,8 @@ def read_score_file(
         values = -values
     copies = _copies(path, columns, repetitions)
     if by_role:
-        roles = np.asarray([_OLD_ROLES.get(role, role) for role in columns[included]], dtype=str)
+        said = map(str, columns[included])
+        roles = np.asarray([_OLD_ROLES.get(role, role) for role in said], dtype=np.str_)
     else:
         inside = _truths(path, included, columns[included])
         roles = np.where(inside, "canary", np.where(copies == 0, "reference", "held_out"))
@@ -152,7 +150,7 @@ def _first_there(columns: Columns, names: tuple[str, str]) -> str:
     return names[0] if names[0] in columns else names[1]
 
 
-def _numbers(path: Path, name: str, cells: Sequence[Any]) -> NDArray[np.float64]:
+def _numbers(path: Path, name: str, cells: Sequence[object]) -> NDArray[np.float64]:
     try:
         values = np.asarray(cells, dtype=np.float64)
     except (TypeError, ValueError):
@@ -166,14 +164,14 @@ def _numbers(path: Path, name: str, cells: Sequence[Any]) -> NDArray[np.float64]
     return values
 
 
-def _number(cell: Any) -> float:
+def _number(cell: object) -> float:
     try:
-        return float(cell)
+        return float(str(cell))
     except (TypeError, ValueError):
         return float("nan")
 
 
-def _truths(path: Path, name: str, cells: Sequence[Any]) -> NDArray[np.bool_]:
+def _truths(path: Path, name: str, cells: Sequence[object]) -> NDArray[np.bool_]:
     given = np.asarray(cells)
     if given.dtype == bool:
         return given

@@ -1,7 +1,6 @@
 """`lmexposure report`: what a person types, and what they see."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from made_results import secret_texts, small_manifest, small_run
 
 from lmexposure.cli.reporting import write_and_say
 from lmexposure.models import LstmSizes, load_model, new_model, save_model
-from lmexposure.records import read_result
+from lmexposure.records import Result
 
 
 def test_the_verdict_and_where_the_report_lies(call: Call, tmp_path: Path) -> None:
@@ -52,8 +51,9 @@ def test_a_model_card(call: Call, tmp_path: Path) -> None:
         made = new_model("lstm", ["abc"] * 9, seed=seed, separator="\n", lstm=LstmSizes(units=8))
         save_model(made.model, made.tokenizer, run / name)
     measured = load_model(run / "model", dtype="bfloat16").to_dict()
-    result = read_result(run / "result.json")
-    replace(result, model={**result.model, **measured}).write(run / "result.json")
+    result = Result.read(run / "result.json")
+    model = result.model.model_copy(update={k: measured[k] for k in ("dtype", "weights_sha256")})
+    result.model_copy(update={"model": model}).write(run / "result.json")
     card = ("report", run, "--format", "md", "--model-card")
     outcome = call(*card, run / "model")
     assert outcome.code == 0, outcome

@@ -27,7 +27,6 @@ import pytest
 import torch
 from corpora import write_corpus
 from golden_run import agree_values
-from lmexposure.results import Result
 from older_runs import STOPPED, older_run, stopped_settings
 from safetensors.torch import save_file
 
@@ -37,6 +36,7 @@ from lmexposure.audit.progress import Progress
 from lmexposure.cli.entry import _run
 from lmexposure.errors import ResultError
 from lmexposure.models import load_model
+from lmexposure.records import Result, Validation
 
 DATA = Path(__file__).parent / "data" / "measured"
 SMALL = MeasureSettings(
@@ -49,14 +49,14 @@ SMALL = MeasureSettings(
     permutations=199,
 )
 # What a training of our own says of itself, of one that learned nothing and ended by the clock.
-LEARNED_NOTHING = {
-    "validation_bits": 5.5,
-    "initial_validation_bits": 5.25,
-    "best_epoch": 0.0,
-    "epochs": 1.0,
-    "stopped": "max_seconds",
-    "improved": False,
-}
+LEARNED_NOTHING = Validation(
+    validation_bits=5.5,
+    initial_validation_bits=5.25,
+    best_epoch=0.0,
+    epochs=1.0,
+    stopped="max_seconds",
+    improved=False,
+)
 _NAMED = {
     "lmexposure": "version",
     "git_revision": "revision",

@@ -79,13 +79,13 @@ def _extracted(model: Any) -> list[float]:
 def _measured(model: Any) -> list[float]:
     loaded = LoadedModel(model=model, tokenizer=TOKENIZER, name="tiny")
     result = measure(loaded, _manifest(), settings=ALL_FILLS)
-    return [float(canary.exposure["value"]) for canary in result.canaries]
+    return [float(canary.exposure.value or 0.0) for canary in result.canaries]
 
 
 def _wrapped(model: Any) -> list[float]:
     found = wrapped_exposures(model, TOKENIZER, _manifest(), Wrapping())
     texts = wrapped_log_perplexity(model, TOKENIZER, TEXTS, Wrapping())
-    return [*(float(canary.exposure["value"]) for canary in found), *texts]
+    return [*(float(canary.exposure.value or 0.0) for canary in found), *texts]
 
 
 # Every function that takes a model in memory, as numbers.
