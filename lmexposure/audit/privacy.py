@@ -61,27 +61,7 @@ def privacy_section(
         if_reversed=_REVERSED,
     )
     packed = _PACKED if own_training else _PERHAPS_PACKED
-    return Privacy.model_validate(
-        section
-        | {
-            "primary": _bound(section["primary"]),
-            "classes": [_class(row) for row in section["classes"]],
-            "notes": [packed, *section["notes"]],
-        }
-    )
-
-
-def _class(row: dict[str, Any]) -> dict[str, Any]:
-    bounds = row["bounds"]
-    if bounds is not None:
-        others = [_bound(one) for one in bounds["others"]]
-        bounds = bounds | {"primary": _bound(bounds["primary"]), "others": others}
-    return row | {"bounds": bounds}
-
-
-def _bound(row: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Only the Gaussian rules have a mu."""
-    return None if row is None else {"mu": None} | row
+    return Privacy.model_validate(section | {"notes": [packed, *section["notes"]]})
 
 
 def _columns(scores: Sequence[FormatScores]) -> tuple[Any, Any, Any, Any]:

@@ -203,11 +203,11 @@ class MeasureSettings:
         return MeasureOptions(**{**values, "threads": threads})
 
     def decisive(self) -> dict[str, Any]:
-        """The settings that decide the numbers; speed is left out."""
+        """The settings that decide the numbers, for the hash of a result's inputs."""
         values = asdict(self)
         del values["batch_size"], values["threads"]
         if not self.quick:
-            del values["quick"]  # as results have it that were measured before there was one
+            del values["quick"]  # as before there was one: the hash is then the same
         return values
 
 

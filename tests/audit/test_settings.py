@@ -140,7 +140,7 @@ def test_a_first_look_is_a_tenth_and_flags_win() -> None:
         "of 199"
     )
     assert MeasureSettings().coarser is None
-    # A measurement that is none is recorded as before there was one.
+    # The inputs of a measurement that is none are those of before there was one.
     assert "quick" not in MeasureSettings().decisive()
     assert look.decisive()["quick"] is True
     asked = MeasureSettings.first_look(references=5_000, budget_steps=9)

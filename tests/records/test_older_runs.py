@@ -26,4 +26,4 @@ def test_a_finished_run_is_read_judged_and_rendered(tmp_path: Path, name: str) -
     assert narrow == (name != "coins")
     write_report(found, out=tmp_path / "report", formats=("md", "json"))
     text = (tmp_path / "report" / "report.md").read_text(encoding="utf-8")
-    assert all(str(row["name"]) in text for row in found.result.formats)
+    assert all(form.name in text for form in found.result.formats)

@@ -56,5 +56,6 @@ class EpsilonBound:
     notes: tuple[str, ...] = field(default=())
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain Python values."""
-        return asdict(self) | {"assumptions": list(self.assumptions), "notes": list(self.notes)}
+        """Plain Python values; "mu" is None where the rule bounds none."""
+        values = {"mu": None} | asdict(self)
+        return values | {"assumptions": list(self.assumptions), "notes": list(self.notes)}
