@@ -22,6 +22,7 @@ from pydantic import (
     WithJsonSchema,
 )
 
+from lmexposure._files import canonical_json
 from lmexposure._integrity import CONTENT, take_hash, write_hashed
 from lmexposure._text import visible
 from lmexposure.errors import InputError, ResultError
@@ -112,6 +113,7 @@ class FileRecord(Record):
         """
         try:
             values = json.loads(content, object_pairs_hook=_each_once)
+            _refuse_half_characters(values, content)
         except (ValueError, RecursionError) as failure:
             raise cls.ERROR(f"{path} is not readable JSON ({failure}); {cls.AGAIN}") from failure
         version = cls._version(values, path)
@@ -241,6 +243,17 @@ def _each_once(pairs: list[tuple[str, JsonValue]]) -> JsonTable:
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"the key {visible(twice)[:_SHOWN]!r} is there twice")
     return table
+
+
+def _refuse_half_characters(values: object, content: bytes) -> None:
+    """JSON can spell half of a surrogate pair, which is no character and cannot be written."""
+    if b"\\ud" not in content.lower():
+        return
+    try:
+        canonical_json(values)
+    except UnicodeEncodeError as failure:
+        half = failure.object[failure.start : failure.end]
+        raise ValueError(f"it holds half a character, {half!a}") from None
 
 
 def plain(value: object) -> JsonValue:

@@ -4,7 +4,7 @@ Numpy is imported for arrays alone: its numbers are `numbers.Real` like Python's
 reads settings and records answers before numpy would be loaded.
 """
 
-import sys
+import math
 from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import TYPE_CHECKING
@@ -40,14 +40,24 @@ def integer(
 ) -> int:
     """Return `value` if it is a whole number in [low, high]; bool does not count as a number."""
     allowed = f"at least {low}" if high is None else f"from {low} to {high}"
-    whole = isinstance(value, Integral) and not isinstance(value, bool)
-    if not whole or value < low or (high is not None and value > high):
+    if not _is_whole(value) or value < low or (high is not None and value > high):
         raise error(f"{name}={value!r} must be a whole number {allowed}")
     return int(value)
 
 
+def _is_whole(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
 def _is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _is_finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number that no float holds
+        return False
 
 
 def text(name: str, value: str, *, error: type[InputError] = SettingsError) -> str:
@@ -68,7 +78,7 @@ def flag(name: str, value: bool, *, error: type[InputError] = SettingsError) -> 
 
 def positive(name: str, value: float, *, error: type[InputError] = SettingsError) -> float:
     """Return `value` if it is finite and above 0."""
-    if not _is_number(value) or not 0 < value <= sys.float_info.max:
+    if not _is_number(value) or not _is_finite(value) or value <= 0:
         raise error(f"{name}={value!r} must be a finite number above 0")
     return float(value)
 

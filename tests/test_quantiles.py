@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import gamma
+from scipy.stats import binom, gamma
 
 from lmexposure._quantiles import (
     ExposureEstimate,
@@ -24,10 +24,13 @@ def estimate(value: float, *, method: str = "sampled", **parts: object) -> Expos
 @pytest.mark.parametrize("quantile", [0.01, 0.25, 0.5, 0.9, 0.999])
 @pytest.mark.parametrize("n", [1, 2, 8, 9, 10, 29, 56, 100, 999, 20_000])
 @pytest.mark.parametrize("tail", [0.25, 0.025, 0.003, 1e-5])
-def test_ends_are_those_of_the_interval(quantile: float, n: int, tail: float) -> None:
-    values = np.arange(1.0, n + 1)
+def test_ends_are_those_of_binomial_counts(quantile: float, n: int, tail: float) -> None:
+    counts, values = np.arange(n + 1), np.arange(1.0, n + 1)
+    r = np.sum(binom.cdf(counts, n, quantile) <= tail + 1e-12)
+    s = 1 + np.argmax(binom.sf(counts, n, quantile) <= tail + 1e-12)
+    assert quantile_ends(n, quantile, tail) == (r or None, s if s <= n else None)
     interval = quantile_interval(values, quantile, level=1 - 2 * tail)
-    assert quantile_ends(n, quantile, tail) == (interval.low, interval.high)
+    assert (interval.low, interval.high) == (r or None, s if s <= n else None)
     assert quantile_of(values.tolist(), quantile) == pytest.approx(interval.value)
 
 

@@ -19,9 +19,10 @@ def test_integer_passes_and_refuses() -> None:
             _validate.integer("n", bad, low=0)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("bad", [0.0, -1.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("bad", [0.0, -1.0, float("nan"), float("inf"), 10**400])
 def test_positive_refuses(bad: float) -> None:
     assert _validate.positive("rate", 0.5) == 0.5
+    assert _validate.positive("rate", np.float32(0.5)) == 0.5  # type: ignore[arg-type]
     with pytest.raises(SettingsError, match="must be a finite number above 0"):
         _validate.positive("rate", bad)
 

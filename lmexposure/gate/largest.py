@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 
+from lmexposure._quantiles import proportion_ends
 from lmexposure.gate.chance import chance_of_exposure, unseen
 from lmexposure.gate.classes import CanaryClass, Exposure
 from lmexposure.gate.thresholds import Thresholds
@@ -151,8 +152,7 @@ def _attainable(one: CanaryClass, exposure: Exposure) -> tuple[float, float]:
     if exposure.method != "sampled":
         return one.bits, one.bits
     most = math.log2(one.references)
-    # Clopper and Pearson's upper end for a count of none, as in `sampled_exposure`.
-    none = -math.expm1(math.log((1 - exposure.level) / 2) / one.references)
+    _, none = proportion_ends(0, one.references, (1 - exposure.level) / 2)  # as low: at most
     return most, min(most, -math.log2(none + 1 / one.size))
 
 

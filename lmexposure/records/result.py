@@ -1018,6 +1018,13 @@ class Result(FileRecord):
             found.setdefault(key, []).append(canary)
         return found
 
+    def __copy__(self) -> Self:
+        """Without the views: `model_copy` may replace what they show."""
+        copied = super().__copy__()
+        for view in ("classes", "format_named"):
+            copied.__dict__.pop(view, None)
+        return copied
+
     @model_validator(mode="after")
     def _each_is_there_once(self) -> Self:
         _once("format", [form.name for form in self.formats])

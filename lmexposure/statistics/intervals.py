@@ -127,16 +127,16 @@ def quantile_interval(
     ordered = np.sort(bits_array("values", values))
     quantile, level = fraction("quantile", quantile), fraction("level", level)
     n = ordered.size
-    r, s = _order_statistics(n, quantile, (1 - level) / 2)
-    whole = r >= 1 and s <= n
+    r, s = quantile_ends(n, quantile, (1 - level) / 2)
+    attained = None if r is None or s is None else _coverage(n, quantile, r, s)
     return QuantileInterval(
         value=float(np.quantile(ordered, quantile)),
-        low=float(ordered[r - 1]) if r >= 1 else None,
-        high=float(ordered[s - 1]) if s <= n else None,
+        low=None if r is None else float(ordered[r - 1]),
+        high=None if s is None else float(ordered[s - 1]),
         quantile=quantile,
         level=level,
-        attained=_coverage(n, quantile, r, s) if whole else None,
-        note=None if whole else _too_few(n, quantile, level),
+        attained=attained,
+        note=_too_few(n, quantile, level) if attained is None else None,
     )
 
 
@@ -189,20 +189,6 @@ def estimated_quantile(
         attained=attained,
         note="; ".join(notes) or None,
     )
-
-
-def _order_statistics(n: int, quantile: float, tail: float) -> tuple[int, int]:
-    """Largest r with P(Bin(n, q) < r) <= tail and smallest s with P(Bin(n, q) >= s) <= tail.
-
-    r = 0 and s = n + 1 mean that no order statistic reaches so far. The slack of 1e-12 keeps a
-    tail that is exactly reached, such as 2^-n, from being lost to rounding.
-    """
-    counts = np.arange(n + 1)
-    below = special.bdtr(counts, n, quantile)  # (n + 1,) P(Bin <= count)
-    above = special.bdtrc(counts, n, quantile)  # (n + 1,) P(Bin > count)
-    r = int(np.sum(below <= tail + 1e-12))
-    s = 1 + int(np.argmax(above <= tail + 1e-12))
-    return r, s
 
 
 def _coverage(n: int, quantile: float, r: int, s: int) -> float:

@@ -36,7 +36,8 @@ _PAGE = {*_SCORES, "jinja2", "matplotlib"}
 # Words of the command, its exit code, what may be imported once it has run.
 _COMMANDS: dict[str, tuple[str, int, set[str]]] = {
     "help": ("insert --help", 0, set()),
-    "formats": ("formats", 0, {"numpy"}),
+    "formats": ("formats", 0, set()),
+    "check": ("check RUN --json verdict.json", 1, set()),
     "insert": ("insert corpus.txt --out lines", 0, {"numpy"}),
     "insert jsonl": ("insert corpus.jsonl --format ssn --format pin --out jsonl", 0, {"numpy"}),
     "dry run": ("insert corpus.txt --out nowhere --dry-run", 0, {"numpy"}),
@@ -48,7 +49,6 @@ _COMMANDS: dict[str, tuple[str, int, set[str]]] = {
         0,
         {"numpy"},
     ),
-    "check": ("check RUN --json verdict.json", 1, {"numpy"}),
     "insert by coins": (
         "insert corpus.txt --coins 0.5 --candidates 50 --repetitions 1 --out coins",
         0,

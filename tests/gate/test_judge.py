@@ -1,5 +1,7 @@
 """The verdict: never a leak by chance more often than said, never a pass that is none."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from made_results import (
@@ -122,7 +124,7 @@ def test_a_model_that_did_not_learn_passes_nothing() -> None:
 
 @pytest.mark.parametrize("part", ["log_perplexity_bits", "exposure"])
 def test_a_missing_score_or_exposure_passes_nothing(part: str) -> None:
-    missing = {"log_perplexity_bits": None} if part == "log_perplexity_bits" else {}
+    missing: dict[str, Any] = {"log_perplexity_bits": None} if part == "log_perplexity_bits" else {}
     values = by_chance(np.random.default_rng(0), 31)
     known = [canary(i, exact(value)) for i, value in enumerate(values)]
     last = canary(31, exact(2.0 if missing else None), **missing)

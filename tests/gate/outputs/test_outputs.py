@@ -7,7 +7,6 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from lmexposure.gate.outputs.help_texts import HELP
 from made_results import HOSTILE, canary, clean, exact, made, renamed
 
 from lmexposure.gate import (
@@ -21,9 +20,11 @@ from lmexposure.gate import (
     verdict_summary,
     verdict_text,
 )
+from lmexposure.gate.outputs.as_sarif import HELP
 from lmexposure.records import Provenance, Result
 
-NASTY = HOSTILE + "\x00\x1b[31m\x85\u202e\ud800|</testcase>]]>@all\r\n## Passed"
+NAME = HOSTILE + "\x00\x1b[31m\x85\u202e|</testcase>]]>@all\r\n## Passed"
+NASTY = NAME + "\ud800"  # no file holds half a character
 KNOWN = Provenance(
     lmexposure="0.0.9",
     measured="2026-11-22T06:30:00Z",
@@ -38,7 +39,7 @@ def leaking(name: str = "random_number") -> Result:
 
 def verdicts() -> list[tuple[Result, Verdict]]:
     few = made([canary(i, exact(1.0)) for i in range(3)])
-    results = [clean(), leaking(), few, made([]), leaking(NASTY)]
+    results = [clean(), leaking(), few, made([]), leaking(NAME)]
     asked = Thresholds(max_epsilon=3, median_exposure=2, max_exposure=5, quantile_exposure=(0.9, 9))
     return [(r, check_result(r, t)) for r in results for t in (Thresholds(), asked)]
 
@@ -140,7 +141,7 @@ def test_every_kind_of_check_has_a_help_text() -> None:
 
 
 def test_a_hostile_name_stays_a_name_in_every_form() -> None:
-    result = leaking(NASTY)
+    result = leaking(NAME)
     verdict = check_result(result, Thresholds(max_epsilon=3))
     assert verdict.outcome is Outcome.LEAK
     text = verdict_text(verdict, KNOWN)
@@ -152,11 +153,11 @@ def test_a_hostile_name_stays_a_name_in_every_form() -> None:
     ]
     assert any(name and "<script>" in name and "</testcase>" in name for name in names)
     assert "<script" not in verdict_junit(verdict, KNOWN)
-    assert "\\ud800" in json.loads(verdict_json(verdict, result, KNOWN))["checks"][0]["scope"]
+    assert "\\u202e" in json.loads(verdict_json(verdict, result, KNOWN))["checks"][0]["scope"]
 
 
 def test_a_table_of_markdown_is_not_broken_by_a_name() -> None:
-    verdict = check_result(leaking(NASTY))
+    verdict = check_result(leaking(NAME))
     summary = verdict_summary(verdict, KNOWN)
     rows = [line for line in summary.splitlines() if line.startswith("| ")]
     assert len(rows) == 2 + len(verdict.checks)
