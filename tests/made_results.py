@@ -79,7 +79,6 @@ __all__ = [
     "small_manifest",
     "small_result",
     "small_run",
-    "unchecked",
 ]
 
 RANDOM_NUMBER = 10**9
@@ -309,15 +308,6 @@ def changed(result: Result, **parts: Any) -> Result:
     """The result with other parts, which must agree like those of any result."""
     kept = {name: getattr(result, name) for name in Result.model_fields}
     return Result(**(kept | parts))
-
-
-def unchecked(result: Result, **parts: Any) -> Result:
-    """The result with other parts, for tests of one part alone: nothing looks whether they agree.
-
-    `model_copy` would keep the views of the parts that were.
-    """
-    kept = {name: getattr(result, name) for name in Result.model_fields}
-    return Result.model_construct(**(kept | parts))
 
 
 def with_test(row: ClassSummary, **parts: Any) -> ClassSummary:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_results import hostile_run, secret_texts, small_manifest, small_run, unchecked
+from made_results import hostile_run, secret_texts, small_manifest, small_run
 
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.errors import ManifestError, ResultError, SettingsError
@@ -21,7 +21,7 @@ def shown(path: Path, **made_of: Any) -> ReportData:
 
 
 def with_result(run: RunFiles, **parts: Any) -> RunFiles:
-    return replace(run, result=unchecked(run.result, **parts))
+    return replace(run, result=run.result.model_copy(update=parts))
 
 
 def test_a_report_has_what_the_result_says(tmp_path: Path) -> None:

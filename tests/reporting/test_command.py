@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import typer.main
-from made_results import options, small_manifest, small_run, unchecked
+from made_results import options, small_manifest, small_run
 
 from lmexposure.audit import MeasureSettings, RunSettings
 from lmexposure.cli.app import app
@@ -157,7 +157,7 @@ def test_a_measurement(tmp_path: Path) -> None:
     assert "lmexposure measure m/model m/manifest.json --out m-again" in command_of(beside)
     assert "m/manifest.json has the checksum" in where_of(beside)
     model = run.result.model.model_copy(update={"path": ""})
-    nameless = replace(run, result=unchecked(run.result, model=model))
+    nameless = replace(run, result=run.result.model_copy(update={"model": model}))
     assert "lmexposure measure MODEL MANIFEST" in command_of(nameless)
 
 
@@ -166,7 +166,7 @@ def test_it_names_the_threads_that_decide_the_last_bits(tmp_path: Path, whole: b
     run = open_run(small_run(tmp_path, whole=whole))
     assert "--threads" not in command_of(run)
     settings = run.result.settings.model_copy(update={"threads": 3})
-    threaded = replace(run, result=unchecked(run.result, settings=settings))
+    threaded = replace(run, result=run.result.model_copy(update={"settings": settings}))
     assert "--threads 3" in command_of(threaded)
 
 

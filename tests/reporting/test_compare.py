@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_results import small_manifest, small_run, unchecked
+from made_results import small_manifest, small_run
 
 from lmexposure.canaries import CanaryFormat
 from lmexposure.errors import ResultError, SettingsError
@@ -19,7 +19,7 @@ def run_of(path: Path, **made_of: Any) -> RunFiles:
 
 
 def with_result(run: RunFiles, **parts: Any) -> RunFiles:
-    return replace(run, result=unchecked(run.result, **parts))
+    return replace(run, result=run.result.model_copy(update=parts))
 
 
 def test_each_run_is_a_column(tmp_path: Path) -> None:
