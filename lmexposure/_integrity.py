@@ -42,8 +42,12 @@ def write_hashed(path: Path, record: Mapping[str, Any], *, mode: int = 0o644) ->
     Raises:
         FileError: the disk refused.
     """
-    values = json.loads(json.dumps(record))  # as a reader will see it
-    write_json(path, {**record, CONTENT: sha256_bytes(canonical_json(values))}, mode=mode)
+    write_json(path, {**record, CONTENT: content_hash(record)}, mode=mode)
+
+
+def content_hash(record: Mapping[str, Any]) -> str:
+    """What a record's file carries: SHA-256 of the rest in canonical JSON, as a reader sees it."""
+    return sha256_bytes(canonical_json(json.loads(json.dumps(record))))
 
 
 def take_hash(record: dict[str, Any]) -> bool:

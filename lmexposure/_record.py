@@ -21,6 +21,7 @@ from pydantic import (
     ValidationInfo,
     WithJsonSchema,
 )
+from pydantic_core import PydanticCustomError
 
 from lmexposure._integrity import CONTENT, take_hash, write_hashed
 from lmexposure._text import visible
@@ -43,8 +44,10 @@ def _from_decimal(value: object, info: "ValidationInfo[object]") -> object:
         return value
     decimal = isinstance(value, str) and value.isascii() and value.isdecimal()
     if not isinstance(value, str) or not decimal or len(value) > _MOST_DIGITS:
-        shown = visible(repr(value))[:_SHOWN]
-        raise ValueError(f"{shown} is no decimal string of at most {_MOST_DIGITS:,} digits")
+        # Not a ValueError: its message would have to show the value, which may be a secret.
+        raise PydanticCustomError(
+            "decimal_string", f"Input should be a decimal string of at most {_MOST_DIGITS:,} digits"
+        )
     return int(value)
 
 
@@ -83,6 +86,7 @@ class FileRecord(Record):
         FAMILY, VERSION: of its schema, written "family/version".
         ERROR: what is raised of a file that cannot be used.
         AGAIN: how to get a file that can: the end of every message.
+        SECRET: whether a value may be a secret, so that no message shows one.
         UPGRADES: from each older version the function that makes its contents those of the next,
             told whether they carried a hash; kept for good.
     """
@@ -91,6 +95,7 @@ class FileRecord(Record):
     VERSION: ClassVar[int]
     ERROR: ClassVar[type[InputError]] = ResultError
     AGAIN: ClassVar[str]
+    SECRET: ClassVar[bool] = False
     UPGRADES: ClassVar[Upgrades] = {}
 
     @classmethod
@@ -165,6 +170,8 @@ class FileRecord(Record):
                 raise cls.ERROR(f"{path} has schema {cls.FAMILY}/{number}, which there never was")
             try:
                 values = cls.UPGRADES[number](values, hashed)
+            except cls.ERROR as failure:  # of ours, and says all itself
+                raise cls.ERROR(f"{path}: {failure}") from failure
             except (LookupError, TypeError, AttributeError, ValueError) as failure:
                 raise cls.ERROR(
                     f"{path} is no sound {cls.FAMILY}/{number} "
@@ -177,7 +184,8 @@ class FileRecord(Record):
         try:
             return cls.model_validate(values, context=_FROM_FILE)
         except ValidationError as failure:
-            raise cls.ERROR(f"{path}: {first_problem(failure)}; {cls.AGAIN}") from None
+            problem = first_problem(failure, shown=not cls.SECRET)
+            raise cls.ERROR(f"{path}: {problem}; {cls.AGAIN}") from None
         except RecursionError:
             raise cls.ERROR(f"{path} is nested too deeply; {cls.AGAIN}") from None
 

@@ -120,8 +120,8 @@ def score_format(
         PlanError: R cannot give so many references as were asked for.
     """
     one = manifest.formats[name]
-    drawn = tuple(c for c in manifest.canaries if c.format == name)
-    canaries = tuple(c for c in drawn if c.role != "excluded")
+    drawn = tuple(c for c in manifest.entries if c.format == name)
+    canaries = tuple(c for c in drawn if c.role != "held_out")
     if not canaries:
         raise _nothing_inserted(name, len(drawn))
     count = settings.references_for(DEFAULT_REFERENCES)
@@ -152,7 +152,7 @@ def score_format(
     made = FormatScores(
         format=one,
         canaries=canaries,
-        excluded=tuple(c for c in drawn if c.role == "excluded"),
+        excluded=tuple(c for c in drawn if c.role == "held_out"),
         beginning=beginning,
         first_unscored=any(e.first_unscored for e in encoded),
         set_aside=len(manifest.set_aside.get(name, ())),
@@ -174,7 +174,7 @@ def _nothing_inserted(name: str, candidates: int) -> ManifestError:
 def _excluded_behind(drawn: tuple[Canary, ...], texts: int) -> NDArray[np.int64]:
     """Places of the texts, in their order but with the excluded behind canaries and controls."""
     excluded = np.zeros(texts, dtype=np.int64)
-    excluded[: len(drawn)] = [c.role == "excluded" for c in drawn]
+    excluded[: len(drawn)] = [c.role == "held_out" for c in drawn]
     excluded[len(drawn) :] = 2  # references
     return np.argsort(excluded, kind="stable")
 
@@ -185,7 +185,7 @@ def _encode(loaded: LoadedModel, manifest: Manifest, name: str, texts: list[str]
     Where some of them merge with the context and others do not, the context's cost would stand in
     some totals only.
     """
-    ids = [one.id for one in manifest.canaries if one.format == name]
+    ids = [one.id for one in manifest.entries if one.format == name]
     try:
         encoded = encode_in_context(
             loaded.tokenizer,

@@ -48,7 +48,7 @@ def privacy_section(
         what `privacy_of` returns; "coins" is "fixed" where none were tossed, and "notes" begins
         with one on documents.
     """
-    coins = None if manifest.plan.coins == "fixed" else float(manifest.plan.coins)
+    coins = manifest.plan.inclusion_probability
     claim = None
     if settings.claimed_epsilon is not None:
         claim = Claim(epsilon=settings.claimed_epsilon, delta=settings.delta)

@@ -50,12 +50,12 @@ def wrapped_exposures(
 
     Source: Carlini et al. 2019, The Secret Sharer, section 4.
     """
-    if not any(one.role == "canary" for one in manifest.canaries):
+    if not manifest.canaries:
         raise ManifestError("the manifest holds no inserted canary, so there is nothing to measure")
     check_place(manifest, wrapping)
     results = []
     for name, one in manifest.formats.items():
-        drawn = [canary for canary in manifest.canaries if canary.format == name]
+        drawn = [canary for canary in manifest.entries if canary.format == name]
         indices = manifest.references(name, references, strict=references is not None)
         texts = [canary.text for canary in drawn] + [one.text(index) for index in indices]
         bits = wrapped_log_perplexity(model, tokenizer, texts, wrapping, batch_size=batch_size)
@@ -67,12 +67,12 @@ def _by_rank(
     drawn: Sequence[Canary], bits: NDArray[np.float64], *, size: int, level: float
 ) -> list[CanaryResult]:
     # A candidate that its coin kept out was drawn as a reference is: it is one.
-    out = np.array([one.role == "excluded" for one in drawn], dtype=bool)
+    out = np.array([one.role == "held_out" for one in drawn], dtype=bool)
     own = bits[: len(drawn)][~out]
     null = np.concatenate([bits[: len(drawn)][out], bits[len(drawn) :]])
     exposures = sampled_exposure(own, null, space_size=size, level=level)
     results = []
-    for i, canary in enumerate(one for one in drawn if one.role != "excluded"):
+    for i, canary in enumerate(one for one in drawn if one.role != "held_out"):
         row = exposures.row(i)
         row["rank"] = str(row["rank"])  # as in a result file
         results.append(

@@ -109,7 +109,7 @@ def _seed_facts(run: RunFiles, settings: Mapping[str, Any], show: bool) -> Itera
         yield _seed_fact(settings["seed"], show)
     if settings.get("coins", "fixed") != "fixed":
         known = show and run.manifest is not None
-        value = _text(run.manifest.plan.coin_seed) if known and run.manifest else _LEFT_OUT
+        value = _text(run.manifest.plan.inclusion_seed) if known and run.manifest else _LEFT_OUT
         yield Fact(
             name="coin seed", value=value, meaning="decides who went in; the manifest has it"
         )

@@ -9,8 +9,7 @@ import pytest
 
 from lmexposure._files import canonical_json, sha256_bytes
 from lmexposure.canaries import Canary, CanaryFormat, Manifest, Plan, insert_into_texts
-from lmexposure.canaries.plan import draw
-from lmexposure.canaries.soundness import check_canaries
+from lmexposure.canaries.drawing import draw
 from lmexposure.errors import ManifestError
 
 PIN = CanaryFormat(name="pin", template="My PIN is {digits:4}")

@@ -25,9 +25,10 @@ from lmexposure.canaries import (
     shape_named,
     verify_texts,
 )
-from lmexposure.canaries.coins import checked_coins, is_included
+from lmexposure.canaries.drawing import draw
+from lmexposure.canaries.inclusion import is_included
 from lmexposure.canaries.insertion import schedule
-from lmexposure.canaries.plan import draw, secrets
+from lmexposure.canaries.plan import secrets
 from lmexposure.errors import CorpusError, PlanError, SettingsError
 
 PIN = CanaryFormat(name="pin", template="My PIN is {digits:4}")
