@@ -67,9 +67,11 @@ class Plan:
             object.__setattr__(self, name, value)
         for repetition in self.repetitions:
             integer("repetitions", repetition, low=1, error=PlanError)
-        given = checked_inclusion(self.inclusion_probability, self.inclusion_seed)
-        for name, value in zip(("inclusion_probability", "inclusion_seed"), given, strict=True):
-            object.__setattr__(self, name, value)
+        probability, inclusion_seed = checked_inclusion(
+            self.inclusion_probability, self.inclusion_seed
+        )
+        object.__setattr__(self, "inclusion_probability", probability)
+        object.__setattr__(self, "inclusion_seed", inclusion_seed)
         _all_different("repetitions", self.repetitions)
         if not all(isinstance(one, CanaryFormat) for one in self.formats):
             raise PlanError("formats must be CanaryFormat objects; load_format(name) gives one")
