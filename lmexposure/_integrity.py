@@ -42,12 +42,13 @@ def write_hashed(path: Path, record: Mapping[str, Any], *, mode: int = 0o644) ->
     Raises:
         FileError: the disk refused.
     """
-    write_json(path, {**record, CONTENT: content_hash(record)}, mode=mode)
+    values = json.loads(json.dumps(record))  # as a reader will see it
+    write_json(path, {**record, CONTENT: content_hash(values)}, mode=mode)
 
 
 def content_hash(record: Mapping[str, Any]) -> str:
-    """What a record's file carries: SHA-256 of the rest in canonical JSON, as a reader sees it."""
-    return sha256_bytes(canonical_json(json.loads(json.dumps(record))))
+    """SHA-256 of a record, as it is read from JSON and without its hash, in canonical JSON."""
+    return sha256_bytes(canonical_json(record))
 
 
 def take_hash(record: dict[str, Any]) -> bool:
@@ -59,7 +60,7 @@ def take_hash(record: dict[str, Any]) -> bool:
         return True
     said = record.pop(CONTENT)
     try:
-        return bool(said == sha256_bytes(canonical_json(record)))
+        return bool(said == content_hash(record))
     except (ValueError, RecursionError):
         return False
 

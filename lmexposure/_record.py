@@ -23,7 +23,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from lmexposure._integrity import CONTENT, take_hash, write_hashed
+from lmexposure._files import write_json
+from lmexposure._integrity import CONTENT, content_hash, take_hash
 from lmexposure._text import visible
 from lmexposure.errors import InputError, ResultError
 
@@ -135,7 +136,8 @@ class FileRecord(Record):
         Raises:
             FileError: the disk refused.
         """
-        write_hashed(path, self.to_dict(), mode=mode)
+        values = self.to_dict()
+        write_json(path, {**values, CONTENT: content_hash(values)}, mode=mode)
 
     def to_dict(self) -> JsonTable:
         """The file's contents but for the hash."""

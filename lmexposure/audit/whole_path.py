@@ -130,8 +130,8 @@ def _refuse_nothing_inserted(manifest: Manifest) -> None:
     if not manifest.canaries:
         raise ManifestError(
             f"nothing was inserted: the coins left all {len(manifest.held_out)} candidates out, so "
-            "there is nothing to measure; plan more candidates, or a higher probability, in another "
-            "--out"
+            "there is nothing to measure; plan more candidates, or a higher probability, in "
+            "another --out"
         )
 
 

@@ -217,7 +217,7 @@ def test_nesting(manifest: Manifest) -> None:
     whole = signed(today(manifest))
     for depth in (900, 100_000):
         deep = whole[:-1] + b', "deep": ' + b"[" * depth + b"]" * depth + b"}"
-        with pytest.raises(ManifestError, match="is not readable JSON|does not fit its content"):
+        with pytest.raises(ManifestError, match=r"is not readable JSON|does not fit its content"):
             read(deep)
 
 

@@ -103,7 +103,7 @@ def test_a_part_that_is_missing_or_another(older: dict[str, Any], part: str) -> 
             read(spoiled)
         assert "4711" not in str(failure.value).replace("'4711'", "")
     lacking = {name: value for name, value in older.items() if name != part}
-    with pytest.raises(ManifestError, match="is no sound lmexposure.manifest/. .KeyError: "):
+    with pytest.raises(ManifestError, match=r"is no sound lmexposure.manifest/. .KeyError: "):
         read(signed(lacking, "checksum"))
 
 

@@ -47,10 +47,10 @@ def test_the_same_however_the_corpus_is_cut(tmp_path: Path, verify: bool) -> Non
         manifest = insert_into_files(sources, PLAN, out, shape=shape_named("lines"), verify=verify)
         data = b"".join((out / path.name).read_bytes() for path in sources)
         record = manifest.corpus.model_copy(update={"name": ""})
-        outcomes.append((data, replace(manifest, corpus=record).to_dict()))
+        outcomes.append((data, replace(manifest, corpus=record)))
     assert outcomes[0] == outcomes[1] == outcomes[2]
-    assert outcomes[0][1]["corpus"]["verified"] is verify
-    assert bool(outcomes[0][1]["corpus"]["sha256"]) is verify
+    assert outcomes[0][1].corpus.verified is verify
+    assert bool(outcomes[0][1].corpus.sha256) is verify
 
 
 def test_as_one_file_without_sidecars(tmp_path: Path) -> None:
