@@ -146,6 +146,25 @@ class FileRecord(Record):
         return values
 
     @classmethod
+    def json_schema(cls) -> JsonTable:
+        """The JSON Schema (draft 2020-12) of such a file, envelope and all."""
+        made: JsonTable = cls.model_json_schema(mode="serialization")
+        envelope: JsonTable = {
+            "schema": {"const": cls.schema_name()},
+            CONTENT: {"type": "string", "pattern": "^[0-9a-f]{64}$"},
+        }
+        inner, required = made["properties"], made["required"]
+        assert isinstance(inner, dict)
+        assert isinstance(required, list)
+        return {
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "$id": cls.schema_name(),
+            **made,
+            "properties": {**envelope, **inner},
+            "required": [*envelope, *required],
+        }
+
+    @classmethod
     def _version(cls, values: object, path: Path) -> int:
         """Of the schema; 0 where a file has none and there were such files."""
         said = values.get("schema") if isinstance(values, dict) else None

@@ -6,6 +6,7 @@ that is meant, which then has a line in `tests/golden/README.md`.
 
 import json
 import os
+from difflib import unified_diff
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,9 @@ def agree(name: str, made: str | bytes) -> None:
     assert expected.exists(), f"{name} was never committed; write it: scripts/golden --accept"
     before = expected.read_bytes()
     if isinstance(made, str):
-        assert made == before.decode()  # as texts, for pytest shows the lines that differ
+        old, new = before.decode().splitlines(), made.splitlines()
+        differing = list(unified_diff(old, new, "committed", "made", n=1, lineterm=""))
+        assert not differing, "\n".join([name, *differing[:60]])
     assert content == before
 
 

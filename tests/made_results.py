@@ -21,7 +21,8 @@ import numpy as np
 from corpora import sentences
 from scipy.special import gammaincc, ndtr
 
-from lmexposure._files import write_json
+from lmexposure._files import canonical_json, sha256_bytes
+from lmexposure._integrity import CONTENT
 from lmexposure._quantiles import quantile_of
 from lmexposure.canaries import Canary, CanaryFormat, Manifest, Plan, insert_into_texts
 from lmexposure.records import (
@@ -34,14 +35,18 @@ from lmexposure.records import (
     Model,
     QuantileInterval,
     Result,
+    RunRecord,
+    Search,
     Validation,
 )
 from lmexposure.records.result import (
     EpsilonPoint,
     GuessingBaseline,
     GuessingTest,
+    Margin,
     MeanInterval,
     Method,
+    TokenProof,
 )
 
 if TYPE_CHECKING:
@@ -404,7 +409,7 @@ def small_run(path: Path, *, whole: bool = True, **made_of: Any) -> Path:
     result.write(path / "result.json")
     if whole:
         manifest.write(path / "manifest.json")
-        write_json(path / "run.json", _record(small))
+        _record(small).write(path / "run.json")
         rows = "".join(json.dumps(row) + "\n" for row in _metrics())
         (path / "metrics.jsonl").write_text(rows, encoding="utf-8")
     return path
@@ -414,8 +419,8 @@ def renamed(result: Result, name: str, new: str) -> Result:
     """The result with a format of another name, such as one that no plan would take."""
     text = json.dumps(result.to_dict()).replace(name, json.dumps(new)[1:-1])
     values = json.loads(text)
-    canaries = [CanaryResult(**one) for one in values.pop("canaries")]
-    return Result(canaries=canaries, **values)
+    values[CONTENT] = sha256_bytes(canonical_json(values))
+    return Result.parse(json.dumps(values).encode(), Path("result.json"))
 
 
 def hostile_run(path: Path, name: str = HOSTILE, **made_of: Any) -> Path:
@@ -460,7 +465,7 @@ def _made(small: Small) -> tuple[Manifest, tuple["FormatScores", ...], Result]:
     ]
     result = _result(
         manifest_sha256=manifest.sha256,
-        settings=settings.decisive(),
+        settings=settings.record(),
         formats=[one.record for one in found],
         canaries=[canary for one in found for canary in one.canaries],
         summary=[row for one in found for row in one.summary],
@@ -495,8 +500,8 @@ def _scores(small: Small, manifest: Manifest, name: str) -> "FormatScores":
     from lmexposure.scoring import Beginning
 
     drawn = [c for c in manifest.entries if c.format == name]
-    shown = tuple(c for c in drawn if c.role != "held_out")
-    excluded = tuple(c for c in drawn if c.role == "held_out")
+    shown = tuple(c for c in drawn if c.role in ("canary", "control"))
+    held_out = tuple(c for c in drawn if c not in shown)
     references = min(small.references, manifest.references_left(name))
     count = len(drawn) + references
     place = list(manifest.formats).index(name)
@@ -507,7 +512,7 @@ def _scores(small: Small, manifest: Manifest, name: str) -> "FormatScores":
     return FormatScores(
         format=manifest.formats[name],
         canaries=shown,
-        excluded=excluded,
+        held_out=held_out,
         bits=bits,
         tokens=np.full(count, 30),
         secret_bits=bits - SHARED,
@@ -528,38 +533,36 @@ def _search(scores: "FormatScores", small: Small) -> "FormatSearch":
     from lmexposure.audit.searching import FormatSearch
 
     if not small.extraction:
-        return FormatSearch(rows=[{} for _ in scores.canaries])
+        return FormatSearch(estimates=[{} for _ in scores.canaries])
     size, guesses = scores.format.size, min(_measure(small).guesses, scores.format.size)
-    rows: list[dict[str, dict[str, Any]]] = []
-    found = []
-    for place in _places(scores):
-        there = place <= guesses
-        rows.append({"exact": _exact(place, scores.format.bits)} if there else {})
-        found.append(
-            {
-                "method": "best_first",
-                "revealed": 0,
-                "width": guesses,
-                "found": there,
-                "place": place if there else None,
-                "steps": 10_352,
-                "proven": guesses,
-                "fills_left": str(size),
-                "by_chance": min(1.0, guesses / size),
-            }
-        )
-    record = {"guesses_proven": guesses, "interrupted": False, "walk_steps": 2_000, "draws": 0}
-    return FormatSearch(rows=rows, guesses=found, record=record)
+    places = [place if place <= guesses else None for place in _places(scores)]
+    return FormatSearch(
+        estimates=[{} if p is None else {"exact": _exact(p, scores.format.bits)} for p in places],
+        guesses=[searched(guesses, place=place, size=size) for place in places],
+        record=Search(
+            tokens=TokenProof(rule="windows", counted=size, looked_up=100),
+            shared_tokens=3,
+            margin=Margin(bits=1e-3, measured=1e-6, sample=100, empirical=False),
+            budget_steps=100_000,
+            draws=None,
+            draw_steps=None,
+            walk_steps=2_000,
+            most_live=100,
+            guesses_proven=guesses,
+            guess_steps=10_352,
+        ),
+    )
 
 
-def _exact(place: int, bits: float) -> dict[str, Any]:
-    return exact(bits - float(np.log2(place))) | {
-        "rank": str(place),
-        "assumptions": ["every fill of the randomness space was counted once"],
-        "warnings": [],
-        "place": str(place),
-        "steps": 2_000,
-    }
+def _exact(place: int, bits: float) -> Estimate:
+    return estimate(
+        "exact",
+        bits - float(np.log2(place)),
+        rank=place,
+        place=place,
+        steps=2_000,
+        assumptions=("every fill of the randomness space was counted once",),
+    )
 
 
 def _extractions(scores: "FormatScores", small: Small) -> "Extractions":
@@ -571,30 +574,30 @@ def _extractions(scores: "FormatScores", small: Small) -> "Extractions":
 
 def _extraction(
     scores: "FormatScores", canary: Canary, place: int, small: Small
-) -> list[dict[str, Any]]:
+) -> list[Extraction]:
     revealed = _measure(small).revealed if canary.role == "canary" else 0
-    rows = []
+    rows: list[Extraction] = []
     for given in range(revealed + 1):
         left = scores.format.fills_left(canary.index, given)
         among = 1 + place * left // scores.format.size
-        for method, width in (("greedy", 1), ("beam", 100)):
-            found = among <= width
-            rows.append(
-                {
-                    "method": method,
-                    "revealed": given,
-                    "width": width,
-                    "found": found,
-                    "place": among if found else None,
-                    "steps": 9 * width,
-                    "fills_left": str(left),
-                    "by_chance": min(1.0, width / left),
-                }
+        rows += [
+            Extraction(
+                method="greedy" if width == 1 else "beam",
+                revealed=given,
+                width=width,
+                found=among <= width,
+                place=among if among <= width else None,
+                steps=9 * width,
+                proven=None,
+                fills_left=left,
+                by_chance=min(1.0, width / left),
             )
+            for width in (1, 100)
+        ]
     return rows
 
 
-def _record(small: Small) -> dict[str, Any]:
+def _record(small: Small) -> RunRecord:
     from lmexposure.audit import RunSettings
 
     settings = RunSettings(
@@ -608,16 +611,21 @@ def _record(small: Small) -> dict[str, Any]:
         training={"epochs": 3},
         measure=_measure(small),
     )
-    return {
-        "lmexposure": "0.1.0",
-        "git_revision": None,
-        "python": "3.11.7",
-        "platform": "Linux",
-        "versions": {"torch": "2.13.0", "numpy": "2.4.6"},
-        "settings": json.loads(json.dumps(settings.decisive())),
-        "seconds": {"insert": 0.1, "train": 3.0, "measure": 1.0},
-        "device": "cpu",
-    }
+    return RunRecord(
+        lmexposure="0.1.0",
+        git_revision=None,
+        python="3.11.7",
+        platform="Linux",
+        versions={"torch": "2.13.0", "numpy": "2.4.6"},
+        command="run",
+        corpus=None,
+        settings=settings.record(),
+        measure=settings.measure.record(),
+        seconds={"insert": 0.1, "train": 3.0, "measure": 1.0},
+        measured=None,
+        device="cpu",
+        training=None,
+    )
 
 
 def _metrics() -> list[dict[str, Any]]:

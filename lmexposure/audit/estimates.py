@@ -17,10 +17,23 @@ from numpy.typing import NDArray
 from lmexposure._files import sha256_bytes
 from lmexposure.audit.extracting import Extractions
 from lmexposure.audit.format_scores import FormatScores
-from lmexposure.audit.searching import FormatSearch
+from lmexposure.audit.searching import Estimates, FormatSearch
 from lmexposure.audit.settings import MeasureSettings
 from lmexposure.errors import InputError, ModelError
-from lmexposure.records import CanaryResult
+from lmexposure.records import (
+    CanaryResult,
+    ClassSummary,
+    Estimate,
+    Extraction,
+    Format,
+    SkewNormalFit,
+)
+from lmexposure.records.result import (
+    EpsilonPoint,
+    EstimateName,
+    ExtractionCount,
+    GuessCount,
+)
 from lmexposure.statistics import (
     GUESSING,
     ExposureEstimate,
@@ -35,28 +48,26 @@ from lmexposure.statistics import (
     skew_normal_exposure,
 )
 
-__all__ = ["FormatEstimates", "estimate_format"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class FormatEstimates:
     """The estimates of one format, ready for the result.
 
     Attributes:
-        canaries: one record per canary and control, in the manifest's order.
+        canaries: canaries and controls, in the manifest's order.
         record: what is said of the format itself.
-        summary: one row per class of repetitions, and one for the controls.
+        summary: of each class of repetitions, and of the controls.
         warnings: what concerns the whole format.
     """
 
     canaries: list[CanaryResult]
-    record: dict[str, Any]
-    summary: list[dict[str, Any]]
+    record: Format
+    summary: list[ClassSummary]
     warnings: list[str]
 
 
 # The estimates that may be shown, best first, by what was asked for.
-_SHOWN = {
+_SHOWN: dict[str, tuple[EstimateName, ...]] = {
     "auto": ("exact", "importance", "sampled"),
     "exact": ("exact", "bounded"),
     "importance": ("importance",),
@@ -101,11 +112,11 @@ def estimate_format(
     """
     ranks = _by_rank(scores, settings)
     curve, curve_warnings = _by_curve(scores, settings)
-    rows = [
-        {**_rows(scores, ranks, curve, i), **_searched(scores, search, i)}
+    estimates: list[Estimates] = [
+        {**_scored(scores, ranks, curve, i), **_searched(scores, search, i)}
         for i in range(len(scores.canaries))
     ]
-    guesses = [[row] for row in search.guesses] or [[] for _ in scores.canaries]
+    guesses = [[one] for one in search.guesses] or [[] for _ in scores.canaries]
     canaries = [
         CanaryResult(
             id=canary.id,
@@ -113,15 +124,15 @@ def estimate_format(
             role=canary.role,
             repetitions=canary.repetitions,
             log_perplexity_bits=float(scores.canary_bits[i]),
-            exposure=_shown(rows[i], settings.method, scores.format.name),
-            estimates=rows[i],
+            exposure=_shown(estimates[i], settings.method, scores.format.name),
+            estimates=estimates[i],
             extraction=[*extractions.get(canary.id, []), *guesses[i]],
         )
         for i, canary in enumerate(scores.canaries)
     ]
     return FormatEstimates(
         canaries=canaries,
-        record={**_record(scores, curve), "search": search.record},
+        record=_record(scores, search, curve),
         summary=_summary(scores, search, canaries, curve, settings, origin),
         warnings=[
             f"format {scores.format.name!r}: {line}"
@@ -130,24 +141,24 @@ def estimate_format(
     )
 
 
-def _shown(rows: dict[str, dict[str, Any]], method: str, name: str) -> dict[str, Any]:
+def _shown(estimates: Estimates, method: str, name: str) -> Estimate:
     """The estimate that stands for the canary: where it is a curve that was asked for, a count."""
-    made = method != "skew_normal" or method in rows
+    made = method != "skew_normal" or method in estimates
     for wanted in _SHOWN[method]:
-        if wanted in rows and made:
-            return rows[wanted]
+        if wanted in estimates and made:
+            return estimates[wanted]
     raise ModelError(
         f"format {name!r}: method={method!r} gives no estimate here; there are "
-        f"{', '.join(sorted(rows))}: choose one of these, or method='auto'"
+        f"{', '.join(sorted(estimates))}: choose one of these, or method='auto'"
     )
 
 
-def _searched(scores: FormatScores, search: FormatSearch, i: int) -> dict[str, dict[str, Any]]:
+def _searched(scores: FormatScores, search: FormatSearch, i: int) -> Estimates:
     """What the search says of one canary; its certificate rests on counted paths."""
-    rows = dict(search.rows[i])
-    if search.secret_bits:
-        rows["certificate"] = certified_exposure(scores.format.bits, search.secret_bits[i]).row(0)
-    return rows
+    if not search.secret_bits:
+        return search.estimates[i]
+    row = certified_exposure(scores.format.bits, search.secret_bits[i]).row(0)
+    return {**search.estimates[i], "certificate": Estimate.model_validate(row)}
 
 
 def _score_warnings(scores: FormatScores, search: FormatSearch) -> list[str]:
@@ -182,11 +193,10 @@ class _Ranks:
         assert found is not None
         return found
 
-    def method(self, i: int) -> str:
-        return self.of(i).method
-
-    def row(self, i: int) -> dict[str, Any]:
-        return self.of(i).row(int(self.order[i]))
+    def estimates(self, i: int) -> Estimates:
+        """The canary's estimate, under its method."""
+        estimate = Estimate.model_validate(self.of(i).row(int(self.order[i])))
+        return {"exact" if estimate.method == "exact" else "sampled": estimate}
 
 
 def _by_rank(scores: FormatScores, settings: MeasureSettings) -> _Ranks:
@@ -230,47 +240,50 @@ def _by_curve(
     return curve, [f"skew-normal curve: {line}" for line in [*lines, *curve.warnings]]
 
 
-def _rows(
+def _scored(
     scores: FormatScores, ranks: _Ranks, curve: SkewNormalExposure | None, i: int
-) -> dict[str, dict[str, Any]]:
-    """All estimates of one canary, by method; ranks as decimal strings, for they may pass 2^53."""
-    rows = {ranks.method(i): ranks.row(i)}
+) -> Estimates:
+    """What the scores alone say of one canary."""
+    estimates = ranks.estimates(i)
     if scores.certifiable:
-        rows["certificate"] = _certificate(scores, i)
+        estimates["certificate"] = _certificate(scores, i)
     if curve is not None:
-        rows["skew_normal"] = curve.row(i)
-    for row in rows.values():
-        row["rank"] = None if row["rank"] is None else str(row["rank"])
-    return rows
+        estimates["skew_normal"] = Estimate.model_validate(curve.row(i))
+    return estimates
 
 
-def _certificate(scores: FormatScores, i: int) -> dict[str, Any]:
+def _certificate(scores: FormatScores, i: int) -> Estimate:
     row = certified_exposure(scores.format.bits, scores.secret_bits[i]).row(0)
     row["assumptions"].append(
         f"the fills not scored begin with the same {len(scores.beginning.ids)} tokens as the "
         f"{scores.bits.size} that were"
     )
-    return row
+    return Estimate.model_validate(row)
 
 
-def _record(scores: FormatScores, curve: SkewNormalExposure | None) -> dict[str, Any]:
+def _record(scores: FormatScores, search: FormatSearch, curve: SkewNormalExposure | None) -> Format:
     null = scores.reference_bits
     quantiles = np.quantile(null, [0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1])
-    return {
-        "name": scores.format.name,
-        "space_size": str(scores.format.size),
-        "bits": scores.format.bits,
-        "references": int(null.size),
-        "exhaustive": scores.exhaustive,
-        "set_aside": scores.set_aside,
-        "shared_tokens": len(scores.beginning.ids),
-        "certifiable": scores.certifiable,
-        "first_unscored": scores.first_unscored,
-        "reference_bits_quantiles": quantiles.tolist(),
-        "skew_normal": None
-        if curve is None
-        else {**curve.curve.to_dict(), "goodness": curve.goodness.to_dict()},
-    }
+    return Format(
+        name=scores.format.name,
+        space_size=scores.format.size,
+        bits=scores.format.bits,
+        references=int(null.size),
+        exhaustive=scores.exhaustive,
+        set_aside=scores.set_aside,
+        shared_tokens=len(scores.beginning.ids),
+        certifiable=scores.certifiable,
+        first_unscored=scores.first_unscored,
+        reference_bits_quantiles=quantiles.tolist(),
+        skew_normal=None if curve is None else _fit(curve),
+        search=search.record,
+        interrupted=search.interrupted,
+    )
+
+
+def _fit(curve: SkewNormalExposure) -> SkewNormalFit:
+    row = curve.curve.to_dict() | {"goodness": curve.goodness.to_dict()}
+    return SkewNormalFit.model_validate(row)
 
 
 def _summary(
@@ -280,8 +293,8 @@ def _summary(
     curve: SkewNormalExposure | None,
     settings: MeasureSettings,
     origin: str,
-) -> list[dict[str, Any]]:
-    """One row per class of repetitions in ascending order, 0 (the controls) first."""
+) -> list[ClassSummary]:
+    """The classes by ascending repetitions, 0 (the controls) first."""
     repetitions = np.array([one.repetitions for one in scores.canaries])
     estimates = [_estimate(one, scores) for one in canaries]
     null = [one for one, control in zip(estimates, scores.controls, strict=True) if control]
@@ -308,26 +321,29 @@ def _summary(
             permutations=settings.permutations,
             alternative="memorised" if count else "different",
         )
-        epsilon = epsilon_from_median_exposure(summary.median.value, repetitions=count or 1)
+        own = [canaries[i] for i in chosen.tolist()]
         # With half of the exposures capped, so is the median, and epsilon with it.
         median_capped = 2 * summary.capped >= summary.n
-        rows.append(
-            {
-                "format": scores.format.name,
-                "role": "canary" if count else "control",
-                "repetitions": count,
-                **summary.to_dict(),
-                "other_medians": _other_medians([canaries[i] for i in chosen.tolist()]),
-                "skew_normal_flagged": None if curve is None else int(curve.flagged[chosen].sum()),
-                "guessing_test": test.to_dict(),
-                "median_capped": median_capped,
-                "epsilon": {**epsilon.to_dict(), "capped": median_capped} if count else None,
-                "methods": dict(Counter(one.method for one in shown)),
-                "extraction": _found([canaries[i] for i in chosen.tolist()]),
-                "guesses": _guessed([canaries[i] for i in chosen.tolist()], search),
-            }
-        )
+        row = summary.to_dict() | {
+            "format": scores.format.name,
+            "role": "canary" if count else "control",
+            "repetitions": count,
+            "other_medians": _other_medians(own),
+            "skew_normal_flagged": None if curve is None else int(curve.flagged[chosen].sum()),
+            "guessing_test": test.to_dict(),
+            "median_capped": median_capped,
+            "epsilon": _epsilon(summary.median.value, count, median_capped) if count else None,
+            "methods": dict(Counter(one.method for one in shown)),
+            "extraction": _found(own),
+            "guesses": _guessed(own, search),
+        }
+        rows.append(ClassSummary.model_validate(row))
     return rows
+
+
+def _epsilon(median: float, repetitions: int, capped: bool) -> EpsilonPoint:
+    point = epsilon_from_median_exposure(median, repetitions=repetitions)
+    return EpsilonPoint.model_validate(point.to_dict() | {"capped": capped})
 
 
 def _seed_of(seed: int, origin: str, name: str, repetitions: int) -> int:
@@ -339,13 +355,15 @@ def _seed_of(seed: int, origin: str, name: str, repetitions: int) -> int:
 def _estimate(canary: CanaryResult, scores: FormatScores) -> ExposureEstimate:
     """The exposure shown, with what its error comes from."""
     shown, most = canary.exposure, scores.format.bits
+    assert shown.value is not None  # only of an extrapolation it may be infinite
+    assert canary.log_perplexity_bits is not None
     return ExposureEstimate(
-        method=shown["method"],
-        value=shown["value"],
-        low=0.0 if shown["low"] is None else shown["low"],
-        high=most if shown["high"] is None else shown["high"],
-        capped=bool(shown["capped"]),
-        level=shown["level"],
+        method=shown.method,
+        value=shown.value,
+        low=0.0 if shown.low is None else shown.low,
+        high=most if shown.high is None else shown.high,
+        capped=shown.capped,
+        level=shown.level,
         bits=canary.log_perplexity_bits,
         references=int(scores.reference_bits.size),
         space_bits=most,
@@ -363,49 +381,52 @@ def _guessing(scores: FormatScores, methods: set[str]) -> GuessingBaseline:
     return GUESSING
 
 
-def _other_medians(canaries: list[CanaryResult]) -> dict[str, float | None]:
+def _other_medians(canaries: list[CanaryResult]) -> dict[EstimateName, float | None]:
     """Median exposure by the estimates that stand beside the rank; None: one is infinite."""
-    medians: dict[str, float | None] = {}
-    for method in ("certificate", "skew_normal"):
-        values = [one.estimates[method]["value"] for one in canaries if method in one.estimates]
+    medians: dict[EstimateName, float | None] = {}
+    beside: tuple[EstimateName, ...] = ("certificate", "skew_normal")
+    for method in beside:
+        values = [one.estimates[method].value for one in canaries if method in one.estimates]
+        known = [value for value in values if value is not None]
         if values:
-            medians[method] = None if None in values else float(np.median(values))
+            medians[method] = float(np.median(known)) if len(known) == len(values) else None
     return medians
 
 
-def _found(canaries: list[CanaryResult]) -> list[dict[str, Any]]:
+def _found(canaries: list[CanaryResult]) -> list[ExtractionCount]:
     """How many of these canaries were found, for each method and number of revealed characters.
 
     `by_chance` is how many of them a beam of the same width would hold by guessing. A best-first
     search that proved nothing is left out: it found none, for it was not made.
     """
-    rows: dict[tuple[str, int], list[dict[str, Any]]] = {}
-    for one in canaries:
-        for row in one.extraction:
-            if row.get("proven") != 0:
-                rows.setdefault((row["method"], row["revealed"]), []).append(row)
+    searches: dict[tuple[str, int], list[Extraction]] = {}
+    for canary in canaries:
+        for one in canary.extraction:
+            if one.proven != 0:
+                searches.setdefault((one.method, one.revealed), []).append(one)
     return [
-        {
-            "method": method,
-            "revealed": revealed,
-            "found": sum(row["found"] for row in chosen),
-            "of": len(chosen),
-            "by_chance": sum(row["by_chance"] for row in chosen),
-        }
-        for (method, revealed), chosen in sorted(rows.items())
+        ExtractionCount(
+            method=chosen[0].method,
+            revealed=chosen[0].revealed,
+            found=sum(one.found for one in chosen),
+            of=len(chosen),
+            by_chance=sum(one.by_chance for one in chosen),
+        )
+        for _, chosen in sorted(searches.items())
     ]
 
 
-def _guessed(canaries: list[CanaryResult], search: FormatSearch) -> list[dict[str, int]]:
+def _guessed(canaries: list[CanaryResult], search: FormatSearch) -> list[GuessCount]:
     """How many of these canaries an attacker finds within 1, 10, 100 ... guesses."""
-    proven = 0 if search.record is None else search.record.get("guesses_proven", 0)
+    proven = 0 if search.record is None else search.record.guesses_proven or 0
     places = [
-        row["place"]
-        for one in canaries
-        for row in one.extraction
-        if row["method"] == "best_first" and row["place"] is not None
+        one.place
+        for canary in canaries
+        for one in canary.extraction
+        if one.method == "best_first" and one.place is not None
     ]
     powers = [10**k for k in range(len(str(proven))) if 10**k <= proven]
     return [
-        {"guesses": g, "found": sum(p <= g for p in places), "of": len(canaries)} for g in powers
+        GuessCount(guesses=g, found=sum(place <= g for place in places), of=len(canaries))
+        for g in powers
     ]

@@ -1,20 +1,24 @@
 """Which secrets come out of the model, and how much of each an attacker must know."""
 
-import json
 from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
-from lmexposure._files import PRIVATE
-from lmexposure._integrity import read_sealed, write_sealed
+from lmexposure import scoring
+from lmexposure._record import Record, Rows
+from lmexposure.audit.parts import keep_part, read_part
 from lmexposure.canaries import Canary
-from lmexposure.scoring import Extraction, Extractor, Wish, beam_width
+from lmexposure.records import Extraction
+from lmexposure.scoring import Extractor, Wish, beam_width
 
-__all__ = ["Extractions", "cut_short", "extract_format"]
+# By canary id: greedy and beam, for each number of revealed characters.
+Extractions = dict[str, list[Extraction]]
 
-# Rows by canary id: greedy and beam, for each number of revealed characters.
-Extractions = dict[str, list[dict[str, Any]]]
+
+class _Searches(Record):
+    """Those that are done, in the order of the wishes."""
+
+    done: Rows[Extraction]
 
 
 def extract_format(
@@ -43,16 +47,14 @@ def extract_format(
             nothing given only, which is one search for all.
 
     Returns:
-        per canary id a row for each search: see `Extraction`; besides `fills_left`, the fills that
-        agree with what was given (decimal string), and `by_chance`, the chance that as many
-        guesses hold the secret.
+        per canary id what each search found.
     """
     inserted = sum(one.role == "canary" for one in canaries)
     width = beam_width(inserted) if width is None else width
     wishes = [wish for one in canaries for wish in _wishes(extractor, one, revealed, width)]
     wishes.sort(key=lambda wish: (wish.revealed, wish.width))  # those that share a search adjoin
-    before = None if kept is None else read_sealed(kept)
-    rows: list[dict[str, Any]] = [] if before is None else json.loads(before)
+    before = read_part(kept, _Searches)
+    rows = [] if before is None else list(before.done)
     total = len(wishes)
     progress(len(rows), total)
     needed = sum(wish.revealed == 0 for wish in wishes)
@@ -64,13 +66,12 @@ def extract_format(
             watch=lambda n: progress(needed + n, total),
         ),
     ):
-        rows += [_row(extractor, wishes[len(rows) + n], one) for n, one in enumerate(found)]
-        if kept is not None:
-            write_sealed(kept, json.dumps(rows).encode(), mode=PRIVATE)
+        rows += [_searched(extractor, wishes[len(rows) + n], one) for n, one in enumerate(found)]
+        keep_part(kept, _Searches(done=rows))
         progress(len(rows), total)
         if len(rows) >= needed and end_asked():
             break
-    by_index: dict[int, list[dict[str, Any]]] = {}
+    by_index: dict[int, list[Extraction]] = {}
     for wish, row in zip(wishes, rows, strict=False):  # without those that were left out
         by_index.setdefault(wish.index, []).append(row)
     return {one.id: by_index[one.index] for one in canaries}
@@ -81,7 +82,7 @@ def cut_short(
 ) -> int:
     """For how many canaries an early end left out searches with characters given."""
     return sum(
-        max(row["revealed"] for row in found[one.id]) < _most_revealed(extractor, one, revealed)
+        max(row.revealed for row in found[one.id]) < _most_revealed(extractor, one, revealed)
         for one in canaries
     )
 
@@ -99,10 +100,8 @@ def _wishes(extractor: Extractor, canary: Canary, revealed: int, width: int) -> 
     ]
 
 
-def _row(extractor: Extractor, wish: Wish, found: Extraction) -> dict[str, Any]:
+def _searched(extractor: Extractor, wish: Wish, found: scoring.Extraction) -> Extraction:
     left = extractor.format.fills_left(wish.index, wish.revealed)
-    return {
-        **found.to_dict(),
-        "fills_left": str(left),
-        "by_chance": min(1.0, wish.width / left),
-    }
+    return Extraction(
+        **found.to_dict(), proven=None, fills_left=left, by_chance=min(1.0, wish.width / left)
+    )

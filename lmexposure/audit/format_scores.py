@@ -19,19 +19,18 @@ from lmexposure.models.load import LoadedModel
 from lmexposure.scoring import Beginning, find_beginning, score_encoded
 from lmexposure.scoring.space.vocabulary import Vocabulary
 
-__all__ = ["FormatScores", "score_format", "write_scores"]
-
 _COLUMNS = ("bits", "tokens", "secret_bits")
+_SEARCHED = ("canary", "control")  # roles; the other one is of candidates held out
 
 
 @dataclass(frozen=True, kw_only=True)
 class FormatScores:
-    """Scores of one format: canaries and controls, then excluded candidates, then drawn references.
+    """Scores of one format: canaries and controls, then candidates held out, then drawn references.
 
     Attributes:
         format: the format.
         canaries: K canaries and controls, in the manifest's order.
-        excluded: E candidates that their coins kept out, in the manifest's order; `repetitions` is
+        held_out: E candidates that their coins kept out, in the manifest's order; `repetitions` is
             the class that each would have belonged to.
         bits: log-perplexity in bits, shape (K + E + M,); lower = more memorised.
         tokens: scored tokens of each text, shape (K + E + M,).
@@ -46,7 +45,7 @@ class FormatScores:
 
     format: CanaryFormat
     canaries: tuple[Canary, ...]
-    excluded: tuple[Canary, ...] = ()
+    held_out: tuple[Canary, ...] = ()
     bits: NDArray[np.float64]
     tokens: NDArray[np.int64]
     secret_bits: NDArray[np.float64]
@@ -63,12 +62,19 @@ class FormatScores:
 
     @property
     def reference_bits(self) -> NDArray[np.float64]:
-        """Log-perplexities of fills never inserted, shape (E + M,): excluded ones, then drawn ones.
+        """Log-perplexities of fills never inserted, shape (E + M,): held out, then drawn.
 
-        An excluded candidate is drawn as a reference is, and a coin that knows no secret kept it
+        A candidate held out is drawn as a reference is, and a coin that knows no secret kept it
         out: it is as good a reference as any.
         """
         return self.bits[len(self.canaries) :]
+
+    @property
+    def roles(self) -> list[str]:
+        """Of the K + E + M texts: "canary", "control", "held_out", "reference"."""
+        references = self.bits.size - len(self.canaries) - len(self.held_out)
+        shown: list[str] = [one.role for one in self.canaries]
+        return [*shown, *["held_out"] * len(self.held_out), *["reference"] * references]
 
     @property
     def certifiable(self) -> bool:
@@ -121,7 +127,7 @@ def score_format(
     """
     one = manifest.formats[name]
     drawn = tuple(c for c in manifest.entries if c.format == name)
-    canaries = tuple(c for c in drawn if c.role != "held_out")
+    canaries = tuple(c for c in drawn if c.role in _SEARCHED)
     if not canaries:
         raise _nothing_inserted(name, len(drawn))
     count = settings.references_for(DEFAULT_REFERENCES)
@@ -142,7 +148,7 @@ def score_format(
         scores = score_encoded(
             loaded.model, encoded, batch_size=settings.batch_size, progress=progress
         )
-        order = _excluded_behind(drawn, len(texts))
+        order = _held_out_behind(drawn, len(texts))
         saved = {
             "bits": scores.totals[order],
             "tokens": scores.tokens[order],
@@ -152,7 +158,7 @@ def score_format(
     made = FormatScores(
         format=one,
         canaries=canaries,
-        excluded=tuple(c for c in drawn if c.role == "held_out"),
+        held_out=tuple(c for c in drawn if c.role not in _SEARCHED),
         beginning=beginning,
         first_unscored=any(e.first_unscored for e in encoded),
         set_aside=len(manifest.set_aside.get(name, ())),
@@ -171,12 +177,12 @@ def _nothing_inserted(name: str, candidates: int) -> ManifestError:
     )
 
 
-def _excluded_behind(drawn: tuple[Canary, ...], texts: int) -> NDArray[np.int64]:
-    """Places of the texts, in their order but with the excluded behind canaries and controls."""
-    excluded = np.zeros(texts, dtype=np.int64)
-    excluded[: len(drawn)] = [c.role == "held_out" for c in drawn]
-    excluded[len(drawn) :] = 2  # references
-    return np.argsort(excluded, kind="stable")
+def _held_out_behind(drawn: tuple[Canary, ...], texts: int) -> NDArray[np.int64]:
+    """Places of the texts, in their order but with those held out behind canaries and controls."""
+    kind = np.zeros(texts, dtype=np.int64)
+    kind[: len(drawn)] = [c.role not in _SEARCHED for c in drawn]
+    kind[len(drawn) :] = 2  # references
+    return np.argsort(kind, kind="stable")
 
 
 def _encode(loaded: LoadedModel, manifest: Manifest, name: str, texts: list[str]) -> list[Encoded]:
@@ -228,18 +234,18 @@ def _saved(kept: Path | None, texts: int) -> dict[str, Any] | None:
 def write_scores(path: Path, scores: list[FormatScores]) -> None:
     """Write scores.parquet: one row per candidate, control and reference; no secrets.
 
-    `repetitions` of a row with role "excluded" is its class; it was inserted 0 times.
+    `repetitions` of a row with role "held_out" is its class; it was inserted 0 times.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     columns: dict[str, list[Any]] = {"id": [], "format": [], "role": [], "repetitions": []}
     for one in scores:
-        drawn = [*one.canaries, *one.excluded]
+        drawn = [*one.canaries, *one.held_out]
         references = range(one.bits.size - len(drawn))
         columns["id"] += [c.id for c in drawn]
         columns["id"] += [f"{one.format.name}/reference/{n:06d}" for n in references]
-        columns["role"] += [c.role for c in drawn] + ["reference"] * len(references)
+        columns["role"] += one.roles
         columns["repetitions"] += [c.repetitions for c in drawn] + [0] * len(references)
         columns["format"] += [one.format.name] * one.bits.size
     arrays = {

@@ -137,7 +137,7 @@ def _ceiling(
             delta=delta,
             repetitions=repetitions,
         ).bound
-    return bound.ceiling or 0.0
+    return bound.max_attainable or 0.0
 
 
 def _delta(settings: RunSettings) -> float:

@@ -8,9 +8,8 @@ import numpy as np
 from lmexposure.audit.format_scores import FormatScores
 from lmexposure.audit.settings import MeasureSettings
 from lmexposure.canaries import Manifest
+from lmexposure.records import Privacy
 from lmexposure.statistics import Claim, privacy_of, score_classes
-
-__all__ = ["privacy_section"]
 
 _PACKED = (
     "training packs documents into blocks of tokens: one document more or less shifts the blocks "
@@ -33,7 +32,7 @@ def privacy_section(
     settings: MeasureSettings,
     *,
     own_training: bool = False,
-) -> dict[str, Any]:
+) -> Privacy:
     """Bounds on epsilon, membership metrics and a verdict on the claim, as `privacy_of` gives them.
 
     Formats are pooled where coins were tossed, and stand apart where a fixed number went in.
@@ -45,8 +44,7 @@ def privacy_section(
         own_training: whether this package trained the model, and so packed its documents.
 
     Returns:
-        what `privacy_of` returns; "coins" is "fixed" where none were tossed, and "notes" begins
-        with one on documents.
+        what `privacy_of` returns; its notes begin with one on documents.
     """
     coins = manifest.plan.inclusion_probability
     claim = None
@@ -62,10 +60,28 @@ def privacy_section(
         seed=settings.seed,
         if_reversed=_REVERSED,
     )
-    return section | {
-        "coins": "fixed" if coins is None else coins,
-        "notes": [_PACKED if own_training else _PERHAPS_PACKED, *section["notes"]],
-    }
+    packed = _PACKED if own_training else _PERHAPS_PACKED
+    return Privacy.model_validate(
+        section
+        | {
+            "primary": _bound(section["primary"]),
+            "classes": [_class(row) for row in section["classes"]],
+            "notes": [packed, *section["notes"]],
+        }
+    )
+
+
+def _class(row: dict[str, Any]) -> dict[str, Any]:
+    bounds = row["bounds"]
+    if bounds is not None:
+        others = [_bound(one) for one in bounds["others"]]
+        bounds = bounds | {"primary": _bound(bounds["primary"]), "others": others}
+    return row | {"bounds": bounds}
+
+
+def _bound(row: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Only the Gaussian rules have a mu."""
+    return None if row is None else {"mu": None} | row
 
 
 def _columns(scores: Sequence[FormatScores]) -> tuple[Any, Any, Any, Any]:
@@ -73,9 +89,9 @@ def _columns(scores: Sequence[FormatScores]) -> tuple[Any, Any, Any, Any]:
     roles: list[str] = []
     copies: list[int] = []
     for one in scores:
-        drawn = [*one.canaries, *one.excluded]
+        drawn = [*one.canaries, *one.held_out]
         references = one.bits.size - len(drawn)
-        roles += [c.role for c in drawn] + ["reference"] * references
+        roles += one.roles
         copies += [c.repetitions for c in drawn] + [0] * references
     formats = np.repeat([one.format.name for one in scores], [one.bits.size for one in scores])
     return -np.concatenate([one.bits for one in scores]), roles, copies, formats

@@ -4,26 +4,27 @@ Draws come first: they estimate every rank, and how many model steps it would ta
 the budget can count is then counted in one walk.
 """
 
-import json
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
-from lmexposure._files import PRIVATE
-from lmexposure._integrity import read_sealed, write_sealed
+from lmexposure._record import Record, Rows
 from lmexposure.audit.format_scores import FormatScores
+from lmexposure.audit.parts import keep_part, read_part
 from lmexposure.audit.settings import MeasureSettings
 from lmexposure.canaries import Manifest
 from lmexposure.errors import MarginError, ModelError
 from lmexposure.models.encoding import context_window
 from lmexposure.models.load import LoadedModel
-from lmexposure.records import plain
+from lmexposure.records import Estimate, Extraction, Search
+from lmexposure.records.result import EstimateName, Margin, TokenProof
 from lmexposure.scoring import (
     Budget,
     Draws,
@@ -45,8 +46,6 @@ from lmexposure.statistics import (
     importance_exposure,
 )
 
-__all__ = ["FormatSearch", "search_format"]
-
 _NOTHING = Likeliest(indices=(), bits=np.empty(0), proven=0, steps=0, most_live=0)
 _WITHOUT_SEARCH = ("sampled", "skew_normal")
 # A walk whose expected cost is above this share of the budget is left to the draws.
@@ -56,26 +55,30 @@ _LIKELY = 0.9  # and a search whose expected cost is above this share is for few
 _GROWTH = 4  # canaries share a walk where the dearest costs no more than so many times the cheapest
 
 
-@dataclass(frozen=True, kw_only=True)
-class FormatSearch:
+Estimates = dict[EstimateName, Estimate]  # of one canary, by method
+
+
+class FormatSearch(Record):
     """What was found of one format's canaries and controls, in the manifest's order.
 
     Attributes:
-        rows: for each of them an estimate by method: "exact" or "bounded", and "importance".
+        estimates: of each of them: "exact" or "bounded", and "importance".
         secret_bits: cost of each behind the tokens that all fills share, float64; empty where the
             fills could not be followed as tokens.
-        guesses: for each a row of extraction by best-first search; empty where there was none.
+        guesses: for each what best-first search found; empty where there was none.
         record: how the fills were followed and what it cost; None where they were not.
+        interrupted: somebody ended it, or the extraction, before its time.
         warnings: what is not as it should be.
         notes: what is not as it should be of the model, whatever the format; by what it is about.
     """
 
-    rows: list[dict[str, dict[str, Any]]]
-    secret_bits: list[float] = field(default_factory=list)
-    guesses: list[dict[str, Any]] = field(default_factory=list)
-    record: dict[str, Any] | None = None
-    warnings: list[str] = field(default_factory=list)
-    notes: dict[str, str] = field(default_factory=dict)
+    estimates: Rows[Estimates]
+    secret_bits: Rows[float] = ()
+    guesses: Rows[Extraction] = ()
+    record: Search | None = None
+    interrupted: bool = False
+    warnings: Rows[str] = ()
+    notes: dict[str, str] = Field(default_factory=dict)
 
 
 def search_format(
@@ -106,12 +109,12 @@ def search_format(
             tokens; says why.
         NumericalError: the model gave NaN on some branch.
     """
-    none: list[dict[str, dict[str, Any]]] = [{} for _ in scores.canaries]
+    none: list[Estimates] = [{} for _ in scores.canaries]
     if settings.method in _WITHOUT_SEARCH:
-        return FormatSearch(rows=none)
-    before = None if kept is None else read_sealed(kept)
+        return FormatSearch(estimates=none)
+    before = read_part(kept, FormatSearch)
     if before is not None:
-        return FormatSearch(**json.loads(before))
+        return before
     try:
         space = token_space(
             loaded.tokenizer, scores.format, context=manifest.separator, vocabulary=vocabulary
@@ -120,10 +123,11 @@ def search_format(
     except ModelError as failure:
         if settings.method in ("exact", "importance"):
             raise
-        return FormatSearch(rows=none, warnings=[f"ranks are those among references: {failure}"])
+        why = f"ranks are those among references: {failure}"
+        return FormatSearch(estimates=none, warnings=[why])
     found = search.run()
-    if kept is not None and not search.interrupted:
-        write_sealed(kept, json.dumps(plain(asdict(found))).encode(), mode=PRIVATE)
+    if not found.interrupted:
+        keep_part(kept, found)
     return found
 
 
@@ -160,40 +164,49 @@ class _Search:
         self._budget = Budget(
             steps=self._most, seconds=settings.budget_seconds, ended=self._end_asked
         )
-        self._record: dict[str, Any] = {
-            "tokens": asdict(space.proof) | {"counted": str(space.proof.counted)},
-            "shared_tokens": len(space.beginning),
-            "margin": asdict(self._ranks.margin),
-            "budget_steps": self._most,
-        }
         self._warnings: list[str] = []
         self._missed: dict[int, MarginError] = {}  # by canary, why its rank was not counted
         self._draws: Draws | None = None
-        self.interrupted = False
+        self._likeliest: Likeliest | None = None
+        self._interrupted = False
 
     def run(self) -> FormatSearch:
-        rows: list[dict[str, dict[str, Any]]] = [{} for _ in self._indices]
+        rows: list[Estimates] = [{} for _ in self._indices]
         method = self._settings.method
         if self._scores.exhaustive and method in ("auto", "exact"):
             self._walk(rows, list(range(len(rows))), self._space.size)
         elif method in ("auto", "exact", "importance"):  # the others need no search
             self._estimate(rows)
-        self._record |= {"walk_steps": self._ranks.spent, "most_live": self._ranks.most_live}
-        guesses = self._guess() if self._settings.extraction and not self.interrupted else []
-        self._record["interrupted"] = self.interrupted
+        guesses = self._guess() if self._settings.extraction and not self._interrupted else []
         missed = [why for i, why in self._missed.items() if not {"exact", "bounded"} & set(rows[i])]
         if missed:
             self._warnings.append(f"{len(missed)} ranks could not be counted: {missed[0]}")
         return FormatSearch(
-            rows=rows,
+            estimates=rows,
             secret_bits=self._bits.tolist(),
             guesses=guesses,
-            record=self._record,
+            record=self._record(),
+            interrupted=self._interrupted,
             warnings=self._warnings,
             notes=self._notes(),
         )
 
-    def _estimate(self, rows: list[dict[str, dict[str, Any]]]) -> None:
+    def _record(self) -> Search:
+        draws, likeliest = self._draws, self._likeliest
+        return Search(
+            tokens=TokenProof(**asdict(self._space.proof)),
+            shared_tokens=len(self._space.beginning),
+            margin=Margin(**asdict(self._ranks.margin)),
+            budget_steps=self._most,
+            draws=None if draws is None else self._settings.draws,
+            draw_steps=None if draws is None else draws.steps,
+            walk_steps=self._ranks.spent,
+            most_live=self._ranks.most_live,
+            guesses_proven=None if likeliest is None else likeliest.proven,
+            guess_steps=None if likeliest is None else likeliest.steps,
+        )
+
+    def _estimate(self, rows: list[Estimates]) -> None:
         """Ranks drawn, and counted where the budget suffices."""
         method = self._settings.method
         try:
@@ -234,7 +247,6 @@ class _Search:
             seed=self._settings.seed,
             progress=self._told_of_draws,
         )
-        self._record |= {"draws": count, "draw_steps": draws.steps}
         self._draws = draws
         return draws, time.monotonic() - begun
 
@@ -244,7 +256,7 @@ class _Search:
         if self._settings.method != "importance" and done < total and self._end_asked():
             raise _EndedError
 
-    def _count(self, rows: list[dict[str, dict[str, Any]]], draws: Draws, seconds: float) -> None:
+    def _count(self, rows: list[Estimates], draws: Draws, seconds: float) -> None:
         """Ranks that the budget can count; bounds of all others where that is asked for.
 
         One that costs more than was expected unproves none of the cheaper ones.
@@ -261,7 +273,7 @@ class _Search:
             self._walk(rows, affordable, expected[affordable[-1]], spare=math.ceil(apart))
         for group in groups:
             left = [i for i in group if "exact" not in rows[i]]
-            if not self.interrupted and expected[group[-1]] <= self._most - self._ranks.spent:
+            if not self._interrupted and expected[group[-1]] <= self._most - self._ranks.spent:
                 self._walk(rows, left, expected[group[-1]])
         if self._settings.method == "exact":
             rest = [i for i in order if not {"exact", "bounded"} & set(rows[i])]
@@ -277,7 +289,7 @@ class _Search:
 
     def _walk(
         self,
-        rows: list[dict[str, dict[str, Any]]],
+        rows: list[Estimates],
         chosen: list[int],
         expected: float,
         spare: int = 0,
@@ -287,7 +299,7 @@ class _Search:
             return
         before = self._ranks.spent
         # After Ctrl-C a single step still proves a bound for those that were not reached.
-        left = 1 if self.interrupted else max(1, self._most - before - spare)
+        left = 1 if self._interrupted else max(1, self._most - before - spare)
         total = max(1, int(min(expected, 1e18)))
         try:
             proven = self._ranks.ranks(
@@ -304,14 +316,14 @@ class _Search:
         if self._ranks.interrupted:
             self._stop("exact search", "ranks that were not counted are estimated")
         for i, row in zip(chosen, self._counted(proven, self._ranks.spent - before), strict=True):
-            if not row["capped"]:
+            if not row.capped:
                 rows[i].pop("bounded", None)
                 rows[i]["exact"] = row
             elif not {"exact", "bounded"} & set(rows[i]):
                 rows[i]["bounded"] = row
 
     def _stop(self, what: str, coarser: str) -> None:
-        self.interrupted = True
+        self._interrupted = True
         said = (
             f"Ctrl-C ended the {what}; what it had proven until then is kept, {coarser}, and the "
             "same command searches again"
@@ -319,7 +331,7 @@ class _Search:
         if said not in self._warnings:  # a walk of a single step ends like the one before
             self._warnings.append(said)
 
-    def _counted(self, proven: Sequence[ProvenRank], steps: int) -> list[dict[str, Any]]:
+    def _counted(self, proven: Sequence[ProvenRank], steps: int) -> list[Estimate]:
         exposure = counted_exposure(
             [one.low for one in proven],
             [one.high for one in proven],
@@ -329,9 +341,9 @@ class _Search:
             empirical=[one.margin.empirical for one in proven],
             steps=steps,
         )
-        return [_plain_row(exposure.row(i)) for i in range(len(proven))]
+        return [Estimate.model_validate(exposure.row(i)) for i in range(len(proven))]
 
-    def _weigh(self, rows: list[dict[str, dict[str, Any]]], draws: Draws) -> None:
+    def _weigh(self, rows: list[Estimates], draws: Draws) -> None:
         """Ranks estimated from the draws."""
         inserted = np.array([one.role == "canary" for one in self._scores.canaries])
         exposure = importance_exposure(
@@ -344,7 +356,8 @@ class _Search:
             level=self._settings.level,
         )
         for i, row in enumerate(rows):
-            row["importance"] = _plain_row(exposure.row(i) | {"steps": draws.steps})
+            found = exposure.row(i) | {"steps": draws.steps}
+            row["importance"] = Estimate.model_validate(found)
 
     def _walked(self, paths: list[list[int]]) -> NDArray[np.float64]:
         """Costs as the draws have them, shape (n,)."""
@@ -357,13 +370,15 @@ class _Search:
             excluded |= draws.of(path)
         return draws.weighted(excluded)
 
-    def _guess(self) -> list[dict[str, Any]]:
+    def _guess(self) -> list[Extraction]:
         """What an attacker finds who tries the likeliest fills of all of R in order."""
         asked = min(self._settings.guesses, self._space.size)
         count = self._provable(asked)
-        if not count:
-            self._record |= {"guesses_proven": 0, "guess_steps": 0}
-            return [self._guess_row(_NOTHING, index, asked) for index in self._indices]
+        self._likeliest = self._search(count) if count else _NOTHING
+        return [self._guessed(self._likeliest, index, asked) for index in self._indices]
+
+    def _search(self, count: int) -> Likeliest:
+        """The likeliest fills, as many as can be proven."""
         self._progress("best-first search", 0, self._most)
         found = likeliest_fills(
             self._space,
@@ -378,8 +393,7 @@ class _Search:
         self._progress("best-first search", self._most, self._most)
         if found.interrupted:
             self._stop("best-first search", "fewer of the likeliest fills are known")
-        self._record |= {"guesses_proven": found.proven, "guess_steps": found.steps}
-        return [self._guess_row(found, index, asked) for index in self._indices]
+        return found
 
     def _provable(self, asked: int) -> int:
         """How many of the likeliest fills the budget can prove: all, fewer, or not even the first.
@@ -395,19 +409,19 @@ class _Search:
             return asked
         return min(asked, self._draws.likeliest_within(_SPARE * steps, margin))
 
-    def _guess_row(self, found: Likeliest, index: int, count: int) -> dict[str, Any]:
+    def _guessed(self, found: Likeliest, index: int, asked: int) -> Extraction:
         place = found.place(index)
-        return {
-            "method": "best_first",
-            "revealed": 0,
-            "width": count,
-            "found": place is not None,
-            "place": place,
-            "steps": found.steps,
-            "proven": found.proven,
-            "fills_left": str(self._space.size),
-            "by_chance": found.proven / self._space.size,
-        }
+        return Extraction(
+            method="best_first",
+            revealed=0,
+            width=asked,
+            found=place is not None,
+            place=place,
+            steps=found.steps,
+            proven=found.proven,
+            fills_left=self._space.size,
+            by_chance=found.proven / self._space.size,
+        )
 
 
 class _EndedError(Exception):
@@ -439,8 +453,3 @@ def _label(draws: Draws, path: list[int]) -> int:
     """The label of a fill among the draws; -1 where it was not drawn."""
     at = np.flatnonzero(draws.of(path))
     return int(draws.fills[at[0]]) if len(at) else -1
-
-
-def _plain_row(row: dict[str, Any]) -> dict[str, Any]:
-    """Counts that may pass 2^53 as decimal strings."""
-    return row | {name: str(row[name]) for name in ("rank", "place") if row[name] is not None}

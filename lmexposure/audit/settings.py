@@ -21,7 +21,7 @@ from lmexposure.canaries.randomness import LARGEST_SEED
 from lmexposure.errors import SettingsError
 
 if TYPE_CHECKING:
-    from lmexposure.records import MeasureOptions
+    from lmexposure.records import MeasureOptions, RunOptions
 
 __all__ = ["METHODS", "MeasureSettings", "RunSettings", "read_settings_file"]
 
@@ -347,11 +347,16 @@ class RunSettings:
         canaries = self.per_class if self.coins == "fixed" else None
         return values | {"canaries": canaries, "training": dict(self.training)}
 
-    def decisive(self) -> dict[str, Any]:
-        """All settings but the threads, and those that change only the speed of measuring."""
-        values = {**self.to_dict(), "measure": self.measure.decisive()}
-        del values["threads"]
-        return values
+    def record(self) -> "RunOptions":
+        """What run.json says of them: all but the coin seed, the threads and what is measured."""
+        from lmexposure._record import plain  # brings pydantic
+        from lmexposure.records import RunOptions
+
+        values = self.to_dict()
+        del values["measure"], values["threads"]
+        coins = values.pop("coins")
+        values["inclusion_probability"] = None if coins == "fixed" else coins
+        return RunOptions.model_validate(plain(values))
 
     def override(self, values: Mapping[str, Any]) -> "RunSettings":
         """A copy with some values replaced; the names of `MeasureSettings` reach into `measure`.

@@ -41,6 +41,10 @@ def _main(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
+    # For the help alone: the entry point takes it out of every command line.
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of an error of ours.")
+    ] = False,
 ) -> None:
     """Measure how much of its training data a language model gives away."""
 

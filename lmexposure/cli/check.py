@@ -1,19 +1,22 @@
 """`lmexposure check`: what stops a release. Exit code 0 pass, 1 leak, 2 inconclusive, 3 failure."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lmexposure.cli import options
 from lmexposure.cli.console import say
-from lmexposure.cli.gate_options import gate_thresholds, write_outputs, writes_to_standard_output
+from lmexposure.cli.gate_options import (
+    CheckFlags,
+    gate_thresholds,
+    write_outputs,
+    writes_to_standard_output,
+)
 
 if TYPE_CHECKING:
     from lmexposure.gate import Thresholds
     from lmexposure.records import Provenance, Result
-
-__all__ = ["check"]
 
 
 def check(
@@ -92,7 +95,7 @@ def check(
     Exit code 0: no leak found; 1: a leak; 2: inconclusive; 3: an error. Thresholds and what they
     rest on are explained in the README.
     """
-    flags = locals()
+    flags = CheckFlags(**locals())
     from lmexposure.gate import check_result, verdict_text
 
     thresholds = gate_thresholds(flags)
@@ -106,19 +109,20 @@ def check(
 
 
 def _measured_or_read(
-    flags: dict[str, Any], thresholds: "Thresholds"
+    flags: CheckFlags, thresholds: "Thresholds"
 ) -> "tuple[Result, Provenance, Path]":
     """The result, where it comes from, and the file that a reader of the findings is led to."""
     from lmexposure.cli.gate_options import refuse_mixed, refuse_overwriting
 
     refuse_mixed(flags)
-    if flags["run"] is None:
+    if flags.model is not None and flags.manifest is not None:
         from lmexposure.cli.gate_measuring import measure_for_gate
 
-        refuse_overwriting(flags, flags["manifest"])
-        return *measure_for_gate(flags, thresholds), flags["manifest"]
+        refuse_overwriting(flags, flags.manifest)
+        return *measure_for_gate(flags, thresholds), flags.manifest
     from lmexposure.records import open_run
 
-    opened = open_run(flags["run"])
+    assert flags.run is not None
+    opened = open_run(flags.run)
     refuse_overwriting(flags, opened.result_path)
     return opened.result, opened.provenance, opened.result_path

@@ -8,13 +8,16 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from lmexposure._text import printable, visible
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
 
 __all__ = [
     "Bars",
@@ -119,9 +122,9 @@ class _DrawnBars(Bars):
 
     drawn = True
 
-    def __init__(self, bars: Any) -> None:
+    def __init__(self, bars: "Progress") -> None:
         self._bars = bars
-        self._tasks: dict[str, Any] = {}
+        self._tasks: dict[str, TaskID] = {}
 
     def show(self, what: str, done: int, total: int, note: str = "") -> None:
         what, note = visible(what), visible(note)

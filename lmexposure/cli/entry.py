@@ -11,14 +11,17 @@ import sys
 import traceback
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, NoReturn
+from typing import NoReturn, Protocol, TextIO, runtime_checkable
 
 from lmexposure._text import visible
 from lmexposure.errors import LmexposureError, SettingsError
 
-__all__ = ["FAILURE", "main"]
-
 FAILURE = 3
+DEBUG = "--debug"
+_UNFORESEEN = (
+    "a failure that this tool did not foresee: {}; it is an error of ours: please report it, with "
+    "what the same command prints with --debug"
+)
 _INTERRUPTED = 130  # what Typer makes of Ctrl-C
 
 
@@ -66,10 +69,26 @@ def _refuse_nothing(words: Sequence[str]) -> None:
             raise SettingsError(f"{word!r} holds a NUL, and no path or name does; give another")
 
 
-def _usage(failure: Any) -> str:
+@runtime_checkable
+class _Showing(Protocol):
+    """Typer's own exceptions: they know how to be shown."""
+
+    def show(self, file: TextIO | None = None) -> None: ...
+
+
+def _taken_out(flag: str) -> bool:
+    """Whether a flag is anywhere among the command's words; it is taken out of them."""
+    words = sys.argv[1 : sys.argv.index("--") if "--" in sys.argv else None]
+    if flag in words:
+        sys.argv.remove(flag)
+    return flag in words
+
+
+def _usage(failure: _Showing) -> str:
     """What Typer says of wrong usage, the words of a person in one line."""
-    if isinstance(getattr(failure, "message", None), str):
-        failure.message = visible(failure.message)
+    message = getattr(failure, "message", None)
+    if isinstance(message, str):
+        vars(failure)["message"] = visible(message)
     said = io.StringIO()
     failure.show(file=said)
     return said.getvalue()
@@ -99,6 +118,7 @@ def _run() -> int:
     from lmexposure.cli.console import error, show_failure
     from lmexposure.cli.long_work import STOPPED, Stopped
 
+    debug = _taken_out(DEBUG)
     try:
         _refuse_nothing(sys.argv[1:])
         code = app(standalone_mode=False)
@@ -121,11 +141,12 @@ def _run() -> int:
             error(f"a part of a path is longer than the disk takes: {failure.filename}; shorten it")
         elif isinstance(failure, OSError) and failure.errno == errno.ENOSPC:
             error(f"the disk is full: {failure}; free some space and run the same command again")
-        elif hasattr(failure, "show"):  # wrong usage: Typer's own exceptions know how to be shown
+        elif isinstance(failure, _Showing):  # wrong usage
             show_failure(_usage(failure))
         else:
-            show_failure(traceback.format_exc())
-            error(f"a failure that this tool did not foresee: {type(failure).__name__}")
+            if debug:
+                show_failure(traceback.format_exc())
+            error(_UNFORESEEN.format(f"{type(failure).__name__}: {failure}"))
         return FAILURE
     if code == _INTERRUPTED:
         error(STOPPED)

@@ -8,9 +8,6 @@ import typer
 
 from lmexposure.cli import options
 from lmexposure.cli.console import say
-from lmexposure.records import plain
-
-__all__ = ["epsilon"]
 
 
 def epsilon(
@@ -51,8 +48,9 @@ def epsilon(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Print every lower bound on epsilon that the scores in FILE support."""
+    from lmexposure._record import plain
     from lmexposure.errors import InputError, SettingsError
-    from lmexposure.records import read_score_file
+    from lmexposure.records import Privacy, read_score_file
     from lmexposure.statistics import Claim, privacy_of, score_classes
 
     if claimed_epsilon is not None and not delta:
@@ -70,7 +68,7 @@ def epsilon(
         columns.formats,
         pooled=coins is not None,
     )
-    section = privacy_of(
+    found = privacy_of(
         classes,
         coins=coins,
         significance=significance,
@@ -80,11 +78,12 @@ def epsilon(
         if_reversed=f"{'leave out' if lower_is_in else 'give'} --lower-is-in if lower scores "
         f"{'do not ' if lower_is_in else ''}mean in",
     )
+    privacy = Privacy.model_validate(plain(found))
     if as_json:
-        say(json.dumps(plain(section)))
+        say(json.dumps(privacy.model_dump(mode="json")))
     else:
         from lmexposure.cli.privacy_tables import print_privacy
 
-        print_privacy(section)
-    if section["primary"] is None:
-        raise InputError(f"{file}: {section['classes'][0]['note']}")
+        print_privacy(privacy)
+    if privacy.primary is None:
+        raise InputError(f"{file}: {privacy.classes[0].note}")

@@ -1,12 +1,11 @@
 """`lmexposure check --model M --manifest F`: the measurement before the check."""
 
 import tempfile
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from lmexposure.cli.gate_options import MEASURING
+from lmexposure.cli.gate_options import MEASURING, CheckFlags
 from lmexposure.cli.long_work import long_work
 
 if TYPE_CHECKING:
@@ -14,12 +13,8 @@ if TYPE_CHECKING:
     from lmexposure.gate import Thresholds
     from lmexposure.records import Provenance, Result
 
-__all__ = ["measure_for_gate"]
 
-
-def measure_for_gate(
-    flags: Mapping[str, Any], thresholds: "Thresholds"
-) -> "tuple[Result, Provenance]":
+def measure_for_gate(flags: CheckFlags, thresholds: "Thresholds") -> "tuple[Result, Provenance]":
     """Measure a model as `lmexposure measure` does; at least as many guesses as are allowed.
 
     Args:
@@ -32,11 +27,13 @@ def measure_for_gate(
     from lmexposure.records import open_run
 
     chosen = _settings(flags, thresholds)
-    inserted = Manifest.read(flags["manifest"])  # a bad one is found before a model is loaded
+    assert flags.model is not None
+    assert flags.manifest is not None
+    inserted = Manifest.read(flags.manifest)  # a bad one is found before a model is loaded
     with tempfile.TemporaryDirectory() as passing, long_work() as progress:
-        out = flags["out"] or Path(passing)
+        out = flags.out or Path(passing)
         measure_model(
-            load_for_measuring(flags["model"], chosen),
+            load_for_measuring(flags.model, chosen),
             inserted,
             out=out,
             settings=replace(chosen.measure, seed=chosen.public_seed),
@@ -46,12 +43,11 @@ def measure_for_gate(
     return measured.result, measured.provenance
 
 
-def _settings(flags: Mapping[str, Any], thresholds: "Thresholds") -> "RunSettings":
+def _settings(flags: CheckFlags, thresholds: "Thresholds") -> "RunSettings":
     """Defaults, then the settings file, then flags."""
     from lmexposure.audit import RunSettings, read_settings_file
 
-    said = {} if flags["settings"] is None else read_settings_file(flags["settings"])
-    given = {name: flags[name] for name in MEASURING if flags[name] is not None}
-    chosen = RunSettings().override({**said, **given})
+    said = {} if flags.settings is None else read_settings_file(flags.settings)
+    chosen = RunSettings().override({**said, **flags.given(MEASURING)})
     guesses = max(chosen.measure.guesses, thresholds.guesses)
     return replace(chosen, measure=replace(chosen.measure, guesses=guesses))

@@ -1,10 +1,10 @@
 """What `lmexposure check` was told: its thresholds, its files, and what does not go together."""
 
 import os
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lmexposure._files import append, atomic_write, is_standard_output, read_toml
 from lmexposure.errors import SettingsError
@@ -12,16 +12,6 @@ from lmexposure.errors import SettingsError
 if TYPE_CHECKING:
     from lmexposure.gate import Thresholds, Verdict
     from lmexposure.records import Provenance, Result
-
-__all__ = [
-    "MEASURING",
-    "gate_thresholds",
-    "of_a_run",
-    "refuse_mixed",
-    "refuse_overwriting",
-    "write_outputs",
-    "writes_to_standard_output",
-]
 
 # Flags that only a measurement can follow.
 MEASURING = (
@@ -35,7 +25,6 @@ MEASURING = (
     "offline",
     "revision",
 )
-_FILES = ("json_file", "junit", "sarif", "summary")
 # What a run holds; the directories with all that is in them.
 _RUN_FILES = (
     "manifest.json",
@@ -48,7 +37,56 @@ _RUN_FILES = (
 _DIRECTORIES = ("model", "corpus", "source", "charts", ".measuring")
 
 
-def gate_thresholds(flags: Mapping[str, Any]) -> "Thresholds":
+@dataclass(frozen=True, kw_only=True)
+class CheckFlags:
+    """What the command was given; None: not said. See `check` for each."""
+
+    run: Path | None
+    model: str | None
+    manifest: Path | None
+    out: Path | None
+    max_exposure: float | None
+    median_exposure: float | None
+    quantile_exposure: str | None
+    max_guesses: int | None
+    max_epsilon: float | None
+    p_value: bool | None
+    significance: float | None
+    min_canaries: int | None
+    repetitions: int | None
+    json_file: Path | None
+    junit: Path | None
+    sarif: Path | None
+    summary: Path | None
+    quick: bool | None
+    references: int | None
+    delta: float | None
+    claimed_epsilon: float | None
+    seed: int | None
+    device: str | None
+    dtype: str | None
+    offline: bool | None
+    revision: str | None
+    settings: Path | None
+
+    def given(self, names: Iterable[str]) -> dict[str, object]:
+        """Those of these flags that were given."""
+        said = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in said.items() if value is not None}
+
+    @property
+    def outputs(self) -> dict[str, Path]:
+        """The files that were asked for, by the flag's name."""
+        every = {
+            "json": self.json_file,
+            "junit": self.junit,
+            "sarif": self.sarif,
+            "summary": self.summary,
+        }
+        return {name: path for name, path in every.items() if path is not None}
+
+
+def gate_thresholds(flags: CheckFlags) -> "Thresholds":
     """Defaults, then the settings file's table [check], then the flags that were given.
 
     Raises:
@@ -57,40 +95,40 @@ def gate_thresholds(flags: Mapping[str, Any]) -> "Thresholds":
     from lmexposure.gate import Thresholds
 
     known = [field.name for field in fields(Thresholds)]
-    said = {} if flags["settings"] is None else read_toml(flags["settings"]).get("check", {})
+    said = {} if flags.settings is None else read_toml(flags.settings).get("check", {})
     if not isinstance(said, dict):
-        raise SettingsError(f"[check] in {flags['settings']} must be a table of thresholds by name")
+        raise SettingsError(f"[check] in {flags.settings} must be a table of thresholds by name")
     unknown = sorted(set(said) - set(known))
     if unknown:
         raise SettingsError(f"unknown threshold {unknown[0]!r}; there are {', '.join(known)}")
-    given = {name: flags[name] for name in known if flags[name] is not None}
-    values = {**said, **given}
-    if isinstance(values.get("quantile_exposure"), str | list):
-        values["quantile_exposure"] = _pair(values["quantile_exposure"])
+    values = {**said, **flags.given(known)}
+    pair = values.get("quantile_exposure")
+    if isinstance(pair, str | list):
+        values["quantile_exposure"] = _pair(pair)
     return Thresholds(**values)
 
 
-def refuse_mixed(flags: Mapping[str, Any]) -> None:
+def refuse_mixed(flags: CheckFlags) -> None:
     """Either a result, or a model with its manifest.
 
     Raises:
         SettingsError: neither, both, or flags that would be without effect.
     """
-    measure = flags["model"] is not None and flags["manifest"] is not None
-    parts = flags["model"] is not None or flags["manifest"] is not None
-    if (flags["run"] is None) != measure or (parts and not measure):
+    measure = flags.model is not None and flags.manifest is not None
+    parts = flags.model is not None or flags.manifest is not None
+    if (flags.run is None) != measure or (parts and not measure):
         raise SettingsError(
             "give either RUN_OR_RESULT, or both --model and --manifest to measure first"
         )
-    vain = [name for name in ("out", *MEASURING) if flags[name] is not None]
+    vain = list(flags.given(("out", *MEASURING)))
     if vain and not measure:
         raise SettingsError(
             f"--{vain[0].replace('_', '-')} decides how a model is measured, and "
-            f"{flags['run']} is measured already; give --model and --manifest, or leave it out"
+            f"{flags.run} is measured already; give --model and --manifest, or leave it out"
         )
 
 
-def refuse_overwriting(flags: Mapping[str, Any], source: Path) -> None:
+def refuse_overwriting(flags: CheckFlags, source: Path) -> None:
     """No output may replace what was judged, a file of a run, the settings, or another output.
 
     Args:
@@ -101,24 +139,22 @@ def refuse_overwriting(flags: Mapping[str, Any], source: Path) -> None:
     Raises:
         SettingsError: an output is one of them.
     """
-    taken = {Path(source).resolve(): "what is judged"}
-    if flags["settings"] is not None:
-        taken[Path(flags["settings"]).resolve()] = "the settings file"
-    homes = [Path(source).parent, *([] if flags["out"] is None else [Path(flags["out"])])]
-    model = None if flags["model"] is None else Path(flags["model"]).resolve()
-    for name in _FILES:
-        if flags[name] is None:
-            continue
-        path = Path(os.path.realpath(flags[name]))  # resolve() fails where links go in a circle
+    taken = {source.resolve(): "what is judged"}
+    if flags.settings is not None:
+        taken[flags.settings.resolve()] = "the settings file"
+    homes = [source.parent, *([] if flags.out is None else [flags.out])]
+    model = None if flags.model is None else Path(flags.model).resolve()
+    for name, given in flags.outputs.items():
+        path = Path(os.path.realpath(given))  # resolve() fails where links go in a circle
         if path.is_dir():
-            raise SettingsError(f"{flags[name]} is a directory; give another file")
+            raise SettingsError(f"{given} is a directory; give another file")
         if path in taken:
-            raise SettingsError(f"{flags[name]} is {taken[path]} already; give another file")
+            raise SettingsError(f"{given} is {taken[path]} already; give another file")
         if any(of_a_run(path, home) for home in homes) or (model and path.is_relative_to(model)):
             raise SettingsError(
-                f"{flags[name]} is a file of the run, or has the name of one; give another file"
+                f"{given} is a file of the run, or has the name of one; give another file"
             )
-        taken[path] = f"--{name.removesuffix('_file')}"
+        taken[path] = f"--{name}"
 
 
 def of_a_run(path: Path, home: Path) -> bool:
@@ -132,9 +168,9 @@ def of_a_run(path: Path, home: Path) -> bool:
     )
 
 
-def writes_to_standard_output(flags: Mapping[str, Any]) -> bool:
+def writes_to_standard_output(flags: CheckFlags) -> bool:
     """Whether an output is for the next program in a pipe, and the verdict must not mix with it."""
-    return any(is_standard_output(flags[name]) for name in _FILES)
+    return any(map(is_standard_output, flags.outputs.values()))
 
 
 def write_outputs(
@@ -142,7 +178,7 @@ def write_outputs(
     result: "Result",
     provenance: "Provenance",
     source: Path,
-    flags: Mapping[str, Any],
+    flags: CheckFlags,
 ) -> None:
     """Every file that was asked for, from the one verdict.
 
@@ -151,25 +187,27 @@ def write_outputs(
     """
     from lmexposure.gate import verdict_json, verdict_junit, verdict_sarif, verdict_summary
 
-    texts = {
-        "json_file": verdict_json(verdict, result, provenance),
-        "junit": verdict_junit(verdict, provenance),
-        "sarif": verdict_sarif(verdict, source, provenance),
-    }
-    for name, text in texts.items():
-        if flags[name] is not None:
-            with atomic_write(flags[name]) as stream:
-                stream.write(text.encode())
-    if flags["summary"] is not None:
+    outputs, writers = (
+        flags.outputs,
+        {
+            "json": lambda: verdict_json(verdict, result, provenance),
+            "junit": lambda: verdict_junit(verdict, provenance),
+            "sarif": lambda: verdict_sarif(verdict, source, provenance),
+        },
+    )
+    for name in writers.keys() & outputs.keys():
+        with atomic_write(outputs[name]) as stream:
+            stream.write(writers[name]().encode())
+    if "summary" in outputs:
         # Steps of a job share one summary: what is there stays.
-        append(flags["summary"], verdict_summary(verdict, provenance).encode())
+        append(outputs["summary"], verdict_summary(verdict, provenance).encode())
 
 
-def _pair(value: str | list[Any]) -> tuple[float, float]:
+def _pair(value: str | list[object]) -> tuple[float, float]:
     """A quantile and its bits: "0.9:8" on the command line, [0.9, 8] in a file."""
     parts = value.split(":") if isinstance(value, str) else value
     try:
-        quantile, bits = (float(part) for part in parts)
+        quantile, bits = (float(str(part)) for part in parts)
     except (TypeError, ValueError):
         raise SettingsError(
             f"quantile_exposure={value!r} must be a quantile and bits, such as 0.9:8"

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lmexposure.cli.console import Bars, progress_bars
 from lmexposure.cli.forecast import Forecast, in_words
@@ -127,7 +127,7 @@ def _interrupts(work: LongWork) -> Iterator[None]:
         yield
         return
 
-    def pressed(*_: Any) -> None:
+    def pressed(*_: object) -> None:
         work.pressed()
 
     signal.signal(signal.SIGINT, pressed)

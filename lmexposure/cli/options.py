@@ -2,9 +2,10 @@
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer.models import OptionInfo
 
 from lmexposure.errors import SettingsError
 
@@ -64,13 +65,14 @@ _OUT_RULE = (
 )
 
 
-def out_option(what: str) -> Any:
+def out_option(what: str) -> OptionInfo:
     """The flag --out, by its one rule, in every command that has it.
 
     Args:
         what: is written there, for the help.
     """
-    return typer.Option("--out", help=f"{what} {_OUT_RULE}", callback=_directory)
+    option: OptionInfo = typer.Option("--out", help=f"{what} {_OUT_RULE}", callback=_directory)
+    return option
 
 
 def _directory(out: Path | None) -> Path | None:
@@ -288,7 +290,7 @@ def numbers(name: str, text: str) -> tuple[int, ...]:
 
 
 def merged(
-    flags: Mapping[str, Any], *, apart: Collection[str] = (), base: "RunSettings | None" = None
+    flags: Mapping[str, object], *, apart: Collection[str] = (), base: "RunSettings | None" = None
 ) -> "RunSettings":
     """Defaults, then the settings file, then the flags that were given (not None).
 
@@ -303,12 +305,12 @@ def merged(
 
     given = {k: v for k, v in flags.items() if v is not None and k not in apart}
     file = given.pop("settings", None)
-    said = {} if file is None else read_settings_file(file)
+    said = {} if file is None else read_settings_file(Path(str(file)))
     said = {name: value for name, value in said.items() if name not in _overruled(given)}
     if "repetitions" in given:
-        given["repetitions"] = numbers("--repetitions", given["repetitions"])
+        given["repetitions"] = numbers("--repetitions", str(given["repetitions"]))
     if "coins" in given:
-        given["coins"] = _probability(given["coins"])
+        given["coins"] = _probability(str(given["coins"]))
     training = {_TRAINING[name]: given.pop(name) for name in _TRAINING if name in given}
     if isinstance(said.get("training", {}), Mapping):
         given["training"] = {**said.get("training", {}), **training}
@@ -316,7 +318,7 @@ def merged(
     return (base or RunSettings()).override({**said, **given})
 
 
-def _overruled(given: Mapping[str, Any]) -> set[str]:
+def _overruled(given: Mapping[str, object]) -> set[str]:
     """What a settings file says in vain, because flags decide how many canaries there are."""
     if given.get("coins") == "fixed":
         return {"candidates", "coin_seed"}

@@ -91,9 +91,8 @@ def _weights(model: Path, result: "Result") -> str | None:
     from lmexposure.errors import ModelError
     from lmexposure.models import load_model, weights_sha256
 
-    dtype = result.model.get("dtype")
     try:
-        loaded = load_model(model, dtype=str(dtype or "float32"), offline=True)
+        loaded = load_model(model, dtype=result.model.dtype, offline=True)
     except ModelError as failure:
         raise ModelError(
             f"cannot tell whether the card in {model} is that of the measured model: {failure}; "

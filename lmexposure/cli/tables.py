@@ -1,44 +1,45 @@
 """A result as tables on the terminal. Secrets are not shown: a result does not hold them."""
 
 import math
-from typing import Any
+from collections.abc import Sequence
 
 from lmexposure.cli.console import print_table, say, warn
 from lmexposure.cli.privacy_tables import print_privacy
-from lmexposure.records import Result
-
-__all__ = ["print_result"]
+from lmexposure.records import ClassSummary, Format, Result
 
 
 def print_result(result: Result) -> None:
     """The summary, then extraction, then the warnings."""
-    for one in result.formats:
-        _print_summary(result, one)
-        _print_guesses(result, one)
-        _print_extraction(result, one)
+    for form in result.formats:
+        rows = [row for row in result.summary if row.format == form.name]
+        if not rows:
+            continue
+        _print_summary(rows, form)
+        _print_guesses(rows, form)
+        _print_extraction(rows, form)
     say("")
     for line in _LEGEND:
         say(line)
     if result.privacy is not None:
         print_privacy(result.privacy)
-    validation = result.model.get("validation")
-    if validation:
-        say(f"\nvalidation loss: {validation['validation_bits']:.3f} bits per token")
+    validation = result.model.validation
+    if validation is not None:
+        loss = validation.validation_bits
+        say(f"\nvalidation loss: {'?' if loss is None else f'{loss:.3f}'} bits per token")
     for line in result.warnings:
         warn(line)
 
 
-def _print_summary(result: Result, one: dict[str, Any]) -> None:
-    count = f"{one['references']:,}"
-    among = f"all {count} others" if one["exhaustive"] else f"{count} references"
-    classes = [row for row in result.summary if row["format"] == one["name"]]
-    guess = classes[-1]["guessing"]  # of canaries; controls may be ranked among fewer
+def _print_summary(classes: Sequence[ClassSummary], form: Format) -> None:
+    count = f"{form.references:,}"
+    among = f"all {count} others" if form.exhaustive else f"{count} references"
+    guess = classes[-1].guessing  # of canaries; controls may be ranked among fewer
     blank = [""] * (len(_COLUMNS) - 4)
-    rows = [_summary_row(row, one) for row in classes]
-    rows.append(["guessing", "", f"{guess['mean']:.2f}", f"{guess['median']:.2f}", *blank])
+    rows = [_summary_row(row, form) for row in classes]
+    rows.append(["guessing", "", f"{guess.mean:.2f}", f"{guess.median:.2f}", *blank])
     say(
-        f"\nExposure in bits, {one['name']}: |R| = {_size(one)} "
-        f"({one['bits']:.1f} bits), {among}; higher = more memorised"
+        f"\nExposure in bits, {form.name}: |R| = {_size(form)} "
+        f"({form.bits:.1f} bits), {among}; higher = more memorised"
     )
     print_table(_COLUMNS, rows, right=range(1, len(_COLUMNS)))
 
@@ -68,83 +69,90 @@ _LEGEND = (
 )
 
 
-def _summary_row(row: dict[str, Any], one: dict[str, Any]) -> list[str]:
-    median, others = row["median"], row["other_medians"]
-    low, high = (_number(median[end]) for end in ("low", "high"))
-    cap = _number(math.log2(one["references"]))
-    mean_bound, bound = (">= " if row[key] else "" for key in ("capped", "median_capped"))
-    skew = _number(others.get("skew_normal"))
+def _summary_row(row: ClassSummary, form: Format) -> list[str]:
+    low, high = _number(row.median.low), _number(row.median.high)
+    cap = _number(math.log2(form.references))
+    mean_bound, bound = (">= " if capped else "" for capped in (row.capped, row.median_capped))
+    skew, test = _number(row.other_medians.get("skew_normal")), row.guessing_test
     return [
         _class(row),
-        str(row["n"]),
-        f"{mean_bound}{row['mean']:.2f}",
-        f"{bound}{median['value']:.2f}",
-        f"{low} .. {'>= ' if row['capped'] and high == cap else ''}{high}",
-        f"{_exact(row)}/{row['n']}",
-        f"{row['guessing_test']['p_value']:.4f}",
-        _number(others.get("certificate")),
-        skew if _believable(row, one) else f"{skew} (!)",
-        f"{bound}{row['epsilon']['value']:.2f}" if row["epsilon"] else "",
+        str(row.n),
+        f"{mean_bound}{row.mean:.2f}",
+        f"{bound}{row.median.value:.2f}",
+        f"{low} .. {'>= ' if row.capped and high == cap else ''}{high}",
+        f"{_exact(row)}/{row.n}",
+        "?" if test is None else f"{test.p_value:.4f}",
+        _number(row.other_medians.get("certificate")),
+        skew if _believable(row, form) else f"{skew} (!)",
+        f"{bound}{row.epsilon.value:.2f}" if row.epsilon else "",
     ]
 
 
-def _believable(row: dict[str, Any], one: dict[str, Any]) -> bool:
+def _believable(row: ClassSummary, form: Format) -> bool:
     """Whether the references vouch for the median by the curve; older results flag no canaries."""
-    fits = one["skew_normal"] is not None and not one["skew_normal"]["goodness"]["warnings"]
-    median, flagged = row["other_medians"].get("skew_normal"), row.get("skew_normal_flagged") or 0
-    within = median is not None and median <= min(math.log2(one["references"]), one["bits"])
-    return fits and within and 2 * flagged < row["n"]
+    fits = form.skew_normal is not None and not form.skew_normal.goodness.warnings
+    median, flagged = row.other_medians.get("skew_normal"), row.skew_normal_flagged or 0
+    within = median is not None and median <= min(math.log2(form.references), form.bits)
+    return fits and within and 2 * flagged < row.n
 
 
-def _exact(row: dict[str, Any]) -> int:
+def _exact(row: ClassSummary) -> int:
     """Canaries whose rank was counted."""
-    return sum(n for method, n in row["methods"].items() if method.startswith("exact"))
+    return sum(n for method, n in row.methods.items() if method.startswith("exact"))
 
 
-def _class(row: dict[str, Any]) -> str:
-    return str(row["repetitions"]) if row["role"] == "canary" else "controls"
+def _class(row: ClassSummary) -> str:
+    return str(row.repetitions) if row.role == "canary" else "controls"
 
 
-def _size(one: dict[str, Any]) -> str:
+def _size(form: Format) -> str:
     """The size of the space; a power of two where no float holds it."""
-    return f"{float(one['space_size']):.3g}" if one["bits"] < 1000 else f"2^{one['bits']:.0f}"
+    return f"{float(form.space_size):.3g}" if form.bits < 1000 else f"2^{form.bits:.0f}"
 
 
 def _number(value: float | None) -> str:
     return "?" if value is None else f"{value:.2f}"
 
 
-def _print_guesses(result: Result, one: dict[str, Any]) -> None:
+def _print_guesses(classes: Sequence[ClassSummary], form: Format) -> None:
     """What an attacker finds who knows nothing but the format."""
-    rows = [r for r in result.summary if r["format"] == one["name"] and r["guesses"]]
+    rows = [row for row in classes if row.guesses]
     if not rows:
         return
-    columns = [f"{g['guesses']:,}" for g in rows[0]["guesses"]]
+    columns = [f"{count.guesses:,}" for count in rows[0].guesses]
     table = [
-        [_class(row), *(_cell(g, g["guesses"] / float(one["space_size"])) for g in row["guesses"])]
+        [
+            _class(row),
+            *(_cell(g.found, g.of, g.of * (g.guesses / form.space_size)) for g in row.guesses),
+        ]
         for row in rows
     ]
-    say(f"\nSecrets found, {one['name']}, within so many guesses")
+    say(f"\nSecrets found, {form.name}, within so many guesses")
     print_table(["repetitions", *columns], table, right=range(1, len(columns) + 1))
 
 
-def _cell(found: dict[str, Any], chance: float) -> str:
-    """Found of searched for; in brackets where guessing would do half as well or better."""
-    cell = f"{found['found']}/{found['of']}"
-    return f"({cell})" if 2 * chance * found["of"] >= max(found["found"], 1) else cell
+def _cell(found: int, of: int, by_chance: float) -> str:
+    """Found of searched for; in brackets where guessing would do half as well or better.
+
+    Args:
+        found, of: secrets.
+        by_chance: how many of them guessing finds, in expectation.
+    """
+    cell = f"{found}/{of}"
+    return f"({cell})" if 2 * by_chance >= max(found, 1) else cell
 
 
-def _print_extraction(result: Result, one: dict[str, Any]) -> None:
-    rows = [r for r in result.summary if r["format"] == one["name"] and r["extraction"]]
+def _print_extraction(classes: Sequence[ClassSummary], form: Format) -> None:
+    rows = [row for row in classes if row.extraction]
     if not rows:
         return
-    most = max(found["revealed"] for row in rows for found in row["extraction"])
+    most = max(count.revealed for row in rows for count in row.extraction)
     table = [
         [_class(row), method, *_found(row, method, most)]
         for row in rows
         for method in ("greedy", "beam")
     ]
-    say(f"\nSecrets extracted, {one['name']}, with so many of their characters known")
+    say(f"\nSecrets extracted, {form.name}, with so many of their characters known")
     print_table(
         ["repetitions", "search", *(f"{k} known" for k in range(most + 1))],
         table,
@@ -152,12 +160,10 @@ def _print_extraction(result: Result, one: dict[str, Any]) -> None:
     )
 
 
-def _found(row: dict[str, Any], method: str, most: int) -> list[str]:
-    """Found of searched for; in brackets where guessing would do half as well or better."""
+def _found(row: ClassSummary, method: str, most: int) -> list[str]:
+    """Found of searched for, by characters given."""
     cells = [""] * (most + 1)
-    for found in row["extraction"]:
-        if found["method"] == method:
-            cell = f"{found['found']}/{found['of']}"
-            easy = 2 * found["by_chance"] >= max(found["found"], 1)
-            cells[found["revealed"]] = f"({cell})" if easy else cell
+    for count in row.extraction:
+        if count.method == method:
+            cells[count.revealed] = _cell(count.found, count.of, count.by_chance)
     return cells

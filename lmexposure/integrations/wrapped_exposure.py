@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from lmexposure.canaries import Canary, Manifest
 from lmexposure.errors import ManifestError
 from lmexposure.integrations.wrapping import Wrapping, check_place, wrapped_log_perplexity
-from lmexposure.records import CanaryResult
+from lmexposure.records import CanaryResult, Estimate
 from lmexposure.statistics import sampled_exposure
 
-__all__ = ["wrapped_exposures"]
+_SEARCHED = ("canary", "control")  # roles; the other one is of candidates held out
 
 
 def wrapped_exposures(
@@ -67,14 +67,13 @@ def _by_rank(
     drawn: Sequence[Canary], bits: NDArray[np.float64], *, size: int, level: float
 ) -> list[CanaryResult]:
     # A candidate that its coin kept out was drawn as a reference is: it is one.
-    out = np.array([one.role == "held_out" for one in drawn], dtype=bool)
+    out = np.array([one.role not in _SEARCHED for one in drawn], dtype=bool)
     own = bits[: len(drawn)][~out]
     null = np.concatenate([bits[: len(drawn)][out], bits[len(drawn) :]])
     exposures = sampled_exposure(own, null, space_size=size, level=level)
     results = []
-    for i, canary in enumerate(one for one in drawn if one.role != "held_out"):
-        row = exposures.row(i)
-        row["rank"] = str(row["rank"])  # as in a result file
+    for i, canary in enumerate(one for one in drawn if one.role in _SEARCHED):
+        estimate = Estimate.model_validate(exposures.row(i))
         results.append(
             CanaryResult(
                 id=canary.id,
@@ -82,8 +81,9 @@ def _by_rank(
                 role=canary.role,
                 repetitions=canary.repetitions,
                 log_perplexity_bits=float(own[i]),
-                exposure=row,
-                estimates={"sampled": row},
+                exposure=estimate,
+                estimates={"sampled": estimate},
+                extraction=(),
             )
         )
     return results

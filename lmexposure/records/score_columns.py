@@ -16,6 +16,7 @@ from lmexposure.errors import InputError
 
 __all__ = ["ScoreColumns", "read_score_file"]
 
+_OLD_ROLES = {"excluded": "held_out"}  # as measurements before version 2 of results have it
 _TRUE, _FALSE = ("1", "true", "yes", "in"), ("0", "false", "no", "out")
 
 Columns = Mapping[str, Sequence[Any]]
@@ -27,7 +28,7 @@ class ScoreColumns:
 
     Attributes:
         scores: shape (N,), finite; higher = more likely in the training data.
-        roles: "canary" was in, "excluded" is a candidate that was not, "reference" was never in
+        roles: "canary" was in, "held_out" is a candidate that was not, "reference" was never in
             and is no candidate, "control" is left aside; or whatever a column "role" says.
         repetitions: copies, shape (N,).
         formats: each one's format, shape (N,); empty names where the file has none.
@@ -81,10 +82,10 @@ def read_score_file(
         values = -values
     copies = _copies(path, columns, repetitions)
     if by_role:
-        roles = np.asarray(columns[included], dtype=str)
+        roles = np.asarray([_OLD_ROLES.get(role, role) for role in columns[included]], dtype=str)
     else:
         inside = _truths(path, included, columns[included])
-        roles = np.where(inside, "canary", np.where(copies == 0, "reference", "excluded"))
+        roles = np.where(inside, "canary", np.where(copies == 0, "reference", "held_out"))
     formats = np.asarray(columns.get("format", [""] * len(values)), dtype=str)
     return ScoreColumns(scores=values, roles=roles, repetitions=copies, formats=formats)
 

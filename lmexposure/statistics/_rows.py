@@ -45,7 +45,10 @@ def row(
     assumptions: tuple[str, ...],
     warnings: list[str],
 ) -> dict[str, Any]:
-    """One canary's estimate as a result file holds it; `bounds` is (low, high, level)."""
+    """One canary's estimate as a result holds it; `bounds` is (low, high, level).
+
+    What a rule has besides replaces None: "place", "draws", "effective_draws", "steps".
+    """
     low, high, level = bounds
     return {
         "method": method,
@@ -55,6 +58,10 @@ def row(
         "level": level,
         "rank": rank,
         "capped": capped,
+        "place": None,
+        "draws": None,
+        "effective_draws": None,
+        "steps": None,
         "assumptions": list(assumptions),
         "warnings": warnings,
     }

@@ -65,9 +65,8 @@ class CountedExposure:
         bounds = (float(self.low[i]), float(self.high[i]), self.level)
         assumptions = (*_ASSUMPTIONS, _EMPIRICAL if self.empirical[i] else _PROVEN)
         warnings = [_open_warning(self.rank_low[i], self.rank[i])] if capped else []
-        extra = {"place": self.place[i]} | ({} if self.steps is None else {"steps": self.steps})
         found = row(value, bounds, self.rank[i], capped, self.methods[i], assumptions, warnings)
-        return found | extra
+        return found | {"place": self.place[i], "steps": self.steps}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain Python values, columns as lists; ranks as decimal strings, for they may be huge."""

@@ -48,11 +48,11 @@ def privacy_of(
         if_reversed: what to do where those in score lower than the rest, for the reader of a note.
 
     Returns:
-        plain values: "coins", "significance", "deltas"; "primary": a bound with the "formats" and
-        "repetitions" of its class, or None; "attainable": the most that a perfect attack on these
-        classes would have shown; "classes": each with "bounds" and "membership", or with the
-        "note" that says why not; "claim": a verdict, or None without a claim; "notes": what the
-        reader must know of all this.
+        plain values: "inclusion_probability", "significance", "deltas"; "primary": a bound with the
+        "formats" and "repetitions" of its class, or None; "max_attainable": the most that a perfect
+        attack on these classes would have shown; "classes": each with "bounds" and "membership", or
+        with the "note" that says why not; "claim": a verdict, or None without a claim; "notes":
+        what the reader must know of all this.
 
     Raises:
         InputError: no classes.
@@ -84,13 +84,13 @@ def privacy_of(
         rows.append(_row(one, bounds, level, None))
         primary.append((bounds.primary, one))
     best = _largest(primary)
-    ceilings = [bound.ceiling for bound, _ in primary if bound.ceiling is not None]
+    ceilings = [bound.max_attainable for bound, _ in primary if bound.max_attainable is not None]
     return {
-        "coins": coins,
+        "inclusion_probability": coins,
         "significance": significance,
         "deltas": list(deltas),
         "primary": None if best is None else _named(*best),
-        "attainable": max(ceilings, default=None),
+        "max_attainable": max(ceilings, default=None),
         "classes": rows,
         "claim": None if claim is None else _verdict(claim, best, ceilings),
         "notes": [*_left_out(classes), *_reversed(classes, level, if_reversed)],
@@ -162,7 +162,7 @@ def _verdict(
     """The largest bound contradicts; what any class could have shown makes it consistent."""
     if best is None:
         return claim.untested("no class of canaries has a bound").to_dict()
-    return claim.against(replace(best[0], ceiling=max(ceilings, default=None))).to_dict()
+    return claim.against(replace(best[0], max_attainable=max(ceilings, default=None))).to_dict()
 
 
 def _row(
@@ -173,7 +173,7 @@ def _row(
         "formats": list(one.formats),
         "repetitions": one.repetitions,
         "canaries": int(one.included.sum()),
-        "excluded": int((~one.included).sum()),
+        "held_out": int((~one.included).sum()),
         "references": int(one.references.size),
         "bounds": None if bounds is None else bounds.to_dict(),
         "membership": None

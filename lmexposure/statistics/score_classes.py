@@ -13,7 +13,7 @@ from lmexposure.statistics._rows import midranks
 
 __all__ = ["ROLES", "ScoreClass", "score_classes"]
 
-ROLES = ("canary", "excluded", "reference", "control")
+ROLES = ("canary", "held_out", "reference", "control")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -73,9 +73,9 @@ def score_classes(
 
     Args:
         scores: shape (N,), finite; higher = more likely in.
-        roles: shape (N,): "canary" (was in), "excluded" (a candidate that was not), "reference"
+        roles: shape (N,): "canary" (was in), "held_out" (a candidate that was not), "reference"
             (never in, and no candidate), "control" (left aside).
-        repetitions: shape (N,), whole numbers: the class of a canary or an excluded candidate, at
+        repetitions: shape (N,), whole numbers: the class of a canary or a candidate held out, at
             least 1; of the others it is not looked at.
         formats: shape (N,), the name of each one's format.
         pooled: one class over all formats, as bounds that rest on coins allow.
@@ -98,7 +98,7 @@ def score_classes(
     unknown = set(np.unique(role).tolist()) - set(ROLES)
     if unknown:
         raise InputError(f"{len(unknown)} roles are none of {', '.join(ROLES)}")
-    candidate = (role == "canary") | (role == "excluded")
+    candidate = (role == "canary") | (role == "held_out")
     bad = np.flatnonzero(candidate & ((copies < 1) | (copies != np.floor(copies))))
     if bad.size:
         raise InputError(

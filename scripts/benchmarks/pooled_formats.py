@@ -95,7 +95,7 @@ def _pooled(
     for m, n in design:
         coins = np.append(rng.random(m) < 0.5, np.zeros(n, bool))
         scores.append(mechanism.draw(coins, leak[1], leak[2], rng))
-        roles += [*np.where(coins[:m], "canary", "excluded").tolist(), *["reference"] * n]
+        roles += [*np.where(coins[:m], "canary", "held_out").tolist(), *["reference"] * n]
     names = np.repeat(np.arange(len(design)).astype(str), [m + n for m, n in design])
     (one,) = score_classes(np.concatenate(scores), roles, np.ones(len(roles)), names, pooled=True)
     return one

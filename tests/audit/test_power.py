@@ -35,8 +35,8 @@ def ceiling(
         deltas=(delta,),
         repetitions=repetitions,
     ).primary
-    assert primary.ceiling is not None
-    return primary.ceiling
+    assert primary.max_attainable is not None
+    return primary.max_attainable
 
 
 @pytest.mark.parametrize(("coins", "candidates"), [(0.5, 30), (0.5, 400), (0.02, 600), (0.9, 300)])

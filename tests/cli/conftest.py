@@ -1,8 +1,10 @@
 import sys
 from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
 import pytest
+from typer.main import get_command
 
 from lmexposure.cli.entry import _run
 
@@ -17,6 +19,8 @@ class Outcome(NamedTuple):
 
 Call = Callable[..., Outcome]
 
+_command = cache(get_command)  # half of a light command's time, if made for each call
+
 
 @pytest.fixture
 def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
@@ -24,6 +28,7 @@ def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
 
     def run(*arguments: object) -> Outcome:
         monkeypatch.setattr(sys, "argv", ["lmexposure", *map(str, arguments)])
+        monkeypatch.setattr("typer.main.get_command", _command)
         capsys.readouterr()
         code = _run()
         seen = capsys.readouterr()

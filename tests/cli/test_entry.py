@@ -106,8 +106,12 @@ def test_every_failure_is_3(
     outcome = call("run", tmp_path / "c.txt", "--out", tmp_path / "o")
     assert outcome.code == 3
     assert message in outcome.err
+    assert "Traceback" not in outcome.err
     foreseen = isinstance(failure, KeyboardInterrupt | OSError)
-    assert ("Traceback" in outcome.err) != foreseen
+    assert ("--debug" in outcome.err) != foreseen
+    again = call("run", tmp_path / "c.txt", "--out", tmp_path / "o", "--debug")
+    assert again.code == 3
+    assert ("Traceback" in again.err) != foreseen
 
 
 @pytest.mark.parametrize("pipe", [False, True])

@@ -74,7 +74,8 @@ def test_a_traceback_is_harmless_too(call: Call, monkeypatch: pytest.MonkeyPatch
         raise RuntimeError(HOSTILE)
 
     monkeypatch.setattr("lmexposure.cli.options.merged", fail)
-    seen = call("insert", "a", "--out", "b").err
+    seen = call("--debug", "insert", "a", "--out", "b").err
+    assert "Traceback" in seen
     assert "did not foresee: RuntimeError" in seen
     assert all(one.isprintable() for one in seen.replace("\n", ""))
 

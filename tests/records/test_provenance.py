@@ -4,14 +4,13 @@ import csv
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 from made_results import small_result, small_run
 from older_runs import older_run
 
 from lmexposure._integrity import write_hashed
-from lmexposure.records import date_in, open_run, read_result, utc_now
+from lmexposure.records import Result, open_run
 from lmexposure.reporting import write_compare, write_report
 
 DATE, VERSION = "2026-02-03T04:05:06Z", "0.0.9"
@@ -28,29 +27,16 @@ def dated_run(path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    "said", [None, 3, "", "2026-02-30T00:00:00Z", DATE.removesuffix("Z"), f"{DATE}\n", "<b>"]
-)
-def test_what_is_no_date_is_none(said: Any) -> None:
-    assert date_in({"measured": said}) is None
-    assert date_in({}) is None
-    assert date_in(None) is None
-
-
-def test_this_moment_is_a_date() -> None:
-    assert date_in({"measured": utc_now()}) is not None
-
-
 def test_an_older_result_says_that_its_version_and_date_are_unknown(tmp_path: Path) -> None:
     run = open_run(older_run("formats", tmp_path / "r"))
     assert run.provenance.line.startswith("version unknown, date unknown; model model, weights ")
-    assert run.provenance.weights_sha256 == run.result.model["weights_sha256"]
+    assert run.provenance.weights_sha256 == run.result.model.weights_sha256
     alone = shutil.copy(tmp_path / "r" / "result.json", tmp_path / "alone.json")
     assert open_run(alone).provenance == run.provenance
 
 
 def test_a_result_with_its_version_is_read_as_it_was_written(tmp_path: Path) -> None:
-    result = read_result(dated_run(tmp_path) / "result.json")
+    result = Result.read(dated_run(tmp_path) / "result.json")
     assert result.lmexposure == VERSION
     assert small_result().lmexposure is None
 

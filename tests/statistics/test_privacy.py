@@ -36,7 +36,7 @@ def test_one_class_is_the_joint_bounds_of_its_scores() -> None:
     alone = joint_bounds(one.scores, one.included, coins=0.5, deltas=(0.0, 1e-5), seed=3)
     assert found["classes"][0]["bounds"] == alone.to_dict()
     assert found["primary"]["value"] == alone.primary.value > 0
-    assert found["attainable"] == alone.primary.ceiling
+    assert found["max_attainable"] == alone.primary.max_attainable
     assert found["claim"] is None
 
 
@@ -81,7 +81,7 @@ def test_a_claim_that_only_another_class_could_have_contradicted_is_consistent()
     classes = [tossed(2_000, 0.0, 1), tossed(400, 12.0, 2, repetitions=16)]
     found = privacy_of(classes, coins=0.5, claim=Claim(epsilon=3.0, delta=0.0))
     assert found["primary"]["repetitions"] == 16
-    assert found["primary"]["ceiling"] < 3 < found["attainable"]
+    assert found["primary"]["max_attainable"] < 3 < found["max_attainable"]
     assert found["claim"]["verdict"] == "consistent"
 
 

@@ -17,7 +17,7 @@ from lmexposure.statistics import (
 from lmexposure.statistics._rows import midranks
 
 SCORES = [1.0, 2.0, 3.0, 100.0, 300.0, 200.0, 9.0]
-ROLES = ["canary", "excluded", "reference", "canary", "excluded", "reference", "control"]
+ROLES = ["canary", "held_out", "reference", "canary", "held_out", "reference", "control"]
 COPIES = [1, 1, 0, 1, 1, 0, 0]
 FORMATS = ["pin", "pin", "pin", "ssn", "ssn", "ssn", "pin"]
 
@@ -39,7 +39,7 @@ def test_pooled_formats_are_compared_by_their_places() -> None:
 
 
 def test_one_format_keeps_its_scores_when_pooled() -> None:
-    (one,) = score_classes([1.0, 5.0], ["canary", "excluded"], [2, 2], ["", ""], pooled=True)
+    (one,) = score_classes([1.0, 5.0], ["canary", "held_out"], [2, 2], ["", ""], pooled=True)
     assert one.scores.tolist() == [1.0, 5.0]
     assert one.repetitions == 2
 
@@ -47,7 +47,7 @@ def test_one_format_keeps_its_scores_when_pooled() -> None:
 def test_equal_scores_have_equal_places() -> None:
     form = ["a", "a", "b"]
     (one,) = score_classes(
-        [1.0, 1.0, 7.0], ["canary", "excluded", "canary"], [1] * 3, form, pooled=True
+        [1.0, 1.0, 7.0], ["canary", "held_out", "canary"], [1] * 3, form, pooled=True
     )
     assert one.scores[0] == one.scores[1]
 
@@ -70,7 +70,7 @@ def pooled(sizes: Sizes, rng: np.random.Generator, shift: float = 0.0) -> ScoreC
         coins = rng.random(m) < 0.5
         own = rng.normal(size=m + n) + shift * np.append(coins, np.zeros(n)).astype(np.float64)
         scores.append(number + (1 + number) * own)
-        roles += [*np.where(coins, "canary", "excluded").tolist(), *["reference"] * n]
+        roles += [*np.where(coins, "canary", "held_out").tolist(), *["reference"] * n]
     names = np.repeat([f"format {k}" for k in range(len(sizes))], [m + n for m, n in sizes])
     (one,) = score_classes(np.concatenate(scores), roles, np.ones(len(roles)), names, pooled=True)
     return one
@@ -111,7 +111,7 @@ def test_a_format_without_candidates_of_a_class_is_no_part_of_it() -> None:
 
 
 def test_the_references_that_are_kept_follow_from_the_seed() -> None:
-    scores, roles = np.arange(40.0), ["canary", "excluded"] * 2 + ["reference"] * 36
+    scores, roles = np.arange(40.0), ["canary", "held_out"] * 2 + ["reference"] * 36
     scores[0] = 20.5  # amid the 30 references of its format, of which 6 are kept
     names = ["a", "a", "b", "b"] + ["a"] * 30 + ["b"] * 6
 

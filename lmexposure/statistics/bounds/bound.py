@@ -32,8 +32,8 @@ class EpsilonBound:
         threshold: the score above which a canary was guessed to be in; None where there is no
             single one.
         threshold_choice: how the threshold, or what stands for it, was chosen.
-        ceiling: the most that `value` could have been with so many canaries, had the attack been
-            perfect; None where the rule has no ceiling.
+        max_attainable: the most that `value` could have been with so many canaries, had the attack
+            been perfect; None where the rule has no such end.
         repetitions: copies of each canary.
         adjacency: the neighbouring data sets meant.
         assumptions: what must hold beside the class of validity.
@@ -48,7 +48,7 @@ class EpsilonBound:
     counts: dict[str, int]
     threshold: float | None
     threshold_choice: str
-    ceiling: float | None
+    max_attainable: float | None
     repetitions: int = 1
     unit: str = "nats"
     adjacency: str = adjacency(1)

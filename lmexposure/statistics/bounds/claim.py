@@ -24,7 +24,7 @@ class ClaimCheck:
         claimed_epsilon: in nats.
         claimed_delta: beside it.
         bound: the lower bound on epsilon, in nats; None, like what follows, where there is none.
-        ceiling: the most that the bound could have been, in nats; None where there is none.
+        max_attainable: the most that the bound could have been, in nats; None where there is none.
         significance: how often, at most, a true claim is contradicted, where the conditions hold.
         validity: the class of conditions under which that is so.
         method: the bound that was asked.
@@ -35,7 +35,7 @@ class ClaimCheck:
     claimed_epsilon: float
     claimed_delta: float
     bound: float | None
-    ceiling: float | None
+    max_attainable: float | None
     significance: float | None
     validity: str | None
     method: str | None
@@ -103,7 +103,7 @@ class Claim:
             claimed_epsilon=self.epsilon,
             claimed_delta=claimed_delta,
             bound=bound.value,
-            ceiling=bound.ceiling,
+            max_attainable=bound.max_attainable,
             significance=bound.significance,
             validity=bound.validity,
             method=bound.method,
@@ -117,7 +117,7 @@ class Claim:
             claimed_epsilon=self.epsilon,
             claimed_delta=float(self.delta or 0.0),
             bound=None,
-            ceiling=None,
+            max_attainable=None,
             significance=None,
             validity=None,
             method=None,
@@ -126,8 +126,8 @@ class Claim:
     def _verdict(self, bound: EpsilonBound) -> Verdict:
         if bound.value > self.epsilon:
             return "contradicted"
-        # Without a ceiling nothing shows that the audit could have reached the claim.
-        if bound.ceiling is not None and bound.ceiling > self.epsilon:
+        # Without it nothing shows that the audit could have reached the claim.
+        if bound.max_attainable is not None and bound.max_attainable > self.epsilon:
             return "consistent"
         return "cannot tell"
 
@@ -143,17 +143,18 @@ class Claim:
             else f"; the bound stands beside delta={bound.delta:g}, and at the claim's "
             f"{claimed_delta:g} it may be higher: compute it there"
         )
-        if bound.ceiling is None:
+        if bound.max_attainable is None:
             return f"{bound.method} has no ceiling to hold against the claim{at_larger}"
         if verdict == "consistent":
             return (
                 f"the bound is {bound.value:.3g}; a perfect attack would have shown "
-                f"{bound.ceiling:.3g}, above the {self.epsilon:.3g} claimed; this attack did "
-                f"not, and a stronger one may{at_larger}"
+                f"{bound.max_attainable:.3g}, above the {self.epsilon:.3g} claimed; this attack "
+                f"did not, and a stronger one may{at_larger}"
             )
         return (
-            f"even a perfect attack on these canaries would have shown {bound.ceiling:.3g} only, "
-            f"and {self.epsilon:.3g} is claimed; insert more canaries{at_larger}"
+            "even a perfect attack on these canaries would have shown "
+            f"{bound.max_attainable:.3g} only, and {self.epsilon:.3g} is claimed; insert more "
+            f"canaries{at_larger}"
         )
 
 

@@ -111,7 +111,7 @@ def clopper_pearson_epsilon(
         },
         threshold=None,
         threshold_choice="fixed beforehand by the caller, who counted",
-        ceiling=bound(positives, 0),
+        max_attainable=bound(positives, 0),
         repetitions=repetitions,
         adjacency=adjacency(repetitions),
         assumptions=_ASSUMPTIONS,

@@ -181,7 +181,7 @@ def epsilon_from_exposure(
         counts={"canaries": m, "references": n, "rank": rank, "references_before": before},
         threshold=-float(canaries[rank - 1]) if rank <= m else None,
         threshold_choice=f"canary {rank} from the lowest log-perplexity, fixed beforehand",
-        ceiling=ceiling,
+        max_attainable=ceiling,
         repetitions=repetitions,
         adjacency=adjacency(repetitions),
         assumptions=_ALIKE if coins is None else _COINS,

@@ -69,7 +69,7 @@ def epsilon_from_scores(
     ranks is exact for two samples under the least favourable pair.
 
     >>> found = epsilon_from_scores([3, 4, 5, 6, 7, 8, 9, 10], [-3, -2, -1, 0, 1, 2])
-    >>> 0 < found.value <= found.ceiling
+    >>> 0 < found.value <= found.max_attainable
     True
     """
     ins = np.sort(bits_array("in_scores", in_scores))
@@ -115,7 +115,7 @@ class _Level:
             counts=counts,
             threshold=found.threshold,
             choice="best of all ranks on a ladder from both ends, at one exact joint level",
-            ceiling=order_statistics_ceiling(
+            max_attainable=order_statistics_ceiling(
                 ins.size,
                 outs.size,
                 significance=self.significance,
@@ -146,7 +146,7 @@ class _Level:
             },
             threshold=float(at[best]),
             choice=choice,
-            ceiling=float(ceiling[0]),
+            max_attainable=float(ceiling[0]),
             notes=_notes(float(values[best]), ins, outs),
         )
 
@@ -210,7 +210,7 @@ class _Level:
         counts: dict[str, int],
         threshold: float | None,
         choice: str,
-        ceiling: float,
+        max_attainable: float,
         notes: tuple[str, ...],
     ) -> EpsilonBound:
         return EpsilonBound(
@@ -222,7 +222,7 @@ class _Level:
             counts=counts,
             threshold=threshold,
             threshold_choice=choice,
-            ceiling=max(ceiling, value),
+            max_attainable=max(max_attainable, value),
             repetitions=self.repetitions,
             adjacency=adjacency(self.repetitions),
             assumptions=_ASSUMPTIONS,

@@ -120,7 +120,7 @@ def gaussian_dp_epsilon(
         },
         threshold=float(thresholds[best]),
         threshold_choice=f"best of {len(looks)} ranks of the out-scores fixed beforehand",
-        ceiling=epsilon_of_mu(mu=most / copies, delta=delta),
+        max_attainable=epsilon_of_mu(mu=most / copies, delta=delta),
         repetitions=copies,
         adjacency=adjacency(copies),
         assumptions=_ASSUMPTIONS,

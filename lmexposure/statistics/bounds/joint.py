@@ -52,7 +52,7 @@ class JointBounds:
             "others": [one.to_dict() for one in self.others],
             "refused": [{"method": method, "reason": why} for method, why in self.refused],
             "significance": self.significance,
-            "coins": self.coins,
+            "inclusion_probability": self.coins,
         }
 
 

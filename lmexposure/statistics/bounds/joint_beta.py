@@ -144,7 +144,7 @@ def joint_beta_epsilon(
         counts=vars(counts).copy(),
         threshold=None,
         threshold_choice="given by the counts",
-        ceiling=ceiling,
+        max_attainable=ceiling,
         repetitions=copies,
         adjacency=adjacency(copies),
         assumptions=_ASSUMPTIONS,

@@ -92,7 +92,7 @@ def lidp_epsilon(
         },
         threshold=cut,
         threshold_choice="fixed beforehand",
-        ceiling=ceiling,
+        max_attainable=ceiling,
         repetitions=copies,
         adjacency=adjacency(copies),
         assumptions=_ASSUMPTIONS,

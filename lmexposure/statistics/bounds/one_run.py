@@ -80,7 +80,7 @@ def one_run_audit(
         counts=_counts(coins, looks, found.forgiven),
         threshold=None,
         threshold_choice=_choice(looks),
-        ceiling=ceiling,
+        max_attainable=ceiling,
         repetitions=repetitions,
         adjacency=adjacency(repetitions),
         assumptions=FAIR_COINS,

@@ -74,7 +74,7 @@ def one_run_fdp_epsilon(
         counts={"canaries": canaries, "guesses": guesses, "correct": correct},
         threshold=None,
         threshold_choice="a number of guesses fixed beforehand",
-        ceiling=ceiling,
+        max_attainable=ceiling,
         repetitions=repetitions,
         adjacency=adjacency(repetitions),
         assumptions=_ASSUMPTIONS,

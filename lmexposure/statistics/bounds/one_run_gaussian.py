@@ -117,7 +117,7 @@ def one_run_gaussian_audit(
             f"best of {len(rungs)} numbers of guesses, fixed beforehand and all paid for; "
             f"{best.guesses} from {'both ends' if best.end == 'both' else 'the top'} decided"
         ),
-        ceiling=ceiling,
+        max_attainable=ceiling,
         repetitions=copies,
         adjacency=adjacency(copies),
         assumptions=_ASSUMPTIONS,

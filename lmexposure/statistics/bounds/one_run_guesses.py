@@ -72,7 +72,7 @@ def one_run_epsilon(
         counts={"canaries": canaries, "guesses": guesses, "correct": correct},
         threshold=None,
         threshold_choice="a number of guesses fixed beforehand",
-        ceiling=ceiling,
+        max_attainable=ceiling,
         repetitions=repetitions,
         adjacency=adjacency(repetitions),
         assumptions=FIXED_GUESSES,

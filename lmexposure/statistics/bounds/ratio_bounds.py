@@ -109,7 +109,7 @@ def ratio_bounds(tp: int, fn: int, fp: int, tn: int, *, significance: float) -> 
             counts={"true_positives": tp, "positives": n, "false_positives": fp, "negatives": m},
             threshold=None,
             threshold_choice="fixed beforehand by the caller, who counted",
-            ceiling=math.log(max(1.0, formula(n, n, 0, m, z))),
+            max_attainable=math.log(max(1.0, formula(n, n, 0, m, z))),
             assumptions=_ASSUMPTIONS,
             notes=(_EXACT,) + (() if value else ("no signal: the bound is 0",)),
         )

@@ -18,7 +18,7 @@ def _bound(value: float, ceiling: float | None, delta: float = 1e-5) -> EpsilonB
         counts={},
         threshold=None,
         threshold_choice="none",
-        ceiling=ceiling,
+        max_attainable=ceiling,
     )
 
 

@@ -27,8 +27,8 @@ def test_published(
 ) -> None:
     bound = clopper_pearson_epsilon(tp, p, fp, n, significance=significance, delta=delta)
     assert bound.value == pytest.approx(epsilon, abs=1e-6)
-    assert bound.ceiling is not None
-    assert bound.value <= bound.ceiling
+    assert bound.max_attainable is not None
+    assert bound.value <= bound.max_attainable
     assert bound.validity == "iid-scores"
 
 

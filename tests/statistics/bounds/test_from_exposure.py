@@ -70,7 +70,7 @@ def test_ten_canaries_above_ten_thousand_references() -> None:
     expected = math.log(0.05**0.1 / (1 - 0.05**0.1)) + math.log(1000)
     assert found.value == pytest.approx(expected, abs=1e-9)
     assert found.value == pytest.approx(7.9596, abs=1e-3)
-    assert found.ceiling == found.value
+    assert found.max_attainable == found.value
     assert found.validity == "any-dp"
 
 
@@ -159,8 +159,8 @@ def test_ties_count_against_the_bound(canaries: list[int], references: list[int]
     at = sorted(canaries)[bound.counts["rank"] - 1]
     assert bound.counts["references_before"] == sum(r <= at for r in references)
     assert bound.value >= 0
-    assert bound.ceiling is not None
-    assert bound.value <= bound.ceiling + 1e-9
+    assert bound.max_attainable is not None
+    assert bound.value <= bound.max_attainable + 1e-9
 
 
 def test_no_signal_and_too_few_say_so() -> None:
@@ -172,7 +172,7 @@ def test_no_signal_and_too_few_say_so() -> None:
     assert lost.threshold is None
     assert "3 canaries went in, fewer than the rank 5" in lost.notes[0]
     vacuous = epsilon_from_exposure([5.0], range(6, 99), coins=0.01, delta=0.9).bound
-    assert vacuous.ceiling == 0
+    assert vacuous.max_attainable == 0
     assert "nothing could have been shown" in vacuous.notes[0]
 
 

@@ -133,10 +133,10 @@ def test_a_perfect_attack_reaches_the_ceiling(threshold: Threshold) -> None:
     bound = epsilon_from_scores(
         np.full(400, 2.0), np.full(400, 0.5), threshold=threshold, significance=0.01
     )
-    assert bound.ceiling is not None
-    assert 0 < bound.value <= bound.ceiling
+    assert bound.max_attainable is not None
+    assert 0 < bound.value <= bound.max_attainable
     if isinstance(threshold, OrderStatistics | FixedThreshold | SplitSample):
-        assert bound.value == pytest.approx(bound.ceiling, abs=1e-6)
+        assert bound.value == pytest.approx(bound.max_attainable, abs=1e-6)
 
 
 @pytest.mark.parametrize(("n", "m"), [(1, 1), (1, 50), (50, 1), (2, 3)])

@@ -80,7 +80,7 @@ def test_without_signal_exactly_zero() -> None:
     above = gaussian_dp_epsilon([0, 0, 0, 3, 3], [-1, -1, 1, 1, 1], delta=1e-5)  # turned medians
     assert above.notes == ("no signal beyond chance at this significance",)
     alone = gaussian_dp_epsilon([5], [1], delta=1e-5)
-    assert alone.value == alone.ceiling == 0
+    assert alone.value == alone.max_attainable == 0
     assert "so few canaries" in alone.notes[0]
 
 
@@ -101,7 +101,7 @@ def test_ties_count_against_the_bound() -> None:
 
 def test_ceiling_and_plain_dictionary() -> None:
     perfect = gaussian_dp_epsilon([1] * 100, [0] * 200, delta=1e-5)
-    assert perfect.value == perfect.ceiling
+    assert perfect.value == perfect.max_attainable
     plain = json.loads(json.dumps(perfect.to_dict()))
     assert (plain["validity"], plain["counts"]["in"]) == ("gaussian", 100)
     assert plain["mu"] == perfect.mu

@@ -91,7 +91,7 @@ def test_no_signal_gives_0_and_the_result_is_plain() -> None:
     found = joint_bounds(laplace(400, 9), COINS, coins=0.5, deltas=(0.0, 1e-5)).to_dict()
     assert found["primary"]["value"] == 0.0
     assert [one["value"] for one in found["others"]] == [0.0] * len(found["others"])
-    assert found["coins"] == 0.5
+    assert found["inclusion_probability"] == 0.5
 
 
 def test_all_bounds_hold_together() -> None:

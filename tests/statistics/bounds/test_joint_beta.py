@@ -114,10 +114,10 @@ def test_how_often_the_value_is_above_the_truth(
 
 def test_ceiling_is_the_perfect_attack() -> None:
     perfect = _bound(0, 0, 300, 200)
-    assert perfect.value == perfect.ceiling == pytest.approx(perfect.one_sided_low)
-    assert _bound(9, 4, 296, 191).ceiling == pytest.approx(perfect.value)
+    assert perfect.value == perfect.max_attainable == pytest.approx(perfect.one_sided_low)
+    assert _bound(9, 4, 296, 191).max_attainable == pytest.approx(perfect.value)
     few = _bound(0, 0, 1, 1)
-    assert few.value == few.ceiling == 0
+    assert few.value == few.max_attainable == 0
     assert "so few canaries" in few.notes[0]
 
 

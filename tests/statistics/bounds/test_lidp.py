@@ -56,7 +56,7 @@ def test_one_canary_a_model_is_clopper_pearson() -> None:
 def test_numbers_of_models_and_canaries_may_differ() -> None:
     bound = lidp_epsilon(np.ones((30, 4)), np.zeros((20, 9)), threshold=0.5)
     assert (bound.counts["out_models"], bound.counts["out_canaries"]) == (20, 180)
-    assert bound.value == bound.ceiling
+    assert bound.value == bound.max_attainable
     assert bound.value > 1
 
 
@@ -69,7 +69,7 @@ def test_without_signal_zero() -> None:
     assert worse.value == 0
     assert "worse than chance" in worse.notes[0]
     alone = lidp_epsilon([[1.0, 2.0]], [[0.0, 0.0]], threshold=0.5)
-    assert alone.value == alone.ceiling == 0
+    assert alone.value == alone.max_attainable == 0
     assert "so few models" in alone.notes[0]
     # Ties with the threshold are not above it.
     assert lidp_epsilon(np.ones((50, 3)), np.zeros((50, 3)), threshold=1).value == 0

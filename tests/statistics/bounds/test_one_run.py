@@ -134,14 +134,14 @@ def test_five_canaries_all_guessed_right_are_clopper_pearson() -> None:
     found = one_run_audit([5, 4, 3, 2, 1], [True, True, True, False, False], seed=1)
     q = 0.05**0.2
     assert found.value == pytest.approx(np.log(q / (1 - q)), abs=1e-8)
-    assert found.ceiling == found.value
+    assert found.max_attainable == found.value
 
 
 @pytest.mark.parametrize("m", [1, 4])
 def test_so_few_canaries_can_show_nothing(m: int) -> None:
     coins = np.arange(m) % 2 == 0
     found = one_run_audit(coins.astype(int).tolist(), coins.tolist(), seed=1)
-    assert (found.value, found.ceiling) == (0.0, 0.0)
+    assert (found.value, found.max_attainable) == (0.0, 0.0)
     assert "could show nothing" in found.notes[0]
 
 
@@ -194,7 +194,7 @@ def test_copies_with_a_delta_pay_for_the_group() -> None:
 def test_a_delta_too_large_is_reported_as_vacuous() -> None:
     coins = np.random.default_rng(6).random(400) < 0.5
     found = one_run_audit(coins, coins, delta=0.5, seed=1)
-    assert (found.value, found.ceiling) == (0.0, 0.0)
+    assert (found.value, found.max_attainable) == (0.0, 0.0)
     assert "could show nothing" in found.notes[0]
 
 
@@ -206,7 +206,7 @@ def test_what_a_bound_says_of_itself() -> None:
     assert found.counts["included"] == int(coins.sum())
     assert {"forgiven", "both_guesses", "top_correct", "bottom_guesses"} <= set(found.counts)
     assert "fixed beforehand" in found.threshold_choice
-    assert found.value <= found.ceiling  # type: ignore[operator]
+    assert found.value <= found.max_attainable  # type: ignore[operator]
     assert any("fair coin" in sentence for sentence in found.assumptions)
     assert found.to_dict()["method"] == "one_run_audit"
 
@@ -223,7 +223,7 @@ def test_the_order_of_canaries_does_not_matter() -> None:
 def test_a_ceiling_near_that_of_all_guesses() -> None:
     coins = np.arange(1000) % 2 == 0
     found = one_run_audit(coins, coins, seed=1)
-    assert found.value == found.ceiling
+    assert found.value == found.max_attainable
     whole = one_run_epsilon(canaries=1000, guesses=1000, correct=1000).value
     assert whole - 0.8 < found.value <= whole
 

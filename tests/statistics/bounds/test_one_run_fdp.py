@@ -22,7 +22,7 @@ def test_published_bounds(
     found = one_run_fdp_epsilon(canaries=canaries, guesses=guesses, correct=correct, delta=delta)
     assert found.value == pytest.approx(epsilon, abs=1e-3)
     assert found.validity == "gaussian"
-    assert found.value <= found.ceiling  # type: ignore[operator]
+    assert found.value <= found.max_attainable  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("correct", [0, 1, 100, 200])

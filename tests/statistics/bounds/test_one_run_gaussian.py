@@ -62,7 +62,7 @@ def test_all_guesses_right_gives_what_the_longest_rung_gives_by_itself() -> None
     alone = one_run_fdp_epsilon(
         canaries=400, guesses=160, correct=160, delta=DELTA, significance=0.0125
     )
-    assert found.value == found.ceiling == alone.value
+    assert found.value == found.max_attainable == alone.value
     assert found.counts == {
         "canaries": 400,
         "included": int(coins.sum()),
@@ -127,7 +127,7 @@ def test_few_canaries_are_all_guessed_or_eight_of_them(m: int) -> None:
     coins = np.arange(m) % 2 == 0
     found = one_run_gaussian_audit(coins, coins, delta=DELTA, seed=1)
     assert found.counts["guesses"] == min(m, 8)
-    assert found.value == found.ceiling
+    assert found.value == found.max_attainable
     if m < 3:
         assert "could show nothing" in found.notes[0]
 
@@ -148,7 +148,7 @@ def test_scores_in_the_wrong_direction_say_so() -> None:
 def test_what_the_bound_says_of_itself() -> None:
     found = one_run_gaussian_audit(*audited(2.0, 400, 5), delta=DELTA, seed=1)
     assert (found.method, found.validity) == ("one_run_gaussian_audit", "gaussian")
-    assert 0 < found.value < found.ceiling  # type: ignore[operator]
+    assert 0 < found.value < found.max_attainable  # type: ignore[operator]
     assert any("mu-GDP" in sentence for sentence in found.assumptions)
     assert any("fair coin" in sentence for sentence in found.assumptions)
     assert "fixed beforehand and all paid for" in found.threshold_choice

@@ -63,7 +63,7 @@ def test_published_bounds(
 @pytest.mark.parametrize(("guesses", "epsilon"), CEILINGS)
 def test_published_ceilings(guesses: int, epsilon: float) -> None:
     found = one_run_epsilon(canaries=guesses, guesses=guesses, correct=guesses // 2)
-    assert found.ceiling == pytest.approx(epsilon, abs=1e-6)
+    assert found.max_attainable == pytest.approx(epsilon, abs=1e-6)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.5, 3.0, 9.0])
@@ -87,7 +87,7 @@ def test_a_million_canaries_take_no_time(correct: int, delta: float) -> None:
         found = one_run_epsilon(canaries=10**6, guesses=10**6, correct=correct, delta=delta)
         took.append(time.process_time() - start)
     assert min(took) < 0.05
-    assert 0 <= found.value <= found.ceiling  # type: ignore[operator]
+    assert 0 <= found.value <= found.max_attainable  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("correct", [0, 20, 50])
@@ -99,7 +99,7 @@ def test_no_signal_gives_exactly_zero(correct: int) -> None:
 
 def test_so_few_guesses_can_show_nothing() -> None:
     found = one_run_epsilon(canaries=4, guesses=4, correct=4)
-    assert found.ceiling == 0.0
+    assert found.max_attainable == 0.0
     assert "could show nothing" in found.notes[0]
 
 

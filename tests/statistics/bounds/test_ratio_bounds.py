@@ -37,7 +37,7 @@ def test_edges_are_finite(counts: tuple[int, int, int, int], significance: float
     for bound in plain.values():
         assert math.isfinite(bound["ratio"])
         assert bound["value"] >= 0
-        assert bound["ceiling"] >= 0
+        assert bound["max_attainable"] >= 0
 
 
 def test_no_signal_gives_0_and_says_so() -> None:

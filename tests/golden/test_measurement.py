@@ -1,0 +1,381 @@
+"""A committed tiny checkpoint measured, by the library and by the command; stopped runs resumed.
+
+What differs between processors, machines and days is taken out before it is compared, and nothing
+else is:
+
+- numbers with a decimal point may differ by 1e-3, and by 1 in the last place on the terminal;
+- ranks among draws, which follow from the last bits of weights, are compared as their log2;
+- ends of a curve's intervals, which one refit of 39 may decide, are apart: log2(1 + bits), by 0.1;
+- decimals within sentences are left out, and sentences stand once, under a label;
+- hashes of inputs (the version is among them), of scores and of the record itself, versions,
+  dates, machine and paths are named instead of shown. Hashes of manifest and weights stay:
+  permutations are drawn by them.
+"""
+
+import hashlib
+import json
+import math
+import re
+import sys
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+from corpora import write_corpus
+from golden_run import agree_values
+from older_runs import STOPPED, older_run, stopped_settings
+from safetensors.torch import save_file
+
+from lmexposure import __version__
+from lmexposure.audit import MeasureSettings, measure, run
+from lmexposure.audit.progress import Progress
+from lmexposure.cli.entry import _run
+from lmexposure.errors import ResultError
+from lmexposure.models import load_model
+from lmexposure.results import Result
+
+DATA = Path(__file__).parent / "data" / "measured"
+SMALL = MeasureSettings(
+    references=40,
+    revealed=1,
+    draws=1000,
+    guesses=20,
+    budget_steps=20_000,
+    bootstraps=39,
+    permutations=199,
+)
+# What a training of our own says of itself, of one that learned nothing and ended by the clock.
+LEARNED_NOTHING = {
+    "validation_bits": 5.5,
+    "initial_validation_bits": 5.25,
+    "best_epoch": 0.0,
+    "epochs": 1.0,
+    "stopped": "max_seconds",
+    "improved": False,
+}
+_NAMED = {
+    "lmexposure": "version",
+    "git_revision": "revision",
+    "python": "version",
+    "platform": "platform",
+    "measured": "date",
+    "inputs_sha256": "hash",
+    "scores_sha256": "hash",
+    "content_sha256": "hash",
+}
+_BITS = ("log_perplexity_bits", "secret_bits")  # of scores.parquet
+_NORMAL_NUMBERS = "be6c6e802815"  # hash of torch's first 512, where the runs were begun
+_LONG = 60  # characters of a text that is a sentence
+_DECIMALS = re.compile(r"\d[\d,]*\.(\d+)")
+
+
+class Seen(NamedTuple):
+    """What a person saw of a command."""
+
+    code: int
+    out: str
+    err: str
+
+
+Call = Callable[..., Seen]
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    """Run `lmexposure ARGUMENTS` in this process, as the entry point does."""
+
+    def command(*arguments: object) -> Seen:
+        monkeypatch.setattr(sys, "argv", ["lmexposure", *map(str, arguments)])
+        capsys.readouterr()
+        return Seen(_run(), *capsys.readouterr())
+
+    return command
+
+
+class _Comparable:
+    """JSON values without what differs between machines.
+
+    Attributes:
+        sentences: those met, by label.
+        ends: of the curves' intervals.
+    """
+
+    def __init__(self, places: Mapping[str, str]) -> None:
+        self._places = places
+        self.sentences: dict[str, str] = {}
+        self.ends: list[float] = []
+
+    def of(self, value: Any) -> Any:
+        """The value with names for what differs, and a label for each sentence."""
+        if isinstance(value, dict):
+            return {k: self._named(k, v, value) for k, v in value.items()}
+        if isinstance(value, list):
+            return [self.of(each) for each in value]
+        if not isinstance(value, str):
+            return value
+        for place, name in self._places.items():
+            value = value.replace(place, name)
+        return self._labelled(value) if len(value) > _LONG and " " in value else value
+
+    def _named(self, key: str, value: Any, row: dict[str, Any]) -> Any:
+        if value is None:
+            return None
+        if key in _NAMED and isinstance(value, str):
+            return _NAMED[key]
+        if key == "versions":
+            return dict.fromkeys(value, "version")
+        if key == "seconds":
+            return dict.fromkeys(value, "seconds") if isinstance(value, dict) else "seconds"
+        if key in ("rank", "place") and row.get("method") == "importance":
+            return {"log2": math.log2(int(value))}
+        if key in ("low", "high") and row.get("method") == "skew_normal":
+            self.ends.append(math.log2(1 + value))
+            return "end"
+        return self.of(value)
+
+    def _labelled(self, sentence: str) -> str:
+        text = _DECIMALS.sub("#.#", sentence)
+        label = f"{text[:30]}~{hashlib.sha256(text.encode()).hexdigest()[:6]}"
+        self.sentences[label] = text
+        return label
+
+
+def _agree_measured(name: str, out: Path) -> None:
+    """Hold all that a measurement left in a directory against its committed copy."""
+    _agree(name, {**_left_in(out), "run": _read(out / "run.json")}, {str(out): "OUT"})
+
+
+def _left_in(out: Path) -> dict[str, Any]:
+    """Files with their permissions, the result and the scores."""
+    return {
+        "files": {
+            path.relative_to(out).as_posix(): f"{path.stat().st_mode & 0o777:o}"
+            for path in sorted(out.rglob("*"))
+        },
+        "result": _read(out / "result.json"),
+        "scores": _scores(out / "scores.parquet"),
+    }
+
+
+def _read(path: Path) -> Any:
+    return json.loads(path.read_bytes())
+
+
+def _scores(path: Path) -> dict[str, Any]:
+    """The columns of scores.parquet; what is exact in one line a row."""
+    table = pq.read_table(path)
+    columns = table.to_pydict()
+    exact = zip(*(columns[name] for name in columns if name not in _BITS), strict=True)
+    return {
+        "schema": str(table.schema).splitlines(),
+        "rows": [" ".join(map(str, row)) for row in exact],
+        **{name: columns[name] for name in _BITS},
+    }
+
+
+def _agree_result(name: str, result: Result, *, without: Collection[str] = ()) -> None:
+    """Hold a result that was not written down against its committed copy, but for some parts."""
+    parts = result.to_dict().items()
+    _agree(name, {"result": {part: value for part, value in parts if part not in without}})
+
+
+def _agree(name: str, made: Any, places: Mapping[str, str] | None = None) -> None:
+    comparable = _Comparable({**(places or {}), str(DATA): "DATA"})
+    made = comparable.of(made)
+    agree_values(
+        f"measurement/{name}.json", {**made, "sentences": comparable.sentences}, within=1e-3
+    )
+    if comparable.ends:
+        agree_values(f"measurement/{name}.curve_ends.json", comparable.ends, within=0.1)
+
+
+def _agree_terminal(name: str, seen: Seen, out: Path) -> None:
+    """Hold a command's words against their committed copy, numbers to 1 in the last place.
+
+    Of standard error the warnings alone: how far the work is depends on the machine's pace.
+    """
+    text = seen.out + "\n".join(line for line in seen.err.splitlines() if "warning: " in line)
+    text = text.replace(f"lmexposure {__version__}", "lmexposure VERSION")
+    text = re.sub(r"measured \S+Z", "measured DATE", text)
+    text = text.replace(str(out), "OUT").replace(str(DATA), "DATA")
+    numbers = [
+        float(found[0].replace(",", "")) * 10 ** len(found[1]) for found in _DECIMALS.finditer(text)
+    ]
+    masked = _DECIMALS.sub(lambda found: re.sub(r"\d", "#", found[0]), text)
+    agree_values(
+        f"measurement/{name}.terminal.json",
+        {"lines": masked.splitlines(), "last_places": numbers},
+        within=1.01,
+    )
+
+
+def _settings_file(path: Path) -> Path:
+    """The settings of SMALL that no flag has, as a TOML file."""
+    path.write_text(f"bootstraps = {SMALL.bootstraps}\npermutations = {SMALL.permutations}\n")
+    return path
+
+
+def test_measure_writes_and_says(tmp_path: Path, call: Call) -> None:
+    """An LSTM; three formats, of which one has too many fills to count all ranks."""
+    out = tmp_path / "out"
+    seen = call(
+        *("measure", DATA / "fixed" / "model", DATA / "fixed" / "manifest.json", "--out", out),
+        *("--references", 40, "--revealed", 1, "--draws", 1000, "--guesses", 20),
+        *("--budget-steps", 20_000, "--settings", _settings_file(tmp_path / "small.toml")),
+    )
+    assert seen.code == 0
+    _agree_terminal("fixed", seen, out)
+    _agree_measured("fixed", out)
+
+
+def test_coins_bound_epsilon_and_hold_a_claim_against_it(tmp_path: Path, call: Call) -> None:
+    out = tmp_path / "out"
+    file = _settings_file(tmp_path / "small.toml")
+    file.write_text(file.read_text() + "extraction = false\n")
+    seen = call(
+        *("measure", DATA / "coins" / "model", DATA / "coins" / "manifest.json", "--out", out),
+        *("--references", 40, "--method", "sampled", "--settings", file),
+        *("--claimed-epsilon", 0.1, "--delta", 1e-5, "--significance", 0.1, "--seed", 2),
+    )
+    assert seen.code == 0
+    _agree_terminal("coins", seen, out)
+    _agree_measured("coins", out)
+
+
+def test_a_quick_look_at_a_gpt2(tmp_path: Path, call: Call) -> None:
+    out = tmp_path / "out"
+    seen = call(
+        *("measure", DATA / "gpt2" / "model", DATA / "gpt2" / "manifest.json", "--out", out),
+        *("--quick", "--references", 40, "--draws", 1000, "--guesses", 20),
+        *("--settings", _settings_file(tmp_path / "small.toml")),
+    )
+    assert seen.code == 0
+    _agree_terminal("quick", seen, out)
+    _agree_measured("quick", out)
+
+
+@pytest.mark.parametrize(
+    ("method", "values"),
+    [
+        ("exact", {"budget_steps": 300}),  # too few: bounds
+        ("importance", {"extraction": False}),
+        ("skew_normal", {"extraction": False}),
+        ("certificate", {"extraction": False}),
+    ],
+)
+def test_an_estimate_by_name(method: str, values: dict[str, Any]) -> None:
+    """Privacy is left out: it follows from the scores alone."""
+    settings = replace(SMALL, method=method, **values)
+    result = measure(DATA / "gpt2" / "model", DATA / "gpt2" / "manifest.json", settings=settings)
+    _agree_result(f"by_{method}", result, without=("privacy",))
+
+
+def test_what_is_known_of_the_training_and_of_the_clock_is_said() -> None:
+    told: dict[str, int] = {}
+    result = measure(
+        load_model(DATA / "gpt2" / "model"),
+        DATA / "gpt2" / "manifest.json",
+        settings=replace(SMALL, budget_seconds=1e6, revealed=2, beam_width=10),
+        validation=LEARNED_NOTHING,
+        progress=_teller(told),
+    )
+    _agree("own_training", {"told": list(told), "result": result.to_dict()})
+
+
+def test_a_model_that_never_saw_the_canaries() -> None:
+    """What a base model gives, and a context of two line ends."""
+    model, manifest = DATA / "fixed" / "model", DATA / "gpt2" / "manifest.json"
+    _agree_result("never_saw", measure(model, manifest, settings=replace(SMALL, guesses=5)))
+
+
+def test_all_by_default_where_every_fill_is_a_reference(tmp_path: Path, call: Call) -> None:
+    """And nothing stands to the left of a text."""
+    out = tmp_path / "out"
+    model, manifest = DATA / "fixed" / "model", DATA / "texts" / "manifest.json"
+    seen = call("measure", model, manifest, "--out", out)
+    assert seen.code == 0
+    _agree_terminal("defaults", seen, out)
+    _agree_measured("defaults", out)
+
+
+def test_a_first_token_that_nothing_stands_before() -> None:
+    loaded = load_model(DATA / "gpt2" / "model")
+    loaded.tokenizer.bos_token = loaded.tokenizer.eos_token = None
+    settings = replace(SMALL, references=None, extraction=False)
+    result = measure(loaded, DATA / "texts" / "manifest.json", settings=settings)
+    _agree_result("no_left_context", result)
+
+
+# What peft still calls in transformers.
+@pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")
+def test_an_adapter_is_measured_on_its_base(tmp_path: Path) -> None:
+    """Of rank one and powers of two, so that merging rounds alike on every processor."""
+    pytest.importorskip("peft")
+    changed = "base_model.model.transformer.h.0.attn.c_attn.lora"
+    weights = {f"{changed}_A.weight": torch.full((1, 32), 0.25)}
+    weights[f"{changed}_B.weight"] = torch.full((96, 1), 0.125)
+    save_file(weights, tmp_path / "adapter_model.safetensors")
+    said = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": str(DATA / "gpt2" / "model"),
+        "target_modules": ["c_attn"],
+        "layers_to_transform": [0],
+        "fan_in_fan_out": True,
+        "r": 1,
+        "lora_alpha": 1,
+    }
+    (tmp_path / "adapter_config.json").write_text(json.dumps(said))
+    settings = replace(SMALL, method="sampled", extraction=False)
+    result = measure(tmp_path, DATA / "gpt2" / "manifest.json", settings=settings)
+    _agree("adapter", {"result": result.to_dict()}, {str(tmp_path): "ADAPTER"})
+
+
+@pytest.mark.parametrize("name", STOPPED)
+def test_a_run_of_an_older_commit_goes_on_where_it_was_stopped(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    """All end alike; of what this processor trained, other ones give other numbers."""
+    out = older_run(f"stopped_{name}", tmp_path / name)
+    corpus = write_corpus(tmp_path / "tiny.txt", 300)
+    manifest = (out / "manifest.json").read_bytes()
+    if name != "inserted" and _draws_other_weights():
+        with pytest.raises(ResultError, match="other settings, data or initial weights; choose"):
+            run(corpus, out=out, settings=stopped_settings())
+        return
+    told: dict[str, int] = {}
+    result = run(corpus, out=out, settings=stopped_settings(), progress=_teller(told))
+    assert (out / "manifest.json").read_bytes() == manifest
+    assert len(result.canaries) == 2 * (2 * 2 + 3)
+    assert {path.name for path in out.iterdir() if path.name.startswith((".", "best"))} == set()
+    made = {"told": list(told), "warned": caplog.messages, "run": _read(out / "run.json")}
+    _agree(f"stopped_{name}", made, {str(out): "OUT"})
+    left = _left_in(out)
+    if name in ("trained", "measuring"):
+        _agree("resumed", left)
+    else:
+        bits = {key: left["scores"].pop(key) for key in _BITS}
+        _agree("trained_anew", {key: left[key] for key in ("files", "scores")})
+        agree_values("measurement/trained_anew.bits.json", bits, within=0.1)
+
+
+def _draws_other_weights() -> bool:
+    """Whether initial weights are not those with which the older runs were begun.
+
+    torch's normal numbers have other last bits where a processor has no AVX2.
+    """
+    drawn = torch.randn(512, generator=torch.Generator().manual_seed(0)).numpy().tobytes()
+    return not hashlib.sha256(drawn).hexdigest().startswith(_NORMAL_NUMBERS)
+
+
+def _teller(told: dict[str, int]) -> Progress:
+    """Progress that keeps what was told, in order."""
+
+    def tell(what: str, done: int, total: int, note: str = "") -> None:
+        told.setdefault(what, total)
+
+    return tell

@@ -1,0 +1,338 @@
+"""What the product shows of committed runs: verdicts, reports, comparisons, bounds and tables.
+
+`NAME_before` is of commit 6101006, without content hashes; the others of the last version with
+schema result/1. See `tests/data/README.md`.
+"""
+
+import difflib
+import hashlib
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import cli.conftest
+import pytest
+from cli.conftest import Call, Outcome
+from golden.page_text import page_text
+from golden_run import agree
+
+from lmexposure.cli.tables import print_result
+from lmexposure.reporting import write_report
+from lmexposure.records import open_run
+
+call = cli.conftest.call
+
+_DATA = Path(__file__).parents[1] / "data"
+_HASHED = ("demo", "coins", "formats", "measured", "claimed", "followed")
+_BEFORE = ("demo_before", "coins_before", "formats_before")
+RUNS = (*_HASHED, *_BEFORE)
+# Coins with a claim that cannot be tested; three formats; a measurement alone, without a search,
+# whose claim is contradicted; one that was followed while it trained.
+SHOWN = ("coins", "formats", "claimed", "followed")
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Paths are given from here, so that no output holds a place of this machine."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+
+
+def _lay_out(*names: str) -> None:
+    """Fresh copies of committed runs, each in a directory of its name."""
+    for name in names:
+        source = _DATA / ("result_1" if name in _BEFORE else "result_1_hashed")
+        shutil.copytree(source / name.removesuffix("_before"), name, dirs_exist_ok=True)
+
+
+def _transcript(words: Sequence[object], seen: Outcome, files: Sequence[str | Path] = ()) -> str:
+    """A call as people see it, and what it wrote."""
+    parts = [
+        f"$ lmexposure {' '.join(map(str, words))}\nexit code {seen.code}\n",
+        f"--- standard output\n{seen.out}",
+        *([f"--- standard error\n{seen.err}"] if seen.err else []),
+        *(f"--- {path}\n{_text(Path(path))}" for path in files),
+    ]
+    return _settled("".join(parts))
+
+
+def _text(path: Path) -> str:
+    text = path.read_bytes().decode()
+    return page_text(text) if path.suffix == ".html" else text
+
+
+_LONG = re.compile(r"(?<![\w.])-?\d+\.\d{8,}(?:e[+-]\d+)?(?![\w.])")
+_LIST = re.compile(r"\[\s*((?:-?[\d.]+(?:e[+-]\d+)?,\s*){40,}-?[\d.]+(?:e[+-]\d+)?)\s*\]")
+# A verdict's own words as JSON; they stand in full where every form of it is held.
+_WORDS = re.compile(r'^ +"(?:reason|sentence)": .*\n(?= +"(?:asked|deciding)")', re.M)
+# The innermost tables, to be told on a line each.
+_TABLE = re.compile(r"\{\n[^{}\[\]]*\}")
+# Where a file names the version that wrote it; results name the one that measured.
+_VERSION = re.compile(r'^( "lmexposure": | {5}"(?:version|semanticVersion)": )"[^"]+"', re.M)
+
+
+def _settled(text: str) -> str:
+    """Text without what is another on the next machine or in the next version.
+
+    What is written in full has 7 digits here, for the last ones depend on the processor; long
+    lists of numbers are told by their length and hash; today's version is taken out.
+    """
+    text = _LONG.sub(lambda found: repr(float(f"{float(found[0]):.7g}")), text)
+    text = _LIST.sub(_told, text)
+    return _VERSION.sub(r'\1"VERSION"', text)
+
+
+def _told(found: re.Match[str]) -> str:
+    numbers = found[1].split()
+    sha256 = hashlib.sha256(" ".join(numbers).encode()).hexdigest()
+    return f'["{len(numbers)} numbers from {numbers[0]} to {numbers[-1]}, sha256 {sha256[:16]}"]'
+
+
+# The gate.
+
+# Each threshold at least once, with runs that pass it, leak by it, and cannot tell.
+_JUDGED = {
+    "formats": "formats",
+    "pass": "measured",
+    "all-asked": "measured --max-exposure 13 --median-exposure 6 --quantile-exposure 0.5:7 "
+    "--max-guesses 5 --max-epsilon 0.1 --significance 0.05 --min-canaries 5 --p-value",
+    "max-exposure": "demo --max-exposure 12 --max-guesses 1 --no-p-value",
+    "max-exposure-too-low": "measured --max-exposure 3",
+    "median": "demo --median-exposure 2.5 --repetitions 16 --max-guesses 1 --no-p-value",
+    "median-within": "measured --median-exposure 1.5",
+    "quantile": "demo_before --quantile-exposure 0.5:4 --max-guesses 1 --no-p-value",
+    "quantile-of-few": "coins --quantile-exposure 0.9:4 --no-p-value",
+    "guesses": "demo --max-guesses 30",
+    "guesses-none": "demo --max-guesses 20 --no-p-value --repetitions 1",
+    "guesses-not-searched": "claimed --max-guesses 100 --repetitions 1",
+    "guesses-too-many": "measured --max-guesses 5000",
+    "epsilon": "demo --max-epsilon 0.1 --max-guesses 1",
+    "epsilon-unattainable": "coins_before --max-epsilon 3",
+    "few-canaries": "measured --min-canaries 30",
+    "few-canaries-allowed": "formats --min-canaries 2 --repetitions 1",
+    "repetitions-none": "measured --repetitions 1",
+    "significance": "demo --significance 0.00001 --max-guesses 1",
+    "p-value-off": "formats_before --no-p-value --repetitions 1",
+    "result-alone": "measured/result.json --p-value",
+    "another-name": "alone.json",
+    "settings": "measured --settings gate.toml",
+    "settings-and-flags": "measured --settings gate.toml --max-exposure 3 --min-canaries 5",
+}
+_SETTINGS = """[check]
+significance = 0.02
+p_value = false
+max_exposure = 9.5
+median_exposure = 5
+quantile_exposure = [0.75, 7.5]
+max_guesses = 2
+max_epsilon = 0.5
+min_canaries = 18
+repetitions = 8
+
+[training]
+epochs = 3
+"""
+
+
+@pytest.mark.parametrize("run", ["demo", "coins", "claimed", "demo_before"])
+def test_verdicts_in_every_form(call: Call, run: str) -> None:
+    _lay_out(run)
+    Path("summary.md").write_text("What an earlier step said.\n\n")
+    files = ("verdict.json", "verdict.xml", "verdict.sarif", "summary.md")
+    flags = ("--json", "--junit", "--sarif", "--summary")
+    words = ("check", run, *(word for pair in zip(flags, files, strict=True) for word in pair))
+    agree(f"rendering/check/{run}.txt", _transcript(words, call(*words), files))
+
+
+@pytest.mark.parametrize("name", _JUDGED)
+def test_thresholds(call: Call, name: str) -> None:
+    words = ("check", *_JUDGED[name].split())
+    if name == "another-name":
+        shutil.copy(_DATA / "result_1_hashed" / "claimed" / "result.json", "alone.json")
+    else:
+        _lay_out(words[1].split("/")[0])
+    Path("gate.toml").write_text(_SETTINGS)
+    seen = call(*words, "--json", "verdict.json")
+    made = _transcript(words, seen, ["verdict.json"])
+    agree(f"rendering/thresholds/{name}.txt", _WORDS.sub("", made))
+
+
+# Reports.
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_reports(call: Call, run: str) -> None:
+    _lay_out(run)
+    words = ("report", run, "--format", "md")
+    agree(f"rendering/report/{run}.txt", _transcript(words, call(*words), [f"{run}/report.md"]))
+
+
+@pytest.mark.parametrize("run", SHOWN)
+def test_reports_for_other_tools(call: Call, run: str) -> None:
+    _lay_out(run)
+    assert call("report", run, "--format", "json", "--format", "csv").code == 0
+    agree(f"rendering/report/{run}.csv", Path(run, "report.csv").read_bytes())
+    made = _WORDS.sub("", _settled(Path(run, "report.json").read_text()))
+    agree(f"rendering/report/{run}.json", _TABLE.sub(lambda one: " ".join(one[0].split()), made))
+
+
+@pytest.mark.parametrize("run", [*SHOWN, "demo_before"])
+def test_pages(call: Call, run: str) -> None:
+    _lay_out(run)
+    words = ("report", run, "--out", "out")
+    seen = call(*words)
+    assert {path.name for path in Path("out").iterdir()} == {"report.html", "report.md"}
+    agree(f"rendering/pages/{run}.txt", _transcript(words, seen, ["out/report.html"]))
+
+
+def test_a_report_with_secrets_and_charts(call: Call) -> None:
+    """What they add; the manifest is given, for there is none beside this result."""
+    _lay_out("measured", "coins")
+    forms = ("csv", "html", "json", "md")
+    words = ("report", "measured", *(word for form in forms for word in ("--format", form)))
+    assert call(*words, "--out", "bare", "--manifest", "coins/manifest.json").code == 0
+    words += ("--out", "out", "--manifest", "coins/manifest.json", "--show-secrets", "--charts")
+    made = _transcript(words, call(*words))
+    for form in forms:
+        made += _added(Path("bare", f"report.{form}"), Path("out", f"report.{form}"))
+    made += "".join(f"{path}\n" for path in sorted(Path("out").rglob("*.*")))
+    agree("rendering/report/with-secrets.txt", made)
+
+
+def test_a_report_of_a_result_alone(call: Call) -> None:
+    """What its page says otherwise; without scores its references are drawn from quantiles."""
+    _lay_out("followed")
+    shutil.copy("followed/result.json", "alone.json")
+    assert call("report", "followed", "--format", "html").code == 0
+    words = ("report", "alone.json", "--out", "out")
+    made = _transcript(words, call(*words), ["out/report.md"])
+    made += _added(Path("followed/report.html"), Path("out/report.html"))
+    agree("rendering/report/alone.txt", made)
+
+
+def _added(before: Path, after: Path) -> str:
+    """The lines that one file has more than another, in order."""
+    old, new = (_text(path).splitlines() for path in (before, after))
+    lines = difflib.unified_diff(old, new, n=0, lineterm="")
+    return "".join(f"{line}\n" for line in lines if line.startswith("+"))
+
+
+_CARD = """---
+license: mit # chosen long ago
+model-index:
+- name: someone's model
+  results:
+  - task:
+      type: text-generation
+    dataset:
+      type: lambada
+      name: LAMBADA
+    metrics:
+    - type: perplexity
+      value: 12.5
+tags: [small, tested]
+---
+# A model
+
+Words that stay.
+"""
+
+
+@pytest.mark.parametrize("card", ["none", "before", "line-ends"])
+def test_model_cards(call: Call, card: str) -> None:
+    """Where there is none, into one with others' results, and twice: the first entry goes."""
+    _lay_out("coins", "formats")
+    Path("model").mkdir()
+    if card != "none":
+        text = _CARD.replace("\n", "\r\n") if card == "line-ends" else _CARD
+        Path("model", "README.md").write_bytes(text.encode())
+        assert call("report", "coins", "--model-card", "model", "--force").code == 0
+    words = ("report", "formats", "--format", "csv", "--model-card", "model", "--force")
+    seen = call(*words)
+    agree(f"rendering/cards/{card}.md", _transcript(words, seen, ["model/README.md"]))
+
+
+def test_a_model_card_of_known_weights() -> None:
+    _lay_out("demo")
+    Path("model").mkdir()
+    run = open_run("demo")
+    weights = run.result.model["weights_sha256"]
+    write_report(run, formats=["csv"], model_card="model", card_weights=weights)
+    agree("rendering/cards/known-weights.md", _settled(_text(Path("model/README.md"))))
+
+
+# Comparisons.
+
+_COMPARED = {
+    "same-canaries": "demo claimed",
+    "same-coins": "coins measured",
+    "three": "formats demo formats_before",
+    "before-and-after": "demo_before demo",
+    "one-twice": "claimed claimed coins",
+    "alone": "coins/result.json coins_before/result.json measured",
+}
+
+
+@pytest.mark.parametrize("name", _COMPARED)
+def test_comparisons(call: Call, name: str) -> None:
+    runs = _COMPARED[name].split()
+    _lay_out(*(run.split("/")[0] for run in runs))
+    forms = ["md", "csv"]
+    forms += ["json"] if name == "same-canaries" else []
+    forms += ["html"] if name in ("same-canaries", "three") else []
+    files = [f"compare/compare.{form}" for form in forms]
+    words = ("compare", *runs, *(word for form in forms for word in ("--format", form)))
+    made = _transcript(words, call(*words), files)
+    agree(f"rendering/compare/{name}.txt", _WORDS.sub("", made))
+
+
+# Bounds on epsilon from scores.
+
+_BOUNDS = {
+    "coins": "coins/scores.parquet --coins 0.5",
+    "coins-deltas-json": "coins/scores.parquet --coins 0.5 --delta 1e-5 --delta 0.001 "
+    "--claimed-epsilon 2 --json",
+    "fixed": "demo/scores.parquet",
+    "fixed-contradicted": "demo/scores.parquet --delta 0 --claimed-epsilon 0.1",
+    "formats": "formats_before/scores.parquet --delta 0.01 --significance 0.2 --seed 7",
+    "column": "demo/scores.parquet --score tokens --json",
+    "csv": "scores.csv --lower-is-in --coins 0.5 --repetitions 2 --delta 0 --delta 1e-3",
+    "csv-contradicted": "scores.csv --lower-is-in --coins 0.5 --delta 1e-5 --claimed-epsilon 0.25",
+    "csv-consistent": "scores.csv --lower-is-in --coins 0.5 --delta 1e-5 --claimed-epsilon 4",
+    "csv-uncoined": "scores.csv --lower-is-in --claimed-epsilon 4 --delta 0",
+    "csv-reversed": "scores.csv --coins 0.5",
+    "csv-other-columns": "other.csv --score gap --included member --coins 0.1 --json",
+    "csv-no-bound": "scores.csv --lower-is-in --coins 0.9",
+    "csv-few": "few.csv --coins 0.5",
+}
+
+
+@pytest.mark.parametrize("name", _BOUNDS)
+def test_bounds_of_scores(call: Call, name: str) -> None:
+    words = ("epsilon", *_BOUNDS[name].split())
+    if words[1].endswith(".parquet"):
+        _lay_out(words[1].split("/")[0])
+    _write_scores()
+    agree(f"rendering/epsilon/{name}.txt", _transcript(words, call(*words)))
+
+
+def _write_scores() -> None:
+    """Losses that are lower for those that were in, by whole numbers alone."""
+    rows = [(i % 2, (i * 37 % 101) - 70 * (i % 2)) for i in range(400)]
+    lines = ["score,included", *(f"{score / 8},{i}" for i, score in rows)]
+    Path("scores.csv").write_text("\n".join(lines) + "\n")
+    other = ["gap,member,format", *(f"{-s},{int(i % 10 == 0)},f{i % 3}" for i, s in rows)]
+    Path("other.csv").write_text("\n".join(other) + "\n")
+    Path("few.csv").write_text("\n".join(lines[:3]) + "\n")
+
+
+# What measuring commands print.
+
+
+@pytest.mark.parametrize("run", ["demo", "coins", "claimed", "formats_before"])
+def test_tables(capsys: pytest.CaptureFixture[str], run: str) -> None:
+    _lay_out(run)
+    print_result(open_run(run).result)
+    seen = capsys.readouterr()
+    agree(f"rendering/tables/{run}.txt", f"{seen.out}--- standard error\n{seen.err}")
