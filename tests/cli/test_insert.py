@@ -209,14 +209,14 @@ def test_a_coin_seed_decides_the_coins(call: Call, corpus: Path, tmp_path: Path)
 @pytest.mark.parametrize(
     ("file", "flags", "coins", "drawn"),
     [
-        ("coins = 0.5\ncandidates = 6\ncoin_seed = 3", ("--coins", "fixed"), "fixed", 10),
+        ("coins = 0.5\ncandidates = 6\ncoin_seed = 3", ("--coins", "fixed"), None, 10),
         (
             "coins = 0.5\ncandidates = 6\ncoin_seed = 3",
             ("--coins", "fixed", "--canaries", "4"),
-            "fixed",
+            None,
             4,
         ),
-        ("coins = 0.5\ncandidates = 6\ncoin_seed = 3", ("--canaries", "4"), "fixed", 4),
+        ("coins = 0.5\ncandidates = 6\ncoin_seed = 3", ("--canaries", "4"), None, 4),
         ("canaries = 4", ("--coins", "0.5", "--candidates", "6"), 0.5, 6),
         ("coins = 0.5\ncandidates = 6", ("--coins", "0.25"), 0.25, 6),
         ("coins = 0.5\ncandidates = 6", ("--candidates", "7"), 0.5, 7),
@@ -228,7 +228,7 @@ def test_flags_about_coins_win_over_the_file(
     tmp_path: Path,
     file: str,
     flags: tuple[str, ...],
-    coins: float | str,
+    coins: float | None,
     drawn: int,
 ) -> None:
     path = tmp_path / "s.toml"
