@@ -356,7 +356,7 @@ def test_a_corpus_that_was_changed(said: Transcript) -> None:
     said.type("insert", corpus, "--out", "out", *COINS)
     written = Path("out/corpus/corpus.txt")
     rows = written.read_text().split("\n")
-    known = json.loads(MANIFEST.read_bytes())["canaries"]
+    known = json.loads(MANIFEST.read_bytes())["entries"]
     never = [
         next(c["text"] for c in known if c["role"] == role) for role in ("excluded", "control")
     ]
