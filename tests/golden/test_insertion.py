@@ -358,7 +358,7 @@ def test_a_corpus_that_was_changed(said: Transcript) -> None:
     rows = written.read_text().split("\n")
     known = json.loads(MANIFEST.read_bytes())["entries"]
     never = [
-        next(c["text"] for c in known if c["role"] == role) for role in ("excluded", "control")
+        next(c["text"] for c in known if c["role"] == role) for role in ("held_out", "control")
     ]
     changes: dict[str, list[str]] = {
         "deduplicated": sorted(set(rows)),
