@@ -116,17 +116,16 @@ def estimate_format(
         {**_scored(scores, ranks, curve, i), **_searched(scores, search, i)}
         for i in range(len(scores.canaries))
     ]
-    guesses = [[one] for one in search.guesses] or [[] for _ in scores.canaries]
     canaries = [
         CanaryResult(
             id=canary.id,
             format=canary.format,
-            role=canary.role,
+            role="canary" if canary.inserted else "control",
             repetitions=canary.repetitions,
             log_perplexity_bits=float(scores.canary_bits[i]),
             exposure=_shown(estimates[i], settings.method, scores.format.name),
             estimates=estimates[i],
-            extraction=[*extractions.get(canary.id, []), *guesses[i]],
+            extraction=(*extractions.get(canary.id, ()), *search.guesses[i : i + 1]),
         )
         for i, canary in enumerate(scores.canaries)
     ]

@@ -67,7 +67,7 @@ def extract_format(
         ),
     ):
         rows += [_searched(extractor, wishes[len(rows) + n], one) for n, one in enumerate(found)]
-        keep_part(kept, _Searches(done=rows))
+        keep_part(kept, _Searches(done=tuple(rows)))
         progress(len(rows), total)
         if len(rows) >= needed and end_asked():
             break

@@ -3,19 +3,23 @@
 import json
 import shutil
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from lmexposure import __version__
-from lmexposure._files import PRIVATE, canonical_json, sha256_bytes, sha256_file, write_json
+from lmexposure._files import canonical_json, sha256_bytes, sha256_file
 from lmexposure._integrity import say_rebuilt
 from lmexposure._locks import only_writer
+from lmexposure._record import Record, Sha256
 from lmexposure._validate import MOST_THREADS
 from lmexposure.audit.estimates import FormatEstimates, estimate_format
 from lmexposure.audit.extracting import Extractions, cut_short, extract_format
 from lmexposure.audit.format_scores import FormatScores, score_format, write_scores
+from lmexposure.audit.parts import keep_part, read_part
 from lmexposure.audit.privacy import privacy_section
 from lmexposure.audit.progress import Progress, end_asked, silent, tell_phases
 from lmexposure.audit.run_record import mend_record, record_measured, refuse_foreign
@@ -26,12 +30,10 @@ from lmexposure.canaries import Manifest
 from lmexposure.errors import ManifestError, ModelError, ResultError
 from lmexposure.models.load import LoadedModel, load_model
 from lmexposure.models.threads import computing_threads, threads_for
-from lmexposure.records import Result, read_result
+from lmexposure.records import Model, Result, Validation
 from lmexposure.scoring import Extractor
 from lmexposure.scoring.evaluation import evaluation_mode
 from lmexposure.scoring.space.vocabulary import Vocabulary
-
-__all__ = ["measure"]
 
 
 def measure(
@@ -40,7 +42,7 @@ def measure(
     *,
     out: str | Path | None = None,
     settings: MeasureSettings | None = None,
-    validation: dict[str, Any] | None = None,
+    validation: Validation | None = None,
     progress: Progress = silent,
 ) -> Result:
     """Measure how far a model's view of the inserted canaries differs from chance.
@@ -83,7 +85,7 @@ def _measure(
     manifest: str | Path | Manifest,
     out: str | Path | None,
     settings: MeasureSettings,
-    validation: dict[str, Any] | None,
+    validation: Validation | None,
     progress: Progress,
 ) -> Result:
     manifest = manifest if isinstance(manifest, Manifest) else Manifest.read(manifest)
@@ -105,7 +107,7 @@ def _measured(
     manifest: Manifest,
     out: str | Path | None,
     settings: MeasureSettings,
-    validation: dict[str, Any] | None,
+    validation: Validation | None,
     progress: Progress,
 ) -> Result:
     described = loaded.to_dict()
@@ -113,8 +115,8 @@ def _measured(
     place = None if out is None else _Place(out=Path(out), inputs=inputs)
     if place is not None and place.finished():
         place.clear()
-        mend_record(place.out, settings.decisive())
-        return read_result(place.result)
+        mend_record(place.out, settings.record())
+        return Result.read(place.result)
     threads = threads_for(
         loaded.model,
         asked=settings.threads,
@@ -143,32 +145,33 @@ def _measured(
         lmexposure=__version__,
         inputs_sha256=inputs,
         manifest_sha256=manifest.sha256,
-        model=_model_record(described, out, validation),
-        settings={**settings.decisive(), "threads": threads},
-        formats=[one.record for one in estimates],
-        canaries=[canary for one in estimates for canary in one.canaries],
-        summary=[row for one in estimates for row in one.summary],
+        scores_sha256=None,
+        model=_model(described, out, validation),
+        settings=settings.record(threads=threads),
+        formats=tuple(one.record for one in estimates),
+        canaries=tuple(canary for one in estimates for canary in one.canaries),
+        summary=tuple(row for one in estimates for row in one.summary),
         privacy=privacy_section(scores, manifest, settings, own_training=validation is not None),
-        warnings=[
+        warnings=(
             *_quick_warnings(settings),
             *_training_warnings(validation),
             *_clock_warnings(settings, validation),
             *work.notes.values(),
             *work.warnings,
             *(line for one in estimates for line in one.warnings),
-        ],
+        ),
     )
     return result if place is None else place.finish(result, scores)
 
 
-def _model_record(
-    described: dict[str, Any], out: str | Path | None, validation: dict[str, Any] | None
-) -> dict[str, Any]:
+def _model(
+    described: dict[str, Any], out: str | Path | None, validation: Validation | None
+) -> Model:
     """What the result says of the model; a path within `out` is given from there on."""
     path = Path(described.pop("name"))
     if out is not None and path.is_relative_to(out):
         path = path.relative_to(out)
-    return {"path": path.as_posix(), **described, "validation": validation}
+    return Model(path=path.as_posix(), **described, validation=validation)
 
 
 def _quick_warnings(settings: MeasureSettings) -> list[str]:
@@ -181,22 +184,22 @@ def _quick_warnings(settings: MeasureSettings) -> list[str]:
     ]
 
 
-def _training_warnings(validation: dict[str, Any] | None) -> list[str]:
+def _training_warnings(validation: Validation | None) -> list[str]:
     """A model that learned nothing cannot leak, which says nothing of one that does."""
-    if validation is None or validation["improved"]:
+    if validation is None or validation.improved:
         return []
     return [
-        f"INCONCLUSIVE: the model did not learn (validation {validation['validation_bits']:.3f} "
-        f"bits per token, {validation['initial_validation_bits']:.3f} before training), so low "
+        f"INCONCLUSIVE: the model did not learn (validation {validation.validation_bits:.3f} "
+        f"bits per token, {validation.initial_validation_bits:.3f} before training), so low "
         "exposure says nothing; train longer or with another learning rate"
     ]
 
 
-def _clock_warnings(settings: MeasureSettings, validation: dict[str, Any] | None) -> list[str]:
+def _clock_warnings(settings: MeasureSettings, validation: Validation | None) -> list[str]:
     """Two clocks alone decide numbers, and only where they were asked to."""
     said = "so another machine, or the same one when it is busy, gives other numbers"
     found = []
-    if validation is not None and validation.get("stopped") == "max_seconds":
+    if validation is not None and validation.stopped == "max_seconds":
         found.append(f"max_seconds ended the training by the clock, {said}")
     if settings.budget_seconds is not None:
         found.append(
@@ -231,6 +234,13 @@ def _config(loaded: LoadedModel) -> dict[str, Any]:
     return {k: v for k, v in values.items() if k not in ("_name_or_path", "transformers_version")}
 
 
+class _Begun(Record):
+    """What a measurement is made of that began here."""
+
+    inputs_sha256: Sha256
+    threads: Annotated[int, Field(ge=1, le=MOST_THREADS)]
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Place:
     """Where a measurement is written, and what it keeps until it is whole."""
@@ -256,7 +266,7 @@ class _Place:
         if not self.result.exists():
             refuse_foreign(self.out)
             return False
-        result = read_result(self.result)
+        result = Result.read(self.result)
         if result.inputs_sha256 != self.inputs:
             raise ResultError(
                 f"{self.out} holds the result of another model, manifest or settings; "
@@ -274,16 +284,19 @@ class _Place:
 
     def begin(self, threads: int) -> None:
         """Find out before the work whether it can be written down."""
-        begun = {"inputs_sha256": self.inputs, "threads": threads}
-        write_json(self.kept("inputs.json"), begun, mode=PRIVATE)
+        begun = _Begun(inputs_sha256=self.inputs, threads=threads)
+        keep_part(self.kept("inputs.json"), begun)
 
     def threads(self) -> int | None:
-        """With how many threads the parts here were computed; None where there are none."""
-        try:
-            threads = json.loads(self.kept("inputs.json").read_bytes())["threads"]
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        """With how many threads the parts here were computed; None where there are none.
+
+        Parts of which that is not known are removed: others would be added to them.
+        """
+        begun = read_part(self.kept("inputs.json"), _Begun)
+        if begun is None:
+            shutil.rmtree(self.kept("inputs.json").parent, ignore_errors=True)
             return None
-        return threads if type(threads) is int and 0 < threads <= MOST_THREADS else None
+        return begun.threads
 
     def kept(self, name: str) -> Path:
         """A file for finished parts; other inputs have other files."""
@@ -292,7 +305,7 @@ class _Place:
     def finish(self, result: Result, scores: list[FormatScores]) -> Result:
         """Write scores and the date, then the result that has their hash; then clear the parts."""
         write_scores(self.scores, scores)
-        result = replace(result, scores_sha256=sha256_file(self.scores))
+        result = result.model_copy(update={"scores_sha256": sha256_file(self.scores)})
         # Before the result: who finds one does not measure again, and could not tell when it was.
         record_measured(self.out, result.settings)
         result.write(self.result)
@@ -307,8 +320,7 @@ class _Place:
 
 def _ended_early(result: Result) -> bool:
     """A person ended a search or an extraction before its time."""
-    searches = (one.get("search") or {} for one in result.formats)
-    return any(search.get("interrupted") for search in searches)
+    return any(form.interrupted for form in result.formats)
 
 
 @dataclass(kw_only=True)
@@ -346,7 +358,7 @@ class _Work:
         self.notes = {**search.notes, **self.notes}
         extractions, cut = self._extract(scores)
         if cut:
-            search = replace(search, record={**(search.record or {}), "interrupted": True})
+            search = search.model_copy(update={"interrupted": True})
         told = f"estimating {scores.format.name}"
         self.progress(told, 0, 1)
         made = estimate_format(scores, search, extractions, self.settings, origin=self.origin)

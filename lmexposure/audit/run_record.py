@@ -1,4 +1,4 @@
-"""run.json: what was run, with which settings, versions and device, and how long it took."""
+"""run.json under way: begun, written after each step, and compared when a run is resumed."""
 
 import json
 import platform
@@ -13,11 +13,11 @@ from typing import Any
 
 from lmexposure import __version__
 from lmexposure._files import PRIVATE
-from lmexposure._integrity import say_rebuilt, take_hash, write_hashed
+from lmexposure._integrity import say_rebuilt
+from lmexposure._record import plain
+from lmexposure.audit.settings import RunSettings
 from lmexposure.errors import ResultError
-from lmexposure.records import MEASURE, date_in, is_measurement, utc_now
-
-__all__ = ["RunRecord", "mend_record", "record_measured", "refuse_foreign"]
+from lmexposure.records import MeasureOptions, RunOptions, RunRecord, TrainingRecord, utc_now
 
 _PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "numpy", "scipy")
 _ONCE_DEFAULT = 0  # the seed of a run that gave none, before the plan's came from the system
@@ -26,23 +26,23 @@ _MAY_STAND = {"manifest.json", "corpus", "source"}
 
 
 @dataclass(kw_only=True)
-class RunRecord:
-    """The record of a run directory, written anew after each step.
+class RunLog:
+    """What run.json says of a run that is under way.
 
     Attributes:
         out: the run directory.
-        settings: all settings, defaults included.
+        settings: of the run.
         corpus: its path from `out`, where it is known.
         timings: seconds by step, of the call that did the step.
     """
 
     out: Path
-    settings: dict[str, Any]
+    settings: RunSettings
     corpus: str | None = None
     timings: dict[str, float] = field(default_factory=dict)
 
     @classmethod
-    def open(cls, out: Path, settings: dict[str, Any]) -> "RunRecord":
+    def open(cls, out: Path, settings: RunSettings) -> "RunLog":
         """Begin a run directory, or go on with one of the same settings.
 
         The directory is claimed (run.json is written) when the first step is done.
@@ -52,7 +52,6 @@ class RunRecord:
             FileError: the disk refused.
         """
         path = out / "run.json"
-        settings = json.loads(json.dumps(settings))  # tuples become lists, as in the file
         if path.exists():
             return cls(out=out, settings=settings, timings=_same_run(path, settings))
         if out.exists() and not out.is_dir():
@@ -74,19 +73,21 @@ class RunRecord:
         self.timings.setdefault(name, round(time.perf_counter() - begun, 3))
         self.write()
 
-    def write(self, **more: Any) -> None:
-        """Write run.json."""
+    def write(self, *, device: str | None = None, training: TrainingRecord | None = None) -> None:
+        """Write run.json; device and training are known at the end."""
         path = self.out / "run.json"
-        record = {
-            **_surroundings(),
-            "corpus": self.corpus,
-            "settings": self.settings,
-            "seconds": self.timings,
-            "measured": date_in(_readable(path)),  # the measuring itself wrote it
-            **more,
-        }
+        before = _readable(path)
+        record = _record(
+            self.settings.record(),
+            self.settings.measure.record(),
+            corpus=self.corpus,
+            seconds=self.timings,
+            measured=None if before is None else before.measured,  # the measuring itself wrote it
+            device=device,
+            training=training,
+        )
         # A seed that was given is in it, and who has seed and format has the secrets.
-        write_hashed(path, record, mode=PRIVATE)
+        record.write(path, mode=PRIVATE)
 
 
 def refuse_foreign(out: Path) -> None:
@@ -116,35 +117,37 @@ def _is_ours(path: Path) -> bool:
         record = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, OSError, RecursionError):
         return False
-    known = isinstance(record, dict) and isinstance(record.get("settings"), dict)
-    return known and "lmexposure" in record
+    if not isinstance(record, dict) or "lmexposure" not in record:
+        return False
+    family = str(record.get("schema")).partition("/")[0]
+    return family == RunRecord.FAMILY or isinstance(record.get("settings"), dict)  # before schemas
 
 
-def record_measured(out: Path, settings: dict[str, Any]) -> None:
+def record_measured(out: Path, measure: MeasureOptions) -> None:
     """Write into run.json that a measurement ends now.
 
     Where no run is recorded, the record is begun, and says that it is of a measurement alone.
 
     Args:
         out: the directory of the result.
-        settings: of the measurement.
+        measure: what was asked of the measurement.
 
     Raises:
         FileError: the disk refused.
     """
     path = Path(out) / "run.json"
     record = _readable(path)
-    if record is None or is_measurement(record):
-        record = _of_measurement(settings)
-    write_hashed(path, {**record, "measured": utc_now()}, mode=PRIVATE)
+    if record is None or record.command == "measure":
+        record = _record(None, measure)
+    record.model_copy(update={"measured": utc_now()}).write(path, mode=PRIVATE)
 
 
-def mend_record(out: Path, settings: dict[str, Any]) -> None:
+def mend_record(out: Path, measure: MeasureOptions) -> None:
     """Begin a damaged run.json anew, of a measurement that ended before: its date is lost.
 
     Args:
         out: the directory of the result.
-        settings: of the measurement.
+        measure: what was asked of the measurement.
 
     Raises:
         FileError: the disk refused.
@@ -152,47 +155,58 @@ def mend_record(out: Path, settings: dict[str, Any]) -> None:
     path = Path(out) / "run.json"
     if path.exists() and _readable(path) is None:
         say_rebuilt(path, "it is made again, without the date of the measuring")
-        write_hashed(path, _of_measurement(settings), mode=PRIVATE)
+        _record(None, measure).write(path, mode=PRIVATE)
 
 
-def _of_measurement(settings: dict[str, Any]) -> dict[str, Any]:
-    return {**_surroundings(), "command": MEASURE, "settings": {"measure": settings}}
+def _record(
+    settings: RunOptions | None,
+    measure: MeasureOptions,
+    *,
+    corpus: str | None = None,
+    seconds: dict[str, float] | None = None,
+    measured: str | None = None,
+    device: str | None = None,
+    training: TrainingRecord | None = None,
+) -> RunRecord:
+    """The record with versions and machine; without settings, of a measurement alone."""
+    return RunRecord(
+        lmexposure=__version__,
+        git_revision=_git_revision(),
+        python=platform.python_version(),
+        platform=platform.platform(),
+        versions={name: metadata.version(name) for name in _PACKAGES},
+        command="measure" if settings is None else "run",
+        corpus=corpus,
+        settings=settings,
+        measure=measure,
+        seconds=seconds or {},
+        measured=measured,
+        device=device,
+        training=training,
+    )
 
 
-def _surroundings() -> dict[str, Any]:
-    """Versions and machine."""
-    return {
-        "lmexposure": __version__,
-        "git_revision": _git_revision(),
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "versions": {name: metadata.version(name) for name in _PACKAGES},
-    }
-
-
-def _readable(path: Path) -> dict[str, Any] | None:
-    """A run.json without its hash; None where there is none that can be read."""
+def _readable(path: Path) -> RunRecord | None:
+    """A run.json; None where there is none that can be read."""
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-        return record if isinstance(record, dict) and take_hash(record) else None
-    except (ValueError, OSError, RecursionError):
+        return RunRecord.read(path)
+    except ResultError:
         return None
 
 
-def _same_run(path: Path, settings: dict[str, Any]) -> dict[str, float]:
+def _same_run(path: Path, settings: RunSettings) -> dict[str, float]:
     """The timings of the run that stands here; refuse when its settings differ."""
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-        if not take_hash(record):
-            raise ValueError("it does not fit its hash")
-        before, timings = record["settings"], dict(record["seconds"])
-    except (ValueError, KeyError, TypeError, OSError, RecursionError) as failure:
+        before = RunRecord.read(path)
+    except ResultError as failure:
         if path.with_name("manifest.json").exists():
             # Manifest, training and result each refuse other settings than their own.
             say_rebuilt(path)
             return {}
-        raise ResultError(f"{path} is not readable ({failure}); choose another --out") from failure
-    old, new = _flat(before), _flat(settings)
+        why = str(failure).removesuffix(f"; {RunRecord.AGAIN}")
+        raise ResultError(f"{why}; choose another --out") from failure
+    old = _named(before.settings, before.measure)
+    new = _named(settings.record(), settings.measure.record())
     if old.get("seed") == _ONCE_DEFAULT and new.get("seed") is None:
         new["seed"] = _ONCE_DEFAULT  # the manifest has the plan's, the training's is the same
     for name in sorted(old.keys() | new.keys(), key=lambda name: (name.count("."), name)):
@@ -201,7 +215,7 @@ def _same_run(path: Path, settings: dict[str, Any]) -> dict[str, float]:
                 f"{path.parent} holds another run: {_difference(name, old, new)}; choose another "
                 "--out, or the old settings"
             )
-    return timings
+    return dict(before.seconds)
 
 
 def _difference(name: str, old: dict[str, Any], new: dict[str, Any]) -> str:
@@ -215,12 +229,21 @@ def _difference(name: str, old: dict[str, Any], new: dict[str, Any]) -> str:
     return "its seed is another than the one that is given now"
 
 
+def _named(settings: RunOptions | None, measure: MeasureOptions) -> dict[str, Any]:
+    """Settings by the names that a person gives them, but for the threads: measure.references."""
+    values: dict[str, Any] = {"measure": measure.model_dump(exclude={"threads"})}
+    if settings is not None:
+        values |= settings.model_dump(exclude={"inclusion_probability"})
+        values["coins"] = settings.inclusion_probability or "fixed"
+    return _flat(values)
+
+
 def _flat(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings within settings by dotted names: measure.references."""
+    """Settings within settings by dotted names; tuples as lists."""
     flat: dict[str, Any] = {}
     for name, value in settings.items():
         inner = _flat(value) if isinstance(value, dict) else {}
-        flat |= {f"{name}.{key}": one for key, one in inner.items()} or {name: value}
+        flat |= {f"{name}.{key}": one for key, one in inner.items()} or {name: plain(value)}
     return flat
 
 

@@ -109,7 +109,7 @@ def search_format(
             tokens; says why.
         NumericalError: the model gave NaN on some branch.
     """
-    none: list[Estimates] = [{} for _ in scores.canaries]
+    none: tuple[Estimates, ...] = tuple({} for _ in scores.canaries)
     if settings.method in _WITHOUT_SEARCH:
         return FormatSearch(estimates=none)
     before = read_part(kept, FormatSearch)
@@ -124,7 +124,7 @@ def search_format(
         if settings.method in ("exact", "importance"):
             raise
         why = f"ranks are those among references: {failure}"
-        return FormatSearch(estimates=none, warnings=[why])
+        return FormatSearch(estimates=none, warnings=(why,))
     found = search.run()
     if not found.interrupted:
         keep_part(kept, found)
@@ -177,17 +177,17 @@ class _Search:
             self._walk(rows, list(range(len(rows))), self._space.size)
         elif method in ("auto", "exact", "importance"):  # the others need no search
             self._estimate(rows)
-        guesses = self._guess() if self._settings.extraction and not self._interrupted else []
+        guesses = self._guess() if self._settings.extraction and not self._interrupted else ()
         missed = [why for i, why in self._missed.items() if not {"exact", "bounded"} & set(rows[i])]
         if missed:
             self._warnings.append(f"{len(missed)} ranks could not be counted: {missed[0]}")
         return FormatSearch(
-            estimates=rows,
-            secret_bits=self._bits.tolist(),
+            estimates=tuple(rows),
+            secret_bits=tuple(self._bits.tolist()),
             guesses=guesses,
             record=self._record(),
             interrupted=self._interrupted,
-            warnings=self._warnings,
+            warnings=tuple(self._warnings),
             notes=self._notes(),
         )
 
@@ -370,12 +370,12 @@ class _Search:
             excluded |= draws.of(path)
         return draws.weighted(excluded)
 
-    def _guess(self) -> list[Extraction]:
+    def _guess(self) -> tuple[Extraction, ...]:
         """What an attacker finds who tries the likeliest fills of all of R in order."""
         asked = min(self._settings.guesses, self._space.size)
         count = self._provable(asked)
         self._likeliest = self._search(count) if count else _NOTHING
-        return [self._guessed(self._likeliest, index, asked) for index in self._indices]
+        return tuple(self._guessed(self._likeliest, index, asked) for index in self._indices)
 
     def _search(self, count: int) -> Likeliest:
         """The likeliest fills, as many as can be proven."""

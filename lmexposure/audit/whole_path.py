@@ -1,24 +1,21 @@
 """The whole leakage test as one call: insert, train, measure; resumable step by step."""
 
 import os
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from lmexposure._locks import only_writer
 from lmexposure.audit.inserting import insert_corpus, plan_of, preview
 from lmexposure.audit.loading import check_model, chosen_device, load_for_measuring
 from lmexposure.audit.measuring import measure
 from lmexposure.audit.progress import Progress, silent
-from lmexposure.audit.run_record import RunRecord
+from lmexposure.audit.run_record import RunLog
 from lmexposure.audit.settings import RunSettings
 from lmexposure.audit.training import train_corpus, training_settings
 from lmexposure.canaries import DEFAULT_REFERENCES, Manifest, Preview
 from lmexposure.errors import ManifestError, ResultError, SettingsError
 from lmexposure.models import TrainingResult
-from lmexposure.records import Result
-
-__all__ = ["estimate_cost", "run"]
+from lmexposure.records import Result, TrainingRecord, Validation
 
 
 def run(
@@ -61,13 +58,13 @@ def run(
 
 
 def _run(corpus: str | Path, out: Path, settings: RunSettings, progress: Progress) -> Result:
-    record = RunRecord.open(out, settings.decisive())
-    record.corpus = Path(os.path.relpath(corpus, out)).as_posix()
-    _refuse_lost_seed(out, record, settings)
-    with record.step("insert"):
+    log = RunLog.open(out, settings)
+    log.corpus = Path(os.path.relpath(corpus, out)).as_posix()
+    _refuse_lost_seed(out, log, settings)
+    with log.step("insert"):
         inserted, manifest = insert_corpus(corpus, out=out, settings=settings)
     _refuse_nothing_inserted(manifest)
-    with record.step("train"):
+    with log.step("train"):
         trained = train_corpus(
             inserted,
             out=out,
@@ -76,17 +73,18 @@ def _run(corpus: str | Path, out: Path, settings: RunSettings, progress: Progres
             progress=progress,
             then_measure=True,
         )
-    with record.step("measure"):
+    with log.step("measure"):
         result = measure(
             load_for_measuring(trained.model_path, settings),
             manifest,
             out=out,
             # What a resumed training began with is right for its measurement, too.
             settings=replace(settings.measure, threads=trained.threads or settings.threads),
-            validation=_validation_record(trained),
+            validation=_validation(trained),
             progress=progress,
         )
-    record.write(device=chosen_device(settings), training=trained.to_dict())
+    training = TrainingRecord.model_validate(trained.to_dict())
+    log.write(device=chosen_device(settings), training=training)
     return result
 
 
@@ -118,11 +116,16 @@ def estimate_cost(
     )
 
 
-def _validation_record(trained: TrainingResult) -> dict[str, Any]:
+def _validation(trained: TrainingResult) -> Validation:
     """What a result says of the training: utility beside exposure."""
-    kept = ("validation_bits", "initial_validation_bits", "best_epoch", "epochs", "stopped")
-    values = asdict(trained)
-    return {**{name: values[name] for name in kept}, "improved": trained.improved}
+    return Validation(
+        validation_bits=trained.validation_bits,
+        initial_validation_bits=trained.initial_validation_bits,
+        best_epoch=trained.best_epoch,
+        epochs=trained.epochs,
+        stopped=trained.stopped,
+        improved=trained.improved,
+    )
 
 
 def _refuse_nothing_inserted(manifest: Manifest) -> None:
@@ -135,9 +138,9 @@ def _refuse_nothing_inserted(manifest: Manifest) -> None:
         )
 
 
-def _refuse_lost_seed(out: Path, record: RunRecord, settings: RunSettings) -> None:
+def _refuse_lost_seed(out: Path, log: RunLog, settings: RunSettings) -> None:
     """Other canaries than the ones that a run begun here inserted would go unnoticed."""
-    if record.timings and settings.seed is None and not (out / "manifest.json").exists():
+    if log.timings and settings.seed is None and not (out / "manifest.json").exists():
         raise ResultError(
             f"{out} has a run.json but no manifest.json, which alone has the seed of its secrets; "
             "put the manifest back, or choose another --out"

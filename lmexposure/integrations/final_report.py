@@ -4,7 +4,6 @@ import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +107,8 @@ class FinalReport:
             loaded, self._manifest, out=self.out, settings=self._settings, progress=progress
         )
         if self._understated and self._understated not in result.warnings:
-            result = replace(result, warnings=[self._understated, *result.warnings])
+            warnings = (self._understated, *result.warnings)
+            result = result.model_copy(update={"warnings": warnings})
             result.write(self.out / "result.json")
 
     def _otherwise(self, tokenizer: Any, wrapping: Wrapping) -> str:

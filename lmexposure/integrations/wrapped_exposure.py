@@ -78,7 +78,7 @@ def _by_rank(
             CanaryResult(
                 id=canary.id,
                 format=canary.format,
-                role=canary.role,
+                role="canary" if canary.inserted else "control",
                 repetitions=canary.repetitions,
                 log_perplexity_bits=float(own[i]),
                 exposure=estimate,

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from corpora import write_corpus
 from hashes import sha256_tree
+from older_runs import older_run
 
 from lmexposure._files import sha256_file
 from lmexposure._locks import only_writer
@@ -26,7 +27,7 @@ from lmexposure.audit import (
 from lmexposure.audit.measuring import _Place
 from lmexposure.errors import ModelError, ResultError
 from lmexposure.models.checkpoints import CheckpointDirectory
-from lmexposure.records import open_run
+from lmexposure.records import Result, open_run
 
 SETTINGS = RunSettings(
     formats=("pin",),
@@ -108,6 +109,7 @@ def names(home: Path) -> list[str]:
         ("measuring", "training.json", flip),
         ("measuring", "model/model.safetensors", flip),
         ("measuring", "run.json", flip),
+        ("measuring", ".measuring/*/inputs.json", flip),
         ("measuring", ".measuring/*/pin.npz", flip),
         ("measuring", ".measuring/*/pin.search.json", flip),
         ("measuring", ".measuring/*/pin.beams.json", cut),
@@ -162,13 +164,12 @@ def test_a_damaged_result_is_refused_and_nothing_is_lost(
 def test_a_result_of_before_there_were_hashes_is_still_one(
     runs: dict[str, Path], corpus: Path, tmp_path: Path
 ) -> None:
+    """Here one of other numbers, said to be of these inputs."""
     home = shutil.copytree(runs["whole"], tmp_path / "run")
-    for name, known in (("result.json", "scores_sha256"), ("run.json", "platform")):
-        record = json.loads((home / name).read_text())
-        del record["content_sha256"], record[known]
-        (home / name).write_text(json.dumps(record))
+    older = json.loads((older_run("demo", tmp_path / "demo") / "result.json").read_text())
+    older["inputs_sha256"] = Result.read(home / "result.json").inputs_sha256
+    (home / "result.json").write_text(json.dumps(older))
     before = sha256_file(home / "result.json")
-    assert open_run(home).scores() is not None
     assert run(corpus, out=home, settings=SETTINGS).scores_sha256 is None
     assert sha256_file(home / "result.json") == before
 

@@ -71,7 +71,7 @@ def whole(loaded: LoadedModel, manifest: Manifest) -> Result:
 
 
 def methods(result: Result) -> set[str]:
-    return {one.exposure["method"] for one in result.canaries}
+    return {one.exposure.method for one in result.canaries}
 
 
 @pytest.mark.usefixtures("little_memory")
@@ -96,18 +96,18 @@ def test_an_early_end_keeps_what_is_proven_and_says_what_is_coarser(
     watcher = Pressed(at)
     result = measure(loaded, manifest, out=tmp_path, settings=SLOWLY, progress=watcher)
     assert any(f"Ctrl-C ended the {ended}" in line for line in result.warnings)
-    assert result.formats[0]["search"]["interrupted"]
+    assert result.formats[0].interrupted
     assert methods(result) == shown
     for found, true in zip(result.canaries, whole.canaries, strict=True):
-        exact = true.exposure["value"]
+        exact = true.exposure.value
         for row in (
             found.estimates[name] for name in ("bounded", "exact") if name in found.estimates
         ):
-            assert row["low"] - 1e-9 <= exact <= row["high"] + 1e-9
-        assert {row["revealed"] for row in found.extraction} >= {0}
+            assert row.low - 1e-9 <= exact <= row.high + 1e-9
+        assert {row.revealed for row in found.extraction} >= {0}
     again = Pressed(None)
     settled = measure(loaded, manifest, out=tmp_path, settings=SLOWLY, progress=again)
-    assert replace(settled, scores_sha256=None) == whole
+    assert settled.model_copy(update={"scores_sha256": None}) == whole
     assert not again.told("scoring code")  # what was scored is not scored again
     assert not list(tmp_path.glob(".measuring"))
 
@@ -139,7 +139,7 @@ def test_without_a_search_an_early_end_of_the_extraction_is_known(
 ) -> None:
     settings = replace(QUICK, method="sampled")
     result = measure(loaded, manifest, settings=settings, progress=Pressed("scoring code"))
-    assert result.formats[0]["search"] == {"interrupted": True}
+    assert (result.formats[0].search, result.formats[0].interrupted) == (None, True)
     assert any("6 canaries were not searched for with all" in line for line in result.warnings)
 
 

@@ -39,56 +39,56 @@ def estimated(origin: str, seed: int = 0) -> FormatEstimates:
         set_aside=0,
     )
     settings = MeasureSettings(bootstraps=39, permutations=199, seed=seed)
-    search = FormatSearch(rows=[{} for _ in canaries])
+    search = FormatSearch(estimates=tuple({} for _ in canaries))
     return estimate_format(scores, search, {}, settings, origin=origin)
 
 
 def test_a_median_between_capped_and_not_is_a_lower_bound(estimates: FormatEstimates) -> None:
-    row = next(r for r in estimates.summary if r["repetitions"] == 1)
-    assert (row["capped"], row["n"]) == (2, 4)
-    assert row["median_capped"]
-    assert row["epsilon"]["capped"]
-    assert not next(r for r in estimates.summary if r["repetitions"] == 2)["median_capped"]
+    row = next(r for r in estimates.summary if r.repetitions == 1)
+    assert (row.capped, row.n) == (2, 4)
+    assert row.median_capped
+    assert row.epsilon.capped
+    assert not next(r for r in estimates.summary if r.repetitions == 2).median_capped
 
 
 def test_epsilon_is_shared_out_over_repetitions(estimates: FormatEstimates) -> None:
-    row = next(r for r in estimates.summary if r["repetitions"] == 2)
+    row = next(r for r in estimates.summary if r.repetitions == 2)
     median = math.log2(64 / 5)  # 4 of 64 references lie below 103.5
-    assert row["median"]["value"] == pytest.approx(median)
-    assert row["epsilon"]["value"] == pytest.approx(math.log(2) * (median - 1) / 2)
+    assert row.median.value == pytest.approx(median)
+    assert row.epsilon.value == pytest.approx(math.log(2) * (median - 1) / 2)
 
 
 def test_controls_are_tested_in_both_directions(estimates: FormatEstimates) -> None:
-    alternatives = {r["role"]: r["guessing_test"]["alternative"] for r in estimates.summary}
+    alternatives = {r.role: r.guessing_test.alternative for r in estimates.summary}
     assert alternatives == {"control": "different", "canary": "memorised"}
-    assert next(r for r in estimates.summary if r["role"] == "control")["epsilon"] is None
+    assert next(r for r in estimates.summary if r.role == "control").epsilon is None
 
 
 def test_certificates_count_the_secret_alone(estimates: FormatEstimates) -> None:
     first = estimates.canaries[0]
-    assert first.estimates["certificate"]["value"] == pytest.approx(math.log2(1e9) - 10)
-    assert any("fills not scored" in a for a in first.estimates["certificate"]["assumptions"])
+    assert first.estimates["certificate"].value == pytest.approx(math.log2(1e9) - 10)
+    assert any("fills not scored" in a for a in first.estimates["certificate"].assumptions)
 
 
 def test_the_interval_of_a_median_keeps_half_of_its_error_for_the_references(
     estimates: FormatEstimates,
 ) -> None:
-    row = next(r for r in estimates.summary if r["repetitions"] == 2)
-    assert "at level 0.975" in row["median"]["note"]
+    row = next(r for r in estimates.summary if r.repetitions == 2)
+    assert "at level 0.975" in row.median.note
 
 
 def test_guessing_is_among_as_many_references(estimates: FormatEstimates) -> None:
     ranks = np.arange(1, 66)
     for row in estimates.summary:
-        assert row["methods"] == {"sampled": row["n"]}
-        assert row["guessing"]["mean"] == pytest.approx(6 - np.log2(ranks).mean())  # 1.348
-        assert row["guessing"]["median"] == pytest.approx(6 - math.log2(33))
+        assert row.methods == {"sampled": row.n}
+        assert row.guessing.mean == pytest.approx(6 - np.log2(ranks).mean())  # 1.348
+        assert row.guessing.median == pytest.approx(6 - math.log2(33))
 
 
 def test_each_class_of_each_measurement_has_permutations_of_its_own() -> None:
     """One seed for all would make every gate's error that of one draw of permutations."""
     made = [estimated(origin, seed) for origin, seed in (("a", 0), ("b", 0), ("a", 1))]
-    seeds = [row["guessing_test"]["seed"] for one in made for row in one.summary]
+    seeds = [row.guessing_test.seed for one in made for row in one.summary]
     assert len(set(seeds)) == len(seeds) == 9
     assert all(0 <= seed < 2**48 for seed in seeds)
-    assert [row["guessing_test"]["seed"] for row in estimated("a").summary] == seeds[:3]
+    assert [row.guessing_test.seed for row in estimated("a").summary] == seeds[:3]

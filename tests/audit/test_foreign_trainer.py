@@ -62,7 +62,7 @@ def test_canaries_of_a_foreign_training_are_measured(tmp_path: Path) -> None:
             references=1000, revealed=0, draws=1_000, budget_steps=20_000, bootstraps=39
         ),
     )
-    rows = {row["repetitions"]: row for row in result.summary}
-    assert rows[20]["guessing_test"]["p_value"] < 0.01
-    assert rows[20]["mean"] > 5
-    assert rows[0]["guessing_test"]["p_value"] > 0.001
+    rows = {row.repetitions: row for row in result.summary}
+    assert rows[20].guessing_test.p_value < 0.01
+    assert rows[20].mean > 5
+    assert rows[0].guessing_test.p_value > 0.001

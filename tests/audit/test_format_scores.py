@@ -57,16 +57,16 @@ def scored(loaded: LoadedModel, manifest: Manifest, kept: Path | None = None) ->
 def test_every_text_has_its_own_score(untrained: LoadedModel, tmp_path: Path) -> None:
     manifest = manifest_of(PLAN)
     scores = scored(untrained, manifest, tmp_path / "kept.npz")
-    excluded = [c for c in manifest.entries if c.role == "held_out"]
-    assert 0 < len(excluded) < 16
-    assert list(scores.excluded) == excluded
-    assert list(scores.canaries) == [c for c in manifest.entries if c.role != "held_out"]
-    assert scores.reference_bits.size == len(excluded) + 100
+    held_out = [c for c in manifest.entries if c.role not in ("canary", "control")]
+    assert 0 < len(held_out) < 16
+    assert list(scores.held_out) == held_out
+    assert list(scores.canaries) == [c for c in manifest.entries if c.role in ("canary", "control")]
+    assert scores.reference_bits.size == len(held_out) + 100
     drawn = [PIN.text(i) for i in manifest.references("pin", 100)]
     for bits, texts in (
         (scores.canary_bits, [c.text for c in scores.canaries]),
-        (scores.reference_bits[: len(excluded)], [c.text for c in scores.excluded]),
-        (scores.reference_bits[len(excluded) :], drawn),
+        (scores.reference_bits[: len(held_out)], [c.text for c in scores.held_out]),
+        (scores.reference_bits[len(held_out) :], drawn),
     ):
         alone = [
             log_perplexity(untrained.model, untrained.tokenizer, [t], context=None)[0]
@@ -83,13 +83,13 @@ def test_scoring_sees_no_coin(untrained: LoadedModel) -> None:
     by_coins = []
     for coins in (0.2, 0.5, 0.9):
         one = scored(untrained, manifest_of(replace(PLAN, inclusion_probability=coins)))
-        ids = [c.id for c in (*one.canaries, *one.excluded)]
+        ids = [c.id for c in (*one.canaries, *one.held_out)]
         by_coins.append(dict(zip(ids, one.bits.tolist(), strict=False)))
-        assert np.array_equal(one.reference_bits[len(one.excluded) :], one.bits[-100:])
+        assert np.array_equal(one.reference_bits[len(one.held_out) :], one.bits[-100:])
     assert by_coins[0] == by_coins[1] == by_coins[2]
 
 
-def test_ranks_count_the_excluded_among_the_never_inserted(untrained: LoadedModel) -> None:
+def test_ranks_count_those_held_out_among_the_never_inserted(untrained: LoadedModel) -> None:
     plan = replace(PLAN, formats=(TWO,))
     manifest = manifest_of(plan)
     result = measure(untrained, manifest, settings=replace(QUICK, references=None))
@@ -97,18 +97,18 @@ def test_ranks_count_the_excluded_among_the_never_inserted(untrained: LoadedMode
         untrained.model, untrained.tokenizer, [TWO.text(i) for i in range(100)], context=None
     )
     never = np.delete(bits, [c.index for c in manifest.entries if c.role == "canary"])
-    assert result.formats[0]["exhaustive"]
-    searched = [c for c in manifest.entries if c.role != "held_out"]
+    assert result.formats[0].exhaustive
+    searched = [c for c in manifest.entries if c.role in ("canary", "control")]
     for canary, found in zip(searched, result.canaries, strict=True):
         rank = int((never <= bits[canary.index]).sum()) + (canary.role == "canary")
-        assert found.exposure["method"] == "exact"
-        assert found.exposure["rank"] == str(rank)
-        assert found.exposure["value"] == pytest.approx(math.log2(100 / rank))
+        assert found.exposure.method == "exact"
+        assert found.exposure.rank == rank
+        assert found.exposure.value == pytest.approx(math.log2(100 / rank))
     sampled = measure(
         untrained, manifest, settings=replace(QUICK, references=None, method="sampled")
     )
-    assert [c.exposure["rank"] for c in sampled.canaries if c.role == "canary"] == [
-        c.exposure["rank"] for c in result.canaries if c.role == "canary"
+    assert [c.exposure.rank for c in sampled.canaries if c.role == "canary"] == [
+        c.exposure.rank for c in result.canaries if c.role == "canary"
     ]
 
 
@@ -126,10 +126,10 @@ def test_a_format_of_which_nothing_was_inserted_shows_its_controls(untrained: Lo
     manifest = next(
         m
         for m in map(manifest_of, seeds)
-        if [c.role for c in m.entries if c.role != "control"] == ["held_out", "canary"]
+        if [c.inserted for c in m.entries if c.role != "control"] == [0, 1]
     )
     result = measure(untrained, manifest, settings=replace(QUICK, references=50))
-    assert [row["role"] for row in result.summary] == ["control", "control", "canary"]
+    assert [row.role for row in result.summary] == ["control", "control", "canary"]
     bare = insert_into_texts(sentences(50), replace(manifest.plan, controls=0))[1]
     with pytest.raises(ManifestError, match="'pin': none of its 1 candidates was inserted, and it"):
         measure(untrained, bare, settings=replace(QUICK, references=50))

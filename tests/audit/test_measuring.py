@@ -16,6 +16,7 @@ from tokenizers import Tokenizer, models, processors
 from transformers import PreTrainedTokenizerFast
 
 from lmexposure import __version__
+from lmexposure._integrity import write_sealed
 from lmexposure.audit import MeasureSettings, measure
 from lmexposure.audit.format_scores import score_format
 from lmexposure.canaries import CanaryFormat, Manifest, Plan, insert_into_texts, load_format
@@ -28,7 +29,7 @@ from lmexposure.errors import (
     ResultError,
 )
 from lmexposure.models import LoadedModel, new_model
-from lmexposure.records import open_run, read_result
+from lmexposure.records import Result, Validation, open_run
 from lmexposure.scoring import log_perplexity
 from lmexposure.scoring.space.vocabulary import Vocabulary
 
@@ -70,7 +71,7 @@ def measured(whole: Path, tmp_path: Path) -> Path:
 def test_the_numbers_are_those_of_the_rooms_below(
     untrained: LoadedModel, manifest: Manifest, whole: Path
 ) -> None:
-    result = read_result(whole / "result.json")
+    result = Result.read(whole / "result.json")
     one = manifest.formats["random_number"]
     texts = [one.text(i) for i in manifest.references("random_number", 400)]
     null = log_perplexity(untrained.model, untrained.tokenizer, texts, context=None)
@@ -79,22 +80,22 @@ def test_the_numbers_are_those_of_the_rooms_below(
         rank = 1 + int((null <= bits).sum())
         assert (found.id, found.repetitions) == (canary.id, canary.repetitions)
         assert found.log_perplexity_bits == pytest.approx(bits, abs=1e-3)
-        assert found.estimates["sampled"]["rank"] == str(rank)
-        assert found.estimates["sampled"]["value"] == pytest.approx(math.log2(400 / rank))
+        assert found.estimates["sampled"].rank == rank
+        assert found.estimates["sampled"].value == pytest.approx(math.log2(400 / rank))
         methods = {"importance", "sampled", "certificate", "skew_normal"}
         assert set(found.estimates) - {"exact"} == methods
         shown = "exact" if "exact" in found.estimates else "importance"
         assert found.exposure == found.estimates[shown]
-        assert found.estimates["certificate"]["value"] <= found.exposure["high"]
+        assert found.estimates["certificate"].value <= found.exposure.high
 
 
 def test_an_untrained_model_tells_nothing(whole: Path) -> None:
-    result = read_result(whole / "result.json")
-    rows = {row["repetitions"]: row for row in result.summary}
+    result = Result.read(whole / "result.json")
+    rows = {row.repetitions: row for row in result.summary}
     assert list(rows) == [0, 1, 2]
-    assert all(row["guessing_test"]["p_value"] > 0.001 for row in rows.values())
-    assert rows[0]["epsilon"] is None
-    assert all(not e["found"] for c in result.canaries for e in c.extraction if e["revealed"] == 0)
+    assert all(row.guessing_test.p_value > 0.001 for row in rows.values())
+    assert rows[0].epsilon is None
+    assert all(not e.found for c in result.canaries for e in c.extraction if e.revealed == 0)
     searched = [len(c.extraction) for c in result.canaries if c.role == "control"]
     assert searched == [3] * 6  # greedy, beam and best-first, with nothing known
 
@@ -113,18 +114,18 @@ def test_a_small_space_gives_exact_ranks(manifest: Manifest) -> None:
     never = np.delete(everything, planted)
     for canary, found in zip(small.canaries, result.canaries, strict=True):
         rank = int((never <= everything[canary.index]).sum()) + (canary.role == "canary")
-        assert found.exposure["method"] == "exact"
-        assert found.exposure["rank"] == str(rank)
-        assert found.exposure["value"] == pytest.approx(math.log2(100 / rank))
-        assert found.estimates["certificate"]["value"] <= found.exposure["value"] + 1e-6
-    assert result.formats[0]["exhaustive"]
+        assert found.exposure.method == "exact"
+        assert found.exposure.rank == rank
+        assert found.exposure.value == pytest.approx(math.log2(100 / rank))
+        assert found.estimates["certificate"].value <= found.exposure.value + 1e-6
+    assert result.formats[0].exhaustive
 
 
 def test_files_hold_the_same_without_secrets(
     untrained: LoadedModel, manifest: Manifest, tmp_path: Path
 ) -> None:
     result = measure(untrained, manifest, out=tmp_path, settings=QUICK)
-    assert read_result(tmp_path / "result.json").to_dict() == result.to_dict()
+    assert Result.read(tmp_path / "result.json").to_dict() == result.to_dict()
     table = pq.read_table(tmp_path / "scores.parquet").to_pydict()
     assert table["role"].count("reference") == 400
     bits = dict(zip(table["id"], table["log_perplexity_bits"], strict=True))
@@ -141,7 +142,7 @@ def test_the_same_inputs_are_measured_once(
     before = (measured / "result.json").stat().st_mtime_ns
     again = measure(untrained, measured / "m.json", out=measured, settings=QUICK)
     assert again == measure(untrained, manifest, out=measured, settings=QUICK)
-    assert again.to_dict() == read_result(measured / "result.json").to_dict()
+    assert again.to_dict() == Result.read(measured / "result.json").to_dict()
     assert (measured / "result.json").stat().st_mtime_ns == before
     assert again.lmexposure == __version__
     other = replace(QUICK, seed=4)
@@ -167,7 +168,7 @@ def test_the_date_is_that_of_the_end_of_the_measuring(
         known = "2026-01-03T00:00:00Z" if day == 3 else "2026-01-01T00:00:00Z"
         assert (found.provenance.measured, found.whole) == (known, False)
         assert found.record is not None
-        assert found.record["settings"]["measure"] == QUICK.decisive() | {"threads": 1}
+        assert found.record.measure == QUICK.record(threads=1)
         if day == 2:  # what follows is measured anew
             (tmp_path / "r" / "result.json").unlink()
     assert len(set(written)) == 1
@@ -201,11 +202,10 @@ def test_a_file_of_another_program_is_not_written_over(
 def test_a_number_of_threads_that_no_machine_has_is_not_taken_over(
     untrained: LoadedModel, manifest: Manifest, whole: Path, tmp_path: Path, said: str
 ) -> None:
-    inputs = read_result(whole / "result.json").inputs_sha256
+    inputs = Result.read(whole / "result.json").inputs_sha256
     kept = tmp_path / ".measuring" / inputs[:16] / "inputs.json"
-    kept.parent.mkdir(parents=True)
-    kept.write_text(f'{{"inputs_sha256": "{inputs}", "threads": {said}}}')
-    assert measure(untrained, manifest, out=tmp_path, settings=QUICK).settings["threads"] == 1
+    write_sealed(kept, f'{{"inputs_sha256": "{inputs}", "threads": {said}}}'.encode())
+    assert measure(untrained, manifest, out=tmp_path, settings=QUICK).settings.threads == 1
 
 
 @pytest.mark.parametrize("stop_at", ["scoring random_number", "extracting random_number"])
@@ -229,8 +229,8 @@ def test_an_interrupted_measurement_goes_on(
     # With other threads the last bits of scores may be others: it goes on with those that it had.
     others = replace(QUICK, threads=2)
     again = measure(untrained, manifest, out=tmp_path / "r", settings=others, progress=watch)
-    assert threads == {again.settings["threads"]} == {1}
-    assert again.to_dict() == read_result(whole / "result.json").to_dict()
+    assert threads == {again.settings.threads} == {1}
+    assert again.to_dict() == Result.read(whole / "result.json").to_dict()
     for name in ("result.json", "scores.parquet"):
         assert (tmp_path / "r" / name).read_bytes() == (whole / name).read_bytes()
     assert ("scoring random_number" in seen) == (stop_at == "scoring random_number")
@@ -244,7 +244,7 @@ def test_a_tokenizer_that_cannot_be_followed_leaves_extraction_out_and_says_so()
     loaded = LoadedModel(model=model_of("gpt2", len(tokenizer)), tokenizer=tokenizer, name="tiny")
     result = measure(loaded, manifest_of(shouted), settings=ALL_FILLS)
     assert any("no extraction" in line for line in result.warnings)
-    searches = {row["method"] for c in result.canaries for row in c.extraction}
+    searches = {row.method for c in result.canaries for row in c.extraction}
     assert searches == {"best_first"}  # its tokens are known by encoding every fill
 
 
@@ -286,7 +286,7 @@ def test_nan_weights_are_an_error_and_never_a_low_number(
 
 def test_result_json_has_the_agreed_shape(manifest: Manifest, whole: Path) -> None:
     record: dict[str, Any] = json.loads((whole / "result.json").read_text())
-    assert record["schema"] == "lmexposure.result/1"
+    assert record["schema"] == "lmexposure.result/2"
     assert record["manifest_sha256"] == manifest.sha256
     assert record["formats"][0]["space_size"] == "1000000000"
     exposure = record["canaries"][0]["exposure"]
@@ -322,13 +322,28 @@ def test_the_config_belongs_to_the_inputs(manifest: Manifest, tmp_path: Path) ->
 def test_a_model_that_did_not_learn_is_inconclusive(
     untrained: LoadedModel, manifest: Manifest
 ) -> None:
-    losses = {"validation_bits": 5.0, "initial_validation_bits": 5.001, "improved": False}
+    losses = Validation(
+        validation_bits=5.0,
+        initial_validation_bits=5.001,
+        best_epoch=1.0,
+        epochs=1.0,
+        stopped="epochs",
+        improved=False,
+    )
     result = measure(untrained, manifest, settings=QUICK, validation=losses)
     assert result.warnings[0].startswith("INCONCLUSIVE: the model did not learn")
+    assert "(validation 5.000 bits per token, 5.001 before training)" in result.warnings[0]
 
 
 def test_a_clock_that_decided_numbers_is_named(untrained: LoadedModel, manifest: Manifest) -> None:
-    late = {"stopped": "max_seconds", "improved": True}
+    late = Validation(
+        validation_bits=5.0,
+        initial_validation_bits=6.0,
+        best_epoch=1.0,
+        epochs=1.0,
+        stopped="max_seconds",
+        improved=True,
+    )
     result = measure(
         untrained, manifest, settings=replace(QUICK, budget_seconds=60.0), validation=late
     )
@@ -344,11 +359,11 @@ def test_chance_stands_beside_extraction(manifest: Manifest) -> None:
     )
     result = measure(loaded, small, settings=ALL_FILLS)
     rows = [r for c in result.canaries if c.role == "canary" for r in c.extraction]
-    assert {r["revealed"] for r in rows} == {0, 1, 2}  # never all three
-    beams = {r["revealed"]: r for r in rows if r["method"] == "beam"}
-    assert [beams[k]["fills_left"] for k in range(3)] == ["1000", "100", "10"]
-    assert [beams[k]["by_chance"] for k in range(3)] == [0.1, 1.0, 1.0]
-    assert all(r["found"] for r in rows if r["by_chance"] == 1.0)
+    assert {r.revealed for r in rows} == {0, 1, 2}  # never all three
+    beams = {r.revealed: r for r in rows if r.method == "beam"}
+    assert [beams[k].fills_left for k in range(3)] == [1000, 100, 10]
+    assert [beams[k].by_chance for k in range(3)] == [0.1, 1.0, 1.0]
+    assert all(r.found for r in rows if r.by_chance == 1.0)
 
 
 def uniform_over(characters: str, form: CanaryFormat) -> LoadedModel:
@@ -381,7 +396,7 @@ def test_the_certificate_never_exceeds_the_exact_exposure() -> None:
     result = measure(loaded, manifest_of(form), settings=settings)
     for canary in result.canaries:
         if canary.role == "canary":
-            assert canary.estimates["certificate"]["value"] <= canary.exposure["value"] + 1e-6
+            assert canary.estimates["certificate"].value <= canary.exposure.value + 1e-6
 
 
 def test_fills_that_the_tokenizer_does_not_tell_apart_are_refused() -> None:
@@ -407,7 +422,7 @@ def test_fills_set_aside_are_said() -> None:
         "1 fills that the corpus held before insertion are set aside" in line
         for line in result.warnings
     )
-    assert result.formats[0]["set_aside"] == 1
+    assert result.formats[0].set_aside == 1
 
 
 def test_an_unwritable_place_is_found_before_the_work(
@@ -439,7 +454,7 @@ def test_lost_scores_are_made_again(
 ) -> None:
     (measured / "scores.parquet").unlink()
     again = measure(untrained, manifest, out=measured, settings=QUICK)
-    assert again.to_dict() == read_result(whole / "result.json").to_dict()
+    assert again.to_dict() == Result.read(whole / "result.json").to_dict()
     assert (measured / "scores.parquet").read_bytes() == (whole / "scores.parquet").read_bytes()
 
 
@@ -450,7 +465,7 @@ def test_a_canary_left_out_makes_the_references_no_longer_all_there_are() -> Non
     for chosen, exhaustive in ((plan, True), (plan.without("two/x1/0000"), False)):
         manifest = insert_into_texts(sentences(50), chosen)[1]
         settings = replace(ALL_FILLS, extraction=False)
-        assert measure(loaded, manifest, settings=settings).formats[0]["exhaustive"] == exhaustive
+        assert measure(loaded, manifest, settings=settings).formats[0].exhaustive == exhaustive
 
 
 def test_fills_that_merge_with_the_context_are_scored_like_the_others() -> None:
@@ -484,8 +499,8 @@ VOCABULARY = {token: i for i, token in enumerate(["<s>", *"0123456789!\n", "\n2"
 def test_a_quick_look_says_what_is_coarser(untrained: LoadedModel, manifest: Manifest) -> None:
     settings = MeasureSettings.first_look(draws=500, budget_steps=2_000, permutations=999)
     result = measure(untrained, manifest, settings=settings)
-    assert result.settings["quick"] is True
-    assert result.formats[0]["references"] == 1_000
+    assert result.settings.quick is True
+    assert result.formats[0].references == 1_000
     assert result.warnings[0].startswith("a quick look, with 1,000 references instead of 10,000")
     assert "measure without --quick" in result.warnings[0]
-    assert {row["revealed"] for c in result.canaries for row in c.extraction} == {0}
+    assert {row.revealed for c in result.canaries for row in c.extraction} == {0}

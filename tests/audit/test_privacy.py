@@ -70,9 +70,9 @@ def test_fair_coins_give_the_one_run_audit_of_the_candidates() -> None:
     (scores,) = found = scores_of(manifest, memorised=20)
     section = privacy_section(found, manifest, FEW)
     kept = np.array([c.role == "canary" for c in scores.canaries])
-    inside, outside = scores.bits[: len(kept)][kept], scores.reference_bits[: len(scores.excluded)]
-    (row,) = section["classes"]
-    assert (row["canaries"], row["excluded"], row["references"]) == (
+    inside, outside = scores.bits[: len(kept)][kept], scores.reference_bits[: len(scores.held_out)]
+    (row,) = section.classes
+    assert (row.canaries, row.held_out, row.references) == (
         inside.size,
         outside.size,
         100,
@@ -83,26 +83,26 @@ def test_fair_coins_give_the_one_run_audit_of_the_candidates() -> None:
         coins=0.5,
         deltas=(0.0, 1 / 400),
     )
-    assert section["primary"]["value"] == alone.primary.value > 2
-    assert section["coins"] == 0.5
-    assert section["deltas"] == [0.0, 1 / 400]
+    assert section.primary.value == alone.primary.value > 2
+    assert section.inclusion_probability == 0.5
+    assert section.deltas == (0.0, 1 / 400)
 
 
 def test_a_model_that_saw_nothing_shows_nothing() -> None:
     manifest = manifest_of(0.5)
     section = privacy_section(scores_of(manifest), manifest, FEW)
-    assert section["primary"]["value"] == 0
-    area = section["classes"][0]["membership"]["area_under_curve"]
-    assert area["low"] < 0.5 < area["high"]
+    assert section.primary.value == 0
+    area = section.classes[0].membership.area_under_curve
+    assert area.low < 0.5 < area.high
 
 
 def test_canaries_that_surprise_the_model_are_said() -> None:
     manifest = manifest_of(0.5)
     section = privacy_section(scores_of(manifest, memorised=-20), manifest, FEW)
-    assert section["primary"]["value"] == 0
-    packed, turned = section["notes"]
+    assert section.primary.value == 0
+    packed, turned = section.notes
     assert "if the training packed documents into blocks" in packed  # another's training
-    own = privacy_section(scores_of(manifest), manifest, FEW, own_training=True)["notes"]
+    own = privacy_section(scores_of(manifest), manifest, FEW, own_training=True).notes
     assert own[0].startswith("training packs documents into blocks of tokens")
     assert turned.startswith("code, repetitions 1: those that were in score lower than the rest (")
     assert "more surprising than texts that it never saw" in turned
@@ -111,33 +111,33 @@ def test_canaries_that_surprise_the_model_are_said() -> None:
 def test_formats_are_pooled_by_place_and_classes_of_repetitions_are_not() -> None:
     manifest = manifest_of(0.5, formats=2, candidates=30, repetitions=(1, 3))
     section = privacy_section(scores_of(manifest, memorised=20), manifest, FEW)
-    assert [(one["formats"], one["repetitions"]) for one in section["classes"]] == [
-        (["code", "pin"], 1),
-        (["code", "pin"], 3),
+    assert [(one.formats, one.repetitions) for one in section.classes] == [
+        (("code", "pin"), 1),
+        (("code", "pin"), 3),
     ]
-    for one in section["classes"]:
-        assert one["canaries"] + one["excluded"] == 60
-        assert one["bounds"]["significance"] == pytest.approx(0.025)
-    values = [one["bounds"]["primary"]["value"] for one in section["classes"]]
-    assert section["primary"]["value"] == max(values)
+    for one in section.classes:
+        assert one.canaries + one.held_out == 60
+        assert one.bounds.significance == pytest.approx(0.025)
+    values = [one.bounds.primary.value for one in section.classes]
+    assert section.primary.value == max(values)
 
 
 def test_without_coins_each_format_stands_alone() -> None:
     manifest = manifest_of("fixed", formats=2, candidates=10)
     section = privacy_section(scores_of(manifest, memorised=20), manifest, FEW)
-    assert [one["formats"] for one in section["classes"]] == [["code"], ["pin"]]
-    assert section["primary"]["validity"] == "iid-scores"
-    assert section["coins"] == "fixed"
-    refused = {one["method"] for one in section["classes"][0]["bounds"]["refused"]}
+    assert [one.formats for one in section.classes] == [("code",), ("pin",)]
+    assert section.primary.validity == "iid-scores"
+    assert section.inclusion_probability is None
+    refused = {one.method for one in section.classes[0].bounds.refused}
     assert "one_run_audit" in refused
 
 
 def test_a_class_that_the_coins_left_empty_says_so() -> None:
     manifest = manifest_of(0.03, candidates=10, repetitions=(1, 2))
     section = privacy_section(scores_of(manifest), manifest, FEW)
-    empty = [one for one in section["classes"] if one["canaries"] == 0]
+    empty = [one for one in section.classes if one.canaries == 0]
     assert empty
-    assert all("0 scores were in" in one["note"] for one in empty)
+    assert all("0 scores were in" in one.note for one in empty)
 
 
 def test_a_claim_is_held_against_the_primary_bound() -> None:
@@ -145,10 +145,10 @@ def test_a_claim_is_held_against_the_primary_bound() -> None:
     found = scores_of(manifest, memorised=20)
     settings = replace(FEW, claimed_epsilon=0.5, delta=1e-6)
     section = privacy_section(found, manifest, settings)
-    assert section["deltas"] == [1e-6]
-    assert section["claim"]["verdict"] == "contradicted"
+    assert section.deltas == (1e-6,)
+    assert section.claim.verdict == "contradicted"
     high = privacy_section(found, manifest, replace(settings, claimed_epsilon=50.0))
-    assert high["claim"]["verdict"] == "cannot tell"
+    assert high.claim.verdict == "cannot tell"
     with pytest.raises(SettingsError, match="without its delta"):
         MeasureSettings(claimed_epsilon=1.0)
 
@@ -157,5 +157,5 @@ def test_measure_puts_the_section_into_the_result() -> None:
     manifest = manifest_of(0.5, candidates=20)
     result = measure(LOADED, manifest, settings=FEW)
     assert result.privacy is not None
-    assert result.privacy["primary"]["method"] == "one_run_audit"
-    assert len(result.canaries) == sum(c.role != "held_out" for c in manifest.entries)
+    assert result.privacy.primary.method == "one_run_audit"
+    assert len(result.canaries) == sum(c.role in ("canary", "control") for c in manifest.entries)

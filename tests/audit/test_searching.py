@@ -77,15 +77,15 @@ def test_all_ranks_are_counted(
 ) -> None:
     for canary, found in zip(manifest.entries, whole.canaries, strict=True):
         rank, place = naive(manifest, everything, canary.index)
-        assert found.exposure["method"] == "exact"
-        assert (found.exposure["rank"], found.exposure["place"]) == (str(rank), str(place))
-        assert found.exposure["low"] == found.exposure["high"] == found.exposure["value"]
+        assert found.exposure.method == "exact"
+        assert (found.exposure.rank, found.exposure.place) == (rank, place)
+        assert found.exposure.low == found.exposure.high == found.exposure.value
         assert {"importance", "sampled", "skew_normal"} <= set(found.estimates)
-        assert found.estimates["certificate"]["value"] <= found.exposure["value"] + 1e-9
-    assert all(row["methods"] == {"exact": row["n"]} for row in whole.summary)
-    search = whole.formats[0]["search"]
-    assert search["tokens"]["counted"] == str(FORM.size)
-    assert not search["margin"]["empirical"]
+        assert found.estimates["certificate"].value <= found.exposure.value + 1e-9
+    assert all(row.methods == {"exact": row.n} for row in whole.summary)
+    search = whole.formats[0].search
+    assert search.tokens.counted == FORM.size
+    assert not search.margin.empirical
 
 
 def test_best_first_gives_the_true_places(
@@ -93,22 +93,22 @@ def test_best_first_gives_the_true_places(
 ) -> None:
     order = np.argsort(everything, kind="stable").tolist()
     for canary, found in zip(manifest.entries, whole.canaries, strict=True):
-        row = next(r for r in found.extraction if r["method"] == "best_first")
+        row = next(r for r in found.extraction if r.method == "best_first")
         place = 1 + order.index(canary.index)
-        assert row["place"] == (place if place <= QUICK.guesses else None)
-        assert row["proven"] == row["width"] == QUICK.guesses
-    assert [g["guesses"] for g in whole.summary[0]["guesses"]] == [1, 10]
+        assert row.place == (place if place <= QUICK.guesses else None)
+        assert row.proven == row.width == QUICK.guesses
+    assert [g.guesses for g in whole.summary[0].guesses] == [1, 10]
 
 
 def test_what_the_budget_cannot_count_is_drawn(
     loaded: LoadedModel, manifest: Manifest, everything: NDArray[np.float64]
 ) -> None:
     result = measure(loaded, manifest, settings=changed(budget_steps=40))
-    methods = [c.exposure["method"] for c in result.canaries]
+    methods = [c.exposure.method for c in result.canaries]
     assert "importance" in methods
     for canary, found in zip(manifest.entries, result.canaries, strict=True):
         rank, _ = naive(manifest, everything, canary.index)
-        assert found.exposure["low"] - 1e-9 <= np.log2(FORM.size / rank) <= found.exposure["high"]
+        assert found.exposure.low - 1e-9 <= np.log2(FORM.size / rank) <= found.exposure.high
 
 
 def test_the_budget_is_spent_on_as_many_guesses_as_it_can_prove(
@@ -121,29 +121,27 @@ def test_the_budget_is_spent_on_as_many_guesses_as_it_can_prove(
     result = measure(
         peaked, manifest, settings=replace(QUICK, guesses=4_000, budget_steps=600, revealed=0)
     )
-    search = result.formats[0]["search"]
-    assert 50 < search["guesses_proven"] < 4_000
-    assert search["guess_steps"] < 600
+    search = result.formats[0].search
+    assert 50 < search.guesses_proven < 4_000
+    assert search.guess_steps < 600
     for canary, found in zip(manifest.entries, result.canaries, strict=True):
-        row = next(r for r in found.extraction if r["method"] == "best_first")
+        row = next(r for r in found.extraction if r.method == "best_first")
         place = 1 + order.index(canary.index)
-        assert row["place"] == (place if place <= search["guesses_proven"] else None)
-        assert row["width"] == 4_000
-        assert row["by_chance"] == search["guesses_proven"] / FORM.size
+        assert row.place == (place if place <= search.guesses_proven else None)
+        assert row.width == 4_000
+        assert row.by_chance == search.guesses_proven / FORM.size
 
 
 def test_a_search_that_can_prove_nothing_is_left_out(
     loaded: LoadedModel, manifest: Manifest
 ) -> None:
     result = measure(loaded, manifest, settings=replace(QUICK, budget_steps=2))
-    search = result.formats[0]["search"]
-    assert (search["guesses_proven"], search["guess_steps"]) == (0, 0)
-    rows = [r for c in result.canaries for r in c.extraction if r["method"] == "best_first"]
-    assert {(r["place"], r["proven"], r["steps"], r["by_chance"]) for r in rows} == {
-        (None, 0, 0, 0)
-    }
+    search = result.formats[0].search
+    assert (search.guesses_proven, search.guess_steps) == (0, 0)
+    rows = [r for c in result.canaries for r in c.extraction if r.method == "best_first"]
+    assert {(r.place, r.proven, r.steps, r.by_chance) for r in rows} == {(None, 0, 0, 0)}
     for row in result.summary:  # not searched for is not "none found"
-        assert {one["method"] for one in row["extraction"]} == {"greedy", "beam"}
+        assert {one.method for one in row.extraction} == {"greedy", "beam"}
 
 
 def test_one_walk_counts_what_walks_of_their_own_would(
@@ -172,35 +170,35 @@ def test_one_walk_counts_what_walks_of_their_own_would(
     found = measure(peaked, manifest, settings=changed(budget_steps=1_500))
     assert len(walks) > 1
     assert walks[0] == len(manifest.entries)
-    exact = {c.id: c.exposure for c in found.canaries if c.exposure["method"] == "exact"}
+    exact = {c.id: c.exposure for c in found.canaries if c.exposure.method == "exact"}
     assert 0 < len(exact) < len(manifest.entries)
-    assert all(c.exposure["rank"] == exact[c.id]["rank"] for c in whole.canaries if c.id in exact)
+    assert all(c.exposure.rank == exact[c.id].rank for c in whole.canaries if c.id in exact)
 
 
 def test_a_forced_exact_search_proves_bounds(
     loaded: LoadedModel, manifest: Manifest, everything: NDArray[np.float64]
 ) -> None:
     result = measure(loaded, manifest, settings=changed(budget_steps=40, method="exact"))
-    bounded = [c for c in result.canaries if c.exposure["method"] == "bounded"]
+    bounded = [c for c in result.canaries if c.exposure.method == "bounded"]
     assert bounded
-    assert all(c.exposure["capped"] for c in bounded)
+    assert all(c.exposure.capped for c in bounded)
     for canary, found in zip(manifest.entries, result.canaries, strict=True):
         rank, _ = naive(manifest, everything, canary.index)
-        assert found.exposure["low"] - 1e-9 <= np.log2(FORM.size / rank)
-        assert np.log2(FORM.size / rank) <= found.exposure["high"] + 1e-9
+        assert found.exposure.low - 1e-9 <= np.log2(FORM.size / rank)
+        assert np.log2(FORM.size / rank) <= found.exposure.high + 1e-9
 
 
 @pytest.mark.parametrize("method", ["importance", "sampled", "certificate"])
 def test_a_method_can_be_asked_for(loaded: LoadedModel, manifest: Manifest, method: str) -> None:
     result = measure(loaded, manifest, settings=changed(method=method))
-    assert {c.exposure["method"] for c in result.canaries} == {method}
+    assert {c.exposure.method for c in result.canaries} == {method}
 
 
 def test_a_curve_that_was_asked_for_stands_beside_what_was_counted(
     loaded: LoadedModel, manifest: Manifest
 ) -> None:
     result = measure(loaded, manifest, settings=changed(method="skew_normal"))
-    assert {c.exposure["method"] for c in result.canaries} == {"sampled"}
+    assert {c.exposure.method for c in result.canaries} == {"sampled"}
     assert all("skew_normal" in c.estimates for c in result.canaries)
     assert any("never the exposure that is shown" in line for line in result.warnings)
 
@@ -218,7 +216,7 @@ def test_a_method_that_gives_nothing_is_an_error(
         measure(loaded, inserted, settings=changed(method="exact"))
     result = measure(loaded, inserted, settings=changed())
     assert any("ranks are those among references" in line for line in result.warnings)
-    assert {c.exposure["method"] for c in result.canaries} == {"sampled"}
+    assert {c.exposure.method for c in result.canaries} == {"sampled"}
 
 
 def test_what_was_searched_is_kept(
@@ -239,7 +237,7 @@ def test_what_was_searched_is_kept(
         settings=QUICK,
         progress=lambda what, *_: seen.append(what),
     )
-    assert replace(again, scores_sha256=None) == whole
+    assert again.model_copy(update={"scores_sha256": None}) == whole
     assert not any("counting" in what for what in seen)
 
 
@@ -261,11 +259,11 @@ def test_an_interrupted_walk_keeps_what_it_proved(
     monkeypatch.setattr(Walk, "_advance", pressed)
     result = measure(loaded, manifest, settings=changed(live_states=10))
     assert any("Ctrl-C ended the exact search" in line for line in result.warnings)
-    assert result.formats[0]["search"]["interrupted"]
+    assert result.formats[0].interrupted
     for canary, found in zip(manifest.entries, result.canaries, strict=True):
         rank, _ = naive(manifest, everything, canary.index)
         row = found.estimates.get("bounded") or found.estimates["exact"]
-        assert row["low"] - 1e-9 <= np.log2(FORM.size / rank) <= row["high"] + 1e-9
+        assert row.low - 1e-9 <= np.log2(FORM.size / rank) <= row.high + 1e-9
 
 
 def test_ctrl_c_in_a_forced_exact_search_leaves_bounds_for_all(
@@ -294,8 +292,8 @@ def test_ctrl_c_in_a_forced_exact_search_leaves_bounds_for_all(
     monkeypatch.setattr(RankSearch, "ranks", counted)
     result = measure(sure, manifest, settings=changed(method="exact", budget_steps=1_000))
     assert walks == 2
-    assert {c.exposure["method"] for c in result.canaries} <= {"exact", "bounded"}
-    assert result.formats[0]["search"]["interrupted"]
+    assert {c.exposure.method for c in result.canaries} <= {"exact", "bounded"}
+    assert result.formats[0].interrupted
 
 
 def test_what_ctrl_c_ended_is_searched_again(
@@ -313,7 +311,7 @@ def test_what_ctrl_c_ended_is_searched_again(
         ended = measure(loaded, manifest, out=tmp_path, settings=QUICK)
     assert not any("exact" in c.estimates for c in ended.canaries)
     again = measure(loaded, manifest, out=tmp_path, settings=QUICK)
-    assert replace(again, scores_sha256=None) == whole
+    assert again.model_copy(update={"scores_sha256": None}) == whole
 
 
 def test_ctrl_c_in_best_first_keeps_the_ranks(
@@ -328,9 +326,9 @@ def test_ctrl_c_in_best_first_keeps_the_ranks(
 
     monkeypatch.setattr(Walk, "run", pressed)
     result = measure(loaded, manifest, settings=QUICK)
-    assert {c.exposure["method"] for c in result.canaries} == {"exact"}
-    assert result.formats[0]["search"]["guesses_proven"] == 0
-    assert result.formats[0]["search"]["interrupted"]
+    assert {c.exposure.method for c in result.canaries} == {"exact"}
+    assert result.formats[0].search.guesses_proven == 0
+    assert result.formats[0].interrupted
 
 
 @pytest.mark.parametrize("method", ["sampled", "skew_normal"])
@@ -339,9 +337,9 @@ def test_methods_that_need_no_search_build_none(
 ) -> None:
     monkeypatch.setattr(searching, "token_space", None)
     result = measure(loaded, manifest, settings=changed(method=method, extraction=True))
-    assert result.formats[0]["search"] is None
+    assert result.formats[0].search is None
     assert all("importance" not in c.estimates for c in result.canaries)
-    assert {row["method"] for c in result.canaries for row in c.extraction} == {"greedy", "beam"}
+    assert {row.method for c in result.canaries for row in c.extraction} == {"greedy", "beam"}
 
 
 def _fails(*_: Any, **__: Any) -> Any:
@@ -360,7 +358,7 @@ def test_a_run_outlives_a_copy_in_float64_that_fails(
     assert line.startswith("fills that cost nearly the same were told apart by the model as it is")
     assert "exact up to an empirical margin (RuntimeError: no kernel for float64)" in line
     for canary, found in zip(manifest.entries, result.canaries, strict=True):
-        assert found.exposure["method"] == "exact up to an empirical margin"
+        assert found.exposure.method == "exact up to an empirical margin"
         # In float32 fills this close cannot be told apart.
         low, high = (
             naive(
@@ -368,7 +366,7 @@ def test_a_run_outlives_a_copy_in_float64_that_fails(
             )[0]
             for shift in (5e-5, -5e-5)
         )
-        assert low <= int(found.exposure["rank"]) <= high <= low + 3
+        assert low <= found.exposure.rank <= high <= low + 3
 
 
 def test_a_walk_beyond_its_margin_leaves_the_drawn_ranks(
@@ -383,7 +381,7 @@ def test_a_walk_beyond_its_margin_leaves_the_drawn_ranks(
     result = measure(loaded, manifest, settings=changed())
     (line,) = [line for line in result.warnings if "could not be counted" in line]
     assert "12 ranks could not be counted: the walk missed fills" in line
-    assert {c.exposure["method"] for c in result.canaries} == {"importance"}
+    assert {c.exposure.method for c in result.canaries} == {"importance"}
     with pytest.raises(MarginError, match="the walk missed fills"):
         measure(loaded, manifest, settings=changed(method="exact"))
 
@@ -438,7 +436,7 @@ def test_a_fill_beyond_the_context_window_leaves_the_search_out() -> None:
             break
     result = measure(loaded, inserted, settings=changed(references=20))
     assert any("context window holds 96" in line for line in result.warnings)
-    assert {c.exposure["method"] for c in result.canaries} == {"sampled"}
+    assert {c.exposure.method for c in result.canaries} == {"sampled"}
     with pytest.raises(ModelError, match="fills of format 'long' have up to"):
         measure(loaded, inserted, settings=changed(references=20, method="importance"))
 
@@ -448,10 +446,10 @@ def test_a_half_precision_walk_says_that_its_margin_is_measured(manifest: Manife
     model = model_of("gpt2", len(tokenizer)).to(torch.bfloat16)
     loaded = LoadedModel(model=model, tokenizer=tokenizer, name="tiny")
     result = measure(loaded, manifest, settings=changed())
-    exact = [c.exposure for c in result.canaries if c.exposure["method"].startswith("exact")]
+    exact = [c.exposure for c in result.canaries if c.exposure.method.startswith("exact")]
     assert exact
-    assert {row["method"] for row in exact} == {"exact up to an empirical margin"}
-    assert result.formats[0]["search"]["margin"]["empirical"]
+    assert {row.method for row in exact} == {"exact up to an empirical margin"}
+    assert result.formats[0].search.margin.empirical
 
 
 def test_the_cache_of_a_transformer_is_walked(manifest: Manifest) -> None:
@@ -462,7 +460,7 @@ def test_the_cache_of_a_transformer_is_walked(manifest: Manifest) -> None:
     )
     result = measure(loaded, manifest, settings=changed())
     for canary, found in zip(manifest.entries, result.canaries, strict=True):
-        assert found.exposure["rank"] == str(naive(manifest, bits, canary.index)[0])
+        assert found.exposure.rank == naive(manifest, bits, canary.index)[0]
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def test_a_settings_file_that_cannot_be_read(tmp_path: Path) -> None:
 
 def test_speed_does_not_decide() -> None:
     assert MeasureSettings(batch_size=3, threads=2).decisive() == MeasureSettings().decisive()
-    assert RunSettings(threads=2).decisive() == RunSettings().decisive()
+    assert RunSettings(threads=2).record() == RunSettings().record()
     assert MeasureSettings(seed=1).decisive() != MeasureSettings().decisive()
 
 
@@ -104,15 +104,16 @@ def test_one_number_says_how_many() -> None:
     assert RunSettings(canaries=3).per_class == 3
     assert RunSettings(coins=0.5, candidates=7).per_class == 7
     # What is recorded is the number itself, so that the default and the same by name are one run.
-    assert RunSettings().decisive() == RunSettings(canaries=10).decisive()
-    tossed = RunSettings(coins=0.5, candidates=7).decisive()
-    assert (tossed["coins"], tossed["candidates"], tossed["canaries"]) == (0.5, 7, None)
+    assert RunSettings().record() == RunSettings(canaries=10).record()
+    assert RunSettings().record().inclusion_probability is None
+    tossed = RunSettings(coins=0.5, candidates=7).record()
+    assert (tossed.inclusion_probability, tossed.candidates, tossed.canaries) == (0.5, 7, None)
 
 
 def test_the_coin_seed_is_in_no_record() -> None:
     """Only the manifest keeps it."""
     seeded = RunSettings(coins=0.5, candidates=7, coin_seed=987654321)
-    assert seeded.decisive() == RunSettings(coins=0.5, candidates=7).decisive()
+    assert seeded.record() == RunSettings(coins=0.5, candidates=7).record()
     assert "987654321" not in str(seeded.to_dict()) + repr(seeded)
 
 

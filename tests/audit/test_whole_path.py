@@ -16,24 +16,24 @@ from lmexposure.audit import (
     run,
     train_corpus,
 )
-from lmexposure.audit.run_record import RunRecord
+from lmexposure.audit.run_record import RunLog
 from lmexposure.canaries import Manifest, derive_seed
 from lmexposure.errors import ManifestError, ModelError, PlanError, ResultError, SettingsError
 from lmexposure.models import load_model
-from lmexposure.records import date_in
+from lmexposure.records import RunRecord
 
 
 def test_a_run_finds_what_was_repeated_and_not_what_was_never_inserted(
     corpus: Path, settings: RunSettings, tmp_path: Path
 ) -> None:
     result = run(corpus, out=tmp_path / "run", settings=settings)
-    rows = {row["repetitions"]: row for row in result.summary}
-    assert rows[30]["mean"] > 6
-    assert rows[30]["guessing_test"]["p_value"] < 0.01
-    assert rows[0]["guessing_test"]["p_value"] > 0.001
-    assert rows[30]["epsilon"]["value"] > 0
-    validation = result.model["validation"]
-    assert validation["validation_bits"] < validation["initial_validation_bits"]
+    rows = {row.repetitions: row for row in result.summary}
+    assert rows[30].mean > 6
+    assert rows[30].guessing_test.p_value < 0.01
+    assert rows[0].guessing_test.p_value > 0.001
+    assert rows[30].epsilon.value > 0
+    validation = result.model.validation
+    assert validation.validation_bits < validation.initial_validation_bits
 
 
 def test_the_run_directory_is_as_agreed_and_a_second_call_does_nothing(
@@ -54,17 +54,19 @@ def test_the_run_directory_is_as_agreed_and_a_second_call_does_nothing(
     }
     assert (out / "manifest.json").stat().st_mode & 0o777 == 0o600
     assert (out / "run.json").stat().st_mode & 0o777 == 0o600
-    record = json.loads((out / "run.json").read_text())
-    assert record["settings"]["canaries"] == 3
-    assert record["device"] in ("cpu", "cuda:0")
-    assert record["versions"]["torch"]
-    measured = record["measured"]
-    assert date_in(record) == measured
+    record = RunRecord.read(out / "run.json")
+    assert record.settings is not None
+    assert record.settings.canaries == 3
+    assert record.device in ("cpu", "cuda:0")
+    assert record.versions["torch"]
+    assert record.training is not None
+    assert record.training.epochs == 3
+    assert record.measured is not None
     monkeypatch.setattr("lmexposure.audit.run_record.utc_now", lambda: "2040-01-01T00:00:00Z")
     before = {name: (out / name).stat().st_mtime_ns for name in names - {"run.json", "corpus"}}
     assert run(corpus, out=out, settings=settings).to_dict() == first.to_dict()
     assert {name: (out / name).stat().st_mtime_ns for name in before} == before
-    assert json.loads((out / "run.json").read_text())["measured"] == measured
+    assert RunRecord.read(out / "run.json").measured == record.measured
     with pytest.raises(ResultError, match="its seed is another than the one that is given"):
         run(corpus, out=out, settings=replace(settings, seed=4))
 
@@ -77,8 +79,8 @@ def test_a_fine_tune_begins_from_the_weights_it_is_given(
     begun = load_model(tmp_path / "base" / "model")
     tuned = replace(base, model=str(tmp_path / "base" / "model"), training={"epochs": 1})
     result = run(corpus, out=tmp_path / "tuned", settings=tuned)
-    assert result.model["type"] == "gpt2"
-    assert result.model["weights_sha256"] != begun.to_dict()["weights_sha256"]
+    assert result.model.type == "gpt2"
+    assert result.model.weights_sha256 != begun.to_dict()["weights_sha256"]
     first = json.loads((tmp_path / "tuned" / "metrics.jsonl").read_text().splitlines()[0])
     last = json.loads((tmp_path / "base" / "metrics.jsonl").read_text().splitlines()[-1])
     assert first["validation_bits_per_token"] == pytest.approx(
@@ -152,12 +154,12 @@ def test_training_refuses_another_layout_than_the_manifests(
 
 
 def test_a_record_keeps_the_first_time_of_a_step(tmp_path: Path) -> None:
-    record = RunRecord.open(tmp_path / "r", {"seed": 1})
-    with record.step("train"):
+    log = RunLog.open(tmp_path / "r", RunSettings(seed=1))
+    with log.step("train"):
         pass
-    record.timings["train"] = 50.0
-    record.write()
-    again = RunRecord.open(tmp_path / "r", {"seed": 1})
+    log.timings["train"] = 50.0
+    log.write()
+    again = RunLog.open(tmp_path / "r", RunSettings(seed=1))
     with again.step("train"):
         pass
     assert again.timings["train"] == 50.0
@@ -212,10 +214,10 @@ def test_a_run_of_before_seeds_were_drawn_goes_on(
     out, once = tmp_path / "r", replace(settings, training={"epochs": 1})
     first = run(corpus, out=out, settings=replace(once, seed=0))
     assert run(corpus, out=out, settings=replace(once, seed=None)).to_dict() == first.to_dict()
-    record = json.loads((out / "run.json").read_text())
-    record["settings"]["seed"] = 3
-    del record["content_sha256"]
-    (out / "run.json").write_text(json.dumps(record))
+    record = RunRecord.read(out / "run.json")
+    assert record.settings is not None
+    given = record.settings.model_copy(update={"seed": 3})
+    record.model_copy(update={"settings": given}).write(out / "run.json")
     with pytest.raises(ResultError, match="its seed was given, now a fresh one is asked for"):
         run(corpus, out=out, settings=replace(once, seed=None))
 

@@ -17,7 +17,7 @@ from lmexposure.integrations.callback import ExposureCallback
 from lmexposure.integrations.records import insert_into_records
 from lmexposure.integrations.wrapping import Wrapping
 from lmexposure.models import load_model
-from lmexposure.records import Result, open_run, read_result
+from lmexposure.records import Result, open_run
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the Trainer, which is not ours
 
@@ -43,7 +43,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path, Any]:
 
 def test_it_is_what_measuring_the_saved_model_gives(trained: Any, tmp_path: Path) -> None:
     _, out, _ = trained
-    own = read_result(out / "leakage/result.json")
+    own = Result.read(out / "leakage/result.json")
     saved = measure(load_model(out / "model"), MANIFEST, out=tmp_path, settings=COARSE)
     assert own.inputs_sha256 == saved.inputs_sha256  # so that `measure` goes on with either
     assert own.model["weights_sha256"] == saved.model["weights_sha256"]
@@ -52,8 +52,8 @@ def test_it_is_what_measuring_the_saved_model_gives(trained: Any, tmp_path: Path
     for one, other in zip(own.canaries, saved.canaries, strict=True):
         assert one.id == other.id
         assert one.log_perplexity_bits == pytest.approx(other.log_perplexity_bits, abs=1e-3)
-        assert one.exposure["rank"] == other.exposure["rank"]
-        assert one.exposure["value"] == pytest.approx(other.exposure["value"], abs=1e-3)
+        assert one.exposure.rank == other.exposure.rank
+        assert one.exposure.value == pytest.approx(other.exposure.value, abs=1e-3)
     names = {path.name for path in tmp_path.iterdir()}
     assert {path.name for path in (out / "leakage").iterdir()} >= names
     for name in names:
@@ -69,7 +69,7 @@ def test_its_files_tell_no_secret_and_draw_the_training(trained: Any) -> None:
         for one in MANIFEST.entries:
             assert one.text.encode() not in content, name
     run = open_run(out / "leakage")
-    assert [row["step"] for row in run.metrics] == [2, 4]
+    assert [row.step for row in run.curve] == [2, 4]
     assert b"Loss while training, and exposure" in files["report.html"]
 
 
@@ -138,7 +138,7 @@ def test_rows_that_begin_otherwise_are_named_in_the_result(
     trainer_of(tmp_path / "run", TEXTS, [callback], max_steps=1).train()
     said = "canaries are scored behind other tokens than they were trained behind"
     assert said in caplog.text
-    assert read_result(tmp_path / "leakage/result.json").warnings[0].startswith(said)
+    assert Result.read(tmp_path / "leakage/result.json").warnings[0].startswith(said)
     assert open_run(tmp_path / "leakage").scores() is not None
 
 

@@ -46,8 +46,8 @@ def test_exposure_is_the_rank_among_references_wrapped_alike(model: Any, tokeniz
         own = wrapped_log_perplexity(model, tokenizer, [canary.text], WRAPPING)[0]
         assert one.log_perplexity_bits == pytest.approx(own, abs=1e-3)
         rank = 1 + int((null <= own).sum())
-        assert one.exposure["value"] == pytest.approx(np.log2(100 / rank), abs=0.1)
-        assert one.exposure["method"] == "sampled"
+        assert one.exposure.value == pytest.approx(np.log2(100 / rank), abs=0.1)
+        assert one.exposure.method == "sampled"
         assert one.repetitions == canary.repetitions
 
 
@@ -58,13 +58,13 @@ def test_excluded_candidates_are_references(model: Any, tokenizer: Any) -> None:
     found = wrapped_exposures(model, tokenizer, manifest, WRAPPING, references=50)
     assert not {one.id for one in found} & set(out)
     capped = 50 + len(out)
-    assert max(one.exposure["value"] for one in found) <= np.log2(capped)
+    assert max(one.exposure.value for one in found) <= np.log2(capped)
 
 
 def test_an_untrained_model_shows_no_exposure(model: Any, tokenizer: Any) -> None:
     manifest = manifest_of(canaries=100, repetitions=(1,))
     found = wrapped_exposures(model, tokenizer, manifest, WRAPPING, references=400)
-    values = [one.exposure["value"] for one in found]
+    values = [one.exposure.value for one in found]
     # Mean 1 / ln 2 = 1.44 of 103 draws whose standard deviation is that, too.
     assert np.mean(values) == pytest.approx(1.44, abs=0.6)
 

@@ -128,6 +128,10 @@ def test_rows_and_dictionary_are_plain_json() -> None:
         "level",
         "rank",
         "capped",
+        "place",
+        "draws",
+        "effective_draws",
+        "steps",
         "assumptions",
         "warnings",
     ]

@@ -170,7 +170,7 @@ def test_repetitions_are_whole_numbers(copies: float) -> None:
 
 
 def test_what_does_not_fit_is_refused_without_showing_it() -> None:
-    with pytest.raises(InputError, match="1 roles are none of canary, excluded") as refused:
+    with pytest.raises(InputError, match="1 roles are none of canary, held_out") as refused:
         score_classes([1.0], ["my secret"], [1], ["a"], pooled=True)
     assert "my secret" not in str(refused.value)
     with pytest.raises(InputError, match="1 scores, 2 roles"):
