@@ -195,7 +195,7 @@ class FileRecord(Record):
                 raise cls.ERROR(f"{path}: {failure}") from failure
             except (LookupError, TypeError, AttributeError, ValueError) as failure:
                 raise cls.ERROR(
-                    f"{path} is no sound {cls.FAMILY}/{number} "
+                    f"{path} is no sound {cls.FAMILY}/{version} "
                     f"({type(failure).__name__}: {visible(failure)[:_SHOWN]}); {cls.AGAIN}"
                 ) from failure
         return values

@@ -134,8 +134,9 @@ class ManifestFile(FileRecord):
         except InputError as failure:
             raise ManifestError(f"the manifest is not sound: {failure}; insert again") from None
         entries = tuple(Canary(**vars(one)) for one in self.entries)
-        check_texts(plan, entries)
-        return Manifest(plan=plan, corpus=self.corpus, entries=entries, set_aside=self.set_aside)
+        made = Manifest(plan=plan, corpus=self.corpus, entries=entries, set_aside=self.set_aside)
+        check_texts(made.formats, entries)
+        return made
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,9 +3,11 @@
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
+from lmexposure.canaries.format import CanaryFormat
 from lmexposure.canaries.plan import Canary, Plan
 from lmexposure.errors import ManifestError
 
+_SHOWN = 60  # characters of a name in a message
 _NEXT = "take the manifest that insertion wrote, or insert again"
 
 
@@ -49,7 +51,9 @@ def _check_ids(planned: set[str], given: Sequence[str]) -> None:
     seen: set[str] = set()
     for name in given:
         if name not in planned:
-            raise ManifestError(f"{name!r} is no entry of the manifest's own plan; {_NEXT}")
+            raise ManifestError(
+                f"{name[:_SHOWN]!r} is no entry of the manifest's own plan; {_NEXT}"
+            )
         if name in seen:
             raise ManifestError(f"{name} stands in the manifest twice; {_NEXT}")
         seen.add(name)
@@ -93,7 +97,9 @@ def check_set_aside(
     sizes = {one.name: one.size for one in plan.formats}
     for name, indices in set_aside.items():
         if name not in sizes:
-            raise ManifestError(f"set_aside has format {name!r}, which is not the plan's; {_NEXT}")
+            raise ManifestError(
+                f"set_aside has format {name[:_SHOWN]!r}, which is not the plan's; {_NEXT}"
+            )
         ascending = all(a < b for a, b in pairwise(indices))
         if not ascending or (indices and not 0 <= indices[0] <= indices[-1] < sizes[name]):
             raise ManifestError(
@@ -105,18 +111,13 @@ def check_set_aside(
             raise ManifestError(f"the secret of {one.id} is set aside as well; {_NEXT}")
 
 
-def check_texts(plan: Plan, entries: Sequence[Canary]) -> None:
+def check_texts(formats: Mapping[str, CanaryFormat], entries: Sequence[Canary]) -> None:
     """Compare the texts that a file holds with the fills of their indices.
 
     Raises:
-        ManifestError: a format that the plan has not, or a text that is not the fill of its index.
+        ManifestError: a text that is not the fill of its index.
     """
-    formats = {one.name: one for one in plan.formats}
     for one in entries:
-        known = formats.get(one.format)
-        if known is None:
-            raise ManifestError(
-                f"{one.id} has format {one.format!r}, which is not the plan's; {_NEXT}"
-            )
+        known = formats[one.format]
         if one.index >= known.size or known.text(one.index) != one.text:
             raise ManifestError(f"the text of {one.id} is not the fill of its index; insert again")

@@ -136,7 +136,10 @@ DAMAGES: dict[str, tuple[dict[str, Any], str]] = {
     "a truth for a number": (entry(0, repetitions=True), r"entries\[0\].repetitions: Input should"),
     "a part of a position": (entry(0, positions=[0.5]), r"entries\[0\].positions\[0\]: Input shou"),
     "a negative position": (entry(0, positions=[-1]), r"entries\[0\].positions\[0\]: Input should"),
-    "an unknown format": (entry(0, format="ssn"), "pin/x1/0000 has format 'ssn', which is not th"),
+    "an unknown format": (
+        entry(0, format="ssn"),
+        "pin/x1/0000 has format 'ssn' and repetitions=1,",
+    ),
     "something extra": (entry(0, extra=1), r"entries\[0\].extra: Extra inputs are not permitted"),
     "a number for the seed": ({"plan": {"seed": 5}}, "plan.seed: Input should be a decimal str"),
     "no seed of the coins": (

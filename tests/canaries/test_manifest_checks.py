@@ -116,9 +116,8 @@ def test_repetitions_are_those_of_the_class(
 
 
 def test_a_format_is_that_of_the_id(manifest: Manifest) -> None:
-    for other in ("pin/x1/0001", "pin/control/0000"):
-        turned = changed(manifest, other, format="key", index=10**4, text=KEY.text(10**4))
-        refused(manifest, turned, f"{other} has format 'key' and repetitions=., but the plan says")
+    turned = changed(manifest, "pin/x1/0000", format="key")
+    refused(manifest, turned, "pin/x1/0000 has format 'key' and repetitions=1, but the plan says")
 
 
 @pytest.mark.parametrize("positions", [(), (1, 2), (1, 2, 2), (3, 2, 1), (2, 3, 5), (0, 1, 2, 3)])
