@@ -23,9 +23,11 @@ from lmexposure.canaries.format import CanaryFormat
 from lmexposure.canaries.manifest_checks import check_entries, check_set_aside, check_texts
 from lmexposure.canaries.manifest_upgrades import UPGRADES, is_older, older_name
 from lmexposure.canaries.plan import DEFAULT_REFERENCES, Canary, Plan, Role, secrets
+from lmexposure.canaries.randomness import LARGEST_SEED
 from lmexposure.errors import InputError, ManifestError, PlanError
 
 Layout = Literal["lines", "paragraphs", "jsonl", "parquet", "dataset", "texts", "chat"]
+Seed = Annotated[BigInteger, Field(le=LARGEST_SEED)]
 
 
 class FormatRecord(Record):
@@ -50,10 +52,10 @@ class PlanRecord(Record):
     canaries: Count
     repetitions: Rows[Count]
     controls: Count
-    seed: BigInteger
+    seed: Seed
     left_out: Rows[str]
     inclusion_probability: Annotated[float, Field(gt=0, lt=1)] | None
-    inclusion_seed: BigInteger | None
+    inclusion_seed: Seed | None
 
 
 class CorpusRecord(Record):

@@ -142,6 +142,11 @@ DAMAGES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "something extra": (entry(0, extra=1), r"entries\[0\].extra: Extra inputs are not permitted"),
     "a number for the seed": ({"plan": {"seed": 5}}, "plan.seed: Input should be a decimal str"),
+    "a large seed": ({"plan": {"seed": str(2**63)}}, "plan.seed: Input should be less than or eq"),
+    "a large seed of the coins": (
+        {"plan": {"inclusion_seed": str(2**63)}},
+        "plan.inclusion_seed: Input should be less than or equal to 9223372036854775807",
+    ),
     "no seed of the coins": (
         {"plan": {"inclusion_seed": None}},
         "the manifest is not sound: inclusion_probability=0.5 needs an inclusion_seed.*insert aga",
@@ -184,7 +189,7 @@ def test_signed_but_not_sound(manifest: Manifest, what: str) -> None:
         read(signed(values))
     said = str(failure.value)
     assert len(said) < 300
-    for secret in ("4711", "xx", str(2**60), manifest.entries[0].text):
+    for secret in ("4711", "xx", str(2**60), str(2**63), manifest.entries[0].text):
         assert secret not in said.removeprefix("manifest.json")
 
 
