@@ -533,12 +533,14 @@ def _search(scores: "FormatScores", small: Small) -> "FormatSearch":
     from lmexposure.audit.searching import FormatSearch
 
     if not small.extraction:
-        return FormatSearch(estimates=[{} for _ in scores.canaries])
+        return FormatSearch(estimates=tuple({} for _ in scores.canaries))
     size, guesses = scores.format.size, min(_measure(small).guesses, scores.format.size)
     places = [place if place <= guesses else None for place in _places(scores)]
     return FormatSearch(
-        estimates=[{} if p is None else {"exact": _exact(p, scores.format.bits)} for p in places],
-        guesses=[searched(guesses, place=place, size=size) for place in places],
+        estimates=tuple(
+            {} if p is None else {"exact": _exact(p, scores.format.bits)} for p in places
+        ),
+        guesses=tuple(searched(guesses, place=place, size=size) for place in places),
         record=Search(
             tokens=TokenProof(rule="windows", counted=size, looked_up=100),
             shared_tokens=3,

@@ -6,44 +6,24 @@ The others stand beside it; so does the skew-normal curve's even where it was as
 vouches for an extrapolation where something was counted or drawn.
 """
 
-import json
-from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lmexposure._files import sha256_bytes
 from lmexposure.audit.extracting import Extractions
 from lmexposure.audit.format_scores import FormatScores
 from lmexposure.audit.searching import Estimates, FormatSearch
 from lmexposure.audit.settings import MeasureSettings
+from lmexposure.audit.summaries import summarise
 from lmexposure.errors import InputError, ModelError
-from lmexposure.records import (
-    CanaryResult,
-    ClassSummary,
-    Estimate,
-    Extraction,
-    Format,
-    SkewNormalFit,
-)
-from lmexposure.records.result import (
-    EpsilonPoint,
-    EstimateName,
-    ExtractionCount,
-    GuessCount,
-)
+from lmexposure.records import CanaryResult, ClassSummary, Estimate, Format, SkewNormalFit
+from lmexposure.records.result import EstimateName
 from lmexposure.statistics import (
-    GUESSING,
-    ExposureEstimate,
-    GuessingBaseline,
     SampledExposure,
     SkewNormalExposure,
     certified_exposure,
-    epsilon_from_median_exposure,
-    exposure_summary,
-    guessing_test,
     sampled_exposure,
     skew_normal_exposure,
 )
@@ -132,7 +112,7 @@ def estimate_format(
     return FormatEstimates(
         canaries=canaries,
         record=_record(scores, search, curve),
-        summary=_summary(scores, search, canaries, curve, settings, origin),
+        summary=summarise(scores, search, canaries, curve, settings, origin=origin),
         warnings=[
             f"format {scores.format.name!r}: {line}"
             for line in [*_score_warnings(scores, search), *curve_warnings]
@@ -283,149 +263,3 @@ def _record(scores: FormatScores, search: FormatSearch, curve: SkewNormalExposur
 def _fit(curve: SkewNormalExposure) -> SkewNormalFit:
     row = curve.curve.to_dict() | {"goodness": curve.goodness.to_dict()}
     return SkewNormalFit.model_validate(row)
-
-
-def _summary(
-    scores: FormatScores,
-    search: FormatSearch,
-    canaries: list[CanaryResult],
-    curve: SkewNormalExposure | None,
-    settings: MeasureSettings,
-    origin: str,
-) -> list[ClassSummary]:
-    """The classes by ascending repetitions, 0 (the controls) first."""
-    repetitions = np.array([one.repetitions for one in scores.canaries])
-    estimates = [_estimate(one, scores) for one in canaries]
-    null = [one for one, control in zip(estimates, scores.controls, strict=True) if control]
-    rows = []
-    for count in np.unique(repetitions).tolist():
-        chosen = np.flatnonzero(repetitions == count)
-        shown = [estimates[i] for i in chosen.tolist()]
-        beside = null if count and null else None
-        seed = _seed_of(settings.seed, origin, scores.format.name, count)
-        summary = exposure_summary(
-            [one.value for one in shown],
-            level=settings.level,
-            capped=[one.capped for one in shown],
-            estimates=shown,
-            controls_bits=None if beside is None else [one.value for one in beside],
-            control_estimates=beside,
-            seed=seed,
-            guessing=_guessing(scores, {one.method for one in shown}),
-        )
-        test = guessing_test(
-            scores.canary_bits[chosen],
-            scores.reference_bits,
-            seed=seed,
-            permutations=settings.permutations,
-            alternative="memorised" if count else "different",
-        )
-        own = [canaries[i] for i in chosen.tolist()]
-        # With half of the exposures capped, so is the median, and epsilon with it.
-        median_capped = 2 * summary.capped >= summary.n
-        row = summary.to_dict() | {
-            "format": scores.format.name,
-            "role": "canary" if count else "control",
-            "repetitions": count,
-            "other_medians": _other_medians(own),
-            "skew_normal_flagged": None if curve is None else int(curve.flagged[chosen].sum()),
-            "guessing_test": test.to_dict(),
-            "median_capped": median_capped,
-            "epsilon": _epsilon(summary.median.value, count, median_capped) if count else None,
-            "methods": dict(Counter(one.method for one in shown)),
-            "extraction": _found(own),
-            "guesses": _guessed(own, search),
-        }
-        rows.append(ClassSummary.model_validate(row))
-    return rows
-
-
-def _epsilon(median: float, repetitions: int, capped: bool) -> EpsilonPoint:
-    point = epsilon_from_median_exposure(median, repetitions=repetitions)
-    return EpsilonPoint.model_validate(point.to_dict() | {"capped": capped})
-
-
-def _seed_of(seed: int, origin: str, name: str, repetitions: int) -> int:
-    """A class's own seed, below 2^48 so that a JSON number holds it."""
-    key = json.dumps([seed, origin, name, repetitions])
-    return int(sha256_bytes(key.encode())[:12], 16)
-
-
-def _estimate(canary: CanaryResult, scores: FormatScores) -> ExposureEstimate:
-    """The exposure shown, with what its error comes from."""
-    shown, most = canary.exposure, scores.format.bits
-    assert shown.value is not None  # only of an extrapolation it may be infinite
-    assert canary.log_perplexity_bits is not None
-    return ExposureEstimate(
-        method=shown.method,
-        value=shown.value,
-        low=0.0 if shown.low is None else shown.low,
-        high=most if shown.high is None else shown.high,
-        capped=shown.capped,
-        level=shown.level,
-        bits=canary.log_perplexity_bits,
-        references=int(scores.reference_bits.size),
-        space_bits=most,
-    )
-
-
-def _guessing(scores: FormatScores, methods: set[str]) -> GuessingBaseline:
-    """What guessing gives by these estimates; draws and counts over all of R are at the limit."""
-    n = scores.reference_bits.size
-    if methods == {"sampled"}:
-        return GuessingBaseline.among(n)
-    if methods == {"exact"} and scores.exhaustive:
-        # The controls belong to the null, as in `_by_rank`.
-        return GuessingBaseline.among(n + int(scores.controls.sum()), space_size=scores.format.size)
-    return GUESSING
-
-
-def _other_medians(canaries: list[CanaryResult]) -> dict[EstimateName, float | None]:
-    """Median exposure by the estimates that stand beside the rank; None: one is infinite."""
-    medians: dict[EstimateName, float | None] = {}
-    beside: tuple[EstimateName, ...] = ("certificate", "skew_normal")
-    for method in beside:
-        values = [one.estimates[method].value for one in canaries if method in one.estimates]
-        known = [value for value in values if value is not None]
-        if values:
-            medians[method] = float(np.median(known)) if len(known) == len(values) else None
-    return medians
-
-
-def _found(canaries: list[CanaryResult]) -> list[ExtractionCount]:
-    """How many of these canaries were found, for each method and number of revealed characters.
-
-    `by_chance` is how many of them a beam of the same width would hold by guessing. A best-first
-    search that proved nothing is left out: it found none, for it was not made.
-    """
-    searches: dict[tuple[str, int], list[Extraction]] = {}
-    for canary in canaries:
-        for one in canary.extraction:
-            if one.proven != 0:
-                searches.setdefault((one.method, one.revealed), []).append(one)
-    return [
-        ExtractionCount(
-            method=chosen[0].method,
-            revealed=chosen[0].revealed,
-            found=sum(one.found for one in chosen),
-            of=len(chosen),
-            by_chance=sum(one.by_chance for one in chosen),
-        )
-        for _, chosen in sorted(searches.items())
-    ]
-
-
-def _guessed(canaries: list[CanaryResult], search: FormatSearch) -> list[GuessCount]:
-    """How many of these canaries an attacker finds within 1, 10, 100 ... guesses."""
-    proven = 0 if search.record is None else search.record.guesses_proven or 0
-    places = [
-        one.place
-        for canary in canaries
-        for one in canary.extraction
-        if one.method == "best_first" and one.place is not None
-    ]
-    powers = [10**k for k in range(len(str(proven))) if 10**k <= proven]
-    return [
-        GuessCount(guesses=g, found=sum(place <= g for place in places), of=len(canaries))
-        for g in powers
-    ]

@@ -1,33 +1,27 @@
 """Measuring a model: scores, then what they mean, then one result. Works on anyone's model."""
 
 import json
-import shutil
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
-
-from pydantic import Field
+from typing import Any
 
 from lmexposure import __version__
-from lmexposure._files import canonical_json, sha256_bytes, sha256_file
-from lmexposure._integrity import say_rebuilt
+from lmexposure._files import canonical_json, sha256_bytes
 from lmexposure._locks import only_writer
-from lmexposure._record import Record, Sha256
-from lmexposure._validate import MOST_THREADS
 from lmexposure.audit.estimates import FormatEstimates, estimate_format
 from lmexposure.audit.extracting import Extractions, cut_short, extract_format
-from lmexposure.audit.format_scores import FormatScores, score_format, write_scores
-from lmexposure.audit.parts import keep_part, read_part
+from lmexposure.audit.format_scores import FormatScores, score_format
+from lmexposure.audit.measuring_place import MeasuringPlace
 from lmexposure.audit.privacy import privacy_section
 from lmexposure.audit.progress import Progress, end_asked, silent, tell_phases
-from lmexposure.audit.run_record import mend_record, record_measured, refuse_foreign
+from lmexposure.audit.run_record import mend_record
 from lmexposure.audit.searching import FormatSearch, search_format
 from lmexposure.audit.settings import MeasureSettings
 from lmexposure.audit.workload import measuring_phases, measuring_title
 from lmexposure.canaries import Manifest
-from lmexposure.errors import ManifestError, ModelError, ResultError
+from lmexposure.errors import ManifestError, ModelError
 from lmexposure.models.load import LoadedModel, load_model
 from lmexposure.models.threads import computing_threads, threads_for
 from lmexposure.records import Model, Result, Validation
@@ -112,11 +106,12 @@ def _measured(
 ) -> Result:
     described = loaded.to_dict()
     inputs = _inputs(loaded, described, manifest, settings)
-    place = None if out is None else _Place(out=Path(out), inputs=inputs)
-    if place is not None and place.finished():
+    place = None if out is None else MeasuringPlace(out=Path(out), inputs=inputs)
+    before = None if place is None else place.finished()
+    if place is not None and before is not None:
         place.clear()
         mend_record(place.out, settings.record())
-        return Result.read(place.result)
+        return before
     threads = threads_for(
         loaded.model,
         asked=settings.threads,
@@ -234,95 +229,6 @@ def _config(loaded: LoadedModel) -> dict[str, Any]:
     return {k: v for k, v in values.items() if k not in ("_name_or_path", "transformers_version")}
 
 
-class _Begun(Record):
-    """What a measurement is made of that began here."""
-
-    inputs_sha256: Sha256
-    threads: Annotated[int, Field(ge=1, le=MOST_THREADS)]
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Place:
-    """Where a measurement is written, and what it keeps until it is whole."""
-
-    out: Path
-    inputs: str
-
-    @property
-    def result(self) -> Path:
-        return self.out / "result.json"
-
-    @property
-    def scores(self) -> Path:
-        return self.out / "scores.parquet"
-
-    def finished(self) -> bool:
-        """A result of these very inputs stands here, its scores beside it.
-
-        Raises:
-            ResultError: the result of another model, manifest or settings is here, or a file of
-                somebody else with a name that a measurement writes.
-        """
-        if not self.result.exists():
-            refuse_foreign(self.out)
-            return False
-        result = Result.read(self.result)
-        if result.inputs_sha256 != self.inputs:
-            raise ResultError(
-                f"{self.out} holds the result of another model, manifest or settings; "
-                "choose another --out"
-            )
-        return self._scores_fit(result) and not _ended_early(result)
-
-    def _scores_fit(self, result: Result) -> bool:
-        if not self.scores.exists():
-            return False
-        if result.scores_sha256 in (None, sha256_file(self.scores)):
-            return True
-        say_rebuilt(self.scores, "the model is measured again")
-        return False
-
-    def begin(self, threads: int) -> None:
-        """Find out before the work whether it can be written down."""
-        begun = _Begun(inputs_sha256=self.inputs, threads=threads)
-        keep_part(self.kept("inputs.json"), begun)
-
-    def threads(self) -> int | None:
-        """With how many threads the parts here were computed; None where there are none.
-
-        Parts of which that is not known are removed: others would be added to them.
-        """
-        begun = read_part(self.kept("inputs.json"), _Begun)
-        if begun is None:
-            shutil.rmtree(self.kept("inputs.json").parent, ignore_errors=True)
-            return None
-        return begun.threads
-
-    def kept(self, name: str) -> Path:
-        """A file for finished parts; other inputs have other files."""
-        return self.out / ".measuring" / self.inputs[:16] / name
-
-    def finish(self, result: Result, scores: list[FormatScores]) -> Result:
-        """Write scores and the date, then the result that has their hash; then clear the parts."""
-        write_scores(self.scores, scores)
-        result = result.model_copy(update={"scores_sha256": sha256_file(self.scores)})
-        # Before the result: who finds one does not measure again, and could not tell when it was.
-        record_measured(self.out, result.settings)
-        result.write(self.result)
-        if not _ended_early(result):  # else the same command goes on from the parts
-            self.clear()
-        return result
-
-    def clear(self) -> None:
-        """Remove the parts, which a kill at the very end may have left."""
-        shutil.rmtree(self.out / ".measuring", ignore_errors=True)
-
-
-def _ended_early(result: Result) -> bool:
-    """A person ended a search or an extraction before its time."""
-    return any(form.interrupted for form in result.formats)
-
-
 @dataclass(kw_only=True)
 class _Work:
     """One measurement under way."""
@@ -330,7 +236,7 @@ class _Work:
     loaded: LoadedModel
     manifest: Manifest
     settings: MeasureSettings
-    place: _Place | None
+    place: MeasuringPlace | None
     progress: Progress
     origin: str
 

@@ -39,6 +39,6 @@ def read_part(path: Path | None, kind: type[_PartT]) -> _PartT | None:
         return None
     try:
         return kind.model_validate(json.loads(content))
-    except ValueError:
+    except (ValueError, RecursionError):
         say_rebuilt(path, why="is not as this version writes it")
         return None

@@ -84,8 +84,8 @@ def main(out: Path) -> None:
     loaded = load_model(out / "adapter")
     found = wrapped_exposures(loaded.model, loaded.tokenizer, manifest, wrapping, references=1000)
     for one in found:
-        sign = ">=" if one.exposure["capped"] else ""
-        print(f"{one.id}: exposure {sign}{one.exposure['value']:.2f} bits")
+        sign = ">=" if one.exposure.capped else ""
+        print(f"{one.id}: exposure {sign}{one.exposure.value:.2f} bits")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from lmexposure.audit import (
     run,
     train_corpus,
 )
-from lmexposure.audit.measuring import _Place
+from lmexposure.audit.measuring_place import MeasuringPlace
 from lmexposure.errors import ModelError, ResultError
 from lmexposure.models.checkpoints import CheckpointDirectory
 from lmexposure.records import Result, open_run
@@ -69,7 +69,7 @@ def runs(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pa
     run(corpus, out=homes["whole"], settings=SETTINGS)
     for name, owner, method in (
         ("training", CheckpointDirectory, "finish"),
-        ("measuring", _Place, "finish"),
+        ("measuring", MeasuringPlace, "finish"),
     ):
         with pytest.MonkeyPatch.context() as patch, pytest.raises(StopError):
             patch.setattr(owner, method, stop)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from corpora import sentences
 from datasets import load_dataset
+from known import known
 from tiny import byte_level_bpe, model_of
 from transformers import DataCollatorForLanguageModeling, Trainer, TrainingArguments
 
@@ -63,6 +64,6 @@ def test_canaries_of_a_foreign_training_are_measured(tmp_path: Path) -> None:
         ),
     )
     rows = {row.repetitions: row for row in result.summary}
-    assert rows[20].guessing_test.p_value < 0.01
+    assert known(rows[20].guessing_test).p_value < 0.01
     assert rows[20].mean > 5
-    assert rows[0].guessing_test.p_value > 0.001
+    assert known(rows[0].guessing_test).p_value > 0.001

@@ -18,7 +18,7 @@ from lmexposure.integrations.calling_trainer import usual_wrapping
 from lmexposure.integrations.final_report import FinalReport
 from lmexposure.integrations.wrapping import Wrapping
 from lmexposure.models import load_model, save_model
-from lmexposure.records import read_result
+from lmexposure.records import Result
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of TRL and the Trainer, which are not ours
 
@@ -84,9 +84,9 @@ def test_adapters_end_with_the_very_weights_of_a_training_without(
         ends.append(trainer.model.state_dict())
     trainer.save_model(str(tmp_path / "adapter"))
     saved = measure(load_model(tmp_path / "adapter"), manifest, settings=coarse)
-    for one, other in zip(read_result(out / "result.json").canaries, saved.canaries, strict=True):
+    for one, other in zip(Result.read(out / "result.json").canaries, saved.canaries, strict=True):
         assert one.log_perplexity_bits == pytest.approx(other.log_perplexity_bits, abs=1e-3)
-        assert one.exposure["rank"] == other.exposure["rank"]
+        assert one.exposure.rank == other.exposure.rank
     trainer.args.packing = True  # then the end of the row before stands to the left
     assert usual_wrapping(trainer) == Wrapping(context=None)
     assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])

@@ -46,7 +46,7 @@ def test_it_is_what_measuring_the_saved_model_gives(trained: Any, tmp_path: Path
     own = Result.read(out / "leakage/result.json")
     saved = measure(load_model(out / "model"), MANIFEST, out=tmp_path, settings=COARSE)
     assert own.inputs_sha256 == saved.inputs_sha256  # so that `measure` goes on with either
-    assert own.model["weights_sha256"] == saved.model["weights_sha256"]
+    assert own.model.weights_sha256 == saved.model.weights_sha256
     assert own.settings == saved.settings
     assert own.warnings == saved.warnings
     for one, other in zip(own.canaries, saved.canaries, strict=True):

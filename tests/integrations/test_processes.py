@@ -58,6 +58,6 @@ def test_a_budget_that_does_not_suffice_stops_all_alike(out: Path, said: Any) ->
 
 def test_one_process_writes_the_report(out: Path, said: list[dict[str, Any]]) -> None:
     run = open_run(out / "leakage")
-    assert run.result.model["weights_sha256"] == said[0]["weights"][1]
-    assert [row["step"] for row in run.metrics] == [2, 4]
+    assert run.result.model.weights_sha256 == said[0]["weights"][1]
+    assert [row.step for row in run.curve] == [2, 4]
     assert (out / "leakage/report.html").exists()

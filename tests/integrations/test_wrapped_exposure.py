@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from chats import chat_tokenizer
+from known import known
 from tiny import model_of
 
 from lmexposure.canaries import CanaryFormat, Manifest, Plan, insert_into_texts
@@ -58,13 +59,13 @@ def test_excluded_candidates_are_references(model: Any, tokenizer: Any) -> None:
     found = wrapped_exposures(model, tokenizer, manifest, WRAPPING, references=50)
     assert not {one.id for one in found} & set(out)
     capped = 50 + len(out)
-    assert max(one.exposure.value for one in found) <= np.log2(capped)
+    assert max(known(one.exposure.value) for one in found) <= np.log2(capped)
 
 
 def test_an_untrained_model_shows_no_exposure(model: Any, tokenizer: Any) -> None:
     manifest = manifest_of(canaries=100, repetitions=(1,))
     found = wrapped_exposures(model, tokenizer, manifest, WRAPPING, references=400)
-    values = [one.exposure.value for one in found]
+    values = [known(one.exposure.value) for one in found]
     # Mean 1 / ln 2 = 1.44 of 103 draws whose standard deviation is that, too.
     assert np.mean(values) == pytest.approx(1.44, abs=0.6)
 

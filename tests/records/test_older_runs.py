@@ -26,4 +26,15 @@ def test_a_finished_run_is_read_judged_and_rendered(tmp_path: Path, name: str) -
     assert narrow == (name != "coins")
     write_report(found, out=tmp_path / "report", formats=("md", "json"))
     text = (tmp_path / "report" / "report.md").read_text(encoding="utf-8")
-    assert all(str(row["name"]) in text for row in found.result.formats)
+    assert all(form.name in text for form in found.result.formats)
+
+
+@pytest.mark.parametrize("name", STOPPED)
+def test_a_stopped_run_goes_on_where_it_was(tmp_path: Path, name: str) -> None:
+    out = older_run(f"stopped_{name}", tmp_path / name)
+    corpus = write_corpus(tmp_path / "tiny.txt", 300)
+    manifest = (out / "manifest.json").read_bytes()
+    result = run(corpus, out=out, settings=stopped_settings())
+    assert (out / "manifest.json").read_bytes() == manifest
+    assert len(result.canaries) == 2 * (2 * 2 + 3)
+    assert {path.name for path in out.iterdir() if path.name.startswith((".", "best"))} == set()

@@ -25,7 +25,7 @@ def test_a_csv_of_another_tool(tmp_path: Path) -> None:
     file = written(tmp_path / "a.csv", "name,loss,member\nx,1.5,yes\ny,2.5,no\nz,0.5,IN\n")
     found = read_score_file(file, score="loss", included="member", lower_is_in=True, repetitions=4)
     assert found.scores.tolist() == [-1.5, -2.5, -0.5]
-    assert found.roles.tolist() == ["canary", "excluded", "canary"]
+    assert found.roles.tolist() == ["canary", "held_out", "canary"]
     assert found.repetitions.tolist() == [4, 4, 4]
     assert found.formats.tolist() == ["", "", ""]
 
@@ -34,7 +34,7 @@ def test_a_csv_of_another_tool(tmp_path: Path) -> None:
 def test_yes_and_no_in_many_spellings(tmp_path: Path, words: str) -> None:
     yes, no = words.split(",")
     file = written(tmp_path / "a.csv", f"score,included\n1,{yes}\n2,{no}\n")
-    assert read_score_file(file).roles.tolist() == ["canary", "excluded"]
+    assert read_score_file(file).roles.tolist() == ["canary", "held_out"]
 
 
 def test_windows_line_ends_a_byte_order_mark_and_spaces_in_the_header(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_windows_line_ends_a_byte_order_mark_and_spaces_in_the_header(tmp_path: 
 
 def test_who_was_out_with_no_repetitions_is_a_reference(tmp_path: Path) -> None:
     file = written(tmp_path / "a.csv", "score,included,repetitions\n1,1,16\n2,0,16\n3,0,0\n")
-    assert read_score_file(file).roles.tolist() == ["canary", "excluded", "reference"]
+    assert read_score_file(file).roles.tolist() == ["canary", "held_out", "reference"]
 
 
 def test_the_flag_does_not_overrule_a_column(tmp_path: Path) -> None:
@@ -54,25 +54,26 @@ def test_the_flag_does_not_overrule_a_column(tmp_path: Path) -> None:
         read_score_file(file, repetitions=4)
 
 
-def test_a_file_of_this_package_needs_no_names(tmp_path: Path) -> None:
+@pytest.mark.parametrize("role", ["held_out", "excluded"])  # as it is, and as it was
+def test_a_file_of_this_package_needs_no_names(tmp_path: Path, role: str) -> None:
     file = parquet(
         tmp_path / "scores.parquet",
         format=["pin", "pin", "ssn"],
-        role=["canary", "excluded", "reference"],
+        role=["canary", role, "reference"],
         repetitions=[1, 1, 0],
         log_perplexity_bits=[10.0, 20.0, 30.0],
     )
     found = read_score_file(file)
     assert found.scores.tolist() == [-10.0, -20.0, -30.0]  # lower bits = more memorised
-    assert found.roles.tolist() == ["canary", "excluded", "reference"]
+    assert found.roles.tolist() == ["canary", "held_out", "reference"]
     assert found.formats.tolist() == ["pin", "pin", "ssn"]
 
 
 def test_booleans_and_whole_numbers_of_a_parquet_file(tmp_path: Path) -> None:
     file = parquet(tmp_path / "a.parquet", score=[1, 2], included=[True, False])
-    assert read_score_file(file).roles.tolist() == ["canary", "excluded"]
+    assert read_score_file(file).roles.tolist() == ["canary", "held_out"]
     file = parquet(tmp_path / "b.parquet", score=[1, 2], included=[1, 0])
-    assert read_score_file(file).roles.tolist() == ["canary", "excluded"]
+    assert read_score_file(file).roles.tolist() == ["canary", "held_out"]
 
 
 @pytest.mark.parametrize("column", ["score", "included"])

@@ -1,0 +1,95 @@
+"""run.json under way: other settings are refused by name, a run of an older version goes on."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from older_runs import older_run, stopped_settings
+
+from lmexposure.audit import RunSettings
+from lmexposure.audit.run_record import RunLog, refuse_foreign
+from lmexposure.errors import ResultError
+from lmexposure.records import RunRecord
+
+SETTINGS = RunSettings(canaries=3, seed=7, training={"epochs": 2, "snapshot_epochs": (1,)})
+
+
+def begun(out: Path, settings: RunSettings = SETTINGS) -> Path:
+    log = RunLog.open(out, settings)
+    with log.step("insert"):
+        pass
+    return out
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"formats": ("pin",)}, r"its formats is \['random_number'\], now \['pin'\] is asked for"),
+        (
+            {"canaries": None, "coins": 0.5, "candidates": 3},
+            "its canaries is 3, now None is asked for",
+        ),
+        ({"training": {"epochs": 3}}, "its training.epochs is 2, now 3 is asked for"),
+        (
+            {"training": {"epochs": 2, "snapshot_epochs": (1, 2)}},
+            r"its training.snapshot_epochs is \[1\], now \[1, 2\] is asked for",
+        ),
+        (
+            {"measure": replace(SETTINGS.measure, references=50)},
+            "its measure.references is None, now 50 is asked for",
+        ),
+        ({"seed": 8}, "its seed is another than the one that is given now"),
+        ({"seed": None}, "its seed was given, now a fresh one is asked for"),
+    ],
+)
+def test_another_run_is_refused_by_what_differs(
+    tmp_path: Path, changed: dict[str, object], said: str
+) -> None:
+    out = begun(tmp_path / "r")
+    assert RunLog.open(out, replace(SETTINGS, threads=3)).timings.keys() == {"insert"}
+    with pytest.raises(ResultError, match=f"holds another run: {said}; choose another --out"):
+        RunLog.open(out, replace(SETTINGS, **changed))  # type: ignore[arg-type]
+
+
+def test_other_coins_are_refused_by_their_name(tmp_path: Path) -> None:
+    tossed = RunSettings(coins=0.5, candidates=9, coin_seed=987654321)
+    out = begun(tmp_path / "r", tossed)
+    assert "987654321" not in (out / "run.json").read_text()
+    with pytest.raises(ResultError, match=r"its coins is 0\.5, now 0\.25 is asked for"):
+        RunLog.open(out, replace(tossed, coins=0.25))
+
+
+def test_a_run_record_of_before_schemas_goes_on(tmp_path: Path) -> None:
+    out = older_run("stopped_inserted", tmp_path / "r")
+    log = RunLog.open(out, stopped_settings())
+    assert "insert" in log.timings
+    log.write()
+    assert RunRecord.read(out / "run.json").seconds == log.timings
+    with pytest.raises(ResultError, match="its layers is 1, now 2 is asked for"):
+        RunLog.open(out, replace(stopped_settings(), layers=2))
+
+
+def test_an_edited_record_is_refused_where_no_manifest_stands_in(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = begun(tmp_path / "r") / "run.json"
+    path.write_text(path.read_text().replace('"canaries": 3', '"canaries": 4'))
+    with pytest.raises(ResultError, match=r"run\.json does not fit .*; choose another --out$"):
+        RunLog.open(tmp_path / "r", SETTINGS)
+    (tmp_path / "r" / "manifest.json").write_text("{}")
+    assert RunLog.open(tmp_path / "r", SETTINGS).timings == {}
+    assert "run.json is damaged" in caplog.text
+
+
+def test_whose_a_run_record_is(tmp_path: Path) -> None:
+    """Of a run now or before schemas, be it damaged; never that of another program."""
+    refuse_foreign(begun(tmp_path / "now"))
+    refuse_foreign(older_run("stopped_trained", tmp_path / "before"))
+    path = tmp_path / "now" / "run.json"
+    path.write_text(path.read_text().replace('"canaries": 3', '"canaries": 4'))
+    refuse_foreign(tmp_path / "now")
+    for strange in (["lmexposure"], {"lmexposure": "1"}, {"schema": "lmexposure.run/1"}):
+        path.write_text(json.dumps(strange))
+        with pytest.raises(ResultError, match=r"run\.json is there already, and no measurement"):
+            refuse_foreign(tmp_path / "now")
