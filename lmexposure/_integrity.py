@@ -43,7 +43,12 @@ def write_hashed(path: Path, record: Mapping[str, Any], *, mode: int = 0o644) ->
         FileError: the disk refused.
     """
     values = json.loads(json.dumps(record))  # as a reader will see it
-    write_json(path, {**record, CONTENT: sha256_bytes(canonical_json(values))}, mode=mode)
+    write_json(path, {**record, CONTENT: content_hash(values)}, mode=mode)
+
+
+def content_hash(record: Mapping[str, Any]) -> str:
+    """SHA-256 of a record, as it is read from JSON and without its hash, in canonical JSON."""
+    return sha256_bytes(canonical_json(record))
 
 
 def take_hash(record: dict[str, Any]) -> bool:
@@ -55,7 +60,7 @@ def take_hash(record: dict[str, Any]) -> bool:
         return True
     said = record.pop(CONTENT)
     try:
-        return bool(said == sha256_bytes(canonical_json(record)))
+        return bool(said == content_hash(record))
     except (ValueError, RecursionError):
         return False
 

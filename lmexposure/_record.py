@@ -21,9 +21,10 @@ from pydantic import (
     ValidationInfo,
     WithJsonSchema,
 )
+from pydantic_core import PydanticCustomError
 
-from lmexposure._files import canonical_json
-from lmexposure._integrity import CONTENT, take_hash, write_hashed
+from lmexposure._files import canonical_json, write_json
+from lmexposure._integrity import CONTENT, content_hash, take_hash
 from lmexposure._text import visible
 from lmexposure.errors import InputError, ResultError
 
@@ -44,8 +45,10 @@ def _from_decimal(value: object, info: "ValidationInfo[object]") -> object:
         return value
     decimal = isinstance(value, str) and value.isascii() and value.isdecimal()
     if not isinstance(value, str) or not decimal or len(value) > _MOST_DIGITS:
-        shown = visible(repr(value))[:_SHOWN]
-        raise ValueError(f"{shown} is no decimal string of at most {_MOST_DIGITS:,} digits")
+        # Not a ValueError: its message would have to show the value, which may be a secret.
+        raise PydanticCustomError(
+            "decimal_string", f"Input should be a decimal string of at most {_MOST_DIGITS:,} digits"
+        )
     return int(value)
 
 
@@ -84,6 +87,7 @@ class FileRecord(Record):
         FAMILY, VERSION: of its schema, written "family/version".
         ERROR: what is raised of a file that cannot be used.
         AGAIN: how to get a file that can: the end of every message.
+        SECRET: whether a value may be a secret, so that no message shows one.
         UPGRADES: from each older version the function that makes its contents those of the next,
             told whether they carried a hash; kept for good.
     """
@@ -92,6 +96,7 @@ class FileRecord(Record):
     VERSION: ClassVar[int]
     ERROR: ClassVar[type[InputError]] = ResultError
     AGAIN: ClassVar[str]
+    SECRET: ClassVar[bool] = False
     UPGRADES: ClassVar[Upgrades] = {}
 
     @classmethod
@@ -132,7 +137,8 @@ class FileRecord(Record):
         Raises:
             FileError: the disk refused.
         """
-        write_hashed(path, self.to_dict(), mode=mode)
+        values = self.to_dict()
+        write_json(path, {**values, CONTENT: content_hash(values)}, mode=mode)
 
     def to_dict(self) -> JsonTable:
         """The file's contents but for the hash."""
@@ -186,9 +192,11 @@ class FileRecord(Record):
                 raise cls.ERROR(f"{path} has schema {cls.FAMILY}/{number}, which there never was")
             try:
                 values = cls.UPGRADES[number](values, hashed)
+            except cls.ERROR as failure:  # of ours, and says all itself
+                raise cls.ERROR(f"{path}: {failure}") from failure
             except (LookupError, TypeError, AttributeError, ValueError) as failure:
                 raise cls.ERROR(
-                    f"{path} is no sound {cls.FAMILY}/{number} "
+                    f"{path} is no sound {cls.FAMILY}/{version} "
                     f"({type(failure).__name__}: {visible(failure)[:_SHOWN]}); {cls.AGAIN}"
                 ) from failure
         return values
@@ -198,7 +206,8 @@ class FileRecord(Record):
         try:
             return cls.model_validate(values, context=_FROM_FILE)
         except ValidationError as failure:
-            raise cls.ERROR(f"{path}: {first_problem(failure)}; {cls.AGAIN}") from None
+            problem = first_problem(failure, shown=not cls.SECRET)
+            raise cls.ERROR(f"{path}: {problem}; {cls.AGAIN}") from None
         except RecursionError:
             raise cls.ERROR(f"{path} is nested too deeply; {cls.AGAIN}") from None
 

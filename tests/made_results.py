@@ -535,7 +535,7 @@ def hostile_run(path: Path, name: str = HOSTILE, **made_of: Any) -> Path:
 def secret_texts(manifest: Manifest) -> set[str]:
     """What no output may hold unasked: each secret, each whole fill, each index of four digits."""
     found = set()
-    for one in manifest.canaries:
+    for one in manifest.entries:
         fills = manifest.formats[one.format].fills(one.index)
         found |= {*fills, one.text, str(one.index)}
     return {text for text in found if len(text) > 3}
@@ -583,8 +583,8 @@ def _manifest(small: Small) -> Manifest:
         repetitions=small.repetitions,
         controls=small.controls,
         seed=small.seed,
-        coins=small.coins,  # type: ignore[arg-type]
-        coin_seed=None if small.coins == "fixed" else small.seed + 1,
+        inclusion_probability=None if small.coins == "fixed" else small.coins,  # type: ignore[arg-type]
+        inclusion_seed=None if small.coins == "fixed" else small.seed + 1,
     )
     return insert_into_texts(sentences(max(200, *small.repetitions)), plan)[1]
 
@@ -593,7 +593,7 @@ def _scores(small: Small, manifest: Manifest, name: str) -> "FormatScores":
     from lmexposure.audit.format_scores import FormatScores
     from lmexposure.scoring import Beginning
 
-    drawn = [c for c in manifest.canaries if c.format == name]
+    drawn = [c for c in manifest.entries if c.format == name]
     shown = tuple(c for c in drawn if c.role in ("canary", "control"))
     held_out = tuple(c for c in drawn if c not in shown)
     references = min(small.references, manifest.references_left(name))

@@ -126,7 +126,7 @@ def score_format(
         PlanError: R cannot give so many references as were asked for.
     """
     one = manifest.formats[name]
-    drawn = tuple(c for c in manifest.canaries if c.format == name)
+    drawn = tuple(c for c in manifest.entries if c.format == name)
     canaries = tuple(c for c in drawn if c.role in _SEARCHED)
     if not canaries:
         raise _nothing_inserted(name, len(drawn))
@@ -191,7 +191,7 @@ def _encode(loaded: LoadedModel, manifest: Manifest, name: str, texts: list[str]
     Where some of them merge with the context and others do not, the context's cost would stand in
     some totals only.
     """
-    ids = [one.id for one in manifest.canaries if one.format == name]
+    ids = [one.id for one in manifest.entries if one.format == name]
     try:
         encoded = encode_in_context(
             loaded.tokenizer,

@@ -43,8 +43,8 @@ def plan_of(settings: RunSettings) -> Plan:
         repetitions=settings.repetitions,
         controls=settings.controls,
         seed=fresh_seed() if settings.seed is None else settings.seed,
-        coins=settings.coins,
-        coin_seed=fresh_seed() if _fresh_coins(settings) else settings.coin_seed,
+        inclusion_probability=settings.inclusion_probability,
+        inclusion_seed=fresh_seed() if _fresh_coins(settings) else settings.coin_seed,
     )
     plan.check_space(references=settings.measure.references or 1)
     return plan
@@ -59,8 +59,8 @@ def _drawn_before(plan: Plan, manifest: Manifest, settings: RunSettings) -> Plan
     seeds: dict[str, Any] = {}
     if settings.seed is None:
         seeds["seed"] = manifest.plan.seed
-    if _fresh_coins(settings) and manifest.plan.coin_seed is not None:
-        seeds["coin_seed"] = manifest.plan.coin_seed
+    if _fresh_coins(settings) and manifest.plan.inclusion_seed is not None:
+        seeds["inclusion_seed"] = manifest.plan.inclusion_seed
     return replace(plan, **seeds)
 
 
@@ -80,7 +80,7 @@ def preview(
     plan, fresh = plan_of(settings), _fresh_coins(settings)
     would = preview_insertion(
         corpus,
-        replace(plan, coins="fixed", coin_seed=None) if fresh else plan,
+        replace(plan, inclusion_probability=None, inclusion_seed=None) if fresh else plan,
         shape=shape or _shape(corpus[0], settings),
         existing=settings.existing,
     )
@@ -95,7 +95,7 @@ def _on_average(everyone: Preview, coins: float) -> Preview:
         insertions=round(coins * everyone.insertions),
         bytes_added=round(coins * everyone.bytes_added),
         canaries=canaries,
-        excluded=everyone.canaries - canaries,
+        held_out=everyone.canaries - canaries,
         expected=True,
     )
 
@@ -170,13 +170,13 @@ def insert_corpus(
 
 def _insert(source: Path, out: Path, settings: RunSettings) -> tuple[Path, Manifest]:
     inserted, record = out / "corpus" / source.name, out / "manifest.json"
-    plan = plan_of(settings)
+    plan, before = plan_of(settings), None
     if record.exists():
-        manifest = Manifest.read(record)
-        plan = _drawn_before(plan, manifest, settings)
-        _check_same(out, manifest, plan, source, settings)
-        if _whole(inserted, manifest, settings):
-            return inserted, manifest
+        before = Manifest.read(record)
+        plan = _drawn_before(plan, before, settings)
+        _check_same(out, before, plan, source, settings)
+        if _whole(inserted, before, settings):
+            return inserted, before
     manifest = insert_into_file(
         source,
         plan,
@@ -185,6 +185,8 @@ def _insert(source: Path, out: Path, settings: RunSettings) -> tuple[Path, Manif
         text_field=settings.text_field,
         existing=settings.existing,
     )
+    if manifest == before:  # it may be of an older version, and keeps the name it had there
+        return inserted, before
     manifest.write(record)
     return inserted, manifest
 

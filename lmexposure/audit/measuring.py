@@ -83,7 +83,7 @@ def _measure(
     progress: Progress,
 ) -> Result:
     manifest = manifest if isinstance(manifest, Manifest) else Manifest.read(manifest)
-    if not any(one.role == "canary" for one in manifest.canaries):
+    if not manifest.canaries:
         raise ManifestError("the manifest holds no inserted canary, so there is nothing to measure")
     if manifest.layout == "chat":
         raise ManifestError(

@@ -46,7 +46,7 @@ def privacy_section(
     Returns:
         what `privacy_of` returns; its notes begin with one on documents.
     """
-    coins = None if manifest.plan.coins == "fixed" else float(manifest.plan.coins)
+    coins = manifest.plan.inclusion_probability
     claim = None
     if settings.claimed_epsilon is not None:
         claim = Claim(epsilon=settings.claimed_epsilon, delta=settings.delta)

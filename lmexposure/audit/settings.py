@@ -17,7 +17,6 @@ from lmexposure._validate import (
     text,
 )
 from lmexposure.canaries import DEFAULT_REFERENCES
-from lmexposure.canaries.coins import Coins, checked_coin_seed, checked_coins
 from lmexposure.canaries.randomness import LARGEST_SEED
 from lmexposure.errors import SettingsError
 
@@ -249,7 +248,7 @@ class RunSettings:
     model: str = "lstm"
     formats: tuple[str, ...] = ("random_number",)
     canaries: int | None = None
-    coins: Coins = "fixed"
+    coins: Literal["fixed"] | float = "fixed"
     candidates: int | None = None
     coin_seed: int | None = field(default=None, repr=False)
     repetitions: tuple[int, ...] = (1, 4, 16)
@@ -301,6 +300,11 @@ class RunSettings:
         return self.candidates or self.canaries or _CANARIES
 
     @property
+    def inclusion_probability(self) -> float | None:
+        """Of each candidate; None: a fixed number goes in."""
+        return None if self.coins == "fixed" else float(self.coins)
+
+    @property
     def public_seed(self) -> int:
         """Of initial weights and of the training, unless `training` has its own; 0 by default.
 
@@ -310,8 +314,13 @@ class RunSettings:
 
     def _check_coins(self) -> None:
         """One number says how many: canaries where they are fixed, candidates where coins are."""
-        object.__setattr__(self, "coins", checked_coins(self.coins))
-        checked_coin_seed(self.coin_seed, self.coins)
+        object.__setattr__(self, "coins", _checked_coins(self.coins))
+        if self.coin_seed is not None:
+            if self.coins == "fixed":
+                raise SettingsError(
+                    "a coin_seed needs coins to toss, such as coins=0.5; leave it out"
+                )
+            integer("coin_seed", self.coin_seed, low=0, high=LARGEST_SEED)
         for name in ("canaries", "candidates"):
             if getattr(self, name) is not None:
                 integer(name, getattr(self, name), low=1)
@@ -372,6 +381,14 @@ class RunSettings:
         if measure.get("quick") is True:
             measure = {**_QUICK, **measure}
         return replace(self, measure=replace(self.measure, **measure), **values)
+
+
+def _checked_coins(value: Literal["fixed"] | float) -> Literal["fixed"] | float:
+    if isinstance(value, str):
+        if value != "fixed":
+            raise SettingsError(f"coins={value!r} must be 'fixed' or a probability such as 0.5")
+        return "fixed"
+    return fraction("coins", value)
 
 
 def _list(name: str, values: object) -> None:

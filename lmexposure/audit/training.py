@@ -139,13 +139,13 @@ def _measuring(
 
 
 def _inserted(manifest: Manifest) -> dict[str, int]:
-    return {one.text: one.inserted for one in manifest.canaries if one.inserted}
+    return {one.text: one.inserted for one in manifest.canaries}
 
 
 def _refuse_uninserted(manifest: Manifest, documents: Sequence[str]) -> None:
     """A fill taken for never inserted must not be trained on, as in a corpus of other coins."""
     stand = set(documents)
-    found = [one.id for one in manifest.canaries if not one.inserted and one.text in stand]
+    found = [one.id for one in manifest.entries if not one.inserted and one.text in stand]
     if found:
         raise ManifestError(
             f"{found[0]} stands in the corpus, but by the manifest it was not inserted "

@@ -106,7 +106,7 @@ def estimate_cost(
     asked = settings.measure.references_for(DEFAULT_REFERENCES)
     references = sum(min(asked, left) for left in would.references.values())
     size = would.bytes_before + would.bytes_added
-    scored = would.canaries + would.excluded + would.controls + references
+    scored = would.canaries + would.held_out + would.controls + references
     about = "about " * would.expected
     return (
         f"{would.documents:,} documents, {about}{would.insertions:,} insertions of "
@@ -130,11 +130,11 @@ def _validation(trained: TrainingResult) -> Validation:
 
 def _refuse_nothing_inserted(manifest: Manifest) -> None:
     """Better said before a training than after it."""
-    if not any(one.inserted for one in manifest.canaries):
-        tossed = sum(one.role not in ("canary", "control") for one in manifest.canaries)
+    if not manifest.canaries:
         raise ManifestError(
-            f"nothing was inserted: the coins left all {tossed} candidates out, so there is "
-            "nothing to measure; plan more candidates, or a higher probability, in another --out"
+            f"nothing was inserted: the coins left all {len(manifest.held_out)} candidates out, so "
+            "there is nothing to measure; plan more candidates, or a higher probability, in "
+            "another --out"
         )
 
 

@@ -36,7 +36,7 @@ def measuring_title(manifest: Manifest, settings: MeasureSettings) -> str:
     """What a measurement will do, in one line."""
     formats = list(manifest.formats)
     references = sum(_references(manifest, name, settings) for name in formats)
-    canaries = sum(one.role in ("canary", "control") for one in manifest.canaries)
+    canaries = len(manifest.canaries) + len(manifest.controls)
     parts = [
         f"{references:,} references of {len(formats)} format{'s' * (len(formats) > 1)}",
         f"{canaries:,} canaries and controls",
@@ -108,7 +108,7 @@ def _extraction_phase(
     Each ends when its secret cannot be found any more, which for most is soon.
     """
     form = manifest.formats[name]
-    inserted = sum(c.role == "canary" for c in manifest.canaries if c.format == name)
+    inserted = sum(c.format == name for c in manifest.canaries)
     width = beam_width(inserted) if settings.beam_width is None else settings.beam_width
     deep = _deep(form, length, width)
     steps = sum(max(1.0, deep - k) for k in range(1, settings.revealed + 1)) * inserted
@@ -127,13 +127,13 @@ def _references(manifest: Manifest, name: str, settings: MeasureSettings) -> int
 
 
 def _texts(manifest: Manifest, name: str, settings: MeasureSettings) -> int:
-    drawn = sum(one.format == name for one in manifest.canaries)
+    drawn = sum(one.format == name for one in manifest.entries)
     return drawn + _references(manifest, name, settings)
 
 
 def _tokens(loaded: LoadedModel, manifest: Manifest, name: str) -> list[int]:
     """The tokens of one fill; without its context, which is short."""
-    text = next(one.text for one in manifest.canaries if one.format == name)
+    text = next(one.text for one in manifest.entries if one.format == name)
     ids: list[int] = loaded.tokenizer(text, add_special_tokens=False)["input_ids"]
     return ids
 

@@ -42,9 +42,9 @@ if TYPE_CHECKING:
         load_format,
         shipped_formats,
     )
-    from lmexposure.canaries.manifest import DEFAULT_REFERENCES, CorpusRecord, Manifest
+    from lmexposure.canaries.manifest import CorpusRecord, Manifest
     from lmexposure.canaries.numbered_rows import InsertionStep, manifest_of_rows
-    from lmexposure.canaries.plan import Canary, Plan
+    from lmexposure.canaries.plan import DEFAULT_REFERENCES, Canary, Plan
     from lmexposure.canaries.randomness import derive_seed, fresh_seed, permutation
     from lmexposure.canaries.search import Fill, find_fills
     from lmexposure.canaries.verify import verify_file, verify_texts
@@ -76,9 +76,9 @@ else:
             "insertion": ["insert_into_texts"],
             "language": ["Language"],
             "library": ["FormatCheck", "check_format_file", "load_format", "shipped_formats"],
-            "manifest": ["DEFAULT_REFERENCES", "CorpusRecord", "Manifest"],
+            "manifest": ["CorpusRecord", "Manifest"],
             "numbered_rows": ["InsertionStep", "manifest_of_rows"],
-            "plan": ["Canary", "Plan"],
+            "plan": ["DEFAULT_REFERENCES", "Canary", "Plan"],
             "randomness": ["derive_seed", "fresh_seed", "permutation"],
             "search": ["Fill", "find_fills"],
             "verify": ["verify_file", "verify_texts"],

@@ -17,7 +17,7 @@ def check_inserted(
     """Compare what stands in a corpus with what should.
 
     Raises:
-        CorpusError: a canary stands too rarely or too often (its id), a control or an excluded
+        CorpusError: a canary stands too rarely or too often (its id), a control or a held-out
             candidate stands there, or a fill that nobody planned (its places).
     """
     for canary in canaries:

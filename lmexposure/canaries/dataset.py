@@ -121,8 +121,9 @@ def _insert(
         documents=survey.documents,
         sha256=survey.sha256,
         sha256_inserted=after.sha256,
+        verified=True,
     )
-    return inserted, Manifest(plan=plan, corpus=record, canaries=canaries, set_aside=set_aside)
+    return inserted, Manifest(plan=plan, corpus=record, entries=canaries, set_aside=set_aside)
 
 
 def _rows(

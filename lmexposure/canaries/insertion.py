@@ -8,10 +8,10 @@ from typing import Literal
 
 from lmexposure._validate import one_of
 from lmexposure.canaries.checking import check_inserted
+from lmexposure.canaries.drawing import draw as draw_plan
 from lmexposure.canaries.format import CanaryFormat
 from lmexposure.canaries.manifest import CorpusRecord, Manifest
 from lmexposure.canaries.plan import Canary, Plan
-from lmexposure.canaries.plan import draw as draw_plan
 from lmexposure.canaries.search import Found, count_fills
 from lmexposure.errors import CorpusError
 
@@ -104,12 +104,14 @@ def insert_into_texts(
         name="",
         layout="texts",
         text_field=None,
+        constant_fields=(),
         separator=None,
         documents=survey.documents,
         sha256=survey.sha256,
         sha256_inserted=after.sha256,
+        verified=True,
     )
-    manifest = Manifest(plan=plan, corpus=record, canaries=canaries, set_aside=set_aside)
+    manifest = Manifest(plan=plan, corpus=record, entries=canaries, set_aside=set_aside)
     return inserted, manifest
 
 

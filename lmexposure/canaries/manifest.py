@@ -1,35 +1,69 @@
-"""The record of what was inserted: all that is needed to score later, elsewhere."""
+"""manifest.json: what was inserted where, and all that is needed to score it later, elsewhere.
 
-import json
+Read from the bottom up: `Manifest` is what code works with, `ManifestFile` is its file, and the
+classes above are the file's parts. The file holds every secret and the seeds, so it is written for
+its owner only, and no message about it shows a value. What must be true across its parts is in
+`manifest_checks`, and is checked whenever a `Manifest` is made.
+"""
+
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Annotated, ClassVar, Literal
 
-from lmexposure._files import PRIVATE, canonical_json, sha256_bytes, write_json
+from pydantic import Field, StringConstraints
+
+from lmexposure._files import PRIVATE, atomic_write
+from lmexposure._integrity import content_hash
+from lmexposure._record import BigInteger, Count, FileRecord, JsonTable, Record, Rows, Upgrades
 from lmexposure._validate import integer
 from lmexposure.canaries.format import CanaryFormat
-from lmexposure.canaries.plan import Canary, Plan, secrets
-from lmexposure.canaries.soundness import check_canaries
+from lmexposure.canaries.manifest_checks import check_entries, check_set_aside, check_texts
+from lmexposure.canaries.manifest_upgrades import UPGRADES, is_older, older_name
+from lmexposure.canaries.plan import DEFAULT_REFERENCES, Canary, Plan, Role, secrets
+from lmexposure.canaries.randomness import LARGEST_SEED
 from lmexposure.errors import InputError, ManifestError, PlanError
 
-__all__ = ["DEFAULT_REFERENCES", "SCHEMA", "TOSSED_SCHEMA", "CorpusRecord", "Manifest"]
-
-SCHEMA = "lmexposure.manifest/1"
-# Where coins were tossed: who reads only the first would take the excluded for inserted.
-TOSSED_SCHEMA = "lmexposure.manifest/2"
-DEFAULT_REFERENCES = 10_000
+Layout = Literal["lines", "paragraphs", "jsonl", "parquet", "dataset", "texts", "chat"]
+Seed = Annotated[BigInteger, Field(le=LARGEST_SEED)]
 
 
-@dataclass(frozen=True, kw_only=True)
-class CorpusRecord:
+class FormatRecord(Record):
+    """A format as `CanaryFormat` describes it; the entries of its lists in their order."""
+
+    name: str
+    template: str
+    lists: dict[str, Rows[str]]
+    description: str
+    source: str
+
+
+class PlanRecord(Record):
+    """What was asked for, as `Plan` describes it; its seed gives away every secret.
+
+    Attributes:
+        inclusion_probability: None where a fixed number went in.
+        inclusion_seed: of the coins; None where none were tossed.
+    """
+
+    formats: Rows[FormatRecord]
+    canaries: Count
+    repetitions: Rows[Count]
+    controls: Count
+    seed: Seed
+    left_out: Rows[str]
+    inclusion_probability: Annotated[float, Field(gt=0, lt=1)] | None
+    inclusion_seed: Seed | None
+
+
+class CorpusRecord(Record):
     """The corpus that the canaries went into.
 
     Attributes:
         name: file name without its directory; "" where there was no file.
-        layout: "lines", "paragraphs", "jsonl", "parquet", "dataset" or "texts".
+        layout: what a document is, and what held them; "chat": one in a turn of a chat.
         text_field: the field that holds the text, None where a document has no fields.
         constant_fields: fields of inserted records that were given; the others were copied from
             the record that follows.
@@ -42,47 +76,111 @@ class CorpusRecord:
             was told not to, the hashes are "".
 
     Of packed files, the hashes are of the content; of Parquet, of the texts as for "dataset"; of
-    several files, of their contents one after another.
+    several files, of their contents one after another. Where the whole was never read, they are "".
     """
 
     name: str
-    layout: str
+    layout: Layout
     text_field: str | None
-    constant_fields: tuple[str, ...] = ()
+    constant_fields: Rows[str]
     separator: str | None
-    documents: int
-    sha256: str
-    sha256_inserted: str
-    verified: bool = True
+    documents: Count
+    sha256: Annotated[str, StringConstraints(pattern="^([0-9a-f]{64})?$")]
+    sha256_inserted: Annotated[str, StringConstraints(pattern="^([0-9a-f]{64})?$")]
+    verified: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class Manifest:
-    """Which canaries exist, where each stands, and the controls.
+class Entry(Record):
+    """A canary, candidate or control, as `Canary` describes it."""
+
+    id: str
+    format: str
+    index: BigInteger
+    text: str
+    role: Role
+    repetitions: Count
+    positions: Rows[Count]
+
+
+class ManifestFile(FileRecord):
+    """manifest.json.
 
     Attributes:
         plan: what was asked for.
         corpus: what it went into.
-        canaries: canaries, excluded candidates and controls (see their `role`), format by format,
-            in drawing order.
-        set_aside: per format, the secrets that stood in the corpus already.
+        entries: canaries, held-out candidates and controls, format by format, in drawing order.
+        set_aside: per format, the secrets that were in the corpus already, ascending.
+    """
+
+    FAMILY: ClassVar[str] = "lmexposure.manifest"
+    VERSION: ClassVar[int] = 3
+    ERROR: ClassVar[type[InputError]] = ManifestError
+    AGAIN: ClassVar[str] = "take the manifest that insertion wrote, or insert again"
+    SECRET: ClassVar[bool] = True
+    UPGRADES: ClassVar[Upgrades] = UPGRADES
+
+    plan: PlanRecord
+    corpus: CorpusRecord
+    entries: Rows[Entry]
+    set_aside: dict[str, Rows[BigInteger]]
+
+    def manifest(self) -> "Manifest":
+        """What the file says.
+
+        Raises:
+            ManifestError: a plan that cannot be, or entries that are not what it says.
+        """
+        try:
+            formats = tuple(CanaryFormat(**vars(one)) for one in self.plan.formats)
+            plan = Plan(**{**vars(self.plan), "formats": formats})
+        except InputError as failure:
+            raise ManifestError(f"the manifest is not sound: {failure}; insert again") from None
+        entries = tuple(Canary(**vars(one)) for one in self.entries)
+        made = Manifest(plan=plan, corpus=self.corpus, entries=entries, set_aside=self.set_aside)
+        check_texts(made.formats, entries)
+        return made
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """Which canaries exist, where each goes, and the controls.
+
+    Attributes:
+        plan: what was asked for.
+        corpus: what it went into.
+        entries: canaries, held-out candidates and controls (see their `role`), format by format, in
+            drawing order; `canaries`, `held_out` and `controls` are those of one role.
+        set_aside: per format, the secrets that were in the corpus already, ascending.
 
     Raises:
-        ManifestError: canaries that are not what the plan and its coins say; see `soundness`.
+        ManifestError: entries that are not what the plan and its coins say; see `manifest_checks`.
     """
 
     plan: Plan
     corpus: CorpusRecord
-    canaries: tuple[Canary, ...]
+    entries: tuple[Canary, ...]
     set_aside: Mapping[str, tuple[int, ...]] = field(default_factory=dict, repr=False)
+    # The file of an older version that it was read from: it keeps that version's name.
+    _older: bytes | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        check_canaries(self.plan, self.canaries, documents=self.corpus.documents)
+        check_entries(self.plan, self.entries, documents=self.corpus.documents)
+        check_set_aside(self.plan, self.entries, self.set_aside)
 
-    @property
-    def schema(self) -> str:
-        """Of the file; a manifest without coins is written as before there were any."""
-        return SCHEMA if self.plan.coins == "fixed" else TOSSED_SCHEMA
+    @cached_property
+    def canaries(self) -> tuple[Canary, ...]:
+        """Those that went into the corpus."""
+        return self._in_role("canary")
+
+    @cached_property
+    def held_out(self) -> tuple[Canary, ...]:
+        """Candidates that their coins kept out; none where a fixed number went in."""
+        return self._in_role("held_out")
+
+    @cached_property
+    def controls(self) -> tuple[Canary, ...]:
+        """Drawn like canaries, and never inserted."""
+        return self._in_role("control")
 
     @property
     def formats(self) -> dict[str, CanaryFormat]:
@@ -101,8 +199,14 @@ class Manifest:
 
     @cached_property
     def sha256(self) -> str:
-        """SHA-256 of the contents in canonical JSON: the manifest's name for other files."""
-        return sha256_bytes(canonical_json(self._contents()))
+        """The manifest's name for other files: the hash of its contents, as its file carries it.
+
+        One that an older version wrote keeps the name that it was given then: results, sidecars and
+        trained models refer to it.
+        """
+        if self._older is not None:
+            return older_name(self._older)
+        return content_hash(self.to_dict())
 
     def references_left(self, format_name: str) -> int:
         """How many secrets of a format are neither candidate, control nor set aside."""
@@ -134,65 +238,53 @@ class Manifest:
         stream = secrets(self.plan, one, frozenset(self.set_aside.get(one.name, ())))
         return list(islice(stream, used, used + min(wanted, left)))
 
-    def to_dict(self) -> dict[str, Any]:
-        """The manifest as it is written: it holds the secrets, and the seed of the coins."""
-        contents = self._contents()
-        return {"schema": contents.pop("schema"), "checksum": self.sha256, **contents}
-
-    @classmethod
-    def from_dict(cls, values: Any) -> "Manifest":
-        """The manifest of `to_dict`.
-
-        Raises:
-            ManifestError: another or a newer schema, a checksum that does not fit, missing parts,
-                or canaries that are not what the plan says.
-        """
-        _check_schema(values)
-        contents = {key: value for key, value in values.items() if key != "checksum"}
-        if _checksum(contents) != values.get("checksum"):
-            raise ManifestError(
-                "the checksum does not fit: the manifest was edited or damaged; take the one that "
-                "insertion wrote"
-            )
-        try:
-            return _manifest(contents)
-        except ManifestError:
-            raise
-        except (KeyError, TypeError, AttributeError, ValueError) as failure:
-            # Only our own messages are known to hold no secret.
-            why = failure if isinstance(failure, InputError) else type(failure).__name__
-            raise ManifestError(f"the manifest is not sound: {why}; insert again") from None
+    def to_dict(self) -> JsonTable:
+        """The contents of its file but for their hash: they hold the secrets and the seeds."""
+        return ManifestFile.model_validate(self, from_attributes=True).to_dict()
 
     def write(self, path: str | Path) -> None:
         """Write the manifest, readable by its owner only.
 
+        One that an older version wrote is written as it was, so that it keeps its name.
+
         Raises:
             FileError: the disk refused.
         """
-        write_json(Path(path), self.to_dict(), mode=PRIVATE)
+        if self._older is None:
+            file = ManifestFile.model_validate(self, from_attributes=True)
+            file.write(Path(path), mode=PRIVATE)
+            return
+        with atomic_write(Path(path), mode=PRIVATE) as stream:
+            stream.write(self._older)
 
     @classmethod
     def read(cls, path: str | Path) -> "Manifest":
-        """Read a manifest.
+        """Read a manifest of this or an older version.
 
         Raises:
-            ManifestError: missing, not JSON (cut short, for one), or see `from_dict`.
+            ManifestError: missing, not JSON (cut short, for one), of another kind or a newer
+                version, edited or damaged, with parts that no manifest has, or with entries that
+                are not what its plan says.
         """
+        path = Path(path)
         try:
-            values = json.loads(Path(path).read_bytes())
+            content = path.read_bytes()
         except OSError as failure:
             raise ManifestError(
                 f"cannot read the manifest {path}: {failure.strerror or failure}; give the file "
                 "that insertion wrote"
             ) from failure
-        except (ValueError, RecursionError):
-            raise ManifestError(
-                f"the manifest {path} is cut short or not JSON; take a whole copy"
-            ) from None
+        file = ManifestFile.parse(content, path)
         try:
-            return cls.from_dict(values)
+            manifest = file.manifest()
         except ManifestError as failure:
             raise ManifestError(f"{path}: {failure}") from failure
+        if is_older(content):
+            object.__setattr__(manifest, "_older", content)
+        return manifest
+
+    def _in_role(self, role: Role) -> tuple[Canary, ...]:
+        return tuple(one for one in self.entries if one.role == role)
 
     def _format(self, name: str) -> CanaryFormat:
         if name not in self.formats:
@@ -200,82 +292,3 @@ class Manifest:
                 f"the manifest has no format {name!r}; it has {', '.join(self.formats)}"
             )
         return self.formats[name]
-
-    def _contents(self) -> dict[str, Any]:
-        # Left out where none are tossed: a manifest of before there were coins keeps its hash.
-        tossed = {"coins": self.plan.coins, "coin_seed": str(self.plan.coin_seed)}
-        coins = {} if self.plan.coins == "fixed" else tossed
-        return {
-            "schema": self.schema,
-            "plan": {
-                "formats": [one.to_dict() for one in self.plan.formats],
-                "canaries": self.plan.canaries,
-                "repetitions": list(self.plan.repetitions),
-                "controls": self.plan.controls,
-                "seed": str(self.plan.seed),
-                "left_out": list(self.plan.left_out),
-                **coins,
-            },
-            "corpus": _corpus_contents(self.corpus),
-            "canaries": [
-                {**asdict(one), "index": str(one.index), "positions": list(one.positions)}
-                for one in self.canaries
-            ],
-            "set_aside": {name: [str(i) for i in ids] for name, ids in self.set_aside.items()},
-        }
-
-
-def _corpus_contents(corpus: CorpusRecord) -> dict[str, Any]:
-    contents = {**asdict(corpus), "constant_fields": list(corpus.constant_fields)}
-    # Left out where it is true: a manifest of before there was a choice keeps its hash.
-    if contents["verified"]:
-        del contents["verified"]
-    return contents
-
-
-def _checksum(contents: Mapping[str, Any]) -> str | None:
-    try:
-        return sha256_bytes(canonical_json(contents))
-    except ValueError:
-        return None
-
-
-def _check_schema(values: Any) -> None:
-    schema = values.get("schema") if isinstance(values, dict) else None
-    if schema in (SCHEMA, TOSSED_SCHEMA):
-        return
-    family, _, version = str(schema).partition("/")
-    if family == SCHEMA.partition("/")[0] and version.isdecimal():
-        raise ManifestError(
-            f"schema {schema!r} is newer than {TOSSED_SCHEMA!r}, which this version reads; upgrade "
-            "lmexposure"
-        )
-    raise ManifestError(f"schema {schema!r} is no manifest; one that can be read says {SCHEMA!r}")
-
-
-def _manifest(contents: Mapping[str, Any]) -> Manifest:
-    plan, corpus = dict(contents["plan"]), dict(contents["corpus"])
-    formats = tuple(CanaryFormat.from_dict(one) for one in plan.pop("formats"))
-    seeds = {name: int(plan[name]) for name in ("seed", "coin_seed") if name in plan}
-    manifest = Manifest(
-        plan=Plan(**{**plan, "formats": formats, **seeds}),
-        corpus=CorpusRecord(**{**corpus, "constant_fields": tuple(corpus["constant_fields"])}),
-        canaries=tuple(_canary(one) for one in contents["canaries"]),
-        set_aside={name: tuple(map(int, ids)) for name, ids in contents["set_aside"].items()},
-    )
-    if manifest.schema != contents["schema"]:
-        raise ManifestError(
-            f"schema {contents['schema']!r} does not go with coins={manifest.plan.coins}, which "
-            f"{manifest.schema!r} is for; insert again"
-        )
-    for canary in manifest.canaries:
-        if manifest.formats[canary.format].text(canary.index) != canary.text:
-            raise ManifestError(
-                f"the text of {canary.id} is not the fill of its index; insert again"
-            )
-    return manifest
-
-
-def _canary(values: Mapping[str, Any]) -> Canary:
-    changed = {"index": int(values["index"]), "positions": tuple(values["positions"])}
-    return Canary(**{**values, **changed})

@@ -8,9 +8,10 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 
+from lmexposure.canaries.drawing import draw
 from lmexposure.canaries.insertion import schedule
-from lmexposure.canaries.manifest import CorpusRecord, Manifest
-from lmexposure.canaries.plan import Canary, Plan, draw
+from lmexposure.canaries.manifest import CorpusRecord, Layout, Manifest
+from lmexposure.canaries.plan import Canary, Plan
 
 __all__ = ["Placement", "manifest_without_corpus"]
 
@@ -19,7 +20,7 @@ class Placement:
     """Where the canaries of a manifest stand.
 
     Args:
-        canaries: of a manifest; excluded candidates and controls stand nowhere.
+        canaries: of a manifest; held-out candidates and controls stand nowhere.
     """
 
     def __init__(self, canaries: Iterable[Canary]) -> None:
@@ -46,7 +47,7 @@ def manifest_without_corpus(
     plan: Plan,
     *,
     documents: int,
-    layout: str,
+    layout: Layout,
     text_field: str | None = None,
     constant_fields: Collection[str] = (),
     separator: str | None = None,
@@ -79,6 +80,7 @@ def manifest_without_corpus(
         documents=documents,
         sha256="",
         sha256_inserted="",
+        verified=True,
     )
     canaries = draw(plan, documents=documents, set_aside=aside)
-    return Manifest(plan=plan, corpus=record, canaries=canaries, set_aside=aside)
+    return Manifest(plan=plan, corpus=record, entries=canaries, set_aside=aside)

@@ -1,24 +1,23 @@
 """What to hide: how many canaries of which formats, how often, and the seeds that decide it.
 
-One seed decides secrets and positions; coins, where some are tossed, have one of their own (`coins`
-says why).
+One seed decides secrets and positions; coins, where some are tossed, have one of their own
+(`inclusion` says why).
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from typing import Literal
 
 from lmexposure._validate import integer
-from lmexposure.canaries.coins import Coins, checked_coin_seed, checked_coins, is_included
 from lmexposure.canaries.format import CanaryFormat
+from lmexposure.canaries.inclusion import checked_inclusion, is_included
 from lmexposure.canaries.randomness import LARGEST_SEED, derive_seed, fresh_seed, permutation
-from lmexposure.canaries.search import find_fills
 from lmexposure.errors import PlanError
 
-__all__ = ["MOST_SECRETS", "Canary", "Plan", "draw", "secrets"]
-
 MOST_SECRETS = 10**7  # per format: each is a record in memory
+DEFAULT_REFERENCES = 10_000  # per format
+
+Role = Literal["canary", "held_out", "control"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,11 +34,12 @@ class Plan:
             system. Whoever has it and the formats has the secrets, and a small one is guessed: give
             one only where the same canaries must be had again.
         left_out: ids of canaries that are not inserted after all; see `without`.
-        coins: "fixed" inserts them all; p in (0, 1) tosses a coin for each candidate, which goes
-            in with probability p. All are drawn before the coins, and no coin moves anything else.
-        coin_seed: of the coins, in [0, 2^63); None where none are tossed. It must be a fresh one,
-            such as `secrets.randbits(63)`: what coins prove, they prove to a training that could
-            not know them.
+        inclusion_probability: None inserts them all, a fixed number; p in (0, 1) tosses a coin for
+            each candidate, which goes in with probability p. All are drawn before the coins, and no
+            coin moves anything else.
+        inclusion_seed: of the coins, in [0, 2^63); None where none are tossed. It must be a fresh
+            one, such as `secrets.randbits(63)`: what coins prove, they prove to a training that
+            could not know them.
 
     Raises:
         PlanError: a value outside its range, coins without a seed of their own, or more secrets
@@ -52,8 +52,8 @@ class Plan:
     controls: int
     seed: int = field(default_factory=fresh_seed, repr=False)
     left_out: tuple[str, ...] = ()
-    coins: Coins = "fixed"
-    coin_seed: int | None = field(default=None, repr=False)
+    inclusion_probability: float | None = None
+    inclusion_seed: int | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         for name in ("formats", "repetitions", "left_out"):
@@ -67,7 +67,11 @@ class Plan:
             object.__setattr__(self, name, value)
         for repetition in self.repetitions:
             integer("repetitions", repetition, low=1, error=PlanError)
-        self._check_coins()
+        probability, inclusion_seed = checked_inclusion(
+            self.inclusion_probability, self.inclusion_seed
+        )
+        object.__setattr__(self, "inclusion_probability", probability)
+        object.__setattr__(self, "inclusion_seed", inclusion_seed)
         _all_different("repetitions", self.repetitions)
         if not all(isinstance(one, CanaryFormat) for one in self.formats):
             raise PlanError("formats must be CanaryFormat objects; load_format(name) gives one")
@@ -79,17 +83,6 @@ class Plan:
         unknown = set(self.left_out) - {name for one in self.formats for name in self.ids(one)}
         if unknown:
             raise PlanError(f"left_out={sorted(unknown)} names no canary of this plan")
-
-    def _check_coins(self) -> None:
-        coins = checked_coins(self.coins, error=PlanError)
-        object.__setattr__(self, "coins", coins)
-        seed = checked_coin_seed(self.coin_seed, coins, error=PlanError)
-        object.__setattr__(self, "coin_seed", seed)
-        if coins != "fixed" and seed is None:
-            raise PlanError(
-                f"coins={coins} need a coin_seed of their own, which the training cannot know; "
-                "give a fresh one, such as secrets.randbits(63)"
-            )
 
     def _check_number(self) -> None:
         if self.secrets_per_format > MOST_SECRETS:
@@ -111,9 +104,10 @@ class Plan:
         """The ids of a format's controls: "pin/control/0003"."""
         return [f"{canary_format.name}/control/{number:04d}" for number in range(self.controls)]
 
-    def role(self, candidate: str) -> Literal["canary", "excluded"]:
+    def role(self, candidate: str) -> Literal["canary", "held_out"]:
         """What its coin makes of a candidate, by its id."""
-        return "canary" if is_included(self.coin_seed, candidate, self.coins) else "excluded"
+        included = is_included(self.inclusion_seed, candidate, self.inclusion_probability)
+        return "canary" if included else "held_out"
 
     def without(self, *ids: str) -> "Plan":
         """The same plan with these canaries not inserted; nothing else moves.
@@ -181,24 +175,24 @@ class Canary:
         format: name of the format.
         index: which secret.
         text: the whole fill.
-        role: "canary" stands in the corpus; "excluded" would, had its coin fallen the other way;
+        role: "canary" is in the corpus; "held_out" would be, had its coin fallen the other way;
             "control" is never inserted.
         repetitions: the class: how often it is inserted if it is, 0 for a control.
-        positions: numbers (from 0) of the corpus' documents that it stands before, or would if it
-            were not excluded, ascending.
+        positions: numbers (from 0) of the corpus' documents that it comes before, or would if it
+            were not held out, ascending.
     """
 
     id: str
     format: str
     index: int = field(repr=False)
     text: str = field(repr=False)
-    role: Literal["canary", "excluded", "control"]
+    role: Role
     repetitions: int
     positions: tuple[int, ...]
 
     @property
     def inserted(self) -> int:
-        """How often it stands in the corpus; 0 unless its role is "canary"."""
+        """How often it is in the corpus; 0 unless its role is "canary"."""
         return self.repetitions if self.role == "canary" else 0
 
 
@@ -210,77 +204,3 @@ def secrets(plan: Plan, one: CanaryFormat, set_aside: Collection[int] = ()) -> I
     """
     order = permutation(one.size, derive_seed(plan.seed, "secrets", one.name))
     return (index for index in order if index not in set_aside)
-
-
-def draw(
-    plan: Plan, *, documents: int, set_aside: Mapping[str, Collection[int]]
-) -> tuple[Canary, ...]:
-    """Draw every candidate and control of the plan, where each stands, and last the coins.
-
-    Args:
-        plan: what to draw.
-        documents: how many the corpus has.
-        set_aside: indices per format name that must not be drawn.
-
-    Raises:
-        PlanError: too few documents or secrets; a fill of one format within a canary of another.
-    """
-    if max(plan.repetitions) > documents:
-        raise PlanError(
-            f"repetitions={max(plan.repetitions)} need as many documents, since each repetition "
-            f"stands in another place; the corpus has {documents}: repeat at most {documents} times"
-        )
-    plan.check_space(set_aside=set_aside)
-    drawn = tuple(
-        canary
-        for one in plan.formats
-        for canary in _draw_format(plan, one, documents, set_aside.get(one.name, ()))
-    )
-    _check_apart(plan.formats, drawn)
-    return drawn
-
-
-def _draw_format(
-    plan: Plan, one: CanaryFormat, documents: int, set_aside: Collection[int]
-) -> Iterator[Canary]:
-    stream = secrets(plan, one, frozenset(set_aside))
-    ids = iter(plan.ids(one))
-    for repetition in plan.repetitions:
-        for name, index in zip(islice(ids, plan.canaries), stream, strict=False):
-            if name not in plan.left_out:
-                yield _canary(plan, one, name, index, _places(plan, name, documents, repetition))
-    for name, index in zip(plan.control_ids(one), stream, strict=False):
-        yield _canary(plan, one, name, index, ())
-
-
-def _places(plan: Plan, name: str, documents: int, repetitions: int) -> tuple[int, ...]:
-    # One stream per canary, so that leaving one out moves no other.
-    order = permutation(documents, derive_seed(plan.seed, "positions", name))
-    return tuple(sorted(islice(order, repetitions)))
-
-
-def _canary(
-    plan: Plan, one: CanaryFormat, name: str, index: int, positions: tuple[int, ...]
-) -> Canary:
-    return Canary(
-        id=name,
-        format=one.name,
-        index=index,
-        text=one.text(index),
-        role=plan.role(name) if positions else "control",
-        repetitions=len(positions),
-        positions=positions,
-    )
-
-
-def _check_apart(formats: Sequence[CanaryFormat], drawn: Sequence[Canary]) -> None:
-    """A canary must not smuggle in a fill of another format, whichever way its coin fell."""
-    for one in formats:
-        for canary in drawn:
-            if canary.format == one.name or not canary.positions:
-                continue
-            if next(find_fills(one, canary.text), None) is not None:
-                raise PlanError(
-                    f"canary {canary.id} contains a fill of format {one.name!r}; give "
-                    f"{one.name!r} a text of its own around its holes, or plan them apart"
-                )

@@ -18,7 +18,7 @@ def verify_texts(texts: Iterable[str], manifest: Manifest) -> None:
         CorpusError: see `check_inserted`.
     """
     fills = count_fills(manifest.plan.formats, enumerate(texts, 1), whole_lines=False)
-    check_inserted(manifest.canaries, fills, manifest.set_aside)
+    check_inserted(manifest.entries, fills, manifest.set_aside)
 
 
 def verify_file(path: str | Path, manifest: Manifest) -> None:
@@ -33,4 +33,4 @@ def verify_file(path: str | Path, manifest: Manifest) -> None:
         shape_texts(Path(path), shape, manifest.plan.formats),
         whole_lines=scans_lines(shape),
     )
-    check_inserted(manifest.canaries, fills, manifest.set_aside)
+    check_inserted(manifest.entries, fills, manifest.set_aside)

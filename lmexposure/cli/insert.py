@@ -160,7 +160,7 @@ def _print_preview(would: "Preview", *, coins: bool) -> None:
         ("canaries, controls", f"{about}{would.canaries:,}, {would.controls:,}"),
     ]
     if coins:
-        pairs.append(("excluded by coins", f"{about}{would.excluded:,} candidates"))
+        pairs.append(("excluded by coins", f"{about}{would.held_out:,} candidates"))
     pairs += [
         (f"set aside, {name}", f"{n:,} fills that the corpus holds already")
         for name, n in would.set_aside.items()
@@ -174,6 +174,6 @@ def _print_preview(would: "Preview", *, coins: bool) -> None:
 
 def _tossed(manifest: "Manifest") -> str:
     """How the coins fell; a training on nothing inserted should surprise nobody."""
-    roles = [one.role for one in manifest.canaries if one.role != "control"]
-    fell = f"{roles.count('canary'):,} of {len(roles):,} candidates inserted"
-    return fell if "canary" in roles else f"{fell}: nothing to find in a model trained on this"
+    inserted = len(manifest.canaries)
+    fell = f"{inserted:,} of {inserted + len(manifest.held_out):,} candidates inserted"
+    return fell if inserted else f"{fell}: nothing to find in a model trained on this"

@@ -412,7 +412,7 @@ def _threshold(bits: float | None, references: int, manifest: Manifest) -> float
             f"stop_above={bits} can never be passed: with references={references} no exposure is "
             f"above {log2(references):.2f} bits; lower it, or ask for more references"
         )
-    if manifest.plan.coins != "fixed":
+    if manifest.plan.inclusion_probability is not None:
         raise SettingsError(
             f"stop_above={bits} would let the training depend on the coins of the manifest, and no "
             "bound could be proven from it; leave stop_above out"

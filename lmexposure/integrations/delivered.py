@@ -73,8 +73,8 @@ class DeliveredCounter:
         self._search = TokenSearch(tokenizer, _groups(manifest), _others(manifest))
         self._scored: dict[str, WrappedText] = {}
         if wrapping is not None:
-            wrapped = encode_wrapped(tokenizer, [c.text for c in manifest.canaries], wrapping)
-            self._scored = {c.id: w for c, w in zip(manifest.canaries, wrapped, strict=True)}
+            wrapped = encode_wrapped(tokenizer, [c.text for c in manifest.entries], wrapping)
+            self._scored = {c.id: w for c, w in zip(manifest.entries, wrapped, strict=True)}
         self._counts: _Counts = Counter()
         self._batches = 0
         self._trainers: list[Any] = []
@@ -196,7 +196,7 @@ class DeliveredCounter:
                 most=known.most * one.inserted,
                 **{kind: counts[one.id, kind] for kind in _KINDS},
             )
-            for one in self._manifest.canaries
+            for one in self._manifest.entries
         )
         return DeliveryReport(
             canaries=deliveries,
@@ -326,7 +326,7 @@ def _alike(scored: WrappedText, ids: _Row, carried: NDArray[np.bool_], *, packed
 
 def _groups(manifest: Manifest) -> dict[str, dict[str, str]]:
     groups: dict[str, dict[str, str]] = {name: {} for name in manifest.formats}
-    for one in manifest.canaries:
+    for one in manifest.entries:
         groups[one.format][one.id] = one.text
     return groups
 

@@ -114,7 +114,7 @@ class FinalReport:
     def _otherwise(self, tokenizer: Any, wrapping: Wrapping) -> str:
         """Whether `measure` scores a canary behind other tokens than it is trained behind."""
         own = Wrapping(context=self._manifest.separator)
-        text = self._manifest.canaries[0].text
+        text = self._manifest.entries[0].text
         ids = [encode_wrapped(tokenizer, [text], one)[0].encoded.ids for one in (own, wrapping)]
         if ids[0] == ids[1]:
             return ""

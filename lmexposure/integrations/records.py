@@ -74,12 +74,14 @@ def insert_into_records(
         # A plain score of a canary that stands in a chat would look like privacy.
         layout="dataset" if wrapping.turn == "plain" else "chat",
         text_field=wrapping.place,
+        constant_fields=(),
         separator=None,
         documents=survey.documents,
         sha256=survey.sha256,
         sha256_inserted=after.sha256,
+        verified=True,
     )
-    manifest = Manifest(plan=plan, corpus=record, canaries=canaries, set_aside=set_aside)
+    manifest = Manifest(plan=plan, corpus=record, entries=canaries, set_aside=set_aside)
     return inserted, manifest
 
 

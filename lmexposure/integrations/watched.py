@@ -151,13 +151,13 @@ def watch(
         ModelError: a fill meets an unknown token, is longer than the context window, cannot be
             told from another by its tokens, or is changed by its wrapping.
     """
-    if not any(one.role == "canary" for one in manifest.canaries):
+    if not manifest.canaries:
         raise ManifestError("the manifest holds no inserted canary, so there is nothing to watch")
     wrapping = wrapping or Wrapping(context=manifest.separator)
     check_place(manifest, wrapping)
     texts: list[tuple[float, str, Canary | None, WrappedText]] = []
     for name, one in manifest.formats.items():
-        canaries = [c for c in manifest.canaries if c.format == name and c.role != "excluded"]
+        canaries = [c for c in manifest.entries if c.format == name and c.role != "held_out"]
         drawn = [one.text(index) for index in manifest.references(name, references)]
         if not drawn:
             raise ManifestError(

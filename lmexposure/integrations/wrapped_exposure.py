@@ -50,12 +50,12 @@ def wrapped_exposures(
 
     Source: Carlini et al. 2019, The Secret Sharer, section 4.
     """
-    if not any(one.role == "canary" for one in manifest.canaries):
+    if not manifest.canaries:
         raise ManifestError("the manifest holds no inserted canary, so there is nothing to measure")
     check_place(manifest, wrapping)
     results = []
     for name, one in manifest.formats.items():
-        drawn = [canary for canary in manifest.canaries if canary.format == name]
+        drawn = [canary for canary in manifest.entries if canary.format == name]
         indices = manifest.references(name, references, strict=references is not None)
         texts = [canary.text for canary in drawn] + [one.text(index) for index in indices]
         bits = wrapped_log_perplexity(model, tokenizer, texts, wrapping, batch_size=batch_size)

@@ -153,7 +153,7 @@ def _seed_facts(run: RunFiles, options: RunOptions, show: bool) -> Iterator[Fact
     yield _seed_fact(options.seed, show)
     if options.inclusion_probability is not None:
         known = show and run.manifest is not None
-        value = _text(run.manifest.plan.coin_seed) if known and run.manifest else _LEFT_OUT
+        value = _text(run.manifest.plan.inclusion_seed) if known and run.manifest else _LEFT_OUT
         yield Fact(
             name="coin seed", value=value, meaning="decides who went in; the manifest has it"
         )

@@ -87,7 +87,7 @@ def canary_rows(
 def _secrets(manifest: Manifest, name: str) -> dict[str, str]:
     """What stands in the holes, by the canary's id."""
     form = manifest.formats[name]
-    drawn = (one for one in manifest.canaries if one.format == name)
+    drawn = (one for one in manifest.entries if one.format == name)
     return {one.id: " ".join(form.fills(one.index)) for one in drawn}
 
 

@@ -73,7 +73,7 @@ def main() -> int:
     say(
         f"GPT-2 of {GPT2LMHeadModel(tiny_gpt2_config(tokenizer)).num_parameters():,} parameters, "
         f"{arguments.steps} steps of {_BATCH} x {_BLOCK} tokens, {arguments.evaluations} "
-        f"evaluations, {len(manifest.canaries)} canaries and controls, "
+        f"evaluations, {len(manifest.entries)} canaries and controls, "
         f"{torch.get_num_threads()} threads; three processes in turn, one of them followed"
     )
     settings = {

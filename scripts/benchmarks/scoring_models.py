@@ -92,7 +92,7 @@ class Bench:
     @classmethod
     def of(cls, checkpoint: str, loaded: LoadedModel, manifest: Manifest, name: str) -> "Bench":
         space = token_space(loaded.tokenizer, manifest.formats[name], context=manifest.separator)
-        canaries = tuple(one for one in manifest.canaries if one.format == name)
+        canaries = tuple(one for one in manifest.entries if one.format == name)
         paths = [space.path(one.index) for one in canaries]
         steps = next_token_steps(loaded.model, [*space.beginning, *paths[0]])
         aside = manifest.set_aside.get(name, ())

@@ -19,7 +19,13 @@ from lmexposure.scoring.space.vocabulary import Vocabulary
 PIN = load_format("pin")
 TWO = CanaryFormat(name="two", template="My code is {digits:2}")
 PLAN = Plan(
-    formats=(PIN,), canaries=8, repetitions=(1, 2), controls=3, seed=1, coins=0.5, coin_seed=1
+    formats=(PIN,),
+    canaries=8,
+    repetitions=(1, 2),
+    controls=3,
+    seed=1,
+    inclusion_probability=0.5,
+    inclusion_seed=1,
 )
 QUICK = MeasureSettings(
     references=100, extraction=False, draws=200, budget_steps=2_000, bootstraps=39, permutations=99
@@ -51,12 +57,10 @@ def scored(loaded: LoadedModel, manifest: Manifest, kept: Path | None = None) ->
 def test_every_text_has_its_own_score(untrained: LoadedModel, tmp_path: Path) -> None:
     manifest = manifest_of(PLAN)
     scores = scored(untrained, manifest, tmp_path / "kept.npz")
-    held_out = [c for c in manifest.canaries if c.role not in ("canary", "control")]
+    held_out = [c for c in manifest.entries if c.role not in ("canary", "control")]
     assert 0 < len(held_out) < 16
     assert list(scores.held_out) == held_out
-    assert list(scores.canaries) == [
-        c for c in manifest.canaries if c.role in ("canary", "control")
-    ]
+    assert list(scores.canaries) == [c for c in manifest.entries if c.role in ("canary", "control")]
     assert scores.reference_bits.size == len(held_out) + 100
     drawn = [PIN.text(i) for i in manifest.references("pin", 100)]
     for bits, texts in (
@@ -78,7 +82,7 @@ def test_scoring_sees_no_coin(untrained: LoadedModel) -> None:
     """The same model gives every fill the very same number, however the coins fell."""
     by_coins = []
     for coins in (0.2, 0.5, 0.9):
-        one = scored(untrained, manifest_of(replace(PLAN, coins=coins)))
+        one = scored(untrained, manifest_of(replace(PLAN, inclusion_probability=coins)))
         ids = [c.id for c in (*one.canaries, *one.held_out)]
         by_coins.append(dict(zip(ids, one.bits.tolist(), strict=False)))
         assert np.array_equal(one.reference_bits[len(one.held_out) :], one.bits[-100:])
@@ -92,9 +96,9 @@ def test_ranks_count_those_held_out_among_the_never_inserted(untrained: LoadedMo
     bits = log_perplexity(
         untrained.model, untrained.tokenizer, [TWO.text(i) for i in range(100)], context=None
     )
-    never = np.delete(bits, [c.index for c in manifest.canaries if c.role == "canary"])
+    never = np.delete(bits, [c.index for c in manifest.entries if c.role == "canary"])
     assert result.formats[0].exhaustive
-    searched = [c for c in manifest.canaries if c.role in ("canary", "control")]
+    searched = [c for c in manifest.entries if c.role in ("canary", "control")]
     for canary, found in zip(searched, result.canaries, strict=True):
         rank = int((never <= bits[canary.index]).sum()) + (canary.role == "canary")
         assert found.exposure.method == "exact"
@@ -115,14 +119,14 @@ def test_a_format_of_which_nothing_was_inserted_shows_its_controls(untrained: Lo
         repetitions=(1,),
         controls=2,
         seed=0,
-        coins=0.5,
-        coin_seed=0,
+        inclusion_probability=0.5,
+        inclusion_seed=0,
     )
-    seeds = (replace(plan, coin_seed=seed) for seed in range(99))
+    seeds = (replace(plan, inclusion_seed=seed) for seed in range(99))
     manifest = next(
         m
         for m in map(manifest_of, seeds)
-        if [c.inserted for c in m.canaries if c.role != "control"] == [0, 1]
+        if [c.inserted for c in m.entries if c.role != "control"] == [0, 1]
     )
     result = measure(untrained, manifest, settings=replace(QUICK, references=50))
     assert [row.role for row in result.summary] == ["control", "control", "canary"]

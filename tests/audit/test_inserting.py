@@ -1,7 +1,10 @@
+import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from manifest_files import of_version
 
 from lmexposure.audit import RunSettings, insert_corpus, preview
 from lmexposure.errors import PlanError, ResultError
@@ -27,6 +30,22 @@ def test_a_damaged_corpus_is_written_again(
     inserted.write_bytes(whole[:100])
     insert_corpus(corpus, out=tmp_path / "out", settings=settings)
     assert inserted.read_bytes() == whole
+
+
+@pytest.mark.parametrize("coins", [{}, {"canaries": None, "candidates": 6, "coins": 0.5}])
+def test_the_manifest_of_an_older_version_is_kept(
+    corpus: Path, settings: RunSettings, tmp_path: Path, coins: dict[str, Any]
+) -> None:
+    """Trained models and results know it by the name that it has there."""
+    chosen, record = replace(settings, **coins), tmp_path / "out" / "manifest.json"
+    inserted, manifest = insert_corpus(corpus, out=tmp_path / "out", settings=chosen)
+    record.write_text(json.dumps(of_version(2 if coins else 1, manifest)))
+    older, whole = record.read_bytes(), inserted.read_bytes()
+    for content in (whole, whole[:100]):
+        inserted.write_bytes(content)
+        again = insert_corpus(corpus, out=tmp_path / "out", settings=chosen)[1]
+        assert (again, again.sha256) == (manifest, json.loads(older)["checksum"])
+        assert (record.read_bytes(), inserted.read_bytes()) == (older, whole)
 
 
 def test_refuses_what_another_insertion_left(
@@ -91,11 +110,12 @@ def test_coins_decide_who_of_the_candidates_is_inserted(
 ) -> None:
     tossed = replace(settings, canaries=None, coins=0.5, candidates=20, coin_seed=5)
     _, manifest = insert_corpus(corpus, out=tmp_path / "o", settings=tossed)
-    assert (manifest.plan.canaries, manifest.plan.coins, manifest.plan.coin_seed) == (20, 0.5, 5)
-    roles = [one.role for one in manifest.canaries]
-    assert roles.count("canary") + roles.count("excluded") == 40
+    plan = manifest.plan
+    assert (plan.canaries, plan.inclusion_probability, plan.inclusion_seed) == (20, 0.5, 5)
+    roles = [one.role for one in manifest.entries]
+    assert roles.count("canary") + roles.count("held_out") == 40
     would = preview([corpus], settings=tossed)
-    assert (would.canaries, would.excluded) == (roles.count("canary"), roles.count("excluded"))
+    assert (would.canaries, would.held_out) == (roles.count("canary"), roles.count("held_out"))
     with pytest.raises(ResultError, match="manifest of another plan"):
         insert_corpus(corpus, out=tmp_path / "o", settings=replace(tossed, coins=0.4))
     with pytest.raises(ResultError, match="manifest of another plan"):
@@ -110,14 +130,14 @@ def test_coins_are_fresh_and_decide_nothing_else(
         insert_corpus(corpus, out=tmp_path / name, settings=tossed)[1] for name in ("a", "b")
     )
     # Two fresh seeds are equal once in 2^63, and 40 coins fall alike once in 2^40.
-    assert one.plan.coin_seed != other.plan.coin_seed
-    assert [c.role for c in one.canaries] != [c.role for c in other.canaries]
-    assert replace(one.plan, coin_seed=0) == replace(other.plan, coin_seed=0)
-    assert [replace(c, role="canary") for c in one.canaries] == [
-        replace(c, role="canary") for c in other.canaries
+    assert one.plan.inclusion_seed != other.plan.inclusion_seed
+    assert [c.role for c in one.entries] != [c.role for c in other.entries]
+    assert replace(one.plan, inclusion_seed=0) == replace(other.plan, inclusion_seed=0)
+    assert [replace(c, role="canary") for c in one.entries] == [
+        replace(c, role="canary") for c in other.entries
     ]
     assert one.references("pin", 50) == other.references("pin", 50)
-    again = replace(tossed, coin_seed=one.plan.coin_seed)
+    again = replace(tossed, coin_seed=one.plan.inclusion_seed)
     path, same = insert_corpus(corpus, out=tmp_path / "c", settings=again)
     assert same == one
     assert path.read_bytes() == (tmp_path / "a" / "corpus" / "corpus.txt").read_bytes()
@@ -142,7 +162,7 @@ def test_a_preview_tosses_no_fresh_coin(corpus: Path, settings: RunSettings) -> 
     tossed = replace(settings, canaries=None, coins=0.25, candidates=20)
     would = preview([corpus], settings=tossed)
     assert would.expected
-    assert (would.canaries, would.excluded, would.insertions) == (10, 30, 155)
+    assert (would.canaries, would.held_out, would.insertions) == (10, 30, 155)
     everyone = preview([corpus], settings=replace(settings, canaries=20))
     assert would.bytes_added == round(everyone.bytes_added / 4)
     assert not everyone.expected
@@ -155,7 +175,7 @@ def test_secrets_are_fresh_and_drawn_once_for_a_directory(
     path, first = insert_corpus(corpus, out=tmp_path / "a", settings=fresh)
     other = insert_corpus(corpus, out=tmp_path / "b", settings=fresh)[1]
     assert first.plan.seed != other.plan.seed
-    assert [one.text for one in first.canaries] != [one.text for one in other.canaries]
+    assert [one.text for one in first.entries] != [one.text for one in other.entries]
     whole = path.read_bytes()
     path.unlink()
     assert insert_corpus(corpus, out=tmp_path / "a", settings=fresh)[1] == first

@@ -76,7 +76,7 @@ def test_the_numbers_are_those_of_the_rooms_below(
     one = manifest.formats["random_number"]
     texts = [one.text(i) for i in manifest.references("random_number", 400)]
     null = log_perplexity(untrained.model, untrained.tokenizer, texts, context=None)
-    for canary, found in zip(manifest.canaries, result.canaries, strict=True):
+    for canary, found in zip(manifest.entries, result.canaries, strict=True):
         bits = log_perplexity(untrained.model, untrained.tokenizer, [canary.text], context=None)[0]
         rank = 1 + int((null <= bits).sum())
         assert (found.id, found.repetitions) == (canary.id, canary.repetitions)
@@ -111,9 +111,9 @@ def test_a_small_space_gives_exact_ranks(manifest: Manifest) -> None:
     everything = log_perplexity(
         loaded.model, loaded.tokenizer, [one.text(i) for i in range(100)], context=None
     )
-    planted = [c.index for c in small.canaries if c.role == "canary"]
+    planted = [c.index for c in small.entries if c.role == "canary"]
     never = np.delete(everything, planted)
-    for canary, found in zip(small.canaries, result.canaries, strict=True):
+    for canary, found in zip(small.entries, result.canaries, strict=True):
         rank = int((never <= everything[canary.index]).sum()) + (canary.role == "canary")
         assert found.exposure.method == "exact"
         assert found.exposure.rank == rank
@@ -133,7 +133,7 @@ def test_files_hold_the_same_without_secrets(
     assert all(bits[c.id] == c.log_perplexity_bits for c in result.canaries)
     assert not (tmp_path / ".measuring").exists()
     everything = b"".join(p.read_bytes() for p in tmp_path.iterdir())
-    assert not any(c.text[-9:].encode() in everything for c in manifest.canaries)
+    assert not any(c.text[-9:].encode() in everything for c in manifest.entries)
 
 
 def test_the_same_inputs_are_measured_once(
@@ -257,7 +257,7 @@ def test_a_model_without_pad_token_is_measured(manifest: Manifest) -> None:
 
 
 def test_refuses_a_manifest_without_canaries(untrained: LoadedModel, manifest: Manifest) -> None:
-    ids = [c.id for c in manifest.canaries if c.role == "canary"]
+    ids = [c.id for c in manifest.entries if c.role == "canary"]
     nothing = insert_into_texts(sentences(50), manifest.plan.without(*ids))[1]
     with pytest.raises(ManifestError, match="no inserted canary"):
         measure(untrained, nothing, settings=QUICK)
@@ -482,7 +482,8 @@ def test_fills_that_merge_with_the_context_are_scored_like_the_others() -> None:
     inserted = insert_into_texts(
         ["a"] * 50, Plan(formats=(form,), canaries=4, repetitions=(1,), controls=0, seed=0)
     )[1]
-    manifest = replace(inserted, corpus=replace(inserted.corpus, separator="\n"))
+    lines = inserted.corpus.model_copy(update={"separator": "\n"})
+    manifest = replace(inserted, corpus=lines)
     scores = score_format(
         loaded,
         manifest,

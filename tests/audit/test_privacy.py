@@ -39,8 +39,8 @@ def manifest_of(
         repetitions=repetitions,
         controls=4,
         seed=3,
-        coins=coins,  # type: ignore[arg-type]
-        coin_seed=None if coins == "fixed" else 3,
+        inclusion_probability=None if coins == "fixed" else coins,  # type: ignore[arg-type]
+        inclusion_seed=None if coins == "fixed" else 3,
     )
     return insert_into_texts(sentences(400), plan)[1]
 
@@ -159,4 +159,4 @@ def test_measure_puts_the_section_into_the_result() -> None:
     result = measure(LOADED, manifest, settings=FEW)
     assert result.privacy is not None
     assert known(result.privacy.primary).method == "one_run_audit"
-    assert len(result.canaries) == sum(c.role in ("canary", "control") for c in manifest.canaries)
+    assert len(result.canaries) == sum(c.role in ("canary", "control") for c in manifest.entries)

@@ -176,7 +176,7 @@ def test_what_others_may_read_tells_no_seed_and_no_secret(
     shown = {p.name: p for p in files if p.stat().st_mode & 0o077 and p.parent.name != "model"}
     assert shown.keys() == {"corpus.txt", "result.json", "metrics.jsonl"}
     manifest = Manifest.read(tmp_path / "r" / "manifest.json")
-    guessed = [sha256_bytes(one.text.encode()) for one in manifest.canaries]
+    guessed = [sha256_bytes(one.text.encode()) for one in manifest.entries]
     for name in ("result.json", "metrics.jsonl"):
         text = shown[name].read_text()
         seeds = (str(derive_seed(987654321, "training")), "987654321")
@@ -271,17 +271,16 @@ def test_a_run_with_coins(corpus: Path, settings: RunSettings, tmp_path: Path) -
     assert f"scoring {texts} texts" in estimate_cost(corpus, tossed)
     result = run(corpus, out=tmp_path / "run", settings=tossed)
     manifest = Manifest.read(tmp_path / "run" / "manifest.json")
-    inserted = [c.id for c in manifest.canaries if c.role == "canary"]
+    inserted = [c.id for c in manifest.entries if c.role == "canary"]
     assert 0 < len(inserted) < 16
     assert [c.id for c in result.canaries if c.role == "canary"] == inserted
     table = pq.read_table(tmp_path / "run" / "scores.parquet").to_pylist()
     rows = {row["id"]: row for row in table}
-    drawn = [rows[c.id] for c in manifest.canaries]
+    drawn = [rows[c.id] for c in manifest.entries]
     assert [(row["role"], row["repetitions"]) for row in drawn] == [
-        (c.role if c.role in ("canary", "control") else "held_out", c.repetitions)
-        for c in manifest.canaries
+        (c.role, c.repetitions) for c in manifest.entries
     ]
-    often = {c.id for c in manifest.canaries if c.inserted == 30}
+    often = {c.id for c in manifest.entries if c.inserted == 30}
     seen = [r["log_perplexity_bits"] for r in drawn if r["id"] in often]
     unseen = [row["log_perplexity_bits"] for row in drawn if row["role"] == "held_out"]
     assert median(seen) < min(unseen)

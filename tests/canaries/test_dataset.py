@@ -23,7 +23,7 @@ def test_the_texts_are_those_of_insertion_into_texts() -> None:
     inserted, manifest = insert_into_dataset(table(), PLAN)
     texts, other = insert_into_texts(TEXTS, PLAN)
     assert list(dataset_texts(inserted, "text")) == texts
-    assert manifest.canaries == other.canaries
+    assert manifest.entries == other.entries
     assert manifest.corpus.sha256_inserted == other.corpus.sha256_inserted
     assert (manifest.layout, manifest.separator) == ("dataset", None)
     assert manifest.corpus.text_field == "text"

@@ -14,7 +14,7 @@ def test_canaries_stand_before_the_documents_that_the_manifest_names() -> None:
     inserted, manifest = insert_into_texts(TEXTS, PLAN)
     assert len(inserted) == 6 + 2 * (1 + 3)
     assert [text for text in inserted if text in TEXTS] == TEXTS
-    for canary in manifest.canaries:
+    for canary in manifest.entries:
         before = []
         for place, text in enumerate(inserted):
             if text == canary.text:
@@ -30,7 +30,7 @@ def test_a_generator_gives_the_same() -> None:
 
 def test_leaving_one_out_moves_nothing_else() -> None:
     inserted, manifest = insert_into_texts(TEXTS, PLAN)
-    gone = manifest.canaries[2]
+    gone = manifest.entries[2]
     fewer, _ = insert_into_texts(TEXTS, PLAN.without(gone.id))
     assert fewer == [text for text in inserted if text != gone.text]
 
@@ -49,7 +49,7 @@ def test_fills_already_there_are_refused_or_set_aside() -> None:
     assert "1234" not in str(caught.value)
     inserted, manifest = insert_into_texts(texts, PLAN, existing="set_aside")
     assert manifest.set_aside == {"pin": (7, 1234)}
-    assert not {7, 1234} & {canary.index for canary in manifest.canaries}
+    assert not {7, 1234} & {canary.index for canary in manifest.entries}
     assert not {7, 1234} & set(manifest.references("pin"))
     assert manifest.references_left("pin") == 10**4 - 5 - 2
     verify_texts(inserted, manifest)

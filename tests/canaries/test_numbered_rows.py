@@ -42,7 +42,7 @@ def test_in_order_it_is_insertion_into_texts(cuts: list[int]) -> None:
         texts += step({"text": TEXTS[start:stop]}, range(start, stop))["text"]
     whole, manifest = insert_into_texts(TEXTS, PLAN)
     assert texts == whole
-    assert MANIFEST.canaries == manifest.canaries
+    assert MANIFEST.entries == manifest.entries
 
 
 def test_other_columns_are_copied_or_constant() -> None:

@@ -12,7 +12,7 @@ FORMAT = CanaryFormat(name="code", template="My code is {digits:6}.")
 
 
 def plan(seed: int = 3, **more: object) -> Plan:
-    settings = {"canaries": 3, "repetitions": (1, 4), "controls": 2, "coins": "fixed", **more}
+    settings = {"canaries": 3, "repetitions": (1, 4), "controls": 2, **more}
     return Plan(formats=(FORMAT,), seed=seed, **settings)  # type: ignore[arg-type]
 
 
@@ -20,7 +20,7 @@ def plan(seed: int = 3, **more: object) -> Plan:
 def test_parts_together_are_the_whole(seed: int, documents: int, cuts: list[int]) -> None:
     texts = [f"document {i}" for i in range(documents)]
     whole, manifest = insert_into_texts(texts, plan(seed))
-    placement = Placement(manifest.canaries)
+    placement = Placement(manifest.entries)
     edges = [0, *sorted(min(cut, documents) for cut in cuts), documents]
     parts = []
     for start, stop in itertools.pairwise(edges):
@@ -34,17 +34,17 @@ def test_parts_together_are_the_whole(seed: int, documents: int, cuts: list[int]
 def test_the_manifest_knows_the_same_without_the_corpus() -> None:
     _, read = insert_into_texts([f"document {i}" for i in range(30)], plan())
     unread = manifest_without_corpus(plan(), documents=30, layout="texts")
-    assert unread.canaries == read.canaries
+    assert unread.entries == read.entries
     assert (unread.corpus.sha256, unread.corpus.documents) == ("", 30)
 
 
 def test_excluded_candidates_and_controls_stand_nowhere() -> None:
-    tossed = plan(coins=0.5, coin_seed=11, canaries=8)
+    tossed = plan(inclusion_probability=0.5, inclusion_seed=11, canaries=8)
     manifest = manifest_without_corpus(tossed, documents=50, layout="texts")
-    standing = [c for _, c in Placement(manifest.canaries).within(0, 50)]
-    assert {c.role for c in manifest.canaries} == {"canary", "excluded", "control"}
+    standing = [c for _, c in Placement(manifest.entries).within(0, 50)]
+    assert {c.role for c in manifest.entries} == {"canary", "held_out", "control"}
     assert {c.role for c in standing} == {"canary"}
-    assert len(standing) == sum(c.inserted for c in manifest.canaries)
+    assert len(standing) == sum(c.inserted for c in manifest.entries)
 
 
 def test_too_few_documents() -> None:

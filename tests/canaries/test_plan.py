@@ -5,7 +5,8 @@ import time
 import pytest
 
 from lmexposure.canaries import CanaryFormat, Plan
-from lmexposure.canaries.plan import draw, secrets
+from lmexposure.canaries.drawing import draw
+from lmexposure.canaries.plan import secrets
 from lmexposure.errors import FormatError, PlanError
 
 PIN = CanaryFormat(name="pin", template="My PIN is {digits:2}")

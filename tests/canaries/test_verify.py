@@ -26,7 +26,7 @@ def inserted() -> tuple[list[str], Manifest]:
 
 def test_a_canary_too_often_or_too_rarely(inserted: tuple[list[str], Manifest]) -> None:
     texts, manifest = inserted
-    canary = manifest.canaries[0]
+    canary = manifest.entries[0]
     verify_texts(texts, manifest)
     with pytest.raises(CorpusError, match="pin/x2/0000 stands 3 times in the corpus instead of 2"):
         verify_texts([*texts, f"he said {canary.text}!"], manifest)
@@ -39,7 +39,7 @@ def test_a_canary_too_often_or_too_rarely(inserted: tuple[list[str], Manifest]) 
 def test_a_control_in_the_corpus(inserted: tuple[list[str], Manifest]) -> None:
     texts, manifest = inserted
     with pytest.raises(CorpusError, match="pin/control/0000 stands 1 times in the corpus instead"):
-        verify_texts([*texts, manifest.canaries[1].text], manifest)
+        verify_texts([*texts, manifest.entries[1].text], manifest)
 
 
 def test_a_strange_fill(inserted: tuple[list[str], Manifest]) -> None:

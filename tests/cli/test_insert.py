@@ -21,8 +21,8 @@ def test_writes_corpus_and_manifest(call: Call, corpus: Path, tmp_path: Path) ->
     assert outcome.code == 0
     assert "8 documents inserted" in outcome.out
     manifest = Manifest.read(tmp_path / "o" / "manifest.json")
-    assert [c.repetitions for c in manifest.canaries] == [1, 1, 3, 3, 0, 0]
-    assert not any(c.text in outcome.out for c in manifest.canaries)
+    assert [c.repetitions for c in manifest.entries] == [1, 1, 3, 3, 0, 0]
+    assert not any(c.text in outcome.out for c in manifest.entries)
 
 
 def test_a_dry_run_says_what_would_be_done(call: Call, corpus: Path, tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_flags_win_over_the_settings_file(call: Call, corpus: Path, tmp_path: Pa
     path.write_text('formats = ["pin"]\ncanaries = 5\nrepetitions = [2]\ncontrols = 1\n')
     out = tmp_path / "o"
     assert call("insert", corpus, "--out", out, "--settings", path, "--canaries", "1").code == 0
-    assert [c.repetitions for c in Manifest.read(out / "manifest.json").canaries] == [2, 0]
+    assert [c.repetitions for c in Manifest.read(out / "manifest.json").entries] == [2, 0]
 
 
 @pytest.mark.parametrize(
@@ -132,13 +132,13 @@ def test_coins(call: Call, corpus: Path, tmp_path: Path) -> None:
     outcome = call("insert", corpus, "--out", tmp_path / "o", *COINS, "--coins", "0.5")
     assert outcome.code == 0
     manifest = Manifest.read(tmp_path / "o" / "manifest.json")
-    inserted = [c for c in manifest.canaries if c.role == "canary"]
+    inserted = [c for c in manifest.entries if c.role == "canary"]
     assert f"{sum(c.repetitions for c in inserted)} documents inserted" in outcome.out
     assert f"coins     {len(inserted)} of 18 candidates inserted\n" in outcome.out
     dry = call("insert", corpus, "--out", tmp_path / "p", *COINS, "--coins", "0.5", "--dry-run")
     assert "would insert         about 18 documents, about 270 bytes" in dry.out
     assert "excluded by coins    about 9 candidates" in dry.out
-    seeded = ("--coin-seed", str(manifest.plan.coin_seed), "--dry-run")
+    seeded = ("--coin-seed", str(manifest.plan.inclusion_seed), "--dry-run")
     sure = call("insert", corpus, "--out", tmp_path / "p", *COINS, "--coins", "0.5", *seeded)
     assert f"excluded by coins    {18 - len(inserted)} candidates" in sure.out
     assert "excluded" not in call("insert", corpus, "--out", tmp_path / "p", *PLAN, "--dry-run").out
@@ -194,8 +194,8 @@ def test_a_coin_seed_decides_the_coins(call: Call, corpus: Path, tmp_path: Path)
     for name in ("a", "b"):
         assert call("insert", corpus, "--out", tmp_path / name, *coins).code == 0
     fresh, other = manifest_of(tmp_path / "a"), manifest_of(tmp_path / "b")
-    assert fresh.plan.coin_seed != other.plan.coin_seed
-    seed = ("--coin-seed", str(fresh.plan.coin_seed))
+    assert fresh.plan.inclusion_seed != other.plan.inclusion_seed
+    seed = ("--coin-seed", str(fresh.plan.inclusion_seed))
     assert call("insert", corpus, "--out", tmp_path / "c", *coins, *seed).code == 0
     for name in ("manifest.json", "corpus/corpus.txt"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "c" / name).read_bytes()
@@ -209,14 +209,14 @@ def test_a_coin_seed_decides_the_coins(call: Call, corpus: Path, tmp_path: Path)
 @pytest.mark.parametrize(
     ("file", "flags", "coins", "drawn"),
     [
-        ("coins = 0.5\ncandidates = 6\ncoin_seed = 3", ("--coins", "fixed"), "fixed", 10),
+        ("coins = 0.5\ncandidates = 6\ncoin_seed = 3", ("--coins", "fixed"), None, 10),
         (
             "coins = 0.5\ncandidates = 6\ncoin_seed = 3",
             ("--coins", "fixed", "--canaries", "4"),
-            "fixed",
+            None,
             4,
         ),
-        ("coins = 0.5\ncandidates = 6\ncoin_seed = 3", ("--canaries", "4"), "fixed", 4),
+        ("coins = 0.5\ncandidates = 6\ncoin_seed = 3", ("--canaries", "4"), None, 4),
         ("canaries = 4", ("--coins", "0.5", "--candidates", "6"), 0.5, 6),
         ("coins = 0.5\ncandidates = 6", ("--coins", "0.25"), 0.25, 6),
         ("coins = 0.5\ncandidates = 6", ("--candidates", "7"), 0.5, 7),
@@ -228,7 +228,7 @@ def test_flags_about_coins_win_over_the_file(
     tmp_path: Path,
     file: str,
     flags: tuple[str, ...],
-    coins: float | str,
+    coins: float | None,
     drawn: int,
 ) -> None:
     path = tmp_path / "s.toml"
@@ -236,7 +236,7 @@ def test_flags_about_coins_win_over_the_file(
     outcome = call("insert", corpus, "--out", tmp_path / "o", "--settings", path, *flags)
     assert outcome.code == 0, outcome.err
     plan = manifest_of(tmp_path / "o").plan
-    assert (plan.coins, plan.canaries) == (coins, drawn)
+    assert (plan.inclusion_probability, plan.canaries) == (coins, drawn)
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_after_deduplication(call: Call, corpus: Path, tmp_path: Path) -> None:
     assert " ".join(thrice) == "pin 3 6 4 0 2 2 0 2 0 0"
     assert "copies found = expected - missing + surplus; canaries = all copies" in outcome.out
     assert "NOT as it was inserted" in outcome.out
-    texts = [one.text for one in Manifest.read(out / "manifest.json").canaries]
+    texts = [one.text for one in Manifest.read(out / "manifest.json").entries]
     assert not any(text in outcome.out for text in texts)
     changed = call("remove", path, out / "manifest.json", "--out", tmp_path / "back")
     assert (changed.code, "the corpus changed since insertion" in changed.err) == (3, True)
@@ -215,7 +215,7 @@ def test_a_tokenised_data_set(call: Call, corpus: Path, tmp_path: Path) -> None:
 
 
 def known(out: Path) -> tuple[Canary, ...]:
-    return Manifest.read(out / "manifest.json").canaries
+    return Manifest.read(out / "manifest.json").entries
 
 
 def test_one_file_of_several(call: Call, tmp_path: Path) -> None:

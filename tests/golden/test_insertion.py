@@ -356,9 +356,9 @@ def test_a_corpus_that_was_changed(said: Transcript) -> None:
     said.type("insert", corpus, "--out", "out", *COINS)
     written = Path("out/corpus/corpus.txt")
     rows = written.read_text().split("\n")
-    known = json.loads(MANIFEST.read_bytes())["canaries"]
+    known = json.loads(MANIFEST.read_bytes())["entries"]
     never = [
-        next(c["text"] for c in known if c["role"] == role) for role in ("excluded", "control")
+        next(c["text"] for c in known if c["role"] == role) for role in ("held_out", "control")
     ]
     changes: dict[str, list[str]] = {
         "deduplicated": sorted(set(rows)),
@@ -388,8 +388,8 @@ FALLEN = Plan(
     repetitions=(2,),
     controls=1,
     seed=0,
-    coins=0.25,
-    coin_seed=7,
+    inclusion_probability=0.25,
+    inclusion_seed=7,
 )
 PLANS = {
     "left_out": FIXED.without("pin/x3/0001", "pin/x1/0000"),

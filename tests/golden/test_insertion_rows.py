@@ -38,8 +38,8 @@ TOSSED = Plan(
     repetitions=(2,),
     controls=1,
     seed=5,
-    coins=0.5,
-    coin_seed=2**62 + 1,
+    inclusion_probability=0.5,
+    inclusion_seed=2**62 + 1,
 )
 MANIFEST = Path("manifest.json")
 SIZE = 12

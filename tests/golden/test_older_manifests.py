@@ -51,14 +51,17 @@ def facts(said: Transcript, manifest: Manifest) -> None:
     said.values(
         "canaries a class, repetitions, controls", [plan.canaries, plan.repetitions, plan.controls]
     )
-    said.values("seed, coins, their seed", [plan.seed, plan.coins, plan.coin_seed])
+    said.values(
+        "seed, coins, their seed",
+        [plan.seed, plan.inclusion_probability or "fixed", plan.inclusion_seed],
+    )
     said.values("left out, set aside", [plan.left_out, dict(manifest.set_aside)])
     said.values("documents, name, layout", [corpus.documents, corpus.name, corpus.layout])
     said.values("text field, constant fields", [corpus.text_field, corpus.constant_fields])
     said.values("separator, verified", [corpus.separator, corpus.verified])
     said.values("sha256, with canaries", [corpus.sha256, corpus.sha256_inserted])
     said.values(
-        "canaries", [[c.id, c.role, c.text, c.repetitions, c.positions] for c in manifest.canaries]
+        "canaries", [[c.id, c.role, c.text, c.repetitions, c.positions] for c in manifest.entries]
     )
     for name in manifest.formats:
         left, first = manifest.references_left(name), manifest.references(name, 3)

@@ -34,7 +34,7 @@ def rows_of(out: Path) -> list[dict[str, Any]]:
 
 def median(model: Any, tokenizer: Any, repetitions: int) -> float:
     """By the book: ranked among the manifest's first references."""
-    own = [c.text for c in MANIFEST.canaries if c.inserted == repetitions]
+    own = [c.text for c in MANIFEST.entries if c.inserted == repetitions]
     null = [MANIFEST.formats["pin"].text(i) for i in MANIFEST.references("pin", 128)]
     bits = log_perplexity(model, tokenizer, own + null)
     return float(np.median(sampled_exposure(bits[: len(own)], bits[len(own) :]).value))
@@ -69,7 +69,7 @@ def test_the_trajectory_is_written_for_the_report_and_without_secrets(tmp_path: 
     assert chart is not None
     assert chart.title == "Loss while training, and exposure"
     written = (tmp_path / "exposure.jsonl").read_text()
-    assert not any(c.text in written for c in MANIFEST.canaries)
+    assert not any(c.text in written for c in MANIFEST.entries)
 
 
 @pytest.mark.parametrize("more", [{}, {"gradient_checkpointing": True}])
@@ -379,6 +379,6 @@ def test_settings_out_of_range_are_refused(settings: dict[str, Any], match: str)
 
 
 def test_a_threshold_beside_tossed_coins_is_refused() -> None:
-    _, manifest = hidden(coins=0.5, coin_seed=3)
+    _, manifest = hidden(inclusion_probability=0.5, inclusion_seed=3)
     with pytest.raises(SettingsError, match="depend on the coins of the manifest"):
         ExposureCallback(manifest, stop_above=2)

@@ -87,7 +87,7 @@ def test_packing_that_cuts_is_reported(tokenizer: Any, corpus: Any) -> None:
     report = counted(manifest, tokenizer, Dataset.from_dict({"input_ids": rows}))
     # The slow way: a canary is whole where its text stands in a row's text.
     read = [tokenizer.decode(row) for row in rows]
-    for one, canary in zip(report.canaries, manifest.canaries, strict=True):
+    for one, canary in zip(report.canaries, manifest.entries, strict=True):
         assert one.whole == sum(row.count(canary.text) for row in read)
         assert one.whole + one.cut + one.missing == canary.inserted
     assert sum(one.cut for one in report.canaries) > 0
@@ -104,7 +104,7 @@ def test_exact_deduplication_is_reported(tokenizer: Any, corpus: Any) -> None:
 
 def test_dropped_records_are_reported(tokenizer: Any, corpus: Any) -> None:
     texts, manifest = corpus
-    kept = [text for text in texts if text != manifest.canaries[0].text]
+    kept = [text for text in texts if text != manifest.entries[0].text]
     report = counted(manifest, tokenizer, encoded(tokenizer, kept))
     assert report.warnings[0].startswith("1 occurrences never came (pin/x1/0000): dropped before")
 
@@ -130,7 +130,7 @@ def test_left_padding_is_no_beginning(tokenizer: Any, corpus: Any) -> None:
 
 def test_a_never_inserted_fill_is_reported(tokenizer: Any, corpus: Any) -> None:
     texts, manifest = corpus
-    spoiled = [*texts, manifest.canaries[-1].text]
+    spoiled = [*texts, manifest.entries[-1].text]
     report = counted(manifest, tokenizer, encoded(tokenizer, spoiled))
     assert report.warnings[0].startswith("1 controls or excluded candidates stand in the batches")
 
@@ -253,9 +253,9 @@ def test_a_counter_is_attached_once(tokenizer: Any, short: Any, tmp_path: Path) 
 def test_each_pass_through_a_loader_is_an_epoch(tokenizer: Any, corpus: Any) -> None:
     """Half of the repetitions in each of two epochs must not pass for all of one."""
     texts, manifest = corpus
-    canaries = [one.text for one in manifest.canaries if one.role == "canary"]
+    canaries = [one.text for one in manifest.entries if one.role == "canary"]
     half = [text for text in texts if text not in canaries]
-    half += [t for t, one in zip(canaries, manifest.canaries, strict=False) for _ in range(2)][6:]
+    half += [t for t, one in zip(canaries, manifest.entries, strict=False) for _ in range(2)][6:]
     counter = DeliveredCounter(manifest, tokenizer)
     rows = encoded(tokenizer, half)
     loader = counter.watch(DataLoader(rows, batch_size=4, collate_fn=collator(tokenizer)))
@@ -320,7 +320,7 @@ def test_a_watched_loader_is_still_that_loader(tokenizer: Any, short: Any) -> No
 
 def test_labels_tell_where_loss_is(tokenizer: Any, short: Any) -> None:
     manifest = short[1]
-    canary = manifest.canaries[0]
+    canary = manifest.entries[0]
     ids = tokenizer(canary.text)["input_ids"]
     secret = tokenizer.decode(ids).index(canary.text[10])
     for masked, kind in ((len(ids), "without_loss"), (secret + 2, "partly_without_loss")):
@@ -333,7 +333,7 @@ def test_labels_tell_where_loss_is(tokenizer: Any, short: Any) -> None:
 
 def test_rows_are_held_against_what_is_scored(tokenizer: Any, short: Any) -> None:
     manifest = short[1]
-    own = tokenizer(manifest.canaries[0].text)["input_ids"]
+    own = tokenizer(manifest.entries[0].text)["input_ids"]
     end, some = tokenizer.eos_token_id, tokenizer("Some text.")["input_ids"]
     alone, behind = Wrapping(), Wrapping(context=None)
     for row, wrapping, otherwise in (
@@ -350,7 +350,7 @@ def test_rows_are_held_against_what_is_scored(tokenizer: Any, short: Any) -> Non
         found = counter.report(epochs=1).canaries[0]
         assert (found.whole, found.otherwise) == (1, otherwise)
     counter = DeliveredCounter(manifest, tokenizer, wrapping=Wrapping(turn="assistant"))
-    chat = Wrapping(turn="assistant").messages(manifest.canaries[0].text)
+    chat = Wrapping(turn="assistant").messages(manifest.entries[0].text)
     ids = tokenizer.apply_chat_template(chat, tokenize=True, return_dict=True)["input_ids"]
     fewer = [-100] * 6 + ids[6:]  # loss on what stands before does not matter
     counter.observe([ids, ids], labels=[ids, fewer], attention_mask=[[1] * len(ids)] * 2)
@@ -359,7 +359,7 @@ def test_rows_are_held_against_what_is_scored(tokenizer: Any, short: Any) -> Non
 
 def test_tensors_and_shared_positions_are_read(tokenizer: Any, short: Any) -> None:
     manifest = short[1]
-    ids = torch.tensor([tokenizer(manifest.canaries[0].text)["input_ids"]] * 2)
+    ids = torch.tensor([tokenizer(manifest.entries[0].text)["input_ids"]] * 2)
     counter = DeliveredCounter(manifest, tokenizer)
     wide = torch.ones(2, 1, ids.shape[1], ids.shape[1])
     counter.observe(ids, ids, wide, torch.arange(ids.shape[1])[None])

@@ -149,7 +149,7 @@ def test_a_canary_in_the_prompt_of_a_completion_carries_no_loss(tmp_path: Path) 
     run = Run(tmp_path, ASKED)
     prompts = [
         {"prompt": one["messages"][:1], "completion": one["messages"][1:]}
-        for one in (ASKED.record(canary.text) for canary in run.manifest.canaries[:6])
+        for one in (ASKED.record(canary.text) for canary in run.manifest.entries[:6])
     ]
     counter = DeliveredCounter(run.manifest, run.tokenizer)
     trainer = trl.SFTTrainer(
@@ -177,7 +177,7 @@ def test_what_is_scored_is_what_was_trained(
     tmp_path: Path, wrapping: Wrapping, options: Any
 ) -> None:
     run = Run(tmp_path, wrapping, **options)
-    texts = [one.text for one in run.manifest.canaries if one.inserted]
+    texts = [one.text for one in run.manifest.entries if one.inserted]
     trained = rows_of(run.trainer)
     for one in encode_wrapped(run.tokenizer, texts, wrapping):
         ids, first = one.encoded.ids, one.encoded.scored_from

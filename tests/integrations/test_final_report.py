@@ -66,7 +66,7 @@ def test_its_files_tell_no_secret_and_draw_the_training(trained: Any) -> None:
     files = {path.name: path.read_bytes() for path in (out / "leakage").iterdir()}
     assert {"result.json", "scores.parquet", "report.html", "report.md"} <= set(files)
     for name, content in files.items():
-        for one in MANIFEST.canaries:
+        for one in MANIFEST.entries:
             assert one.text.encode() not in content, name
     run = open_run(out / "leakage")
     assert [row.step for row in run.curve] == [2, 4]

@@ -93,7 +93,7 @@ class TestWhatOnlyWarns:
         assert "occurrences never came" in said.warnings[0]
 
     def test_a_few_cut_repetitions(self, trainer: Any) -> None:
-        text = next(one.text for one in MANIFEST.canaries if one.inserted == 8)
+        text = next(one.text for one in MANIFEST.entries if one.inserted == 8)
         rows, cut = [], 0
         for row in trainer.train_dataset:
             short = text in trainer.processing_class.decode(row["input_ids"]) and cut < 3

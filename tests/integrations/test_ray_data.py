@@ -55,7 +55,7 @@ def test_any_number_of_parts_gives_the_same(ray: Any, blocks: int) -> None:
     dataset, manifest = inserted(table(ray, blocks))
     assert Counter(texts_of(dataset)) == WHOLE
     assert manifest.sha256 == manifest_of_rows(PLAN, documents=SIZE).sha256
-    assert manifest.canaries == insert_into_texts(TEXTS, PLAN)[1].canaries
+    assert manifest.entries == insert_into_texts(TEXTS, PLAN)[1].entries
 
 
 def test_shuffled_rows_and_constants(ray: Any) -> None:

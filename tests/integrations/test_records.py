@@ -25,7 +25,7 @@ def test_canaries_stand_before_their_documents() -> None:
     records, manifest = insert_into_records(given, PLAN, ANSWER)
     assert len(records) == 10 + 2 * (1 + 3)
     assert [one for one in records if one in given] == given
-    for canary in manifest.canaries:
+    for canary in manifest.entries:
         own = ANSWER.record(canary.text)["messages"]
         places = [i for i, one in enumerate(records) if one["messages"] == own]
         assert len(places) == canary.inserted

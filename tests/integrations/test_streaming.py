@@ -53,7 +53,7 @@ def test_a_stream_has_the_texts_of_the_data_set() -> None:
     assert texts(rows) == WHOLE
     assert rows.features == stream().features
     _, read = insert_into_dataset(table(), PLAN)
-    assert manifest.canaries == read.canaries
+    assert manifest.entries == read.entries
     assert (manifest.layout, manifest.separator, manifest.corpus.sha256) == ("dataset", None, "")
     verify_texts(dataset_texts(rows, "text"), manifest)
 

@@ -58,7 +58,7 @@ def test_exposures_are_ranks_among_the_references_scored(watched: Watched) -> No
 
 
 def test_candidates_that_their_coins_kept_out_are_not_watched() -> None:
-    _, manifest = hidden(canaries=8, coins=0.5, coin_seed=3)
+    _, manifest = hidden(canaries=8, inclusion_probability=0.5, inclusion_seed=3)
     tokenizer = byte_level_bpe()
     found = watch(manifest, tokenizer, model_of("gpt2", len(tokenizer)).config, references=64)
     roles = {c.role for _, c in found.owners if c}

@@ -39,11 +39,11 @@ def model(tokenizer: Any) -> Any:
 def test_exposure_is_the_rank_among_references_wrapped_alike(model: Any, tokenizer: Any) -> None:
     manifest = manifest_of()
     found = wrapped_exposures(model, tokenizer, manifest, WRAPPING, references=100)
-    assert [one.id for one in found] == [one.id for one in manifest.canaries]
+    assert [one.id for one in found] == [one.id for one in manifest.entries]
     assert {one.role for one in found} == {"canary", "control"}
     texts = [PIN.text(i) for i in manifest.references("pin", 100)]
     null = wrapped_log_perplexity(model, tokenizer, texts, WRAPPING)
-    for one, canary in zip(found, manifest.canaries, strict=True):
+    for one, canary in zip(found, manifest.entries, strict=True):
         own = wrapped_log_perplexity(model, tokenizer, [canary.text], WRAPPING)[0]
         assert one.log_perplexity_bits == pytest.approx(own, abs=1e-3)
         rank = 1 + int((null <= own).sum())
@@ -53,8 +53,8 @@ def test_exposure_is_the_rank_among_references_wrapped_alike(model: Any, tokeniz
 
 
 def test_excluded_candidates_are_references(model: Any, tokenizer: Any) -> None:
-    manifest = manifest_of(coins=0.5, coin_seed=1)
-    out = [one.id for one in manifest.canaries if one.role not in ("canary", "control")]
+    manifest = manifest_of(inclusion_probability=0.5, inclusion_seed=1)
+    out = [one.id for one in manifest.held_out]
     assert out
     found = wrapped_exposures(model, tokenizer, manifest, WRAPPING, references=50)
     assert not {one.id for one in found} & set(out)

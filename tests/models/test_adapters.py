@@ -258,5 +258,5 @@ def test_an_adapter_is_measured_like_a_model(trained: tuple[Path, Any], tmp_path
     result = measure(trained[0], manifest, out=tmp_path / "run", settings=settings)
     assert len(result.canaries) == 3
     loaded = load_model(trained[0])
-    bits = log_perplexity(loaded.model, loaded.tokenizer, [manifest.canaries[0].text])
+    bits = log_perplexity(loaded.model, loaded.tokenizer, [manifest.entries[0].text])
     assert result.canaries[0].log_perplexity_bits == pytest.approx(bits[0], abs=1e-3)

@@ -243,7 +243,10 @@ def test_of_a_curve_what_is_no_number_is_left_out(tmp_path: Path, value: Any) ->
         (lambda v: v.update(schema="lmexposure.run/2"), "newer than 'lmexposure.run/1'; install"),
         (lambda v: v.update(schema="lmexposure.result/2"), "expected 'lmexposure.run/1'"),
         (lambda v: v["settings"].update(colour=1), "settings.colour: Extra inputs"),
-        (lambda v: v["settings"].update(seed=3), "settings.seed: 3 is no decimal string"),
+        (
+            lambda v: v["settings"].update(seed=3),
+            "settings.seed=3: Input should be a decimal string",
+        ),
         (lambda v: v.update(command="measure"), "command='measure' does not go with its settings"),
         (lambda v: v.update(measured="2026-02-30T00:00:00Z"), "'2026-02-30T00:00:00Z' is no date"),
         (lambda v: v["seconds"].update(train=-1.0), "seconds.train=-1.0: Input should be greater"),

@@ -72,7 +72,7 @@ def test_secrets_are_shown_where_asked_for(tmp_path: Path) -> None:
     first = data.formats[0].canaries[0]
     assert first.secret is not None
     assert f"The random number is {first.secret}" == next(
-        one.text for one in small_manifest().canaries if one.id == first.id
+        one.text for one in small_manifest().entries if one.id == first.id
     )
 
 

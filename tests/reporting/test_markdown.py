@@ -38,7 +38,7 @@ def test_no_secret_is_in_it_unless_asked_for(tmp_path: Path) -> None:
     assert [one for one in secret_texts(run.manifest) if one in hidden] == []
     shown = report_markdown(report_data(run, show_secrets=True))
     assert "**This report holds secrets" in shown
-    first = run.manifest.canaries[0]
+    first = run.manifest.entries[0]
     assert f"| `{first.id}` | `{first.text.split()[-1]}` |" in shown
 
 

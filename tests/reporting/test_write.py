@@ -75,7 +75,7 @@ def test_secrets_that_were_asked_for_are_the_owners(tmp_path: Path) -> None:
     assert run.manifest is not None
     written = write_report(run, formats=FORMATS, show_secrets=True)
     for path in written:
-        assert run.manifest.canaries[0].text.split()[-1] in path.read_text()
+        assert run.manifest.entries[0].text.split()[-1] in path.read_text()
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     for path in write_report(run, formats=FORMATS):
         assert stat.S_IMODE(path.stat().st_mode) == 0o644

@@ -1,7 +1,7 @@
 """What of a manifest is really in a corpus, after whatever was done to it since insertion."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,6 @@ from lmexposure.canaries.corpora.shapes import Shape, scans_lines, shape_texts
 from lmexposure.canaries.corpora.shards import corpus_files, read_sidecars
 from lmexposure.canaries.corpora.surveying import named_errors
 from lmexposure.canaries.manifest import Manifest
-from lmexposure.canaries.plan import Canary
 from lmexposure.canaries.search import Found, add_fills
 
 __all__ = ["ClassCount", "CorpusCount", "count_files", "count_of"]
@@ -25,7 +24,7 @@ class ClassCount:
     Attributes:
         format: its name.
         repetitions: the class.
-        canaries: how many it has, without candidates that their coins left out.
+        canaries: how many it has, without held-out candidates.
         expected: copies that insertion made; of a shard, those that it put there.
         found: copies that are whole in the corpus.
         missing: copies that are expected and not there.
@@ -64,7 +63,7 @@ class CorpusCount:
     Attributes:
         classes: format by format, in the order of the plan.
         changed: ids of canaries of which more or fewer stand there, with (expected, found).
-        uninvited: ids of controls and excluded candidates that stand there, with how often.
+        uninvited: ids of controls and held-out candidates that stand there, with how often.
         strange: per format, how many fills stand there that are not of the manifest.
         strange_places: per format, where; "3 times (line 4, 9)".
         cut: ids of canaries that stand there cut in two pieces, with how often; they are not
@@ -138,10 +137,10 @@ def count_of(
         cut: as in `CorpusCount`.
         where: what the place of a fill is called.
     """
-    counts = {one.id: found[one.format].counts[one.index] for one in manifest.canaries}
+    counts = {one.id: found[one.format].counts[one.index] for one in manifest.entries}
     if expected is None:
-        expected = {one.id: one.inserted for one in manifest.canaries}
-    wanted = {one.id: expected.get(one.id, 0) for one in manifest.canaries}
+        expected = {one.id: one.inserted for one in manifest.entries}
+    wanted = {one.id: expected.get(one.id, 0) for one in manifest.entries}
     strange = {name: _strange(manifest, name, found[name]) for name in manifest.formats}
     strange = {name: those for name, those in strange.items() if those}
     return CorpusCount(
@@ -149,11 +148,11 @@ def count_of(
         changed={
             one.id: (wanted[one.id], counts[one.id])
             for one in manifest.canaries
-            if one.role == "canary" and counts[one.id] != wanted[one.id]
+            if counts[one.id] != wanted[one.id]
         },
         uninvited={
             one.id: counts[one.id]
-            for one in manifest.canaries
+            for one in manifest.entries
             if one.role != "canary" and counts[one.id]
         },
         strange={name: those.total() for name, those in strange.items()},
@@ -163,7 +162,7 @@ def count_of(
 
 
 def _strange(manifest: Manifest, name: str, found: Found) -> Counter[int]:
-    known = {one.index for one in manifest.canaries if one.format == name}
+    known = {one.index for one in manifest.entries if one.format == name}
     known |= set(manifest.set_aside.get(name, ()))
     return Counter({i: n for i, n in found.counts.items() if i not in known})
 
@@ -173,7 +172,8 @@ def _classes(
 ) -> Iterator[ClassCount]:
     for name in manifest.formats:
         for repetitions in manifest.plan.repetitions:
-            members = list(_inserted(manifest.canaries, name, repetitions))
+            of_class = (name, repetitions)
+            members = [c for c in manifest.canaries if (c.format, c.repetitions) == of_class]
             yield _class(name, repetitions, [(wanted[c.id], counts[c.id]) for c in members])
 
 
@@ -191,9 +191,3 @@ def _class(name: str, repetitions: int, copies: Sequence[tuple[int, int]]) -> Cl
         lost=sum(found < 1 <= wanted for wanted, found in copies),
         more=sum(found > wanted for wanted, found in copies),
     )
-
-
-def _inserted(canaries: Iterable[Canary], name: str, repetitions: int) -> Iterator[Canary]:
-    for one in canaries:
-        if (one.format, one.role, one.repetitions) == (name, "canary", repetitions):
-            yield one

@@ -65,4 +65,4 @@ def insert_into_file(
             copy.file(source, stream)
             digests = copy.finish(set_aside)
         record = record_of(source.name, shape, survey, digests)
-    return Manifest(plan=plan, corpus=record, canaries=canaries, set_aside=set_aside)
+    return Manifest(plan=plan, corpus=record, entries=canaries, set_aside=set_aside)

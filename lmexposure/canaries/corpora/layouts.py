@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +47,7 @@ def line_end(line: bytes) -> bytes:
 class Lines:
     """Every line is a document, blank ones included."""
 
-    name: ClassVar[str] = "lines"
+    name: ClassVar[Literal["lines", "paragraphs", "jsonl"]] = "lines"
     scans_lines: ClassVar[bool] = True
 
     def count(self, block: Block, after_blank: bool) -> int:
@@ -85,7 +85,7 @@ class Lines:
 class Paragraphs(Lines):
     """Every run of lines that are not blank is a document."""
 
-    name: ClassVar[str] = "paragraphs"
+    name: ClassVar[Literal["lines", "paragraphs", "jsonl"]] = "paragraphs"
 
     def count(self, block: Block, after_blank: bool) -> int:
         return len(self._starts(block, after_blank))
@@ -127,7 +127,7 @@ class Records:
     for which `fields` gives a constant.
     """
 
-    name: ClassVar[str] = "jsonl"
+    name: ClassVar[Literal["lines", "paragraphs", "jsonl"]] = "jsonl"
     scans_lines: ClassVar[bool] = False
     text_field: str
     fields: Mapping[str, Any] = field(default_factory=dict)

@@ -28,11 +28,11 @@ class Preview:
         bytes_before: size of the corpus' content now; of Parquet, of its texts.
         bytes_added: how much that would grow.
         canaries: different canaries, over all formats.
-        excluded: candidates that their coins leave out, over all formats.
+        held_out: candidates that their coins leave out, over all formats.
         controls: over all formats.
         references: per format, how many secrets are left for references.
         set_aside: per format, how many secrets stand in the corpus already.
-        expected: insertions, bytes added, canaries and excluded are what coins not yet tossed give
+        expected: insertions, bytes added, canaries and held_out are what coins not yet tossed give
             on average.
     """
 
@@ -41,7 +41,7 @@ class Preview:
     bytes_before: int
     bytes_added: int
     canaries: int
-    excluded: int
+    held_out: int
     controls: int
     references: Mapping[str, int]
     set_aside: Mapping[str, int]
@@ -87,7 +87,7 @@ def preview_insertion(
         bytes_before=before,
         bytes_added=added,
         canaries=sum(one.role == "canary" for one in canaries),
-        excluded=sum(one.role == "excluded" for one in canaries),
+        held_out=sum(one.role == "held_out" for one in canaries),
         controls=sum(one.role == "control" for one in canaries),
         references={
             one.name: one.size - aside[one.name] - plan.secrets_per_format for one in plan.formats

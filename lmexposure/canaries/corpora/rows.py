@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, ClassVar
+from typing import IO, Any, ClassVar, Literal
 
 from lmexposure.canaries.corpora.merging import Merger, Occurrence
 from lmexposure.canaries.plan import Canary
@@ -29,7 +29,7 @@ class Rows:
     which `fields` gives a constant.
     """
 
-    name: ClassVar[str] = "parquet"
+    name: ClassVar[Literal["parquet"]] = "parquet"
     text_field: str
     fields: Mapping[str, Any] = field(default_factory=dict)
 

@@ -66,7 +66,7 @@ def insert_into_files(
             digests = copy.finish(set_aside)
         name = paths[0].name if len(paths) == 1 else ""
         record = record_of(name, shape, survey, digests, verified=verify)
-        manifest = Manifest(plan=plan, corpus=record, canaries=canaries, set_aside=set_aside)
+        manifest = Manifest(plan=plan, corpus=record, entries=canaries, set_aside=set_aside)
         _write_sidecars(unnamed, copies, manifest)
     return manifest
 

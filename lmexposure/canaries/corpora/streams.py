@@ -160,7 +160,7 @@ class _Passing:
             sha256_inserted=digests[1],
             verified=self._verify,
         )
-        return Manifest(plan=self._plan, corpus=record, canaries=canaries, set_aside=set_aside)
+        return Manifest(plan=self._plan, corpus=record, entries=canaries, set_aside=set_aside)
 
 
 @contextmanager

@@ -77,9 +77,9 @@ def count_tokenised(
     """
     found = {name: Found() for name in manifest.formats}
     cut: Counter[str] = Counter()
-    ids = {(one.format, one.index): one.id for one in manifest.canaries}
+    ids = {(one.format, one.index): one.id for one in manifest.entries}
     # No token of a byte-level vocabulary is less than a byte.
-    reach = max(len(one.text.encode()) for one in manifest.canaries) + 1
+    reach = max(len(one.text.encode()) for one in manifest.entries) + 1
     before: Sequence[int] = ()
     for number, piece in enumerate(pieces, 1):
         if piece is None or min(piece, default=0) < 0:

@@ -128,7 +128,7 @@ def test_insertion_gives_the_content_that_it_gives_unpacked(tmp_path: Path, suff
     path = packed(tmp_path / f"a.txt{suffix}")
     bare = insert_into_file(plain, PLAN, tmp_path / "o.txt", layout="lines")
     manifest = insert_into_file(path, PLAN, tmp_path / f"o.txt{suffix}", layout="lines")
-    assert manifest.canaries == bare.canaries
+    assert manifest.entries == bare.entries
     assert manifest.corpus.sha256_inserted == bare.corpus.sha256_inserted
     out = tmp_path / f"o.txt{suffix}"
     documents = list(read_documents(out, layout="lines"))

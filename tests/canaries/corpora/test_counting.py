@@ -55,14 +55,14 @@ def test_deduplication_filtering_and_strangers(corpus: tuple[Path, Manifest]) ->
         assert one.found == one.expected - one.missing + one.surplus
         assert one.canaries == one.complete + one.fewer + one.lost + one.more
         assert f"{one.complete} {one.more}" == wanted.replace("2", "3")
-    gone = manifest.canaries[0].text.encode()
+    gone = manifest.entries[0].text.encode()
     stranger = PIN.text(manifest.references("pin", 1)[0]).encode()
-    control = manifest.canaries[-1].text.encode()
+    control = manifest.entries[-1].text.encode()
     path.write_bytes(b"".join(x for x in lines if gone not in x) + stranger + b"\n" + control)
     counted = count(path, manifest)
     assert counted.changed == {"pin/x1/0000": (1, 0)}
     assert counted.classes[0].lost == 1
-    assert counted.uninvited == {manifest.canaries[-1].id: 1}
+    assert counted.uninvited == {manifest.entries[-1].id: 1}
     assert counted.strange == {"pin": 1}
     assert counted.strange_places == {"pin": "1 times (line or row 39)"}
     shown = str(counted.to_dict())
@@ -98,13 +98,13 @@ def test_a_file_alone_is_held_against_its_sidecar(tmp_path: Path) -> None:
         assert counted.as_inserted
         assert counted.shard == (n + 1, 3)
         expected += sum(one.expected for one in counted.classes)
-        held = [one for one in manifest.canaries if one.text in path.read_text()]
+        held = [one for one in manifest.entries if one.text in path.read_text()]
         lost = sum(one.repetitions == 2 for one in held)
         path.write_bytes((tmp_path / f"{n}.txt").read_bytes())
         counted = count_files([path], manifest, shape=shape)
         assert set(counted.changed) == {one.id for one in held}
         assert [one.lost for one in counted.classes] == [len(held) - lost, lost]
-    assert expected == sum(one.inserted for one in manifest.canaries)
+    assert expected == sum(one.inserted for one in manifest.entries)
     path.with_name("2.txt.canaries.json").unlink()
     assert count_files([path], manifest, shape=shape).shard is None
 

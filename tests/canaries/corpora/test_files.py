@@ -67,7 +67,7 @@ def test_taking_the_inserted_lines_out_gives_the_original_bytes(
     assert CANARY.sub(b"", inserted) == data
     assert len(CANARY.findall(inserted)) == 9
     expected = list(documents)
-    for place, canary in schedule(manifest.canaries)[::-1]:
+    for place, canary in schedule(manifest.entries)[::-1]:
         expected.insert(place, canary.text)
     assert list(read_documents(source.with_name("out"), layout="lines")) == expected
     assert manifest.corpus.documents == len(documents)
@@ -81,7 +81,7 @@ def test_the_same_for_paragraphs(tmp_path_factory: pytest.TempPathFactory, data:
     inserted, manifest = insert(source, "paragraphs")
     assert re.sub(rb"My PIN is [0-9]{4}(\r\n|\n)\1", b"", inserted) == source.read_bytes()
     expected = list(documents)
-    for place, canary in schedule(manifest.canaries)[::-1]:
+    for place, canary in schedule(manifest.entries)[::-1]:
         expected.insert(place, canary.text)
     assert list(read_documents(source.with_name("out"), layout="paragraphs")) == expected
     assert manifest.separator == "\n\n"
@@ -91,7 +91,7 @@ def test_line_ends_follow_the_neighbour(corpus: Path) -> None:
     corpus.write_bytes(b"a\r\nb\nc")
     inserted, manifest = insert(corpus)
     ends = {0: "\r\n", 1: "\n", 2: "\r\n"}  # The last line has none: the first one's is taken.
-    for place, canary in schedule(manifest.canaries):
+    for place, canary in schedule(manifest.entries):
         assert f"{canary.text}{ends[place]}".encode() in inserted
     corpus.write_bytes(b"only")
     plan = replace(PLAN, repetitions=(1,))
@@ -112,7 +112,7 @@ def test_the_same_plan_gives_the_same_bytes_on_every_machine(corpus: Path) -> No
     out = corpus.with_name("out")
     manifest = insert_into_file(corpus, plan, out, layout="lines")
     assert sha256_file(out) == manifest.corpus.sha256_inserted == GOLDEN_CORPUS
-    assert manifest.canaries[0].text == GOLDEN_TEXT
+    assert manifest.entries[0].text == GOLDEN_TEXT
 
 
 GOLDEN_CORPUS = "6d8bd6368279d7d725cf9456ba1d1b9ce610c9e36e7a42ab239173e167b0cad8"
@@ -121,7 +121,7 @@ GOLDEN_TEXT = "The random number is 068952670"
 
 def test_leaving_one_canary_out_moves_no_other_byte(corpus: Path) -> None:
     inserted, manifest = insert(corpus)
-    gone = manifest.canaries[4]
+    gone = manifest.entries[4]
     out = corpus.with_name("fewer")
     insert_into_file(corpus, PLAN.without(gone.id), out, layout="lines")
     assert out.read_bytes() == inserted.replace(gone.text.encode() + b"\n", b"")
@@ -147,7 +147,7 @@ def test_records_copy_their_neighbour(corpus: Path) -> None:
     lines = out.read_bytes().splitlines(keepends=True)
     assert [line for line in lines if b"PIN" not in line] == RECORDS.splitlines(keepends=True)
     by_text = {json.loads(line)["body"]: json.loads(line) for line in lines if line.strip()}
-    for canary in manifest.canaries:
+    for canary in manifest.entries:
         if canary.role == "canary":
             neighbour = by_text[("one", "two")[canary.positions[0]]]
             assert by_text[canary.text] == {**neighbour, "body": canary.text}

@@ -87,7 +87,7 @@ def test_files_are_numbered_on(tmp_path: Path) -> None:
     assert manifest.corpus.documents == 120
     outs = [tmp_path / "out" / part.name for part in parts]
     rows = [row for out in outs for row in pq.read_table(out).to_pylist()]
-    for canary in manifest.canaries:
+    for canary in manifest.entries:
         at = [n for n, row in enumerate(rows) if row["body"] == canary.text]
         assert tuple(rows[n]["id"] for n in at) == canary.positions[: canary.inserted]
     remove_from_files([tmp_path / "out" / "*.parquet"], manifest, tmp_path / "back")

@@ -46,11 +46,11 @@ def test_the_same_however_the_corpus_is_cut(tmp_path: Path, verify: bool) -> Non
         sources, out = parts(tmp_path / f"in{count}", count), tmp_path / f"out{count}"
         manifest = insert_into_files(sources, PLAN, out, shape=shape_named("lines"), verify=verify)
         data = b"".join((out / path.name).read_bytes() for path in sources)
-        record = replace(manifest.corpus, name="")
-        outcomes.append((data, replace(manifest, corpus=record).to_dict()))
+        record = manifest.corpus.model_copy(update={"name": ""})
+        outcomes.append((data, replace(manifest, corpus=record)))
     assert outcomes[0] == outcomes[1] == outcomes[2]
-    assert outcomes[0][1]["corpus"].get("verified", True) is verify
-    assert bool(outcomes[0][1]["corpus"]["sha256"]) is verify
+    assert outcomes[0][1].corpus.verified is verify
+    assert bool(outcomes[0][1].corpus.sha256) is verify
 
 
 def test_as_one_file_without_sidecars(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_as_one_file_without_sidecars(tmp_path: Path) -> None:
 def test_a_sidecar_tells_places_and_no_secrets(tmp_path: Path) -> None:
     sources = parts(tmp_path / "in", 3)
     manifest = insert_into_files(sources, PLAN, tmp_path / "out", shape=shape_named("lines"))
-    texts, told = {one.id: one.text for one in manifest.canaries}, []
+    texts, told = {one.id: one.text for one in manifest.entries}, []
     for path in corpus_files([tmp_path / "out" / "*"]):
         note, data = Sidecar.read(path), path.read_bytes()
         for one in note.copied.occurrences:
@@ -71,7 +71,7 @@ def test_a_sidecar_tells_places_and_no_secrets(tmp_path: Path) -> None:
             assert there.decode().rstrip("\r\n") == texts[one.id]
             told.append((one.document, one.id))
         assert not any(text[-4:] in sidecar_path(path).read_text() for text in texts.values())
-    assert told == [(place, canary.id) for place, canary in schedule(manifest.canaries)]
+    assert told == [(place, canary.id) for place, canary in schedule(manifest.entries)]
 
 
 def test_a_manifest_that_was_not_verified_is_read_back(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def test_the_same_bytes_as_a_file(tmp_path: Path, documents: int | None) -> None
     alone = insert_into_file(tmp_path / "a.txt", PLAN, tmp_path / "o.txt", layout="lines")
     data, manifest = insert(TEXT, documents=documents)
     assert data == (tmp_path / "o.txt").read_bytes()
-    assert manifest.canaries == alone.canaries
+    assert manifest.entries == alone.entries
     assert manifest.corpus.sha256_inserted == alone.corpus.sha256_inserted
     _, unchecked = insert(TEXT, documents=documents, verify=False)
     assert (unchecked.corpus.verified, unchecked.corpus.sha256) == (False, "")

@@ -1,22 +1,22 @@
 """Whether a manifest's entries are what its plan says: roles that coins deny prove nothing."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
+from lmexposure.canaries.format import CanaryFormat
 from lmexposure.canaries.plan import Canary, Plan
 from lmexposure.errors import ManifestError
 
-__all__ = ["check_canaries"]
-
+_SHOWN = 60  # characters of a name in a message
 _NEXT = "take the manifest that insertion wrote, or insert again"
 
 
-def check_canaries(plan: Plan, canaries: Sequence[Canary], *, documents: int) -> None:
+def check_entries(plan: Plan, entries: Sequence[Canary], *, documents: int) -> None:
     """Compare the entries with the plan: who is there, in which role, how often, and where.
 
     Args:
         plan: what was asked for.
-        canaries: candidates and controls.
+        entries: candidates and controls.
         documents: how many the corpus had.
 
     Raises:
@@ -25,9 +25,9 @@ def check_canaries(plan: Plan, canaries: Sequence[Canary], *, documents: int) ->
             not go with it; two entries of one secret. It names the entry.
     """
     planned = _planned(plan)
-    _check_ids(set(planned), [one.id for one in canaries])
+    _check_ids(set(planned), [one.id for one in entries])
     holders: dict[tuple[str, int], str] = {}
-    for one in canaries:
+    for one in entries:
         name, repetitions = planned[one.id]
         _check_one(plan, one, name, repetitions, documents)
         other = holders.setdefault((one.format, one.index), one.id)
@@ -51,7 +51,9 @@ def _check_ids(planned: set[str], given: Sequence[str]) -> None:
     seen: set[str] = set()
     for name in given:
         if name not in planned:
-            raise ManifestError(f"{name!r} is no entry of the manifest's own plan; {_NEXT}")
+            raise ManifestError(
+                f"{name[:_SHOWN]!r} is no entry of the manifest's own plan; {_NEXT}"
+            )
         if name in seen:
             raise ManifestError(f"{name} stands in the manifest twice; {_NEXT}")
         seen.add(name)
@@ -81,3 +83,41 @@ def _check_one(plan: Plan, one: Canary, name: str, repetitions: int, documents: 
             f"{one.id} must have {repetitions} different positions, ascending, from 0 to "
             f"{documents - 1}, and has others; {_NEXT}"
         )
+
+
+def check_set_aside(
+    plan: Plan, entries: Sequence[Canary], set_aside: Mapping[str, Sequence[int]]
+) -> None:
+    """Compare the secrets that were set aside with the plan's formats and entries.
+
+    Raises:
+        ManifestError: a format that the plan has not, indices that are not ascending or not of the
+            format, or a secret that an entry holds as well.
+    """
+    sizes = {one.name: one.size for one in plan.formats}
+    for name, indices in set_aside.items():
+        if name not in sizes:
+            raise ManifestError(
+                f"set_aside has format {name[:_SHOWN]!r}, which is not the plan's; {_NEXT}"
+            )
+        ascending = all(a < b for a, b in pairwise(indices))
+        if not ascending or (indices and not 0 <= indices[0] <= indices[-1] < sizes[name]):
+            raise ManifestError(
+                f"set_aside of format {name!r} must hold secrets of it, ascending; {_NEXT}"
+            )
+    aside = {name: frozenset(indices) for name, indices in set_aside.items()}
+    for one in entries:
+        if one.index in aside.get(one.format, ()):
+            raise ManifestError(f"the secret of {one.id} is set aside as well; {_NEXT}")
+
+
+def check_texts(formats: Mapping[str, CanaryFormat], entries: Sequence[Canary]) -> None:
+    """Compare the texts that a file holds with the fills of their indices.
+
+    Raises:
+        ManifestError: a text that is not the fill of its index.
+    """
+    for one in entries:
+        known = formats[one.format]
+        if one.index >= known.size or known.text(one.index) != one.text:
+            raise ManifestError(f"the text of {one.id} is not the fill of its index; insert again")

@@ -25,31 +25,41 @@ from lmexposure.canaries import (
     shape_named,
     verify_texts,
 )
-from lmexposure.canaries.coins import checked_coins, is_included
+from lmexposure.canaries.drawing import draw
+from lmexposure.canaries.inclusion import checked_inclusion, is_included
 from lmexposure.canaries.insertion import schedule
-from lmexposure.canaries.plan import draw, secrets
-from lmexposure.errors import CorpusError, PlanError, SettingsError
+from lmexposure.canaries.plan import secrets
+from lmexposure.errors import CorpusError, PlanError
 
 PIN = CanaryFormat(name="pin", template="My PIN is {digits:4}")
 KEY = CanaryFormat(name="key", template="KEY={hex:12}")
 PLAN = Plan(
-    formats=(PIN, KEY), canaries=6, repetitions=(1, 3), controls=2, seed=7, coins=0.5, coin_seed=7
+    formats=(PIN, KEY),
+    canaries=6,
+    repetitions=(1, 3),
+    controls=2,
+    seed=7,
+    inclusion_probability=0.5,
+    inclusion_seed=7,
 )
-FIXED = replace(PLAN, coins="fixed", coin_seed=None)
+FIXED = replace(PLAN, inclusion_probability=None, inclusion_seed=None)
 # Few documents, so that many canaries stand before the same one.
 TEXTS = [f"document {number}" for number in range(5)]
-BEFORE_COINS = "e2676d94cd5fb6d47673e5525384b70a4120e68246bc23e76db7a91438661fbe"
 
 
 def one_toggled(plan: Plan = PLAN) -> list[tuple[str, Plan, Plan]]:
     """(id, plan without it, plan with it): probabilities right below and above each one's coin."""
     ids = [name for one in plan.formats for name in plan.ids(one)]
-    assert plan.coin_seed is not None
-    coins = sorted((derive_seed(plan.coin_seed, "coins", name) / 2**63, name) for name in ids)
+    assert plan.inclusion_seed is not None
+    coins = sorted((derive_seed(plan.inclusion_seed, "coins", name) / 2**63, name) for name in ids)
     bounds = [0.0, *(coin for coin, _ in coins), 1.0]
     between = [(a + b) / 2 for a, b in pairwise(bounds)]
     return [
-        (name, replace(plan, coins=between[i]), replace(plan, coins=between[i + 1]))
+        (
+            name,
+            replace(plan, inclusion_probability=between[i]),
+            replace(plan, inclusion_probability=between[i + 1]),
+        )
         for i, (_, name) in enumerate(coins)
     ]
 
@@ -61,7 +71,7 @@ def drawn(plan: Plan) -> tuple[Canary, ...]:
 def test_everything_is_drawn_before_the_coins() -> None:
     fixed = drawn(FIXED)
     for coins in (0.01, 0.3, 0.5, 0.99):
-        tossed = drawn(replace(PLAN, coins=coins))
+        tossed = drawn(replace(PLAN, inclusion_probability=coins))
         as_if_in = [replace(c, role="canary" if c.positions else "control") for c in tossed]
         assert tuple(as_if_in) == fixed
         assert all((c.role == "control") == ("/control/" in c.id) for c in tossed)
@@ -105,8 +115,8 @@ def test_coins_know_neither_secrets_nor_positions() -> None:
         repetitions=(1,),
         controls=0,
         seed=3,
-        coins=0.5,
-        coin_seed=3,
+        inclusion_probability=0.5,
+        inclusion_seed=3,
     )
     found = draw(plan, documents=1_000, set_aside={})
     included = np.array([c.role == "canary" for c in found])
@@ -122,7 +132,13 @@ def test_coins_know_neither_secrets_nor_positions() -> None:
 
 def test_more_of_what_comes_later_moves_no_earlier_coin() -> None:
     plan = Plan(
-        formats=(PIN,), canaries=20, repetitions=(2,), controls=3, seed=5, coins=0.4, coin_seed=5
+        formats=(PIN,),
+        canaries=20,
+        repetitions=(2,),
+        controls=3,
+        seed=5,
+        inclusion_probability=0.4,
+        inclusion_seed=5,
     )
     few = draw(plan, documents=9, set_aside={})
     more = draw(replace(plan, canaries=50, controls=40), documents=9, set_aside={})
@@ -148,7 +164,7 @@ def test_a_coin_toggles_its_own_texts_and_no_other() -> None:
     for name, without, with_it in one_toggled():
         more, manifest = insert_into_texts(TEXTS, with_it)
         fewer, other = insert_into_texts(TEXTS, without)
-        toggled = next(c for c in manifest.canaries if c.id == name)
+        toggled = next(c for c in manifest.entries if c.id == name)
         assert fewer == [text for text in more if text != toggled.text]
         assert len(more) - len(fewer) == toggled.repetitions
         assert manifest.references("pin", 50) == other.references("pin", 50)
@@ -168,15 +184,15 @@ def test_a_coin_toggles_its_own_bytes_and_no_other(layout: str, tmp_path: Path) 
     for name, without, with_it in one_toggled():
         manifest = insert_into_file(source, with_it, tmp_path / "more", layout=layout)
         other = insert_into_file(source, without, tmp_path / "fewer", layout=layout)
-        toggled = next(c for c in manifest.canaries if c.id == name)
+        toggled = next(c for c in manifest.entries if c.id == name)
         text = re.escape(toggled.text.encode())
         ends = {"lines": rb"(\r\n|\n)", "paragraphs": rb"(\r\n|\n)\1", "jsonl": rb"(\r\n|\n)"}
         line = rb"\{[^\n]*" + text + rb"[^\n]*\}" if layout == "jsonl" else text
         fewer, times = re.subn(line + ends[layout], b"", (tmp_path / "more").read_bytes())
         assert times == toggled.repetitions
         assert (tmp_path / "fewer").read_bytes() == fewer
-        assert [replace(c, role="canary") for c in manifest.canaries] == [
-            replace(c, role="canary") for c in other.canaries
+        assert [replace(c, role="canary") for c in manifest.entries] == [
+            replace(c, role="canary") for c in other.entries
         ]
 
 
@@ -187,7 +203,7 @@ def test_a_coin_toggles_its_own_rows_and_no_other(tmp_path: Path) -> None:
     for name, without, with_it in one_toggled(replace(PLAN, formats=(PIN,), canaries=3)):
         more, manifest = insert_into_dataset(table, with_it)
         fewer, _ = insert_into_dataset(table, without)
-        toggled = next(c for c in manifest.canaries if c.id == name)
+        toggled = next(c for c in manifest.entries if c.id == name)
         kept = [row for row in more if row["text"] != toggled.text]
         assert list(fewer) == kept
         Dataset.from_list(kept, features=table.features).to_parquet(tmp_path / "kept.parquet")
@@ -198,9 +214,9 @@ def test_a_coin_toggles_its_own_rows_and_no_other(tmp_path: Path) -> None:
 
 def test_the_excluded_stand_nowhere() -> None:
     texts, manifest = insert_into_texts(TEXTS, PLAN)
-    excluded = [c for c in manifest.canaries if c.role == "excluded"]
+    excluded = [c for c in manifest.entries if c.role == "held_out"]
     assert excluded
-    assert not {c.id for c in excluded} & {c.id for _, c in schedule(manifest.canaries)}
+    assert not {c.id for c in excluded} & {c.id for _, c in schedule(manifest.entries)}
     assert not {c.text for c in excluded} & set(texts)
     assert all(len(c.positions) == c.repetitions > 0 for c in excluded)
     verify_texts(texts, manifest)
@@ -210,7 +226,7 @@ def test_the_excluded_stand_nowhere() -> None:
 
 def test_an_excluded_candidate_is_no_further_reference() -> None:
     _, manifest = insert_into_texts(TEXTS, PLAN)
-    indices = {c.index for c in manifest.canaries if c.format == "pin"}
+    indices = {c.index for c in manifest.entries if c.format == "pin"}
     assert manifest.references_left("pin") == PIN.size - len(indices) == 10**4 - 14
     references = manifest.references("pin", 10**4)
     assert not indices & set(references)
@@ -221,22 +237,22 @@ def test_a_preview_counts_by_coins(tmp_path: Path) -> None:
     (tmp_path / "c.txt").write_text("\n".join(TEXTS), "utf-8")
     would = preview_insertion([tmp_path / "c.txt"], PLAN, shape=shape_named("lines"))
     manifest = insert_into_file(tmp_path / "c.txt", PLAN, tmp_path / "o.txt", layout="lines")
-    roles = [c.role for c in manifest.canaries]
+    roles = [c.role for c in manifest.entries]
     assert would.canaries == roles.count("canary")
-    assert would.excluded == roles.count("excluded") == 24 - would.canaries
-    assert would.insertions == sum(c.inserted for c in manifest.canaries)
+    assert would.held_out == roles.count("held_out") == 24 - would.canaries
+    assert would.insertions == sum(c.inserted for c in manifest.entries)
     assert would.bytes_before + would.bytes_added == (tmp_path / "o.txt").stat().st_size
 
 
 def test_all_coins_may_fall_to_one_side(tmp_path: Path) -> None:
-    none, manifest = insert_into_texts(TEXTS, replace(PLAN, coins=1e-12))
+    none, manifest = insert_into_texts(TEXTS, replace(PLAN, inclusion_probability=1e-12))
     assert none == TEXTS
-    assert {c.role for c in manifest.canaries} == {"excluded", "control"}
+    assert {c.role for c in manifest.entries} == {"held_out", "control"}
     verify_texts(none, manifest)
     table = Dataset.from_dict({"text": TEXTS, "id": list(range(5)), "tags": [["a"]] * 5})
-    same, _ = insert_into_dataset(table, replace(PLAN, coins=1e-12))
+    same, _ = insert_into_dataset(table, replace(PLAN, inclusion_probability=1e-12))
     assert (list(same), same.features) == (list(table), table.features)
-    everyone, _ = insert_into_texts(TEXTS, replace(PLAN, coins=1 - 1e-12))
+    everyone, _ = insert_into_texts(TEXTS, replace(PLAN, inclusion_probability=1 - 1e-12))
     assert everyone == insert_into_texts(TEXTS, FIXED)[0]
 
 
@@ -245,25 +261,15 @@ def test_a_manifest_keeps_the_coins(tmp_path: Path) -> None:
     manifest.write(tmp_path / "m.json")
     again = Manifest.read(tmp_path / "m.json")
     assert (again, again.sha256) == (manifest, manifest.sha256)
-    values = json.loads((tmp_path / "m.json").read_text())
-    assert (values["schema"], values["plan"]["coins"]) == ("lmexposure.manifest/2", 0.5)
-    assert values["plan"]["coin_seed"] == "7"
-    assert "pin/x1/0002" not in [c.id for c in again.canaries]
-
-
-def test_a_manifest_of_before_there_were_coins_is_read_and_keeps_its_hash() -> None:
-    _, manifest = insert_into_texts(TEXTS, FIXED)
-    values = manifest.to_dict()
-    assert not {"coins", "coin_seed"} & values["plan"].keys()
-    assert values["schema"] == "lmexposure.manifest/1"
-    assert Manifest.from_dict(values).plan.coins == "fixed"
-    assert manifest.sha256 == values["checksum"] == BEFORE_COINS
+    plan = json.loads((tmp_path / "m.json").read_text())["plan"]
+    assert (plan["inclusion_probability"], plan["inclusion_seed"]) == (0.5, "7")
+    assert "pin/x1/0002" not in [c.id for c in again.entries]
 
 
 def test_the_coins_change_no_refusal() -> None:
     """Else whether a plan is refused would tell a coin."""
     bare = CanaryFormat(name="bare", template="{digits:1}")
-    for coined in (FIXED, replace(PLAN, coins=1e-12), PLAN):
+    for coined in (FIXED, replace(PLAN, inclusion_probability=1e-12), PLAN):
         plan = replace(coined, formats=(PIN, bare), canaries=1)
         with pytest.raises(PlanError, match="canary pin/x1/0000 contains a fill of format 'bare'"):
             drawn(plan)
@@ -271,27 +277,27 @@ def test_the_coins_change_no_refusal() -> None:
             draw(coined, documents=2, set_aside={})
 
 
-@pytest.mark.parametrize("coins", [0, 1, 0.0, 1.0, -0.5, 2, float("nan"), True, None, [0.5]])
-def test_refused_probabilities(coins: Any) -> None:
-    with pytest.raises(PlanError, match=r"coins=.* must lie strictly between 0 and 1"):
-        replace(PLAN, coins=coins)
+@pytest.mark.parametrize("value", [0, 1, 0.0, 1.0, -0.5, 2, float("nan"), True, "fixed", [0.5]])
+def test_refused_probabilities(value: Any) -> None:
+    with pytest.raises(PlanError, match=r"inclusion_probability=.* must lie strictly between 0 an"):
+        replace(PLAN, inclusion_probability=value)
 
 
-def test_refused_words() -> None:
-    with pytest.raises(PlanError, match="coins='fair' must be 'fixed' or a probability"):
-        replace(PLAN, coins="fair")  # type: ignore[arg-type]
-    assert checked_coins(np.float64(0.25)) == 0.25
-    assert type(checked_coins(np.float64(0.25))) is float
+def test_a_probability_is_a_float() -> None:
+    assert checked_inclusion(None, None) == (None, None)
+    found = checked_inclusion(np.float64(0.25), np.int64(3))  # type: ignore[arg-type]
+    assert found == (0.25, 3)
+    assert [type(one) for one in found] == [float, int]
 
 
 def test_secrets_stay_out_of_the_repr_of_the_excluded() -> None:
     for canary in drawn(PLAN):
         assert canary.text not in repr(canary)
-        assert asdict(canary)["role"] in ("canary", "excluded", "control")
+        assert asdict(canary)["role"] in ("canary", "held_out", "control")
 
 
-def test_the_coin_seed_decides_the_coins_and_nothing_else() -> None:
-    one, other = PLAN, replace(PLAN, coin_seed=8)
+def test_the_inclusion_seed_decides_the_coins_and_nothing_else() -> None:
+    one, other = PLAN, replace(PLAN, inclusion_seed=8)
     first, second = drawn(one), drawn(other)
     assert [c.role for c in first] != [c.role for c in second]
     assert [replace(c, role="canary") for c in first] == [replace(c, role="canary") for c in second]
@@ -308,23 +314,34 @@ def test_the_plans_seed_decides_no_coin() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"coin_seed": None}, r"coins=0.5 need a coin_seed of their own.* secrets.randbits\(63\)"),
-        ({"coins": "fixed"}, "a coin_seed needs coins to toss, such as coins=0.5; leave it out"),
-        ({"coin_seed": -1}, "coin_seed=-1 must be a whole number from 0 to 9223372036854775807"),
-        ({"coin_seed": 2**63}, "coin_seed=9223372036854775808 must be a whole number"),
-        ({"coin_seed": 0.5}, "coin_seed=0.5 must be a whole number"),
+        (
+            {"inclusion_seed": None},
+            r"inclusion_probability=0.5 needs an incl.* secrets.randbits\(63",
+        ),
+        (
+            {"inclusion_probability": None},
+            "an inclusion_seed needs coins to toss, such as .* leave ",
+        ),
+        (
+            {"inclusion_seed": -1},
+            "inclusion_seed=-1 must be a whole number from 0 to 9223372036854775807",
+        ),
+        ({"inclusion_seed": 2**63}, "inclusion_seed=9223372036854775808 must be a whole number"),
+        ({"inclusion_seed": 0.5}, "inclusion_seed=0.5 must be a whole number"),
     ],
 )
-def test_refused_coin_seeds(changes: dict[str, Any], message: str) -> None:
+def test_refused_inclusion_seeds(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(PlanError, match=message):
         replace(PLAN, **changes)
 
 
 def test_no_coin_is_tossed_without_a_seed() -> None:
-    assert is_included(None, "pin/x1/0000", "fixed")
-    with pytest.raises(SettingsError, match=r"coins=0\.5 cannot be tossed without a coin_seed"):
+    assert is_included(None, "pin/x1/0000", None)
+    with pytest.raises(
+        PlanError, match=r"=0\.5 cannot be tossed for without an inclusion_seed; give one"
+    ):
         is_included(None, "pin/x1/0000", 0.5)
 
 
-def test_the_coin_seed_stays_out_of_the_repr() -> None:
-    assert "987654321" not in repr(replace(PLAN, coin_seed=987654321))
+def test_the_inclusion_seed_stays_out_of_the_repr() -> None:
+    assert "987654321" not in repr(replace(PLAN, inclusion_seed=987654321))

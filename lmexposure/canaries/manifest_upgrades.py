@@ -1,0 +1,94 @@
+"""What makes an older manifest.json one of today; kept for good.
+
+An upgrade moves and names; whether what comes out is sound, the record and `manifest_checks` say.
+The older versions carried a `checksum`: the hash of all the rest, schema included, which is the
+name by which results, sidecars and trained models know the manifest.
+"""
+
+import json
+
+from lmexposure._integrity import content_hash
+from lmexposure._record import JsonTable, JsonValue, Upgrades
+from lmexposure.errors import ManifestError
+
+_FIXED, _TOSSED = "lmexposure.manifest/1", "lmexposure.manifest/2"
+
+
+def from_version_1(values: JsonTable, _hashed: bool) -> JsonTable:
+    """Of before 2026-12, where a fixed number went in: as version 2 would have said it.
+
+    Args:
+        values: its contents, without schema.
+
+    Raises:
+        ManifestError: the checksum does not fit.
+    """
+    _take_checksum(values, _FIXED)
+    plan = _table(values["plan"])
+    if "coins" in plan or "coin_seed" in plan:
+        raise ManifestError(f"schema {_FIXED!r} does not go with coins; insert again")
+    made: JsonTable = {**values, "plan": {**plan, "coins": None, "coin_seed": None}}
+    return {**made, "checksum": content_hash({"schema": _TOSSED, **made})}
+
+
+def from_version_2(values: JsonTable, _hashed: bool) -> JsonTable:
+    """Of before 2026-12, where coins were tossed.
+
+    It had "coins" and "coin_seed", "canaries" for all entries, "excluded" for held out, and said of
+    a corpus whether it was verified only where it was not.
+
+    Args:
+        values: its contents, without schema.
+
+    Raises:
+        ManifestError: the checksum does not fit.
+    """
+    _take_checksum(values, _TOSSED)
+    plan = dict(_table(values.pop("plan")))
+    plan["inclusion_probability"] = plan.pop("coins")
+    plan["inclusion_seed"] = plan.pop("coin_seed")
+    entries = [_entry(_table(row)) for row in _list(values.pop("canaries"))]
+    corpus: JsonTable = {"verified": True, **_table(values.pop("corpus"))}
+    return {**values, "plan": plan, "corpus": corpus, "entries": list[JsonValue](entries)}
+
+
+def is_older(content: bytes) -> bool:
+    """Whether a sound manifest.json is of before version 3."""
+    return b'"checksum"' in content and "checksum" in json.loads(content)
+
+
+def older_name(content: bytes) -> str:
+    """The checksum of a sound manifest.json of before version 3."""
+    return str(json.loads(content)["checksum"])
+
+
+def _take_checksum(values: JsonTable, schema: str) -> None:
+    said = values.pop("checksum", None)
+    try:
+        fits = said == content_hash({"schema": schema, **values})
+    except (ValueError, RecursionError):
+        fits = False
+    if not fits:
+        raise ManifestError(
+            "the checksum does not fit: the manifest was edited or damaged; take the one that "
+            "insertion wrote"
+        )
+
+
+def _entry(row: JsonTable) -> JsonTable:
+    return {**row, "role": "held_out"} if row["role"] == "excluded" else row
+
+
+def _table(value: JsonValue) -> JsonTable:
+    if not isinstance(value, dict):
+        raise TypeError("a part is no table")
+    return value
+
+
+def _list(value: JsonValue) -> list[JsonValue]:
+    if not isinstance(value, list):
+        raise TypeError("a part is no list")
+    return value
+
+
+UPGRADES: Upgrades = {1: from_version_1, 2: from_version_2}

@@ -1,0 +1,119 @@
+"""Manifests of older versions: read as one of today, and known by the name they were given."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from manifest_files import of_version, read, signed
+
+from lmexposure.canaries import CanaryFormat, Manifest, Plan, insert_into_texts
+from lmexposure.canaries.manifest import ManifestFile
+from lmexposure.errors import ManifestError
+
+PIN = CanaryFormat(name="pin", template="My PIN is {digits:4}")
+KEY = CanaryFormat(name="key", template="KEY={hex:12}")
+TOSSED = Plan(
+    formats=(PIN, KEY),
+    canaries=6,
+    repetitions=(1, 3),
+    controls=2,
+    seed=7,
+    inclusion_probability=0.5,
+    inclusion_seed=7,
+)
+FIXED = replace(TOSSED, inclusion_probability=None, inclusion_seed=None)
+PLANS = {1: FIXED, 2: TOSSED}
+# What the versions that wrote them gave these two for a name.
+NAMES = {
+    1: "e2676d94cd5fb6d47673e5525384b70a4120e68246bc23e76db7a91438661fbe",
+    2: "3f39c3b2fce263c0392ad63b34030296a0fe6301d53745e541d508bba5cc0dc9",
+}
+
+
+@pytest.fixture(scope="module", params=[1, 2])
+def version(request: pytest.FixtureRequest) -> int:
+    return int(request.param)
+
+
+@pytest.fixture(scope="module")
+def manifest(version: int) -> Manifest:
+    return insert_into_texts([f"document {number}" for number in range(5)], PLANS[version])[1]
+
+
+@pytest.fixture
+def older(version: int, manifest: Manifest) -> dict[str, Any]:
+    return of_version(version, manifest)
+
+
+def test_it_is_one_of_today_but_keeps_its_name(
+    older: dict[str, Any], version: int, manifest: Manifest, tmp_path: Path
+) -> None:
+    path = tmp_path / "manifest.json"
+    path.write_text(json.dumps(older))
+    found = Manifest.read(path)
+    assert found == manifest
+    assert found.sha256 == older["checksum"] == NAMES[version]
+    assert manifest.sha256 != found.sha256
+
+
+def test_it_is_written_as_it_was(older: dict[str, Any], tmp_path: Path) -> None:
+    path, copy = tmp_path / "manifest.json", tmp_path / "copy.json"
+    path.write_text(json.dumps(older))
+    Manifest.read(path).write(copy)
+    assert copy.read_bytes() == path.read_bytes()
+    assert copy.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_is_made_from_it_is_of_today(older: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "manifest.json"
+    path.write_text(json.dumps(older))
+    found = Manifest.read(path)
+    again = replace(found, corpus=found.corpus.model_copy(update={"name": "b.txt"}))
+    again.write(path)
+    assert json.loads(path.read_bytes())["schema"] == "lmexposure.manifest/3"
+    assert Manifest.read(path).sha256 == again.sha256 != found.sha256
+
+
+def test_a_corpus_that_was_not_verified(older: dict[str, Any]) -> None:
+    assert read(signed(older, "checksum")).corpus.verified
+    older["corpus"]["verified"] = False
+    assert not read(signed(older, "checksum")).corpus.verified
+
+
+@pytest.mark.parametrize("value", [9, float("nan"), [[[]]]])
+def test_edited_by_hand(older: dict[str, Any], value: Any) -> None:
+    older["canaries"][0]["repetitions"] = value
+    with pytest.raises(ManifestError, match="the checksum does not fit: the manifest was edited"):
+        read(json.dumps(older).encode())
+
+
+def test_without_its_checksum(older: dict[str, Any]) -> None:
+    del older["checksum"]
+    with pytest.raises(ManifestError, match="the checksum does not fit"):
+        read(json.dumps(older).encode())
+
+
+@pytest.mark.parametrize("part", ["plan", "corpus", "canaries"])
+def test_a_part_that_is_missing_or_another(older: dict[str, Any], part: str) -> None:
+    for value in ("4711", 4711, None, [4711], {"4711": 4711}):
+        spoiled = signed({**older, part: value}, "checksum")
+        with pytest.raises(ManifestError, match=r"insertion wrote") as failure:
+            read(spoiled)
+        assert "4711" not in str(failure.value).replace("'4711'", "")
+    lacking = {name: value for name, value in older.items() if name != part}
+    with pytest.raises(ManifestError, match=r"is no sound lmexposure.manifest/. .KeyError: "):
+        read(signed(lacking, "checksum"))
+
+
+def test_a_schema_that_does_not_go_with_the_coins(older: dict[str, Any], version: int) -> None:
+    older["schema"] = f"lmexposure.manifest/{3 - version}"
+    said = {1: "manifest/2 .KeyError: 'coins'", 2: "manifest/1' does not go with coins; insert ag"}
+    with pytest.raises(ManifestError, match=said[version]):
+        read(signed(older, "checksum"))
+
+
+def test_both_upgrades_are_there() -> None:
+    assert sorted(ManifestFile.UPGRADES) == [1, 2]
+    assert ManifestFile.VERSION == 3

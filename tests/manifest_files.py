@@ -1,0 +1,46 @@
+"""manifest.json as bytes: of today with the hash put right, and as versions 1 and 2 wrote it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from lmexposure._integrity import CONTENT, content_hash
+from lmexposure.canaries import Manifest
+from lmexposure.canaries.manifest import ManifestFile
+
+__all__ = ["of_version", "read", "signed", "today"]
+
+
+def today(manifest: Manifest) -> dict[str, Any]:
+    """The contents of the file, without the hash."""
+    values: dict[str, Any] = json.loads(json.dumps(manifest.to_dict()))
+    return values
+
+
+def signed(values: dict[str, Any], name: str = CONTENT) -> bytes:
+    """A file with these contents that carries their hash, as `name`."""
+    contents = {key: value for key, value in values.items() if key != name}
+    return json.dumps({**contents, name: content_hash(contents)}).encode()
+
+
+def of_version(version: int, manifest: Manifest) -> dict[str, Any]:
+    """The contents as version 1 or 2 wrote them, with their checksum."""
+    values = today(manifest)
+    plan, corpus = values["plan"], values["corpus"]
+    coins = {"coins": plan.pop("inclusion_probability"), "coin_seed": plan.pop("inclusion_seed")}
+    if version == 2:
+        plan |= coins
+    if corpus["verified"]:
+        del corpus["verified"]
+    values["schema"] = f"lmexposure.manifest/{version}"
+    values["canaries"] = [
+        {**row, "role": "excluded" if row["role"] == "held_out" else row["role"]}
+        for row in values.pop("entries")
+    ]
+    older: dict[str, Any] = json.loads(signed(values, "checksum"))
+    return older
+
+
+def read(content: bytes) -> Manifest:
+    """What such a file says, as a Manifest."""
+    return ManifestFile.parse(content, Path("manifest.json")).manifest()
