@@ -5,7 +5,6 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from lmexposure.audit.privacy import _bound, _class
 from lmexposure.gate import Check, Outcome, Verdict
 from lmexposure.records import Evaluation, Privacy, Provenance, SkewNormalFit
 from lmexposure.records.result import Goodness, Role
@@ -230,14 +229,7 @@ def _privacy(formats: tuple[FormatData, ...], hostile: str) -> Privacy:
         deltas=(1e-5, 0.0),
         claim=Claim(epsilon=1.0, delta=1e-5),
     )
-    return Privacy.model_validate(
-        section
-        | {
-            "primary": _bound(section["primary"]),
-            "classes": [_class(row) for row in section["classes"]],
-            "notes": ["training packs documents" + hostile],
-        }
-    )
+    return Privacy.model_validate(section | {"notes": ["training packs documents" + hostile]})
 
 
 def _roc(name: str, rng: np.random.Generator) -> RocData:

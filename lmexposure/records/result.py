@@ -913,7 +913,9 @@ class Privacy(Record):
                 f"and those of its classes sum up to {together:g}"
             )
         if (tuple(self.primary.formats), self.primary.repetitions) not in [
-            c.key for c in self.classes
+            c.key
+            for c in self.classes
+            if c.bounds is not None and c.bounds.primary.value == largest
         ]:
             raise ValueError("the primary bound is of none of the classes")
         return self

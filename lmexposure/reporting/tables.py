@@ -141,9 +141,7 @@ def _value(value: object) -> JsonValue:
         return plain(value.model_dump(mode="json"))
     if is_dataclass(value):
         table: JsonTable = {f.name: _value(getattr(value, f.name)) for f in fields(value)}
-        return (
-            table | {"exposures": plain(dict(value.exposures))}
-            if isinstance(value, Evaluation)
-            else table
-        )
+        if isinstance(value, Evaluation):
+            table |= {"exposures": plain(dict(value.exposures))}
+        return table
     return [_value(part) for part in value] if isinstance(value, tuple) else plain(value)

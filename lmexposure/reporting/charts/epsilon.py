@@ -25,7 +25,7 @@ _ROW = 0.5  # inches
 
 
 def epsilon(privacy: Privacy | None) -> Chart | None:
-    """Each bound of one class of canaries: the class whose bound is quoted, else the largest.
+    """Each bound of the class of canaries whose bound is quoted.
 
     Args:
         privacy: of a result; None where it has none.

@@ -19,6 +19,12 @@ Draw = Callable[[FigureBase], None]
 Legend = Callable[[], Sequence[Artist]]
 Dashes = Literal["-", "--", ":", "none"] | tuple[int, tuple[int, int]]
 
+WIDTH = 5.8  # inches: letters of 12 points are 9.8 pixels high on a telephone of 360
+LEGEND_LINE = 0.215
+_LEGEND_WIDTH, _KEY_WIDTH = 72 * WIDTH - 4, 44  # points
+_MARKERS = ("o", "s", "^", "D", "v", "P")
+_DASHES: tuple[Dashes, ...] = ("-", "--", ":")
+
 
 class Style(TypedDict, total=False):
     """How a line and its markers look, by the names that matplotlib gives these properties."""
@@ -30,13 +36,6 @@ class Style(TypedDict, total=False):
     markersize: float
     markerfacecolor: str
     markeredgewidth: float
-
-
-WIDTH = 5.8  # inches: letters of 12 points are 9.8 pixels high on a telephone of 360
-LEGEND_LINE = 0.215
-_LEGEND_WIDTH, _KEY_WIDTH = 72 * WIDTH - 4, 44  # points
-_MARKERS = ("o", "s", "^", "D", "v", "P")
-_DASHES: tuple[Dashes, ...] = ("-", "--", ":")
 
 
 def settings() -> dict[str, str | float | bool]:
