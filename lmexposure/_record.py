@@ -55,6 +55,7 @@ def _from_decimal(value: object, info: "ValidationInfo[object]") -> object:
 # An integer that may pass 2^53: a decimal string in files.
 BigInteger = Annotated[
     int,
+    Field(ge=0),
     BeforeValidator(_from_decimal),
     PlainSerializer(str, when_used="json"),
     WithJsonSchema({"type": "string", "pattern": f"^[0-9]{{1,{_MOST_DIGITS}}}$"}),
@@ -84,6 +85,7 @@ class FileRecord(Record):
     """A whole file.
 
     Attributes:
+        NAME: of the file, as lmexposure writes it.
         FAMILY, VERSION: of its schema, written "family/version".
         ERROR: what is raised of a file that cannot be used.
         AGAIN: how to get a file that can: the end of every message.
@@ -92,6 +94,7 @@ class FileRecord(Record):
             told whether they carried a hash; kept for good.
     """
 
+    NAME: ClassVar[str]
     FAMILY: ClassVar[str]
     VERSION: ClassVar[int]
     ERROR: ClassVar[type[InputError]] = ResultError
@@ -166,6 +169,14 @@ class FileRecord(Record):
         }
 
     @classmethod
+    def is_newer(cls, schema: object) -> bool:
+        """Whether this is the schema of a later version: such a file is whole, and kept."""
+        family, _, version = str(schema).partition("/")
+        digits = version.isascii() and version.isdecimal()
+        late = digits and (len(version) > _LONGEST_VERSION or int(version) > cls.VERSION)
+        return family == cls.FAMILY and late
+
+    @classmethod
     def _version(cls, values: object, path: Path) -> int:
         """Of the schema; 0 where a file has none and there were such files."""
         said = values.get("schema") if isinstance(values, dict) else None
@@ -175,9 +186,10 @@ class FileRecord(Record):
         shown = ascii(said) if len(str(said)) <= _SHOWN else f"{ascii(said)[:_SHOWN]}..."
         if family != cls.FAMILY or not (version.isascii() and version.isdecimal()):
             raise cls.ERROR(
-                f"{path} has schema {shown}; expected {cls.schema_name()!r}; {cls.AGAIN}"
+                f"{path} has schema {shown}; expected {cls.schema_name()!r}: give a {cls.NAME} "
+                "that lmexposure wrote"
             )
-        if len(version) > _LONGEST_VERSION or int(version) > cls.VERSION:
+        if cls.is_newer(said):
             raise cls.ERROR(
                 f"{path} has schema {shown}, newer than {cls.schema_name()!r}; install a newer "
                 "lmexposure"
@@ -194,10 +206,11 @@ class FileRecord(Record):
                 values = cls.UPGRADES[number](values, hashed)
             except cls.ERROR as failure:  # of ours, and says all itself
                 raise cls.ERROR(f"{path}: {failure}") from failure
-            except (LookupError, TypeError, AttributeError, ValueError) as failure:
+            except (LookupError, TypeError, ValueError) as failure:
+                lacks = "it lacks " if isinstance(failure, LookupError) else ""
                 raise cls.ERROR(
-                    f"{path} is no sound {cls.FAMILY}/{version} "
-                    f"({type(failure).__name__}: {visible(failure)[:_SHOWN]}); {cls.AGAIN}"
+                    f"{path} is no sound {cls.FAMILY}/{version}: "
+                    f"{lacks}{visible(failure)[:_SHOWN]}; {cls.AGAIN}"
                 ) from failure
         return values
 
@@ -263,6 +276,28 @@ def _refuse_half_characters(values: object, content: bytes) -> None:
     except UnicodeEncodeError as failure:
         half = failure.object[failure.start : failure.end]
         raise ValueError(f"it holds half a character, {half!a}") from None
+
+
+def table_of(value: JsonValue, where: str) -> JsonTable:
+    """A part of an older file as a table, for an upgrade.
+
+    Raises:
+        TypeError: it is none; names the part.
+    """
+    if not isinstance(value, dict):
+        raise TypeError(f"{where} is no table")
+    return value
+
+
+def list_of(value: JsonValue, where: str) -> list[JsonValue]:
+    """A part of an older file as a list, for an upgrade.
+
+    Raises:
+        TypeError: it is none; names the part.
+    """
+    if not isinstance(value, list):
+        raise TypeError(f"{where} is no list")
+    return value
 
 
 def plain(value: object) -> JsonValue:

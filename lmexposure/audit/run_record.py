@@ -113,14 +113,11 @@ def refuse_foreign(out: Path) -> None:
 
 def _is_ours(path: Path) -> bool:
     """Whether a run.json is a record of a run or a measurement, be it damaged."""
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, OSError, RecursionError):
+    values = _values(path)
+    if "lmexposure" not in values:
         return False
-    if not isinstance(record, dict) or "lmexposure" not in record:
-        return False
-    family = str(record.get("schema")).partition("/")[0]
-    return family == RunRecord.FAMILY or isinstance(record.get("settings"), dict)  # before schemas
+    family = str(values.get("schema")).partition("/")[0]
+    return family == RunRecord.FAMILY or isinstance(values.get("settings"), dict)  # before schemas
 
 
 def record_measured(out: Path, measure: MeasureOptions) -> None:
@@ -191,7 +188,31 @@ def _readable(path: Path) -> RunRecord | None:
     try:
         return RunRecord.read(path)
     except ResultError:
+        _refuse_newer(path)
         return None
+
+
+def _refuse_newer(path: Path) -> None:
+    """A later version's record is whole, and not written over.
+
+    Raises:
+        ResultError: it is one.
+    """
+    said = _values(path).get("schema")
+    if RunRecord.is_newer(said):
+        raise ResultError(
+            f"{path} is of a newer version of lmexposure ({said}); install that, or choose another "
+            "--out"
+        )
+
+
+def _values(path: Path) -> dict[str, Any]:
+    """What a run.json holds, however damaged; nothing where it is no JSON table."""
+    try:
+        values = json.loads(path.read_bytes())
+    except (ValueError, OSError, RecursionError):
+        return {}
+    return values if isinstance(values, dict) else {}
 
 
 def _same_run(path: Path, settings: RunSettings) -> dict[str, float]:
@@ -199,6 +220,7 @@ def _same_run(path: Path, settings: RunSettings) -> dict[str, float]:
     try:
         before = RunRecord.read(path)
     except ResultError as failure:
+        _refuse_newer(path)
         if path.with_name("manifest.json").exists():
             # Manifest, training and result each refuse other settings than their own.
             say_rebuilt(path)

@@ -112,6 +112,7 @@ class ManifestFile(FileRecord):
         set_aside: per format, the secrets that were in the corpus already, ascending.
     """
 
+    NAME: ClassVar[str] = "manifest.json"
     FAMILY: ClassVar[str] = "lmexposure.manifest"
     VERSION: ClassVar[int] = 3
     ERROR: ClassVar[type[InputError]] = ManifestError

@@ -8,7 +8,7 @@ name by which results, sidecars and trained models know the manifest.
 import json
 
 from lmexposure._integrity import content_hash
-from lmexposure._record import JsonTable, JsonValue, Upgrades
+from lmexposure._record import JsonTable, JsonValue, Upgrades, list_of, table_of
 from lmexposure.errors import ManifestError
 
 _FIXED, _TOSSED = "lmexposure.manifest/1", "lmexposure.manifest/2"
@@ -24,7 +24,7 @@ def from_version_1(values: JsonTable, _hashed: bool) -> JsonTable:
         ManifestError: the checksum does not fit.
     """
     _take_checksum(values, _FIXED)
-    plan = _table(values["plan"])
+    plan = table_of(values["plan"], "plan")
     if "coins" in plan or "coin_seed" in plan:
         raise ManifestError(f"schema {_FIXED!r} does not go with coins; insert again")
     made: JsonTable = {**values, "plan": {**plan, "coins": None, "coin_seed": None}}
@@ -44,11 +44,13 @@ def from_version_2(values: JsonTable, _hashed: bool) -> JsonTable:
         ManifestError: the checksum does not fit.
     """
     _take_checksum(values, _TOSSED)
-    plan = dict(_table(values.pop("plan")))
+    plan = dict(table_of(values.pop("plan"), "plan"))
     plan["inclusion_probability"] = plan.pop("coins")
     plan["inclusion_seed"] = plan.pop("coin_seed")
-    entries = [_entry(_table(row)) for row in _list(values.pop("canaries"))]
-    corpus: JsonTable = {"verified": True, **_table(values.pop("corpus"))}
+    entries = [
+        _entry(table_of(row, "canaries[]")) for row in list_of(values.pop("canaries"), "canaries")
+    ]
+    corpus: JsonTable = {"verified": True, **table_of(values.pop("corpus"), "corpus")}
     return {**values, "plan": plan, "corpus": corpus, "entries": list[JsonValue](entries)}
 
 
@@ -77,18 +79,6 @@ def _take_checksum(values: JsonTable, schema: str) -> None:
 
 def _entry(row: JsonTable) -> JsonTable:
     return {**row, "role": "held_out"} if row["role"] == "excluded" else row
-
-
-def _table(value: JsonValue) -> JsonTable:
-    if not isinstance(value, dict):
-        raise TypeError("a part is no table")
-    return value
-
-
-def _list(value: JsonValue) -> list[JsonValue]:
-    if not isinstance(value, list):
-        raise TypeError("a part is no list")
-    return value
 
 
 UPGRADES: Upgrades = {1: from_version_1, 2: from_version_2}

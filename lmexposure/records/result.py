@@ -970,6 +970,7 @@ class Result(FileRecord):
         warnings: what a reader must know before believing a number.
     """
 
+    NAME: ClassVar[str] = "result.json"
     FAMILY: ClassVar[str] = "lmexposure.result"
     VERSION: ClassVar[int] = 2
     AGAIN: ClassVar[str] = MEASURE_AGAIN
@@ -1031,7 +1032,7 @@ class Result(FileRecord):
     def _each_is_there_once(self) -> Self:
         _once("format", [form.name for form in self.formats])
         _once("canary", [canary.id for canary in self.canaries])
-        _once("the summary of", [row.name for row in self.summary])
+        _once("summary of", [row.key for row in self.summary])
         return self
 
     @model_validator(mode="after")
@@ -1062,13 +1063,12 @@ class Result(FileRecord):
     @model_validator(mode="after")
     def _summary_is_of_the_canaries(self) -> Self:
         rows = {row.key: row for row in self.summary}
-        for key in (*self.classes, *rows):
-            if key not in rows or key not in self.classes:
-                name, role, repetitions = key
-                where = "the summary" if key not in rows else "the canaries"
-                raise ValueError(
-                    f"{where} lack the class {name!r}, {role}, repetitions {repetitions}"
-                )
+        for name, role, repetitions in sorted(self.classes.keys() ^ rows.keys()):
+            there = (name, role, repetitions) in rows
+            raise ValueError(
+                f"the summary has {'a' if there else 'no'} row of format {name!r}, role {role!r}, "
+                f"repetitions {repetitions}, and the result holds {'no ' * there}such canaries"
+            )
         for key, row in rows.items():
             _check_summary(row, self.classes[key], self.format_named[row.format])
             _check_controls(row, rows.get((row.format, "control", 0)))
@@ -1181,7 +1181,7 @@ def _near(where: str, name: str, said: float, found: float) -> None:
         raise ValueError(f"{where}: {name}={said:g}, but the result's canaries give {found:g}")
 
 
-def _once(kind: str, names: Iterable[str]) -> None:
+def _once(kind: str, names: Iterable[object]) -> None:
     name, times = next(iter(Counter(names).most_common(1)), ("", 0))
     if times > 1:
         raise ValueError(f"{kind} {name!r} is there {times} times")

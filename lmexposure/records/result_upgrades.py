@@ -6,7 +6,7 @@ the record says. What is no table or list raises a TypeError, which the door put
 
 import math
 
-from lmexposure._record import JsonTable, JsonValue
+from lmexposure._record import JsonTable, JsonValue, list_of, table_of
 
 _NARROW = (
     "written by a version that took references and draws for all there is: its intervals of "
@@ -28,16 +28,16 @@ def from_version_1(values: JsonTable, hashed: bool) -> JsonTable:
         values: its contents, without schema and hash.
         hashed: whether it carried the hash of its contents; the first ones did not.
     """
-    made = _with({"lmexposure": None, "scores_sha256": None, "privacy": None}, values)
-    made["model"] = _with({"context_window": None, "validation": None}, values["model"])
+    made = {"lmexposure": None, "scores_sha256": None, "privacy": None, **values}
+    made["model"] = _with({"context_window": None, "validation": None}, values["model"], "model")
     made["settings"] = settings_from_version_1(values["settings"])
-    made["formats"] = [_format(row) for row in _list(values["formats"])]
-    canaries = [_canary(row) for row in _list(values["canaries"])]
+    made["formats"] = [_format(row) for row in list_of(values["formats"], "formats")]
+    canaries = [_canary(row) for row in list_of(values["canaries"], "canaries")]
     made["canaries"] = list[JsonValue](canaries)
-    made["summary"] = [_summary(row) for row in _list(values["summary"])]
+    made["summary"] = [_summary(row) for row in list_of(values["summary"], "summary")]
     if made["privacy"] is not None:
         made["privacy"] = _privacy(made["privacy"])
-    warnings = list(_list(values["warnings"]))
+    warnings = list(list_of(values["warnings"], "warnings"))
     if not hashed and any(_is_drawn(canary) for canary in canaries):
         warnings.append(_NARROW)
     if any(canary["log_perplexity_bits"] is None for canary in canaries) and not warnings:
@@ -46,25 +46,13 @@ def from_version_1(values: JsonTable, hashed: bool) -> JsonTable:
     return made
 
 
-def _table(value: JsonValue) -> JsonTable:
-    if not isinstance(value, dict):
-        raise TypeError("a part is no table")
-    return value
-
-
-def _list(value: JsonValue) -> list[JsonValue]:
-    if not isinstance(value, list):
-        raise TypeError("a part is no list")
-    return value
-
-
-def _with(usual: JsonTable, value: JsonValue) -> JsonTable:
+def _with(usual: JsonTable, value: JsonValue, where: str) -> JsonTable:
     """A copy with what it lacks."""
-    return {**usual, **_table(value)}
+    return {**usual, **table_of(value, where)}
 
 
-def _renamed(value: JsonValue, names: dict[str, str]) -> JsonTable:
-    return {names.get(name, name): inner for name, inner in _table(value).items()}
+def _renamed(value: JsonValue, names: dict[str, str], where: str) -> JsonTable:
+    return {names.get(name, name): inner for name, inner in table_of(value, where).items()}
 
 
 def _in_digits(table: JsonTable, *names: str) -> JsonTable:
@@ -75,7 +63,9 @@ def _in_digits(table: JsonTable, *names: str) -> JsonTable:
 
 def settings_from_version_1(value: JsonValue) -> JsonTable:
     """What was asked of a measurement, also where a run.json says it."""
-    return _in_digits(_with({"quick": False, "threads": None}, value), "seed", "budget_steps")
+    return _in_digits(
+        _with({"quick": False, "threads": None}, value, "settings"), "seed", "budget_steps"
+    )
 
 
 def _format(value: JsonValue) -> JsonTable:
@@ -89,9 +79,9 @@ def _format(value: JsonValue) -> JsonTable:
         "skew_normal": None,
         "search": None,
     }
-    row = _with(usual, value)
+    row = _with(usual, value, "formats[]")
     row["reference_bits_quantiles"] = row["reference_bits_quantiles"] or []
-    search = _table(row["search"] or {})
+    search = dict(table_of(row["search"] or {}, "formats[].search"))
     row["interrupted"] = search.pop("interrupted", False)
     row["search"] = _search(search) if search else None
     return row
@@ -99,26 +89,34 @@ def _format(value: JsonValue) -> JsonTable:
 
 def _search(search: JsonTable) -> JsonTable:
     names = ("draws", "draw_steps", "walk_steps", "most_live", "guesses_proven", "guess_steps")
-    return _in_digits(_with(dict.fromkeys(names), search), "budget_steps")
+    return _in_digits({**dict.fromkeys(names), **search}, "budget_steps")
 
 
 def _canary(value: JsonValue) -> JsonTable:
-    canary = _with({"estimates": {}, "extraction": []}, value)
+    canary = _with({"estimates": {}, "extraction": []}, value, "canaries[]")
     exposure = _estimate(canary["exposure"])
-    estimates = {name: _estimate(row) for name, row in _table(canary["estimates"]).items()}
+    estimates = {
+        name: _estimate(row)
+        for name, row in table_of(canary["estimates"], "canaries[].estimates").items()
+    }
     if not estimates:
         estimates[str(exposure["method"]).partition(" ")[0]] = exposure
     canary["exposure"] = exposure
     canary["estimates"] = dict[str, JsonValue](estimates)
     canary["extraction"] = [
-        _in_digits(_with({"proven": None}, row), "place") for row in _list(canary["extraction"])
+        _in_digits(_with({"proven": None}, row, "canaries[].extraction[]"), "place")
+        for row in list_of(canary["extraction"], "canaries[].extraction")
     ]
     return canary
 
 
 def _estimate(value: JsonValue) -> JsonTable:
-    row = _with(dict.fromkeys(("rank", "place", "draws", "effective_draws", "steps")), value)
-    row = _in_digits(_with({"assumptions": [], "warnings": []}, row), "rank", "place")
+    usual: JsonTable = {
+        **dict.fromkeys(("rank", "place", "draws", "effective_draws", "steps")),
+        "assumptions": [],
+        "warnings": [],
+    }
+    row = _in_digits(_with(usual, value, "an estimate"), "rank", "place")
     if None in (row["value"], row["low"], row["high"]) and not row["warnings"]:
         row["warnings"] = [_NOT_SAID]
     return row
@@ -126,7 +124,10 @@ def _estimate(value: JsonValue) -> JsonTable:
 
 def _is_drawn(canary: JsonTable) -> bool:
     """Whether the exposure that is shown rests on a sample of the fills."""
-    return _table(canary["exposure"])["method"] in ("sampled", "importance")
+    return table_of(canary["exposure"], "canaries[].exposure")["method"] in (
+        "sampled",
+        "importance",
+    )
 
 
 def _summary(value: JsonValue) -> JsonTable:
@@ -139,22 +140,26 @@ def _summary(value: JsonValue) -> JsonTable:
         "extraction": [],
         "guesses": [],
     }
-    row = _with(usual, value)
+    row = _with(usual, value, "summary[]")
     for name in ("mean_interval", "controls", "guessing_test"):
         if row[name] is not None:
-            row[name] = _in_digits(_table(row[name]), "seed")
+            row[name] = _in_digits(table_of(row[name], f"summary[].{name}"), "seed")
     return row
 
 
 def _privacy(value: JsonValue) -> JsonTable:
     names = {"coins": "inclusion_probability", "attainable": "max_attainable"}
-    section = _with({"notes": []}, _renamed(value, names))
+    section = {"notes": [], **_renamed(value, names, "privacy")}
     if section["inclusion_probability"] == "fixed":
         section["inclusion_probability"] = None
     section["primary"] = _bound(section["primary"])
-    section["classes"] = [_privacy_class(row) for row in _list(section["classes"])]
+    section["classes"] = [
+        _privacy_class(row) for row in list_of(section["classes"], "privacy.classes")
+    ]
     if section["claim"] is not None:
-        section["claim"] = _renamed(section["claim"], {"ceiling": "max_attainable"})
+        section["claim"] = _renamed(
+            section["claim"], {"ceiling": "max_attainable"}, "privacy.claim"
+        )
     _sum_levels(section)
     return section
 
@@ -162,15 +167,16 @@ def _privacy(value: JsonValue) -> JsonTable:
 def _bound(value: JsonValue) -> JsonValue:
     if value is None:
         return None
-    return _with({"mu": None}, _renamed(value, {"ceiling": "max_attainable"}))
+    return {"mu": None, **_renamed(value, {"ceiling": "max_attainable"}, "a bound")}
 
 
 def _privacy_class(value: JsonValue) -> JsonTable:
-    row = _with({"note": None}, _renamed(value, {"excluded": "held_out"}))
+    row = {"note": None, **_renamed(value, {"excluded": "held_out"}, "privacy.classes[]")}
     if row["bounds"] is not None:
-        bounds = _renamed(row["bounds"], {"coins": "inclusion_probability"})
+        names = {"coins": "inclusion_probability"}
+        bounds = _renamed(row["bounds"], names, "privacy.classes[].bounds")
         bounds["primary"] = _bound(bounds["primary"])
-        bounds["others"] = [_bound(one) for one in _list(bounds["others"])]
+        bounds["others"] = [_bound(one) for one in list_of(bounds["others"], "others")]
         row["bounds"] = bounds
     return row
 
@@ -180,13 +186,14 @@ def _sum_levels(section: JsonTable) -> None:
 
     Until 2026-11 the primary bound, and the verdict on a claim, had the level of one class.
     """
-    classes = [_table(row) for row in _list(section["classes"])]
-    bounds = [_table(row["bounds"]) for row in classes if row["bounds"] is not None]
-    shares = [_table(row["primary"])["significance"] for row in bounds]
+    parts = "privacy.classes"
+    classes = [table_of(row, parts) for row in list_of(section["classes"], parts)]
+    bounds = [table_of(row["bounds"], parts) for row in classes if row["bounds"] is not None]
+    shares = [table_of(row["primary"], parts).get("significance") for row in bounds]
     if section["primary"] is None or not all(isinstance(one, int | float) for one in shares):
         return
-    primary = _table(section["primary"])
-    stored = primary["significance"]
+    primary = table_of(section["primary"], "privacy.primary")
+    stored = primary.get("significance")
     together = math.fsum(one for one in shares if isinstance(one, int | float))
     if not isinstance(stored, int | float) or not stored < together * (1 - 1e-9) < 1:
         return

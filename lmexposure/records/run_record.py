@@ -12,10 +12,10 @@ from lmexposure._record import (
     Count,
     FileRecord,
     JsonTable,
-    JsonValue,
     Record,
     Rows,
     Upgrades,
+    table_of,
 )
 from lmexposure.errors import ResultError
 from lmexposure.records.result import MeasureOptions
@@ -115,7 +115,7 @@ class TrainingRecord(Record):
 
 def _from_unversioned(values: JsonTable, hashed: bool) -> JsonTable:
     """Of before 2026-12: a run.json without a schema; without a hash, the first ones."""
-    settings = dict(_table(values["settings"]))
+    settings = dict(table_of(values["settings"], "settings"))
     measure = settings.pop("measure")
     training = values.get("training")
     said = values.get("measured")
@@ -134,14 +134,10 @@ def _from_unversioned(values: JsonTable, hashed: bool) -> JsonTable:
         "seconds": values.get("seconds") or {},
         "measured": said if isinstance(said, str) and is_date(said) else None,
         "device": values.get("device"),
-        "training": None if training is None else {"threads": None, **_table(training)},
+        "training": None
+        if training is None
+        else {"threads": None, **table_of(training, "training")},
     }
-
-
-def _table(value: JsonValue) -> JsonTable:
-    if not isinstance(value, dict):
-        raise TypeError("a part is no table")
-    return value
 
 
 class RunRecord(FileRecord):
@@ -162,6 +158,7 @@ class RunRecord(FileRecord):
         training: what it came to; None before, and of a measurement alone.
     """
 
+    NAME: ClassVar[str] = "run.json"
     FAMILY: ClassVar[str] = "lmexposure.run"
     VERSION: ClassVar[int] = 1
     AGAIN: ClassVar[str] = "give the run's command again"

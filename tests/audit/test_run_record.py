@@ -8,7 +8,7 @@ import pytest
 from older_runs import older_run, stopped_settings
 
 from lmexposure.audit import RunSettings
-from lmexposure.audit.run_record import RunLog, refuse_foreign
+from lmexposure.audit.run_record import RunLog, mend_record, record_measured, refuse_foreign
 from lmexposure.errors import ResultError
 from lmexposure.records import RunRecord
 
@@ -93,3 +93,21 @@ def test_whose_a_run_record_is(tmp_path: Path) -> None:
         path.write_text(json.dumps(strange))
         with pytest.raises(ResultError, match=r"run\.json is there already, and no measurement"):
             refuse_foreign(tmp_path / "now")
+
+
+@pytest.mark.parametrize("manifest", [True, False])
+def test_the_record_of_a_newer_version_is_kept(tmp_path: Path, manifest: bool) -> None:
+    """It is no damaged one: to begin it anew would lose what a later version said."""
+    path = begun(tmp_path / "r") / "run.json"
+    path.write_text(path.read_text().replace("lmexposure.run/1", "lmexposure.run/2"))
+    content = path.read_bytes()
+    if manifest:
+        (path.parent / "manifest.json").write_text("{}")
+    refused = pytest.raises(ResultError, match=r"newer version of lmexposure \(lmexposure.run/2\)")
+    with refused:
+        RunLog.open(path.parent, SETTINGS)
+    with refused:
+        record_measured(path.parent, SETTINGS.measure.record())
+    with refused:
+        mend_record(path.parent, SETTINGS.measure.record())
+    assert path.read_bytes() == content

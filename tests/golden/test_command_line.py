@@ -11,7 +11,7 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -105,7 +105,20 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
 
 
 @pytest.fixture
+def _quiet() -> Iterator[None]:
+    """As the entry point has it where no other test has imported transformers before."""
+    library = sys.modules.get("transformers")
+    before = None if library is None else library.logging.get_verbosity()
+    if library is not None:
+        library.logging.set_verbosity_error()
+    yield
+    if library is not None:
+        library.logging.set_verbosity(before)
+
+
+@pytest.fixture
 def call(
+    _quiet: None,
     home: Home,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

@@ -228,11 +228,14 @@ def test_a_search_that_cannot_be_is_refused(change: Change, message: str) -> Non
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (at("summary.0", ...), "the summary lack the class 'random_number', canary, repetitions 1"),
-        (at("summary.1", ...), "the summary lack the class 'random_number', control, repetitions"),
+        (
+            at("summary.0", ...),
+            "summary has no row of format 'random_number', role 'canary', repetitions 1",
+        ),
+        (at("summary.1", ...), "summary has no row of format 'random_number', role 'control', rep"),
         (
             lambda values: values["canaries"].__delitem__(slice(10, None)),
-            "the canaries lack the class 'random_number', control, repetitions 0",
+            "summary has a row of .*'control', repetitions 0, and the result holds no such",
         ),
         (doubled("summary"), f"the summary of '{_NAME}' is there 2 times"),
         (at("summary.0.role", "held_out"), r"summary\[0\].role='held_out': Input should be"),
