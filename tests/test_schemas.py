@@ -1,0 +1,48 @@
+"""What is published of the records is what they are, and nobody reads them by literal keys."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from made_results import clean, small_manifest, small_run
+
+from lmexposure._record import FileRecord
+from lmexposure.canaries.manifest import ManifestFile
+from lmexposure.records import Result, RunRecord
+
+ROOT = Path(__file__).parents[1]
+SCHEMAS = ROOT / "docs" / "schemas"
+RECORDS: list[type[FileRecord]] = [Result, RunRecord, ManifestFile]
+
+
+def test_no_record_is_read_by_literal_keys() -> None:
+    script = ROOT / "scripts" / "literal_keys"
+    counted = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert counted.returncode == 0, counted.stdout
+
+
+@pytest.mark.parametrize("record", RECORDS)
+def test_the_published_schema_is_that_of_the_record(record: type[FileRecord]) -> None:
+    path = SCHEMAS / f"{record.schema_name().replace('/', '-')}.json"
+    published = json.loads(path.read_text(encoding="utf-8"))
+    assert published == record.json_schema(), "publish it: scripts/schemas"
+    assert set(SCHEMAS.iterdir()) >= {path}
+
+
+def test_files_fit_their_schemas(tmp_path: Path) -> None:
+    """By another reader of JSON Schema than the one that wrote it."""
+    jsonschema = pytest.importorskip("jsonschema")
+    run = small_run(tmp_path / "run", coins=0.5, canaries=30)
+    clean().write(run / "made.json")
+    small_manifest().write(run / "other_manifest.json")
+    for name, record in {
+        "result.json": Result,
+        "made.json": Result,
+        "run.json": RunRecord,
+        "manifest.json": ManifestFile,
+        "other_manifest.json": ManifestFile,
+    }.items():
+        values = json.loads((run / name).read_text())
+        jsonschema.Draft202012Validator(record.json_schema()).validate(values)
