@@ -37,12 +37,13 @@ def test_files_fit_their_schemas(tmp_path: Path) -> None:
     run = small_run(tmp_path / "run", coins=0.5, canaries=30)
     clean().write(run / "made.json")
     small_manifest().write(run / "other_manifest.json")
-    for name, record in {
+    records: dict[str, type[FileRecord]] = {
         "result.json": Result,
         "made.json": Result,
         "run.json": RunRecord,
         "manifest.json": ManifestFile,
         "other_manifest.json": ManifestFile,
-    }.items():
+    }
+    for name, record in records.items():
         values = json.loads((run / name).read_text())
         jsonschema.Draft202012Validator(record.json_schema()).validate(values)
