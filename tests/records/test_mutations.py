@@ -1,4 +1,4 @@
-"""Random damage to result.json: never a traceback, and no number that something contradicts."""
+"""A thousand random damages to result.json and manifest.json: no traceback, no wrong number."""
 
 import json
 import math
@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from made_results import secret_texts, small_manifest
 from mutations import mutations
 
-from lmexposure.errors import ResultError
+from lmexposure.canaries import Manifest
+from lmexposure.errors import ManifestError, ResultError
 from lmexposure.records import CanaryResult, Result
 
 NUMBER = 640
@@ -109,3 +111,44 @@ def test_the_sound_one_is_sound_and_says_so(tmp_path: Path) -> None:
     broken.write(tmp_path / "result.json")
     with pytest.raises(ResultError, match=r"mean=9, but the result's canaries give"):
         Result.read(tmp_path / "result.json")
+
+
+@pytest.mark.parametrize("batch", range(4))
+def test_no_damage_is_taken_for_a_manifest(tmp_path: Path, batch: int) -> None:
+    """Nor does a message show what stands in a manifest: it may be a secret."""
+    manifest = small_manifest(coins=0.5, canaries=3, controls=2, formats=("random_number", "pin"))
+    manifest.write(tmp_path / "sound.json")
+    values = json.loads((tmp_path / "sound.json").read_text())
+    secrets = secret_texts(manifest) | {str(manifest.plan.inclusion_seed)} - {"1"}
+    path, refused = tmp_path / "manifest.json", 0
+    for mutation in mutations(values, 90, seed=100 + batch):
+        path.write_bytes(mutation.content)
+        try:
+            found = Manifest.read(path)
+        except ManifestError as failure:
+            refused += 1
+            message = str(failure)
+            assert message.isprintable(), mutation.what
+            assert len(message) < len(str(path)) + 600, mutation.what
+            assert not [text for text in secrets if text in message], mutation.what
+            continue
+        if mutation.hashed:
+            assert as_planned(found), mutation.what
+        else:
+            assert found == manifest, mutation.what
+    assert refused > 45
+
+
+def as_planned(manifest: Manifest) -> bool:
+    """Whether every entry is what the plan draws again, slowly."""
+    plan = manifest.plan
+    for entry in manifest.entries:
+        form = manifest.formats[entry.format]
+        if form.text(entry.index) != entry.text or len(entry.positions) != entry.repetitions:
+            return False
+        if any(not 0 <= place < manifest.corpus.documents for place in entry.positions):
+            return False
+        if entry.role != ("control" if not entry.repetitions else plan.role(entry.id)):
+            return False
+    planned = [name for f in plan.formats for name in (*plan.ids(f), *plan.control_ids(f))]
+    return sorted(e.id for e in manifest.entries) == sorted(set(planned) - set(plan.left_out))
