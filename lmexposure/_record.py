@@ -208,8 +208,9 @@ class FileRecord(Record):
                 raise cls.ERROR(f"{path}: {failure}") from failure
             except (LookupError, TypeError, ValueError) as failure:
                 lacks = "it lacks " if isinstance(failure, LookupError) else ""
+                what = f"{cls.FAMILY}/{version}" if version else f"{cls.NAME} without a schema"
                 raise cls.ERROR(
-                    f"{path} is no sound {cls.FAMILY}/{version}: "
+                    f"{path} is no sound {what}: "
                     f"{lacks}{visible(failure)[:_SHOWN]}; {cls.AGAIN}"
                 ) from failure
         return values

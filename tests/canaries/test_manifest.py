@@ -110,7 +110,7 @@ def test_without_its_hash(manifest: Manifest) -> None:
         ({"schema": "lmexposure.manifest/4"}, "'lmexposure.manifest/4', newer than .* install a n"),
         ({"schema": "lmexposure.manifest/0"}, "schema lmexposure.manifest/0, which there never w"),
         ({"schema": "lmexposure.result/1"}, "schema 'lmexposure.result/1'; expected 'lmexposure.m"),
-        ({}, "schema None; expected 'lmexposure.manifest/3'; take the manifest that insertion"),
+        ({}, "schema None; expected 'lmexposure.manifest/3': give a manifest.json that"),
         ([1], "schema None; expected"),
     ],
 )

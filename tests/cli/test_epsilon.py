@@ -35,8 +35,8 @@ def test_declared_coins_give_the_strongest_bound(call: Call, file: Path) -> None
     section = json.loads(seen.out)
     record, primary = section["classes"][0], section["primary"]
     assert primary["method"] == "one_run_audit"
-    assert 1 < primary["value"] < primary["ceiling"]
-    assert record["canaries"] + record["excluded"] == 600
+    assert 1 < primary["value"] < primary["max_attainable"]
+    assert record["canaries"] + record["held_out"] == 600
     others = {one["method"]: one for one in record["bounds"]["others"]}
     assert others["one_run_gaussian_audit"]["value"] > primary["value"]
 

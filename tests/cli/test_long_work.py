@@ -166,5 +166,5 @@ def test_ctrl_c_stops_a_training_and_ends_a_search_with_a_result(tmp_path: Path)
     assert (code, "ending: the search stops here" in err) == (0, True), err
     result = json.loads((out / "result.json").read_text())
     assert any("Ctrl-C ended the" in line for line in result["warnings"])
-    assert result["formats"][0]["search"]["interrupted"]
+    assert result["formats"][0]["interrupted"]
     assert list((out / ".measuring").glob("*/random_number.npz"))  # not scored again

@@ -104,7 +104,7 @@ def test_measure_refuses_what_it_cannot_use(call: Call, corpus: Path, tmp_path: 
     edited = manifest.read_text().replace('"repetitions": 20', '"repetitions": 21')
     (tmp_path / "edited.json").write_text(edited)
     changed = call("measure", tmp_path / "none", tmp_path / "edited.json", *out)
-    assert (changed.code, "checksum does not fit" in changed.err) == (3, True)
+    assert (changed.code, "does not fit its content_sha256" in changed.err) == (3, True)
     device = call("measure", tmp_path / "none", manifest, *out, "--device", "warp")
     assert device.code == 3
     assert not (tmp_path / "m").exists()
@@ -149,5 +149,5 @@ def test_run_takes_coins(call: Call, corpus: Path, tmp_path: Path) -> None:
     roles = [
         c["role"] for c in json.loads((tmp_path / "r" / "result.json").read_text())["canaries"]
     ]
-    drawn = json.loads((tmp_path / "r" / "manifest.json").read_text())["canaries"]
+    drawn = json.loads((tmp_path / "r" / "manifest.json").read_text())["entries"]
     assert 0 < roles.count("canary") == sum(c["role"] == "canary" for c in drawn) < 12

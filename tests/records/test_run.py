@@ -138,7 +138,9 @@ def test_an_edited_manifest(tmp_path: Path) -> None:
 def test_a_record_that_is_none(tmp_path: Path, content: str) -> None:
     small_run(tmp_path)
     (tmp_path / "run.json").write_text(content, encoding="latin-1")
-    with pytest.raises(ResultError, match=r"not readable JSON|has schema None|KeyError|TypeError"):
+    with pytest.raises(
+        ResultError, match=r"not readable JSON|has schema None|no sound run.json without a schema"
+    ):
         open_run(tmp_path)
 
 
@@ -241,7 +243,10 @@ def test_of_a_curve_what_is_no_number_is_left_out(tmp_path: Path, value: Any) ->
     ("change", "message"),
     [
         (lambda v: v.update(schema="lmexposure.run/2"), "newer than 'lmexposure.run/1'; install"),
-        (lambda v: v.update(schema="lmexposure.result/2"), "expected 'lmexposure.run/1'"),
+        (
+            lambda v: v.update(schema="lmexposure.result/2"),
+            "expected 'lmexposure.run/1': give a run.json",
+        ),
         (lambda v: v["settings"].update(colour=1), "settings.colour: Extra inputs"),
         (
             lambda v: v["settings"].update(seed=3),
@@ -257,7 +262,7 @@ def test_a_record_of_other_parts(
     tmp_path: Path, change: Callable[[Any], object], message: str
 ) -> None:
     path = edited(small_run(tmp_path) / "run.json", change)
-    with pytest.raises(ResultError, match=message + r".*give the run's command again|newer"):
+    with pytest.raises(ResultError, match=message):
         open_run(path.parent)
 
 
