@@ -210,8 +210,7 @@ class FileRecord(Record):
                 lacks = "it lacks " if isinstance(failure, LookupError) else ""
                 what = f"{cls.FAMILY}/{version}" if version else f"{cls.NAME} without a schema"
                 raise cls.ERROR(
-                    f"{path} is no sound {what}: "
-                    f"{lacks}{visible(failure)[:_SHOWN]}; {cls.AGAIN}"
+                    f"{path} is no sound {what}: {lacks}{visible(failure)[:_SHOWN]}; {cls.AGAIN}"
                 ) from failure
         return values
 

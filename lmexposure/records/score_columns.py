@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure.errors import InputError
+from lmexposure.records.scores import OLD_ROLES
 
-_OLD_ROLES = {"excluded": "held_out"}  # as measurements before version 2 of results have it
 _TRUE, _FALSE = ("1", "true", "yes", "in"), ("0", "false", "no", "out")
 
 Columns = Mapping[str, Sequence[object]]
@@ -80,7 +80,7 @@ def read_score_file(
     copies = _copies(path, columns, repetitions)
     if by_role:
         said = map(str, columns[included])
-        roles = np.asarray([_OLD_ROLES.get(role, role) for role in said], dtype=np.str_)
+        roles = np.asarray([OLD_ROLES.get(role, role) for role in said], dtype=np.str_)
     else:
         inside = _truths(path, included, columns[included])
         roles = np.where(inside, "canary", np.where(copies == 0, "reference", "held_out"))

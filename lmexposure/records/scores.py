@@ -14,7 +14,7 @@ from lmexposure.records.result import ROUNDING, Result
 
 _DRAWN = ("canary", "control")
 _ROLES = (*_DRAWN, "held_out", "reference")
-_OLD_ROLES = {"excluded": "held_out"}  # as results before version 2 have it
+OLD_ROLES = {"excluded": "held_out"}  # as results before version 2 have it
 _TEXT_COLUMNS = ("id", "format", "role")
 # A measurement makes its scores again where they do not fit.
 _SAME_COMMAND = "give the command that measured it again, or measure with another --out"
@@ -94,7 +94,7 @@ def _read_columns(path: Path) -> Scores:
             f"{_SAME_COMMAND}"
         )
     ids, formats, roles = texts
-    for old, new in _OLD_ROLES.items():
+    for old, new in OLD_ROLES.items():
         roles = np.where(roles == old, new, roles)
     return Scores(
         ids=ids, formats=formats, roles=roles, repetitions=copies, log_perplexity_bits=bits
