@@ -1021,6 +1021,16 @@ class Result(FileRecord):
             found.setdefault(key, []).append(canary)
         return found
 
+    def __repr__(self) -> str:
+        inserted = sum(canary.role == "canary" for canary in self.canaries)
+        formats = ", ".join(form.name for form in self.formats)
+        return (
+            f"<Result of {visible(self.model.path)}: {inserted:,} canaries and "
+            f"{len(self.canaries) - inserted:,} controls of {visible(formats)}>"
+        )
+
+    __str__ = __repr__
+
     def __copy__(self) -> Self:
         """Without the views: `model_copy` may replace what they show."""
         copied = super().__copy__()

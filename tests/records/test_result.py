@@ -211,3 +211,8 @@ def test_what_lies_beyond_every_axis_is_no_number(beyond: float) -> None:
     low, high = sorted((3.0, beyond))
     with pytest.raises(ValidationError, match=r"Input should be (less|greater) than or equal to"):
         estimate("skew_normal", 3.0, low=low, high=high)
+
+
+def test_a_result_is_short_where_it_is_printed() -> None:
+    assert repr(clean(n=3)) == "<Result of model: 6 canaries and 16 controls of random_number>"
+    assert str(clean(n=3)) == repr(clean(n=3))
