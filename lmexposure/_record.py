@@ -26,6 +26,7 @@ from pydantic_core import PydanticCustomError
 from lmexposure._files import canonical_json, write_json
 from lmexposure._integrity import CONTENT, content_hash, take_hash
 from lmexposure._text import visible
+from lmexposure._validate import LEAST_LEVEL
 from lmexposure.errors import InputError, ResultError
 
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
@@ -62,7 +63,7 @@ BigInteger = Annotated[
 ]
 Count = Annotated[int, Field(ge=0, le=10**15)]  # every whole number up to it is a float as well
 Share = Annotated[float, Field(ge=0, le=1)]
-Level = Annotated[float, Field(ge=1e-9, le=1)]  # coverage of an interval; 1: it is proven
+Level = Annotated[float, Field(ge=LEAST_LEVEL, le=1)]  # coverage of an interval; 1: it is proven
 Sha256 = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
 # JSON has lists alone; what is read is kept as a tuple, for records are frozen.
 Rows = Annotated[tuple[_T, ...], Field(strict=False)]

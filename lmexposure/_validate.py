@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MOST_THREADS",
     "bits_array",
+    "coverage",
     "delta_of_dp",
     "flag",
     "fraction",
@@ -27,6 +28,8 @@ __all__ = [
     "text",
 ]
 
+LARGEST_NUMBER = 1e100  # of bits or nats in a result: nothing measured or claimed comes near
+LEAST_LEVEL = 1e-9  # of an interval, and how far from 1 that of a sample is at least
 MOST_THREADS = 1024  # more than a machine has; of far more, torch takes none or ends the process
 
 
@@ -87,6 +90,16 @@ def fraction(name: str, value: float, *, error: type[InputError] = SettingsError
     """Return `value` if it lies strictly between 0 and 1."""
     if not _is_number(value) or not 0 < value < 1:
         raise error(f"{name}={value!r} must lie strictly between 0 and 1")
+    return float(value)
+
+
+def coverage(name: str, value: float, *, error: type[InputError] = SettingsError) -> float:
+    """Return `value` if an interval of a sample can have it as its level, and a record hold it."""
+    if not _is_number(value) or not LEAST_LEVEL <= value <= 1 - LEAST_LEVEL:
+        raise error(
+            f"{name}={value!r} must lie strictly between 0 and 1, at least {LEAST_LEVEL:g} away "
+            "from either; 0.95 is usual"
+        )
     return float(value)
 
 

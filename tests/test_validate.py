@@ -34,6 +34,14 @@ def test_fraction_refuses(bad: float) -> None:
         _validate.fraction("level", bad)
 
 
+@pytest.mark.parametrize("bad", [0.0, 1e-10, 1 - 1e-10, 1.0, float("nan"), True, "x"])
+def test_coverage_refuses_what_no_sample_reaches(bad: Any) -> None:
+    assert _validate.coverage("level", 1e-9) == 1e-9
+    assert _validate.coverage("level", 1 - 1e-9) == 1 - 1e-9
+    with pytest.raises(SettingsError, match="strictly between 0 and 1, at least 1e-09 away"):
+        _validate.coverage("level", bad)
+
+
 def test_one_of_lists_what_there_is() -> None:
     assert _validate.one_of("layout", "lines", ["lines", "jsonl"]) == "lines"
     with pytest.raises(SettingsError, match="layout='csv' must be one of lines, jsonl"):

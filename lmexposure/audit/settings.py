@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from lmexposure._files import read_toml
 from lmexposure._validate import (
+    LARGEST_NUMBER,
     MOST_THREADS,
+    coverage,
     delta_of_dp,
     flag,
     fraction,
@@ -110,7 +112,7 @@ class MeasureSettings:
         integer("draws", self.draws, low=10, high=_MOST)
         integer("guesses", self.guesses, low=1, high=_MOST)
         self._check_budget()
-        fraction("level", self.level)
+        coverage("level", self.level)
         integer("bootstraps", self.bootstraps, low=39, high=_MOST)
         integer("permutations", self.permutations, low=99, high=_MOST)
         fraction("significance", self.significance)
@@ -120,6 +122,11 @@ class MeasureSettings:
             from lmexposure.statistics import Claim  # brings scipy: only for a claim
 
             Claim(epsilon=self.claimed_epsilon, delta=self.delta)
+            if self.claimed_epsilon > LARGEST_NUMBER:
+                raise SettingsError(
+                    f"claimed_epsilon={self.claimed_epsilon!r} must be at most "
+                    f"{LARGEST_NUMBER:g} nats: a larger one claims nothing; leave it out"
+                )
         flag("quick", self.quick)
         integer("seed", self.seed, low=0, high=LARGEST_SEED)
         for name, most in (("batch_size", None), ("threads", MOST_THREADS)):

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lmexposure._validate import coverage
 from lmexposure.canaries import Canary, Manifest
 from lmexposure.errors import ManifestError
 from lmexposure.integrations.wrapping import Wrapping, check_place, wrapped_log_perplexity
@@ -47,12 +48,14 @@ def wrapped_exposures(
         ModelError: see `wrapped_log_perplexity`.
         NumericalError: the model gave NaN or infinite logits.
         PlanError: a format cannot give so many references as were asked for.
+        SettingsError: `level` is not strictly between 0 and 1, or hardly.
 
     Source: Carlini et al. 2019, The Secret Sharer, section 4.
     """
     if not manifest.canaries:
         raise ManifestError("the manifest holds no inserted canary, so there is nothing to measure")
     check_place(manifest, wrapping)
+    coverage("level", level)
     results = []
     for name, one in manifest.formats.items():
         drawn = [canary for canary in manifest.entries if canary.format == name]

@@ -31,6 +31,7 @@ from lmexposure._record import (
     Upgrades,
 )
 from lmexposure._text import visible
+from lmexposure._validate import LARGEST_NUMBER, LEAST_LEVEL
 from lmexposure.errors import ResultError
 from lmexposure.records.result_upgrades import from_version_1
 
@@ -52,7 +53,7 @@ MEASURE_AGAIN = "measure again with another --out, or move the file aside before
 ROUNDING = 1e-6  # bits
 _QUANTILES = 9
 
-_MOST = 1e100  # nothing measured comes near; the axes of a chart overflow beyond
+_MOST = LARGEST_NUMBER  # the axes of a chart overflow beyond
 Number = Annotated[float, Field(ge=-_MOST, le=_MOST)]
 Bits = Annotated[float, Field(ge=-ROUNDING, le=_MOST)]
 Nats = Annotated[float, Field(ge=0, le=_MOST)]
@@ -348,7 +349,7 @@ class Estimate(Record):
         high = math.inf if self.high is None else self.high
         if not low - ROUNDING <= value <= high + ROUNDING:
             raise ValueError(f"exposure {value:g} lies outside its interval {low:g} .. {high:g}")
-        if self.method == "sampled" and self.level > 1 - 1e-9:
+        if self.method == "sampled" and self.level > 1 - LEAST_LEVEL:
             raise ValueError("an interval of a sample that never misses would have no end")
         return self
 

@@ -75,6 +75,10 @@ def test_unknown_names_are_refused_with_those_there_are() -> None:
         ({"revealed": -1}, "revealed=-1"),
         ({"beam_width": 1}, "beam_width=1"),
         ({"level": 1.0}, "level=1.0"),
+        # A measurement of hours would end with numbers that its result cannot hold.
+        ({"level": 1e-10}, "level=1e-10 must lie strictly .* at least 1e-09 away from either"),
+        ({"level": 1 - 1e-10}, "level=0.9999999999 must lie strictly between 0 and 1, at least"),
+        ({"claimed_epsilon": 1e101, "delta": 0.0}, r"claimed_epsilon=1e\+101 .* most 1e\+100 nats"),
         ({"bootstraps": 3}, "bootstraps=3"),
         ({"permutations": 3}, "permutations=3"),
         ({"batch_size": 0}, "batch_size=0"),

@@ -9,7 +9,7 @@ from known import known
 from tiny import model_of
 
 from lmexposure.canaries import CanaryFormat, Manifest, Plan, insert_into_texts
-from lmexposure.errors import ManifestError, PlanError
+from lmexposure.errors import ManifestError, PlanError, SettingsError
 from lmexposure.integrations.records import insert_into_records
 from lmexposure.integrations.wrapped_exposure import wrapped_exposures
 from lmexposure.integrations.wrapping import Wrapping, wrapped_log_perplexity
@@ -100,3 +100,9 @@ def test_nothing_inserted_is_refused(model: Any, tokenizer: Any) -> None:
 def test_too_many_references_are_refused(model: Any, tokenizer: Any) -> None:
     with pytest.raises(PlanError, match="5000 references asked for, but format 'pin' has 989"):
         wrapped_exposures(model, tokenizer, manifest_of(), WRAPPING, references=5000)
+
+
+@pytest.mark.parametrize("level", [1e-10, 1 - 1e-10, 1.0])
+def test_a_level_that_no_result_holds_is_refused(model: Any, tokenizer: Any, level: float) -> None:
+    with pytest.raises(SettingsError, match=f"level={level} must lie strictly between 0 and 1, at"):
+        wrapped_exposures(model, tokenizer, manifest_of(), WRAPPING, level=level)
