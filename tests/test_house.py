@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import importlib.util
 import inspect
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "lmexposure"
+SCRIPTS = PACKAGE.parent / "scripts"
 # From the ground up; canaries and statistics stand side by side.
 FLOORS = {
     "errors": 0,
@@ -163,3 +165,17 @@ def test_names_that_others_rely_on(name: str, parameters: list[str]) -> None:
     for part in path:
         found = getattr(found, part)
     assert set(parameters) <= set(inspect.signature(found).parameters)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("path", sorted(SCRIPTS.rglob("*.py")), ids=lambda p: p.stem)
+def test_scripts_import_names_that_are_there(path: Path) -> None:
+    """Type checks leave scripts out, and most benchmarks run for too long to be tests."""
+    missing = {
+        (node.module, alias.name)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("lmexposure.")
+        for alias in node.names
+        if not hasattr(importlib.import_module(str(node.module)), alias.name)
+        and importlib.util.find_spec(f"{node.module}.{alias.name}") is None
+    }
+    assert missing == set()

@@ -39,7 +39,7 @@ from lmexposure.canaries import Manifest
 from lmexposure.cli import reporting
 from lmexposure.cli.console import print_table, say
 from lmexposure.cli.entry import main as command_line
-from lmexposure.records import read_result
+from lmexposure.records import Result
 
 _SETTINGS = (
     "--format pin --canaries 3 --repetitions 1,8 --controls 4 --layers 1 --units 16 --epochs 4 "
@@ -297,7 +297,7 @@ def numbers(home: Path) -> tuple[Any, ...]:
     """What the files of a finished run say, apart from seconds."""
     scores = pq.read_table(home / "scores.parquet").to_pylist()
     return (
-        read_result(home / "result.json").to_dict(),
+        Result.read(home / "result.json").to_dict(),
         scores,
         Manifest.read(home / "manifest.json").sha256,
         sha256_tree(home / "corpus"),

@@ -85,7 +85,7 @@ def leakage(corpus: Path, out: Path, seeds: Sequence[int]) -> list[tuple[str, bo
         begun = time.perf_counter()
         best = run(corpus, out=here, settings=settings)
         measured.setdefault("minimum", []).append(best)
-        say(f"  run: {time.perf_counter() - begun:.0f} s, {best.model['validation']}")
+        say(f"  run: {time.perf_counter() - begun:.0f} s, {best.model.validation}")
         for epoch in EARLY_EPOCHS:
             result = measure(
                 load_model(here / "snapshots" / f"epoch-{epoch}"),
@@ -114,16 +114,16 @@ def print_exposures(measured: dict[str, list[Result]]) -> None:
     for when in [f"epoch {epoch}" for epoch in EARLY_EPOCHS] + ["minimum"]:
         for repetitions in (0, *REPETITIONS):
             chosen = [c for r in measured[when] for c in r.canaries if c.repetitions == repetitions]
-            values = [c.exposure["value"] for c in chosen]
-            certified = [c.estimates["certificate"]["value"] for c in chosen]
-            skewed = [c.estimates["skew_normal"]["value"] for c in chosen]
+            values = [c.exposure.value for c in chosen]
+            certified = [c.estimates["certificate"].value for c in chosen]
+            skewed = [c.estimates["skew_normal"].value for c in chosen]
             rows.append(
                 [
                     when,
                     str(repetitions or "control"),
                     str(len(values)),
                     *(f"{np.quantile(values, q):.2f}" for q in (0, 0.25, 0.5, 0.75, 1)),
-                    f"{sum(c.exposure['capped'] for c in chosen)}",
+                    f"{sum(c.exposure.capped for c in chosen)}",
                     f"{np.median(certified):.2f}",
                     f"{np.median([math.inf if s is None else s for s in skewed]):.2f}",
                 ]
@@ -152,9 +152,9 @@ def found_by(results: list[Result], repetitions: int, method: str) -> dict[int, 
             if canary.repetitions != repetitions:
                 continue
             for row in canary.extraction:
-                if row["method"] == method:
-                    hits, of = counts.get(row["revealed"], (0, 0))
-                    counts[row["revealed"]] = (hits + row["found"], of + 1)
+                if row.method == method:
+                    hits, of = counts.get(row.revealed, (0, 0))
+                    counts[row.revealed] = (hits + row.found, of + 1)
     return counts
 
 
@@ -162,7 +162,7 @@ def claims_of(
     results: list[Result], scores: list[tuple[np.ndarray, np.ndarray]]
 ) -> list[tuple[str, bool]]:
     often = [c for r in results for c in r.canaries if c.repetitions >= 4]
-    first = sum(c.exposure["rank"] == "1" for c in often)
+    first = sum(c.exposure.rank == 1 for c in often)
     beam = found_by(results, 16, "beam")
     seeds = range(len(scores))
     test = guessing_test(
