@@ -1002,6 +1002,10 @@ class Result(FileRecord):
             content = path.read_bytes()
         except FileNotFoundError as failure:
             raise ResultError(f"no result at {path}; make one: lmexposure measure") from failure
+        except IsADirectoryError as failure:
+            raise ResultError(
+                f"{path} is a directory; give the result.json in it"
+            ) from failure
         except OSError as failure:
             raise ResultError(
                 f"{path} is not readable ({failure.strerror or failure}); {cls.AGAIN}"

@@ -100,7 +100,7 @@ def test_refuses_what_it_cannot_read(tmp_path: Path, text: str, message: str) ->
 def test_refuses_a_missing_result_and_a_directory(tmp_path: Path) -> None:
     with pytest.raises(ResultError, match=r"no result at .*make one: lmexposure measure"):
         Result.read(tmp_path / "none.json")
-    with pytest.raises(ResultError, match=r"is not readable \(Is a directory\)"):
+    with pytest.raises(ResultError, match=r"is a directory; give the result\.json in it"):
         Result.read(tmp_path)
 
 
