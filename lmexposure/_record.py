@@ -6,6 +6,7 @@ the hash of everything else. Who reads it gets a `FileRecord` or an error that s
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, ClassVar, Self, TypeAlias, TypeVar
@@ -262,8 +263,7 @@ def _each_once(pairs: list[tuple[str, JsonValue]]) -> JsonTable:
     """A table; of a key that is there twice, one reader takes the first and another the last."""
     table = dict(pairs)
     if len(table) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        ((twice, _),) = Counter(name for name, _ in pairs).most_common(1)
         raise ValueError(f"the key {visible(twice)[:_SHOWN]!r} is there twice")
     return table
 

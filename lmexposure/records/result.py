@@ -540,6 +540,16 @@ class GuessingTest(Record):
     seed: BigInteger
     assumptions: Rows[str]
 
+    @model_validator(mode="after")
+    def _p_value_is_of_its_permutations(self) -> Self:
+        least = 1 / (1 + self.permutations)
+        if self.p_value < least * (1 - 1e-9):
+            raise ValueError(
+                f"p_value={self.p_value:g}, but {self.permutations:,} permutations give at least "
+                f"{least:g}"
+            )
+        return self
+
 
 class EpsilonPoint(Record):
     """The epsilon that a median exposure points to, in nats: a point value and no bound.
@@ -563,6 +573,16 @@ class EpsilonPoint(Record):
     adjacency: str
     assumptions: Rows[str]
     capped: bool
+
+    @model_validator(mode="after")
+    def _value_follows_from_the_median(self) -> Self:
+        found = max(0.0, math.log(2) * (self.median_exposure - 1) / self.repetitions)
+        if abs(self.value - found) > ROUNDING:
+            raise ValueError(
+                f"value={self.value:g}, but a median exposure of {self.median_exposure:g} bits "
+                f"gives {found:g}"
+            )
+        return self
 
 
 class ExtractionCount(Record):
@@ -706,6 +726,13 @@ class Bound(Record):
     adjacency: str
     assumptions: Rows[str]
     notes: Rows[str]
+
+    @model_validator(mode="after")
+    def _no_more_than_attainable(self) -> Self:
+        most = self.max_attainable
+        if most is not None and self.value > most + ROUNDING:
+            raise ValueError(f"value={self.value:g}, but at most {most:g} is attainable")
+        return self
 
 
 class PrimaryBound(Bound):
@@ -919,6 +946,15 @@ class Privacy(Record):
             if c.bounds is not None and c.bounds.primary.value == largest
         ]:
             raise ValueError("the primary bound is of none of the classes")
+        return self
+
+    @model_validator(mode="after")
+    def _classes_are_of_one_inclusion(self) -> Self:
+        for part in self.classes:
+            if part.bounds is not None:
+                said = part.bounds.inclusion_probability
+                name = f"{', '.join(part.formats)}, repetitions {part.repetitions}"
+                _same(name, "inclusion_probability", said, self.inclusion_probability)
         return self
 
     @model_validator(mode="after")

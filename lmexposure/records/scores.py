@@ -57,7 +57,13 @@ def read_scores(path: Path, result: Result) -> Scores:
 
 def _check_hash(path: Path, known: str | None) -> None:
     """Results of versions that wrote no hash of their scores go by the numbers alone."""
-    if known is not None and sha256_file(path) != known:
+    try:
+        found = known if known is None else sha256_file(path)
+    except OSError as failure:
+        raise ResultError(
+            f"{path} is not readable ({failure.strerror or failure}); {_SAME_COMMAND}"
+        ) from failure
+    if found != known:
         raise ResultError(
             f"{path} is not what its result was made with (its hash differs): edited or damaged; "
             f"{_SAME_COMMAND}"
@@ -70,8 +76,9 @@ def _read_columns(path: Path) -> Scores:
 
     wanted = [*_TEXT_COLUMNS, "repetitions", "log_perplexity_bits"]
     try:
-        # Neither `read_table` nor `to_numpy`: both import pandas.
-        with pq.ParquetFile(path) as file:
+        # Neither `read_table` nor `to_numpy`: both import pandas. A stream, for the path may not
+        # be UTF-8.
+        with open(path, "rb") as stream, pq.ParquetFile(stream) as file:
             table = file.read(columns=wanted)
         if any(table[name].null_count for name in wanted):
             raise ValueError("an empty cell")

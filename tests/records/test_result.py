@@ -216,3 +216,10 @@ def test_what_lies_beyond_every_axis_is_no_number(beyond: float) -> None:
 def test_a_result_is_short_where_it_is_printed() -> None:
     assert repr(clean(n=3)) == "<Result of model: 6 canaries and 16 controls of random_number>"
     assert str(clean(n=3)) == repr(clean(n=3))
+
+
+def test_a_key_twice_among_many_is_found_at_once(tmp_path: Path) -> None:
+    pairs = ", ".join(f'"k{i}": 1' for i in range(100_000))
+    (tmp_path / "r.json").write_text(f'{{{pairs}, "k99999": 1}}')
+    with pytest.raises(ResultError, match="the key 'k99999' is there twice"):
+        Result.read(tmp_path / "r.json")

@@ -270,6 +270,8 @@ def test_a_search_that_cannot_be_is_refused(change: Change, message: str) -> Non
         (at("summary.0.guessing_test.permutations", 0), "permutations=0: Input should be greater"),
         (at("summary.0.guessing_test.p_value", 0), "p_value=0: Input should be greater than 0"),
         (at("summary.0.guessing_test.p_value", 1.5), "p_value=1.5: Input should be less than or"),
+        (at("summary.0.guessing_test.p_value", 1e-5), "p_value=1e-05, but .* give at least 0.0001"),
+        (at("summary.0.epsilon.value", 3.0), "value=3, but a median exposure of 1 bits gives 0"),
         (at("summary.0.guessing_test.p_value", None), "p_value=None: Input should be a valid"),
         (at("summary.0.guessing_test.p_value", 10**400), "p_value=1000.*: Input should be"),
     ],
@@ -297,6 +299,8 @@ def test_a_summary_of_other_canaries_is_refused(change: Change, message: str) ->
         (at("privacy.max_attainable", 13.0), "max_attainable=13.0, but the most of the classes'"),
         (at("privacy.max_attainable", None), "max_attainable=None, but the most of the classes'"),
         (at("privacy.classes.0.canaries", 9), "repetitions 1: canaries=9, but the result holds 10"),
+        (at("privacy.classes.0.bounds.primary.value", 13.0), "value=13, but at most 12 is attain"),
+        (at("privacy.inclusion_probability", 0.5), "inclusion_probability=None, .* holds 0.5"),
         (at("privacy.classes.0.bounds", None), "a primary bound is there if, and only if, a class"),
         (
             both(at("privacy.classes.0.bounds", None), at("privacy.classes.0.note", None)),

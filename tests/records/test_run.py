@@ -17,6 +17,7 @@ from older_runs import FINISHED, older_run
 from lmexposure._integrity import write_hashed
 from lmexposure.errors import ManifestError, ResultError
 from lmexposure.records import RunRecord, open_run, utc_now
+from lmexposure.records.scores import read_scores
 
 
 def edited(path: Path, change: Callable[[Any], object]) -> Path:
@@ -169,6 +170,22 @@ def test_of_damaged_metrics_what_is_whole_is_a_curve(tmp_path: Path) -> None:
     run = open_run(tmp_path)
     assert run.notes == ("no training curve: cannot read metrics.jsonl: Is a directory",)
     assert run.curve == ()
+
+
+def test_scores_that_cannot_be_opened(tmp_path: Path) -> None:
+    path = small_run(tmp_path) / "scores.parquet"
+    result = open_run(tmp_path).result.model_copy(update={"scores_sha256": "0" * 64})
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(ResultError, match=r"is not readable \(Is a directory\); give the command"):
+        read_scores(path, result)
+
+
+def test_scores_below_a_path_that_is_not_utf8(tmp_path: Path) -> None:
+    home = tmp_path / os.fsdecode(b"b\xff")
+    home.mkdir()
+    small_run(home)
+    assert open_run(home).scores() is not None
 
 
 def test_torn_scores(tmp_path: Path) -> None:
