@@ -122,10 +122,12 @@ class FileRecord(Record):
                 damaged since it was written, or with a part that no such file holds.
         """
         try:
-            values = json.loads(content, object_pairs_hook=_each_once)
+            values = json.loads(content.decode("utf-8"), object_pairs_hook=_each_once)
             _refuse_half_characters(values, content)
         except (ValueError, RecursionError) as failure:
-            raise cls.ERROR(f"{path} is not readable JSON ({failure}); {cls.AGAIN}") from failure
+            secret = cls.SECRET and isinstance(failure, _TwiceError)
+            why = "a key is there twice" if secret else failure
+            raise cls.ERROR(f"{path} is not readable JSON ({why}); {cls.AGAIN}") from failure
         version = cls._version(values, path)
         hashed = CONTENT in values
         if not take_hash(values) or (not hashed and version == cls.VERSION):
@@ -241,14 +243,15 @@ def first_problem(failure: ValidationError, *, shown: bool = True) -> str:
     bits='3': Input should be a valid number
     """
     problem = failure.errors(include_url=False)[0]
-    place = _place(problem["loc"])
+    unknown = problem["type"] == "extra_forbidden"
+    place = _place(problem["loc"][:-1] if unknown and not shown else problem["loc"])
     rule = problem.get("ctx", {}).get("error")
     if rule is not None:  # of ours, and says all itself
         return f"{place}: {rule}" if place else str(rule)
     value = visible(repr(problem["input"]))
-    known = shown and problem["type"] not in ("missing", "extra_forbidden")
+    known = shown and not unknown and problem["type"] != "missing"
     what = f"{place}={value[:_SHOWN]}" if known else place
-    return f"{what}: {problem['msg']}"
+    return f"{what}: {problem['msg']}" if what else problem["msg"]
 
 
 def _place(path: tuple[int | str, ...]) -> str:
@@ -259,12 +262,16 @@ def _place(path: tuple[int | str, ...]) -> str:
     return "".join(parts).removeprefix(".")
 
 
+class _TwiceError(ValueError):
+    """A table has two values for one key."""
+
+
 def _each_once(pairs: list[tuple[str, JsonValue]]) -> JsonTable:
     """A table; of a key that is there twice, one reader takes the first and another the last."""
     table = dict(pairs)
     if len(table) < len(pairs):
         ((twice, _),) = Counter(name for name, _ in pairs).most_common(1)
-        raise ValueError(f"the key {visible(twice)[:_SHOWN]!r} is there twice")
+        raise _TwiceError(f"the key {visible(twice)[:_SHOWN]!r} is there twice")
     return table
 
 

@@ -940,12 +940,14 @@ class Privacy(Record):
                 f"the primary bound has the significance {self.primary.significance:g}, "
                 f"and those of its classes sum up to {together:g}"
             )
-        if (tuple(self.primary.formats), self.primary.repetitions) not in [
-            c.key
+        said = self.primary.model_dump(exclude={"formats", "significance"})
+        key = (tuple(self.primary.formats), self.primary.repetitions)
+        if not any(
+            c.key == key and c.bounds.primary.model_dump(exclude={"significance"}) == said
             for c in self.classes
-            if c.bounds is not None and c.bounds.primary.value == largest
-        ]:
-            raise ValueError("the primary bound is of none of the classes")
+            if c.bounds is not None
+        ):
+            raise ValueError("the primary bound is that of none of the classes")
         return self
 
     @model_validator(mode="after")
@@ -1039,9 +1041,7 @@ class Result(FileRecord):
         except FileNotFoundError as failure:
             raise ResultError(f"no result at {path}; make one: lmexposure measure") from failure
         except IsADirectoryError as failure:
-            raise ResultError(
-                f"{path} is a directory; give the result.json in it"
-            ) from failure
+            raise ResultError(f"{path} is a directory; give the result.json in it") from failure
         except OSError as failure:
             raise ResultError(
                 f"{path} is not readable ({failure.strerror or failure}); {cls.AGAIN}"
@@ -1096,7 +1096,7 @@ class Result(FileRecord):
                     "not have"
                 )
             for estimate in canary.estimates.values():
-                _check_range(canary, estimate, form)
+                _check_estimate(canary, estimate, form)
         return self
 
     @model_validator(mode="after")
@@ -1123,6 +1123,24 @@ class Result(FileRecord):
         for key, row in rows.items():
             _check_summary(row, self.classes[key], self.format_named[row.format])
             _check_controls(row, rows.get((row.format, "control", 0)))
+        return self
+
+    @model_validator(mode="after")
+    def _settings_are_those_of_the_numbers(self) -> Self:
+        asked, privacy = self.settings, self.privacy
+        for row in self.summary:
+            _same(row.name, "level", row.level, asked.level)
+        for canary in self.canaries:
+            most = max((search.revealed for search in canary.extraction), default=None)
+            if most is not None and not (asked.extraction and most <= asked.revealed):
+                raise ValueError(
+                    f"canary {canary.id!r} was searched for with {most} characters revealed, but "
+                    f"the settings say extraction={asked.extraction}, revealed={asked.revealed}"
+                )
+        if privacy is not None:
+            _same("privacy", "significance", privacy.significance, asked.significance)
+            if asked.delta is not None:
+                _same("privacy", "deltas", tuple(privacy.deltas), (asked.delta,))
         return self
 
     @model_validator(mode="after")
@@ -1154,8 +1172,8 @@ class Result(FileRecord):
         return self
 
 
-def _check_range(canary: CanaryResult, estimate: Estimate, form: Format) -> None:
-    """Only an extrapolation may pass log2|R|, or fall below what guessing gives at least."""
+def _check_estimate(canary: CanaryResult, estimate: Estimate, form: Format) -> None:
+    """Exposure follows from the rank; an extrapolation alone may lie beyond all ranks."""
     value, references = estimate.value, form.references
     if value is None or estimate.method == "skew_normal":
         return
@@ -1167,6 +1185,15 @@ def _check_range(canary: CanaryResult, estimate: Estimate, form: Format) -> None
         raise ValueError(
             f"canary {canary.id!r} has an exposure of {value:g} bits, outside of {least:.4g} to "
             f"{form.bits:g}"
+        )
+    if estimate.rank is None or estimate.method == "importance":  # weighted ranks are rounded
+        return
+    among = references if estimate.method == "sampled" else form.space_size
+    follows = math.log2(among) - math.log2(estimate.rank)
+    if abs(value - follows) > ROUNDING:
+        raise ValueError(
+            f"canary {canary.id!r} has an exposure of {value:g} bits by {estimate.method!r}, but "
+            f"its rank {estimate.rank} gives {follows:g}"
         )
 
 

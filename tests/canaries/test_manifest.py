@@ -140,7 +140,7 @@ DAMAGES: dict[str, tuple[dict[str, Any], str]] = {
         entry(0, format="ssn"),
         "pin/x1/0000 has format 'ssn' and repetitions=1,",
     ),
-    "something extra": (entry(0, extra=1), r"entries\[0\].extra: Extra inputs are not permitted"),
+    "something extra": (entry(0, extra=1), r"entries\[0\]: Extra inputs are not permitted"),
     "a number for the seed": ({"plan": {"seed": 5}}, "plan.seed: Input should be a decimal str"),
     "a large seed": ({"plan": {"seed": str(2**63)}}, "plan.seed: Input should be less than or eq"),
     "a large seed of the coins": (
@@ -204,7 +204,7 @@ def test_a_part_that_is_missing(manifest: Manifest) -> None:
             lacking = {**values, part: {k: v for k, v in values[part].items() if k != name}}
             with pytest.raises(ManifestError, match=rf"{part}.{name}: Field required"):
                 read(signed(lacking))
-    with pytest.raises(ManifestError, match="extra: Extra inputs are not permitted"):
+    with pytest.raises(ManifestError, match="json: Extra inputs are not permitted"):
         read(signed({**values, "extra": 1}))
 
 
@@ -217,7 +217,7 @@ def test_a_secret_that_is_set_aside_as_well(manifest: Manifest) -> None:
 def test_a_key_that_is_there_twice(manifest: Manifest) -> None:
     content = signed(today(manifest))
     twice = content.replace(b'"controls": 2', b'"controls": 2, "controls": 2')
-    with pytest.raises(ManifestError, match="the key 'controls' is there twice"):
+    with pytest.raises(ManifestError, match="a key is there twice"):
         read(twice)
 
 

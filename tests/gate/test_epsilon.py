@@ -15,7 +15,7 @@ def judged(section: Privacy | None, most: float | None = 4.0) -> Check | None:
 def claimed(epsilon: float, value: float | None, most: float | None = None) -> Result:
     """A result with a bound, the most that it could have been, and what they say of a claim."""
     section = privacy(value, most, claimed=epsilon)
-    return clean(privacy=section, settings=options(claimed_epsilon=epsilon, delta=0.0))
+    return clean(privacy=section, settings=options(claimed_epsilon=epsilon, delta=1e-5))
 
 
 def of_claim(result: Result) -> Check:
@@ -80,7 +80,7 @@ def test_a_claim_is_judged_at_the_level_it_was_measured_with() -> None:
 
 @pytest.mark.parametrize("section", [None, privacy(1.0, 6.0)])
 def test_a_claim_that_vanished_is_inconclusive(section: Privacy | None) -> None:
-    asked = options(claimed_epsilon=2.0, delta=0.0)
+    asked = options(claimed_epsilon=2.0, delta=1e-5)
     verdict = check_result(clean(privacy=section, settings=asked))
     assert verdict.exit_code == 2
     assert "an epsilon was claimed, and the result says nothing of it" in verdict.sentence

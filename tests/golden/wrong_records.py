@@ -154,8 +154,16 @@ _RESULTS: dict[str, Change] = {
     "not_learned": lambda one: one["model"]["validation"].update(validation_bits=9.0),
     "no_improved": lambda one: one["model"]["validation"].pop("improved"),
     "set_aside_10000": lambda one: one["formats"][0].update(set_aside=10_000),
-    "other_size": lambda one: one["formats"][0].update(space_size="16384", bits=14.0),
+    "other_size": lambda one: _resize(one),
 }
+
+
+def _resize(one: Record) -> None:
+    """Another space, whose ranks nobody counted."""
+    one["formats"][0].update(space_size="16384", bits=14.0)
+    for canary in one["canaries"]:
+        for estimate in (canary["exposure"], *canary["estimates"].values()):
+            estimate["rank"] = None
 
 
 def _run_files(home: Path, result: Record) -> None:

@@ -179,7 +179,7 @@ def _levels(values: dict[str, Any]) -> None:
         "validity": "iid-scores",
         "method": "epsilon_from_exposure",
     }
-    values["settings"] |= {"claimed_epsilon": 1000.0, "delta": 0.0}
+    values["settings"] |= {"claimed_epsilon": 1000.0}
 
 
 def test_the_largest_bound_of_an_old_file_has_the_sum_of_the_levels(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 from made_results import (
+    RANDOM_NUMBER,
+    REFERENCES,
     canary,
     changed,
     class_row,
@@ -17,17 +19,19 @@ from made_results import (
     estimate,
     exact,
     form,
+    made,
     options,
     privacy,
     searched,
 )
+from pydantic import ValidationError
 
 from lmexposure._files import canonical_json, sha256_bytes
 from lmexposure._integrity import CONTENT
 from lmexposure.errors import ResultError
 from lmexposure.gate import Thresholds, check_result, verdict_json
 from lmexposure.records import Provenance, Result, Search
-from lmexposure.records.result import ExtractionCount, GuessCount, Margin, TokenProof
+from lmexposure.records.result import ExtractionCount, GuessCount, Margin, Method, TokenProof
 
 Values = dict[str, Any]
 Change = Callable[[Values], object]
@@ -61,7 +65,7 @@ def _written() -> str:
         formats=[form(search=_search())],
         canaries=[*drawn, *controls],
         summary=[row, class_row(controls, p_value=0.5)],
-        settings=options(claimed_epsilon=2.0, delta=0.0),
+        settings=options(claimed_epsilon=2.0, delta=1e-5),
         privacy=privacy(0.5, 12.0, claimed=2.0, canaries=10),
     )
     return json.dumps(result.to_dict())
@@ -248,6 +252,9 @@ def test_a_search_that_cannot_be_is_refused(change: Change, message: str) -> Non
         (at("summary.0.repetitions", 3), "epsilon is of 1 repetitions"),
         (at("summary.0.n", 11), "guessing test of n=10 and 'memorised', but the class is of n=11"),
         (at("summary.0.n", True), r"summary\[0\].n=True: Input should be a valid integer"),
+        (at("summary.0.level", 0.9), "level=0.9, but the result holds 0.95"),
+        (at("settings.level", 0.9), "level=0.95, but the result holds 0.9"),
+        (at("settings.extraction", False), "revealed, but the settings say extraction=False"),
         (at("summary.0.mean", 2.0), "mean=2, but the result's canaries give 4.07"),
         (at("summary.0.median.value", 2.0), "0.5 quantile=2, but the result's canaries give 1"),
         (at("summary.0.methods", {"exact": 10}), r"methods=\{'exact': 10\}, but the result holds"),
@@ -295,7 +302,10 @@ def test_a_summary_of_other_canaries_is_refused(change: Change, message: str) ->
         (at("privacy.primary.significance", None), "significance=None: Input should be a valid"),
         (at("privacy.primary.significance", 0.05), "has the significance 0.05, and those of its"),
         (at("privacy.primary.delta", 1), "privacy.primary.delta=1: Input should be less than 1"),
-        (at("privacy.primary.formats", ["pin"]), "the primary bound is of none of the classes"),
+        (
+            at("privacy.primary.formats", ["pin"]),
+            "the primary bound is that of none of the classes",
+        ),
         (at("privacy.max_attainable", 13.0), "max_attainable=13.0, but the most of the classes'"),
         (at("privacy.max_attainable", None), "max_attainable=None, but the most of the classes'"),
         (at("privacy.classes.0.canaries", 9), "repetitions 1: canaries=9, but the result holds 10"),
@@ -323,6 +333,10 @@ def test_a_bound_that_cannot_be_is_refused(change: Change, message: str) -> None
             at("privacy.claim.verdict", "contradicted"),
             "said to be 'contradicted', but with a bound",
         ),
+        (at("privacy.primary.method", "dkw"), "the primary bound is that of none of the classes"),
+        (at("privacy.significance", 0.2), "privacy: significance=0.2, but the result holds 0.05"),
+        (at("settings.significance", 0.2), "privacy: significance=0.05, but the result holds 0.2"),
+        (at("settings.delta", 0.1), r"privacy: deltas=\(1e-05,\), but the result holds \(0.1,\)"),
         (at("privacy.claim.verdict", "cannot tell"), "said to be 'cannot tell', but with a bound"),
         (at("privacy.claim.bound", None), "'consistent', but with a bound of None, and at most 12"),
         (at("privacy.claim.bound", 2.1), "'consistent', but with a bound of 2.1, and at most 12"),
@@ -513,3 +527,23 @@ def test_no_part_out_of_order_crashes_the_gate_or_lets_it_pass() -> None:
                 passed.append((name, str(wrong)))
         place[last] = kept
     assert [found for found in passed if found not in FITS] == []
+
+
+@pytest.mark.parametrize("method", ["exact", "bounded", "sampled"])
+def test_an_exposure_follows_from_its_rank(method: Method) -> None:
+    among = REFERENCES if method == "sampled" else RANDOM_NUMBER
+    capped = method == "bounded"
+    bits = math.log2(among) - math.log2(8)
+    sound = estimate(method, bits, rank=8, level=0.95, capped=capped)
+    assert made([canary(0, sound)]).canaries[0].exposure.rank == 8
+    other = sound.model_copy(update={"rank": 9})
+    with pytest.raises(ValidationError, match=f"by '{method}', but its rank 9 gives"):
+        made([canary(0, other)])
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "utf-8-sig"])
+def test_json_is_utf_8(tmp_path: Path, encoding: str) -> None:
+    """In another encoding half a character would go unseen."""
+    (tmp_path / "r.json").write_text(_written(), encoding=encoding)
+    with pytest.raises(ResultError, match="is not readable JSON"):
+        Result.read(tmp_path / "r.json")

@@ -1,9 +1,18 @@
 """Rows of classes and canaries, against the result that they were read from."""
 
+import math
 from typing import Any
 
 import pytest
-from made_results import canary, estimate, made, sampled, small_manifest, small_result
+from made_results import (
+    RANDOM_NUMBER,
+    canary,
+    estimate,
+    made,
+    sampled,
+    small_manifest,
+    small_result,
+)
 
 from lmexposure.records import Estimate, Extraction
 from lmexposure.records.result import Method
@@ -94,7 +103,8 @@ def test_guesses_are_those_of_a_proven_order_with_nothing_given() -> None:
 
 def test_a_counted_rank_says_how_many_guesses_it_takes() -> None:
     def placed(method: Method, *, capped: bool = False) -> Estimate:
-        return estimate(method, 10.0, rank=736_461, place=736_486, capped=capped)
+        bits = math.log2(RANDOM_NUMBER) - math.log2(736_461)
+        return estimate(method, bits, rank=736_461, place=736_486, capped=capped)
 
     unfound = _found("best_first", 0, None)
     assert _row(unfound, shown=placed("exact")).guesses == 736_486
