@@ -27,7 +27,11 @@ _INTERRUPTED = 130  # what Typer makes of Ctrl-C
 
 def main() -> NoReturn:
     """Run the command line and exit."""
-    code = _run()
+    try:
+        code = _run()
+    except KeyboardInterrupt:  # in the first second, while modules are still imported
+        sys.stderr.write("error: stopped before anything was begun\n")
+        sys.exit(FAILURE)
     _leave_group()
     sys.exit(code if _all_was_read() else FAILURE)
 
@@ -87,7 +91,8 @@ def _taken_out(flag: str) -> bool:
 def _usage(failure: _Showing) -> str:
     """What Typer says of wrong usage, the words of a person in one line."""
     message = getattr(failure, "message", None)
-    if isinstance(message, str):
+    # Of our own help, where nothing was typed, the lines are lines.
+    if isinstance(message, str) and not message.startswith("Usage: "):
         vars(failure)["message"] = visible(message)
     said = io.StringIO()
     failure.show(file=said)

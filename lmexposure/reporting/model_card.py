@@ -28,7 +28,37 @@ def add_to_model_card(
 ) -> Path:
     """Write the results into the metadata of README.md; make a card where there is none.
 
-    An entry of an earlier call is replaced. No secret is written, whatever the data holds.
+    Args:
+        model_directory, data, weights_known: as for `card_with_results`.
+
+    Returns:
+        the path of the card.
+
+    Raises:
+        ModelError: see `card_with_results`.
+        FileError: the disk refused.
+    """
+    return write_card(*card_with_results(model_directory, data, weights_known=weights_known))
+
+
+def write_card(path: Path, text: str) -> Path:
+    """Write a card with the permissions that it had; returns its path.
+
+    Raises:
+        FileError: the disk refused.
+    """
+    mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
+    with atomic_write(path, mode=mode) as stream:
+        stream.write(text.encode())
+    return path
+
+
+def card_with_results(
+    model_directory: str | Path, data: ReportData, *, weights_known: bool = False
+) -> tuple[Path, str]:
+    """The card of a model with the results in its metadata, and where it belongs.
+
+    An entry of an earlier call is replaced. No secret is in it, whatever the data holds.
 
     Args:
         model_directory: the directory that holds, or shall hold, README.md.
@@ -37,12 +67,10 @@ def add_to_model_card(
             are the same. If not, the card says so in the name of its verdict.
 
     Returns:
-        the path of the card.
+        the path of README.md, and its text.
 
     Raises:
-        ModelError: no such directory, or a card that is not UTF-8 or whose metadata cannot be read:
-            it is left as it is.
-        FileError: the disk refused.
+        ModelError: no such directory, or a card that is not UTF-8 or whose metadata cannot be read.
     """
     directory = Path(model_directory)
     if not directory.is_dir():
@@ -50,11 +78,7 @@ def add_to_model_card(
     path, name = directory / "README.md", directory.resolve().name
     before = _read(path) if path.exists() else f"# {name}\n"
     results = evaluation_results(data, weights_known=weights_known)
-    after = _with_results(path, before, name, results)
-    mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
-    with atomic_write(path, mode=mode) as stream:
-        stream.write(after.encode())
-    return path
+    return path, _with_results(path, before, name, results)
 
 
 def evaluation_results(data: ReportData, *, weights_known: bool = False) -> list[EvalResult]:

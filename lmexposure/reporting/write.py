@@ -82,7 +82,7 @@ def write_report(
         SettingsError: an unknown format, secrets asked for without a manifest, or `out` is the
             directory of another run.
         ManifestError, ResultError: see `report_data`.
-        ModelError: other weights than were measured; see `add_to_model_card`.
+        ModelError: other weights than were measured; see `card_with_results`.
         FileError: the disk refused; what stood there before still does.
     """
     _check(formats)
@@ -96,13 +96,14 @@ def write_report(
     where = run.result_path.parent if out is None else Path(out)
     if out is None:
         _refuse_leading_out(where, files)
-    written = _write(where, files, mode=0o600 if show_secrets else 0o644)
+    mode = 0o600 if show_secrets else 0o644
     if model_card is None:
-        return written
-    from lmexposure.reporting.model_card import add_to_model_card
+        return _write(where, files, mode=mode)
+    from lmexposure.reporting.model_card import card_with_results, write_card
 
-    known = card_weights is not None
-    return [*written, add_to_model_card(model_card, data, weights_known=known)]
+    # All is made before anything is written.
+    card = card_with_results(model_card, data, weights_known=card_weights is not None)
+    return [*_write(where, files, mode=mode), write_card(*card)]
 
 
 def _check_weights(run: RunFiles, model_card: str | Path, weights: str) -> None:

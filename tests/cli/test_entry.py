@@ -8,7 +8,7 @@ import pytest
 from cli.conftest import Call
 
 import lmexposure
-from lmexposure.cli import options
+from lmexposure.cli import entry, options
 
 
 def test_the_installed_command_and_the_module_are_one() -> None:
@@ -134,3 +134,22 @@ def test_output_that_nobody_reads_is_3_not_a_leak(tmp_path: Path, pipe: bool) ->
     assert (done.returncode, said in done.stderr) == (3, True), done.stderr
     assert "Traceback" not in done.stderr
     assert (tmp_path / "o" / "manifest.json").exists() != pipe
+
+
+def test_ctrl_c_while_modules_are_imported_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def pressed() -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(entry, "_run", pressed)
+    with pytest.raises(SystemExit) as stopped:
+        entry.main()
+    assert stopped.value.code == 3
+    assert capsys.readouterr().err == "error: stopped before anything was begun\n"
+
+
+def test_the_help_of_a_bare_command_is_lines(call: Call) -> None:
+    seen = call()
+    assert seen.code == 3
+    assert "\nCommands:\n  insert " in seen.err

@@ -69,6 +69,11 @@ def contradiction(result: Result) -> str | None:
     for canary in result.canaries:
         if canary.exposure not in canary.estimates.values():
             return f"the exposure of {canary.id}"
+        for estimate in canary.estimates.values():
+            if estimate.method == "exact" and estimate.rank and estimate.value is not None:
+                size = result.format_named[canary.format].space_size
+                if not math.isclose(size / 2**estimate.value, estimate.rank, rel_tol=1e-5):
+                    return f"the rank of {canary.id}"
         groups.setdefault((canary.format, canary.role, canary.repetitions), []).append(canary)
     if len(result.summary) != len(groups):
         return "the classes"
