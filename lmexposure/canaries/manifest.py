@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import ConfigDict, Field, StringConstraints
 
 from lmexposure._files import PRIVATE, atomic_write
 from lmexposure._integrity import content_hash
@@ -28,14 +28,18 @@ from lmexposure.errors import InputError, ManifestError, PlanError
 
 Layout = Literal["lines", "paragraphs", "jsonl", "parquet", "dataset", "texts", "chat"]
 Seed = Annotated[BigInteger, Field(le=LARGEST_SEED)]
+# What gives a secret away is not printed, and pydantic's own errors show no value.
+_HIDDEN = ConfigDict(hide_input_in_errors=True)
 
 
 class FormatRecord(Record):
     """A format as `CanaryFormat` describes it; the entries of its lists in their order."""
 
+    model_config = _HIDDEN
+
     name: str
     template: str
-    lists: dict[str, Rows[str]]
+    lists: dict[str, Rows[str]] = Field(repr=False)
     description: str
     source: str
 
@@ -48,14 +52,16 @@ class PlanRecord(Record):
         inclusion_seed: of the coins; None where none were tossed.
     """
 
+    model_config = _HIDDEN
+
     formats: Rows[FormatRecord]
     canaries: Count
     repetitions: Rows[Count]
     controls: Count
-    seed: Seed
+    seed: Seed = Field(repr=False)
     left_out: Rows[str]
     inclusion_probability: Annotated[float, Field(gt=0, lt=1)] | None
-    inclusion_seed: Seed | None
+    inclusion_seed: Seed | None = Field(repr=False)
 
 
 class CorpusRecord(Record):
@@ -79,6 +85,8 @@ class CorpusRecord(Record):
     several files, of their contents one after another. Where the whole was never read, they are "".
     """
 
+    model_config = _HIDDEN
+
     name: str
     layout: Layout
     text_field: str | None
@@ -93,10 +101,12 @@ class CorpusRecord(Record):
 class Entry(Record):
     """A canary, candidate or control, as `Canary` describes it."""
 
+    model_config = _HIDDEN
+
     id: str
     format: str
-    index: BigInteger
-    text: str
+    index: BigInteger = Field(repr=False)
+    text: str = Field(repr=False)
     role: Role
     repetitions: Count
     positions: Rows[Count]
@@ -112,6 +122,8 @@ class ManifestFile(FileRecord):
         set_aside: per format, the secrets that were in the corpus already, ascending.
     """
 
+    model_config = _HIDDEN
+
     NAME: ClassVar[str] = "manifest.json"
     FAMILY: ClassVar[str] = "lmexposure.manifest"
     VERSION: ClassVar[int] = 3
@@ -123,7 +135,7 @@ class ManifestFile(FileRecord):
     plan: PlanRecord
     corpus: CorpusRecord
     entries: Rows[Entry]
-    set_aside: dict[str, Rows[BigInteger]]
+    set_aside: dict[str, Rows[BigInteger]] = Field(repr=False)
 
     def manifest(self) -> "Manifest":
         """What the file says.

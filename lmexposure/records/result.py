@@ -1074,10 +1074,16 @@ class Result(FileRecord):
 
     def __copy__(self) -> Self:
         """Without the views: `model_copy` may replace what they show."""
-        copied = super().__copy__()
+        return super().__copy__()._without_views()
+
+    def __deepcopy__(self, memo: dict[int, object] | None = None) -> Self:
+        """Without the views, as `__copy__`."""
+        return super().__deepcopy__(memo)._without_views()
+
+    def _without_views(self) -> Self:
         for view in ("classes", "format_named"):
-            copied.__dict__.pop(view, None)
-        return copied
+            self.__dict__.pop(view, None)
+        return self
 
     @model_validator(mode="after")
     def _each_is_there_once(self) -> Self:

@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 from manifest_files import read, signed, today
+from pydantic import ValidationError
 
+from lmexposure._record import Record
 from lmexposure.canaries import CanaryFormat, Manifest, Plan, insert_into_texts
+from lmexposure.canaries.manifest import ManifestFile
 from lmexposure.errors import FileError, ManifestError, PlanError
 
 PIN = CanaryFormat(name="pin", template="PIN {digits:2}")
@@ -263,3 +266,36 @@ def test_secrets_stay_out_of_the_repr(manifest: Manifest) -> None:
     assert "77" not in shown
     for one in manifest.entries:
         assert one.text not in shown
+
+
+def test_secrets_and_seeds_stay_out_of_the_repr_of_the_file(manifest: Manifest) -> None:
+    file = ManifestFile.model_validate(manifest, from_attributes=True)
+    shown = f"{file!r} {file} {file.plan!r} {file.entries[0]!r}"
+    assert shown.count(manifest.entries[0].id) == 3
+    assert str(2**62) not in shown
+    assert str(2**62 + 1) not in shown
+    for one in manifest.entries:
+        assert one.text not in shown
+    assert "77" not in shown
+
+
+@pytest.mark.parametrize(
+    ("part", "field"),
+    [
+        ("plan", "seed"),
+        ("plan", "inclusion_seed"),
+        ("plan", "formats"),
+        ("corpus", "separator"),
+        ("entries", "index"),
+        ("entries", "text"),
+    ],
+)
+def test_no_value_is_in_what_pydantic_says(manifest: Manifest, part: str, field: str) -> None:
+    file = ManifestFile.model_validate(manifest, from_attributes=True)
+    record: Record = file.entries[0] if part == "entries" else getattr(file, part)
+    with pytest.raises(ValidationError, match=field) as refused:
+        type(record).model_validate({**vars(record), field: -665577.5})
+    assert "665577" not in str(refused.value)
+    with pytest.raises(ValidationError, match="Field required") as refused:
+        ManifestFile.model_validate({"plan": 665577.5})
+    assert "665577" not in str(refused.value)

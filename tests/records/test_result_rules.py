@@ -435,11 +435,16 @@ def test_a_character_of_two_halves_is_read() -> None:
     assert Result.parse(content, Path("result.json")).warnings == ("\U0001f642",)
 
 
-def test_a_copy_shows_its_own_canaries_and_formats() -> None:
+@pytest.mark.parametrize("deep", [False, True])
+def test_a_copy_shows_its_own_canaries_and_formats(deep: bool) -> None:
     result, fewer = clean(n=2), clean(n=1)
-    copied = result.model_copy(update={"canaries": fewer.canaries, "formats": ()})
-    assert copied.classes == fewer.classes != result.classes
+    assert result.format_named
+    assert fewer.classes != result.classes
+    update = {"canaries": fewer.canaries, "formats": ()}
+    copied = result.model_copy(update=update, deep=deep)
+    assert copied.classes == fewer.classes
     assert not copied.format_named
+    assert result.format_named
 
 
 @pytest.mark.parametrize("broken", [math.nan, math.inf, 10**400])
