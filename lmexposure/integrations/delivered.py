@@ -55,7 +55,7 @@ class DeliveredCounter:
     process counts its own batches; `report` adds them up where torch.distributed is up.
 
     Args:
-        manifest: what was inserted. Controls and excluded candidates are looked for as well: they
+        manifest: what was inserted. Controls and held-out candidates are looked for as well: they
             must not be there.
         tokenizer: of the training.
         wrapping: in which the canaries will be scored; each occurrence is held against it, token by

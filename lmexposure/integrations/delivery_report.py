@@ -9,7 +9,7 @@ __all__ = ["Delivery", "DeliveryReport"]
 
 @dataclass(frozen=True, kw_only=True)
 class Delivery:
-    """How often one canary, excluded candidate or control stood in the training batches.
+    """How often one canary, held-out candidate or control stood in the training batches.
 
     Attributes:
         id, format, repetitions: as in the manifest; 0 repetitions for what is never inserted.
@@ -68,7 +68,7 @@ class DeliveryReport:
     """What a training's batches held of each canary.
 
     Attributes:
-        canaries: in the manifest's order, excluded candidates and controls among them.
+        canaries: in the manifest's order, held-out candidates and controls among them.
         unattributed: times a row ended within a canary, too early to tell which one.
         epochs: how often the training went through its data.
         batches: how many were seen.
