@@ -127,7 +127,8 @@ class FileRecord(Record):
         except (ValueError, RecursionError) as failure:
             secret = cls.SECRET and isinstance(failure, _TwiceError)
             why = "a key is there twice" if secret else failure
-            raise cls.ERROR(f"{path} is not readable JSON ({why}); {cls.AGAIN}") from failure
+            refused = cls.ERROR(f"{path} is not readable JSON ({why}); {cls.AGAIN}")
+            raise refused from (None if secret else failure)
         version = cls._version(values, path)
         hashed = CONTENT in values
         if not take_hash(values) or (not hashed and version == cls.VERSION):

@@ -179,12 +179,13 @@ class RunRecord(FileRecord):
     training: TrainingRecord | None
 
     @classmethod
-    def read(cls, path: Path) -> Self:
+    def read(cls, path: str | Path) -> Self:
         """Read a run.json of this or an older version.
 
         Raises:
             ResultError: missing, not JSON, none of ours, of a newer version, edited or damaged.
         """
+        path = Path(path)
         try:
             content = path.read_bytes()
         except OSError as failure:

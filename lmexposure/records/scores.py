@@ -38,7 +38,7 @@ class Scores:
     log_perplexity_bits: NDArray[np.float64]
 
 
-def read_scores(path: Path, result: Result) -> Scores:
+def read_scores(path: str | Path, result: Result) -> Scores:
     """The scores that a result was made from.
 
     Args:
@@ -49,6 +49,7 @@ def read_scores(path: Path, result: Result) -> Scores:
         ResultError: a file that is torn, was edited, holds a number that is not finite, or does
             not agree with the result.
     """
+    path = Path(path)
     _check_hash(path, result.scores_sha256)
     scores = _read_columns(path)
     _check_scores(path, scores, result)

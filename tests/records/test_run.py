@@ -64,6 +64,16 @@ def test_its_scores_are_columns(tmp_path: Path) -> None:
     assert np.isfinite(scores.log_perplexity_bits).all()
 
 
+def test_a_path_may_be_a_text(tmp_path: Path) -> None:
+    run = small_run(tmp_path)
+    opened = open_run(str(run))
+    assert RunRecord.read(f"{run}/run.json") == opened.record
+    scores = read_scores(f"{run}/scores.parquet", opened.result)
+    assert scores.ids.size > len(opened.result.canaries)
+    with pytest.raises(ResultError, match="is not readable"):
+        RunRecord.read(f"{run}/none.json")
+
+
 def test_candidates_left_out_are_among_the_references(tmp_path: Path) -> None:
     made_of: dict[str, Any] = {"coins": 0.5, "canaries": 30, "repetitions": (1,)}
     run = open_run(small_run(tmp_path, **made_of))
