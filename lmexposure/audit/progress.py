@@ -5,8 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-__all__ = ["Phase", "Progress", "Watcher", "end_asked", "silent", "tell_phases"]
-
 
 class Progress(Protocol):
     """Called with what is being done, how much of it is done, of how much, and a short note."""
