@@ -44,7 +44,6 @@ def check_epsilon(result: Result, thresholds: Thresholds) -> Check | None:
     return Check(
         name="lower bound on epsilon",
         key="max_epsilon",
-        scope="",
         outcome=outcome,
         value=None if primary is None else primary.value,
         threshold=float(most),
@@ -79,7 +78,6 @@ def _about_claim(outcome: Outcome, reason: str, bound: float | None, claimed: fl
     return Check(
         name="claimed epsilon",
         key="claimed_epsilon",
-        scope="",
         outcome=outcome,
         value=bound,
         threshold=claimed,

@@ -43,7 +43,7 @@ def check_result(result: Result, thresholds: Thresholds = _NO_THRESHOLDS) -> Ver
         The verdict, from which every output is made.
     """
     classes = classes_of(result, most=thresholds.repetitions)
-    formats = list(dict.fromkeys(one.format for one in classes))
+    formats = list(dict.fromkeys(one.form.name for one in classes))
     controls = check_controls(result, formats)
     broken = {
         name
@@ -54,7 +54,7 @@ def check_result(result: Result, thresholds: Thresholds = _NO_THRESHOLDS) -> Ver
     checks = [
         *controls,
         *_present([check_learned(result)]),
-        *(one for c in classes for one in _checks_of(c, thresholds, shares, c.format in broken)),
+        *(one for c in classes for one in _checks_of(c, thresholds, shares, c.form.name in broken)),
         *_doubted(_present([check_epsilon(result, thresholds), check_claim(result)]), bool(broken)),
     ]
     untested = [*_left_out(result, thresholds), *_without_controls(result, formats)]
@@ -144,11 +144,7 @@ def _about(key: str, scope: str, reason: str) -> Check:
         key=key,
         scope=scope,
         outcome=Outcome.INCONCLUSIVE,
-        value=None,
-        threshold=None,
-        unit="",
         reason=sentence([reason]),
-        asked=False,
     )
 
 

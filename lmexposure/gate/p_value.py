@@ -37,7 +37,6 @@ def check_p_value(one: CanaryClass, thresholds: Thresholds, share: float) -> Che
         outcome=outcome,
         value=None if one.test is None else one.test.p_value,
         threshold=share,
-        unit="",
         reason=reason,
         asked=asked,
     )

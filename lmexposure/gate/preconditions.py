@@ -46,7 +46,6 @@ def check_learned(result: Result) -> Check | None:
     return Check(
         name="model learned",
         key="validation",
-        scope="",
         outcome=Outcome.PASS if validation.improved else Outcome.INCONCLUSIVE,
         value=after,
         threshold=before,
@@ -56,7 +55,6 @@ def check_learned(result: Result) -> Check | None:
             if validation.improved
             else [f"the model did not learn ({loss}), so that low exposure says nothing"]
         ),
-        asked=False,
     )
 
 
@@ -82,7 +80,6 @@ def _enough(one: CanaryClass, thresholds: Thresholds) -> Check:
         threshold=float(thresholds.min_canaries),
         unit="canaries",
         reason=sentence([reason]),
-        asked=False,
     )
 
 
@@ -105,7 +102,6 @@ def _whole(one: CanaryClass) -> Check:
         threshold=0.0,
         unit="canaries",
         reason=sentence([reason]),
-        asked=False,
     )
 
 
@@ -128,7 +124,5 @@ def _controls(name: str, test: GuessingTest | None, level: float) -> Check:
         outcome=Outcome.INCONCLUSIVE if p is None or p <= level else Outcome.PASS,
         value=p,
         threshold=level,
-        unit="",
         reason=sentence([reason]),
-        asked=False,
     )

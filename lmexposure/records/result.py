@@ -385,6 +385,11 @@ class Extraction(Record):
         """Fills that were tried: those of a best-first search count as far as they are proven."""
         return self.proven or 0 if self.method == "best_first" else self.width
 
+    @property
+    def found_at(self) -> int | None:
+        """At which guess at the latest, where its place is not known; None: at none."""
+        return self.tried if self.found and self.place is None else self.place
+
     @model_validator(mode="after")
     def _found_is_among_those_tried(self) -> Self:
         if (self.proven is None) == (self.method == "best_first"):
