@@ -70,8 +70,4 @@ def tell_phases(
 
 def end_asked(progress: Progress) -> Callable[[], bool]:
     """What says whether to end early; of a plain function it never does."""
-    return progress.end_asked if isinstance(progress, Watcher) else _never
-
-
-def _never() -> bool:
-    return False
+    return progress.end_asked if isinstance(progress, Watcher) else lambda: False

@@ -95,7 +95,10 @@ def _of_format(result: Result, form: Format, most: int | None) -> Iterator[Canar
     }
     judged = [count for count in sorted(groups) if most is None or count <= most]
     inserted = sum(map(len, groups.values()))
-    apart = _places(c for count in groups if count not in judged for c in groups[count])
+    others = [canary for count in groups if count not in judged for canary in groups[count]]
+    apart = [
+        search.found_at for c in others for search in _attacks(c) if search.method == "best_first"
+    ]
     tests = {row.key: row.guessing_test for row in result.summary}
     for count in judged:
         exposures = tuple(_exposure(canary, form) for canary in groups[count])
@@ -106,20 +109,8 @@ def _of_format(result: Result, form: Format, most: int | None) -> Iterator[Canar
             attacks=tuple(_attacks(canary) for canary in groups[count]),
             test=tests[form.name, "canary", count],
             shift=_shift(exposures, form, inserted),
-            apart=apart,
+            apart=tuple(place for place in apart if place is not None),
         )
-
-
-def _places(canaries: Iterable[CanaryResult]) -> tuple[int, ...]:
-    """Where canaries are in best-first order, ascending."""
-    return tuple(
-        sorted(
-            attack.found_at
-            for canary in canaries
-            for attack in _attacks(canary)
-            if attack.method == "best_first" and attack.found_at is not None
-        )
-    )
 
 
 def _shift(exposures: Iterable[Exposure | None], form: Format, inserted: int) -> float:

@@ -45,19 +45,22 @@ def check_result(result: Result, thresholds: Thresholds = _NO_THRESHOLDS) -> Ver
     classes = classes_of(result, most=thresholds.repetitions)
     formats = list(dict.fromkeys(one.form.name for one in classes))
     controls = check_controls(result, formats)
-    broken = {
-        name
-        for name, check in zip(_with_controls(result, formats), controls, strict=True)
-        if check.outcome is not Outcome.PASS
-    }
+    broken = {name for name, check in controls.items() if check.outcome is not Outcome.PASS}
     shares = Shares.of(thresholds, len(classes))
     checks = [
-        *controls,
+        *controls.values(),
         *_present([check_learned(result)]),
         *(one for c in classes for one in _checks_of(c, thresholds, shares, c.form.name in broken)),
         *_doubted(_present([check_epsilon(result, thresholds), check_claim(result)]), bool(broken)),
     ]
-    untested = [*_left_out(result, thresholds), *_without_controls(result, formats)]
+    untested = [
+        *_left_out(result, thresholds),
+        *(
+            f"whether chance looks like chance: {visible(name)} has no controls"
+            for name in formats
+            if name not in controls
+        ),
+    ]
     if result.model.validation is None:
         untested.append("whether the model learned: its validation loss is not known")
     verdict = verdict_of(checks if classes else [_nothing(thresholds), *checks], untested)
@@ -146,18 +149,6 @@ def _about(key: str, scope: str, reason: str) -> Check:
         outcome=Outcome.INCONCLUSIVE,
         reason=sentence([reason]),
     )
-
-
-def _with_controls(result: Result, formats: list[str]) -> list[str]:
-    return [name for name in formats if (name, "control", 0) in result.classes]
-
-
-def _without_controls(result: Result, formats: list[str]) -> list[str]:
-    """Formats whose null was not looked at."""
-    missing = [name for name in formats if name not in _with_controls(result, formats)]
-    return [
-        f"whether chance looks like chance: {visible(name)} has no controls" for name in missing
-    ]
 
 
 def _left_out(result: Result, thresholds: Thresholds) -> list[str]:

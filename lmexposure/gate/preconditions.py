@@ -19,8 +19,8 @@ def check_class(one: CanaryClass, thresholds: Thresholds) -> list[Check]:
     return [_enough(one, thresholds), _whole(one)]
 
 
-def check_controls(result: Result, formats: list[str]) -> list[Check]:
-    """Whether controls, which the model never saw, look like chance; one check a format.
+def check_controls(result: Result, formats: list[str]) -> dict[str, Check]:
+    """Whether controls, which the model never saw, look like chance; one check a format, by name.
 
     Their own permutation test, in either direction. Where it fails, canaries and references differ
     in more than what was inserted, and no p-value or exposure means what it says.
@@ -32,7 +32,7 @@ def check_controls(result: Result, formats: list[str]) -> list[Check]:
     tests = {row.format: row.guessing_test for row in result.summary if row.role == "control"}
     chosen = [name for name in formats if name in tests]
     level = CONTROLS_LEVEL / max(1, len(chosen))
-    return [_controls(name, tests[name], level) for name in chosen]
+    return {name: _controls(name, tests[name], level) for name in chosen}
 
 
 def check_learned(result: Result) -> Check | None:

@@ -732,6 +732,12 @@ class Bound(Record):
     assumptions: Rows[str]
     notes: Rows[str]
 
+    @property
+    def name(self) -> str:
+        """Two kinds of bounds from exposure have one method; coins tell them apart."""
+        coined = self.method == "epsilon_from_exposure" and self.validity == "any-dp"
+        return f"{self.method} with coins" if coined else self.method
+
     @model_validator(mode="after")
     def _no_more_than_attainable(self) -> Self:
         most = self.max_attainable

@@ -134,13 +134,7 @@ def _name(bound: Bound, primary: bool, beside: str) -> str:
     """What the bound is and says; its delta where not all of them have the same."""
     delta = "" if beside else f" at delta {number(bound.delta)}"
     first = "primary: " if primary else ""
-    return f"{first}{_method(bound)} ≥ {number(bound.value)}{delta}"
-
-
-def _method(bound: Bound) -> str:
-    """Two kinds of bounds from exposure have one name; coins tell them apart."""
-    coined = bound.method == "epsilon_from_exposure" and bound.validity == "any-dp"
-    return short(bound.method) + (" with coins" if coined else "")
+    return f"{first}{short(bound.name)} ≥ {number(bound.value)}{delta}"
 
 
 def _beside(bounds: Sequence[Bound]) -> str:
