@@ -677,6 +677,11 @@ class ClassSummary(Record):
         """The same for a message."""
         return f"{visible(self.format)}, {self.role}, repetitions {self.repetitions}"
 
+    @property
+    def counted(self) -> int:
+        """Canaries whose rank was counted over all of R."""
+        return sum(n for method, n in self.methods.items() if method.startswith("exact"))
+
     @model_validator(mode="after")
     def _parts_are_of_this_class(self) -> Self:
         if (self.epsilon is None) != (self.role == "control"):

@@ -34,9 +34,10 @@ def epsilon(privacy: Privacy | None) -> Chart | None:
         The chart; None where no class has a bound.
     """
     shown = None if privacy is None else _chosen(privacy)
-    if privacy is None or shown is None:
+    if privacy is None or shown is None or shown.bounds is None:
         return None
-    bounds, claimed = _bounds(shown), _claimed(privacy)
+    bounds = [shown.bounds.primary, *shown.bounds.others]
+    claimed = None if privacy.claim is None else privacy.claim.claimed_epsilon
     return Chart(
         name="epsilon",
         kind="epsilon",
@@ -56,15 +57,6 @@ def _chosen(privacy: Privacy) -> PrivacyClass | None:
         return None
     key_of = tuple(quoted.formats), quoted.repetitions
     return next(part for part in privacy.classes if part.bounds is not None and part.key == key_of)
-
-
-def _bounds(part: PrivacyClass) -> list[Bound]:
-    """The primary one first."""
-    return [] if part.bounds is None else [part.bounds.primary, *part.bounds.others]
-
-
-def _claimed(privacy: Privacy) -> float | None:
-    return None if privacy.claim is None else privacy.claim.claimed_epsilon
 
 
 def _class(part: PrivacyClass) -> str:
