@@ -132,19 +132,19 @@ def _untold(one: CanaryClass) -> Check:
         f"no test against chance could be made of {one.secrets}; judge fewer classes, insert more "
         "canaries, or measure with more references or permutations"
     )
-    return _about("classes", one.scope, reason)
+    return _about(one.scope, reason)
 
 
 def _nothing(thresholds: Thresholds) -> Check:
     most = thresholds.repetitions
     which = "" if most is None else f" inserted {copies(most)} or fewer"
-    return _about("classes", "", f"there are no canaries{which}, so there is nothing to judge")
+    return _about("", f"there are no canaries{which}, so there is nothing to judge")
 
 
-def _about(key: str, scope: str, reason: str) -> Check:
+def _about(scope: str, reason: str) -> Check:
     return Check(
         name="something to judge",
-        key=key,
+        key="classes",
         scope=scope,
         outcome=Outcome.INCONCLUSIVE,
         reason=sentence([reason]),

@@ -58,6 +58,9 @@ Number = Annotated[float, Field(ge=-_MOST, le=_MOST)]
 Bits = Annotated[float, Field(ge=-ROUNDING, le=_MOST)]
 Nats = Annotated[float, Field(ge=0, le=_MOST)]
 Rate = Annotated[float, Field(gt=0, lt=1)]
+Delta = Annotated[float, Field(ge=0, lt=1)]
+NotNegative = Annotated[float, Field(ge=0)]
+Positive = Annotated[Count, Field(ge=1)]
 
 
 class Validation(Record):
@@ -71,10 +74,10 @@ class Validation(Record):
         improved: whether training lowered the loss; a model that did not learn cannot leak.
     """
 
-    validation_bits: Annotated[float, Field(ge=0)] | None
-    initial_validation_bits: Annotated[float, Field(ge=0)] | None
-    best_epoch: Annotated[float, Field(ge=0)]
-    epochs: Annotated[float, Field(ge=0)]
+    validation_bits: NotNegative | None
+    initial_validation_bits: NotNegative | None
+    best_epoch: NotNegative
+    epochs: NotNegative
     stopped: str
     improved: bool
 
@@ -149,7 +152,7 @@ class MeasureOptions(Record):
     bootstraps: Count
     permutations: Count
     significance: Rate
-    delta: Annotated[float, Field(ge=0, lt=1)] | None
+    delta: Delta | None
     claimed_epsilon: Nats | None
     quick: bool
     seed: BigInteger
@@ -208,8 +211,8 @@ class Margin(Record):
         empirical: whether it is only seen, and not kept by recomputing in float64.
     """
 
-    bits: Annotated[float, Field(ge=0)]
-    measured: Annotated[float, Field(ge=0)]
+    bits: NotNegative
+    measured: NotNegative
     sample: Count
     empirical: bool
 
@@ -264,8 +267,8 @@ class Format(Record):
 
     name: str
     space_size: Annotated[BigInteger, Field(ge=1)]
-    bits: Annotated[float, Field(ge=0)]
-    references: Annotated[Count, Field(ge=1)]
+    bits: NotNegative
+    references: Positive
     exhaustive: bool
     set_aside: Count
     shared_tokens: Count
@@ -327,7 +330,7 @@ class Estimate(Record):
     capped: bool
     place: Annotated[BigInteger, Field(ge=1)] | None
     draws: Count | None
-    effective_draws: Annotated[float, Field(ge=0)] | None
+    effective_draws: NotNegative | None
     steps: Count | None
     assumptions: Rows[str]
     warnings: Rows[str]
@@ -504,7 +507,7 @@ class ControlsComparison(Record):
         permutations, seed: behind it.
     """
 
-    n: Annotated[Count, Field(ge=1)]
+    n: Positive
     mean: float
     median: QuantileInterval
     exceeds: Share
@@ -537,11 +540,11 @@ class GuessingTest(Record):
 
     p_value: Annotated[float, Field(gt=0, le=1)]
     statistic: float
-    n: Annotated[Count, Field(ge=1)]
-    references: Annotated[Count, Field(ge=1)]
+    n: Positive
+    references: Positive
     groups: Count
     alternative: Literal["memorised", "different"]
-    permutations: Annotated[Count, Field(ge=1)]
+    permutations: Positive
     seed: BigInteger
     assumptions: Rows[str]
 
@@ -571,7 +574,7 @@ class EpsilonPoint(Record):
 
     value: Nats
     median_exposure: float
-    repetitions: Annotated[Count, Field(ge=1)]
+    repetitions: Positive
     quantile: Rate
     validity: Literal["point"]
     unit: Literal["nats"]
@@ -597,7 +600,7 @@ class ExtractionCount(Record):
     revealed: Count
     found: Count
     of: Count
-    by_chance: Annotated[float, Field(ge=0)]
+    by_chance: NotNegative
 
     @model_validator(mode="after")
     def _found_are_some_of_all(self) -> Self:
@@ -609,7 +612,7 @@ class ExtractionCount(Record):
 class GuessCount(Record):
     """How many canaries of a class an attacker finds within so many guesses."""
 
-    guesses: Annotated[Count, Field(ge=1)]
+    guesses: Positive
     found: Count
     of: Count
 
@@ -646,9 +649,9 @@ class ClassSummary(Record):
     format: str
     role: Role
     repetitions: Count
-    n: Annotated[Count, Field(ge=1)]
+    n: Positive
     mean: float
-    standard_error: Annotated[float, Field(ge=0)] | None
+    standard_error: NotNegative | None
     lower_quartile: QuantileInterval
     median: QuantileInterval
     upper_quartile: QuantileInterval
@@ -724,14 +727,14 @@ class Bound(Record):
     method: str
     value: Nats
     significance: Rate
-    delta: Annotated[float, Field(ge=0, lt=1)]
+    delta: Delta
     validity: Validity
     counts: dict[str, Count]
     threshold: float | None
     threshold_choice: str
     max_attainable: Nats | None
-    mu: Annotated[float, Field(ge=0)] | None
-    repetitions: Annotated[Count, Field(ge=1)]
+    mu: NotNegative | None
+    repetitions: Positive
     unit: Literal["nats"]
     adjacency: str
     assumptions: Rows[str]
@@ -853,7 +856,7 @@ class PrivacyClass(Record):
     """
 
     formats: Rows[str]
-    repetitions: Annotated[Count, Field(ge=1)]
+    repetitions: Positive
     canaries: Count
     held_out: Count
     references: Count
@@ -890,7 +893,7 @@ class ClaimCheck(Record):
     verdict: Literal["contradicted", "consistent", "cannot tell"]
     reason: str
     claimed_epsilon: Nats
-    claimed_delta: Annotated[float, Field(ge=0, lt=1)]
+    claimed_delta: Delta
     bound: Nats | None
     max_attainable: Nats | None
     significance: Share | None
@@ -930,7 +933,7 @@ class Privacy(Record):
 
     inclusion_probability: Rate | None
     significance: Rate
-    deltas: Rows[Annotated[float, Field(ge=0, lt=1)]]
+    deltas: Rows[Delta]
     primary: PrimaryBound | None
     max_attainable: Nats | None
     classes: Rows[PrivacyClass]

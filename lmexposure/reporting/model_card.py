@@ -23,24 +23,6 @@ _GATE = "gate"
 _UNKNOWN = "not checked whether the weights beside this card are the ones that were measured"
 
 
-def add_to_model_card(
-    model_directory: str | Path, data: ReportData, *, weights_known: bool = False
-) -> Path:
-    """Write the results into the metadata of README.md; make a card where there is none.
-
-    Args:
-        model_directory, data, weights_known: as for `card_with_results`.
-
-    Returns:
-        the path of the card.
-
-    Raises:
-        ModelError: see `card_with_results`.
-        FileError: the disk refused.
-    """
-    return write_card(*card_with_results(model_directory, data, weights_known=weights_known))
-
-
 def write_card(path: Path, text: str) -> Path:
     """Write a card with the permissions that it had; returns its path.
 

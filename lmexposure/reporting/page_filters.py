@@ -103,16 +103,6 @@ def add_filters(environment: Environment) -> None:
     Args:
         environment: of the templates.
     """
-    environment.filters.update(
-        number=number,
-        estimate=estimate,
-        interval=interval,
-        whole=whole,
-        probability=probability,
-        plain=plain,
-        reading=reading,
-        outcome_word=outcome_word,
-        class_name=class_name,
-        validity=validity,
-        where=where,
-    )
+    numbers = (number, estimate, interval, whole, probability, plain, reading)
+    names = (outcome_word, class_name, validity, where)
+    environment.filters.update({made.__name__: made for made in (*numbers, *names)})
