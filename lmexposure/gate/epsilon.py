@@ -48,7 +48,7 @@ def check_epsilon(result: Result, thresholds: Thresholds) -> Check | None:
         value=None if primary is None else primary.value,
         threshold=float(most),
         unit="nats",
-        reason=sentence([reason]),
+        reason=sentence(reason),
         asked=True,
     )
 
@@ -79,7 +79,7 @@ def check_claim(result: Result) -> Check | None:
         value=None if claim is None else claim.bound,
         threshold=wanted,
         unit="nats",
-        reason=sentence([reason]),
+        reason=sentence(reason),
         asked=True,
     )
 

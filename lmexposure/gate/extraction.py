@@ -44,7 +44,7 @@ def check_extraction(one: CanaryClass, thresholds: Thresholds, share: float) -> 
         value=float(found[0]) if found else None,
         threshold=float(most),
         unit="guesses",
-        reason=sentence([reason]),
+        reason=sentence(reason),
         asked=asked,
     )
 

@@ -147,7 +147,7 @@ def _about(scope: str, reason: str) -> Check:
         key="classes",
         scope=scope,
         outcome=Outcome.INCONCLUSIVE,
-        reason=sentence([reason]),
+        reason=sentence(reason),
     )
 
 

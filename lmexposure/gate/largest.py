@@ -50,7 +50,7 @@ def check_largest(one: CanaryClass, thresholds: Thresholds, share: float) -> Che
         value=max(exposure.value for exposure in one.known),
         threshold=limit,
         unit="bits",
-        reason=sentence([reason]),
+        reason=sentence(reason),
         asked=asked,
     )
 

@@ -51,9 +51,9 @@ def check_learned(result: Result) -> Check | None:
         threshold=before,
         unit="bits per token",
         reason=sentence(
-            [f"the model learned: {loss}"]
+            f"the model learned: {loss}"
             if validation.improved
-            else [f"the model did not learn ({loss}), so that low exposure says nothing"]
+            else f"the model did not learn ({loss}), so that low exposure says nothing"
         ),
     )
 
@@ -79,7 +79,7 @@ def _enough(one: CanaryClass, thresholds: Thresholds) -> Check:
         value=float(one.n),
         threshold=float(thresholds.min_canaries),
         unit="canaries",
-        reason=sentence([reason]),
+        reason=sentence(reason),
     )
 
 
@@ -101,7 +101,7 @@ def _whole(one: CanaryClass) -> Check:
         value=float(missing),
         threshold=0.0,
         unit="canaries",
-        reason=sentence([reason]),
+        reason=sentence(reason),
     )
 
 
@@ -124,5 +124,5 @@ def _controls(name: str, test: GuessingTest | None, level: float) -> Check:
         outcome=Outcome.INCONCLUSIVE if p is None or p <= level else Outcome.PASS,
         value=p,
         threshold=level,
-        reason=sentence([reason]),
+        reason=sentence(reason),
     )
