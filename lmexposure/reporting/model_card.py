@@ -80,8 +80,8 @@ def evaluation_results(data: ReportData, *, weights_known: bool = False) -> list
         str(data.verdict.outcome),
         lmexposure=made.lmexposure or made.version,
         measured=made.measured or made.date,
-        model=made.model or "unknown",
-        weights_sha256=made.weights_sha256 or "unknown",
+        model=made.model,
+        weights_sha256=made.weights_sha256,
     )
     rows = [_exposures(form) for form in data.formats]
     return [verdict, *_epsilon(data.privacy), *(one for form in rows for one in form)]
