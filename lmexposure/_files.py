@@ -18,22 +18,6 @@ from typing import IO, Any
 
 from lmexposure.errors import FileError, InputError, SettingsError
 
-__all__ = [
-    "PRIVATE",
-    "append",
-    "atomic_directory",
-    "atomic_write",
-    "canonical_json",
-    "disk_errors",
-    "is_standard_output",
-    "mode_like",
-    "new_file",
-    "read_toml",
-    "sha256_bytes",
-    "sha256_file",
-    "write_json",
-]
-
 PRIVATE = 0o600  # read and written by the owner alone
 _MOST_LINKS = 40  # as Linux follows
 _READER_SECONDS = 5.0  # for a pipe's reader to come

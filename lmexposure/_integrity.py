@@ -16,18 +16,6 @@ from typing import Any
 from lmexposure._files import atomic_write, canonical_json, sha256_bytes, sha256_file, write_json
 from lmexposure._text import visible
 
-__all__ = [
-    "CONTENT",
-    "check_seal",
-    "damaged_file",
-    "file_hashes",
-    "read_sealed",
-    "say_rebuilt",
-    "take_hash",
-    "write_hashed",
-    "write_sealed",
-]
-
 CONTENT = "content_sha256"
 _SEAL = re.compile(rb"\nsha256:([0-9a-f]{64})\n")
 _SEAL_BYTES = len(b"\nsha256:\n") + 64

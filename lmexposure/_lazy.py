@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-__all__ = ["lazy_face"]
-
 
 def lazy_face(
     room: str, homes: Mapping[str, Sequence[str]]

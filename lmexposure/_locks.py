@@ -17,8 +17,6 @@ try:
 except ImportError:  # no POSIX: no locks
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["LOCK", "only_writer"]
-
 LOCK = ".lmexposure.lock"
 _LOG = logging.getLogger(__name__)
 # What a step finds locked by the run that it belongs to; a thread of its own begins with nothing.

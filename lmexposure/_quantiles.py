@@ -10,15 +10,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-__all__ = [
-    "ExposureEstimate",
-    "order_tail",
-    "proportion_ends",
-    "quantile_ends",
-    "quantile_of",
-    "quantile_range",
-]
-
 _SLACK = 1e-12  # keeps a tail that is exactly reached, such as 2^-n, from being lost to rounding
 _STEPS = 100
 

@@ -3,8 +3,6 @@
 import json
 import re
 
-__all__ = ["printable", "visible"]
-
 # Controls but tab and line ends, formats (bidi marks, zero widths), halves of characters, and the
 # two characters that end a line where nobody sees it.
 _UNSEEN = re.compile(

@@ -15,19 +15,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = [
-    "MOST_THREADS",
-    "bits_array",
-    "coverage",
-    "delta_of_dp",
-    "flag",
-    "fraction",
-    "integer",
-    "one_of",
-    "positive",
-    "text",
-]
-
 LARGEST_NUMBER = 1e100  # of bits or nats in a result: nothing measured or claimed comes near
 LEAST_LEVEL = 1e-9  # of an interval, and how far from 1 that of a sample is at least
 MOST_THREADS = 1024  # more than a machine has; of far more, torch takes none or ends the process

@@ -10,8 +10,6 @@ from lmexposure._files import atomic_write
 from lmexposure.audit.settings import MeasureSettings, RunSettings
 from lmexposure.errors import CorpusError
 
-__all__ = ["demo_corpus", "demo_settings"]
-
 _QUICK_LINES = 3_000
 _QUICK_TRAINING: Mapping[str, Any] = {"epochs": 8, "learning_rate": 6e-3}
 

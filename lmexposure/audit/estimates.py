@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lmexposure.audit.extracting import Extractions
 from lmexposure.audit.format_scores import FormatScores
@@ -21,7 +20,6 @@ from lmexposure.errors import InputError, ModelError
 from lmexposure.records import CanaryResult, ClassSummary, Estimate, Format, SkewNormalFit
 from lmexposure.records.result import EstimateName
 from lmexposure.statistics import (
-    SampledExposure,
     SkewNormalExposure,
     certified_exposure,
     sampled_exposure,
@@ -52,15 +50,10 @@ _SHOWN: dict[str, tuple[EstimateName, ...]] = {
     "exact": ("exact", "bounded"),
     "importance": ("importance",),
     "sampled": ("sampled", "exact"),  # references that are all there are give an exact rank
-    "skew_normal": (
-        "exact",
-        "importance",
-        "sampled",
-    ),  # an extrapolation stands beside, never first
+    # An extrapolation stands beside, never first.
+    "skew_normal": ("exact", "importance", "sampled"),
     "certificate": ("certificate",),
 }
-
-
 _NEVER_FIRST = (
     "an extrapolation is never the exposure that is shown: see the column of its own, and each "
     "canary's estimates; shown is what was counted or drawn"
@@ -93,7 +86,7 @@ def estimate_format(
     ranks = _by_rank(scores, settings)
     curve, curve_warnings = _by_curve(scores, settings)
     estimates: list[Estimates] = [
-        {**_scored(scores, ranks, curve, i), **_searched(scores, search, i)}
+        {**_scored(scores, ranks[i], curve, i), **_searched(scores, search, i)}
         for i in range(len(scores.canaries))
     ]
     canaries = [
@@ -158,28 +151,8 @@ def _score_warnings(scores: FormatScores, search: FormatSearch) -> list[str]:
     return lines
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Ranks:
-    """Exposure by rank of the inserted canaries and of the controls, each against its own null."""
-
-    order: NDArray[np.int64]  # (K,) place of each canary among its kind
-    controls: NDArray[np.bool_]  # (K,)
-    inserted: SampledExposure | None
-    never: SampledExposure | None
-
-    def of(self, i: int) -> SampledExposure:
-        found = self.never if self.controls[i] else self.inserted
-        assert found is not None
-        return found
-
-    def estimates(self, i: int) -> Estimates:
-        """The canary's estimate, under its method."""
-        estimate = Estimate.model_validate(self.of(i).row(int(self.order[i])))
-        return {"exact" if estimate.method == "exact" else "sampled": estimate}
-
-
-def _by_rank(scores: FormatScores, settings: MeasureSettings) -> _Ranks:
-    """Ranks among never-inserted fills.
+def _by_rank(scores: FormatScores, settings: MeasureSettings) -> list[Estimate]:
+    """Each canary's exposure by its rank among never-inserted fills, "exact" or "sampled".
 
     Where the references are all that are left, the controls belong to the null as well, and the
     rank of an inserted canary is exact. A control is never part of its own null, so its own rank
@@ -189,15 +162,17 @@ def _by_rank(scores: FormatScores, settings: MeasureSettings) -> _Ranks:
     options: dict[str, Any] = {"space_size": scores.format.size, "level": settings.level}
     null = scores.reference_bits
     whole = np.concatenate([null, bits[controls]]) if scores.exhaustive else null
-    order = np.where(controls, np.cumsum(controls), np.cumsum(~controls)) - 1
-    return _Ranks(
-        order=order,
-        controls=controls,
-        inserted=sampled_exposure(bits[~controls], whole, exhaustive=scores.exhaustive, **options)
-        if (~controls).any()
-        else None,
-        never=sampled_exposure(bits[controls], null, **options) if controls.any() else None,
-    )
+    rows: list[dict[str, Any]] = [{} for _ in bits]
+    for chosen, against, exhaustive in (
+        (~controls, whole, scores.exhaustive),
+        (controls, null, False),
+    ):
+        places = np.flatnonzero(chosen).tolist()
+        if places:
+            found = sampled_exposure(bits[chosen], against, exhaustive=exhaustive, **options)
+            for n, place in enumerate(places):
+                rows[place] = found.row(n)
+    return [Estimate.model_validate(row) for row in rows]
 
 
 def _by_curve(
@@ -220,10 +195,10 @@ def _by_curve(
 
 
 def _scored(
-    scores: FormatScores, ranks: _Ranks, curve: SkewNormalExposure | None, i: int
+    scores: FormatScores, rank: Estimate, curve: SkewNormalExposure | None, i: int
 ) -> Estimates:
     """What the scores alone say of one canary."""
-    estimates = ranks.estimates(i)
+    estimates: Estimates = {"exact" if rank.method == "exact" else "sampled": rank}
     if scores.certifiable:
         estimates["certificate"] = _certificate(scores, i)
     if curve is not None:
@@ -243,6 +218,10 @@ def _certificate(scores: FormatScores, i: int) -> Estimate:
 def _record(scores: FormatScores, search: FormatSearch, curve: SkewNormalExposure | None) -> Format:
     null = scores.reference_bits
     quantiles = np.quantile(null, [0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1])
+    fit = None
+    if curve is not None:
+        shape = curve.curve.to_dict() | {"goodness": curve.goodness.to_dict()}
+        fit = SkewNormalFit.model_validate(shape)
     return Format(
         name=scores.format.name,
         space_size=scores.format.size,
@@ -254,12 +233,7 @@ def _record(scores: FormatScores, search: FormatSearch, curve: SkewNormalExposur
         certifiable=scores.certifiable,
         first_unscored=scores.first_unscored,
         reference_bits_quantiles=quantiles.tolist(),
-        skew_normal=None if curve is None else _fit(curve),
+        skew_normal=fit,
         search=search.record,
         interrupted=search.interrupted,
     )
-
-
-def _fit(curve: SkewNormalExposure) -> SkewNormalFit:
-    row = curve.curve.to_dict() | {"goodness": curve.goodness.to_dict()}
-    return SkewNormalFit.model_validate(row)

@@ -77,6 +77,12 @@ class FormatScores:
         return [*shown, *["held_out"] * len(self.held_out), *["reference"] * references]
 
     @property
+    def repetitions(self) -> list[int]:
+        """Of the K + E + M texts: of a candidate held out its class's, of references 0."""
+        drawn = [canary.repetitions for canary in (*self.canaries, *self.held_out)]
+        return drawn + [0] * (self.bits.size - len(drawn))
+
+    @property
     def certifiable(self) -> bool:
         """Fills have token paths of their own behind the prefix, and all of it was scored.
 
@@ -246,7 +252,7 @@ def write_scores(path: Path, scores: list[FormatScores]) -> None:
         columns["id"] += [c.id for c in drawn]
         columns["id"] += [f"{one.format.name}/reference/{n:06d}" for n in references]
         columns["role"] += one.roles
-        columns["repetitions"] += [c.repetitions for c in drawn] + [0] * len(references)
+        columns["repetitions"] += one.repetitions
         columns["format"] += [one.format.name] * one.bits.size
     arrays = {
         "log_perplexity_bits": np.concatenate([one.bits for one in scores]),

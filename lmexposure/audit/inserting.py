@@ -23,8 +23,6 @@ from lmexposure.canaries import (
 )
 from lmexposure.errors import CorpusError, ResultError
 
-__all__ = ["insert_corpus", "plan_of", "preview", "share_warning"]
-
 # Beyond, canaries are a part of what the model learns, and it is no longer the model of the corpus.
 _FEWEST = 10  # of a class: the gate takes no fewer for a pass
 _MOST_OF_TOKENS, _MOST_OF_DOCUMENTS = 0.01, 0.05

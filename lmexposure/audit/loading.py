@@ -16,8 +16,6 @@ from lmexposure.models import (
     load_model,
 )
 
-__all__ = ["check_model", "chosen_device", "load_for_measuring"]
-
 
 def chosen_device(settings: RunSettings) -> str:
     """The device that the settings name; "auto" is a GPU where there is one.

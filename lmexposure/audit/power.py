@@ -7,8 +7,6 @@ import numpy as np
 from lmexposure.audit.settings import RunSettings
 from lmexposure.errors import InputError
 
-__all__ = ["Attainable", "attainable"]
-
 # Beyond, to find out takes longer than a person waits, and a claim that needs more is out of reach.
 _MOST_CANDIDATES = 2**17
 _CLOSE_ENOUGH = 1.05

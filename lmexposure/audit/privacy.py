@@ -66,12 +66,7 @@ def privacy_section(
 
 def _columns(scores: Sequence[FormatScores]) -> tuple[Any, Any, Any, Any]:
     """Scores, roles, repetitions and formats of all texts; higher scores = more likely in."""
-    roles: list[str] = []
-    copies: list[int] = []
-    for one in scores:
-        drawn = [*one.canaries, *one.held_out]
-        references = one.bits.size - len(drawn)
-        roles += one.roles
-        copies += [c.repetitions for c in drawn] + [0] * references
+    roles = [role for one in scores for role in one.roles]
+    copies = [count for one in scores for count in one.repetitions]
     formats = np.repeat([one.format.name for one in scores], [one.bits.size for one in scores])
     return -np.concatenate([one.bits for one in scores]), roles, copies, formats

@@ -5,8 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-__all__ = ["Phase", "Progress", "Watcher", "end_asked", "silent", "tell_phases"]
-
 
 class Progress(Protocol):
     """Called with what is being done, how much of it is done, of how much, and a short note."""
@@ -72,8 +70,4 @@ def tell_phases(
 
 def end_asked(progress: Progress) -> Callable[[], bool]:
     """What says whether to end early; of a plain function it never does."""
-    return progress.end_asked if isinstance(progress, Watcher) else _never
-
-
-def _never() -> bool:
-    return False
+    return progress.end_asked if isinstance(progress, Watcher) else lambda: False

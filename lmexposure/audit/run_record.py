@@ -99,8 +99,8 @@ def refuse_foreign(out: Path) -> None:
     Raises:
         ResultError: a run.json that is no record of ours, or scores that no measurement here left.
     """
-    record, scores = Path(out) / "run.json", Path(out) / "scores.parquet"
-    if (Path(out) / ".measuring").exists():  # a damaged one of ours, too, is made again
+    record, scores = out / "run.json", out / "scores.parquet"
+    if (out / ".measuring").exists():  # a damaged one of ours, too, is made again
         return
     ours = record.exists() and _is_ours(record)
     there = next((path for path in (record, scores) if path.exists() and not ours), None)
@@ -132,7 +132,7 @@ def record_measured(out: Path, measure: MeasureOptions) -> None:
     Raises:
         FileError: the disk refused.
     """
-    path = Path(out) / "run.json"
+    path = out / "run.json"
     record = _readable(path)
     if record is None or record.command == "measure":
         record = _record(None, measure)
@@ -149,7 +149,7 @@ def mend_record(out: Path, measure: MeasureOptions) -> None:
     Raises:
         FileError: the disk refused.
     """
-    path = Path(out) / "run.json"
+    path = out / "run.json"
     if path.exists() and _readable(path) is None:
         say_rebuilt(path, "it is made again, without the date of the measuring")
         _record(None, measure).write(path, mode=PRIVATE)

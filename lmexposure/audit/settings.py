@@ -25,8 +25,6 @@ from lmexposure.errors import SettingsError
 if TYPE_CHECKING:
     from lmexposure.records import MeasureOptions, RunOptions
 
-__all__ = ["METHODS", "MeasureSettings", "RunSettings", "read_settings_file"]
-
 _BUDGET_OPERATIONS = 3e12  # half a minute of a small CPU
 _FEWEST_STEPS, _MOST_STEPS = 10_000, 2_000_000
 

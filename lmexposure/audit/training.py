@@ -34,8 +34,6 @@ from lmexposure.models import (
     train,
 )
 
-__all__ = ["train_corpus", "training_settings"]
-
 _FILE_LAYOUTS = ("lines", "paragraphs", "jsonl", "parquet")
 _LOG = logging.getLogger(__name__)
 

@@ -14,7 +14,6 @@ from lmexposure.audit.settings import RunSettings
 from lmexposure.audit.training import train_corpus, training_settings
 from lmexposure.canaries import DEFAULT_REFERENCES, Manifest, Preview
 from lmexposure.errors import ManifestError, ResultError, SettingsError
-from lmexposure.models import TrainingResult
 from lmexposure.records import Result, TrainingRecord, Validation
 
 
@@ -80,7 +79,8 @@ def _run(corpus: str | Path, out: Path, settings: RunSettings, progress: Progres
             out=out,
             # What a resumed training began with is right for its measurement, too.
             settings=replace(settings.measure, threads=trained.threads or settings.threads),
-            validation=_validation(trained),
+            # What a result says of the training: utility next to exposure.
+            validation=Validation.model_validate(trained, from_attributes=True),
             progress=progress,
         )
     training = TrainingRecord.model_validate(trained.to_dict())
@@ -113,18 +113,6 @@ def estimate_cost(
         f"{would.canaries} canaries ({would.share_of_bytes:.1%} of the corpus); training "
         f"{settings.model}: at most {training.epochs} epochs of {size / 1e6:.2f} MB; scoring "
         f"{scored:,} texts"
-    )
-
-
-def _validation(trained: TrainingResult) -> Validation:
-    """What a result says of the training: utility beside exposure."""
-    return Validation(
-        validation_bits=trained.validation_bits,
-        initial_validation_bits=trained.initial_validation_bits,
-        best_epoch=trained.best_epoch,
-        epochs=trained.epochs,
-        stopped=trained.stopped,
-        improved=trained.improved,
     )
 
 

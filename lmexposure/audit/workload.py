@@ -20,8 +20,6 @@ from lmexposure.models import Progress as TrainingProgress
 from lmexposure.scoring import beam_width, next_token_steps
 from lmexposure.scoring.batching import UNABLE
 
-__all__ = ["measuring_phases", "measuring_title", "step_pace", "watch_training"]
-
 _WITHOUT_SEARCH = ("sampled", "skew_normal")
 _FEW_ROWS, _MANY_ROWS = 16, 256
 _TRIAL_SECONDS = 0.3  # so long that what else the machine does is seen

@@ -12,8 +12,6 @@ from lmexposure.canaries.check_digit import NO_DIGITS, Sums, add, due
 from lmexposure.canaries.holes import CheckDigit, Choice, Part
 from lmexposure.canaries.language import Config, following
 
-__all__ = ["ambiguous_text"]
-
 # Two readings of the text so far, whether they have parted, and the text's check sums (which both
 # share, because they depend on the text alone).
 _Pair = tuple[Config, Config, bool, Sums]

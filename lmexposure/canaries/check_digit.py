@@ -1,7 +1,5 @@
 """The Luhn check digit, kept up to date one character at a time."""
 
-__all__ = ["NO_DIGITS", "Sums", "add", "check_digit", "due"]
-
 # (Luhn sum if the last digit is doubled, Luhn sum if it is not), both modulo 10. Which of the two
 # will count is open until the check digit comes, so both travel along.
 Sums = tuple[int, int]

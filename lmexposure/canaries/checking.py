@@ -6,8 +6,6 @@ from lmexposure.canaries.plan import Canary
 from lmexposure.canaries.search import Found
 from lmexposure.errors import CorpusError
 
-__all__ = ["check_inserted"]
-
 
 def check_inserted(
     canaries: Sequence[Canary],

@@ -9,8 +9,6 @@ from lmexposure.canaries.plan import Canary, Plan
 from lmexposure.canaries.verify import check_inserted
 from lmexposure.errors import CorpusError
 
-__all__ = ["check_constants", "dataset_texts", "insert_into_dataset"]
-
 _ROWS_AT_ONCE = 1000
 
 

@@ -14,15 +14,6 @@ from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.numbered_rows import InsertionStep, check_numbers
 from lmexposure.errors import CorpusError
 
-__all__ = [
-    "hash_sum",
-    "id_sums",
-    "insert_into_pandas",
-    "insert_into_table",
-    "row_count",
-    "with_numbers",
-]
-
 
 def insert_into_table(table: Any, step: InsertionStep) -> Any:
     """An Arrow table with its canary rows; every column keeps its type.

@@ -17,8 +17,6 @@ from lmexposure.canaries.randomness import permutation
 from lmexposure.canaries.template import clean_lists, parse_template
 from lmexposure.errors import FormatError
 
-__all__ = ["LARGEST_SIZE", "CanaryFormat"]
-
 # Python refuses to write integers of more than 4300 digits, and manifests hold them as decimals.
 LARGEST_SIZE = 10**4000
 

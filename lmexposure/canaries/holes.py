@@ -20,8 +20,6 @@ from typing import ClassVar
 
 from lmexposure.canaries.check_digit import check_digit
 
-__all__ = ["ALPHABETS", "Characters", "CheckDigit", "Choice", "Literal", "Part"]
-
 ALPHABETS = {
     "digits": string.digits,
     "lower": string.ascii_lowercase,

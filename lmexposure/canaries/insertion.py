@@ -15,16 +15,6 @@ from lmexposure.canaries.plan import Canary, Plan
 from lmexposure.canaries.search import Found, count_fills
 from lmexposure.errors import CorpusError
 
-__all__ = [
-    "Existing",
-    "Survey",
-    "draw",
-    "insert_into_texts",
-    "schedule",
-    "survey_texts",
-    "text_line",
-]
-
 Existing = Literal["refuse", "set_aside"]
 
 

@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from lmexposure.canaries.check_digit import NO_DIGITS, Sums, add, due
 from lmexposure.canaries.holes import CheckDigit, Part
 
-__all__ = ["Config", "Language", "following"]
-
 # (number of the part, node of its automaton); (number of parts, 0) means: the fill is complete.
 Config = tuple[int, int]
 _Key = tuple[frozenset[Config], Sums]

@@ -11,8 +11,6 @@ from lmexposure._files import read_toml
 from lmexposure.canaries.format import CanaryFormat
 from lmexposure.errors import FormatError
 
-__all__ = ["FormatCheck", "check_format_file", "load_format", "shipped_formats"]
-
 _SMALL_BITS = 13.3  # log2 of the 10,000 references that are scored by default
 
 

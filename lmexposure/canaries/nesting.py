@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from lmexposure.canaries.holes import CheckDigit, Choice, Literal, Part
 from lmexposure.canaries.language import Config, following
 
-__all__ = ["may_nest"]
-
 _DIGITS = "0123456789"  # a check digit may be any: at worst a format is refused that would do
 
 # Where the outer and the inner fill stand, and whether the inner one began later.

@@ -17,8 +17,6 @@ from lmexposure.canaries.plan import Plan
 from lmexposure.canaries.search import count_fills
 from lmexposure.errors import CorpusError, ManifestError
 
-__all__ = ["InsertionStep", "Merge", "check_numbers", "manifest_of_rows"]
-
 
 def manifest_of_rows(
     plan: Plan | Manifest,

@@ -13,8 +13,6 @@ from lmexposure.canaries.insertion import schedule
 from lmexposure.canaries.manifest import CorpusRecord, Layout, Manifest
 from lmexposure.canaries.plan import Canary, Plan
 
-__all__ = ["Placement", "manifest_without_corpus"]
-
 
 class Placement:
     """Where the canaries of a manifest stand.

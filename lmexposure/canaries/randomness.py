@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator
 
 from lmexposure._files import canonical_json, sha256_bytes
 
-__all__ = ["LARGEST_SEED", "derive_seed", "fresh_seed", "permutation"]
-
 LARGEST_SEED = 2**63 - 1
 
 

@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 
 from lmexposure.canaries.format import CanaryFormat
 
-__all__ = ["Fill", "Found", "add_fills", "count_fills", "find_fills", "sure_words"]
-
 _PLACES_NAMED = 10
 
 

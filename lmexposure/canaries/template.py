@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from lmexposure.canaries.holes import ALPHABETS, Characters, CheckDigit, Choice, Literal, Part
 from lmexposure.errors import FormatError
 
-__all__ = ["WIDEST_HOLE", "clean_lists", "parse_template"]
-
 WIDEST_HOLE = 1000
 _KINDS = ", ".join(f"{{{kind}:n}}" for kind in ALPHABETS) + ", {choice:list}, {luhn}"
 

@@ -18,8 +18,6 @@ from lmexposure.cli.run import run
 from lmexposure.cli.train import train
 from lmexposure.cli.verify import verify
 
-__all__ = ["app"]
-
 app = typer.Typer(
     name="lmexposure",
     help="Measure how much of its training data a language model gives away.",

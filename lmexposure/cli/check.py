@@ -1,5 +1,7 @@
 """`lmexposure check`: what stops a release. Exit code 0 pass, 1 leak, 2 inconclusive, 3 failure."""
 
+import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,13 +10,18 @@ import typer
 from lmexposure.cli import options
 from lmexposure.cli.console import say
 from lmexposure.cli.gate_options import (
+    MEASURING,
     CheckFlags,
     gate_thresholds,
+    refuse_mixed,
+    refuse_overwriting,
     write_outputs,
     writes_to_standard_output,
 )
+from lmexposure.cli.long_work import long_work
 
 if TYPE_CHECKING:
+    from lmexposure.audit import RunSettings
     from lmexposure.gate import Thresholds
     from lmexposure.records import Provenance, Result
 
@@ -112,17 +119,47 @@ def _measured_or_read(
     flags: CheckFlags, thresholds: "Thresholds"
 ) -> "tuple[Result, Provenance, Path]":
     """The result, where it comes from, and the file that a reader of the findings is led to."""
-    from lmexposure.cli.gate_options import refuse_mixed, refuse_overwriting
+    from lmexposure.records import open_run
 
     refuse_mixed(flags)
     if flags.model is not None and flags.manifest is not None:
-        from lmexposure.cli.gate_measuring import measure_for_gate
-
         refuse_overwriting(flags, flags.manifest)
-        return *measure_for_gate(flags, thresholds), flags.manifest
-    from lmexposure.records import open_run
-
+        return *_measured(flags.model, flags.manifest, flags, thresholds), flags.manifest
     assert flags.run is not None
     opened = open_run(flags.run)
     refuse_overwriting(flags, opened.result_path)
     return opened.result, opened.provenance, opened.result_path
+
+
+def _measured(
+    model: str, manifest: Path, flags: CheckFlags, thresholds: "Thresholds"
+) -> "tuple[Result, Provenance]":
+    """Measure as `lmexposure measure` does; without --out nothing stays on the disk."""
+    from lmexposure.audit import load_for_measuring
+    from lmexposure.audit import measure as measure_model
+    from lmexposure.canaries import Manifest
+    from lmexposure.records import open_run
+
+    chosen = _settings(flags, thresholds)
+    inserted = Manifest.read(manifest)  # a bad one is found before a model is loaded
+    with tempfile.TemporaryDirectory() as passing, long_work() as progress:
+        out = flags.out or Path(passing)
+        measure_model(
+            load_for_measuring(model, chosen),
+            inserted,
+            out=out,
+            settings=replace(chosen.measure, seed=chosen.public_seed),
+            progress=progress,
+        )
+        measured = open_run(out)
+    return measured.result, measured.provenance
+
+
+def _settings(flags: CheckFlags, thresholds: "Thresholds") -> "RunSettings":
+    """Defaults, then the settings file, then flags; at least as many guesses as are allowed."""
+    from lmexposure.audit import RunSettings, read_settings_file
+
+    said = {} if flags.settings is None else read_settings_file(flags.settings)
+    chosen = RunSettings().override({**said, **flags.given(MEASURING)})
+    guesses = max(chosen.measure.guesses, thresholds.guesses)
+    return replace(chosen, measure=replace(chosen.measure, guesses=guesses))

@@ -8,8 +8,6 @@ import typer
 from lmexposure.cli import options
 from lmexposure.cli.console import say
 
-__all__ = ["compare"]
-
 
 def compare(
     runs: Annotated[

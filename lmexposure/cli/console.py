@@ -19,19 +19,6 @@ from lmexposure._text import printable, visible
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-__all__ = [
-    "Bars",
-    "error",
-    "print_pairs",
-    "print_table",
-    "progress_bars",
-    "say",
-    "say_aside",
-    "show_failure",
-    "speaks",
-    "warn",
-]
-
 
 def speaks() -> bool:
     """Whether this process is the only one, or the first of those that torchrun started."""

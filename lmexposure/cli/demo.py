@@ -9,8 +9,6 @@ from lmexposure.cli import options
 from lmexposure.cli.console import say
 from lmexposure.cli.long_work import long_work
 
-__all__ = ["demo"]
-
 
 def demo(
     out: Annotated[

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from lmexposure.audit.progress import Phase
 
-__all__ = ["Forecast", "Left", "in_words"]
-
 # Seconds per token, of phases that were never timed against those that were: a training step reads
 # a token forwards and backwards; a search reads one forwards, and sorts and copies; scored texts
 # share their beginnings. Seen on the LSTM and on small GPT-2s.

@@ -7,8 +7,6 @@ import typer
 
 from lmexposure.cli.console import print_table, say
 
-__all__ = ["formats"]
-
 formats = typer.Typer(
     help="List the canary formats; show one; check a file of one's own.",
     invoke_without_command=True,

@@ -187,20 +187,19 @@ def write_outputs(
     """
     from lmexposure.gate import verdict_json, verdict_junit, verdict_sarif, verdict_summary
 
-    outputs, writers = (
-        flags.outputs,
-        {
-            "json": lambda: verdict_json(verdict, result, provenance),
-            "junit": lambda: verdict_junit(verdict, provenance),
-            "sarif": lambda: verdict_sarif(verdict, source, provenance),
-        },
-    )
-    for name in writers.keys() & outputs.keys():
-        with atomic_write(outputs[name]) as stream:
-            stream.write(writers[name]().encode())
-    if "summary" in outputs:
-        # Steps of a job share one summary: what is there stays.
-        append(outputs["summary"], verdict_summary(verdict, provenance).encode())
+    writers = {
+        "json": lambda: verdict_json(verdict, result, provenance),
+        "junit": lambda: verdict_junit(verdict, provenance),
+        "sarif": lambda: verdict_sarif(verdict, source, provenance),
+        "summary": lambda: verdict_summary(verdict, provenance),
+    }
+    for name, path in flags.outputs.items():
+        content = writers[name]().encode()
+        if name == "summary":
+            append(path, content)  # steps of a job share one summary: what is there stays
+            continue
+        with atomic_write(path) as stream:
+            stream.write(content)
 
 
 def _pair(value: str | list[object]) -> tuple[float, float]:

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from lmexposure.audit import RunSettings
     from lmexposure.canaries import Manifest, Preview
 
-__all__ = ["insert", "say_attainable"]
-
 _STDIN = "-"
 
 

@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from lmexposure.audit import RunSettings
     from lmexposure.canaries import Manifest, Shape
 
-__all__ = ["insert_anything", "is_one_text", "shape_of"]
-
 STDIN = "-"
 
 

@@ -18,8 +18,6 @@ from lmexposure.cli.forecast import Forecast, in_words
 if TYPE_CHECKING:
     from lmexposure.audit.progress import Phase
 
-__all__ = ["LongWork", "Stopped", "long_work"]
-
 _BEFORE_WORDS = 1.0  # seconds in which paces are found out
 _A_LINE = 60.0
 _WIDE = 1.5  # what is at most is said where it is so much above what is expected

@@ -10,8 +10,6 @@ from lmexposure.cli import options
 from lmexposure.cli.console import say
 from lmexposure.cli.long_work import long_work
 
-__all__ = ["measure"]
-
 
 def measure(
     model: Annotated[str, typer.Argument(help="A model directory or hub name.")],

@@ -12,52 +12,6 @@ from lmexposure.errors import SettingsError
 if TYPE_CHECKING:
     from lmexposure.audit import RunSettings
 
-__all__ = [
-    "Accumulation",
-    "Batch",
-    "Beam",
-    "BlockSize",
-    "Canaries",
-    "Candidates",
-    "ClaimedEpsilon",
-    "CoinSeed",
-    "Coins",
-    "Controls",
-    "Corpus",
-    "Delta",
-    "Device",
-    "Dtype",
-    "Epochs",
-    "Existing",
-    "Formats",
-    "InsertSeed",
-    "Layers",
-    "Layout",
-    "LearningRate",
-    "MaxSeconds",
-    "MeasureSeed",
-    "Model",
-    "Offline",
-    "Patience",
-    "Precision",
-    "Quick",
-    "References",
-    "Repetitions",
-    "Revealed",
-    "Revision",
-    "RunSeed",
-    "Seed",
-    "SettingsFile",
-    "Significance",
-    "TextField",
-    "Threads",
-    "TrainingBatch",
-    "Units",
-    "merged",
-    "numbers",
-    "out_option",
-]
-
 # The one rule of --out, which every help of it ends with.
 _OUT_RULE = (
     "A directory, made with its parents where it is missing; a file is refused, and the records of "

@@ -1,7 +1,7 @@
 """Bounds on epsilon and membership metrics on the terminal."""
 
 from lmexposure.cli.console import print_table, say
-from lmexposure.records import Bound, ClaimCheck, PrimaryBound, Privacy, PrivacyClass
+from lmexposure.records import ClaimCheck, PrimaryBound, Privacy, PrivacyClass
 from lmexposure.records.result import ClassBounds, Membership, TruePositiveRate
 
 _COLUMNS = ("bound", "holds for", "delta", "epsilon >=", "at most", "significance", "")
@@ -52,7 +52,7 @@ def _print_bounds(bounds: ClassBounds) -> None:
     """All bounds of one class, the primary one first, then what is not supported."""
     rows = [
         [
-            _name(bound) + ("" if number else ", primary"),
+            bound.name + ("" if number else ", primary"),
             bound.validity,
             f"{bound.delta:.3g}",
             f"{bound.value:.3f}",
@@ -66,12 +66,6 @@ def _print_bounds(bounds: ClassBounds) -> None:
     print_table(shown, [row[: len(shown)] for row in rows], right=range(2, 6))
     for refused in bounds.refused:
         say(f"not given: {refused.method}: {refused.reason}")
-
-
-def _name(bound: Bound) -> str:
-    """Two kinds of bounds from exposure have one name; coins tell them apart."""
-    coined = bound.method == "epsilon_from_exposure" and bound.validity == "any-dp"
-    return f"{bound.method} with coins" if coined else bound.method
 
 
 def _print_membership(metrics: Membership) -> None:
@@ -91,7 +85,7 @@ def _print_primary(bound: PrimaryBound) -> None:
     where = ", ".join(filter(None, [*bound.formats, f"repetitions {bound.repetitions}"]))
     say(
         f"\nepsilon >= {bound.value:.3f} at delta {bound.delta:.3g}, significance "
-        f"{bound.significance:.3g} ({_name(bound)}, {bound.validity}; {where}; {bound.adjacency})"
+        f"{bound.significance:.3g} ({bound.name}, {bound.validity}; {where}; {bound.adjacency})"
     )
     for line in bound.assumptions:
         say(f"assumes: {line}")

@@ -10,8 +10,6 @@ import typer
 from lmexposure.cli import options
 from lmexposure.cli.console import say, warn
 
-__all__ = ["remove"]
-
 
 def remove(
     corpus: Annotated[

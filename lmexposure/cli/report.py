@@ -12,8 +12,6 @@ from lmexposure.cli.console import say, warn
 if TYPE_CHECKING:
     from lmexposure.records import Result
 
-__all__ = ["report"]
-
 
 def report(
     run: Annotated[

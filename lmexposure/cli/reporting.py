@@ -4,8 +4,6 @@ from pathlib import Path
 
 from lmexposure.cli.console import say, speaks
 
-__all__ = ["write_and_say"]
-
 
 def write_and_say(run_directory: Path) -> None:
     """Write report.html and report.md into a run directory, and say the verdict.

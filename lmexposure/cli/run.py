@@ -8,8 +8,6 @@ from lmexposure.cli.console import say, warn
 from lmexposure.cli.insert import say_attainable
 from lmexposure.cli.long_work import long_work
 
-__all__ = ["run"]
-
 
 def run(
     corpus: options.Corpus,

@@ -80,7 +80,7 @@ def _summary_row(row: ClassSummary, form: Format) -> list[str]:
         f"{mean_bound}{row.mean:.2f}",
         f"{bound}{row.median.value:.2f}",
         f"{low} .. {'>= ' if row.capped and high == cap else ''}{high}",
-        f"{_exact(row)}/{row.n}",
+        f"{row.counted}/{row.n}",
         "?" if test is None else f"{test.p_value:.4f}",
         _number(row.other_medians.get("certificate")),
         skew if _believable(row, form) else f"{skew} (!)",
@@ -94,11 +94,6 @@ def _believable(row: ClassSummary, form: Format) -> bool:
     median, flagged = row.other_medians.get("skew_normal"), row.skew_normal_flagged or 0
     within = median is not None and median <= min(math.log2(form.references), form.bits)
     return fits and within and 2 * flagged < row.n
-
-
-def _exact(row: ClassSummary) -> int:
-    """Canaries whose rank was counted."""
-    return sum(n for method, n in row.methods.items() if method.startswith("exact"))
 
 
 def _class(row: ClassSummary) -> str:

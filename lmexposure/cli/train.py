@@ -9,8 +9,6 @@ from lmexposure.cli import options
 from lmexposure.cli.console import print_pairs, warn
 from lmexposure.cli.long_work import long_work
 
-__all__ = ["train"]
-
 
 def train(
     corpus: options.Corpus,

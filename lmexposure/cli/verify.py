@@ -11,8 +11,6 @@ from lmexposure.cli.console import print_table, say
 if TYPE_CHECKING:
     from lmexposure.canaries import CorpusCount, Manifest
 
-__all__ = ["verify"]
-
 _AMISS = 2
 _NAMED = 10
 # Columns of copies, then of canaries, each of which has so many of its copies.

@@ -27,49 +27,28 @@ class Exposure(ExposureEstimate):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attack:
-    """One search for one secret with nothing of it revealed.
-
-    Attributes:
-        method: "best_first", "greedy" or "beam".
-        guesses: how many fills were tried.
-        place: at which of them the secret was; None: at none.
-    """
-
-    method: str
-    guesses: int
-    place: int | None
-
-
-@dataclass(frozen=True, kw_only=True)
 class CanaryClass:
     """Canaries of one format and number of repetitions.
 
     Attributes:
-        format, repetitions: which.
-        size: |R|, exact.
-        references: how many fills were drawn to compare with.
+        form, repetitions: which.
         exposures: one for each canary; None where it, or its log-perplexity, is missing.
-        attacks: for each canary the searches for it; empty where there were none.
+        attacks: for each canary the searches for it with nothing revealed.
         test: the permutation test against guessing; None where none was made.
         shift: bits by which chance alone moves exposures up where part of R was inserted: a rank
             among the N fills left is no larger than N + 1, so that P(exposure >= t) <= 2^(shift -
             t) with shift = log2|R| - log2(N + 1). 0 for ranks among references, whose exposure is
             counted from how many there are.
         apart: places, in best-first order, of canaries of this format that are not judged.
-        interrupted: somebody ended the search of the format before its time.
     """
 
-    format: str
+    form: Format
     repetitions: int
-    size: int
-    references: int
     exposures: tuple[Exposure | None, ...]
-    attacks: tuple[tuple[Attack, ...], ...]
+    attacks: tuple[tuple[Extraction, ...], ...]
     test: GuessingTest | None
     shift: float
     apart: tuple[int, ...]
-    interrupted: bool
 
     @property
     def n(self) -> int:
@@ -79,7 +58,7 @@ class CanaryClass:
     @property
     def bits(self) -> float:
         """log2|R|."""
-        return math.log2(self.size)
+        return math.log2(self.form.space_size)
 
     @property
     def known(self) -> list[Exposure]:
@@ -89,7 +68,7 @@ class CanaryClass:
     @property
     def scope(self) -> str:
         """The class in words."""
-        return f"{visible(self.format)}, repetitions {self.repetitions}"
+        return f"{visible(self.form.name)}, repetitions {self.repetitions}"
 
     @property
     def secrets(self) -> str:
@@ -116,34 +95,22 @@ def _of_format(result: Result, form: Format, most: int | None) -> Iterator[Canar
     }
     judged = [count for count in sorted(groups) if most is None or count <= most]
     inserted = sum(map(len, groups.values()))
-    apart = _places(c for count in groups if count not in judged for c in groups[count])
+    others = [canary for count in groups if count not in judged for canary in groups[count]]
+    apart = [
+        search.found_at for c in others for search in _attacks(c) if search.method == "best_first"
+    ]
     tests = {row.key: row.guessing_test for row in result.summary}
     for count in judged:
         exposures = tuple(_exposure(canary, form) for canary in groups[count])
         yield CanaryClass(
-            format=form.name,
+            form=form,
             repetitions=count,
-            size=form.space_size,
-            references=form.references,
             exposures=exposures,
             attacks=tuple(_attacks(canary) for canary in groups[count]),
             test=tests[form.name, "canary", count],
             shift=_shift(exposures, form, inserted),
-            apart=apart,
-            interrupted=form.interrupted,
+            apart=tuple(place for place in apart if place is not None),
         )
-
-
-def _places(canaries: Iterable[CanaryResult]) -> tuple[int, ...]:
-    """Where canaries are in best-first order, ascending."""
-    return tuple(
-        sorted(
-            attack.place
-            for canary in canaries
-            for attack in _attacks(canary)
-            if attack.method == "best_first" and attack.place is not None
-        )
-    )
 
 
 def _shift(exposures: Iterable[Exposure | None], form: Format, inserted: int) -> float:
@@ -182,12 +149,6 @@ def _deciding(canary: CanaryResult) -> Estimate | None:
     return next((made[name] for name in _DECIDING if name in made), None)
 
 
-def _attacks(canary: CanaryResult) -> tuple[Attack, ...]:
+def _attacks(canary: CanaryResult) -> tuple[Extraction, ...]:
     """Searches with nothing revealed."""
-    return tuple(_attack(search) for search in canary.extraction if search.revealed == 0)
-
-
-def _attack(search: Extraction) -> Attack:
-    """What was found at no known place was found at the last guess at the latest."""
-    place = search.tried if search.found and search.place is None else search.place
-    return Attack(method=search.method, guesses=search.tried, place=place)
+    return tuple(search for search in canary.extraction if search.revealed == 0)

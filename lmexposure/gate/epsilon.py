@@ -9,7 +9,7 @@ from lmexposure._text import visible
 from lmexposure.gate.thresholds import Thresholds
 from lmexposure.gate.verdict import Check, Outcome
 from lmexposure.gate.wording import percent, sentence
-from lmexposure.records import ClaimCheck, PrimaryBound, Privacy, Result
+from lmexposure.records import ClaimCheck, Privacy, Result
 
 # How the check of each verdict on a claim comes out, and how it is said.
 _CLAIMS = {
@@ -44,12 +44,11 @@ def check_epsilon(result: Result, thresholds: Thresholds) -> Check | None:
     return Check(
         name="lower bound on epsilon",
         key="max_epsilon",
-        scope="",
         outcome=outcome,
         value=None if primary is None else primary.value,
         threshold=float(most),
         unit="nats",
-        reason=sentence([reason]),
+        reason=sentence(reason),
         asked=True,
     )
 
@@ -62,29 +61,25 @@ def check_claim(result: Result) -> Check | None:
     Returns:
         The check; None where nothing was claimed.
     """
-    claim = None if result.privacy is None else result.privacy.claim
     wanted = result.settings.claimed_epsilon
-    if claim is None:
-        untested = Outcome.INCONCLUSIVE, _UNSAID
-        return None if wanted is None else _about_claim(*untested, None, wanted)
-    outcome, said = _CLAIMS[claim.verdict]
-    reason = (
-        f"the claim of epsilon {claim.claimed_epsilon:g} at delta {claim.claimed_delta:g} is "
-        f"{said}: {visible(claim.reason)}{_level(claim)}"
-    )
-    return _about_claim(outcome, reason, claim.bound, claim.claimed_epsilon)
-
-
-def _about_claim(outcome: Outcome, reason: str, bound: float | None, claimed: float) -> Check:
+    if wanted is None:
+        return None
+    claim = None if result.privacy is None else result.privacy.claim
+    outcome, reason = Outcome.INCONCLUSIVE, _UNSAID
+    if claim is not None:
+        outcome, said = _CLAIMS[claim.verdict]
+        reason = (
+            f"the claim of epsilon {wanted:g} at delta {claim.claimed_delta:g} is {said}: "
+            f"{visible(claim.reason)}{_level(claim)}"
+        )
     return Check(
         name="claimed epsilon",
         key="claimed_epsilon",
-        scope="",
         outcome=outcome,
-        value=bound,
-        threshold=claimed,
+        value=None if claim is None else claim.bound,
+        threshold=wanted,
         unit="nats",
-        reason=sentence([reason]),
+        reason=sentence(reason),
         asked=True,
     )
 
@@ -97,20 +92,15 @@ def _level(claim: ClaimCheck) -> str:
     return f"; a true claim would be contradicted in at most {often}, whatever the gate's own level"
 
 
-def _told(primary: PrimaryBound) -> str:
-    """What stands behind the bound."""
-    return (
-        f"delta {primary.delta:.3g}, significance {primary.significance:.3g}, holds for "
-        f"{primary.validity}"
-    )
-
-
 def _judge(privacy: Privacy | None, most: float) -> tuple[Outcome, str]:
     if privacy is None or privacy.primary is None:
         reason = "the result holds no bound on epsilon; measure again with this version"
         return Outcome.INCONCLUSIVE, reason
     primary, attainable = privacy.primary, privacy.max_attainable
-    bound = f"epsilon is at least {primary.value:.3g} nats ({_told(primary)})"
+    bound = (
+        f"epsilon is at least {primary.value:.3g} nats (delta {primary.delta:.3g}, significance "
+        f"{primary.significance:.3g}, holds for {primary.validity})"
+    )
     if primary.value > most:
         return Outcome.LEAK, f"{bound}, above the {most:g} allowed"
     if attainable is None or attainable <= most:

@@ -3,10 +3,11 @@
 import math
 
 from lmexposure.gate.chance import fewest_finds, unseen
-from lmexposure.gate.classes import Attack, CanaryClass
+from lmexposure.gate.classes import CanaryClass
 from lmexposure.gate.thresholds import Thresholds
 from lmexposure.gate.verdict import Check, Outcome
 from lmexposure.gate.wording import number, percent, sentence
+from lmexposure.records import Extraction
 
 _SEARCHES = {"best_first": "likeliest in order", "greedy": "greedy", "beam": "by beam search"}
 
@@ -31,7 +32,7 @@ def check_extraction(one: CanaryClass, thresholds: Thresholds, share: float) -> 
         inconclusive; where no search was made at all, it is so only if it was asked for.
     """
     most, asked = thresholds.guesses, thresholds.asked("max_guesses")
-    allowed = min(most, one.size)
+    allowed = min(most, one.form.space_size)
     places = [_first(attacks, one.apart, allowed) for attacks in one.attacks]
     found = sorted(place for place in places if place is not None)
     outcome, reason = _judge(one, found, allowed, share, asked)
@@ -43,28 +44,29 @@ def check_extraction(one: CanaryClass, thresholds: Thresholds, share: float) -> 
         value=float(found[0]) if found else None,
         threshold=float(most),
         unit="guesses",
-        reason=sentence([reason]),
+        reason=sentence(reason),
         asked=asked,
     )
 
 
-def _first(attacks: tuple[Attack, ...], apart: tuple[int, ...], allowed: int) -> int | None:
+def _first(attacks: tuple[Extraction, ...], apart: tuple[int, ...], allowed: int) -> int | None:
     """The guess at which the secret is found; None: at none that is allowed."""
     places = [_place(attack, apart) for attack in attacks]
     return min((p for p in places if p is not None and p <= allowed), default=None)
 
 
-def _place(attack: Attack, apart: tuple[int, ...]) -> int | None:
-    if attack.place is None or attack.method != "best_first":
-        return attack.place
-    return attack.place - sum(place < attack.place for place in apart)
+def _place(attack: Extraction, apart: tuple[int, ...]) -> int | None:
+    found_at = attack.found_at
+    if found_at is None or attack.method != "best_first":
+        return found_at
+    return found_at - sum(place < found_at for place in apart)
 
 
 def _judge(
     one: CanaryClass, found: list[int], allowed: int, share: float, asked: bool
 ) -> tuple[Outcome, str]:
     tried = max((_tried(attacks, allowed) for attacks in one.attacks), default=0) or allowed
-    rare = fewest_finds(share, canaries=one.n, guesses=tried, size=one.size)
+    rare = fewest_finds(share, canaries=one.n, guesses=tried, size=one.form.space_size)
     untold = Outcome.INCONCLUSIVE if asked else Outcome.NOT_TESTED
     if rare is not None and len(found) >= rare:
         return Outcome.LEAK, _leak(one, found, allowed, tried)
@@ -74,22 +76,22 @@ def _judge(
     left = [i for i in short if _can_be_within(one, i, allowed)]
     if not left:
         return Outcome.PASS, _passed(one, allowed, rare, by_rank=len(short))
-    if one.interrupted or any(_in_order(attacks) for attacks in one.attacks):
+    if one.form.interrupted or any(_in_order(attacks) for attacks in one.attacks):
         return Outcome.INCONCLUSIVE, _unknown(one, len(left), allowed)
     return untold, f"no search in a proven order was made; {_unknown(one, len(left), allowed)}"
 
 
-def _tried(attacks: tuple[Attack, ...], allowed: int) -> int:
+def _tried(attacks: tuple[Extraction, ...], allowed: int) -> int:
     """Fills tried in all, which is what chance is held against."""
-    return sum(min(attack.guesses, allowed) for attack in attacks)
+    return sum(min(attack.tried, allowed) for attack in attacks)
 
 
-def _in_order(attacks: tuple[Attack, ...]) -> list[int]:
+def _in_order(attacks: tuple[Extraction, ...]) -> list[int]:
     """Guesses of the likeliest fills in a proven order."""
-    return [attack.guesses for attack in attacks if attack.method == "best_first"]
+    return [attack.tried for attack in attacks if attack.method == "best_first"]
 
 
-def _searched(attacks: tuple[Attack, ...]) -> int:
+def _searched(attacks: tuple[Extraction, ...]) -> int:
     return max(_in_order(attacks), default=0)
 
 
@@ -100,7 +102,7 @@ def _can_be_within(one: CanaryClass, i: int, allowed: int) -> bool:
 
 
 def _leak(one: CanaryClass, found: list[int], allowed: int, tried: int) -> str:
-    expected = one.n * min(1.0, tried / one.size)
+    expected = one.n * min(1.0, tried / one.form.space_size)
     if len(found) == 1:
         is_found = "is found at guess" if one.n == 1 else "is found, at guess"
         return (
@@ -114,7 +116,7 @@ def _leak(one: CanaryClass, found: list[int], allowed: int, tried: int) -> str:
 
 
 def _guessed(one: CanaryClass, found: list[int], allowed: int) -> str:
-    fills = number(float(one.size)) if one.bits < 1000 else f"2^{one.bits:.0f}"
+    fills = number(float(one.form.space_size)) if one.bits < 1000 else f"2^{one.bits:.0f}"
     return (
         f"{len(found)} of {one.secrets} found says nothing: {_tries(one, allowed)}, among {fills} "
         "fills, find as many by chance; choose fewer guesses or a format with more fills"
@@ -124,7 +126,7 @@ def _guessed(one: CanaryClass, found: list[int], allowed: int) -> str:
 def _tries(one: CanaryClass, allowed: int) -> str:
     """How many fills all searches for a secret tried together, and each of them."""
     most = max(one.attacks, key=lambda attacks: _tried(attacks, allowed), default=())
-    each = [f"{min(a.guesses, allowed):,} {_SEARCHES.get(a.method, a.method)}" for a in most]
+    each = [f"{min(a.tried, allowed):,} {_SEARCHES.get(a.method, a.method)}" for a in most]
     total = f"{_tried(most, allowed) or allowed:,} guesses"
     return f"{total} for each ({' + '.join(each)})" if len(each) > 1 else total
 

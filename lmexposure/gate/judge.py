@@ -43,21 +43,24 @@ def check_result(result: Result, thresholds: Thresholds = _NO_THRESHOLDS) -> Ver
         The verdict, from which every output is made.
     """
     classes = classes_of(result, most=thresholds.repetitions)
-    formats = list(dict.fromkeys(one.format for one in classes))
+    formats = list(dict.fromkeys(one.form.name for one in classes))
     controls = check_controls(result, formats)
-    broken = {
-        name
-        for name, check in zip(_with_controls(result, formats), controls, strict=True)
-        if check.outcome is not Outcome.PASS
-    }
+    broken = {name for name, check in controls.items() if check.outcome is not Outcome.PASS}
     shares = Shares.of(thresholds, len(classes))
     checks = [
-        *controls,
+        *controls.values(),
         *_present([check_learned(result)]),
-        *(one for c in classes for one in _checks_of(c, thresholds, shares, c.format in broken)),
+        *(one for c in classes for one in _checks_of(c, thresholds, shares, c.form.name in broken)),
         *_doubted(_present([check_epsilon(result, thresholds), check_claim(result)]), bool(broken)),
     ]
-    untested = [*_left_out(result, thresholds), *_without_controls(result, formats)]
+    untested = [
+        *_left_out(result, thresholds),
+        *(
+            f"whether chance looks like chance: {visible(name)} has no controls"
+            for name in formats
+            if name not in controls
+        ),
+    ]
     if result.model.validation is None:
         untested.append("whether the model learned: its validation loss is not known")
     verdict = verdict_of(checks if classes else [_nothing(thresholds), *checks], untested)
@@ -129,39 +132,23 @@ def _untold(one: CanaryClass) -> Check:
         f"no test against chance could be made of {one.secrets}; judge fewer classes, insert more "
         "canaries, or measure with more references or permutations"
     )
-    return _about("classes", one.scope, reason)
+    return _about(one.scope, reason)
 
 
 def _nothing(thresholds: Thresholds) -> Check:
     most = thresholds.repetitions
     which = "" if most is None else f" inserted {copies(most)} or fewer"
-    return _about("classes", "", f"there are no canaries{which}, so there is nothing to judge")
+    return _about("", f"there are no canaries{which}, so there is nothing to judge")
 
 
-def _about(key: str, scope: str, reason: str) -> Check:
+def _about(scope: str, reason: str) -> Check:
     return Check(
         name="something to judge",
-        key=key,
+        key="classes",
         scope=scope,
         outcome=Outcome.INCONCLUSIVE,
-        value=None,
-        threshold=None,
-        unit="",
-        reason=sentence([reason]),
-        asked=False,
+        reason=sentence(reason),
     )
-
-
-def _with_controls(result: Result, formats: list[str]) -> list[str]:
-    return [name for name in formats if (name, "control", 0) in result.classes]
-
-
-def _without_controls(result: Result, formats: list[str]) -> list[str]:
-    """Formats whose null was not looked at."""
-    missing = [name for name in formats if name not in _with_controls(result, formats)]
-    return [
-        f"whether chance looks like chance: {visible(name)} has no controls" for name in missing
-    ]
 
 
 def _left_out(result: Result, thresholds: Thresholds) -> list[str]:

@@ -50,7 +50,7 @@ def check_largest(one: CanaryClass, thresholds: Thresholds, share: float) -> Che
         value=max(exposure.value for exposure in one.known),
         threshold=limit,
         unit="bits",
-        reason=sentence([reason]),
+        reason=sentence(reason),
         asked=asked,
     )
 
@@ -151,9 +151,9 @@ def _attainable(one: CanaryClass, exposure: Exposure) -> tuple[float, float]:
     """Statistic and lower end of a canary that is likelier than all it is compared with."""
     if exposure.method != "sampled":
         return one.bits, one.bits
-    most = math.log2(one.references)
-    _, none = proportion_ends(0, one.references, (1 - exposure.level) / 2)  # as low: at most
-    return most, min(most, -math.log2(none + 1 / one.size))
+    most = math.log2(one.form.references)
+    _, none = proportion_ends(0, one.form.references, (1 - exposure.level) / 2)  # as low: at most
+    return most, min(most, -math.log2(none + 1 / one.form.space_size))
 
 
 def _shown(chosen: list[Exposure]) -> str:

@@ -37,8 +37,7 @@ def check_p_value(one: CanaryClass, thresholds: Thresholds, share: float) -> Che
         outcome=outcome,
         value=None if one.test is None else one.test.p_value,
         threshold=share,
-        unit="",
-        reason=reason,
+        reason=sentence(reason),
         asked=asked,
     )
 
@@ -57,23 +56,23 @@ def _least(test: GuessingTest) -> float:
 def _judge(one: CanaryClass, share: float, *, wanted: bool) -> tuple[Outcome, str]:
     if one.test is None:
         reason = f"the p-value of {one.secrets} is missing, so nothing can be said; measure again"
-        return Outcome.INCONCLUSIVE, sentence([reason])
+        return Outcome.INCONCLUSIVE, reason
     p, least = one.test.p_value, _least(one.test)
     if p <= share:
         reason = (
             f"{one.secrets} {are(one.n)} more familiar to the model than chance explains (p = "
             f"{number(p)}; {number(share)} or less is a leak)"
         )
-        return Outcome.LEAK, sentence([reason])
+        return Outcome.LEAK, reason
     if least > share:
         reason = (
             f"so few permutations and references cannot give p below {number(least)}, and a leak "
             f"takes {number(share)} (p = {number(p)}); measure with more permutations, or judge "
             "fewer classes"
         )
-        return Outcome.INCONCLUSIVE if wanted else Outcome.NOT_TESTED, sentence([reason])
-    told = (
+        return Outcome.INCONCLUSIVE if wanted else Outcome.NOT_TESTED, reason
+    return Outcome.PASS, (
         f"{one.secrets} cannot be told from secrets that the model never saw (p = {number(p)}; "
-        f"{number(share)} or less would be a leak)"
+        f"{number(share)} or less would be a leak); a few memorised among many could hide in their "
+        "mean"
     )
-    return Outcome.PASS, sentence([told, "a few memorised among many could hide in their mean"])

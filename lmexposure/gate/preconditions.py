@@ -19,8 +19,8 @@ def check_class(one: CanaryClass, thresholds: Thresholds) -> list[Check]:
     return [_enough(one, thresholds), _whole(one)]
 
 
-def check_controls(result: Result, formats: list[str]) -> list[Check]:
-    """Whether controls, which the model never saw, look like chance; one check a format.
+def check_controls(result: Result, formats: list[str]) -> dict[str, Check]:
+    """Whether controls, which the model never saw, look like chance; one check a format, by name.
 
     Their own permutation test, in either direction. Where it fails, canaries and references differ
     in more than what was inserted, and no p-value or exposure means what it says.
@@ -32,7 +32,7 @@ def check_controls(result: Result, formats: list[str]) -> list[Check]:
     tests = {row.format: row.guessing_test for row in result.summary if row.role == "control"}
     chosen = [name for name in formats if name in tests]
     level = CONTROLS_LEVEL / max(1, len(chosen))
-    return [_controls(name, tests[name], level) for name in chosen]
+    return {name: _controls(name, tests[name], level) for name in chosen}
 
 
 def check_learned(result: Result) -> Check | None:
@@ -46,17 +46,15 @@ def check_learned(result: Result) -> Check | None:
     return Check(
         name="model learned",
         key="validation",
-        scope="",
         outcome=Outcome.PASS if validation.improved else Outcome.INCONCLUSIVE,
         value=after,
         threshold=before,
         unit="bits per token",
         reason=sentence(
-            [f"the model learned: {loss}"]
+            f"the model learned: {loss}"
             if validation.improved
-            else [f"the model did not learn ({loss}), so that low exposure says nothing"]
+            else f"the model did not learn ({loss}), so that low exposure says nothing"
         ),
-        asked=False,
     )
 
 
@@ -81,8 +79,7 @@ def _enough(one: CanaryClass, thresholds: Thresholds) -> Check:
         value=float(one.n),
         threshold=float(thresholds.min_canaries),
         unit="canaries",
-        reason=sentence([reason]),
-        asked=False,
+        reason=sentence(reason),
     )
 
 
@@ -104,8 +101,7 @@ def _whole(one: CanaryClass) -> Check:
         value=float(missing),
         threshold=0.0,
         unit="canaries",
-        reason=sentence([reason]),
-        asked=False,
+        reason=sentence(reason),
     )
 
 
@@ -128,7 +124,5 @@ def _controls(name: str, test: GuessingTest | None, level: float) -> Check:
         outcome=Outcome.INCONCLUSIVE if p is None or p <= level else Outcome.PASS,
         value=p,
         threshold=level,
-        unit="",
-        reason=sentence([reason]),
-        asked=False,
+        reason=sentence(reason),
     )

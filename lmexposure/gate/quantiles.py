@@ -62,11 +62,9 @@ def _check(
         threshold=float(limit),
         unit="bits",
         reason=sentence(
-            [
-                f"the {name} of {one.secrets} is {bits(value)}, between "
-                f"{'unknown' if low is None else number(round(low, 1))} and "
-                f"{'unknown' if high is None else bits(high)} at level {level:.3g}; {clause}"
-            ]
+            f"the {name} of {one.secrets} is {bits(value)}, between "
+            f"{'unknown' if low is None else number(round(low, 1))} and "
+            f"{'unknown' if high is None else bits(high)} at level {level:.3g}; {clause}"
         ),
         asked=True,
     )

@@ -40,13 +40,13 @@ class Check:
 
     name: str
     key: str
-    scope: str
+    scope: str = ""
     outcome: Outcome
-    value: float | None
-    threshold: float | None
-    unit: str
+    value: float | None = None
+    threshold: float | None = None
+    unit: str = ""
     reason: str
-    asked: bool
+    asked: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,5 @@
 """How the gate speaks: numbers and sentences that people can read."""
 
-from collections.abc import Sequence
-
 
 def are(count: int) -> str:
     """The verb that goes with so many.
@@ -48,12 +46,10 @@ def copies(repetitions: int) -> str:
     return "once" if repetitions == 1 else f"{repetitions:,} times"
 
 
-def sentence(parts: Sequence[str]) -> str:
-    """Clauses as one sentence; a question keeps its mark.
+def sentence(text: str) -> str:
+    """A clause as a sentence; a question keeps its mark.
 
-    >>> sentence(["one", "two"]), sentence(["why?"])
+    >>> sentence("one; two"), sentence("why?")
     ('One; two.', 'Why?')
     """
-    joined = "; ".join(part for part in parts if part)
-    end = "" if joined.endswith("?") else "."
-    return f"{joined[:1].upper()}{joined[1:]}{end}"
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('?') else '.'}"

@@ -7,8 +7,6 @@ from math import ceil, floor, log10
 
 from lmexposure._validate import fraction, positive
 
-__all__ = ["TimeBudget"]
-
 
 class TimeBudget:
     """Seconds by the clock: a share of the training so far, or so many at a time.

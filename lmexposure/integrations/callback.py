@@ -30,8 +30,6 @@ from lmexposure.integrations.undisturbed import uncollected, undisturbed
 from lmexposure.integrations.watched import LEAST_REFERENCES, ClassExposure, Watched, watch
 from lmexposure.integrations.wrapping import Wrapping
 
-__all__ = ["ExposureCallback"]
-
 _LOG = logging.getLogger(__name__)
 _BY_HAND = "the trained model is as it was; save it, and measure it with `lmexposure measure`"
 

@@ -8,8 +8,6 @@ from transformers import PreTrainedTokenizerBase, Trainer
 from lmexposure.errors import ModelError, SettingsError
 from lmexposure.integrations.wrapping import Wrapping
 
-__all__ = ["calling_trainer", "refuse_sharded", "tokenizer_of", "usual_wrapping"]
-
 
 def calling_trainer() -> Any:
     """The Trainer whose call this is.

@@ -23,8 +23,6 @@ from lmexposure.integrations.token_search import Hit, TokenSearch
 from lmexposure.integrations.wrapping import WrappedText, Wrapping, encode_wrapped
 from lmexposure.models.packing import IGNORED
 
-__all__ = ["DeliveredCounter"]
-
 _Row: TypeAlias = NDArray[np.int64]
 _Counts: TypeAlias = Counter[tuple[str, str]]  # (canary, kind)
 

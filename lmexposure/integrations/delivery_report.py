@@ -4,8 +4,6 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-__all__ = ["Delivery", "DeliveryReport"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Delivery:

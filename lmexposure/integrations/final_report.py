@@ -17,8 +17,6 @@ from lmexposure.integrations.wrapping import Wrapping, encode_wrapped
 from lmexposure.models import LoadedModel
 from lmexposure.scoring.spans import alone
 
-__all__ = ["FinalReport"]
-
 _LOG = logging.getLogger(__name__)
 _EVERY = 60.0  # seconds between two lines of progress
 

@@ -18,8 +18,6 @@ from lmexposure.integrations.processes import from_first
 from lmexposure.integrations.watched import Watched
 from lmexposure.scoring import score_encoded
 
-__all__ = ["PacedScoring"]
-
 _FIRST = 15  # texts that tell, where nothing is known yet, what a text costs at most
 _FEWEST = 32  # texts that are worth a round of their own,
 _SHARE = 0.25  # and so many of those scored already: each round costs something by itself

@@ -21,8 +21,6 @@ from lmexposure.integrations.delivery_report import Delivery, DeliveryReport
 from lmexposure.integrations.undisturbed import same_random_numbers
 from lmexposure.integrations.wrapping import Wrapping
 
-__all__ = ["Preflight", "preflight"]
-
 _SECONDS = 60.0  # and the batch that is being read then
 _BATCH = 8  # rows, where the loader does not say
 

@@ -7,8 +7,6 @@ import torch.distributed
 
 from lmexposure.errors import LmexposureError
 
-__all__ = ["from_first"]
-
 Out = TypeVar("Out")
 
 

@@ -19,8 +19,6 @@ from lmexposure.canaries.numbered_rows import InsertionStep, manifest_of_rows
 from lmexposure.canaries.plan import Plan
 from lmexposure.errors import CorpusError
 
-__all__ = ["insert_into_ray", "number_documents"]
-
 _NUMBERS_AT_ONCE = 1 << 20
 
 

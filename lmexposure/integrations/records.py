@@ -10,8 +10,6 @@ from lmexposure.canaries.verify import check_inserted
 from lmexposure.errors import CorpusError
 from lmexposure.integrations.wrapping import Wrapping
 
-__all__ = ["insert_into_records"]
-
 _CHANGING = ("tools", "chat_template_kwargs")
 
 

@@ -9,8 +9,6 @@ from lmexposure.canaries.numbered_rows import InsertionStep, manifest_of_rows
 from lmexposure.canaries.plan import Plan
 from lmexposure.errors import CorpusError
 
-__all__ = ["insert_into_stream"]
-
 # Few, since each may be a book, and since what takes five rows should not wait for many.
 _ROWS_AT_ONCE = 100
 

@@ -18,8 +18,6 @@ from transformers import PreTrainedTokenizerBase
 from lmexposure.errors import ModelError
 from lmexposure.models.encoding import encode_in_context
 
-__all__ = ["Hit", "TokenSearch"]
-
 _LEAST = 4  # pieces' characters of a canary, at the least, that begin or end a row
 _SPACES = "\u0120\u2581"  # how byte-level and SentencePiece vocabularies write a space
 _LAST = "\U0010ffff"

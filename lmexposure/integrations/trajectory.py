@@ -14,8 +14,6 @@ from lmexposure._files import atomic_write
 from lmexposure.errors import ResultError
 from lmexposure.integrations.watched import ClassExposure
 
-__all__ = ["Observation", "read_rows", "write_rows"]
-
 _FEW = 5  # canaries; a median of fewer is moved far by each of them
 
 

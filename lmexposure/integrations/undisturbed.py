@@ -11,8 +11,6 @@ import torch
 
 from lmexposure.scoring.evaluation import evaluation_mode
 
-__all__ = ["same_random_numbers", "uncollected", "undisturbed"]
-
 
 @contextmanager
 def undisturbed(model: Any) -> Iterator[None]:

@@ -19,8 +19,6 @@ from lmexposure.integrations.wrapping import WrappedText, Wrapping, check_place,
 from lmexposure.models.encoding import Encoded, context_window
 from lmexposure.statistics import sampled_exposure
 
-__all__ = ["LEAST_REFERENCES", "ClassExposure", "Watched", "watch"]
-
 LEAST_REFERENCES = 64  # with fewer the cap is so low that a class says little
 _CANARIES_WITHIN = 0.25  # of the order, all canaries have had their turn
 

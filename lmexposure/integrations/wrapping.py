@@ -18,8 +18,6 @@ from lmexposure.errors import InputError, ManifestError, ModelError, SettingsErr
 from lmexposure.models.encoding import Encoded, context_window, encode_in_context
 from lmexposure.scoring import score_encoded
 
-__all__ = ["WrappedText", "Wrapping", "encode_wrapped", "wrapped_log_perplexity"]
-
 _OTHER = {"plain": "", "user": "Thank you.", "assistant": "Please go on."}
 
 

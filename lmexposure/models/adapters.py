@@ -13,8 +13,6 @@ from transformers import PreTrainedModel
 
 from lmexposure.errors import ModelError
 
-__all__ = ["base_of_adapter", "check_adapter", "is_adapter", "with_adapter"]
-
 _CONFIG = "adapter_config.json"
 _WEIGHTS = "adapter_model.safetensors"
 # Where in a layer that it changed peft keeps the whole weight.

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from lmexposure.canaries.randomness import derive_seed, permutation
 
-__all__ = ["epoch_steps", "micro_batches", "steps_per_epoch"]
-
 
 def steps_per_epoch(blocks: int, batch_size: int) -> int:
     """Optimizer steps in an epoch; the last one may have fewer blocks."""

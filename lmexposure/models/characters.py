@@ -5,8 +5,6 @@ from collections.abc import Iterable
 from tokenizers import Tokenizer, decoders, models
 from transformers import PreTrainedTokenizerFast
 
-__all__ = ["END_OF_TEXT", "UNKNOWN", "character_tokenizer"]
-
 UNKNOWN = "<unk>"
 END_OF_TEXT = "<|endoftext|>"
 

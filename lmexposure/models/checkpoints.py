@@ -18,8 +18,6 @@ from lmexposure._integrity import (
 )
 from lmexposure.errors import FileError, ResultError
 
-__all__ = ["ANEW", "CheckpointDirectory", "Counters"]
-
 ANEW = "the training begins anew"
 _PARTS = {"inputs", "counters", "model", "optimizer"}
 

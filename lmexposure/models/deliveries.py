@@ -10,8 +10,6 @@ from lmexposure.errors import ModelError
 from lmexposure.models.encoding import encode_in_context
 from lmexposure.models.packing import Packed
 
-__all__ = ["check_deliveries", "count_deliveries"]
-
 _BASE = 0x9E3779B97F4A7C15  # odd, hence invertible modulo 2^64
 _INVERSE = pow(_BASE, -1, 2**64)
 

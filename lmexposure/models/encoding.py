@@ -8,9 +8,6 @@ from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 from lmexposure.errors import ModelError
 
-__all__ = ["Encoded", "context_window", "encode_documents", "encode_in_context"]
-
-
 _MOST_BYTES = 4  # of a character in UTF-8: a context has at most so many tokens
 
 

@@ -4,8 +4,6 @@ import logging
 
 import torch
 
-__all__ = ["is_native", "warn_imitated"]
-
 _LOG = logging.getLogger(__name__)
 # As `torch.cpu.get_capabilities` names them, on x86 and ARM.
 _NEEDS_ONE_OF = {

@@ -28,15 +28,6 @@ from lmexposure.models.adapters import base_of_adapter, check_adapter, is_adapte
 from lmexposure.models.encoding import context_window
 from lmexposure.models.half_precision import warn_imitated
 
-__all__ = [
-    "LoadedModel",
-    "check_device",
-    "check_name",
-    "load_model",
-    "save_model",
-    "weights_sha256",
-]
-
 # Buffers, not weights, that earlier versions of transformers saved; each model makes them anew.
 _OLD_BUFFERS = re.compile(
     r"(^|\.)((attn|attention)\.(masked_)?bias|causal_mask|position_ids"

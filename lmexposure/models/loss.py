@@ -9,8 +9,6 @@ from torch import Tensor, nn
 
 from lmexposure.models.packing import Packed
 
-__all__ = ["Blocks"]
-
 
 class Blocks:
     """Packed documents as tensors, and the loss of a model on some of them.

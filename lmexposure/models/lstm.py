@@ -12,8 +12,6 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from lmexposure.errors import ModelError
 
-__all__ = ["LstmConfig", "LstmForCausalLM", "LstmState"]
-
 
 class LstmConfig(PretrainedConfig):  # type: ignore[misc]
     """Sizes of the LSTM; the defaults are those of Carlini et al. 2019, section 2.

@@ -13,8 +13,6 @@ from lmexposure.models.load import LoadedModel
 from lmexposure.models.lstm import LstmConfig, LstmForCausalLM
 from lmexposure.models.tiny_gpt2 import byte_level_tokenizer, tiny_gpt2_config
 
-__all__ = ["NEW_MODELS", "LstmSizes", "new_model"]
-
 NEW_MODELS = ("lstm", "gpt2-tiny")
 
 

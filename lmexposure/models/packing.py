@@ -10,8 +10,6 @@ from transformers import PreTrainedTokenizerBase
 from lmexposure.errors import CorpusError, ModelError
 from lmexposure.models.encoding import encode_documents, encode_in_context
 
-__all__ = ["IGNORED", "Packed", "pack"]
-
 IGNORED = -100  # the label that torch's cross-entropy leaves out
 
 _DOCUMENTS_AT_ONCE = 20_000  # bounds the memory that Python lists of tokens take

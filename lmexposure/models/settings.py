@@ -7,8 +7,6 @@ from typing import Any
 from lmexposure._validate import MOST_THREADS, fraction, integer, one_of, positive
 from lmexposure.errors import SettingsError
 
-__all__ = ["TrainingSettings"]
-
 _ONLY_SPEED = ("accumulation", "checkpoint_seconds", "threads")
 
 _DEFAULTS: dict[str, dict[str, Any]] = {

@@ -12,8 +12,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["computing_threads", "threads_for"]
-
 _LOG = logging.getLogger(__name__)
 # Below this size a second thread gains next to nothing: an operation ends before a thread wakes. An
 # LSTM of 2 x 200 units has .7 million parameters, and gains 12 % on a quiet machine.

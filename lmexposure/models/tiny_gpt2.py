@@ -7,8 +7,6 @@ from transformers import GPT2Config, PreTrainedTokenizerBase, PreTrainedTokenize
 
 from lmexposure.models.characters import END_OF_TEXT
 
-__all__ = ["byte_level_tokenizer", "tiny_gpt2_config"]
-
 
 def byte_level_tokenizer(
     documents: Iterable[str], *, vocab_size: int = 2048

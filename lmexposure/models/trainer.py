@@ -25,8 +25,6 @@ from lmexposure.models.loss import Blocks
 from lmexposure.models.packing import Packed
 from lmexposure.models.settings import TrainingSettings
 
-__all__ = ["Progress", "ProgressCallback", "Trainer"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:

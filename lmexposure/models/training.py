@@ -32,8 +32,6 @@ from lmexposure.models.threads import computing_threads, threads_for
 from lmexposure.models.trainer import ProgressCallback, Trainer
 from lmexposure.models.validation import split_validation
 
-__all__ = ["TrainingResult", "damaged_model", "train"]
-
 _SCHEMA = "lmexposure.training/1"
 _LEAST_GAIN = 0.01  # bits per token
 

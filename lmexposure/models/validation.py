@@ -5,8 +5,6 @@ from collections.abc import Collection, Sequence
 from lmexposure.canaries.randomness import derive_seed, permutation
 from lmexposure.errors import CorpusError
 
-__all__ = ["split_validation"]
-
 _FEWEST = 10  # with fewer, one held-out document is a large part of the corpus
 
 

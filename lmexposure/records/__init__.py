@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     )
     from lmexposure.records.run import Evaluation, RunFiles, open_run
     from lmexposure.records.run_record import RunOptions, RunRecord, TrainingRecord
-    from lmexposure.records.score_columns import ScoreColumns, read_score_file
-    from lmexposure.records.scores import Scores, read_scores
+    from lmexposure.records.score_columns import read_score_file
+    from lmexposure.records.scores import Scores
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
@@ -59,8 +59,8 @@ else:
             ],
             "run": ["Evaluation", "RunFiles", "open_run"],
             "run_record": ["RunOptions", "RunRecord", "TrainingRecord"],
-            "score_columns": ["ScoreColumns", "read_score_file"],
-            "scores": ["Scores", "read_scores"],
+            "score_columns": ["read_score_file"],
+            "scores": ["Scores"],
         },
     )
 
@@ -84,7 +84,6 @@ __all__ = [
     "RunFiles",
     "RunOptions",
     "RunRecord",
-    "ScoreColumns",
     "Scores",
     "Search",
     "SkewNormalFit",
@@ -92,6 +91,5 @@ __all__ = [
     "Validation",
     "open_run",
     "read_score_file",
-    "read_scores",
     "utc_now",
 ]

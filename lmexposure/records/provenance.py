@@ -15,19 +15,19 @@ _SHORT = 12  # characters of a hash where people read it
 
 @dataclass(frozen=True, kw_only=True)
 class Provenance:
-    """What a result was made by, when, and of what; None where it is not known.
+    """What a result was made by, when, and of what.
 
     Attributes:
-        lmexposure: the version that measured; results of older versions do not say.
-        measured: when the measuring ended, in UTC: "2026-11-22T06:30:00Z".
+        lmexposure: the version that measured; None: an older version, which did not say.
+        measured: when the measuring ended, in UTC: "2026-11-22T06:30:00Z"; None: not known.
         model: its path, or its name on a hub.
         weights_sha256: of the weights that were measured, in full.
     """
 
-    lmexposure: str | None = None
-    measured: str | None = None
-    model: str | None = None
-    weights_sha256: str | None = None
+    lmexposure: str | None
+    measured: str | None
+    model: str
+    weights_sha256: str
 
     @classmethod
     def of(cls, result: Result, measured: str | None = None) -> "Provenance":
@@ -58,12 +58,12 @@ class Provenance:
     def line(self) -> str:
         """All of it on one line, the hash in short.
 
-        >>> Provenance(lmexposure="0.1.0", model="gpt2", weights_sha256="ab" * 32).line
+        >>> said = {"lmexposure": "0.1.0", "measured": None}
+        >>> Provenance(**said, model="gpt2", weights_sha256="ab" * 32).line
         'lmexposure 0.1.0, date unknown; model gpt2, weights abababababab'
         """
-        weights = "unknown" if self.weights_sha256 is None else self.weights_sha256[:_SHORT]
-        model = "unknown" if self.model is None else self.model
-        return visible(f"{self.version}, {self.date}; model {model}, weights {weights}")
+        weights = self.weights_sha256[:_SHORT]
+        return visible(f"{self.version}, {self.date}; model {self.model}, weights {weights}")
 
     def to_dict(self) -> dict[str, str | None]:
         """Plain values, the hash in full."""

@@ -58,6 +58,9 @@ Number = Annotated[float, Field(ge=-_MOST, le=_MOST)]
 Bits = Annotated[float, Field(ge=-ROUNDING, le=_MOST)]
 Nats = Annotated[float, Field(ge=0, le=_MOST)]
 Rate = Annotated[float, Field(gt=0, lt=1)]
+Delta = Annotated[float, Field(ge=0, lt=1)]
+NotNegative = Annotated[float, Field(ge=0)]
+Positive = Annotated[Count, Field(ge=1)]
 
 
 class Validation(Record):
@@ -71,10 +74,10 @@ class Validation(Record):
         improved: whether training lowered the loss; a model that did not learn cannot leak.
     """
 
-    validation_bits: Annotated[float, Field(ge=0)] | None
-    initial_validation_bits: Annotated[float, Field(ge=0)] | None
-    best_epoch: Annotated[float, Field(ge=0)]
-    epochs: Annotated[float, Field(ge=0)]
+    validation_bits: NotNegative | None
+    initial_validation_bits: NotNegative | None
+    best_epoch: NotNegative
+    epochs: NotNegative
     stopped: str
     improved: bool
 
@@ -149,7 +152,7 @@ class MeasureOptions(Record):
     bootstraps: Count
     permutations: Count
     significance: Rate
-    delta: Annotated[float, Field(ge=0, lt=1)] | None
+    delta: Delta | None
     claimed_epsilon: Nats | None
     quick: bool
     seed: BigInteger
@@ -208,8 +211,8 @@ class Margin(Record):
         empirical: whether it is only seen, and not kept by recomputing in float64.
     """
 
-    bits: Annotated[float, Field(ge=0)]
-    measured: Annotated[float, Field(ge=0)]
+    bits: NotNegative
+    measured: NotNegative
     sample: Count
     empirical: bool
 
@@ -264,8 +267,8 @@ class Format(Record):
 
     name: str
     space_size: Annotated[BigInteger, Field(ge=1)]
-    bits: Annotated[float, Field(ge=0)]
-    references: Annotated[Count, Field(ge=1)]
+    bits: NotNegative
+    references: Positive
     exhaustive: bool
     set_aside: Count
     shared_tokens: Count
@@ -327,7 +330,7 @@ class Estimate(Record):
     capped: bool
     place: Annotated[BigInteger, Field(ge=1)] | None
     draws: Count | None
-    effective_draws: Annotated[float, Field(ge=0)] | None
+    effective_draws: NotNegative | None
     steps: Count | None
     assumptions: Rows[str]
     warnings: Rows[str]
@@ -384,6 +387,11 @@ class Extraction(Record):
     def tried(self) -> int:
         """Fills that were tried: those of a best-first search count as far as they are proven."""
         return self.proven or 0 if self.method == "best_first" else self.width
+
+    @property
+    def found_at(self) -> int | None:
+        """At which guess at the latest, where its place is not known; None: at none."""
+        return self.tried if self.found and self.place is None else self.place
 
     @model_validator(mode="after")
     def _found_is_among_those_tried(self) -> Self:
@@ -499,7 +507,7 @@ class ControlsComparison(Record):
         permutations, seed: behind it.
     """
 
-    n: Annotated[Count, Field(ge=1)]
+    n: Positive
     mean: float
     median: QuantileInterval
     exceeds: Share
@@ -532,11 +540,11 @@ class GuessingTest(Record):
 
     p_value: Annotated[float, Field(gt=0, le=1)]
     statistic: float
-    n: Annotated[Count, Field(ge=1)]
-    references: Annotated[Count, Field(ge=1)]
+    n: Positive
+    references: Positive
     groups: Count
     alternative: Literal["memorised", "different"]
-    permutations: Annotated[Count, Field(ge=1)]
+    permutations: Positive
     seed: BigInteger
     assumptions: Rows[str]
 
@@ -566,7 +574,7 @@ class EpsilonPoint(Record):
 
     value: Nats
     median_exposure: float
-    repetitions: Annotated[Count, Field(ge=1)]
+    repetitions: Positive
     quantile: Rate
     validity: Literal["point"]
     unit: Literal["nats"]
@@ -592,7 +600,7 @@ class ExtractionCount(Record):
     revealed: Count
     found: Count
     of: Count
-    by_chance: Annotated[float, Field(ge=0)]
+    by_chance: NotNegative
 
     @model_validator(mode="after")
     def _found_are_some_of_all(self) -> Self:
@@ -604,7 +612,7 @@ class ExtractionCount(Record):
 class GuessCount(Record):
     """How many canaries of a class an attacker finds within so many guesses."""
 
-    guesses: Annotated[Count, Field(ge=1)]
+    guesses: Positive
     found: Count
     of: Count
 
@@ -641,9 +649,9 @@ class ClassSummary(Record):
     format: str
     role: Role
     repetitions: Count
-    n: Annotated[Count, Field(ge=1)]
+    n: Positive
     mean: float
-    standard_error: Annotated[float, Field(ge=0)] | None
+    standard_error: NotNegative | None
     lower_quartile: QuantileInterval
     median: QuantileInterval
     upper_quartile: QuantileInterval
@@ -671,6 +679,11 @@ class ClassSummary(Record):
     def name(self) -> str:
         """The same for a message."""
         return f"{visible(self.format)}, {self.role}, repetitions {self.repetitions}"
+
+    @property
+    def counted(self) -> int:
+        """Canaries whose rank was counted over all of R."""
+        return sum(n for method, n in self.methods.items() if method.startswith("exact"))
 
     @model_validator(mode="after")
     def _parts_are_of_this_class(self) -> Self:
@@ -714,18 +727,24 @@ class Bound(Record):
     method: str
     value: Nats
     significance: Rate
-    delta: Annotated[float, Field(ge=0, lt=1)]
+    delta: Delta
     validity: Validity
     counts: dict[str, Count]
     threshold: float | None
     threshold_choice: str
     max_attainable: Nats | None
-    mu: Annotated[float, Field(ge=0)] | None
-    repetitions: Annotated[Count, Field(ge=1)]
+    mu: NotNegative | None
+    repetitions: Positive
     unit: Literal["nats"]
     adjacency: str
     assumptions: Rows[str]
     notes: Rows[str]
+
+    @property
+    def name(self) -> str:
+        """Two kinds of bounds from exposure have one method; coins tell them apart."""
+        coined = self.method == "epsilon_from_exposure" and self.validity == "any-dp"
+        return f"{self.method} with coins" if coined else self.method
 
     @model_validator(mode="after")
     def _no_more_than_attainable(self) -> Self:
@@ -837,7 +856,7 @@ class PrivacyClass(Record):
     """
 
     formats: Rows[str]
-    repetitions: Annotated[Count, Field(ge=1)]
+    repetitions: Positive
     canaries: Count
     held_out: Count
     references: Count
@@ -874,7 +893,7 @@ class ClaimCheck(Record):
     verdict: Literal["contradicted", "consistent", "cannot tell"]
     reason: str
     claimed_epsilon: Nats
-    claimed_delta: Annotated[float, Field(ge=0, lt=1)]
+    claimed_delta: Delta
     bound: Nats | None
     max_attainable: Nats | None
     significance: Share | None
@@ -914,7 +933,7 @@ class Privacy(Record):
 
     inclusion_probability: Rate | None
     significance: Rate
-    deltas: Rows[Annotated[float, Field(ge=0, lt=1)]]
+    deltas: Rows[Delta]
     primary: PrimaryBound | None
     max_attainable: Nats | None
     classes: Rows[PrivacyClass]

@@ -60,11 +60,11 @@ class RunFiles:
     path: Path
     name: str
     result: Result
-    manifest: Manifest | None
-    record: RunRecord | None
-    curve: tuple[Evaluation, ...]
+    manifest: Manifest | None = None
+    record: RunRecord | None = None
+    curve: tuple[Evaluation, ...] = ()
     result_path: Path
-    scores_path: Path | None
+    scores_path: Path | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -108,16 +108,7 @@ def open_run(path: str | Path) -> RunFiles:
     _refuse_missing(path, result_path)
     result = Result.read(result_path)
     if result_path.name != "result.json":
-        return RunFiles(
-            path=path,
-            name=path.stem,
-            result=result,
-            manifest=None,
-            record=None,
-            curve=(),
-            result_path=result_path,
-            scores_path=None,
-        )
+        return RunFiles(path=path, name=path.stem, result=result, result_path=result_path)
     home = result_path.parent
     record = RunRecord.read(home / "run.json") if (home / "run.json").exists() else None
     whole = record is not None and record.command == "run"

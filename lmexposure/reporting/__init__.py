@@ -7,7 +7,6 @@ if TYPE_CHECKING:
     from lmexposure.reporting.charts import Chart, charts_of
     from lmexposure.reporting.compare import CompareData, compare_data
     from lmexposure.reporting.data import ReportData
-    from lmexposure.reporting.model_card import add_to_model_card
     from lmexposure.reporting.page import render_compare, render_report
     from lmexposure.reporting.write import FORMATS, write_compare, write_report
 else:
@@ -20,7 +19,6 @@ else:
             "charts": ["Chart", "charts_of"],
             "compare": ["CompareData", "compare_data"],
             "data": ["ReportData"],
-            "model_card": ["add_to_model_card"],
             "page": ["render_compare", "render_report"],
             "write": ["FORMATS", "write_compare", "write_report"],
         },
@@ -31,7 +29,6 @@ __all__ = [
     "Chart",
     "CompareData",
     "ReportData",
-    "add_to_model_card",
     "charts_of",
     "compare_data",
     "render_compare",

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 
 from lmexposure.records import RunFiles
-from lmexposure.reporting.facts import Setting, measure_settings, run_settings
+from lmexposure.reporting.facts import Setting, run_settings
 
 # What is in the command instead; written bare, so that a shell shows what is missing.
 SEED = "SEED"
@@ -98,7 +98,7 @@ def command_of(run: RunFiles, *, show_seeds: bool = False) -> str:
     words += ["lmexposure run", _path(_corpus(run)), "--out", again]
     # What was asked of the machine is no setting of a run: the result says what it was.
     chosen = {
-        **measure_settings(record.measure),
+        **dict(record.measure),
         **run_settings(record.settings),
         "threads": run.result.settings.threads,
     }
@@ -163,8 +163,8 @@ def _measure_command(run: RunFiles) -> str:
     words = ["lmexposure measure", _path(f"{run.name}/{path}" if within else path), manifest]
     words += ["--out", _again(run)]
     # This seed is of shuffles and refits, not of the plan: no secret follows from it.
-    settings = measure_settings(run.result.settings) | {"seed": None}
     seed = run.result.settings.seed
+    settings = dict(run.result.settings) | {"seed": None}
     words += _flags(settings, show_seeds=True)
     words += [f"--seed {_word(seed)}"] if seed else []
     return _with_file(run, words, settings, {})

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from lmexposure._text import printable
-from lmexposure.reporting.compare import CompareData, ComparedClass, ComparedFormat, ComparedRun
+from lmexposure.reporting.compare import CompareData, ComparedFormat, ComparedRun
 from lmexposure.reporting.data import ClassRow
 from lmexposure.reporting.figures import (
     class_name,
@@ -27,13 +27,16 @@ def compare_markdown(data: CompareData) -> str:
     parts = [
         f"# Compared: {inline(data.title)}",
         _runs(data.runs),
-        "\n".join(map(_sentence, data.runs)),
+        "\n".join(
+            f"- {code(run.name)}: {inline(run.verdict.sentence)} ({inline(run.provenance.line)})"
+            for run in data.runs
+        ),
         *(part for form in data.formats for part in _format(form, data.runs)),
         *_differences(data.differences),
-        *_notes(data.notes),
+        "\n".join(f"- {inline(note)}" for note in data.notes),
         *_reproduce(data.runs),
     ]
-    return printable("\n\n".join(parts) + "\n")
+    return printable("\n\n".join(filter(None, parts)) + "\n")
 
 
 def _runs(runs: Sequence[ComparedRun]) -> str:
@@ -56,10 +59,6 @@ def _runs(runs: Sequence[ComparedRun]) -> str:
     return f"{table(header, rows, left=2)}\n\n{legend}"
 
 
-def _sentence(run: ComparedRun) -> str:
-    return f"- {code(run.name)}: {inline(run.verdict.sentence)} ({inline(run.provenance.line)})"
-
-
 def _format(form: ComparedFormat, runs: Sequence[ComparedRun]) -> Iterator[str]:
     yield f"## {code(form.name)}"
     yield (
@@ -69,12 +68,8 @@ def _format(form: ComparedFormat, runs: Sequence[ComparedRun]) -> Iterator[str]:
     )
     yield table(
         ["repetitions", *(code(run.name) for run in runs)],
-        [_row(one) for one in form.classes],
+        [[class_name(row.role, row.repetitions), *map(_cell, row.cells)] for row in form.classes],
     )
-
-
-def _row(one: ComparedClass) -> list[str]:
-    return [class_name(one.role, one.repetitions), *(_cell(cell) for cell in one.cells)]
 
 
 def _cell(row: ClassRow | None) -> str:
@@ -112,11 +107,6 @@ def _difference(one: Difference) -> list[str]:
         probability(one.p_value),
         str(one.open),
     ]
-
-
-def _notes(notes: Sequence[str]) -> Iterator[str]:
-    if notes:
-        yield "\n".join(f"- {inline(note)}" for note in notes)
 
 
 def _reproduce(runs: Sequence[ComparedRun]) -> Iterator[str]:

@@ -31,15 +31,6 @@ _MEANING = {
 }
 
 
-def measure_settings(options: MeasureOptions) -> dict[str, Setting]:
-    """Each setting by the name that a settings file gives it.
-
-    Args:
-        options: what was asked of a measurement.
-    """
-    return {name: getattr(options, name) for name in MeasureOptions.model_fields}
-
-
 def run_settings(options: RunOptions) -> dict[str, Setting]:
     """Each setting but those of the training, by the name that a settings file gives it.
 
@@ -48,14 +39,9 @@ def run_settings(options: RunOptions) -> dict[str, Setting]:
     Args:
         options: what was asked of a run.
     """
-    settings: dict[str, Setting] = {}
-    for name in RunOptions.model_fields:
-        if name == "inclusion_probability":
-            share = options.inclusion_probability
-            settings |= {"coins": "fixed" if share is None else share}
-        elif name != "training":
-            settings |= {name: getattr(options, name)}
-    return settings
+    names = {"inclusion_probability": "coins"}
+    settings = {names.get(name, name): value for name, value in options if name != "training"}
+    return settings | {"coins": options.inclusion_probability or "fixed"}
 
 
 def model_facts(run: RunFiles) -> tuple[Fact, ...]:
@@ -132,7 +118,7 @@ def _option_facts(options: RunOptions | None, measure: MeasureOptions) -> Iterat
     yield from _named({name: value for name, value in own.items() if name not in machine})
     if options is not None:
         yield from _training_facts(options.training)
-    asked = measure_settings(measure)
+    asked = dict(measure)
     left_out = [name for name in ("quick", "threads") if not asked[name]]
     yield from _named({f"measure.{n}": value for n, value in asked.items() if n not in left_out})
     yield from _named({name: value for name, value in own.items() if name in machine})

@@ -23,24 +23,6 @@ _GATE = "gate"
 _UNKNOWN = "not checked whether the weights beside this card are the ones that were measured"
 
 
-def add_to_model_card(
-    model_directory: str | Path, data: ReportData, *, weights_known: bool = False
-) -> Path:
-    """Write the results into the metadata of README.md; make a card where there is none.
-
-    Args:
-        model_directory, data, weights_known: as for `card_with_results`.
-
-    Returns:
-        the path of the card.
-
-    Raises:
-        ModelError: see `card_with_results`.
-        FileError: the disk refused.
-    """
-    return write_card(*card_with_results(model_directory, data, weights_known=weights_known))
-
-
 def write_card(path: Path, text: str) -> Path:
     """Write a card with the permissions that it had; returns its path.
 
@@ -98,8 +80,8 @@ def evaluation_results(data: ReportData, *, weights_known: bool = False) -> list
         str(data.verdict.outcome),
         lmexposure=made.lmexposure or made.version,
         measured=made.measured or made.date,
-        model=made.model or "unknown",
-        weights_sha256=made.weights_sha256 or "unknown",
+        model=made.model,
+        weights_sha256=made.weights_sha256,
     )
     rows = [_exposures(form) for form in data.formats]
     return [verdict, *_epsilon(data.privacy), *(one for form in rows for one in form)]

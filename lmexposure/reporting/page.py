@@ -60,11 +60,7 @@ def render_compare(data: "CompareData") -> str:
         the document; the same data gives the same text.
     """
     names = [run.name for run in data.runs]
-    cells = {one.name: _of_each_run(one, len(names)) for one in data.formats}
-    charts = [
-        compare_exposure(one.name, one.bits, list(zip(names, cells[one.name], strict=True)))
-        for one in data.formats
-    ]
+    charts = [compare_exposure(one.name, one.bits, _runs(one, names)) for one in data.formats]
     return _page(
         "compare.html.jinja",
         data=data,
@@ -72,10 +68,10 @@ def render_compare(data: "CompareData") -> str:
     )
 
 
-def _of_each_run(one: "ComparedFormat", runs: int) -> list[list[ClassRow]]:
-    """The classes of a format that each run has."""
-    columns = ([row.cells[n] for row in one.classes] for n in range(runs))
-    return [[cell for cell in column if cell is not None] for column in columns]
+def _runs(form: "ComparedFormat", names: Sequence[str]) -> list[tuple[str, list[ClassRow]]]:
+    """Each run's name, and the classes of a format that it has."""
+    columns = [(name, [row.cells[n] for row in form.classes]) for n, name in enumerate(names)]
+    return [(name, [cell for cell in cells if cell is not None]) for name, cells in columns]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@
 from jinja2 import Environment
 
 from lmexposure.gate import Check, Outcome
-from lmexposure.records import Bound, PrimaryBound, PrivacyClass
+from lmexposure.records import PrimaryBound, PrivacyClass
 
 _WORDS = {
     Outcome.LEAK: "leaks",
@@ -92,12 +92,6 @@ def validity(kind: str) -> str:
     return _VALIDITY.get(kind, kind)
 
 
-def bound_name(bound: Bound) -> str:
-    """Two kinds of bounds from exposure have one name; coins tell them apart."""
-    coined = bound.method == "epsilon_from_exposure" and bound.validity == "any-dp"
-    return f"{bound.method} with coins" if coined else bound.method
-
-
 def where(about: PrivacyClass | PrimaryBound) -> str:
     """Which formats and repetitions a bound is about."""
     return ", ".join(filter(None, [*about.formats, f"repetitions {about.repetitions}"]))
@@ -109,17 +103,6 @@ def add_filters(environment: Environment) -> None:
     Args:
         environment: of the templates.
     """
-    environment.filters.update(
-        number=number,
-        estimate=estimate,
-        interval=interval,
-        whole=whole,
-        probability=probability,
-        plain=plain,
-        reading=reading,
-        outcome_word=outcome_word,
-        class_name=class_name,
-        validity=validity,
-        bound_name=bound_name,
-        where=where,
-    )
+    numbers = (number, estimate, interval, whole, probability, plain, reading)
+    names = (outcome_word, class_name, validity, where)
+    environment.filters.update({made.__name__: made for made in (*numbers, *names)})

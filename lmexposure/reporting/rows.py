@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from lmexposure.canaries.manifest import Manifest
-from lmexposure.records import CanaryResult, ClassSummary, Estimate, Extraction, Format, Result
+from lmexposure.records import CanaryResult, ClassSummary, Extraction, Format, Result
 from lmexposure.records.result import ExtractionCount
 from lmexposure.reporting.data import CanaryRow, ClassRow, Found
 
@@ -35,7 +35,7 @@ def _class_row(row: ClassSummary, size: int) -> ClassRow:
         capped=row.median_capped,
         p_value=None if row.guessing_test is None else row.guessing_test.p_value,
         epsilon=None if row.epsilon is None else row.epsilon.value,
-        exact=sum(n for method, n in row.methods.items() if method.startswith("exact")),
+        exact=row.counted,
         guesses=tuple(
             Found(
                 given=count.guesses,
@@ -118,15 +118,12 @@ def _guesses(canary: CanaryResult) -> tuple[int | None, int | None]:
     The search stops where its guesses are spent; who goes on in the same order finds the secret at
     the place that an exact count gives it.
     """
-    counted = _counted_place(canary.exposure)
+    shown = canary.exposure
+    counted = shown.place if shown.method == "exact" and not shown.capped else None
     for search in canary.extraction:
         if search.method == "best_first" and search.revealed == 0:
             return search.place if search.found else counted, search.proven or None
     return counted, None
-
-
-def _counted_place(exposure: Estimate) -> int | None:
-    return exposure.place if exposure.method == "exact" and not exposure.capped else None
 
 
 def _fewest_revealed(searches: Iterable[Extraction]) -> int | None:

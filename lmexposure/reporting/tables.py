@@ -75,7 +75,7 @@ def compare_csv(data: CompareData) -> str:
         data: what `compare_data` gave.
     """
     header = ["run", "format", "role", "repetitions", *_CLASS_COLUMNS, "guesses", "found"]
-    header += Provenance().to_dict()
+    header += [field.name for field in fields(Provenance)]
     rows = (
         [
             _text(run.name),

@@ -8,8 +8,6 @@ from typing import Any
 import torch
 from transformers.activations import FastGELUActivation, NewGELUActivation
 
-__all__ = ["fused_activations"]
-
 # These write out the tanh form of GELU as a chain of tensor operations.
 _CHAINS = (NewGELUActivation, FastGELUActivation)
 

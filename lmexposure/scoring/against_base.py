@@ -11,8 +11,6 @@ from lmexposure.errors import InputError, ModelError
 from lmexposure.models.encoding import context_window, encode_in_context
 from lmexposure.scoring.log_perplexity import TokenScores, score_encoded
 
-__all__ = ["AgainstBase", "bits_against_base"]
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AgainstBase:

@@ -7,8 +7,6 @@ import torch
 
 from lmexposure.errors import LmexposureError, ModelError
 
-__all__ = ["UNABLE", "in_batches", "in_words", "out_of_memory"]
-
 # What a model cannot do it says in many ways.
 UNABLE = (RuntimeError, AttributeError, TypeError, ValueError, LookupError, AssertionError)
 

@@ -4,8 +4,6 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
-__all__ = ["EvaluationMode", "evaluation_mode"]
-
 
 @contextmanager
 def evaluation_mode(model: Any) -> Iterator[None]:

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from lmexposure.errors import NumericalError
 from lmexposure.models.encoding import Encoded
 
-__all__ = ["PlainForward", "refuse_unusable"]
-
 _LN2 = log(2)
 
 

@@ -17,8 +17,6 @@ from lmexposure.errors import InputError, ModelError
 from lmexposure.models.encoding import Encoded
 from lmexposure.scoring.token_details import details_of_encoded
 
-__all__ = ["Greedy", "LabelOnly", "label_only"]
-
 Greedy = Callable[[list[list[int]]], Sequence[int]]  # token prefixes -> the next token of each
 
 

@@ -13,8 +13,6 @@ from lmexposure.scoring.readout import Readout
 from lmexposure.scoring.steps import Steps
 from lmexposure.scoring.tree import TokenTree
 
-__all__ = ["LevelForward"]
-
 Ints = NDArray[np.int64]
 
 

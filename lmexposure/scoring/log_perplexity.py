@@ -21,8 +21,6 @@ from lmexposure.scoring.forward import refuse_unusable
 from lmexposure.scoring.spans import share_spans
 from lmexposure.scoring.ways import choose_way
 
-__all__ = ["TokenScores", "log_perplexity", "score_encoded"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class TokenScores:

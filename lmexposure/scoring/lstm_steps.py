@@ -15,8 +15,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["LstmSteps"]
-
 _LN2 = log(2)
 _BLOCK_ROWS = 1024  # gates of so many rows fit into a core's cache
 

@@ -19,8 +19,6 @@ from lmexposure.models.encoding import Encoded
 from lmexposure.models.half_precision import is_native, warn_imitated
 from lmexposure.scoring.log_perplexity import score_encoded
 
-__all__ = ["NearScores", "scores_near"]
-
 _NEAREST = 256  # one text in so many is scored again with the sample
 _SAFETY = 4.0  # margins are so many times the largest difference seen
 

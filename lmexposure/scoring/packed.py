@@ -18,8 +18,6 @@ from transformers import DynamicCache
 from lmexposure.scoring.readout import Readout
 from lmexposure.scoring.tree import TokenTree
 
-__all__ = ["PackedForward"]
-
 Ints = NDArray[np.int64]
 
 

@@ -16,8 +16,6 @@ from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from lmexposure.errors import ModelError
 
-__all__ = ["Paths", "Workspace"]
-
 
 class Workspace:
     """Memory for what one layer attends to; it grows to the largest that was asked for."""

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from lmexposure.errors import LmexposureError
 
-__all__ = ["alone", "share_spans"]
-
 Out = TypeVar("Out")
 _ALONE: ContextVar[bool] = ContextVar("alone", default=False)
 

@@ -26,16 +26,6 @@ from lmexposure.scoring.lstm_steps import LstmSteps
 from lmexposure.scoring.path_cache import Paths, Workspace
 from lmexposure.scoring.readout import Readout
 
-__all__ = [
-    "CachedSteps",
-    "PathSteps",
-    "RecomputedSteps",
-    "State",
-    "Steps",
-    "next_token_steps",
-    "pair_bits",
-]
-
 _LN2 = log(2)
 _PROBE_BITS = 1e-3
 _PROBE_BITS_HALF = 0.25  # in bfloat16 and float16 two right ways differ by rounding

@@ -23,8 +23,6 @@ from lmexposure.scoring.forward import PlainForward, refuse_unusable
 from lmexposure.scoring.spans import share_spans
 from lmexposure.scoring.ways import AloneWay
 
-__all__ = ["TokenDetails", "details_of_encoded", "token_details"]
-
 _LN2 = log(2)
 
 

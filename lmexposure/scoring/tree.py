@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from lmexposure.models.encoding import Encoded
 
-__all__ = ["SortedTexts", "TokenTree"]
-
 Ints = NDArray[np.int64]
 _NO_TOKEN = -1
 

@@ -24,8 +24,6 @@ from lmexposure.scoring.readout import Readout
 from lmexposure.scoring.steps import RecomputedSteps, next_token_steps
 from lmexposure.scoring.tree import SortedTexts, TokenTree
 
-__all__ = ["AloneWay", "TreeWay", "Way", "choose_way"]
-
 Bits = NDArray[np.float64]
 
 _TEXTS_WORTH_A_PROBE = 16

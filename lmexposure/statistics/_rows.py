@@ -5,8 +5,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["column", "finite_or_none", "midranks", "plain_list", "row"]
-
 
 def column(values: Any, dtype: type) -> NDArray[Any]:
     """A read-only copy of shape (n,), so that a frozen result stays as it was made."""

@@ -9,8 +9,6 @@ from scipy.special import ndtr, ndtri
 
 from lmexposure._validate import bits_array, fraction, integer
 
-__all__ = ["MeanInterval", "mean_interval"]
-
 _MOST = 10_000  # beyond it the skew of a mean is too small to be worth n * resamples draws
 _CELLS = 2**22  # resampled values held at once
 _FEW = 20  # below it the interval covers noticeably less often than its level

@@ -10,8 +10,6 @@ from lmexposure._validate import bits_array, positive
 from lmexposure.errors import InputError
 from lmexposure.statistics._rows import column, row
 
-__all__ = ["CertifiedExposure", "certified_exposure"]
-
 _ASSUMPTIONS = (
     "every fill shares the token prefix before the scored part",
     "secret_bits is the model's own probability of all tokens after that prefix",

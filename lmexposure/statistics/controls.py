@@ -17,8 +17,6 @@ from lmexposure.statistics.intervals import (
     quantile_interval,
 )
 
-__all__ = ["ControlsComparison", "compare_with_controls"]
-
 _ASSUMPTIONS = (
     "without memorisation canaries and controls are exchangeable: drawn alike, and ranked among "
     "the same references",

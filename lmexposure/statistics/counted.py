@@ -16,8 +16,6 @@ from lmexposure._validate import integer
 from lmexposure.errors import InputError
 from lmexposure.statistics._rows import column, row
 
-__all__ = ["CountedExposure", "counted_exposure"]
-
 _ASSUMPTIONS = (
     "every fill of the randomness space was counted once, or left open, by its cost under the "
     "model; the canary is one of them",

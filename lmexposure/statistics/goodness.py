@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from lmexposure.statistics.skew_normal_curve import SkewNormal, refit
 
-__all__ = ["Fit", "GoodnessOfFit", "bootstrap_fits", "goodness_of_fit", "look_at"]
-
 # Two looks share a false alarm rate of 5 % (Bonferroni).
 _P_VALUE_EACH = 0.025
 

@@ -11,8 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 from lmexposure._validate import bits_array, integer, one_of
 from lmexposure.errors import InputError
 
-__all__ = ["GUESSING", "GuessingBaseline", "GuessingTest", "guessing_test"]
-
 _ASSUMPTIONS = ("without memorisation canaries and references of a group are exchangeable",)
 _CHUNK = 1024
 

@@ -24,8 +24,6 @@ from lmexposure.statistics.weighted_count import (
     log2,
 )
 
-__all__ = ["ImportanceExposure", "importance_exposure"]
-
 _SLACK = 0.5  # bits by which rounding may lift a weight above its bound; a wrong unit lifts further
 _ASSUMPTIONS = (
     "draws are independent within each component of the mixture, and their weights are one over "

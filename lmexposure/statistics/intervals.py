@@ -14,14 +14,6 @@ from lmexposure._validate import bits_array, fraction, integer
 from lmexposure.errors import InputError
 from lmexposure.statistics._rows import column
 
-__all__ = [
-    "BinomialInterval",
-    "QuantileInterval",
-    "binomial_interval",
-    "estimated_quantile",
-    "quantile_interval",
-]
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BinomialInterval:

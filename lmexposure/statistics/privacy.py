@@ -17,8 +17,6 @@ from lmexposure.statistics.membership.auc import area_under_curve
 from lmexposure.statistics.membership.metrics import membership_metrics
 from lmexposure.statistics.score_classes import ScoreClass
 
-__all__ = ["privacy_of"]
-
 
 def privacy_of(
     classes: Sequence[ScoreClass],

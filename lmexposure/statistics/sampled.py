@@ -13,8 +13,6 @@ from lmexposure.errors import SettingsError
 from lmexposure.statistics._rows import column, plain_list, row
 from lmexposure.statistics.intervals import binomial_interval
 
-__all__ = ["SampledExposure", "sampled_exposure"]
-
 _SAME_SCORING = "canary and references are fills of one format, scored in the same way"
 _SAMPLED = (
     _SAME_SCORING,

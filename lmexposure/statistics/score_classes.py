@@ -11,8 +11,6 @@ from lmexposure._validate import bits_array, integer
 from lmexposure.errors import InputError
 from lmexposure.statistics._rows import midranks
 
-__all__ = ["ROLES", "ScoreClass", "score_classes"]
-
 ROLES = ("canary", "held_out", "reference", "control")
 
 

@@ -23,8 +23,6 @@ from lmexposure.statistics.goodness import (
 )
 from lmexposure.statistics.skew_normal_curve import SkewNormal, fit_skew_normal
 
-__all__ = ["SkewNormalExposure", "skew_normal_exposure"]
-
 _ASSUMPTIONS = (
     "log-perplexities of never-inserted fills follow a skew-normal curve, also far beyond the "
     "references: no test on the references can show this",

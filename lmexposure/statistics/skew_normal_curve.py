@@ -10,8 +10,6 @@ from scipy import special
 from lmexposure._validate import bits_array
 from lmexposure.errors import InputError
 
-__all__ = ["SkewNormal", "fit_skew_normal", "skew_normal_log_cdf"]
-
 _LOG_SQRT_TAU = 0.5 * math.log(2 * math.pi)
 _B2 = 2 / math.pi  # squared mean of |Z|, Z standard normal
 # The mean of the standardised curve, r = b delta / sqrt(1 - b^2 delta^2), at infinite shape.

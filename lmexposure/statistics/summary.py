@@ -21,8 +21,6 @@ from lmexposure.statistics.intervals import (
 )
 from lmexposure.statistics.sampled import SampledExposure
 
-__all__ = ["ExposureSummary", "exposure_summary"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class ExposureSummary:

@@ -17,8 +17,6 @@ from scipy import special
 from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics._rows import column
 
-__all__ = ["ROUNDING", "WHOLE", "WeightedCount", "WeightedCounts", "WeightedDraws", "log2"]
-
 ROUNDING = 1e-3  # bits by which a float32 total may lie off
 WHOLE = 50.0  # counts above 2^50 are not rounded to whole numbers: float64 cannot tell
 

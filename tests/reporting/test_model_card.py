@@ -13,7 +13,12 @@ from lmexposure.errors import FileError, ModelError
 from lmexposure.records import open_run
 from lmexposure.reporting.build import report_data
 from lmexposure.reporting.data import ReportData
-from lmexposure.reporting.model_card import DATASET, add_to_model_card, evaluation_results
+from lmexposure.reporting.model_card import (
+    DATASET,
+    card_with_results,
+    evaluation_results,
+    write_card,
+)
 
 CARD = """---
 # who may use it
@@ -62,12 +67,16 @@ def read(path: Path) -> Any:
     return ModelCard.load(path)
 
 
+def add(model: Path, data: ReportData, *, weights_known: bool = False) -> Path:
+    return write_card(*card_with_results(model, data, weights_known=weights_known))
+
+
 def ours(card: Any) -> list[EvalResult]:
     return [one for one in card.data.eval_results or [] if one.dataset_type == DATASET]
 
 
 def test_where_there_is_no_card_one_is_made(model: Path, data: ReportData) -> None:
-    path = add_to_model_card(model, data, weights_known=True)
+    path = add(model, data, weights_known=True)
     card = read(path)
     assert card.data.model_name == "my-model"
     assert card.text.strip() == "# my-model"
@@ -86,9 +95,9 @@ def test_where_there_is_no_card_one_is_made(model: Path, data: ReportData) -> No
 
 
 def test_written_twice_it_is_the_same(model: Path, data: ReportData) -> None:
-    path = add_to_model_card(model, data)
+    path = add(model, data)
     first = path.read_bytes()
-    assert add_to_model_card(model, data).read_bytes() == first
+    assert add(model, data).read_bytes() == first
 
 
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
@@ -98,7 +107,7 @@ def test_everything_else_stays_to_the_byte(
 ) -> None:
     path = model / "README.md"
     path.write_bytes((bom + CARD.replace("\n", line_end)).encode())
-    add_to_model_card(model, data)
+    add(model, data)
     written = path.read_bytes().decode()
     assert written.count("\r\n") == (written.count("\n") if line_end == "\r\n" else 0)
     before, _, behind = CARD.replace("\n", line_end).partition("model-index:")
@@ -111,14 +120,14 @@ def test_everything_else_stays_to_the_byte(
     assert [(one.dataset_name, one.metric_value) for one in theirs] == [("Beäns", 0.9)]
     assert "extra: kept" in written
     assert ours(card)
-    assert add_to_model_card(model, data).read_bytes().decode() == written
+    assert add(model, data).read_bytes().decode() == written
 
 
 def test_an_earlier_entry_is_replaced(model: Path, data: ReportData, tmp_path: Path) -> None:
     (model / "README.md").write_text(CARD)
-    add_to_model_card(model, data)
+    add(model, data)
     other = report_data(open_run(small_run(tmp_path / "r", memorised=(), extraction=False)))
-    card = read(add_to_model_card(model, other))
+    card = read(add(model, other))
     assert len(ours(card)) == len(evaluation_results(other))
     assert {one.metric_value for one in ours(card) if one.metric_type == "verdict"} == {
         str(other.verdict.outcome)
@@ -144,7 +153,7 @@ def test_any_sound_card_keeps_its_text_and_its_metadata(
     path = model / "README.md"
     path.write_text(card)
     before = read(path)
-    add_to_model_card(model, data)
+    add(model, data)
     after = read(path)
     assert after.text.strip() == before.text.strip()
     kept, now = before.data.to_dict(), after.data.to_dict()
@@ -153,7 +162,7 @@ def test_any_sound_card_keeps_its_text_and_its_metadata(
     }
     assert len(ours(after)) == len(evaluation_results(data))
     first = path.read_bytes()
-    assert add_to_model_card(model, data).read_bytes() == first
+    assert add(model, data).read_bytes() == first
 
 
 @pytest.mark.parametrize(
@@ -174,7 +183,7 @@ def test_a_broken_card_is_named_and_left_alone(
     path = model / "README.md"
     path.write_text(card)
     with pytest.raises(ModelError, match=message) as caught:
-        add_to_model_card(model, data)
+        add(model, data)
     assert str(path) in str(caught.value)
     assert path.read_text() == card
 
@@ -182,19 +191,19 @@ def test_a_broken_card_is_named_and_left_alone(
 def test_a_card_that_is_no_text(model: Path, data: ReportData) -> None:
     (model / "README.md").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ModelError, match="as UTF-8 text"):
-        add_to_model_card(model, data)
+        add(model, data)
 
 
 def test_no_such_directory(tmp_path: Path, data: ReportData) -> None:
     with pytest.raises(ModelError, match="no model directory at"):
-        add_to_model_card(tmp_path / "none", data)
+        add(tmp_path / "none", data)
 
 
 def test_a_disk_that_refuses(model: Path, data: ReportData) -> None:
     (model / "README.md").write_text(CARD)
     (model / ".README.md.partial").mkdir()
     with pytest.raises(FileError, match="cannot write"):
-        add_to_model_card(model, data)
+        add(model, data)
     assert (model / "README.md").read_text() == CARD
 
 
@@ -202,19 +211,19 @@ def test_permissions_stay(model: Path, data: ReportData) -> None:
     path = model / "README.md"
     path.write_text(CARD)
     path.chmod(0o640)
-    add_to_model_card(model, data)
+    add(model, data)
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
 
 
 def test_no_secret_even_where_the_data_has_them(model: Path, tmp_path: Path) -> None:
     run = open_run(small_run(tmp_path / "r"))
     assert run.manifest is not None
-    text = add_to_model_card(model, report_data(run, show_secrets=True)).read_text()
+    text = add(model, report_data(run, show_secrets=True)).read_text()
     assert [one for one in secret_texts(run.manifest) if one in text] == []
 
 
 def test_hostile_names_are_values(model: Path, tmp_path: Path) -> None:
     data = report_data(open_run(hostile_run(tmp_path / "r", "x: y\n---\n# z")))
-    card = read(add_to_model_card(model, data))
+    card = read(add(model, data))
     assert {one.dataset_config for one in ours(card)} == {None, "x: y\n---\n# z"}
     assert card.text.strip() == "# my-model"

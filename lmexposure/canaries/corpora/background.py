@@ -7,8 +7,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import TypeVar
 
-__all__ = ["BackgroundHash", "CorpusHashes", "ahead", "background_hash", "behind", "corpus_hashes"]
-
 _Item = TypeVar("_Item")
 _PIECE_BYTES = 1 << 18
 _FEW = 3  # even out who is faster at the moment, in constant memory

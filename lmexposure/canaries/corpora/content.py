@@ -14,16 +14,6 @@ from typing import IO, Any, cast
 
 from lmexposure.errors import CorpusError
 
-__all__ = [
-    "PACKINGS",
-    "content_sha256",
-    "open_content",
-    "packed_writer",
-    "packing",
-    "read_errors",
-    "unpacked_name",
-]
-
 PACKINGS = (".gz", ".zst")
 _PIECE_BYTES = 1 << 18
 

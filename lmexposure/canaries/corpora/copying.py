@@ -25,8 +25,6 @@ from lmexposure.canaries.corpora.textfile import Block, BlockNote, noted_blocks
 from lmexposure.canaries.format import CanaryFormat
 from lmexposure.canaries.plan import Canary
 
-__all__ = ["Copied", "CorpusCopy", "corpus_copy"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Copied:

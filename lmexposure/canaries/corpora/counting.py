@@ -12,8 +12,6 @@ from lmexposure.canaries.corpora.surveying import named_errors
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.search import Found, add_fills
 
-__all__ = ["ClassCount", "CorpusCount", "count_files", "count_of"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class ClassCount:

@@ -14,8 +14,6 @@ from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.plan import Plan
 from lmexposure.errors import CorpusError
 
-__all__ = ["insert_into_file"]
-
 
 def insert_into_file(
     corpus_path: str | Path,

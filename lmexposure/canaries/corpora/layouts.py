@@ -15,17 +15,6 @@ from lmexposure.canaries.corpora.textfile import Block
 from lmexposure.canaries.corpora.words import word_places
 from lmexposure.errors import CorpusError
 
-__all__ = [
-    "LAYOUTS",
-    "Layout",
-    "Lines",
-    "Paragraphs",
-    "Records",
-    "layout_named",
-    "line_end",
-    "separator_of",
-]
-
 LAYOUTS = ("lines", "paragraphs", "jsonl")
 _MANY = 1000  # places in a block; one by one, more of them take longer than all of it
 _SEPARATORS = {"lines": "\n", "paragraphs": "\n\n"}

@@ -8,8 +8,6 @@ from lmexposure.canaries.corpora.textfile import Block, BlockNote, count_lines
 from lmexposure.canaries.placing import Placement
 from lmexposure.canaries.plan import Canary
 
-__all__ = ["Merger", "Occurrence"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Occurrence:

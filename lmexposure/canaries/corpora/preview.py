@@ -15,8 +15,6 @@ from lmexposure.canaries.corpora.textfile import noted_blocks
 from lmexposure.canaries.insertion import Existing, draw, text_line
 from lmexposure.canaries.plan import Plan
 
-__all__ = ["Preview", "preview_insertion"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Preview:

@@ -23,8 +23,6 @@ from lmexposure.canaries.insertion import text_line
 from lmexposure.canaries.search import Found, add_fills
 from lmexposure.errors import CorpusError
 
-__all__ = ["Additions", "Passed", "ReadBack", "Readable", "read_back_rows"]
-
 _PIECE_BYTES = 1 << 20
 
 

@@ -20,8 +20,6 @@ from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.placing import Placement
 from lmexposure.errors import CorpusError
 
-__all__ = ["Removal", "remove_from_files"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Removal:

@@ -10,8 +10,6 @@ from lmexposure.canaries.corpora.textfile import Block
 from lmexposure.canaries.plan import Canary
 from lmexposure.errors import CorpusError
 
-__all__ = ["Restorer"]
-
 
 class Restorer:
     """Leaves the inserted documents out; it must see all blocks or row groups in their order.

@@ -13,8 +13,6 @@ from lmexposure.canaries.corpora.merging import Merger, Occurrence
 from lmexposure.canaries.plan import Canary
 from lmexposure.errors import CorpusError
 
-__all__ = ["Rows", "copy_rows", "row_groups", "row_texts", "row_writer"]
-
 _LARGEST_GROUP = 1 << 31  # bytes in memory
 _LARGEST_RATIO = 1000  # of memory and file: no text is packed so well
 _BATCH_BYTES = 1 << 28

@@ -26,19 +26,6 @@ from lmexposure.canaries.plan import Canary
 from lmexposure.canaries.search import sure_words
 from lmexposure.errors import CorpusError
 
-__all__ = [
-    "SHAPES",
-    "Shape",
-    "corpus_sha256",
-    "guess_layout",
-    "merger_for",
-    "read_documents",
-    "record_of",
-    "scans_lines",
-    "shape_named",
-    "shape_texts",
-]
-
 SHAPES = (*LAYOUTS, Rows.name)
 Shape = Layout | Rows
 

@@ -13,8 +13,6 @@ from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.plan import Plan
 from lmexposure.errors import CorpusError
 
-__all__ = ["insert_into_files"]
-
 
 def insert_into_files(
     sources: Sequence[str | Path],

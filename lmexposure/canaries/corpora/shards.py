@@ -18,8 +18,6 @@ from lmexposure.canaries.corpora.merging import Occurrence
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.errors import CorpusError
 
-__all__ = ["SCHEMA", "Sidecar", "corpus_files", "read_sidecars", "sidecar_path"]
-
 SCHEMA = "lmexposure.shard/1"
 _SUFFIX = ".canaries.json"
 _MOST = 2**63 - 1  # of documents or bytes

@@ -18,8 +18,6 @@ from lmexposure.canaries.manifest import CorpusRecord, Manifest
 from lmexposure.canaries.plan import Canary, Plan
 from lmexposure.errors import CorpusError, FileError
 
-__all__ = ["insert_into_pipe"]
-
 _NAME = "standard input"
 _THROW_AWAY = "what was written must be thrown away"
 

@@ -15,8 +15,6 @@ from lmexposure.canaries.insertion import Survey, text_line
 from lmexposure.canaries.search import Found, add_fills, sure_words
 from lmexposure.errors import CorpusError
 
-__all__ = ["FileSurvey", "Seen", "file_state", "named_errors", "survey_files", "unchanged"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class FileSurvey(Survey):

@@ -14,17 +14,6 @@ from lmexposure.canaries.corpora.background import ahead
 from lmexposure.canaries.corpora.content import open_content
 from lmexposure.errors import CorpusError
 
-__all__ = [
-    "BOM",
-    "Block",
-    "BlockNote",
-    "count_lines",
-    "noted_blocks",
-    "noted_stream",
-    "stream_blocks",
-    "text_blocks",
-]
-
 BOM = b"\xef\xbb\xbf"
 _BLOCK_BYTES = 1 << 20
 _STRETCH = 1 << 16

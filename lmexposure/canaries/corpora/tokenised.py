@@ -10,8 +10,6 @@ from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.search import Found, find_fills
 from lmexposure.errors import CorpusError
 
-__all__ = ["count_tokenised", "saved_tokens"]
-
 _ROWS_AT_ONCE = 1000
 
 

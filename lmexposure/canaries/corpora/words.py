@@ -4,8 +4,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-__all__ = ["word_places"]
-
 _FREQUENT = b" etaoinshrdlcumwfgypbvk"  # letters of English text, most frequent first
 
 

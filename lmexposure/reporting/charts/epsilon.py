@@ -34,9 +34,10 @@ def epsilon(privacy: Privacy | None) -> Chart | None:
         The chart; None where no class has a bound.
     """
     shown = None if privacy is None else _chosen(privacy)
-    if privacy is None or shown is None:
+    if privacy is None or shown is None or shown.bounds is None:
         return None
-    bounds, claimed = _bounds(shown), _claimed(privacy)
+    bounds = [shown.bounds.primary, *shown.bounds.others]
+    claimed = None if privacy.claim is None else privacy.claim.claimed_epsilon
     return Chart(
         name="epsilon",
         kind="epsilon",
@@ -56,15 +57,6 @@ def _chosen(privacy: Privacy) -> PrivacyClass | None:
         return None
     key_of = tuple(quoted.formats), quoted.repetitions
     return next(part for part in privacy.classes if part.bounds is not None and part.key == key_of)
-
-
-def _bounds(part: PrivacyClass) -> list[Bound]:
-    """The primary one first."""
-    return [] if part.bounds is None else [part.bounds.primary, *part.bounds.others]
-
-
-def _claimed(privacy: Privacy) -> float | None:
-    return None if privacy.claim is None else privacy.claim.claimed_epsilon
 
 
 def _class(part: PrivacyClass) -> str:
@@ -134,13 +126,7 @@ def _name(bound: Bound, primary: bool, beside: str) -> str:
     """What the bound is and says; its delta where not all of them have the same."""
     delta = "" if beside else f" at delta {number(bound.delta)}"
     first = "primary: " if primary else ""
-    return f"{first}{_method(bound)} ≥ {number(bound.value)}{delta}"
-
-
-def _method(bound: Bound) -> str:
-    """Two kinds of bounds from exposure have one name; coins tell them apart."""
-    coined = bound.method == "epsilon_from_exposure" and bound.validity == "any-dp"
-    return short(bound.method) + (" with coins" if coined else "")
+    return f"{first}{short(bound.name)} ≥ {number(bound.value)}{delta}"
 
 
 def _beside(bounds: Sequence[Bound]) -> str:

@@ -106,7 +106,8 @@ def _draw(figure: FigureBase, data: FormatData, columns: Sequence[_Column]) -> N
     for one in shown:
         _dots(axes, one)
     _medians(axes, data.classes, columns)
-    _labels(axes, columns)
+    some_ticks(axes, [_label(one, len(columns)) for one in columns], 9)
+    axes.set_xlabel("Repetitions in the training data")
     axes.set_ylim(-0.03 * data.bits, 1.06 * data.bits)
     axes.set_ylabel("Exposure (bits),\nhigher = more memorised")
 
@@ -166,11 +167,6 @@ def _medians(axes: Axes, classes: Sequence[ClassRow], columns: Sequence[_Column]
             order = 2.5 if len(one.rows) <= _FEW else 4
             ends = [one.at - 0.4, one.at + 0.4]
             axes.plot(ends, [row.median, row.median], color=INK, linewidth=2.2, zorder=order)
-
-
-def _labels(axes: Axes, columns: Sequence[_Column]) -> None:
-    some_ticks(axes, [_label(one, len(columns)) for one in columns], 9)
-    axes.set_xlabel("Repetitions in the training data")
 
 
 def _label(column: _Column, columns: int) -> str:

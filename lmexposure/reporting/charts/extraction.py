@@ -62,7 +62,9 @@ def _draw(figure: FigureBase, classes: Sequence[ClassRow], panels: Sequence[Pane
     for axes, (rows, label) in zip(every, panels, strict=True):
         quiet(axes, ticks=4)
         if label == "Guesses":
-            _log_guesses(axes, [one.given for row in classes for one in rows(row)])
+            given = [one.given for row in classes for one in rows(row)]
+            smallest, largest = max(1, min(given)), max(given)
+            log_ticks(axes, "x", smallest / 1.4, max(largest, 10 * smallest) * 2.5)
         else:
             axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True, min_n_ticks=1))
         _lines(axes, classes, rows)
@@ -71,11 +73,6 @@ def _draw(figure: FigureBase, classes: Sequence[ClassRow], panels: Sequence[Pane
     every[0].set_ylabel("Secrets found")
     every[0].yaxis.set_major_locator(FixedLocator([0, 0.25, 0.5, 0.75, 1]))
     every[0].yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share:.0%}"))
-
-
-def _log_guesses(axes: Axes, given: Sequence[int]) -> None:
-    smallest, largest = max(1, min(given)), max(given)
-    log_ticks(axes, "x", smallest / 1.4, max(largest, 10 * smallest) * 2.5)
 
 
 def _lines(axes: Axes, classes: Sequence[ClassRow], rows: Rows) -> None:

@@ -88,7 +88,9 @@ def quiet(axes: Axes, *, grid: Literal["x", "y", "both"] = "y", ticks: int = 5) 
     """
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(MaxNLocator(nbins=ticks, steps=[1, 2, 2.5, 5, 10]))
-        axis.set_major_formatter(FuncFormatter(lambda value, _: _tick(value)))
+        axis.set_major_formatter(
+            FuncFormatter(lambda value, _: number(round(value, 10)).replace("-", "−"))
+        )
     axes.grid(axis=grid)
 
 
@@ -163,7 +165,3 @@ def _label_width(label: str) -> float:
     font = FontProperties(family="DejaVu Sans", size=11)
     width: float = text_to_path.get_text_width_height_descent(label, font, False)[0]
     return width
-
-
-def _tick(value: float) -> str:
-    return number(round(value, 10)).replace("-", "−")

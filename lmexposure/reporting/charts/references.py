@@ -129,14 +129,10 @@ def _rug(axes: Axes, rows: Sequence[_Class]) -> None:
         ys = np.tile([at - 0.34, at + 0.34, np.nan], bits.size)
         axes.plot(xs, ys, color=_COLORS[role], linewidth=1.2)
     axes.set_yticks(range(len(rows)))
-    axes.set_yticklabels([_row_name(role, n) for role, n, _ in rows])
+    axes.set_yticklabels(["controls" if role == "control" else f"{n:,}×" for role, n, _ in rows])
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.spines["left"].set_visible(False)
-
-
-def _row_name(role: str, repetitions: int) -> str:
-    return "controls" if role == "control" else f"{repetitions:,}×"
 
 
 def _density(fit: SkewNormalFit, bits: Floats) -> Floats:

@@ -20,8 +20,6 @@ from lmexposure.scoring.space.byte_language import ByteLanguage
 from lmexposure.scoring.space.vocabulary import Vocabulary
 from lmexposure.scoring.steps import Steps
 
-__all__ = ["Beam", "Guess", "Spelling", "search_beams"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Guess:

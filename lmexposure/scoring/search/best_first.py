@@ -20,8 +20,6 @@ from lmexposure.scoring.search.walk import Budget, Leaves, Walk
 from lmexposure.scoring.space.token_space import TokenSpace
 from lmexposure.scoring.steps import Steps
 
-__all__ = ["Likeliest", "likeliest_fills"]
-
 _MOST_ALIKE = 4_096  # fills that cannot be told from the k-th, at most
 _NARROW = 64  # a dive of so many nodes finds a first bound soon
 _ANY_COST = float(np.finfo(np.float64).max)  # but not infinite: such a fill is nobody's guess

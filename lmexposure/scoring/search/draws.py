@@ -24,8 +24,6 @@ from lmexposure.scoring.space.token_space import TokenSpace
 from lmexposure.scoring.steps import Steps
 from lmexposure.statistics import WeightedDraws
 
-__all__ = ["Draws", "draw_fills"]
-
 # Between the model and the uniform distribution, components that reach so far: log2 H / log2|R|.
 _REACH = (0.22, 0.45, 0.68, 0.9)
 # Which component each of ten draws comes from: 0 is the model, 5 the uniform one.

@@ -7,8 +7,6 @@ from numpy.typing import NDArray
 
 from lmexposure.scoring.space.token_space import TokenSpace
 
-__all__ = ["Children", "Nodes", "children_of"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Nodes:

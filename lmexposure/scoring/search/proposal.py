@@ -27,8 +27,6 @@ from lmexposure.scoring.search.frontier import Children, Nodes, children_of
 from lmexposure.scoring.space.token_space import TokenSpace
 from lmexposure.scoring.steps import Steps
 
-__all__ = ["Level", "Top", "deeper", "expand_top"]
-
 _IMPOSSIBLE = 1e6  # bits of a token that the model gives no probability at all
 _HALVINGS = 40
 

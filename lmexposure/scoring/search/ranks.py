@@ -18,8 +18,6 @@ from lmexposure.scoring.search.walk import Budget, Leaves, Walk
 from lmexposure.scoring.space.token_space import TokenSpace
 from lmexposure.scoring.steps import Steps
 
-__all__ = ["Margin", "ProvenRank", "RankSearch"]
-
 _MARGIN_BITS = 1e-3  # float32: what rounding may move a total by
 _SAFETY = 4  # the margin is at least so many times the largest error that was measured
 _MOST_NEAR, _FEWEST_NEAR = 20_000, 256

@@ -22,8 +22,6 @@ from lmexposure.scoring.forward import PlainForward
 from lmexposure.scoring.space.token_space import TokenSpace
 from lmexposure.scoring.steps import Steps, next_token_steps
 
-__all__ = ["TIE_BITS", "Rescorer", "measured_error", "walked_bits"]
-
 _Path = tuple[int, ...]
 
 # Fills whose float64 bits differ by less are a tie, and ties count against the canary. Some models

@@ -21,8 +21,6 @@ from lmexposure.scoring.search.frontier import Children, Nodes, children_of
 from lmexposure.scoring.space.token_space import TokenSpace
 from lmexposure.scoring.steps import Steps
 
-__all__ = ["Budget", "Leaves", "Walk", "refuse_nan"]
-
 _LIVE_STATES = 1 << 15
 _LIVE_BYTES = 1 << 29
 _LARGEST_BATCH = 4096

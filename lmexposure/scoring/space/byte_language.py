@@ -2,8 +2,6 @@
 
 from lmexposure.canaries.language import Language
 
-__all__ = ["ByteLanguage"]
-
 
 class ByteLanguage:
     """The texts of a format behind a known text, as bytes of UTF-8.

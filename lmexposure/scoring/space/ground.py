@@ -10,8 +10,6 @@ from lmexposure.models.encoding import encode_documents, encode_in_context
 from lmexposure.scoring.space.prefix import shared_tokens
 from lmexposure.scoring.space.vocabulary import Vocabulary
 
-__all__ = ["Ground", "survey"]
-
 # Tokens of the shared prefix that are read again, for fills that begin otherwise than all sampled.
 _STEPS_BACK = 4
 

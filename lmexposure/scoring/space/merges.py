@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from lmexposure.scoring.space.vocabulary import backend_settings
 
-__all__ = ["Merges", "Neighbours", "Spines"]
-
 _NEVER = np.iinfo(np.int64).max
 _Piece = tuple[int, int, int]  # (token, time it is made, time it is merged into a longer one)
 Spines = tuple[list[_Piece], list[_Piece]]  # successive first pieces, successive last pieces

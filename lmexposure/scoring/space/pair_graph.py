@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from lmexposure.scoring.space.merges import Neighbours
 from lmexposure.scoring.space.token_graph import Edges
 
-__all__ = ["PairGraph", "Places"]
-
 _LIMB = 30  # bits; sums of up to 2^22 limbs stay exact in a float64
 _BLOCK = 1 << 24  # cells of the rule that are held as float64 at once
 

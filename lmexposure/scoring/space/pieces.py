@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from lmexposure.canaries import CanaryFormat
 from lmexposure.scoring.space.vocabulary import FALLBACK
 
-__all__ = ["CutsDepend", "Pieces", "Texts", "completion"]
-
 _MEMORY = 3  # characters of a piece that may decide where it ends
 _MOST_STATES = 100_000
 

@@ -7,8 +7,6 @@ from typing import Any
 from lmexposure.models.encoding import Encoded, encode_documents
 from lmexposure.scoring.space.vocabulary import Vocabulary
 
-__all__ = ["Beginning", "find_beginning", "shared_tokens"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Beginning:

@@ -6,8 +6,6 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Edges", "ListedGraph", "TokenGraph"]
-
 # Tokens ascending (K,), the states behind them (K,), their shares of the fills (K,), whether a fill
 # ends there (K,), and whether it ends there and none goes on (K,).
 Edges = tuple[

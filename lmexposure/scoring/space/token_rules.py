@@ -14,8 +14,6 @@ from lmexposure.scoring.space.pieces import CutsDepend, Pieces, Texts
 from lmexposure.scoring.space.token_graph import ListedGraph, TokenGraph
 from lmexposure.scoring.space.vocabulary import FALLBACK, ByteNode
 
-__all__ = ["Built", "NotApplicable", "TooMuch", "by_enumeration", "by_merges", "by_windows"]
-
 _MOST_TOKENS = 20_000  # the rule takes a few bytes for each pair of them
 _MOST_CELLS = 1 << 25  # places x classes x limbs
 _MOST_ENCODINGS = 100_000

@@ -28,8 +28,6 @@ from lmexposure.scoring.space.token_rules import (
 )
 from lmexposure.scoring.space.vocabulary import Vocabulary
 
-__all__ = ["Continuations", "Proof", "TokenSpace", "token_space"]
-
 _SAMPLE = 256
 _MOST_ENUMERATED = 1 << 16
 _LONGEST_MEMORY = 3

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
-__all__ = ["FALLBACK", "ByteNode", "Vocabulary", "backend_settings"]
-
 State = TypeVar("State", bound=Hashable)
 
 FALLBACK = 256  # added to a byte that stands in the trie of fallbacks; see Vocabulary.trie

@@ -10,8 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-__all__ = ["BetaNodes", "beta_nodes", "beta_quantiles"]
-
 _LEVELS = np.array([1e-12, 1e-6, 1e-3, 0.03, 0.2, 0.5])
 _GAUSS_NODES, _GAUSS_WEIGHTS = np.polynomial.legendre.leggauss(8)
 

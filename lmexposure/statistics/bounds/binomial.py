@@ -6,8 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-__all__ = ["chance_of_at_most", "chance_of_more", "least_exceeded"]
-
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
 

@@ -3,8 +3,6 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-__all__ = ["EpsilonBound", "Validity", "adjacency"]
-
 Validity = Literal["any-dp", "iid-scores", "gaussian", "asymptotic", "bayesian"]
 
 

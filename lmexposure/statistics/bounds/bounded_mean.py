@@ -10,8 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-__all__ = ["mean_at_least"]
-
 # No single draw may cost more than this share of the capital.
 _STAKE = 0.75
 

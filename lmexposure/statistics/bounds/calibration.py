@@ -20,8 +20,6 @@ from lmexposure.statistics.bounds.rays import Ray, critical_counts, fixed_rays
 from lmexposure.statistics.bounds.rejected import largest_rejected
 from lmexposure.statistics.bounds.walks import crossing_probability, log_odds_low
 
-__all__ = ["Audit", "Decision"]
-
 # Where k may change, in nats of the group's epsilon. Delta falls as epsilon rises, so that one k
 # for all of them would be too dear for the large or vacuous for the small.
 _STAGES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)

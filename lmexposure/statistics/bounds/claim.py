@@ -7,8 +7,6 @@ from lmexposure._validate import delta_of_dp, positive
 from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics.bounds.bound import EpsilonBound
 
-__all__ = ["Claim", "ClaimCheck", "Verdict"]
-
 Verdict = Literal["contradicted", "consistent", "cannot tell"]
 
 

@@ -9,8 +9,6 @@ from lmexposure.errors import InputError
 from lmexposure.statistics.bounds.bound import EpsilonBound, adjacency
 from lmexposure.statistics.bounds.groups import per_document
 
-__all__ = ["clopper_pearson_epsilon", "log_ratio", "rates"]
-
 _ASSUMPTIONS = (
     "the threshold was chosen without a look at these scores",
     "scores are independent given the model, and alike but for the insertion",

@@ -21,8 +21,6 @@ from scipy.optimize import brentq
 
 from lmexposure.statistics.bounds.groups import group_delta, per_document
 
-__all__ = ["CoinRule"]
-
 # Only j, the number of canaries given up for delta, is fixed with this epsilon in mind.
 _DESIGN_EPSILON = 1.0
 

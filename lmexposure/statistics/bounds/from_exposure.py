@@ -18,13 +18,6 @@ from lmexposure.statistics.bounds.coins import CoinRule
 from lmexposure.statistics.bounds.groups import per_document
 from lmexposure.statistics.bounds.tossed import refuse_unlikely_coins
 
-__all__ = [
-    "EpsilonPoint",
-    "ExposureEpsilon",
-    "epsilon_from_exposure",
-    "epsilon_from_median_exposure",
-]
-
 _POINT = (
     "a point value, not a bound: it says nothing about what another sample would give",
     "pure differential privacy (delta = 0)",

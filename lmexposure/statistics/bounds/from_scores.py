@@ -22,8 +22,6 @@ from lmexposure.statistics.bounds.thresholds import (
     Threshold,
 )
 
-__all__ = ["epsilon_from_scores"]
-
 Floats = NDArray[np.float64]
 Counts = NDArray[np.signedinteger[Any]]
 

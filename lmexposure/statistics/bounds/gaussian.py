@@ -11,8 +11,6 @@ from scipy.special import erfcx, ndtr, ndtri
 from lmexposure._validate import delta_of_dp, positive
 from lmexposure.errors import SettingsError
 
-__all__ = ["delta_of_epsilon", "epsilon_of_mu"]
-
 
 def epsilon_of_mu(*, mu: float, delta: float) -> float:
     """The epsilon, in nats, of a mu-GDP mechanism at a delta; infinite at delta 0 unless mu is 0.

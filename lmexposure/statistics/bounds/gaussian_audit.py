@@ -17,8 +17,6 @@ from lmexposure.statistics.bounds.beta_mean import beta_nodes, beta_quantiles
 from lmexposure.statistics.bounds.bound import EpsilonBound, adjacency
 from lmexposure.statistics.bounds.gaussian import epsilon_of_mu
 
-__all__ = ["GaussianEpsilon", "gaussian_dp_epsilon"]
-
 Floats = NDArray[np.float64]
 
 _ASSUMPTIONS = (

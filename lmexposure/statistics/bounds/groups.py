@@ -9,8 +9,6 @@ from collections.abc import Callable
 
 from scipy.optimize import brentq
 
-__all__ = ["group_delta", "per_document"]
-
 
 def group_delta(epsilon: float, delta: float, repetitions: int) -> float:
     """The delta of a group of documents whose epsilon is `repetitions * epsilon`; at most 1.

@@ -21,8 +21,6 @@ from lmexposure.statistics.bounds.one_run import one_run_audit
 from lmexposure.statistics.bounds.one_run_gaussian import one_run_gaussian_audit
 from lmexposure.statistics.bounds.tossed import true_or_false
 
-__all__ = ["JointBounds", "joint_bounds"]
-
 _MANY = 10  # so many times as many never-inserted scores: few canaries against many references
 
 

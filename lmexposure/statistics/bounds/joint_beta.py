@@ -14,8 +14,6 @@ from lmexposure.statistics.bounds.beta_mean import beta_nodes, beta_quantiles
 from lmexposure.statistics.bounds.bound import EpsilonBound, adjacency
 from lmexposure.statistics.bounds.groups import group_delta
 
-__all__ = ["JointBetaEpsilon", "joint_beta_epsilon"]
-
 _ASSUMPTIONS = (
     "the rule that guesses was fixed before these counts were seen",
     "guesses are independent of each other",

@@ -16,8 +16,6 @@ from lmexposure.statistics.bounds.bounded_mean import mean_at_least
 from lmexposure.statistics.bounds.groups import per_document
 from lmexposure.statistics.intervals import binomial_interval
 
-__all__ = ["lidp_epsilon"]
-
 _ASSUMPTIONS = (
     "models are trained independently of each other: each with fresh canaries, drawn "
     "independently and alike",

@@ -16,8 +16,6 @@ from lmexposure.statistics.bounds.calibration import Audit
 from lmexposure.statistics.bounds.rays import reveal
 from lmexposure.statistics.bounds.tossed import refuse_unlikely_coins, true_or_false
 
-__all__ = ["FAIR_COINS", "one_run_audit", "right_guesses", "signal_notes"]
-
 # Ties need a stream of their own: coins tossed with the same seed must not order them.
 _TIES = (0x7469_6573,)
 

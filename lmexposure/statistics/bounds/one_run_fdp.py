@@ -10,8 +10,6 @@ from lmexposure.statistics.bounds.gaussian import epsilon_of_mu
 from lmexposure.statistics.bounds.one_run_guesses import FIXED_GUESSES, check_guesses
 from lmexposure.statistics.bounds.rejected import largest_rejected
 
-__all__ = ["largest_excluded_mu", "one_run_fdp_epsilon"]
-
 _ASSUMPTIONS = (
     *FIXED_GUESSES,
     "the training's trade-off between false positives and false negatives is a Gaussian one",

@@ -19,8 +19,6 @@ from lmexposure.statistics.bounds.gaussian_audit import GaussianEpsilon
 from lmexposure.statistics.bounds.one_run import FAIR_COINS, right_guesses, signal_notes
 from lmexposure.statistics.bounds.one_run_fdp import largest_excluded_mu
 
-__all__ = ["one_run_gaussian_audit"]
-
 _ASSUMPTIONS = (
     *FAIR_COINS,
     "the training is mu-GDP: no test tells the neighbours apart better than N(0, 1) from N(mu, 1)",

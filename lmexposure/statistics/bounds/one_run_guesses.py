@@ -10,8 +10,6 @@ from lmexposure.statistics.bounds.groups import per_document
 from lmexposure.statistics.bounds.rejected import largest_rejected
 from lmexposure.statistics.bounds.walks import binomial_window
 
-__all__ = ["FIXED_GUESSES", "check_guesses", "one_run_epsilon", "one_run_p_value"]
-
 # What every bound from a fixed number of guesses needs.
 FIXED_GUESSES = (
     "each canary went in by its own fair coin, tossed independently (not exactly half of them)",

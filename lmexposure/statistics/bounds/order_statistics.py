@@ -20,8 +20,6 @@ from lmexposure.statistics.bounds.binomial import least_exceeded
 from lmexposure.statistics.bounds.groups import group_delta
 from lmexposure.statistics.bounds.staircase import Staircase
 
-__all__ = ["Deciding", "order_statistics_bound", "order_statistics_ceiling"]
-
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 

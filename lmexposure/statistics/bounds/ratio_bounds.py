@@ -10,8 +10,6 @@ from lmexposure._validate import fraction, integer
 from lmexposure.errors import InputError
 from lmexposure.statistics.bounds.bound import EpsilonBound
 
-__all__ = ["RatioBound", "RatioBounds", "ratio_bounds"]
-
 _ASSUMPTIONS = (
     "both counts are large: the normal approximation fails where few lie above the threshold",
     "the threshold was chosen without a look at these scores",

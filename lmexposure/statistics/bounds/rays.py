@@ -14,8 +14,6 @@ from scipy import special
 
 from lmexposure.statistics.bounds.walks import log_odds_low
 
-__all__ = ["Ray", "critical_counts", "fixed_rays", "reveal"]
-
 # Most mechanisms are seen best where about two thirds of the canaries are guessed.
 _SHARES = (0.06, 0.125, 0.25, 0.35, 0.5, 0.59, 0.7, 0.84, 1.0)
 _FIRST_LOOK = 8

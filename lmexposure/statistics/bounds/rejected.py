@@ -11,8 +11,6 @@ from functools import cache
 
 from scipy.optimize import brentq
 
-__all__ = ["largest_rejected"]
-
 _FIRST_STEP = 0.05
 _WIDTH = 1e-10
 

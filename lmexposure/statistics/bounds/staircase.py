@@ -16,8 +16,6 @@ from lmexposure.errors import NumericalError
 from lmexposure.statistics.bounds.binomial import chance_of_at_most, chance_of_more
 from lmexposure.statistics.bounds.prefixes import log_prefix_ratio
 
-__all__ = ["Staircase"]
-
 Floats = NDArray[np.float64]
 
 _TABLE = 65

@@ -8,8 +8,6 @@ import numpy as np
 from lmexposure._validate import bits_array, fraction, one_of
 from lmexposure.errors import SettingsError
 
-__all__ = ["Bonferroni", "FixedThreshold", "OrderStatistics", "SplitSample", "Threshold"]
-
 _SHARES = (0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
 
 

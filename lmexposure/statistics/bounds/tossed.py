@@ -6,8 +6,6 @@ from scipy import special
 
 from lmexposure.errors import InputError
 
-__all__ = ["refuse_unlikely_coins", "true_or_false"]
-
 # An honest audit is refused once in a million.
 _UNLIKELY = 1e-6
 

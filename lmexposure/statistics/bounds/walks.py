@@ -4,8 +4,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-__all__ = ["binomial_window", "crossing_probability", "log_odds_low"]
-
 # A binomial count is further than the window's half-width from its mean with at most e^-40.
 _LOG_TAIL = 40.0
 # Below this size a plain convolution is faster than three Fourier transforms.

@@ -10,8 +10,6 @@ from scipy import optimize, special
 
 from lmexposure._validate import bits_array, fraction, one_of
 
-__all__ = ["AreaUnderCurve", "area_under_curve"]
-
 _INDEPENDENT = (
     "scores of those in are independent and alike given the model; so are those of the rest"
 )

@@ -14,8 +14,6 @@ from lmexposure.errors import SettingsError
 from lmexposure.statistics._rows import column
 from lmexposure.statistics.membership.roc import RocCurve
 
-__all__ = ["RocHull", "concave_hull"]
-
 _WORTH_A_PASS = 0.1  # of the points; a pass over all that drops fewer costs more than it saves
 
 

@@ -14,8 +14,6 @@ from lmexposure.errors import InputError
 from lmexposure.statistics._rows import column
 from lmexposure.statistics.membership.matrices import coin_matrix, coin_notes, score_matrix
 
-__all__ = ["LiraScores", "lira", "lira_matrix", "lira_offline"]
-
 Moments = tuple[NDArray[np.float64], NDArray[np.float64]]  # mean and standard deviation, (N,)
 
 

@@ -5,8 +5,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from lmexposure.errors import InputError
 
-__all__ = ["coin_matrix", "coin_notes", "score_matrix"]
-
 _UNLIKELY = 1e-6
 
 

@@ -7,8 +7,6 @@ from numpy.typing import ArrayLike
 from lmexposure.statistics.membership.auc import area_under_curve
 from lmexposure.statistics.membership.tpr_at_fpr import tpr_at_fpr
 
-__all__ = ["membership_metrics"]
-
 _RATES = (0.1, 0.01, 0.001)
 
 

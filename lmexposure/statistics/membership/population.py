@@ -17,8 +17,6 @@ from lmexposure.statistics.membership.matrices import coin_matrix, coin_notes, s
 from lmexposure.statistics.membership.roc import roc_curve
 from lmexposure.statistics.membership.tpr_at_fpr import tpr_at_fpr
 
-__all__ = ["CanariesAndPopulation", "canaries_and_population"]
-
 _ASSUMPTIONS = (
     "the models were trained independently of each other",
     "each canary's coins are independent, with one probability over all models",

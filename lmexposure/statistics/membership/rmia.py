@@ -9,8 +9,6 @@ from lmexposure._validate import bits_array, positive
 from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics.membership.matrices import score_matrix
 
-__all__ = ["rmia"]
-
 
 def rmia(
     target_bits: ArrayLike,

@@ -9,8 +9,6 @@ from numpy.typing import ArrayLike, NDArray
 from lmexposure._validate import bits_array
 from lmexposure.statistics._rows import column
 
-__all__ = ["RocCurve", "roc_curve"]
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RocCurve:

@@ -13,14 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 from lmexposure._validate import bits_array
 from lmexposure.errors import InputError, SettingsError
 
-__all__ = [
-    "min_k",
-    "min_k_plus_plus",
-    "negative_log_perplexity",
-    "reference_difference",
-    "zlib_ratio",
-]
-
 _FLAT_BITS = 1e-5  # a spread below this is rounding of a flat distribution in float32
 
 

@@ -16,8 +16,6 @@ from scipy import special
 
 from lmexposure._validate import bits_array, fraction
 
-__all__ = ["TprAtFpr", "tpr_at_fpr"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class TprAtFpr:

@@ -31,6 +31,7 @@ KNOWN = Provenance(
     model="runs/a b" + NASTY,
     weights_sha256="ab" * 32,
 )
+UNDATED = Provenance(lmexposure=None, measured=None, model="m", weights_sha256="ab" * 32)
 
 
 def leaking(name: str = "random_number") -> Result:
@@ -103,14 +104,14 @@ def test_sarif_has_what_its_schema_requires(result: Result, verdict: Verdict) ->
     assert run["invocations"][0]["executionSuccessful"] is True
 
 
-@pytest.mark.parametrize("provenance", [KNOWN, Provenance()])
+@pytest.mark.parametrize("provenance", [KNOWN, UNDATED])
 def test_every_form_says_where_its_numbers_come_from(provenance: Provenance) -> None:
     result, verdict = verdicts()[2]
-    said, unknown = provenance.to_dict(), provenance == Provenance()
-    start = "version unknown, date unknown; model unknown, weights unknown"
+    said, unknown = provenance.to_dict(), provenance == UNDATED
+    start = "version unknown, date unknown; model m, weights "
     if not unknown:
         start = "lmexposure 0.0.9, measured 2026-11-22T06:30:00Z; model runs/a b"
-        assert provenance.line.endswith("weights abababababab")
+    assert provenance.line.endswith("weights abababababab")
     assert provenance.line.startswith(start)
     assert verdict_text(verdict, provenance).splitlines()[1] == provenance.line
     assert f"\n{start.partition(';')[0]};" in verdict_summary(verdict, provenance)
@@ -119,7 +120,8 @@ def test_every_form_says_where_its_numbers_come_from(provenance: Provenance) -> 
     assert run["properties"]["provenance"]["measured"] == provenance.measured
     suite = ElementTree.fromstring(verdict_junit(verdict, provenance))[0]
     found = {one.get("name"): one.get("value") for one in suite.iter("property")}
-    assert found["weights_sha256"] == ("unknown" if unknown else "ab" * 32)
+    assert found["lmexposure"] == ("unknown" if unknown else "0.0.9")
+    assert found["weights_sha256"] == "ab" * 32
     assert found["measured"] == ("date unknown" if unknown else provenance.measured)
     # The clock of who renders is not looked at: what is not known is the beginning of 1970.
     assert suite.get("timestamp") == ("1970-01-01" if unknown else "2026-11-22") + (

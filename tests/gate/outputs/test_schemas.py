@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import xmlschema
-from gate.outputs.test_outputs import KNOWN, verdicts
+from gate.outputs.test_outputs import KNOWN, UNDATED, verdicts
 
 from lmexposure.gate import Verdict, verdict_junit
 from lmexposure.records import Provenance, Result
@@ -33,7 +33,7 @@ def ant() -> xmlschema.XMLSchema:
     return xmlschema.XMLSchema(text)
 
 
-@pytest.mark.parametrize("provenance", [KNOWN, Provenance()])
+@pytest.mark.parametrize("provenance", [KNOWN, UNDATED])
 @pytest.mark.parametrize(("result", "verdict"), verdicts())
 def test_junit_is_valid_for_jenkins_and_for_ant(
     result: Result, verdict: Verdict, provenance: Provenance

@@ -233,7 +233,9 @@ def report_data(**other: Any) -> ReportData:
     values: dict[str, Any] = {
         "title": "run",
         "verdict": VERDICT,
-        "provenance": Provenance(),
+        "provenance": Provenance(
+            lmexposure=None, measured=None, model="model", weights_sha256="ab" * 32
+        ),
         "model": (),
         "formats": (format_data(),),
         "privacy": privacy(),
