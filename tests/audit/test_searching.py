@@ -246,7 +246,11 @@ def test_what_was_searched_is_kept(
 
 
 def test_findings_of_other_canaries_are_made_again(
-    loaded: LoadedModel, manifest: Manifest, whole: Result, tmp_path: Path
+    loaded: LoadedModel,
+    manifest: Manifest,
+    whole: Result,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     def stop(what: str, done: int, total: int, note: str = "") -> None:
         if what == "extracting code":
@@ -258,6 +262,11 @@ def test_findings_of_other_canaries_are_made_again(
     (path,) = (out / ".measuring").glob("*/code.search.json")
     found = read_part(path, FormatSearch)
     assert found is not None
+    other = path.with_name("other.search.json")
+    keep_part(other, found)
+    path.write_bytes(other.read_bytes())
+    assert read_part(path, FormatSearch) is None
+    assert "code.search.json is a part of another format or measurement: it is" in caplog.text
     keep_part(path, found.model_copy(update={"estimates": found.estimates[1:]}))
     again = measure(loaded, manifest, out=out, settings=QUICK)
     assert again.model_copy(update={"scores_sha256": None}) == whole
