@@ -15,6 +15,7 @@ from typing import Any
 
 from lmexposure._files import atomic_write, canonical_json, sha256_bytes, sha256_file, write_json
 from lmexposure._text import visible
+from lmexposure.errors import FileError
 
 CONTENT = "content_sha256"
 _SEAL = re.compile(rb"\nsha256:([0-9a-f]{64})\n")
@@ -87,14 +88,25 @@ def read_sealed(path: Path) -> bytes | None:
 
     A damaged one, and one of a version that wrote no seal, is named in a warning: the caller makes
     it again.
+
+    Raises:
+        FileError: the disk refused, or a directory has the name; it could not be made again.
     """
     if not path.exists():
         return None
-    whole = check_seal(path)
+    try:
+        whole = check_seal(path)
+        content = path.read_bytes()[:-_SEAL_BYTES]
+    except OSError as failure:
+        reason = failure.strerror or failure
+        raise FileError(
+            failure.errno,
+            f"cannot read {path}: {reason}; move it away, and give the same command again",
+        ) from failure
     if not whole:
         say_rebuilt(path, why=_UNSEALED if whole is None else _DAMAGED)
         return None
-    return path.read_bytes()[:-_SEAL_BYTES]
+    return content
 
 
 def check_seal(path: Path) -> bool | None:

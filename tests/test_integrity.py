@@ -15,6 +15,7 @@ from lmexposure._integrity import (
     write_hashed,
     write_sealed,
 )
+from lmexposure.errors import FileError
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -87,6 +88,12 @@ def test_a_sealed_part_is_whole_or_named(tmp_path: Path, caplog: pytest.LogCaptu
     assert check_seal(path) is None
     assert read_sealed(path) is None
     assert f"{path} is damaged, or an older version wrote it" in caplog.text
+
+
+def test_a_directory_in_the_place_of_a_part_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "part").mkdir()
+    with pytest.raises(FileError, match=r"cannot read .*part: Is a directory; move it away, and"):
+        read_sealed(tmp_path / "part")
 
 
 def test_only_the_first_process_names_what_is_damaged(

@@ -5,12 +5,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure._files import PRIVATE, atomic_write
-from lmexposure._integrity import read_sealed, write_sealed
+from lmexposure._integrity import read_sealed, say_rebuilt, write_sealed
+from lmexposure.audit.parts import MOVED, UNKNOWN, name_of
 from lmexposure.audit.settings import MeasureSettings
 from lmexposure.canaries import DEFAULT_REFERENCES, Canary, CanaryFormat, Manifest
 from lmexposure.errors import ManifestError, ModelError
@@ -100,7 +102,7 @@ class FormatScores:
         """Keep the numbers, so that an interrupted measurement need not make them again."""
         columns = {name: getattr(self, name) for name in _COLUMNS}
         packed = io.BytesIO()
-        np.savez(packed, slower=np.array(self.slower), **columns)
+        np.savez(packed, part=np.array(name_of(path)), slower=np.array(self.slower), **columns)
         write_sealed(path, packed.getvalue(), mode=PRIVATE)
 
 
@@ -229,12 +231,21 @@ def _refuse_twins(name: str, encoded: list[Encoded]) -> None:
 def _saved(kept: Path | None, texts: int) -> dict[str, Any] | None:
     """What an interrupted measurement left, if it is of as many texts."""
     packed = None if kept is None else read_sealed(kept)
-    if packed is None:
+    if kept is None or packed is None:
         return None
-    with np.load(io.BytesIO(packed), allow_pickle=False) as arrays:
-        columns: dict[str, Any] = {name: arrays[name] for name in _COLUMNS}
-        columns["slower"] = str(arrays["slower"]) if "slower" in arrays else ""
-    return columns if columns["bits"].shape == (texts,) else None
+    try:
+        with np.load(io.BytesIO(packed), allow_pickle=False) as arrays:
+            # Of a version that wrote no name, none is known.
+            of = str(arrays["part"]) if "part" in arrays else name_of(kept)
+            columns: dict[str, Any] = {name: arrays[name] for name in _COLUMNS}
+            columns["slower"] = str(arrays["slower"]) if "slower" in arrays else ""
+    except (ValueError, LookupError, TypeError, OSError, EOFError, BadZipFile):
+        say_rebuilt(kept, why=UNKNOWN)
+        return None
+    if of != name_of(kept):
+        say_rebuilt(kept, why=MOVED)
+        return None
+    return columns if all(columns[name].shape == (texts,) for name in _COLUMNS) else None
 
 
 def write_scores(path: Path, scores: list[FormatScores]) -> None:

@@ -8,6 +8,9 @@ from lmexposure._files import PRIVATE
 from lmexposure._integrity import read_sealed, say_rebuilt, write_sealed
 from lmexposure._record import Record
 
+UNKNOWN = "is not as this version writes it"
+MOVED = "is a part of another format or measurement"
+_PART = "part"
 _PartT = TypeVar("_PartT", bound=Record)
 
 
@@ -22,7 +25,8 @@ def keep_part(path: Path | None, part: Record) -> None:
         FileError: the disk refused.
     """
     if path is not None:
-        write_sealed(path, json.dumps(part.model_dump()).encode(), mode=PRIVATE)
+        content = {_PART: name_of(path), **part.model_dump()}
+        write_sealed(path, json.dumps(content).encode(), mode=PRIVATE)
 
 
 def read_part(path: Path | None, kind: type[_PartT]) -> _PartT | None:
@@ -38,7 +42,19 @@ def read_part(path: Path | None, kind: type[_PartT]) -> _PartT | None:
     if path is None or content is None:
         return None
     try:
-        return kind.model_validate(json.loads(content))
+        values = json.loads(content)
+        # Of a version that wrote no name, none is known.
+        moved = isinstance(values, dict) and values.pop(_PART, name_of(path)) != name_of(path)
+        part = kind.model_validate(values)
     except (ValueError, RecursionError):
-        say_rebuilt(path, why="is not as this version writes it")
+        say_rebuilt(path, why=UNKNOWN)
         return None
+    if moved:
+        say_rebuilt(path, why=MOVED)
+        return None
+    return part
+
+
+def name_of(path: Path) -> str:
+    """What a part is of: the measurement's directory and the file, as `5eed.../pin.npz`."""
+    return f"{path.parent.name}/{path.name}"

@@ -80,6 +80,11 @@ class FormatSearch(Record):
     warnings: Rows[str] = ()
     notes: dict[str, str] = Field(default_factory=dict)
 
+    def is_of(self, canaries: int) -> bool:
+        """Whether these are the whole findings of so many canaries and controls."""
+        sizes = {len(self.secret_bits), len(self.guesses)}
+        return len(self.estimates) == canaries and sizes <= {0, canaries} and not self.interrupted
+
 
 def search_format(
     loaded: LoadedModel,
@@ -113,7 +118,7 @@ def search_format(
     if settings.method in _WITHOUT_SEARCH:
         return FormatSearch(estimates=none)
     before = read_part(kept, FormatSearch)
-    if before is not None:
+    if before is not None and before.is_of(len(scores.canaries)):
         return before
     try:
         space = token_space(

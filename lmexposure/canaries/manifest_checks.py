@@ -7,7 +7,6 @@ from lmexposure.canaries.format import CanaryFormat
 from lmexposure.canaries.plan import Canary, Plan
 from lmexposure.errors import ManifestError
 
-_SHOWN = 60  # characters of a name in a message
 _NEXT = "take the manifest that insertion wrote, or insert again"
 
 
@@ -49,10 +48,10 @@ def _planned(plan: Plan) -> dict[str, tuple[str, int]]:
 
 def _check_ids(planned: set[str], given: Sequence[str]) -> None:
     seen: set[str] = set()
-    for name in given:
-        if name not in planned:
+    for number, name in enumerate(given):
+        if name not in planned:  # not shown: where columns were swapped, it is a secret
             raise ManifestError(
-                f"{name[:_SHOWN]!r} is no entry of the manifest's own plan; {_NEXT}"
+                f"entries[{number}].id is of no entry of the manifest's own plan; {_NEXT}"
             )
         if name in seen:
             raise ManifestError(f"{name} stands in the manifest twice; {_NEXT}")
@@ -71,8 +70,11 @@ def _check_one(plan: Plan, one: Canary, name: str, repetitions: int, documents: 
             f"{one.id} has role {one.role!r}, but by the plan and its coins it is {role!r}; {_NEXT}"
         )
     if one.format != name or one.repetitions != repetitions:
+        # A format that the plan has not may be a secret, where columns were swapped.
+        known = one.format in {form.name for form in plan.formats}
+        shown = repr(one.format) if known else "<not the plan's>"
         raise ManifestError(
-            f"{one.id} has format {one.format!r} and repetitions={one.repetitions!r}, but the plan "
+            f"{one.id} has format {shown} and repetitions={one.repetitions!r}, but the plan "
             f"says {name!r} and {repetitions}; {_NEXT}"
         )
     places = one.positions
@@ -97,9 +99,7 @@ def check_set_aside(
     sizes = {one.name: one.size for one in plan.formats}
     for name, indices in set_aside.items():
         if name not in sizes:
-            raise ManifestError(
-                f"set_aside has format {name[:_SHOWN]!r}, which is not the plan's; {_NEXT}"
-            )
+            raise ManifestError(f"set_aside has a format that is not among the plan's; {_NEXT}")
         ascending = all(a < b for a, b in pairwise(indices))
         if not ascending or (indices and not 0 <= indices[0] <= indices[-1] < sizes[name]):
             raise ManifestError(

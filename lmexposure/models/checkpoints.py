@@ -117,7 +117,11 @@ class CheckpointDirectory:
                 f"{self._out} holds an unfinished training with other settings, data or initial "
                 "weights; choose another directory"
             )
-        counters = Counters(**state["counters"])
+        try:
+            counters = Counters(**state["counters"])
+        except TypeError:  # another version's: it counts what this one does not
+            say_rebuilt(self._file, ANEW, why="is not as this version writes it")
+            return None
         self._hashes = (counters.best_step, state.get("best_files", {}))
         damaged = self._damaged_best(counters)
         if damaged is not None:

@@ -31,6 +31,7 @@ from lmexposure.models.settings import TrainingSettings
 from lmexposure.models.threads import computing_threads, threads_for
 from lmexposure.models.trainer import ProgressCallback, Trainer
 from lmexposure.models.validation import split_validation
+from lmexposure.records import TrainingRecord
 
 _SCHEMA = "lmexposure.training/1"
 _LEAST_GAIN = 0.01  # bits per token
@@ -253,7 +254,8 @@ def _read(path: Path) -> dict[str, Any] | None:
     try:
         record = json.loads(path.read_bytes())
         whole = take_hash(record) and record["inputs_sha256"] is not None
-        TrainingResult(**record["result"])
+        # An older version's result lacks the fields that came later.
+        TrainingRecord.model_validate({"threads": None, "reused": False, **record["result"]})
         return record if whole and isinstance(record.get("model_files", {}), dict) else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

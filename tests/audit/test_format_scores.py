@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from corpora import sentences
 
+from lmexposure._integrity import write_sealed
 from lmexposure.audit import MeasureSettings, measure
 from lmexposure.audit.format_scores import FormatScores, score_format
 from lmexposure.canaries import CanaryFormat, Manifest, Plan, insert_into_texts, load_format
@@ -76,6 +77,22 @@ def test_every_text_has_its_own_score(untrained: LoadedModel, tmp_path: Path) ->
     again = scored(untrained, manifest, tmp_path / "kept.npz")
     assert np.array_equal(again.bits, scores.bits)
     assert np.array_equal(again.secret_bits, scores.secret_bits)
+
+
+def test_kept_scores_of_another_format_are_made_again(
+    untrained: LoadedModel, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    manifest, kept = manifest_of(PLAN), tmp_path / "kept.npz"
+    scores = scored(untrained, manifest, kept)
+    replace(scores, bits=scores.bits + 1).save(tmp_path / "other.npz")
+    kept.write_bytes((tmp_path / "other.npz").read_bytes())
+    assert np.array_equal(scored(untrained, manifest, kept).bits, scores.bits)
+    assert "kept.npz is a part of another format or measurement: it is made again" in caplog.text
+    for content in (b"", b"no archive", b"[]"):
+        write_sealed(kept, content)
+        assert np.array_equal(scored(untrained, manifest, kept).bits, scores.bits)
+        assert "kept.npz is not as this version writes it: it is made again" in caplog.text
+        caplog.clear()
 
 
 def test_scoring_sees_no_coin(untrained: LoadedModel) -> None:

@@ -15,6 +15,8 @@ from scoring.families import family
 from tiny import characters, model_of, unigram
 
 from lmexposure.audit import MeasureSettings, measure, measuring, searching
+from lmexposure.audit.parts import keep_part, read_part
+from lmexposure.audit.searching import FormatSearch
 from lmexposure.canaries import CanaryFormat, Manifest, Plan, insert_into_texts
 from lmexposure.errors import MarginError, ModelError, SettingsError
 from lmexposure.models import LoadedModel
@@ -241,6 +243,33 @@ def test_what_was_searched_is_kept(
     )
     assert again.model_copy(update={"scores_sha256": None}) == whole
     assert not any("counting" in what for what in seen)
+
+
+def test_findings_of_other_canaries_are_made_again(
+    loaded: LoadedModel,
+    manifest: Manifest,
+    whole: Result,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def stop(what: str, done: int, total: int, note: str = "") -> None:
+        if what == "extracting code":
+            raise KeyboardInterrupt
+
+    out = tmp_path / "r"
+    with pytest.raises(KeyboardInterrupt):
+        measure(loaded, manifest, out=out, settings=QUICK, progress=stop)
+    (path,) = (out / ".measuring").glob("*/code.search.json")
+    found = read_part(path, FormatSearch)
+    assert found is not None
+    other = path.with_name("other.search.json")
+    keep_part(other, found)
+    path.write_bytes(other.read_bytes())
+    assert read_part(path, FormatSearch) is None
+    assert "code.search.json is a part of another format or measurement: it is" in caplog.text
+    keep_part(path, found.model_copy(update={"estimates": found.estimates[1:]}))
+    again = measure(loaded, manifest, out=out, settings=QUICK)
+    assert again.model_copy(update={"scores_sha256": None}) == whole
 
 
 def test_an_interrupted_walk_keeps_what_it_proved(

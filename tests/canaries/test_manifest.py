@@ -142,7 +142,7 @@ DAMAGES: dict[str, tuple[dict[str, Any], str]] = {
     "a negative position": (entry(0, positions=[-1]), r"entries\[0\].positions\[0\]: Input should"),
     "an unknown format": (
         entry(0, format="ssn"),
-        "pin/x1/0000 has format 'ssn' and repetitions=1,",
+        "pin/x1/0000 has format <not the plan's> and repetitions=1,",
     ),
     "something extra": (entry(0, extra=1), r"entries\[0\]: Extra inputs are not permitted"),
     "a number for the seed": ({"plan": {"seed": 5}}, "plan.seed: Input should be a decimal str"),
@@ -170,7 +170,10 @@ DAMAGES: dict[str, tuple[dict[str, Any], str]] = {
     "set aside as a number": ({"set_aside": {"pin": [77]}}, r"set_aside.pin\[0\]: Input should be"),
     "set aside twice": ({"set_aside": {"pin": ["7", "7"]}}, "'pin' must hold secrets of it, asc"),
     "set aside beyond": ({"set_aside": {"pin": ["100"]}}, "'pin' must hold secrets of it, ascend"),
-    "set aside of nothing": ({"set_aside": {"ssn": []}}, "set_aside has format 'ssn', which is no"),
+    "set aside of nothing": (
+        {"set_aside": {"ssn": []}},
+        "set_aside has a format that is not among",
+    ),
 }
 
 

@@ -82,6 +82,16 @@ def test_a_checkpoint_without_a_seal_is_one_of_an_older_version(tmp_path: Path) 
     assert loaded[0] == counters
 
 
+def test_a_checkpoint_with_other_counters_is_named_and_counts_as_none(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    counters = vars(Counters(step=3)) | {"rewound": 1}
+    state = {"inputs": "inputs", "counters": counters, "model": STATE, "optimizer": {}}
+    torch.save(state, tmp_path / "checkpoint.pt")
+    assert CheckpointDirectory(tmp_path, "inputs").load() is None
+    assert "checkpoint.pt is not as this version writes it: the training begins" in caplog.text
+
+
 @pytest.mark.parametrize("damage", ["other", None])
 def test_a_damaged_best_model_is_named_and_the_training_begins_anew(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: str | None

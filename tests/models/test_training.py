@@ -13,6 +13,7 @@ import torch
 from hashes import sha256_tree
 from models.small_training import SETTINGS, train_small
 
+from lmexposure._integrity import write_hashed
 from lmexposure.errors import (
     CorpusError,
     FileError,
@@ -286,6 +287,25 @@ def test_a_damaged_record_is_written_again_and_no_other_model_is_lost(
     assert sha256_tree(out / "damaged-1" / "model") == before
     assert (out / "damaged-1" / "training.json").read_bytes() == whole[:99]
     assert run(**quick, seed=8).reused
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("stopped", 3), ("steps", "36"), ("validation_bits", -1.0), ("tokens", 0.5)],
+)
+def test_a_record_whose_result_no_training_has_is_written_again(
+    run: Train, tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, value: object
+) -> None:
+    quick = {"epochs": 1, "snapshot_epochs": ()}
+    run(**quick)
+    path = tmp_path / "out" / "training.json"
+    record = json.loads(path.read_text())
+    del record["content_sha256"]
+    record["result"][name] = value
+    write_hashed(path, record)
+    assert not run(**quick).reused
+    assert "training.json is damaged" in caplog.text
+    assert run(**quick).reused
 
 
 def test_what_a_kill_at_the_very_end_left_is_cleared(run: Train, tmp_path: Path) -> None:
