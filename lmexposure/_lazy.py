@@ -19,13 +19,15 @@ def lazy_face(
 
     Args:
         room: `__name__` of the package.
-        homes: a module of the package -> the public names that it gives. None of them may be the
-            name of a module of the package: importing that module would take the name's place.
+        homes: a module of the package, or one of ours by its whole name -> the public names that it
+            gives. None of them may be the name of a module of the package: importing that module
+            would take the name's place.
 
     Returns:
         `__getattr__`, which imports a name once and keeps it in the package, and `__dir__`.
     """
-    home_of = {name: f"{room}.{home}" for home, names in homes.items() for name in names}
+    whole = {home: home if home.startswith("lmexposure.") else f"{room}.{home}" for home in homes}
+    home_of = {name: whole[home] for home, names in homes.items() for name in names}
 
     def __getattr__(name: str) -> Any:  # noqa: N807
         if name not in home_of:

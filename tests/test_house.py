@@ -20,6 +20,7 @@ FLOORS = {
     "_validate": 1,
     "_files": 1,
     "_text": 1,
+    "_style": 1,
     "_integrity": 2,
     "_locks": 2,
     "_record": 3,
@@ -47,7 +48,15 @@ ROOMS = (
     "statistics",
 )
 # Their names are imported when they are asked for: a light command needs few of them.
-LAZY = ("audit", "canaries", "integrations", "records", "reporting")
+LAZY = (
+    "audit",
+    "canaries",
+    "gate",
+    "integrations",
+    "records",
+    "reporting",
+    "statistics",
+)
 
 
 def imports_of(path: Path) -> set[str]:

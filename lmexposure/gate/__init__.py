@@ -1,13 +1,32 @@
 """What stops a release: thresholds against a result, one verdict, one exit code."""
 
-from lmexposure.gate.judge import check_result
-from lmexposure.gate.outputs.as_json import verdict_json
-from lmexposure.gate.outputs.as_junit import verdict_junit
-from lmexposure.gate.outputs.as_sarif import verdict_sarif
-from lmexposure.gate.outputs.as_summary import verdict_summary
-from lmexposure.gate.outputs.as_text import verdict_text
-from lmexposure.gate.thresholds import Thresholds
-from lmexposure.gate.verdict import EXIT_CODES, Check, Outcome, Verdict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lmexposure.gate.judge import check_result
+    from lmexposure.gate.outputs.as_json import verdict_json
+    from lmexposure.gate.outputs.as_junit import verdict_junit
+    from lmexposure.gate.outputs.as_sarif import verdict_sarif
+    from lmexposure.gate.outputs.as_summary import verdict_summary
+    from lmexposure.gate.outputs.as_text import verdict_text
+    from lmexposure.gate.thresholds import Thresholds
+    from lmexposure.gate.verdict import EXIT_CODES, Check, Outcome, Verdict
+else:
+    from lmexposure._lazy import lazy_face as _lazy_face
+
+    __getattr__, __dir__ = _lazy_face(
+        __name__,
+        {
+            "judge": ["check_result"],
+            "outputs.as_json": ["verdict_json"],
+            "outputs.as_junit": ["verdict_junit"],
+            "outputs.as_sarif": ["verdict_sarif"],
+            "outputs.as_summary": ["verdict_summary"],
+            "outputs.as_text": ["verdict_text"],
+            "thresholds": ["Thresholds"],
+            "verdict": ["Check", "EXIT_CODES", "Outcome", "Verdict"],
+        },
+    )
 
 __all__ = [
     "EXIT_CODES",

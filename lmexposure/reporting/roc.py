@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from lmexposure.records import Scores
 from lmexposure.reporting.data import RocData
 from lmexposure.statistics import area_under_curve, concave_hull, roc_curve, score_classes
-from lmexposure.statistics.score_classes import ScoreClass
+from lmexposure.statistics.score_class import ScoreClass
 
 _BUCKETS = 200  # each keeps two corners
 

@@ -3,7 +3,6 @@
 from lmexposure.scoring.against_base import AgainstBase, bits_against_base
 from lmexposure.scoring.label_only import LabelOnly, label_only
 from lmexposure.scoring.log_perplexity import TokenScores, log_perplexity, score_encoded
-from lmexposure.scoring.near_threshold import NearScores, scores_near
 from lmexposure.scoring.search.best_first import Likeliest, likeliest_fills
 from lmexposure.scoring.search.draws import Draws, draw_fills
 from lmexposure.scoring.search.extraction import (
@@ -41,7 +40,6 @@ __all__ = [
     "Leaves",
     "Likeliest",
     "Margin",
-    "NearScores",
     "PathSteps",
     "Proof",
     "ProvenRank",
@@ -63,7 +61,6 @@ __all__ = [
     "log_perplexity",
     "next_token_steps",
     "score_encoded",
-    "scores_near",
     "token_details",
     "token_space",
     "walked_bits",

@@ -3,89 +3,144 @@
 Numpy and scipy only: nothing here knows a model. All log-perplexities and exposures are in bits.
 """
 
-from lmexposure._quantiles import ExposureEstimate
-from lmexposure.statistics.bounds import (
-    Bonferroni,
-    Claim,
-    ClaimCheck,
-    EpsilonBound,
-    EpsilonPoint,
-    ExposureEpsilon,
-    FixedThreshold,
-    GaussianEpsilon,
-    JointBetaEpsilon,
-    JointBounds,
-    OrderStatistics,
-    RatioBounds,
-    SplitSample,
-    clopper_pearson_epsilon,
-    delta_of_epsilon,
-    epsilon_from_exposure,
-    epsilon_from_median_exposure,
-    epsilon_from_scores,
-    epsilon_of_mu,
-    gaussian_dp_epsilon,
-    joint_beta_epsilon,
-    joint_bounds,
-    lidp_epsilon,
-    one_run_audit,
-    one_run_epsilon,
-    one_run_fdp_epsilon,
-    one_run_gaussian_audit,
-    one_run_p_value,
-    ratio_bounds,
-)
-from lmexposure.statistics.certificate import CertifiedExposure, certified_exposure
-from lmexposure.statistics.counted import CountedExposure, counted_exposure
-from lmexposure.statistics.goodness import GoodnessOfFit
-from lmexposure.statistics.guessing import (
-    GUESSING,
-    GuessingBaseline,
-    GuessingTest,
-    guessing_test,
-)
-from lmexposure.statistics.importance import ImportanceExposure, importance_exposure
-from lmexposure.statistics.intervals import (
-    BinomialInterval,
-    QuantileInterval,
-    binomial_interval,
-    estimated_quantile,
-    quantile_interval,
-)
-from lmexposure.statistics.membership import (
-    AreaUnderCurve,
-    CanariesAndPopulation,
-    LiraScores,
-    RocCurve,
-    RocHull,
-    TprAtFpr,
-    area_under_curve,
-    canaries_and_population,
-    concave_hull,
-    lira,
-    lira_matrix,
-    lira_offline,
-    membership_metrics,
-    min_k,
-    min_k_plus_plus,
-    negative_log_perplexity,
-    reference_difference,
-    rmia,
-    roc_curve,
-    tpr_at_fpr,
-    zlib_ratio,
-)
-from lmexposure.statistics.privacy import privacy_of
-from lmexposure.statistics.sampled import SampledExposure, sampled_exposure
-from lmexposure.statistics.score_classes import ScoreClass, score_classes
-from lmexposure.statistics.skew_normal import SkewNormalExposure, skew_normal_exposure
-from lmexposure.statistics.skew_normal_curve import (
-    SkewNormal,
-    fit_skew_normal,
-    skew_normal_log_cdf,
-)
-from lmexposure.statistics.summary import ExposureSummary, exposure_summary
-from lmexposure.statistics.weighted_count import WeightedDraws
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lmexposure._quantiles import ExposureEstimate
+    from lmexposure.statistics.bounds.bound import EpsilonBound
+    from lmexposure.statistics.bounds.claim import Claim, ClaimCheck
+    from lmexposure.statistics.bounds.clopper_pearson import clopper_pearson_epsilon
+    from lmexposure.statistics.bounds.from_exposure import (
+        EpsilonPoint,
+        ExposureEpsilon,
+        epsilon_from_exposure,
+        epsilon_from_median_exposure,
+    )
+    from lmexposure.statistics.bounds.from_scores import epsilon_from_scores
+    from lmexposure.statistics.bounds.gaussian import delta_of_epsilon, epsilon_of_mu
+    from lmexposure.statistics.bounds.gaussian_audit import GaussianEpsilon, gaussian_dp_epsilon
+    from lmexposure.statistics.bounds.joint import JointBounds, joint_bounds
+    from lmexposure.statistics.bounds.joint_beta import JointBetaEpsilon, joint_beta_epsilon
+    from lmexposure.statistics.bounds.lidp import lidp_epsilon
+    from lmexposure.statistics.bounds.one_run import one_run_audit
+    from lmexposure.statistics.bounds.one_run_fdp import one_run_fdp_epsilon
+    from lmexposure.statistics.bounds.one_run_gaussian import one_run_gaussian_audit
+    from lmexposure.statistics.bounds.one_run_guesses import one_run_epsilon, one_run_p_value
+    from lmexposure.statistics.bounds.thresholds import (
+        Bonferroni,
+        FixedThreshold,
+        OrderStatistics,
+        SplitSample,
+    )
+    from lmexposure.statistics.certificate import CertifiedExposure, certified_exposure
+    from lmexposure.statistics.counted import CountedExposure, counted_exposure
+    from lmexposure.statistics.goodness import GoodnessOfFit
+    from lmexposure.statistics.guessing import (
+        GUESSING,
+        GuessingBaseline,
+        GuessingTest,
+        guessing_test,
+    )
+    from lmexposure.statistics.importance import ImportanceExposure, importance_exposure
+    from lmexposure.statistics.intervals import (
+        BinomialInterval,
+        QuantileInterval,
+        binomial_interval,
+        estimated_quantile,
+        quantile_interval,
+    )
+    from lmexposure.statistics.membership.auc import AreaUnderCurve, area_under_curve
+    from lmexposure.statistics.membership.hull import RocHull, concave_hull
+    from lmexposure.statistics.membership.lira import LiraScores, lira, lira_matrix, lira_offline
+    from lmexposure.statistics.membership.metrics import membership_metrics
+    from lmexposure.statistics.membership.population import (
+        CanariesAndPopulation,
+        canaries_and_population,
+    )
+    from lmexposure.statistics.membership.rmia import rmia
+    from lmexposure.statistics.membership.roc import RocCurve, roc_curve
+    from lmexposure.statistics.membership.scores import (
+        min_k,
+        min_k_plus_plus,
+        negative_log_perplexity,
+        reference_difference,
+        zlib_ratio,
+    )
+    from lmexposure.statistics.membership.tpr_at_fpr import TprAtFpr, tpr_at_fpr
+    from lmexposure.statistics.privacy import privacy_of
+    from lmexposure.statistics.sampled import SampledExposure, sampled_exposure
+    from lmexposure.statistics.score_class import ScoreClass, score_classes
+    from lmexposure.statistics.skew_normal import SkewNormalExposure, skew_normal_exposure
+    from lmexposure.statistics.skew_normal_curve import (
+        SkewNormal,
+        fit_skew_normal,
+        skew_normal_log_cdf,
+    )
+    from lmexposure.statistics.summary import ExposureSummary, exposure_summary
+    from lmexposure.statistics.weighted_count import WeightedDraws
+else:
+    from lmexposure._lazy import lazy_face as _lazy_face
+
+    __getattr__, __dir__ = _lazy_face(
+        __name__,
+        {
+            "lmexposure._quantiles": ["ExposureEstimate"],
+            "bounds.bound": ["EpsilonBound"],
+            "bounds.claim": ["Claim", "ClaimCheck"],
+            "bounds.clopper_pearson": ["clopper_pearson_epsilon"],
+            "bounds.from_exposure": [
+                "EpsilonPoint",
+                "ExposureEpsilon",
+                "epsilon_from_exposure",
+                "epsilon_from_median_exposure",
+            ],
+            "bounds.from_scores": ["epsilon_from_scores"],
+            "bounds.gaussian": ["delta_of_epsilon", "epsilon_of_mu"],
+            "bounds.gaussian_audit": ["GaussianEpsilon", "gaussian_dp_epsilon"],
+            "bounds.joint": ["JointBounds", "joint_bounds"],
+            "bounds.joint_beta": ["JointBetaEpsilon", "joint_beta_epsilon"],
+            "bounds.lidp": ["lidp_epsilon"],
+            "bounds.one_run": ["one_run_audit"],
+            "bounds.one_run_fdp": ["one_run_fdp_epsilon"],
+            "bounds.one_run_gaussian": ["one_run_gaussian_audit"],
+            "bounds.one_run_guesses": ["one_run_epsilon", "one_run_p_value"],
+            "bounds.thresholds": ["Bonferroni", "FixedThreshold", "OrderStatistics", "SplitSample"],
+            "certificate": ["CertifiedExposure", "certified_exposure"],
+            "counted": ["CountedExposure", "counted_exposure"],
+            "goodness": ["GoodnessOfFit"],
+            "guessing": ["GUESSING", "GuessingBaseline", "GuessingTest", "guessing_test"],
+            "importance": ["ImportanceExposure", "importance_exposure"],
+            "intervals": [
+                "BinomialInterval",
+                "QuantileInterval",
+                "binomial_interval",
+                "estimated_quantile",
+                "quantile_interval",
+            ],
+            "membership.auc": ["AreaUnderCurve", "area_under_curve"],
+            "membership.hull": ["RocHull", "concave_hull"],
+            "membership.lira": ["LiraScores", "lira", "lira_matrix", "lira_offline"],
+            "membership.metrics": ["membership_metrics"],
+            "membership.population": ["CanariesAndPopulation", "canaries_and_population"],
+            "membership.rmia": ["rmia"],
+            "membership.roc": ["RocCurve", "roc_curve"],
+            "membership.scores": [
+                "min_k",
+                "min_k_plus_plus",
+                "negative_log_perplexity",
+                "reference_difference",
+                "zlib_ratio",
+            ],
+            "membership.tpr_at_fpr": ["TprAtFpr", "tpr_at_fpr"],
+            "privacy": ["privacy_of"],
+            "sampled": ["SampledExposure", "sampled_exposure"],
+            "score_class": ["ScoreClass", "score_classes"],
+            "skew_normal": ["SkewNormalExposure", "skew_normal_exposure"],
+            "skew_normal_curve": ["SkewNormal", "fit_skew_normal", "skew_normal_log_cdf"],
+            "summary": ["ExposureSummary", "exposure_summary"],
+            "weighted_count": ["WeightedDraws"],
+        },
+    )
 
 __all__ = [
     "GUESSING",
@@ -113,7 +168,6 @@ __all__ = [
     "LiraScores",
     "OrderStatistics",
     "QuantileInterval",
-    "RatioBounds",
     "RocCurve",
     "RocHull",
     "SampledExposure",
@@ -158,7 +212,6 @@ __all__ = [
     "one_run_p_value",
     "privacy_of",
     "quantile_interval",
-    "ratio_bounds",
     "reference_difference",
     "rmia",
     "roc_curve",

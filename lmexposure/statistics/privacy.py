@@ -15,7 +15,7 @@ from lmexposure.statistics.bounds.joint import JointBounds, joint_bounds
 from lmexposure.statistics.bounds.tossed import refuse_unlikely_coins
 from lmexposure.statistics.membership.auc import area_under_curve
 from lmexposure.statistics.membership.metrics import membership_metrics
-from lmexposure.statistics.score_classes import ScoreClass
+from lmexposure.statistics.score_class import ScoreClass
 
 
 def privacy_of(

@@ -31,7 +31,6 @@ from lmexposure.scoring import (
     log_perplexity,
     next_token_steps,
     score_encoded,
-    scores_near,
     token_details,
     token_space,
 )
@@ -97,7 +96,6 @@ TAKERS: dict[str, Callable[[Any], Any]] = {
     "bits_against_base": lambda model: (
         bits_against_base(model, TOKENIZER, model, TOKENIZER, TEXTS).base_bits
     ),
-    "scores_near": lambda model: scores_near(model, ENCODED, seed=0, quantile=0.5).bits,
     "CachedSteps": partial(_steps, CachedSteps),
     "PathSteps": partial(_steps, PathSteps),
     "RecomputedSteps": partial(_steps, RecomputedSteps),

@@ -47,7 +47,6 @@ def test_names_that_others_rely_on() -> None:
         "one_run_audit",
         "one_run_epsilon",
         "one_run_fdp_epsilon",
-        "ratio_bounds",
         "sampled_exposure",
         "skew_normal_exposure",
     }

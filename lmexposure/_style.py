@@ -1,0 +1,199 @@
+"""The one voice: how numbers, classes, outcomes and missing values are written for people.
+
+Terminal, Markdown, pages, charts and the gate's sentences write through here, so a quantity looks
+the same in all of them. Files for machines do not: CSV leaves a missing value empty, JSON has null.
+"""
+
+import re
+
+MISSING = "n/a"
+_MOST_DIGITS = 15  # of a whole number that is written out
+
+# One label for each quantity, wherever it heads a column or a row.
+LABELS = {
+    "repetitions": "repetitions",
+    "n": "canaries",
+    "mean": "mean",
+    "median": "median",
+    "p_value": "p (chance)",
+    "certificate": "proven lower bound",
+    "skew_normal": "skew-normal",
+    "epsilon_point": "epsilon (point)",
+    "epsilon_bound": "epsilon ≥",
+    "max_attainable": "max attainable",
+    "held_out": "held out",
+    "validity": "holds for",
+    "significance": "significance",
+    "delta": "delta",
+}
+
+_VALIDITY = {
+    "any-dp": "every private training",
+    "iid-scores": "independent scores, alike but for the insertion",
+    "gaussian": "a Gaussian trade-off only",
+    "asymptotic": "large counts only",
+    "bayesian": "a credible interval, not a confidence bound",
+}
+_OUTCOMES = {
+    "leak": "leaks",
+    "pass": "no leak found",
+    "inconclusive": "inconclusive",
+    "not tested": "not tested",
+}
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    """A number to a fixed number of decimals, with commas.
+
+    >>> number(1234.5), number(29.897, 3), number(None)
+    ('1,234.50', '29.897', 'n/a')
+    """
+    return MISSING if value is None else f"{value:,.{digits}f}"
+
+
+def at_least(value: float | None, capped: bool, digits: int = 2) -> str:
+    """A number that says so where it is a lower bound.
+
+    >>> at_least(13.288, True), at_least(None, True)
+    ('≥ 13.29', 'n/a')
+    """
+    return f"{'≥ ' if capped and value is not None else ''}{number(value, digits)}"
+
+
+def interval(low: float | None, high: float | None, digits: int = 2) -> str:
+    """Both ends of an interval; an end that so few canaries do not give is missing.
+
+    >>> interval(1, 2.5), interval(1, None), interval(None, None)
+    ('1.00 .. 2.50', '1.00 .. n/a', 'n/a')
+    """
+    if low is None and high is None:
+        return MISSING
+    return f"{number(low, digits)} .. {number(high, digits)}"
+
+
+def whole(value: int | str | None) -> str:
+    """A whole number with commas; a very long one by its size.
+
+    >>> whole(10**9), whole("8" * 40), whole(None)
+    ('1,000,000,000', '8.88e+39', 'n/a')
+    """
+    if value is None:
+        return MISSING
+    text = str(value)
+    if not text.isdecimal():
+        return text
+    return (
+        f"{int(text):,}" if len(text) <= _MOST_DIGITS else f"{text[0]}.{text[1:3]}e+{len(text) - 1}"
+    )
+
+
+def probability(value: float | None) -> str:
+    """A p-value or a chance: four decimals, or its size where these show nothing.
+
+    >>> probability(0.0312), probability(0.00005), probability(None)
+    ('0.0312', '5.0e-05', 'n/a')
+    """
+    if value is None:
+        return MISSING
+    return f"{value:.4f}" if value == 0 or value >= 1e-4 else f"{value:.1e}"
+
+
+def short(value: float | None, digits: int = 3) -> str:
+    """Three digits, as people write a setting.
+
+    >>> short(0.0), short(1e-05), short(0.95), short(None)
+    ('0', '1e-05', '0.95', 'n/a')
+    """
+    return MISSING if value is None else f"{value:.{digits}g}"
+
+
+def percent(share: float) -> str:
+    """A share as people say it.
+
+    >>> percent(0.2589), percent(0.00997)
+    ('26 %', '1 %')
+    """
+    return f"{100 * share:.2g} %" if share < 0.0995 else f"{100 * share:.0f} %"
+
+
+def count(n: int, singular: str, plural: str | None = None) -> str:
+    """A number with its noun.
+
+    >>> count(1, "canary", "canaries"), count(1200, "control")
+    ('1 canary', '1,200 controls')
+    """
+    return f"{n:,} {singular if n == 1 else plural or singular + 's'}"
+
+
+def times(repetitions: int) -> str:
+    """How often something was inserted.
+
+    >>> times(1), times(1600)
+    ('once', '1,600 times')
+    """
+    return "once" if repetitions == 1 else f"{repetitions:,} times"
+
+
+def class_name(role: str, repetitions: int) -> str:
+    """A class of canaries, where its number needs a sign.
+
+    >>> class_name("canary", 16), class_name("control", 0), class_name("held_out", 4)
+    ('16×', 'controls', 'held out')
+    """
+    return f"{repetitions:,}×" if role == "canary" else role_name(role)
+
+
+def role_name(role: str) -> str:
+    """What the texts of a role are called, in the plural.
+
+    >>> role_name("canary"), role_name("held_out")
+    ('canaries', 'held out')
+    """
+    named = {"canary": "canaries", "control": "controls", "held_out": "held out"}
+    return named.get(role, role)
+
+
+def found_of(found: int, of: int, by_chance: float) -> str:
+    """Found of searched for; in brackets where guessing would do half as well or better.
+
+    Args:
+        found, of: secrets.
+        by_chance: how many of them guessing finds, in expectation.
+
+    >>> found_of(3, 10, 1e-05), found_of(3, 10, 2.0)
+    ('3/10', '(3/10)')
+    """
+    cell = f"{found}/{of}"
+    return f"({cell})" if 2 * by_chance >= max(found, 1) else cell
+
+
+def outcome_word(outcome: str) -> str:
+    """What an outcome of the gate is called."""
+    return _OUTCOMES[outcome]
+
+
+def validity(kind: str) -> str:
+    """For which trainings a bound holds, in words.
+
+    >>> validity("any-dp")
+    'every private training'
+    """
+    return _VALIDITY.get(kind, kind)
+
+
+def sentence(text: str) -> str:
+    """A clause as a sentence; a question keeps its mark.
+
+    >>> sentence("one; two"), sentence("why?")
+    ('One; two.', 'Why?')
+    """
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('?') else '.'}"
+
+
+def slug(text: str) -> str:
+    """Lower-case letters, digits, _ and -, for ids and file names; never empty.
+
+    >>> slug("random_number"), slug("<b>")
+    ('random_number', 'b')
+    """
+    return re.sub("[^a-z0-9_]+", "-", text.lower()).strip("-")[:48].strip("-") or "unnamed"
