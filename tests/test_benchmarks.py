@@ -31,6 +31,6 @@ def test_the_peak_rests_on_a_few_products_of_each_kind_whatever_they_take(
         return taken[-1]
 
     monkeypatch.setattr(references, "timed", slowly)
-    rates = references.product_rates(torch.device("cpu"), torch.float32)
+    rates = references.product_rates(torch.device("cpu"))
     assert len(taken) == 2 * references.FEWEST
     assert rates.best == rates.sustained == 2 * 2 * 3 * 4 / 0.25
