@@ -164,13 +164,13 @@ def percent(share: float) -> str:
     return f"{100 * share:.2g} %" if share < 0.0995 else f"{100 * share:.0f} %"
 
 
-def bits(value: float | None) -> str:
-    """Bits in a sentence, as the tables have them.
+def bits(value: float | None, digits: int = 2) -> str:
+    """Bits in a sentence, as tables have them: exposures to two decimals, a space's size to one.
 
-    >>> bits(12.345), bits(None)
-    ('12.35 bits', 'n/a')
+    >>> bits(13.288), bits(29.897, 1), bits(None)
+    ('13.29 bits', '29.9 bits', 'n/a')
     """
-    return MISSING if _is_missing(value) else f"{number(value)} bits"
+    return MISSING if _is_missing(value) else f"{number(value, digits)} bits"
 
 
 def nats(value: float | None) -> str:

@@ -2,11 +2,11 @@
 
 import math
 
+from lmexposure._style import percent, sentence, short, whole
 from lmexposure.gate.chance import fewest_finds, unseen
 from lmexposure.gate.classes import CanaryClass
 from lmexposure.gate.thresholds import Thresholds
 from lmexposure.gate.verdict import Check, Outcome
-from lmexposure.gate.wording import number, percent, sentence
 from lmexposure.records import Extraction
 
 _SEARCHES = {"best_first": "likeliest in order", "greedy": "greedy", "beam": "by beam search"}
@@ -107,16 +107,16 @@ def _leak(one: CanaryClass, found: list[int], allowed: int, tried: int) -> str:
         is_found = "is found at guess" if one.n == 1 else "is found, at guess"
         return (
             f"1 of {one.secrets} {is_found} {found[0]:,} of the {allowed:,} allowed (guessing "
-            f"alone finds {number(expected)})"
+            f"alone finds {short(expected)})"
         )
     return (
         f"{len(found)} of {one.secrets} are found within {allowed:,} guesses, the first at guess "
-        f"{found[0]:,} (guessing alone finds {number(expected)})"
+        f"{found[0]:,} (guessing alone finds {short(expected)})"
     )
 
 
 def _guessed(one: CanaryClass, found: list[int], allowed: int) -> str:
-    fills = number(float(one.form.space_size)) if one.bits < 1000 else f"2^{one.bits:.0f}"
+    fills = whole(one.form.space_size)
     return (
         f"{len(found)} of {one.secrets} found says nothing: {_tries(one, allowed)}, among {fills} "
         "fills, find as many by chance; choose fewer guesses or a format with more fills"

@@ -4,11 +4,11 @@ import math
 from dataclasses import dataclass
 
 from lmexposure._quantiles import proportion_ends
+from lmexposure._style import are, at_least, bits, number, percent, sentence
 from lmexposure.gate.chance import chance_of_exposure, unseen
 from lmexposure.gate.classes import CanaryClass, Exposure
 from lmexposure.gate.thresholds import Thresholds
 from lmexposure.gate.verdict import Check, Outcome
-from lmexposure.gate.wording import are, bits, percent, sentence
 
 
 def check_largest(one: CanaryClass, thresholds: Thresholds, share: float) -> Check | None:
@@ -115,7 +115,7 @@ class _Judge:
         return (
             f"{len(leaks)} of {self.one.secrets} {are(len(leaks))} past "
             f"{bits(self.limit)} of exposure, the largest with {_shown(leaks)} of "
-            f"{bits(self.one.bits)} (chance alone goes so far in 1 of "
+            f"{bits(self.one.bits, 1)} (chance alone goes so far in 1 of "
             f"{_power(rarity)} such classes)"
         )
 
@@ -131,7 +131,7 @@ class _Judge:
         worst = max(unknown, key=lambda e: (e.high, e.value))
         return (
             f"{len(unknown)} of {self.one.secrets} can be past {bits(self.limit)} of exposure: "
-            f"{_shown([worst])} bits were measured, and between {worst.low:.1f} and "
+            f"{_shown([worst])} bits were measured, and between {number(worst.low)} and "
             f"{bits(worst.high)} are possible; measure with more references, more --draws or a "
             "larger budget"
         )
@@ -139,8 +139,8 @@ class _Judge:
     def _passed(self) -> str:
         largest = max(self.one.known, key=lambda e: e.value)
         return (
-            f"the largest exposure of {self.one.secrets} is {largest.value:.1f} of "
-            f"{bits(self.one.bits)}, at or below the {bits(self.limit)} "
+            f"the largest exposure of {self.one.secrets} is {number(largest.value)} of "
+            f"{bits(self.one.bits, 1)}, at or below the {bits(self.limit)} "
             f"{'asked for' if self.asked else 'that chance hardly passes'}; a leak past that of "
             f"fewer than {percent(unseen(self.one.n))} of such secrets could have gone unseen, and "
             "one below it of any number"
@@ -158,7 +158,7 @@ def _attainable(one: CanaryClass, exposure: Exposure) -> tuple[float, float]:
 
 def _shown(chosen: list[Exposure]) -> str:
     largest = max(chosen, key=lambda e: e.value)
-    return f"{'at least ' if largest.capped else ''}{largest.value:.1f}"
+    return at_least(largest.value, largest.capped)
 
 
 def _power(log2: float) -> str:

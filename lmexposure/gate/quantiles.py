@@ -3,10 +3,10 @@
 import math
 
 from lmexposure._quantiles import order_tail, quantile_of, quantile_range
+from lmexposure._style import bits, number, sentence, short
 from lmexposure.gate.classes import CanaryClass
 from lmexposure.gate.thresholds import Thresholds
 from lmexposure.gate.verdict import Check, Outcome
-from lmexposure.gate.wording import bits, number, sentence
 
 _MOST_SHIFT = 0.05  # bits
 
@@ -63,8 +63,7 @@ def _check(
         unit="bits",
         reason=sentence(
             f"the {name} of {one.secrets} is {bits(value)}, between "
-            f"{'unknown' if low is None else number(round(low, 1))} and "
-            f"{'unknown' if high is None else bits(high)} at level {level:.3g}; {clause}"
+            f"{number(low)} and {bits(high)} at level {short(level)}; {clause}"
         ),
         asked=True,
     )

@@ -14,16 +14,31 @@ from typing import TYPE_CHECKING
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from lmexposure import _style
 from lmexposure._text import printable
+from lmexposure.records import PrimaryBound, PrivacyClass
 from lmexposure.reporting.charts import Chart, charts_of, compare_exposure
 from lmexposure.reporting.data import CanaryRow, ClassRow, FormatData, ReportData, RocData
-from lmexposure.reporting.page_filters import add_filters
 
 if TYPE_CHECKING:
     from lmexposure.reporting.compare import CompareData, ComparedFormat
 
 # Of canaries in the page's table: beyond it the page would pass 2 MB, and browsers get slow.
 _MOST_ROWS = 3000
+_WORDS = (
+    _style.at_least,
+    _style.class_name,
+    _style.interval,
+    _style.nats,
+    _style.number,
+    _style.outcome_word,
+    _style.probability,
+    _style.reading,
+    _style.short,
+    _style.signed,
+    _style.validity,
+    _style.whole,
+)
 _RATES = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 
 
@@ -116,6 +131,11 @@ def _rate(one: RocData, fpr: float) -> float | None:
     return max((float(t) for f, t in zip(one.fpr, one.tpr, strict=True) if f <= fpr), default=0.0)
 
 
+def where(about: PrivacyClass | PrimaryBound) -> str:
+    """Which formats and repetitions a bound is about."""
+    return ", ".join(filter(None, [*about.formats, f"repetitions {about.repetitions}"]))
+
+
 def _page(template: str, **values: object) -> str:
     """A template with the style and the script that every page carries, and their policy."""
     style, script = _asset("report.css"), _asset("report.js")
@@ -150,7 +170,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    add_filters(made)
+    made.filters.update({written.__name__: written for written in (*_WORDS, where)})
     # What a chart draws holds its data escaped.
     made.filters["drawn"] = lambda chart: Markup(chart.svg())
     return made

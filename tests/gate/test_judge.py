@@ -212,7 +212,7 @@ def test_a_pass_after_a_quick_look_says_how_far_off_it_may_be() -> None:
     whole, looked = check_result(result), check_result(quick)
     assert looked.outcome is Outcome.PASS
     assert looked.sentence == (
-        f"{whole.sentence} This was a quick look: an exposure may be up to 1.5 bits "
+        f"{whole.sentence} This was a quick look: an exposure may be up to 1.50 bits "
         "above the one shown, and the full measurement may call a leak what lies so far below a "
         "threshold, or find a smaller p-value; measure without --quick before a release."
     )
