@@ -48,6 +48,11 @@ _VALIDITY = {
     "asymptotic": "large counts only",
     "bayesian": "a credible interval, not a confidence bound",
 }
+_CLAIMS = {
+    "contradicted": "contradicted",
+    "consistent": "not contradicted",
+    "cannot tell": "not decided",
+}
 _OUTCOMES = {
     "leak": "leaks",
     "pass": "no leak found",
@@ -291,6 +296,15 @@ def validity(kind: str) -> str:
     'every private training'
     """
     return _VALIDITY.get(kind, kind)
+
+
+def claim_word(verdict: str) -> str:
+    """What the bounds say of an epsilon that was claimed.
+
+    >>> claim_word("consistent")
+    'not contradicted'
+    """
+    return _CLAIMS[verdict]
 
 
 def sentence(text: str) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from lmexposure.cli import options
-from lmexposure.cli.console import say
+from lmexposure.cli.console import print_sections, say
 
 
 def epsilon(
@@ -82,8 +82,8 @@ def epsilon(
     if as_json:
         say(json.dumps(privacy.model_dump(mode="json")))
     else:
-        from lmexposure.cli.privacy_tables import print_privacy
+        from lmexposure.reporting.privacy_sections import privacy_sections
 
-        print_privacy(privacy)
+        print_sections(privacy_sections(privacy))
     if privacy.primary is None:
         raise InputError(f"{file}: {privacy.classes[0].note}")
