@@ -199,6 +199,8 @@ def reading(value: float | None, unit: str) -> str:
         return probability(value)
     if unit == "bits":
         return bits(value)
+    if unit == "bits per token":
+        return f"{number(value, 3)} {unit}"
     if unit == "nats":
         return f"{nats(value)} nats"
     named = unit.removesuffix("es") if value == 1 else unit
