@@ -4,6 +4,7 @@ Terminal, Markdown, pages, charts and the gate's sentences write through here, s
 the same in all of them. Files for machines do not: CSV leaves a missing value empty, JSON has null.
 """
 
+import math
 import re
 
 MISSING = "n/a"
@@ -114,6 +115,23 @@ def percent(share: float) -> str:
     ('26 %', '1 %')
     """
     return f"{100 * share:.2g} %" if share < 0.0995 else f"{100 * share:.0f} %"
+
+
+def large(value: int) -> str:
+    """A large whole number as people say it, to two digits.
+
+    >>> large(1234), large(500_000_000), large(5 * 10**39)
+    ('1,200', '500 million', '5 × 10^39')
+    """
+    log10 = math.log10(value) if value else 0.0
+    size = math.floor(log10 + 1e-12)
+    if size >= 15:
+        return f"{10 ** (log10 - size):.1f}".removesuffix(".0") + f" × 10^{size}"
+    rounded = round(value, min(0, 1 - size))
+    for scale, word in ((10**12, " trillion"), (10**9, " billion"), (10**6, " million")):
+        if rounded >= scale:
+            return f"{rounded / scale:g}{word}"
+    return f"{rounded:,}"
 
 
 def count(n: int, singular: str, plural: str | None = None) -> str:

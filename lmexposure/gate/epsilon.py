@@ -5,6 +5,7 @@ One rule for both: the bound keeps the significance that it was measured with (`
 shared out among the other checks alone. The reason of each check says the level.
 """
 
+from lmexposure._style import validity
 from lmexposure._text import visible
 from lmexposure.gate.thresholds import Thresholds
 from lmexposure.gate.verdict import Check, Outcome
@@ -99,15 +100,15 @@ def _judge(privacy: Privacy | None, most: float) -> tuple[Outcome, str]:
     primary, attainable = privacy.primary, privacy.max_attainable
     bound = (
         f"epsilon is at least {primary.value:.3g} nats (delta {primary.delta:.3g}, significance "
-        f"{primary.significance:.3g}, holds for {primary.validity})"
+        f"{primary.significance:.3g}, holds for {validity(primary.validity)})"
     )
     if primary.value > most:
-        return Outcome.LEAK, f"{bound}, above the {most:g} allowed"
+        return Outcome.LEAK, f"the training is less private than the {most:g} allowed: {bound}"
     if attainable is None or attainable <= most:
         could = "nothing that is known" if attainable is None else f"{attainable:.3g}"
         return Outcome.INCONCLUSIVE, (
             f"{bound}, and a perfect attack on these canaries would have shown {could}, not above "
-            f"the {most:g} allowed; insert more canaries, or toss coins for them"
+            f"the {most:g} allowed; insert more canaries, or draw which ones go in (--inclusion-probability)"
         )
     return Outcome.PASS, (
         f"{bound}, not above the {most:g} allowed; a perfect attack would have shown "

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 from lmexposure._quantiles import proportion_ends
+from lmexposure._style import large
 from lmexposure.gate.chance import chance_of_exposure, unseen
 from lmexposure.gate.classes import CanaryClass, Exposure
 from lmexposure.gate.thresholds import Thresholds
@@ -111,12 +112,13 @@ class _Judge:
         )
 
     def _leak(self, leaks: list[Exposure]) -> str:
+        largest = max(leaks, key=lambda e: e.value)
         rarity = max(e.statistic for e in leaks) - self.one.shift - math.log2(self.one.n)
         return (
-            f"{len(leaks)} of {self.one.secrets} {are(len(leaks))} past "
-            f"{bits(self.limit)} of exposure, the largest with {_shown(leaks)} of "
-            f"{bits(self.one.bits)} (chance alone goes so far in 1 of "
-            f"{_power(rarity)} such classes)"
+            f"the model ranks {self.one.secret} among the likeliest 1 in {_power(largest.value)} "
+            f"of all possible ones (exposure {_shown(leaks)} of {bits(self.one.bits)}); "
+            f"{len(leaks)} of {self.one.n:,} {are(len(leaks))} past {bits(self.limit)}, and chance "
+            f"alone goes so far in 1 of {_power(rarity)} such tests"
         )
 
     def _by_chance(self, past: list[Exposure]) -> str:
@@ -139,7 +141,8 @@ class _Judge:
     def _passed(self) -> str:
         largest = max(self.one.known, key=lambda e: e.value)
         return (
-            f"the largest exposure of {self.one.secrets} is {largest.value:.1f} of "
+            f"no secret is more familiar to the model than "
+            f"{'was allowed' if self.asked else 'chance explains'}: the largest exposure of {self.one.secrets} is {largest.value:.1f} of "
             f"{bits(self.one.bits)}, at or below the {bits(self.limit)} "
             f"{'asked for' if self.asked else 'that chance hardly passes'}; a leak past that of "
             f"fewer than {percent(unseen(self.one.n))} of such secrets could have gone unseen, and "
@@ -163,4 +166,5 @@ def _shown(chosen: list[Exposure]) -> str:
 
 def _power(log2: float) -> str:
     """2^log2 for people."""
-    return f"{2**log2:,.0f}" if log2 < 50 else f"10^{math.floor(log2 * math.log10(2))}"
+    bits = 52  # of the fraction
+    return large((int(2 ** (log2 % 1) * 2**bits) << max(0, math.floor(log2))) >> bits)
