@@ -6,6 +6,7 @@ the same in all of them. Files for machines do not: CSV leaves a missing value e
 
 import math
 import re
+from collections.abc import Sequence
 
 MISSING = "n/a"
 _MOST_DIGITS = 15  # of a whole number that is written out
@@ -141,6 +142,15 @@ def count(n: int, singular: str, plural: str | None = None) -> str:
     ('1 canary', '1,200 controls')
     """
     return f"{n:,} {singular if n == 1 else plural or singular + 's'}"
+
+
+def listed(words: Sequence[str]) -> str:
+    """Words in a row, as in a sentence.
+
+    >>> listed(["once"]), listed(["once", "4 times", "16 times"])
+    ('once', 'once, 4 times and 16 times')
+    """
+    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
 
 
 def times(repetitions: int) -> str:

@@ -108,7 +108,8 @@ def _judge(privacy: Privacy | None, most: float) -> tuple[Outcome, str]:
         could = "nothing that is known" if attainable is None else f"{attainable:.3g}"
         return Outcome.INCONCLUSIVE, (
             f"{bound}, and a perfect attack on these canaries would have shown {could}, not above "
-            f"the {most:g} allowed; insert more canaries, or draw which ones go in (--inclusion-probability)"
+            f"the {most:g} allowed; insert more canaries, or draw which of them go in "
+            "(--inclusion-probability)"
         )
     return Outcome.PASS, (
         f"{bound}, not above the {most:g} allowed; a perfect attack would have shown "

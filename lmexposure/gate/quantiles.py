@@ -62,12 +62,19 @@ def _check(
         threshold=float(limit),
         unit="bits",
         reason=sentence(
-            f"the {name} of {one.secrets} is {bits(value)}, between "
-            f"{'unknown' if low is None else number(round(low, 1))} and "
-            f"{'unknown' if high is None else bits(high)} at level {level:.3g}; {clause}"
+            f"the {name} of {one.secrets} is {bits(value)}{_between(low, high, level)}; {clause}"
         ),
         asked=True,
     )
+
+
+def _between(low: float | None, high: float | None, level: float) -> str:
+    """The interval as a part of a sentence; nothing where there is none."""
+    ends = [
+        *([] if low is None else [f"at least {low:.1f}"]),
+        *([] if high is None else [f"at most {bits(high)}"]),
+    ]
+    return f", {' and '.join(ends)} at level {level:.3g}" if ends else ""
 
 
 def _crowded(one: CanaryClass) -> str:

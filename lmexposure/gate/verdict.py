@@ -184,14 +184,16 @@ def _sentence(outcome: Outcome, deciding: Check | None, checks: Sequence[Check])
 
 def _how_many(checks: Sequence[Check]) -> str:
     """How many classes leak; nothing where there is no other class, or none leaks by itself."""
-    classes, leaking = classes_with(checks), classes_with(checks, Outcome.LEAK)
+    classes, leaking = _classes_with(checks), _classes_with(checks, Outcome.LEAK)
     if len(classes) < 2 or not leaking:
         return ""
+    if len(leaking) == len(classes):
+        return f" {'Both' if len(classes) == 2 else f'All {len(classes)}'} classes of secrets leak."
     verb = "leaks" if len(leaking) == 1 else "leak"
     return f" {len(leaking)} of {len(classes)} classes of secrets {verb}."
 
 
-def classes_with(checks: Sequence[Check], outcome: Outcome | None = None) -> list[str]:
+def _classes_with(checks: Sequence[Check], outcome: Outcome | None = None) -> list[str]:
     """Scopes of the classes that a check for leaks was made of, in order.
 
     Args:

@@ -162,6 +162,8 @@ def test_the_worst_finding_leads() -> None:
     assert "a secret inserted 4 times is found at guess 1," in alike
     assert alike.endswith(" 2 of 3 classes of secrets leak.")
     assert "ranks a secret inserted 16 times among" in said((4, 14, None), (16, 18, None))
+    assert said((4, 29, 1), (16, 29, 1)).endswith(" Both classes of secrets leak.")
+    assert said((2, 29, 1), (4, 29, 1), (16, 29, 1)).endswith(" All 3 classes of secrets leak.")
     assert said((1, 1.2, None), (4, 29, 1)).endswith(" 1 of 2 classes of secrets leaks.")
     assert said((4, 29, 1)).endswith(" tries for each.")
 
