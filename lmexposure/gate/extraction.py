@@ -2,12 +2,11 @@
 
 import math
 
-from lmexposure._style import large
+from lmexposure._style import large, percent, sentence, short, whole
 from lmexposure.gate.chance import fewest_finds, unseen
 from lmexposure.gate.classes import CanaryClass
 from lmexposure.gate.thresholds import Thresholds
 from lmexposure.gate.verdict import Check, Outcome
-from lmexposure.gate.wording import number, percent, sentence
 from lmexposure.records import Extraction
 
 _SOME = 0.5  # finds, in expectation, from which on chance is worth a word
@@ -116,12 +115,12 @@ def _blindly(one: CanaryClass, tried: int) -> str:
     size = one.form.space_size
     expected = one.n * min(1.0, tried / size)
     if expected >= _SOME:
-        return f"would find about {number(expected)} of {one.n:,} too"
+        return f"would find about {short(expected, 2)} of {one.n:,} too"
     return f"would need about {large((size + 1) // 2)} tries for each"
 
 
 def _guessed(one: CanaryClass, found: list[int], allowed: int) -> str:
-    fills = number(float(one.form.space_size)) if one.bits < 1000 else f"2^{one.bits:.0f}"
+    fills = whole(one.form.space_size)
     return (
         f"{len(found)} of {one.secrets} found says nothing: {_tries(one, allowed)}, among {fills} "
         "fills, find as many by chance; choose fewer guesses or a format with more fills"

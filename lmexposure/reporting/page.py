@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from lmexposure import _style
 from lmexposure._text import printable
+from lmexposure.records import PrimaryBound, PrivacyClass
 from lmexposure.reporting.answers import answers_of
 from lmexposure.reporting.charts import Chart, charts_of, compare_exposure
 from lmexposure.reporting.data import CanaryRow, ClassRow, FormatData, ReportData, RocData
-from lmexposure.reporting.page_filters import add_filters
 
 if TYPE_CHECKING:
     from lmexposure.reporting.compare import CompareData, ComparedFormat
@@ -27,6 +28,22 @@ if TYPE_CHECKING:
 # Of canaries in the page's table: beyond it the page would pass 2 MB, and browsers get slow.
 _MOST_ROWS = 3000
 _FLAG = re.compile(r"--[a-z][a-z-]*")
+
+
+_WORDS = (
+    _style.at_least,
+    _style.class_name,
+    _style.interval,
+    _style.nats,
+    _style.number,
+    _style.outcome_word,
+    _style.probability,
+    _style.reading,
+    _style.short,
+    _style.signed,
+    _style.validity,
+    _style.whole,
+)
 _RATES = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 
 
@@ -120,6 +137,11 @@ def _rate(one: RocData, fpr: float) -> float | None:
     return max((float(t) for f, t in zip(one.fpr, one.tpr, strict=True) if f <= fpr), default=0.0)
 
 
+def where(about: PrivacyClass | PrimaryBound) -> str:
+    """Which formats and repetitions a bound is about."""
+    return ", ".join(filter(None, [*about.formats, f"repetitions {about.repetitions}"]))
+
+
 def _page(template: str, **values: object) -> str:
     """A template with the style and the script that every page carries, and their policy."""
     style, script = _asset("report.css"), _asset("report.js")
@@ -159,7 +181,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    add_filters(made)
+    made.filters.update({written.__name__: written for written in (*_WORDS, where)})
     # What a chart draws holds its data escaped.
     made.filters["flags_whole"] = _flags_whole
     made.filters["drawn"] = lambda chart: Markup(chart.svg())

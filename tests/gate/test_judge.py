@@ -76,7 +76,7 @@ def test_one_memorised_canary_among_a_hundred_is_a_leak() -> None:
     assert outcomes(verdict, "max_exposure") == [Outcome.LEAK]
     assert verdict.sentence.startswith(
         "Leaks: the model ranks a secret inserted once among the likeliest 1 in 520 million of all "
-        "possible ones (exposure 29.0 of 29.9 bits); 1 of 100 is past 14.4 bits, and chance"
+        "possible ones (exposure 28.97 of 29.9 bits); 1 of 100 is past 14.44 bits, and chance"
     )
 
 
@@ -242,7 +242,7 @@ def test_a_pass_after_a_quick_look_says_how_far_off_it_may_be() -> None:
     whole, looked = check_result(result), check_result(quick)
     assert looked.outcome is Outcome.PASS
     assert looked.sentence == (
-        f"{whole.sentence} This was a quick look: an exposure may be up to 1.5 bits "
+        f"{whole.sentence} This was a quick look: an exposure may be up to 1.50 bits "
         "above the one shown, and the full measurement may call a leak what lies so far below a "
         "threshold, or find a smaller p-value; measure without --quick before a release."
     )
