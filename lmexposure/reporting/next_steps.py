@@ -95,8 +95,9 @@ def _remedy(leaking: Sequence[tuple[str, int]], checks: Sequence[Check]) -> str:
     least = min(n for _, n in leaking)
     if least == 1:
         return (
-            "Removing repeats is not enough, for secrets inserted once leak too: take such secrets "
-            "out of the training text, or train for fewer epochs or with differential privacy."
+            "Removing repeats is not enough, since secrets inserted once leak too: take such "
+            "secrets out of the training text, or train for fewer epochs or with differential "
+            "privacy."
         )
     doubtful = _classes([c for c in checks if c.outcome is Outcome.INCONCLUSIVE])
     unsafe = {n for _, n in [*leaking, *doubtful]}
