@@ -24,7 +24,7 @@ from lmexposure.reporting.next_steps import class_of, next_steps
 DATA = page_data(canaries=2, controls=2, references=30, bounded=False)
 
 # For all that their ranks say within 1,000 guesses, and the search ended early.
-OPEN = made([canary(i, sampled(5.0, 3.0, 20.5), guesses=200) for i in range(10)])
+OPEN = made([canary(i, sampled(1.2, 0.5, 20.5), guesses=200) for i in range(10)])
 
 
 def answered(result: Result, thresholds: Thresholds | None = None, **parts: Any) -> Answers:
@@ -204,6 +204,7 @@ def test_after_a_doubt_what_would_settle_it(
     assert said.startswith("Do not take this for a pass: ")
     assert step in said
     assert said.endswith("Then measure again, and hold the result against the same thresholds.")
+    assert "Then measure again without --quick, and" in steps(result, thresholds, quick=True)
 
 
 def test_after_a_pass_what_it_does_not_cover() -> None:
