@@ -6,6 +6,7 @@ the same in all of them. Files for machines do not: CSV leaves a missing value e
 
 import math
 import re
+from collections.abc import Sequence
 
 MISSING = "n/a"
 _MOST_DIGITS = 15  # of a whole number that is written out
@@ -169,6 +170,23 @@ def percent(share: float) -> str:
     return f"{100 * share:.2g} %" if share < 0.0995 else f"{100 * share:.0f} %"
 
 
+def large(value: int) -> str:
+    """A large whole number as people say it, to two digits.
+
+    >>> large(1234), large(500_000_000), large(5 * 10**39)
+    ('1,200', '500 million', '5 × 10^39')
+    """
+    log10 = math.log10(value) if value else 0.0
+    size = math.floor(log10 + 1e-12)
+    if size >= 15:
+        return f"{10 ** (log10 - size):.1f}".removesuffix(".0") + f" × 10^{size}"
+    rounded = round(value, min(0, 1 - size))
+    for scale, word in ((10**12, " trillion"), (10**9, " billion"), (10**6, " million")):
+        if rounded >= scale:
+            return f"{rounded / scale:g}{word}"
+    return f"{rounded:,}"
+
+
 def bits(value: float | None, digits: int = 2) -> str:
     """Bits in a sentence, as tables have them: exposures to two decimals, a space's size to one.
 
@@ -229,6 +247,15 @@ def count(n: int, singular: str, plural: str | None = None) -> str:
     ('1 canary', '1,200 controls')
     """
     return f"{n:,} {singular if n == 1 else plural or singular + 's'}"
+
+
+def listed(words: Sequence[str]) -> str:
+    """Words in a row, as in a sentence.
+
+    >>> listed(["once"]), listed(["once", "4 times", "16 times"])
+    ('once', 'once, 4 times and 16 times')
+    """
+    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
 
 
 def are(n: int) -> str:

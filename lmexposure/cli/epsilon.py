@@ -55,7 +55,9 @@ def epsilon(
     from lmexposure.statistics import Claim, privacy_of, score_classes
 
     if claimed_epsilon is not None and not delta:
-        raise SettingsError(f"--claimed-epsilon {setting(claimed_epsilon)} needs --delta, such as 0")
+        raise SettingsError(
+            f"--claimed-epsilon {setting(claimed_epsilon)} needs --delta, such as 0"
+        )
     claim = None
     if claimed_epsilon is not None and delta:
         claim = Claim(epsilon=claimed_epsilon, delta=delta[0])

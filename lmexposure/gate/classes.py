@@ -71,6 +71,11 @@ class CanaryClass:
         return f"{visible(self.form.name)}, repetitions {self.repetitions}"
 
     @property
+    def secret(self) -> str:
+        """Any of its canaries in words: "a secret inserted 4 times"."""
+        return f"a secret inserted {times(self.repetitions)}"
+
+    @property
     def secrets(self) -> str:
         """Its canaries in words: "10 secrets inserted 4 times"."""
         return f"{self.n:,} secret{'s' * (self.n != 1)} inserted {times(self.repetitions)}"

@@ -5,7 +5,7 @@ One rule for both: the bound keeps the significance that it was measured with (`
 shared out among the other checks alone. The reason of each check says the level.
 """
 
-from lmexposure._style import claim_word, nats, percent, sentence, setting, short
+from lmexposure._style import claim_word, nats, percent, sentence, setting, short, validity
 from lmexposure._text import visible
 from lmexposure.gate.thresholds import Thresholds
 from lmexposure.gate.verdict import Check, Outcome
@@ -99,15 +99,17 @@ def _judge(privacy: Privacy | None, most: float) -> tuple[Outcome, str]:
     primary, attainable = privacy.primary, privacy.max_attainable
     bound = (
         f"epsilon is at least {nats(primary.value)} nats (delta {short(primary.delta)}, "
-        f"significance {short(primary.significance)}, holds for {primary.validity})"
+        f"significance {short(primary.significance)}, holds for {validity(primary.validity)})"
     )
     if primary.value > most:
-        return Outcome.LEAK, f"{bound}, above the {setting(most)} allowed"
+        allowed = setting(most)
+        return Outcome.LEAK, f"the training is less private than the {allowed} allowed: {bound}"
     if attainable is None or attainable <= most:
         could = "nothing that is known" if attainable is None else nats(attainable)
         return Outcome.INCONCLUSIVE, (
             f"{bound}, and a perfect attack on these canaries would have shown {could}, not above "
-            f"the {setting(most)} allowed; insert more canaries, or toss coins for them"
+            f"the {setting(most)} allowed; insert more canaries, or draw which of them go in "
+            "(--inclusion-probability)"
         )
     return Outcome.PASS, (
         f"{bound}, not above the {setting(most)} allowed; a perfect attack would have shown "

@@ -143,7 +143,7 @@ def _nothing(thresholds: Thresholds) -> Check:
 
 def _about(scope: str, reason: str) -> Check:
     return Check(
-        name="something to judge",
+        name="tested against chance",
         key="classes",
         scope=scope,
         outcome=Outcome.INCONCLUSIVE,

@@ -2,7 +2,7 @@
 
 import math
 
-from lmexposure._style import are, probability, sentence
+from lmexposure._style import are, large, probability, sentence
 from lmexposure.gate.classes import CanaryClass
 from lmexposure.gate.thresholds import Thresholds
 from lmexposure.gate.verdict import Check, Outcome
@@ -60,8 +60,9 @@ def _judge(one: CanaryClass, share: float, *, wanted: bool) -> tuple[Outcome, st
     p, least, limit = one.test.p_value, _least(one.test), probability(share)
     if p <= share:
         reason = (
-            f"{one.secrets} {are(one.n)} more familiar to the model than chance explains (p = "
-            f"{probability(p)}; {limit} or less is a leak)"
+            f"{one.secrets} {are(one.n)} more familiar to the model than chance explains: secrets "
+            f"that it never saw look so familiar in 1 of {large(math.floor(1 / p))} tests "
+            f"(p = {probability(p)}; {limit} or less is a leak)"
         )
         return Outcome.LEAK, reason
     if least > share:

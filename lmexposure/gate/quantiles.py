@@ -62,11 +62,19 @@ def _check(
         threshold=float(limit),
         unit="bits",
         reason=sentence(
-            f"the {name} of {one.secrets} is {bits(value)}, between "
-            f"{number(low)} and {bits(high)} at level {short(level)}; {clause}"
+            f"the {name} of {one.secrets} is {bits(value)}{_between(low, high, level)}; {clause}"
         ),
         asked=True,
     )
+
+
+def _between(low: float | None, high: float | None, level: float) -> str:
+    """The interval as a part of a sentence; nothing where there is none."""
+    ends = [
+        *([] if low is None else [f"at least {number(low)}"]),
+        *([] if high is None else [f"at most {bits(high)}"]),
+    ]
+    return f", {' and '.join(ends)} at level {short(level)}" if ends else ""
 
 
 def _crowded(one: CanaryClass) -> str:

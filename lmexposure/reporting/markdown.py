@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from lmexposure._style import LABELS, bits, outcome_word, percent
 from lmexposure._text import printable
 from lmexposure.gate import Verdict
+from lmexposure.reporting.answers import Answers, answers_of
 from lmexposure.reporting.data import ClassRow, ReportData, Section
 from lmexposure.reporting.markdown_text import code, fence, inline, table
 from lmexposure.reporting.privacy_sections import primary_section
@@ -23,6 +24,7 @@ def report_markdown(data: ReportData) -> str:
     parts = [
         f"# {inline(data.title)}: {outcome_word(data.verdict.outcome)}",
         *_verdict(data.verdict, data.provenance.line),
+        *_answers(answers_of(data)),
         *_exposure(data),
         *_privacy(primary_section(data.privacy)),
         *_warnings(data.warnings),
@@ -39,6 +41,13 @@ def _verdict(verdict: Verdict, provenance: str) -> Iterator[str]:
         yield "Tested:\n\n" + _bullets(verdict.tested)
     if verdict.untested:
         yield "Not tested:\n\n" + _bullets(verdict.untested)
+
+
+def _answers(answers: Answers) -> Iterator[str]:
+    """How sure, and what now; the rest of the answers is the verdict itself."""
+    yield " ".join(answers.sure)
+    steps = (f"{n}. {inline(step)}" for n, step in enumerate(answers.steps, start=1))
+    yield "What now:\n\n" + "\n".join(steps)
 
 
 def _bullets(lines: Sequence[str]) -> str:
@@ -103,13 +112,13 @@ def _how_to_read(
     revealed = _most_revealed(rows)
     ends = [bits(size, 1) for size in sorted({min(sizes), max(sizes)})]
     lines = [
-        "exposure in bits, higher = more memorised; guessing has a median of 1 bit, and "
+        "Exposure in bits, higher = more memorised; guessing has a median of 1 bit, and "
         f"{' to '.join(ends)} are the whole secret",
         *legend([section], percent(rows[0][1].level)).notes,
         *([f"{LABELS['guesses']}: within {given:,} of the likeliest fills"] if given else []),
         *([f"{LABELS['revealed']}: {revealed} characters"] if revealed else []),
     ]
-    return _bullets(lines)
+    return inline(f"{'. '.join(lines)}.")
 
 
 def _privacy(section: Section) -> Iterator[str]:

@@ -5,6 +5,7 @@ Its policy lets only its own style and script run, known by their hashes; every 
 
 import base64
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -12,10 +13,11 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from lmexposure import _style
 from lmexposure._text import printable
+from lmexposure.reporting.answers import answers_of
 from lmexposure.reporting.charts import Chart, charts_of, compare_exposure
 from lmexposure.reporting.data import CanaryRow, ClassRow, FormatData, ReportData, RocData
 from lmexposure.reporting.privacy_sections import where
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 
 # Of canaries in the page's table: beyond it the page would pass 2 MB, and browsers get slow.
 _MOST_ROWS = 3000
+_FLAG = re.compile(r"--[a-z][a-z-]*")
+
+
 _WORDS = (
     _style.at_least,
     _style.claim_word,
@@ -58,6 +63,7 @@ def render_report(data: ReportData) -> str:
     return _page(
         "report.html.jinja",
         data=data,
+        answers=answers_of(data),
         formats=[_view(one, charts) for one in data.formats],
         charts={kind: _of(charts, kind) for kind in ("epsilon", "roc", "training")},
         canaries=rows,
@@ -148,6 +154,11 @@ def _page(template: str, **values: object) -> str:
     return printable(page)
 
 
+def _flags_whole(text: str) -> Markup:
+    """A sentence whose flags, such as --quick, are code that no line breaks."""
+    return Markup(_FLAG.sub(r'<code class="flag">\g<0></code>', str(escape(text))))
+
+
 def _asset(name: str) -> str:
     """A file of ours that stands in the page as it is."""
     return files("lmexposure.reporting").joinpath("templates", name).read_text(encoding="utf-8")
@@ -169,5 +180,6 @@ def _environment() -> Environment:
     )
     made.filters.update({written.__name__: written for written in (*_WORDS, found_cell, where)})
     # What a chart draws holds its data escaped.
+    made.filters["flags_whole"] = _flags_whole
     made.filters["drawn"] = lambda chart: Markup(chart.svg())
     return made

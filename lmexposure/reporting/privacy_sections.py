@@ -126,7 +126,7 @@ def primary_section(privacy: Privacy | None) -> Section:
     if bound is None:
         return Section(
             title="No bound on epsilon: no class has canaries on both sides.",
-            notes=(*_notes(privacy), _claim(privacy.claim)),
+            notes=(*_notes(privacy), *_claim(privacy.claim)),
         )
     return Section(
         title=f"{LABELS['epsilon_bound']} {nats(bound.value)} nats at delta {short(bound.delta)}, "
@@ -138,7 +138,7 @@ def primary_section(privacy: Privacy | None) -> Section:
             f"{LABELS['max_attainable']} {nats(privacy.max_attainable)}: {MAX_ATTAINABLE}",
             *(f"assumes: {line}" for line in bound.assumptions),
             *_notes(privacy),
-            _claim(privacy.claim),
+            *_claim(privacy.claim),
         ),
     )
 
@@ -147,9 +147,8 @@ def _notes(privacy: Privacy) -> Iterator[str]:
     return (f"note: {line}" for line in privacy.notes)
 
 
-def _claim(claim: ClaimCheck | None) -> str:
+def _claim(claim: ClaimCheck | None) -> Iterator[str]:
     """What the bounds say of a claim."""
-    if claim is None:
-        return "no epsilon was claimed"
-    said = f"epsilon {setting(claim.claimed_epsilon)} at delta {setting(claim.claimed_delta)}"
-    return f"claim of {said}: {claim_word(claim.verdict)}: {claim.reason}"
+    if claim is not None:
+        said = f"epsilon {setting(claim.claimed_epsilon)} at delta {setting(claim.claimed_delta)}"
+        yield f"claim of {said}: {claim_word(claim.verdict)}: {claim.reason}"

@@ -44,7 +44,7 @@ def test_the_rank_itself_is_the_statistic_of_a_sample() -> None:
     """Rank 1 of 10,000 is 13.3 bits, past 11.1, though its interval begins at 11.4."""
     check = judged(ranked([1, *range(500, 9_500, 1_000)]))
     assert check.outcome is Outcome.LEAK
-    assert "with ≥ 13.29 of 29.9 bits" in check.reason
+    assert "in 10,000 of all possible ones (exposure ≥ 13.29 of 29.9 bits)" in check.reason
 
 
 def test_a_clean_sample_passes_though_intervals_reach_higher() -> None:
@@ -181,6 +181,6 @@ def test_a_leak_in_a_huge_space_has_its_chance_in_words() -> None:
     checks = check_result(made(drawn_, size=10**400)).checks
     check = next(one for one in checks if one.key == "max_exposure")
     assert check.outcome is Outcome.LEAK
-    assert "in 1 of 10^390 such classes" in check.reason
+    assert "in 1 of 2.2 × 10^390 such tests" in check.reason
     asked = check_result(made(drawn_, size=10**400), Thresholds(max_guesses=10**15))
     assert asked.exit_code == 1

@@ -6,7 +6,7 @@ from html import unescape
 from pathlib import Path
 
 import pytest
-from made_results import canary, class_row, exact, made, privacy, sampled, with_test
+from made_results import canary, class_row, exact, made, options, privacy, sampled, with_test
 
 from lmexposure import _style
 from lmexposure.cli.reporting import print_result
@@ -32,11 +32,15 @@ def _result() -> Result:
     null = [canary(i, exact(1.0), repetitions=0, guesses=None) for i in range(16)]
     rows = [class_row(null, p_value=0.5), class_row(once), class_row(often)]
     rows[2] = with_test(rows[2], p_value=0.00005, permutations=99_999)
+    found = privacy(1.23456, 3.45678, claimed=8.0, canaries=10)
+    assert found.claim is not None
+    claim = found.claim.model_copy(update={"claimed_delta": 1e-5})
     return made(
         [*null, *once, *often],
         summary=rows,
         improved=None,
-        privacy=privacy(1.23456, 3.45678, claimed=8.0, canaries=10),
+        settings=options(claimed_epsilon=8.0, delta=1e-5),
+        privacy=found.model_copy(update={"claim": claim}),
     )
 
 
@@ -72,7 +76,7 @@ def shown(run: RunFiles, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
         ("a tiny p-value", "5.0e-05", ("terminal", "markdown", "page", "gate", "summary")),
         ("a bound on epsilon", "1.235", ("terminal", "markdown", "page", "gate", "summary")),
         ("what it could be", "3.457", ("terminal", "markdown", "page", "gate", "summary")),
-        ("a claim", "epsilon 8 at delta 0", ("terminal", "markdown", "page", "gate", "summary")),
+        ("a claim", "epsilon 8 at delta 1e-05", ("terminal", "markdown", "page", "gate", "summary")),
         ("a missing value", "n/a", ("terminal", "markdown", "page")),
         ("a class", "16×", ("terminal", "markdown", "page")),
         ("a class in a sentence", "inserted 16 times", ("gate", "summary", "markdown", "page")),
@@ -92,8 +96,8 @@ def test_a_quantity_is_written_in_one_way(
 
 def test_nothing_is_written_in_an_older_way(shown: dict[str, str]) -> None:
     older = re.compile(
-        r"< 0\.0001|\bmissing\b|\bnot known\b|\bno end\b|certified|at most:|p against guessing"
-        r"|\bleft out,|could have shown,|13\.3 bits|\b1\.23 nats"
+        r"< 0\.0001| \? |\bno end\b|certified|at most:|p against guessing|\bleft out,"
+        r"|could have shown,|13\.3 bits|\b1\.23 nats|(?:\| |  )(?:missing|none|not known)(?: \||  )"
     )
     found = {name: older.findall(text) for name, text in shown.items()}
     assert {name: words for name, words in found.items() if words} == {}
