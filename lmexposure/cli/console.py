@@ -95,7 +95,7 @@ def print_sections(sections: "Iterable[Section]") -> None:
         sections: made by the room of reports.
     """
     for section in sections:
-        say(f"\n{section.title}" if section.title else "")
+        say(f"\n{section.title}")
         if section.columns:
             numbers = range(section.words, len(section.columns))
             print_table(section.columns, section.rows, right=numbers)

@@ -26,14 +26,14 @@ class Section:
     """A part of a report in words, for whatever shows it: a terminal, Markdown.
 
     Attributes:
-        title: what it is about, in one line; "" where the part before it goes on.
+        title: what it is about, in one line.
         columns: heads of the table; none where there is no table.
         rows: its cells, as people read them, one for each column.
         words: how many of the first columns hold words; the others hold numbers.
         notes: what belongs to it and needs no column, one line each.
     """
 
-    title: str = ""
+    title: str
     columns: tuple[str, ...] = ()
     rows: tuple[tuple[str, ...], ...] = ()
     words: int = 1

@@ -83,6 +83,7 @@ def _overview(rows: Sequence[tuple[str, ClassRow]]) -> Section:
     """The classes of all formats in one table, with the most that any search was given."""
     given = _most_revealed(rows)
     return Section(
+        title="Exposure and extraction",
         columns=(LABELS["format"], *class_columns(_OVERVIEW), LABELS["revealed"]),
         rows=tuple(
             (

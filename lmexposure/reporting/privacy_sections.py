@@ -111,7 +111,7 @@ def _legend(privacy: Privacy) -> Section:
     ]
     if any(bound.max_attainable is not None for bound in bounds):
         lines.append(f"{LABELS['max_attainable']}: {MAX_ATTAINABLE}")
-    return Section(notes=tuple(lines))
+    return Section(title="How to read these bounds", notes=tuple(lines))
 
 
 def primary_section(privacy: Privacy | None) -> Section:

@@ -187,4 +187,4 @@ def legend(sections: Sequence[Section], level: str) -> Section:
         for sign, pattern, said in _SIGNS
         if any(re.search(pattern, text) for text in shown)
     ]
-    return Section(notes=tuple(lines))
+    return Section(title="How to read these tables", notes=tuple(lines))

@@ -58,7 +58,7 @@ def shown(run: RunFiles, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
     data = report_data(run, thresholds=thresholds)
     verdict = check_result(run.result, thresholds)
     print_result(run.result)
-    page = render_report(data).split("<main", 1)[1]
+    page = render_report(data).split("<main", 1)[1].split("</main>")[0]
     return {
         "terminal": capsys.readouterr().out,
         "markdown": report_markdown(data),
@@ -76,7 +76,11 @@ def shown(run: RunFiles, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
         ("a tiny p-value", "5.0e-05", ("terminal", "markdown", "page", "gate", "summary")),
         ("a bound on epsilon", "1.235", ("terminal", "markdown", "page", "gate", "summary")),
         ("what it could be", "3.457", ("terminal", "markdown", "page", "gate", "summary")),
-        ("a claim", "epsilon 8 at delta 1e-05", ("terminal", "markdown", "page", "gate", "summary")),
+        (
+            "a claim",
+            "epsilon 8 at delta 1e-05",
+            ("terminal", "markdown", "page", "gate", "summary"),
+        ),
         ("a missing value", "n/a", ("terminal", "markdown", "page")),
         ("a class", "16×", ("terminal", "markdown", "page")),
         ("a class in a sentence", "inserted 16 times", ("gate", "summary", "markdown", "page")),
