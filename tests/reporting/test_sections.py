@@ -51,18 +51,17 @@ def test_secrets_found_by_guesses_and_by_characters_known() -> None:
     assert found_cell(None) == "n/a"
 
 
-def test_the_legend_explains_what_is_there_and_nothing_else(found: dict[str, Section]) -> None:
-    terms = [line.split(":")[0] for line in found["How to read these tables"].notes]
-    assert terms[:4] == ["interval", "exact", "p (chance)", "proven lower bound"]
-    assert "≥" not in terms
+def terms(result: Result) -> list[str]:
+    return [line.split(":")[0] for line in sections(result)["How to read these tables"].notes]
+
+
+def test_the_legend_explains_what_is_there_and_nothing_else() -> None:
     bare = made([canary(i, exact(2.0), guesses=None) for i in range(4)], controls=None)
-    assert "guesses" not in [
-        line.split(":")[0] for line in sections(bare)["How to read these tables"].notes
-    ]
-    capped = [canary(i, sampled(13.288, 11.4, 29.9, capped=True)) for i in range(4)]
-    assert "≥" in [
-        line.split(":")[0] for line in sections(made(capped))["How to read these tables"].notes
-    ]
+    heads = ["interval", "exact", "p (chance)", "proven lower bound", "skew-normal"]
+    assert terms(bare) == [*heads, "epsilon (point)"]
+    capped = made([canary(i, sampled(13.288, 11.4, 29.9, capped=True)) for i in range(4)])
+    assert terms(capped) == [*heads, "epsilon (point)", "≥"]
+    assert {"guesses", "known", "(!)"} <= set(terms(small_result()))
 
 
 def test_what_is_a_lower_bound_says_so() -> None:
@@ -80,11 +79,11 @@ def test_what_is_a_lower_bound_says_so() -> None:
 def test_an_extrapolation_that_nothing_vouches_for_is_marked() -> None:
     drawn = [canary(i, exact(20.0)) for i in range(4)]
     parts: dict[str, Any] = {"other_medians": {"skew_normal": 31.5, "certificate": None}}
-    found = sections(made(drawn, summary=[class_row(drawn, **parts)]))
-    table = found["Exposure in bits"]
+    result = made(drawn, summary=[class_row(drawn, **parts)])
+    table = sections(result)["Exposure in bits"]
     assert column(table, "skew-normal") == ["31.50 (!)", ""]
     assert column(table, "proven lower bound") == ["n/a", ""]
-    assert any(line.startswith("(!): ") for line in found["How to read these tables"].notes)
+    assert "(!)" in terms(result)
 
 
 def test_a_space_too_large_for_a_float_has_its_size() -> None:
