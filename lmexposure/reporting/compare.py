@@ -258,8 +258,8 @@ def _notes(runs: Sequence[RunFiles], names: Sequence[str]) -> Iterator[str]:
     for run, name in zip(runs[1:], names[1:], strict=True):
         if run.result.manifest_sha256 != runs[0].result.manifest_sha256:
             yield (
-                f"{name} measured another manifest than {names[0]}: other canaries, so none is held "
-                "against itself, and each class is compared as a whole"
+                f"{name} measured another manifest than {names[0]}: other canaries, so none "
+                "is held against itself, and each class is compared as a whole"
             )
         if differ := settings_differ(runs[0].result, run.result):
             yield (

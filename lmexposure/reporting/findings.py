@@ -135,8 +135,7 @@ def _why(row: Difference, tests: int) -> str:
 
 def _alarm(controls: Sequence[Difference]) -> str:
     """Controls never went in, so what moves them is no memory."""
-    p = min((row.p_value for row in controls), default=1.0) * len(controls)
-    if p > _CONTROLS:
+    if not controls or (p := min(row.p_value for row in controls) * len(controls)) > _CONTROLS:
         return ""
     return (
         f" Controls differ too (p = {_style.probability(p)}), though they were never inserted: "
@@ -150,9 +149,8 @@ def settings_differ(base: Result, other: Result) -> str:
     Args:
         base, other: results; their numbers are given in this order.
     """
-    pairs = [
-        (name, getattr(base.settings, name), getattr(other.settings, name)) for name in _MEASURED
-    ]
+    one, two = base.settings, other.settings
+    pairs = [(name.replace("_", " "), getattr(one, name), getattr(two, name)) for name in _MEASURED]
     pairs.append(("dtype", base.model.dtype, other.model.dtype))
     pairs += [
         (f"references of {name}", form.references, other.format_named[name].references)
@@ -160,7 +158,7 @@ def settings_differ(base: Result, other: Result) -> str:
         if name in other.format_named
     ]
     return "; ".join(
-        f"{name.replace('_', ' ')} {_value(first)} and {_value(second)}"
+        f"{name} {_value(first)} and {_value(second)}"
         for name, first, second in pairs
         if first != second
     )

@@ -61,7 +61,8 @@ def test_other_settings_are_said(tmp_path: Path) -> None:
     data = compare_data([run_of(tmp_path / "a"), run_of(tmp_path / "b", references=100)])
     assert data.notes == (
         "a and b were not measured alike (references of random_number 400 and 100): medians do not "
-        "compare as they are, and a canary counts as higher only where the ends of exposures say so",
+        "compare as they are, and a canary counts as higher only where the ends of exposures say "
+        "so",
     )
 
 
