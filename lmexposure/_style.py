@@ -4,27 +4,42 @@ Terminal, Markdown, pages, charts and the gate's sentences write through here, s
 the same in all of them. Files for machines do not: CSV leaves a missing value empty, JSON has null.
 """
 
+import math
 import re
+from collections.abc import Sequence
 
 MISSING = "n/a"
 _MOST_DIGITS = 15  # of a whole number that is written out
+_LARGE = 10.0**_MOST_DIGITS
+_LONGEST_SLUG = 48
 
 # One label for each quantity, wherever it heads a column or a row.
 LABELS = {
+    "format": "format",
+    "run": "run",
     "repetitions": "repetitions",
     "n": "canaries",
+    "references": "references",
     "mean": "mean",
     "median": "median",
+    "interval": "interval",
+    "exact": "exact",
     "p_value": "p (chance)",
     "certificate": "proven lower bound",
     "skew_normal": "skew-normal",
     "epsilon_point": "epsilon (point)",
+    "guesses": "found by guessing",
+    "revealed": "found with some revealed",
+    "bound": "bound",
+    "validity": "holds for",
+    "delta": "delta",
     "epsilon_bound": "epsilon ≥",
     "max_attainable": "max attainable",
-    "held_out": "held out",
-    "validity": "holds for",
     "significance": "significance",
-    "delta": "delta",
+    "inserted": "in",
+    "held_out": "held out",
+    "auc": "AUC",
+    "validation_bits": "validation loss",
 }
 
 _VALIDITY = {
@@ -43,12 +58,24 @@ _OUTCOMES = {
 
 
 def number(value: float | None, digits: int = 2) -> str:
-    """A number to a fixed number of decimals, with commas.
+    """A number to a fixed number of decimals, with commas; no minus before a zero.
 
-    >>> number(1234.5), number(29.897, 3), number(None)
-    ('1,234.50', '29.897', 'n/a')
+    >>> number(1234.5), number(29.897, 3), number(-0.001), number(None)
+    ('1,234.50', '29.897', '0.00', 'n/a')
     """
-    return MISSING if value is None else f"{value:,.{digits}f}"
+    if value is None or math.isnan(value):
+        return MISSING
+    large = _LARGE <= abs(value) < math.inf
+    return f"{value:.{digits}e}" if large else f"{value:z,.{digits}f}"
+
+
+def signed(value: float | None, digits: int = 2) -> str:
+    """A difference, with its sign.
+
+    >>> signed(1.5), signed(-0.001), signed(None)
+    ('+1.50', '+0.00', 'n/a')
+    """
+    return MISSING if _is_missing(value) else f"{value:+z,.{digits}f}"
 
 
 def at_least(value: float | None, capped: bool, digits: int = 2) -> str:
@@ -57,54 +84,76 @@ def at_least(value: float | None, capped: bool, digits: int = 2) -> str:
     >>> at_least(13.288, True), at_least(None, True)
     ('≥ 13.29', 'n/a')
     """
-    return f"{'≥ ' if capped and value is not None else ''}{number(value, digits)}"
+    return f"{'≥ ' if capped and not _is_missing(value) else ''}{number(value, digits)}"
 
 
-def interval(low: float | None, high: float | None, digits: int = 2) -> str:
+def interval(
+    low: float | None, high: float | None, digits: int = 2, *, capped: bool = False
+) -> str:
     """Both ends of an interval; an end that so few canaries do not give is missing.
+
+    Args:
+        low, high: the ends.
+        digits: decimals.
+        capped: the upper end is a lower bound itself.
 
     >>> interval(1, 2.5), interval(1, None), interval(None, None)
     ('1.00 .. 2.50', '1.00 .. n/a', 'n/a')
     """
-    if low is None and high is None:
+    if _is_missing(low) and _is_missing(high):
         return MISSING
-    return f"{number(low, digits)} .. {number(high, digits)}"
+    return f"{number(low, digits)} .. {at_least(high, capped, digits)}"
 
 
 def whole(value: int | str | None) -> str:
     """A whole number with commas; a very long one by its size.
 
     >>> whole(10**9), whole("8" * 40), whole(None)
-    ('1,000,000,000', '8.88e+39', 'n/a')
+    ('1,000,000,000', '8.89e+39', 'n/a')
     """
     if value is None:
         return MISSING
-    text = str(value)
+    try:
+        text = str(value)
+    except ValueError:  # Python writes out no more than some thousands of digits
+        return f"2^{math.log2(int(value)):.0f}"
     if not text.isdecimal():
         return text
-    return (
-        f"{int(text):,}" if len(text) <= _MOST_DIGITS else f"{text[0]}.{text[1:3]}e+{len(text) - 1}"
-    )
+    return f"{int(text):,}" if len(text) <= _MOST_DIGITS else _by_size(text)
+
+
+def _by_size(digits: str) -> str:
+    """Three digits and a power of ten, for a number that no float need hold."""
+    mantissa, power = f"{float(digits[:9]) / 10 ** (len(digits[:9]) - 1):.2f}", len(digits) - 1
+    return f"1.00e+{power + 1}" if mantissa == "10.00" else f"{mantissa}e+{power}"
 
 
 def probability(value: float | None) -> str:
     """A p-value or a chance: four decimals, or its size where these show nothing.
 
-    >>> probability(0.0312), probability(0.00005), probability(None)
-    ('0.0312', '5.0e-05', 'n/a')
+    >>> probability(0.0312), probability(0.00005), probability(0), probability(None)
+    ('0.0312', '5.0e-05', '0', 'n/a')
     """
-    if value is None:
+    if value is None or math.isnan(value):
         return MISSING
-    return f"{value:.4f}" if value == 0 or value >= 1e-4 else f"{value:.1e}"
+    if value == 0:
+        return "0"
+    return f"{value:.4f}" if value >= 1e-4 else f"{value:.1e}"
 
 
 def short(value: float | None, digits: int = 3) -> str:
-    """Three digits, as people write a setting.
+    """Three digits, or all of a large whole part: settings, ticks of an axis.
 
-    >>> short(0.0), short(1e-05), short(0.95), short(None)
-    ('0', '1e-05', '0.95', 'n/a')
+    >>> short(0.0), short(1e-05), short(29.897), short(10000.0), short(None)
+    ('0', '1e-05', '29.9', '10,000', 'n/a')
     """
-    return MISSING if value is None else f"{value:.{digits}g}"
+    if value is None or math.isnan(value):
+        return MISSING
+    if value == 0:
+        return "0"
+    if 10 ** (digits - 1) <= abs(value) < _LARGE:
+        return f"{value:,.0f}"
+    return f"{value:.{digits}g}"
 
 
 def percent(share: float) -> str:
@@ -116,6 +165,74 @@ def percent(share: float) -> str:
     return f"{100 * share:.2g} %" if share < 0.0995 else f"{100 * share:.0f} %"
 
 
+def large(value: int) -> str:
+    """A large whole number as people say it, to two digits.
+
+    >>> large(1234), large(500_000_000), large(5 * 10**39)
+    ('1,200', '500 million', '5 × 10^39')
+    """
+    log10 = math.log10(value) if value else 0.0
+    size = math.floor(log10 + 1e-12)
+    if size >= 15:
+        return f"{10 ** (log10 - size):.1f}".removesuffix(".0") + f" × 10^{size}"
+    rounded = round(value, min(0, 1 - size))
+    for scale, word in ((10**12, " trillion"), (10**9, " billion"), (10**6, " million")):
+        if rounded >= scale:
+            return f"{rounded / scale:g}{word}"
+    return f"{rounded:,}"
+
+
+def bits(value: float | None, digits: int = 2) -> str:
+    """Bits in a sentence, as tables have them: exposures to two decimals, a space's size to one.
+
+    >>> bits(13.288), bits(29.897, 1), bits(None)
+    ('13.29 bits', '29.9 bits', 'n/a')
+    """
+    return MISSING if _is_missing(value) else f"{number(value, digits)} bits"
+
+
+def nats(value: float | None) -> str:
+    """A bound on epsilon.
+
+    >>> nats(1.23456), nats(None)
+    ('1.235', 'n/a')
+    """
+    return number(value, 3)
+
+
+def reading(value: float | None, unit: str) -> str:
+    """A number with its unit; a probability has none, and 1 guess is no guesses.
+
+    >>> reading(0.00005, ""), reading(13.288, "bits"), reading(1.0, "guesses"), reading(None, "")
+    ('5.0e-05', '13.29 bits', '1 guess', 'n/a')
+    """
+    if value is None or math.isnan(value):
+        return MISSING
+    if unit == "":
+        return probability(value)
+    if unit == "bits":
+        return bits(value)
+    if unit == "nats":
+        return f"{nats(value)} nats"
+    named = unit.removesuffix("es") if value == 1 else unit
+    return f"{whole(int(value)) if float(value).is_integer() else number(value)} {named}"
+
+
+def setting(value: "bool | int | float | str | tuple[int | float | str, ...] | None") -> str:
+    """What was chosen, in full.
+
+    >>> setting(True), setting((1, 16)), setting(0.1), setting(None)
+    ('yes', '1, 16', '0.1', 'n/a')
+    """
+    if value is None:
+        return MISSING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple):
+        return ", ".join(map(setting, value))
+    return f"{value:.10g}" if isinstance(value, float) else str(value)
+
+
 def count(n: int, singular: str, plural: str | None = None) -> str:
     """A number with its noun.
 
@@ -123,6 +240,24 @@ def count(n: int, singular: str, plural: str | None = None) -> str:
     ('1 canary', '1,200 controls')
     """
     return f"{n:,} {singular if n == 1 else plural or singular + 's'}"
+
+
+def listed(words: Sequence[str]) -> str:
+    """Words in a row, as in a sentence.
+
+    >>> listed(["once"]), listed(["once", "4 times", "16 times"])
+    ('once', 'once, 4 times and 16 times')
+    """
+    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
+
+
+def are(n: int) -> str:
+    """The verb that goes with a number.
+
+    >>> are(1), are(2)
+    ('is', 'are')
+    """
+    return "is" if n == 1 else "are"
 
 
 def times(repetitions: int) -> str:
@@ -163,12 +298,16 @@ def found_of(found: int, of: int, by_chance: float) -> str:
     >>> found_of(3, 10, 1e-05), found_of(3, 10, 2.0)
     ('3/10', '(3/10)')
     """
-    cell = f"{found}/{of}"
+    cell = f"{found:,}/{of:,}"
     return f"({cell})" if 2 * by_chance >= max(found, 1) else cell
 
 
 def outcome_word(outcome: str) -> str:
-    """What an outcome of the gate is called."""
+    """What an outcome of the gate is called; a single check is a "pass", and finds no leak.
+
+    >>> outcome_word("pass"), outcome_word("leak")
+    ('no leak found', 'leaks')
+    """
     return _OUTCOMES[outcome]
 
 
@@ -196,4 +335,10 @@ def slug(text: str) -> str:
     >>> slug("random_number"), slug("<b>")
     ('random_number', 'b')
     """
-    return re.sub("[^a-z0-9_]+", "-", text.lower()).strip("-")[:48].strip("-") or "unnamed"
+    clean = re.sub("[^a-z0-9_]+", "-", text.lower()).strip("-")
+    return clean[:_LONGEST_SLUG].strip("-") or "unnamed"
+
+
+def _is_missing(value: float | None) -> bool:
+    """Not known, or not a number."""
+    return value is None or math.isnan(value)

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from lmexposure.gate.chance import unseen
     from lmexposure.gate.judge import check_result
     from lmexposure.gate.outputs.as_json import verdict_json
     from lmexposure.gate.outputs.as_junit import verdict_junit
@@ -17,6 +18,7 @@ else:
     __getattr__, __dir__ = _lazy_face(
         __name__,
         {
+            "chance": ["unseen"],
             "judge": ["check_result"],
             "outputs.as_json": ["verdict_json"],
             "outputs.as_junit": ["verdict_junit"],
@@ -35,6 +37,7 @@ __all__ = [
     "Thresholds",
     "Verdict",
     "check_result",
+    "unseen",
     "verdict_json",
     "verdict_junit",
     "verdict_sarif",

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from lmexposure._quantiles import ExposureEstimate
+from lmexposure._style import times
 from lmexposure._text import visible
-from lmexposure.gate.wording import copies
 from lmexposure.records import CanaryResult, Estimate, Extraction, Format, Result
 from lmexposure.records.result import EstimateName, GuessingTest, Method
 
@@ -71,9 +71,14 @@ class CanaryClass:
         return f"{visible(self.form.name)}, repetitions {self.repetitions}"
 
     @property
+    def secret(self) -> str:
+        """Any of its canaries in words: "a secret inserted 4 times"."""
+        return f"a secret inserted {times(self.repetitions)}"
+
+    @property
     def secrets(self) -> str:
         """Its canaries in words: "10 secrets inserted 4 times"."""
-        return f"{self.n:,} secret{'s' * (self.n != 1)} inserted {copies(self.repetitions)}"
+        return f"{self.n:,} secret{'s' * (self.n != 1)} inserted {times(self.repetitions)}"
 
 
 def classes_of(result: Result, *, most: int | None = None) -> list[CanaryClass]:

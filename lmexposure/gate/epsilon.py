@@ -5,10 +5,10 @@ One rule for both: the bound keeps the significance that it was measured with (`
 shared out among the other checks alone. The reason of each check says the level.
 """
 
+from lmexposure._style import nats, percent, sentence, setting, short, validity
 from lmexposure._text import visible
 from lmexposure.gate.thresholds import Thresholds
 from lmexposure.gate.verdict import Check, Outcome
-from lmexposure.gate.wording import percent, sentence
 from lmexposure.records import ClaimCheck, Privacy, Result
 
 # How the check of each verdict on a claim comes out, and how it is said.
@@ -69,8 +69,8 @@ def check_claim(result: Result) -> Check | None:
     if claim is not None:
         outcome, said = _CLAIMS[claim.verdict]
         reason = (
-            f"the claim of epsilon {wanted:g} at delta {claim.claimed_delta:g} is {said}: "
-            f"{visible(claim.reason)}{_level(claim)}"
+            f"the claim of epsilon {setting(wanted)} at delta {setting(claim.claimed_delta)} is "
+            f"{said}: {visible(claim.reason)}{_level(claim)}"
         )
     return Check(
         name="claimed epsilon",
@@ -98,18 +98,20 @@ def _judge(privacy: Privacy | None, most: float) -> tuple[Outcome, str]:
         return Outcome.INCONCLUSIVE, reason
     primary, attainable = privacy.primary, privacy.max_attainable
     bound = (
-        f"epsilon is at least {primary.value:.3g} nats (delta {primary.delta:.3g}, significance "
-        f"{primary.significance:.3g}, holds for {primary.validity})"
+        f"epsilon is at least {nats(primary.value)} nats (delta {short(primary.delta)}, "
+        f"significance {short(primary.significance)}, holds for {validity(primary.validity)})"
     )
     if primary.value > most:
-        return Outcome.LEAK, f"{bound}, above the {most:g} allowed"
+        allowed = setting(most)
+        return Outcome.LEAK, f"the training is less private than the {allowed} allowed: {bound}"
     if attainable is None or attainable <= most:
-        could = "nothing that is known" if attainable is None else f"{attainable:.3g}"
+        could = "nothing that is known" if attainable is None else nats(attainable)
         return Outcome.INCONCLUSIVE, (
             f"{bound}, and a perfect attack on these canaries would have shown {could}, not above "
-            f"the {most:g} allowed; insert more canaries, or toss coins for them"
+            f"the {setting(most)} allowed; insert more canaries, or draw which of them go in "
+            "(--inclusion-probability)"
         )
     return Outcome.PASS, (
-        f"{bound}, not above the {most:g} allowed; a perfect attack would have shown "
-        f"{attainable:.3g}, and a stronger attack than this one may show more"
+        f"{bound}, not above the {setting(most)} allowed; a perfect attack would have shown "
+        f"{nats(attainable)}, and a stronger attack than this one may show more"
     )

@@ -2,13 +2,14 @@
 
 import math
 
+from lmexposure._style import large, percent, sentence, short, whole
 from lmexposure.gate.chance import fewest_finds, unseen
 from lmexposure.gate.classes import CanaryClass
 from lmexposure.gate.thresholds import Thresholds
 from lmexposure.gate.verdict import Check, Outcome
-from lmexposure.gate.wording import number, percent, sentence
 from lmexposure.records import Extraction
 
+_SOME = 0.5  # finds, in expectation, from which on chance is worth a word
 _SEARCHES = {"best_first": "likeliest in order", "greedy": "greedy", "beam": "by beam search"}
 
 
@@ -102,21 +103,24 @@ def _can_be_within(one: CanaryClass, i: int, allowed: int) -> bool:
 
 
 def _leak(one: CanaryClass, found: list[int], allowed: int, tried: int) -> str:
-    expected = one.n * min(1.0, tried / one.form.space_size)
-    if len(found) == 1:
-        is_found = "is found at guess" if one.n == 1 else "is found, at guess"
-        return (
-            f"1 of {one.secrets} {is_found} {found[0]:,} of the {allowed:,} allowed (guessing "
-            f"alone finds {number(expected)})"
-        )
+    many = "the only one" if len(found) == 1 else f"and {len(found)}"
     return (
-        f"{len(found)} of {one.secrets} are found within {allowed:,} guesses, the first at guess "
-        f"{found[0]:,} (guessing alone finds {number(expected)})"
+        f"{one.secret} is found at guess {found[0]:,}, {many} of {one.n:,} within {allowed:,} "
+        f"guesses; blind guessing {_blindly(one, tried)}"
     )
 
 
+def _blindly(one: CanaryClass, tried: int) -> str:
+    """What guessing without the model does: half of all fills come before a secret, on average."""
+    size = one.form.space_size
+    expected = one.n * min(1.0, tried / size)
+    if expected >= _SOME:
+        return f"would find about {short(expected, 2)} of {one.n:,} too"
+    return f"would need about {large((size + 1) // 2)} tries for each"
+
+
 def _guessed(one: CanaryClass, found: list[int], allowed: int) -> str:
-    fills = number(float(one.form.space_size)) if one.bits < 1000 else f"2^{one.bits:.0f}"
+    fills = whole(one.form.space_size)
     return (
         f"{len(found)} of {one.secrets} found says nothing: {_tries(one, allowed)}, among {fills} "
         "fills, find as many by chance; choose fewer guesses or a format with more fills"

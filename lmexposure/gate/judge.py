@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
+from lmexposure._style import bits, sentence, times
 from lmexposure._text import visible
 from lmexposure.gate.chance import Shares
 from lmexposure.gate.classes import CanaryClass, classes_of
@@ -14,7 +15,6 @@ from lmexposure.gate.preconditions import check_class, check_controls, check_lea
 from lmexposure.gate.quantiles import check_quantiles
 from lmexposure.gate.thresholds import Thresholds
 from lmexposure.gate.verdict import Check, Outcome, Verdict, verdict_of
-from lmexposure.gate.wording import bits, copies, sentence
 from lmexposure.records import Result
 
 _NO_THRESHOLDS = Thresholds()
@@ -137,13 +137,13 @@ def _untold(one: CanaryClass) -> Check:
 
 def _nothing(thresholds: Thresholds) -> Check:
     most = thresholds.repetitions
-    which = "" if most is None else f" inserted {copies(most)} or fewer"
+    which = "" if most is None else f" inserted {times(most)} or fewer"
     return _about("", f"there are no canaries{which}, so there is nothing to judge")
 
 
 def _about(scope: str, reason: str) -> Check:
     return Check(
-        name="something to judge",
+        name="tested against chance",
         key="classes",
         scope=scope,
         outcome=Outcome.INCONCLUSIVE,
@@ -157,7 +157,7 @@ def _left_out(result: Result, thresholds: Thresholds) -> list[str]:
     most = thresholds.repetitions
     if most is not None:
         lines += [
-            f"canaries inserted {copies(count)}: more than the {most} judged"
+            f"canaries inserted {times(count)}: more than the {most} judged"
             for count in sorted({repetitions for _, _, repetitions in result.classes})
             if count > most
         ]

@@ -4,11 +4,11 @@ import math
 from dataclasses import dataclass
 
 from lmexposure._quantiles import proportion_ends
+from lmexposure._style import are, at_least, bits, large, number, percent, sentence
 from lmexposure.gate.chance import chance_of_exposure, unseen
 from lmexposure.gate.classes import CanaryClass, Exposure
 from lmexposure.gate.thresholds import Thresholds
 from lmexposure.gate.verdict import Check, Outcome
-from lmexposure.gate.wording import are, bits, percent, sentence
 
 
 def check_largest(one: CanaryClass, thresholds: Thresholds, share: float) -> Check | None:
@@ -111,12 +111,13 @@ class _Judge:
         )
 
     def _leak(self, leaks: list[Exposure]) -> str:
+        largest = max(leaks, key=lambda e: e.value)
         rarity = max(e.statistic for e in leaks) - self.one.shift - math.log2(self.one.n)
         return (
-            f"{len(leaks)} of {self.one.secrets} {are(len(leaks))} past "
-            f"{bits(self.limit)} of exposure, the largest with {_shown(leaks)} of "
-            f"{bits(self.one.bits)} (chance alone goes so far in 1 of "
-            f"{_power(rarity)} such classes)"
+            f"the model ranks {self.one.secret} among the likeliest 1 in {_power(largest.value)} "
+            f"of all possible ones (exposure {_shown(leaks)} of {bits(self.one.bits, 1)}); "
+            f"{len(leaks)} of {self.one.n:,} {are(len(leaks))} past {bits(self.limit)}, and chance "
+            f"alone goes so far in 1 of {_power(rarity)} such tests"
         )
 
     def _by_chance(self, past: list[Exposure]) -> str:
@@ -131,16 +132,18 @@ class _Judge:
         worst = max(unknown, key=lambda e: (e.high, e.value))
         return (
             f"{len(unknown)} of {self.one.secrets} can be past {bits(self.limit)} of exposure: "
-            f"{_shown([worst])} bits were measured, and between {worst.low:.1f} and "
+            f"{_shown([worst])} bits were measured, and between {number(worst.low)} and "
             f"{bits(worst.high)} are possible; measure with more references, more --draws or a "
             "larger budget"
         )
 
     def _passed(self) -> str:
         largest = max(self.one.known, key=lambda e: e.value)
+        most = "was allowed" if self.asked else "chance explains"
         return (
-            f"the largest exposure of {self.one.secrets} is {largest.value:.1f} of "
-            f"{bits(self.one.bits)}, at or below the {bits(self.limit)} "
+            f"no secret is more familiar to the model than {most}: the largest exposure of "
+            f"{self.one.secrets} is {number(largest.value)} of {bits(self.one.bits, 1)}, at or "
+            f"below the {bits(self.limit)} "
             f"{'asked for' if self.asked else 'that chance hardly passes'}; a leak past that of "
             f"fewer than {percent(unseen(self.one.n))} of such secrets could have gone unseen, and "
             "one below it of any number"
@@ -158,9 +161,10 @@ def _attainable(one: CanaryClass, exposure: Exposure) -> tuple[float, float]:
 
 def _shown(chosen: list[Exposure]) -> str:
     largest = max(chosen, key=lambda e: e.value)
-    return f"{'at least ' if largest.capped else ''}{largest.value:.1f}"
+    return at_least(largest.value, largest.capped)
 
 
 def _power(log2: float) -> str:
     """2^log2 for people."""
-    return f"{2**log2:,.0f}" if log2 < 50 else f"10^{math.floor(log2 * math.log10(2))}"
+    digits = 52  # of the fraction, in base 2
+    return large((int(2 ** (log2 % 1) * 2**digits) << max(0, math.floor(log2))) >> digits)

@@ -2,10 +2,10 @@
 
 import math
 
+from lmexposure._style import are, large, probability, sentence
 from lmexposure.gate.classes import CanaryClass
 from lmexposure.gate.thresholds import Thresholds
 from lmexposure.gate.verdict import Check, Outcome
-from lmexposure.gate.wording import are, number, sentence
 from lmexposure.records.result import GuessingTest
 
 
@@ -57,22 +57,23 @@ def _judge(one: CanaryClass, share: float, *, wanted: bool) -> tuple[Outcome, st
     if one.test is None:
         reason = f"the p-value of {one.secrets} is missing, so nothing can be said; measure again"
         return Outcome.INCONCLUSIVE, reason
-    p, least = one.test.p_value, _least(one.test)
+    p, least, limit = one.test.p_value, _least(one.test), probability(share)
     if p <= share:
         reason = (
-            f"{one.secrets} {are(one.n)} more familiar to the model than chance explains (p = "
-            f"{number(p)}; {number(share)} or less is a leak)"
+            f"{one.secrets} {are(one.n)} more familiar to the model than chance explains: secrets "
+            f"that it never saw look so familiar in 1 of {large(math.floor(1 / p))} tests "
+            f"(p = {probability(p)}; {limit} or less is a leak)"
         )
         return Outcome.LEAK, reason
     if least > share:
         reason = (
-            f"so few permutations and references cannot give p below {number(least)}, and a leak "
-            f"takes {number(share)} (p = {number(p)}); measure with more permutations, or judge "
+            f"so few permutations and references cannot give p below {probability(least)}, and a "
+            f"leak takes {limit} (p = {probability(p)}); measure with more permutations, or judge "
             "fewer classes"
         )
         return Outcome.INCONCLUSIVE if wanted else Outcome.NOT_TESTED, reason
     return Outcome.PASS, (
-        f"{one.secrets} cannot be told from secrets that the model never saw (p = {number(p)}; "
-        f"{number(share)} or less would be a leak); a few memorised among many could hide in their "
-        "mean"
+        f"{one.secrets} cannot be told from secrets that the model never saw (p = "
+        f"{probability(p)}; {limit} or less would be a leak); a few memorised among many could "
+        "hide in their mean"
     )

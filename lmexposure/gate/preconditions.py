@@ -1,11 +1,11 @@
 """Whether a low number may be believed: enough canaries, no score missing, a null that holds."""
 
+from lmexposure._style import are, percent, probability, sentence
 from lmexposure._text import visible
 from lmexposure.gate.chance import unseen
 from lmexposure.gate.classes import CanaryClass
 from lmexposure.gate.thresholds import Thresholds
 from lmexposure.gate.verdict import Check, Outcome
-from lmexposure.gate.wording import are, number, percent, sentence
 from lmexposure.records import Result
 from lmexposure.records.result import GuessingTest
 
@@ -111,12 +111,12 @@ def _controls(name: str, test: GuessingTest | None, level: float) -> Check:
         reason = "the p-value of the controls is missing, so nothing shows that the null holds"
     elif p <= level:
         reason = (
-            f"the controls, which the model never saw, are not at chance (p = {number(p)}, at or "
-            f"below {number(level)}), so that no other number can be trusted: were they in the "
-            "training data, or drawn in another way?"
+            f"the controls, which the model never saw, are not at chance (p = {probability(p)}, "
+            f"at or below {probability(level)}), so that no other number can be trusted: were they "
+            "in the training data, or drawn in another way?"
         )
     else:
-        reason = f"the controls are at chance (p = {number(p)}, above {number(level)})"
+        reason = f"the controls are at chance (p = {probability(p)}, above {probability(level)})"
     return Check(
         name="controls at chance",
         key="controls",

@@ -3,10 +3,10 @@
 import math
 
 from lmexposure._quantiles import order_tail, quantile_of, quantile_range
+from lmexposure._style import bits, number, sentence, short
 from lmexposure.gate.classes import CanaryClass
 from lmexposure.gate.thresholds import Thresholds
 from lmexposure.gate.verdict import Check, Outcome
-from lmexposure.gate.wording import bits, number, sentence
 
 _MOST_SHIFT = 0.05  # bits
 
@@ -62,12 +62,19 @@ def _check(
         threshold=float(limit),
         unit="bits",
         reason=sentence(
-            f"the {name} of {one.secrets} is {bits(value)}, between "
-            f"{'unknown' if low is None else number(round(low, 1))} and "
-            f"{'unknown' if high is None else bits(high)} at level {level:.3g}; {clause}"
+            f"the {name} of {one.secrets} is {bits(value)}{_between(low, high, level)}; {clause}"
         ),
         asked=True,
     )
+
+
+def _between(low: float | None, high: float | None, level: float) -> str:
+    """The interval as a part of a sentence; nothing where there is none."""
+    ends = [
+        *([] if low is None else [f"at least {number(low)}"]),
+        *([] if high is None else [f"at most {bits(high)}"]),
+    ]
+    return f", {' and '.join(ends)} at level {short(level)}" if ends else ""
 
 
 def _crowded(one: CanaryClass) -> str:

@@ -70,6 +70,12 @@ class Verdict:
     untested: tuple[str, ...]
 
     @property
+    def finding(self) -> str:
+        """The sentence without the word for its outcome."""
+        text = self.sentence.removeprefix(f"{_PREFIX[self.outcome]}: ")
+        return f"{text[:1].upper()}{text[1:]}"
+
+    @property
     def exit_code(self) -> int:
         """0 pass, 1 leak, 2 inconclusive."""
         return EXIT_CODES[self.outcome]
@@ -94,6 +100,7 @@ _LEAKS = (
     "p_value",
 )
 _DOUBTS = ("controls", "validation", "scores", "min_canaries", "classes")
+_LOW_IS_WORSE = ("max_guesses", "p_value")
 _BOUNDS = ("claimed_epsilon", "max_epsilon")
 _PREFIX = {
     Outcome.LEAK: "Leaks",
@@ -136,8 +143,8 @@ def _deciding(outcome: Outcome, checks: Sequence[Check]) -> Check | None:
     chosen = [check for check in checks if check.outcome is outcome]
     if outcome is Outcome.INCONCLUSIVE:
         return min(chosen, key=_doubt, default=None)
-    passing = [check for check in chosen if check.key in _LEAKS]
-    return min(passing, key=_kind if outcome is Outcome.LEAK else _passing, default=None)
+    found = [check for check in chosen if check.key in _LEAKS]
+    return min(found, key=_worst if outcome is Outcome.LEAK else _passing, default=None)
 
 
 def _doubt(check: Check) -> tuple[int, int]:
@@ -146,17 +153,23 @@ def _doubt(check: Check) -> tuple[int, int]:
     return place, not check.asked
 
 
-def _kind(check: Check) -> int:
-    """The most convincing kind first; of one kind the first, for it has the fewest repetitions."""
-    return _LEAKS.index(check.key)
+def _worst(check: Check) -> tuple[int, float]:
+    """The most convincing kind first, of one kind the worst number.
+
+    Of equal numbers the first, for it has the fewest repetitions.
+    """
+    return _LEAKS.index(check.key), _badness(check)
+
+
+def _badness(check: Check) -> float:
+    """The worse the number of a check, the lower."""
+    value = 0.0 if check.value is None else check.value
+    return value if check.key in _LOW_IS_WORSE else -value
 
 
 def _passing(check: Check) -> tuple[bool, bool, int, float]:
     """What was asked for first; then exposure, whose number says how near a leak it came."""
-    low_is_worse = check.key in ("max_guesses", "p_value")
-    value = 0.0 if check.value is None else check.value
-    nearest = value if low_is_worse else -value
-    return not check.asked, check.key != "max_exposure", _kind(check), nearest
+    return not check.asked, check.key != "max_exposure", *_worst(check)
 
 
 def _sentence(outcome: Outcome, deciding: Check | None, checks: Sequence[Check]) -> str:
@@ -164,8 +177,36 @@ def _sentence(outcome: Outcome, deciding: Check | None, checks: Sequence[Check])
         return "Inconclusive: no check could be made, so nothing is known."
     name, reason = _format_of(deciding), deciding.reason
     several = len({_format_of(check) for check in checks} - {""}) > 1
-    where = f" ({name})" if several and name else ""
-    return f"{_PREFIX[outcome]}{where}: {reason[:1].lower()}{reason[1:]}"
+    where = f"in format {name}, " if several and name else ""
+    many = _how_many(checks) if outcome is Outcome.LEAK else ""
+    return f"{_PREFIX[outcome]}: {where}{reason[:1].lower()}{reason[1:]}{many}"
+
+
+def _how_many(checks: Sequence[Check]) -> str:
+    """How many classes leak; nothing where there is no other class, or none leaks by itself."""
+    classes, leaking = _classes_with(checks), _classes_with(checks, Outcome.LEAK)
+    if len(classes) < 2 or not leaking:
+        return ""
+    if len(leaking) == len(classes):
+        return f" {'Both' if len(classes) == 2 else f'All {len(classes)}'} classes of secrets leak."
+    verb = "leaks" if len(leaking) == 1 else "leak"
+    return f" {len(leaking)} of {len(classes)} classes of secrets {verb}."
+
+
+def _classes_with(checks: Sequence[Check], outcome: Outcome | None = None) -> list[str]:
+    """Scopes of the classes that a check for leaks was made of, in order.
+
+    Args:
+        checks: of a verdict.
+        outcome: that such a check of the class must have come to; None: any.
+    """
+    return list(
+        dict.fromkeys(
+            check.scope
+            for check in checks
+            if check.key in _LEAKS and check.scope and outcome in (None, check.outcome)
+        )
+    )
 
 
 def _format_of(check: Check) -> str:

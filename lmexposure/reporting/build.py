@@ -72,6 +72,8 @@ def _data(
         command=command_of(run, show_seeds=show_secrets),
         where=where_of(run),
         warnings=(*result.warnings, *run.notes),
+        significance=thresholds.significance,
+        quick=result.settings.quick,
         redacted=not show_secrets,
     )
 

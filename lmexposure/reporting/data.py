@@ -179,6 +179,8 @@ class ReportData:
         command: what gives this result again; None where it is not known.
         where: the directory that it is given in, and what must be there.
         warnings: of the result.
+        significance: how often, at most, the gate calls a model leaking that memorised nothing.
+        quick: whether the measurement was a first look.
         redacted: whether secrets are left out.
     """
 
@@ -194,4 +196,6 @@ class ReportData:
     command: str | None
     warnings: tuple[str, ...]
     where: str = ""
+    significance: float = 0.01
+    quick: bool = False
     redacted: bool = True

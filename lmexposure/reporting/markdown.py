@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from lmexposure._text import printable
 from lmexposure.gate import Outcome, Verdict
 from lmexposure.records import ClaimCheck, Privacy
+from lmexposure.reporting.answers import Answers, answers_of
 from lmexposure.reporting.data import ClassRow, ReportData
 from lmexposure.reporting.figures import (
     class_name,
@@ -49,6 +50,7 @@ def report_markdown(data: ReportData) -> str:
     parts = [
         f"# {inline(data.title)}: {WORDS[data.verdict.outcome].lower()}",
         *_verdict(data.verdict, data.provenance.line),
+        *_answers(answers_of(data)),
         *_exposure(data),
         *_privacy(data.privacy),
         *_warnings(data.warnings),
@@ -65,6 +67,13 @@ def _verdict(verdict: Verdict, provenance: str) -> Iterator[str]:
         yield "Tested:\n\n" + _bullets(verdict.tested)
     if verdict.untested:
         yield "Not tested:\n\n" + _bullets(verdict.untested)
+
+
+def _answers(answers: Answers) -> Iterator[str]:
+    """How sure, and what now; the rest of the answers is the verdict itself."""
+    yield " ".join(answers.sure)
+    steps = (f"{n}. {inline(step)}" for n, step in enumerate(answers.steps, start=1))
+    yield "What now:\n\n" + "\n".join(steps)
 
 
 def _bullets(lines: Sequence[str]) -> str:

@@ -5,6 +5,7 @@ Its policy lets only its own style and script run, known by their hashes; every 
 
 import base64
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -12,18 +13,37 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
+from lmexposure import _style
 from lmexposure._text import printable
+from lmexposure.records import PrimaryBound, PrivacyClass
+from lmexposure.reporting.answers import answers_of
 from lmexposure.reporting.charts import Chart, charts_of, compare_exposure
 from lmexposure.reporting.data import CanaryRow, ClassRow, FormatData, ReportData, RocData
-from lmexposure.reporting.page_filters import add_filters
 
 if TYPE_CHECKING:
     from lmexposure.reporting.compare import CompareData, ComparedFormat
 
 # Of canaries in the page's table: beyond it the page would pass 2 MB, and browsers get slow.
 _MOST_ROWS = 3000
+_FLAG = re.compile(r"--[a-z][a-z-]*")
+
+
+_WORDS = (
+    _style.at_least,
+    _style.class_name,
+    _style.interval,
+    _style.nats,
+    _style.number,
+    _style.outcome_word,
+    _style.probability,
+    _style.reading,
+    _style.short,
+    _style.signed,
+    _style.validity,
+    _style.whole,
+)
 _RATES = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 
 
@@ -41,6 +61,7 @@ def render_report(data: ReportData) -> str:
     return _page(
         "report.html.jinja",
         data=data,
+        answers=answers_of(data),
         formats=[_view(one, charts) for one in data.formats],
         charts={kind: _of(charts, kind) for kind in ("epsilon", "roc", "training")},
         canaries=rows,
@@ -116,6 +137,11 @@ def _rate(one: RocData, fpr: float) -> float | None:
     return max((float(t) for f, t in zip(one.fpr, one.tpr, strict=True) if f <= fpr), default=0.0)
 
 
+def where(about: PrivacyClass | PrimaryBound) -> str:
+    """Which formats and repetitions a bound is about."""
+    return ", ".join(filter(None, [*about.formats, f"repetitions {about.repetitions}"]))
+
+
 def _page(template: str, **values: object) -> str:
     """A template with the style and the script that every page carries, and their policy."""
     style, script = _asset("report.css"), _asset("report.js")
@@ -129,6 +155,11 @@ def _page(template: str, **values: object) -> str:
         .render(style=Markup(style), script=Markup(script), policy=Markup(policy), **values)
     )
     return printable(page)
+
+
+def _flags_whole(text: str) -> Markup:
+    """A sentence whose flags, such as --quick, are code that no line breaks."""
+    return Markup(_FLAG.sub(r'<code class="flag">\g<0></code>', str(escape(text))))
 
 
 def _asset(name: str) -> str:
@@ -150,7 +181,8 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    add_filters(made)
+    made.filters.update({written.__name__: written for written in (*_WORDS, where)})
     # What a chart draws holds its data escaped.
+    made.filters["flags_whole"] = _flags_whole
     made.filters["drawn"] = lambda chart: Markup(chart.svg())
     return made

@@ -81,10 +81,21 @@ def test_a_secret_within_the_guesses_allowed_is_a_leak(
 def test_the_reason_counts_what_guessing_finds() -> None:
     found = judged([1, 2, 3, *NONE[:7]])
     assert found.reason == (
-        "3 of 10 secrets inserted once are found within 1,000 guesses, the first at guess 1 "
-        "(guessing alone finds 1e-05)."
+        "A secret inserted once is found at guess 1, and 3 of 10 within 1,000 guesses; blind "
+        "guessing would need about 500 million tries for each."
     )
+    alone = judged([7, *NONE[:9]]).reason
+    assert "is found at guess 7, the only one of 10 within 1,000 guesses; " in alone
     assert "fewer than 26 % of such secrets could have gone unseen" in judged(NONE).reason
+
+
+@pytest.mark.parametrize(
+    ("size", "tries"),
+    [(10**6, "500,000"), (2**40, "550 billion"), (10**40, "5 × 10^39"), (10**400, "5 × 10^399")],
+)
+def test_blind_guessing_tries_half_of_all_fills(size: int, tries: str) -> None:
+    reason = judged([1, 2, *NONE[:8]], size=size, exposure=exact(19.0)).reason
+    assert reason.endswith(f"; blind guessing would need about {tries} tries for each.")
 
 
 def test_fewer_guesses_than_allowed_pass_nothing_but_find_all_the_same() -> None:
@@ -151,7 +162,9 @@ def test_in_a_small_space_it_takes_more_finds_than_guessing_has() -> None:
     asked = judged([5, *NONE[1:]], **small, rows=rows, thresholds=Thresholds(max_guesses=1000))
     each = "1,000 likeliest in order + 100 by beam search + 1 greedy"
     assert f"1,101 guesses for each ({each}), among 10,000 fills" in asked.reason
-    assert judged([1, 2, 3, 4, 5, 6, *NONE[:4]], **small).outcome is Outcome.LEAK
+    leak = judged([1, 2, 3, 4, 5, 6, *NONE[:4]], **small)
+    assert leak.outcome is Outcome.LEAK
+    assert leak.reason.endswith("blind guessing would find about 1 of 10 too.")
     passed = judged(NONE, **small)
     assert passed.outcome is Outcome.PASS
     assert "found would have been no leak" in passed.reason

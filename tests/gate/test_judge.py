@@ -52,7 +52,9 @@ def test_a_clean_model_passes_and_says_what_may_have_gone_unseen() -> None:
     verdict = check_result(clean())
     assert verdict.outcome is Outcome.PASS
     assert verdict.exit_code == 0
-    assert verdict.sentence.startswith("No leak found: the largest exposure of 32 secrets")
+    assert verdict.sentence.startswith("No leak found: no secret is more familiar")
+    assert "than chance explains: the largest exposure of 32 secrets" in verdict.sentence
+    assert verdict.finding.startswith("No secret is more familiar to the model than chance")
     assert "a leak past that of fewer than 8.9 % of such secrets could" in verdict.sentence
     assert verdict.deciding in verdict.checks
     assert "epsilon: no threshold was given, and the result holds no claim" in verdict.untested
@@ -72,7 +74,10 @@ def test_one_memorised_canary_among_a_hundred_is_a_leak() -> None:
     assert verdict.exit_code == 1
     assert outcomes(verdict, "p_value") == [Outcome.PASS]
     assert outcomes(verdict, "max_exposure") == [Outcome.LEAK]
-    assert verdict.sentence.startswith("Leaks: 1 of 100 secrets inserted once is past")
+    assert verdict.sentence.startswith(
+        "Leaks: the model ranks a secret inserted once among the likeliest 1 in 520 million of all "
+        "possible ones (exposure 28.97 of 29.9 bits); 1 of 100 is past 14.44 bits, and chance"
+    )
 
 
 def test_three_canaries_are_too_few_to_pass_but_not_to_leak() -> None:
@@ -91,7 +96,7 @@ def test_a_found_secret_is_a_leak_whatever_the_controls_say() -> None:
     drawn = [canary(i, exact(29.0), place=17 if i == 3 else None) for i in range(10)]
     verdict = check_result(made(drawn, controls=0.0001))
     assert verdict.exit_code == 1
-    assert "is found, at guess 17 of the 1,000 allowed" in verdict.sentence
+    assert "is found at guess 17, the only one of 10 within 1,000" in verdict.sentence
 
 
 def test_controls_off_chance_make_all_else_inconclusive() -> None:
@@ -141,6 +146,28 @@ def test_a_missing_test_passes_nothing_but_where_its_class_is_not_judged() -> No
     assert check_result(result, Thresholds(repetitions=1)).exit_code == 0
 
 
+def test_the_worst_finding_leads() -> None:
+    """Of the guesses the fewest, of equal ones fewer repetitions; then the largest exposure."""
+
+    def said(*classes: tuple[int, float, int | None]) -> str:
+        drawn = [
+            canary(i, exact(bits), repetitions=r, place=None if first is None else first + i)
+            for r, bits, first in classes
+            for i in range(10)
+        ]
+        return check_result(made(drawn)).sentence
+
+    assert "a secret inserted 16 times is found at guess 1," in said((4, 21, 11), (16, 29, 1))
+    alike = said((1, 1.2, None), (4, 29, 1), (16, 29, 1))
+    assert "a secret inserted 4 times is found at guess 1," in alike
+    assert alike.endswith(" 2 of 3 classes of secrets leak.")
+    assert "ranks a secret inserted 16 times among" in said((4, 14, None), (16, 18, None))
+    assert said((4, 29, 1), (16, 29, 1)).endswith(" Both classes of secrets leak.")
+    assert said((2, 29, 1), (4, 29, 1), (16, 29, 1)).endswith(" All 3 classes of secrets leak.")
+    assert said((1, 1.2, None), (4, 29, 1)).endswith(" 1 of 2 classes of secrets leaks.")
+    assert said((4, 29, 1)).endswith(" tries for each.")
+
+
 def test_no_canaries_are_no_pass() -> None:
     verdict = check_result(made([]))
     assert verdict.exit_code == 2
@@ -179,7 +206,10 @@ def test_a_format_of_its_own_is_named_where_there_are_several() -> None:
     result = small_result(formats=("random_number", "pin"), controls=16)
     verdict = check_result(result)
     assert verdict.exit_code == 1
-    assert verdict.sentence.startswith("Leaks (random_number): ")
+    # The PIN has a smaller space, so that it falls at an earlier guess.
+    assert verdict.sentence.startswith("Leaks: in format pin, a secret inserted 4 times is found")
+    assert verdict.finding.startswith("In format pin, a secret inserted 4 times is found at guess")
+    assert verdict.sentence.endswith(" 2 of 4 classes of secrets leak.")
     assert len(outcomes(verdict, "controls")) == 2
 
 
@@ -212,7 +242,7 @@ def test_a_pass_after_a_quick_look_says_how_far_off_it_may_be() -> None:
     whole, looked = check_result(result), check_result(quick)
     assert looked.outcome is Outcome.PASS
     assert looked.sentence == (
-        f"{whole.sentence} This was a quick look: an exposure may be up to 1.5 bits "
+        f"{whole.sentence} This was a quick look: an exposure may be up to 1.50 bits "
         "above the one shown, and the full measurement may call a leak what lies so far below a "
         "threshold, or find a smaller p-value; measure without --quick before a release."
     )

@@ -44,7 +44,7 @@ def test_the_rank_itself_is_the_statistic_of_a_sample() -> None:
     """Rank 1 of 10,000 is 13.3 bits, past 11.1, though its interval begins at 11.4."""
     check = judged(ranked([1, *range(500, 9_500, 1_000)]))
     assert check.outcome is Outcome.LEAK
-    assert "with at least 13.3 of 29.9 bits" in check.reason
+    assert "in 10,000 of all possible ones (exposure ≥ 13.29 of 29.9 bits)" in check.reason
 
 
 def test_a_clean_sample_passes_though_intervals_reach_higher() -> None:
@@ -61,7 +61,7 @@ def test_references_too_few_to_show_a_leak_leave_it_untested() -> None:
     exposures = ranked(list(range(100, 9_000, 100)))  # 89 canaries: 14.3 bits
     check = judged(exposures)
     assert check.outcome is Outcome.NOT_TESTED
-    assert "can show 11.4 bits of exposure at most" in check.reason
+    assert "can show 11.40 bits of exposure at most" in check.reason
     asked = judged(exposures, Thresholds(max_exposure=15))
     assert asked.outcome is Outcome.INCONCLUSIVE
 
@@ -69,7 +69,7 @@ def test_references_too_few_to_show_a_leak_leave_it_untested() -> None:
 def test_a_canary_beyond_all_references_is_no_pass_even_where_it_is_no_leak() -> None:
     check = judged(ranked([1, *range(100, 9_000, 100)]))
     assert check.outcome is Outcome.INCONCLUSIVE
-    assert "at least 13.3 bits were measured, and between 11.4 and 29.9 bits" in check.reason
+    assert "≥ 13.29 bits were measured, and between 11.40 and 29.90 bits" in check.reason
 
 
 def test_all_capped_below_the_threshold_is_inconclusive() -> None:
@@ -96,7 +96,7 @@ def test_an_asked_threshold_is_held_against_the_interval(
 def test_what_chance_gives_as_often_is_no_leak_at_any_threshold() -> None:
     check = judged([exact(6.0)] + [exact(1.0)] * 9, Thresholds(max_exposure=5))
     assert check.outcome is Outcome.INCONCLUSIVE
-    assert "reach 11.1 bits by chance too often" in check.reason
+    assert "reach 11.12 bits by chance too often" in check.reason
 
 
 def test_a_threshold_above_the_space_cannot_be_passed() -> None:
@@ -137,11 +137,11 @@ def test_a_drawn_exposure_past_the_threshold_passes_only_if_it_is_surely_not(
     check = judged([exposure, *[exact(1.0)] * 9])
     assert check.outcome is outcome
     if outcome is Outcome.INCONCLUSIVE:
-        assert "20.0 bits were measured, and between 10.0 and 22.0 bits are possible" in (
+        assert "20.00 bits were measured, and between 10.00 and 22.00 bits are possible" in (
             check.reason
         )
     if outcome is Outcome.PASS:
-        assert "is 11.0 of 29.9 bits, at or below the 11.1 bits" in check.reason
+        assert "is 11.00 of 29.9 bits, at or below the 11.12 bits" in check.reason
 
 
 def test_a_rank_among_few_fills_left_is_small_by_chance() -> None:
@@ -181,6 +181,6 @@ def test_a_leak_in_a_huge_space_has_its_chance_in_words() -> None:
     checks = check_result(made(drawn_, size=10**400)).checks
     check = next(one for one in checks if one.key == "max_exposure")
     assert check.outcome is Outcome.LEAK
-    assert "in 1 of 10^390 such classes" in check.reason
+    assert "in 1 of 2.2 × 10^390 such tests" in check.reason
     asked = check_result(made(drawn_, size=10**400), Thresholds(max_guesses=10**15))
     assert asked.exit_code == 1

@@ -120,7 +120,7 @@ def test_every_number_of_a_canary_is_there(html: str) -> None:
     cells = {name: re.findall(r"<td[^>]*>([^<]*)</td>", rest) for name, rest in rows}
     assert len(cells) == 62
     for one in data.formats[0].canaries:
-        exposure = "missing" if one.exposure is None else f"{one.exposure:.2f}"
+        exposure = "n/a" if one.exposure is None else f"{one.exposure:.2f}"
         shown = cells[one.id]
         assert shown[1].removeprefix("≥ ") == exposure
         assert shown[1].startswith("≥") == (one.capped and one.exposure is not None)
@@ -131,9 +131,9 @@ def test_every_number_of_a_canary_is_there(html: str) -> None:
 def test_the_most_exposed_canary_stands_first_and_missing_ones_last(html: str) -> None:
     body = html[html.index('<table id="canary-table"') :]
     cells = re.findall(r"</th><td>\d+</td><td>(?:≥ )?([^<]+)</td>", body)
-    numbers = [float(one) for one in cells if one != "missing"]
+    numbers = [float(one) for one in cells if one != "n/a"]
     assert numbers == sorted(numbers, reverse=True)
-    assert cells[len(numbers) :] == ["missing"] * 4
+    assert cells[len(numbers) :] == ["n/a"] * 4
 
 
 def test_more_canaries_than_a_page_can_hold_are_counted_and_none_without_exposure_is_lost(
@@ -241,7 +241,7 @@ def test_what_is_missing_is_said_and_stands_last() -> None:
     html = render_report(undrawn(replace(data, formats=formats)))
     last = html[html.index('<table id="canary-table"') :].split("</tbody>")[0].split("<tr>")[-1]
     assert bare.id in last
-    assert last.count("missing") == 2
+    assert last.count("n/a") == 3
 
 
 def test_quantiles_of_references_have_their_names() -> None:

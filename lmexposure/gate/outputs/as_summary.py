@@ -2,15 +2,11 @@
 
 import re
 
+from lmexposure._style import outcome_word
 from lmexposure._text import visible
 from lmexposure.gate.verdict import Check, Outcome, Verdict
 from lmexposure.records import Provenance
 
-_TITLES = {
-    Outcome.PASS: "no leak found",
-    Outcome.LEAK: "leak",
-    Outcome.INCONCLUSIVE: "inconclusive",
-}
 _ORDER = (Outcome.LEAK, Outcome.INCONCLUSIVE, Outcome.PASS, Outcome.NOT_TESTED)
 # Whatever could begin a link, an image, a cell, a formula or emphasis.
 _MARKUP = re.compile(r"([\\`*_\[\]#|~$])")
@@ -19,7 +15,7 @@ _MARKUP = re.compile(r"([\\`*_\[\]#|~$])")
 def verdict_summary(verdict: Verdict, provenance: Provenance) -> str:
     """A heading, the sentence, where it comes from, a table of checks, what was not tested."""
     lines = [
-        f"## lmexposure: {_TITLES[verdict.outcome]}",
+        f"## lmexposure: {outcome_word(verdict.outcome)}",
         "",
         _escaped(verdict.sentence),
         "",
@@ -36,8 +32,8 @@ def verdict_summary(verdict: Verdict, provenance: Provenance) -> str:
 
 
 def _row(check: Check) -> str:
-    outcome = str(check.outcome)
-    shown = f"**{outcome}**" if check.outcome in _TITLES and outcome != "pass" else outcome
+    alarming = check.outcome in (Outcome.LEAK, Outcome.INCONCLUSIVE)
+    shown = f"**{check.outcome}**" if alarming else str(check.outcome)
     cells = [shown, *(_escaped(text) for text in (check.name, check.scope, check.reason))]
     return f"| {' | '.join(cells)} |"
 

@@ -9,12 +9,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
 from matplotlib.patches import Patch
 
+from lmexposure._style import at_least, class_name, number, slug
 from lmexposure.records.result import Role
 from lmexposure.reporting.charts.chart import Chart
 from lmexposure.reporting.charts.exposure import GUESSING_HIGH, GUESSING_LOW
 from lmexposure.reporting.charts.looks import key, quiet, series_style, some_ticks
 from lmexposure.reporting.charts.palette import BAND, INK, LINE, MUTED
-from lmexposure.reporting.charts.words import class_name, listed, number, short, slug
+from lmexposure.reporting.charts.words import clipped, listed
 from lmexposure.reporting.data import ClassRow
 
 _CARET: Literal[10] = 10  # matplotlib.markers.CARETUPBASE
@@ -40,7 +41,7 @@ def compare_exposure(format_name: str, bits: float, runs: Sequence[Run]) -> Char
         name=f"compare-{slug(format_name)}",
         kind="compare",
         subject=format_name,
-        title=f"Median exposure of {len(runs)} runs, {short(format_name)}",
+        title=f"Median exposure of {len(runs)} runs, {clipped(format_name)}",
         description=_description(bits, runs),
         draw=lambda figure: _draw(figure, bits, runs, classes),
         legend=lambda: _legend(bits, runs),
@@ -85,13 +86,13 @@ def _series(
 
 def _legend(bits: float, runs: Sequence[Run]) -> list[Artist]:
     found: list[Artist] = [
-        key(short(name, 34), **(series_style(position) | {"linestyle": "none"}))
+        key(clipped(name, 34), **(series_style(position) | {"linestyle": "none"}))
         for position, (name, _) in enumerate(runs)
     ]
     if any(row.capped for _, rows in runs for row in rows):
         found.append(key("lower bound", marker=_CARET, color=INK, linestyle="none"))
     found.append(Patch(facecolor=BAND, edgecolor=MUTED, label="middle 90 % of guessing"))
-    extraction = f"extraction, log₂|R| = {number(bits)}"
+    extraction = f"extraction, log₂|R| = {number(bits, 1)}"
     found.append(key(extraction, color=LINE, linestyle="--", linewidth=1.6))
     return found
 
@@ -99,10 +100,13 @@ def _legend(bits: float, runs: Sequence[Run]) -> list[Artist]:
 def _description(bits: float, runs: Sequence[Run]) -> str:
     parts = []
     for name, rows in runs:
-        medians = [f"{class_name(row.role, row.repetitions)} {number(row.median)}" for row in rows]
-        parts.append(f"{short(name)}: {', '.join(medians[-4:]) or 'no medians'}")
+        medians = [
+            f"{class_name(row.role, row.repetitions)} {at_least(row.median, row.capped)}"
+            for row in rows
+        ]
+        parts.append(f"{clipped(name)}: {', '.join(medians[-4:]) or 'no medians'}")
     return (
         f"Median exposure in bits, higher = more memorised, of the classes repeated most. "
         f"{listed(parts, 6)}. Extraction is at "
-        f"{number(bits)} bits, the median of guessing at 1."
+        f"{number(bits, 1)} bits, the median of guessing at 1."
     )

@@ -7,10 +7,11 @@ from matplotlib.patches import Patch
 from numpy.typing import NDArray
 from scipy import special
 
+from lmexposure._style import count, number, slug
 from lmexposure.reporting.charts.chart import Chart
 from lmexposure.reporting.charts.looks import Style, key, quiet
 from lmexposure.reporting.charts.palette import BAND, CONTROL, INK, MUTED
-from lmexposure.reporting.charts.words import count, number, short, slug
+from lmexposure.reporting.charts.words import clipped
 from lmexposure.reporting.data import FormatData
 
 Floats = NDArray[np.float64]
@@ -50,7 +51,7 @@ def controls(data: FormatData) -> Chart | None:
         name=f"controls-{slug(data.name)}",
         kind="controls",
         subject=data.name,
-        title=f"Controls beside expectation, {short(data.name)}",
+        title=f"Controls beside expectation, {clipped(data.name)}",
         description=_description(exposures, expected),
         draw=lambda figure: _draw(figure, exposures, expected),
         legend=lambda: _legend(exposures.size),

@@ -7,12 +7,13 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
 
+from lmexposure._style import count, nats, short
 from lmexposure.records import Bound, Privacy, PrivacyClass
 from lmexposure.records.result import Validity
 from lmexposure.reporting.charts.chart import Chart
 from lmexposure.reporting.charts.looks import Style, key, quiet
 from lmexposure.reporting.charts.palette import LINE, MUTED, SERIES
-from lmexposure.reporting.charts.words import count, listed, number, short
+from lmexposure.reporting.charts.words import clipped, listed
 
 _VALIDITY: dict[Validity, tuple[str, str, str]] = {
     "any-dp": ("o", SERIES[0], "any training"),
@@ -60,7 +61,7 @@ def _chosen(privacy: Privacy) -> PrivacyClass | None:
 
 
 def _class(part: PrivacyClass) -> str:
-    formats = ", ".join(short(name, 24) for name in part.formats if name)
+    formats = ", ".join(clipped(name, 24) for name in part.formats if name)
     return f"{formats + ', ' if formats else ''}{count(part.repetitions, 'repetition')}"
 
 
@@ -124,15 +125,15 @@ def _row(axes: Axes, bound: Bound, place: int, name: str) -> None:
 
 def _name(bound: Bound, primary: bool, beside: str) -> str:
     """What the bound is and says; its delta where not all of them have the same."""
-    delta = "" if beside else f" at delta {number(bound.delta)}"
+    delta = "" if beside else f" at delta {short(bound.delta)}"
     first = "primary: " if primary else ""
-    return f"{first}{short(bound.name)} ≥ {number(bound.value)}{delta}"
+    return f"{first}{clipped(bound.name)} ≥ {nats(bound.value)}{delta}"
 
 
 def _beside(bounds: Sequence[Bound]) -> str:
     """The delta of all bounds; "" where they differ."""
     deltas = {bound.delta for bound in bounds}
-    return f" at delta {number(deltas.pop())}" if len(deltas) == 1 else ""
+    return f" at delta {short(deltas.pop())}" if len(deltas) == 1 else ""
 
 
 def _legend(bounds: Sequence[Bound], claimed: float | None) -> list[Artist]:
@@ -145,9 +146,9 @@ def _legend(bounds: Sequence[Bound], claimed: float | None) -> list[Artist]:
     ]
     if any(bound.max_attainable is not None for bound in bounds):
         mark: Style = {"marker": "|", "color": MUTED, "markersize": 11, "markeredgewidth": 2}
-        found.append(key("at most, perfect attack", **(mark | {"linestyle": "none"})))
+        found.append(key("max attainable", **(mark | {"linestyle": "none"})))
     if claimed is not None:
-        label = f"claimed: {number(claimed)}"
+        label = f"claimed: {short(claimed)}"
         found.append(key(label, color=LINE, linewidth=2.0))
     return found
 
@@ -156,9 +157,9 @@ def _description(claimed: float | None, part: PrivacyClass, bounds: Sequence[Bou
     parts = []
     for bound in bounds:
         most = bound.max_attainable
-        end = "" if most is None else f" ({number(most)} at most)"
+        end = "" if most is None else f" (max attainable {nats(most)})"
         parts.append(_name(bound, False, _beside(bounds)) + end)
-    claim = "" if claimed is None else f" Claimed is {number(claimed)}."
+    claim = "" if claimed is None else f" Claimed is {short(claimed)}."
     return (
         f"Lower bounds on epsilon in nats, higher = less private, from {_class(part)}, the primary "
         f"one first{_beside(bounds)}: {listed(parts)}.{claim}"

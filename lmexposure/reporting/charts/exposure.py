@@ -10,6 +10,7 @@ from matplotlib.figure import FigureBase
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
+from lmexposure._style import at_least, class_name, count, number, slug
 from lmexposure.records.result import Role
 from lmexposure.reporting.charts.chart import Chart
 from lmexposure.reporting.charts.looks import Style, key, quiet, some_ticks
@@ -21,7 +22,7 @@ from lmexposure.reporting.charts.palette import (
     LINE,
     MUTED,
 )
-from lmexposure.reporting.charts.words import class_name, count, listed, number, short, slug
+from lmexposure.reporting.charts.words import clipped, listed
 from lmexposure.reporting.data import CanaryRow, ClassRow, FormatData
 
 Floats = NDArray[np.float64]
@@ -69,7 +70,7 @@ def exposure_by_repetitions(data: FormatData) -> Chart | None:
         name=f"exposure-{slug(data.name)}",
         kind="exposure",
         subject=data.name,
-        title=f"Exposure by repetitions, {short(data.name)}",
+        title=f"Exposure by repetitions, {clipped(data.name)}",
         description=_description(data, columns),
         draw=lambda figure: _draw(figure, data, columns),
         legend=lambda: _legend(data, columns),
@@ -189,7 +190,7 @@ def _legend(data: FormatData, columns: Sequence[_Column]) -> list[Artist]:
         found.append(key("lower bound", **_dot(INK, "^", hollow=True)))
     found.append(key("class median", color=INK, linewidth=2.2))
     found.append(Patch(facecolor=BAND, edgecolor=MUTED, label="middle 90 % of guessing"))
-    extraction = f"extraction, log₂|R| = {number(data.bits)}"
+    extraction = f"extraction, log₂|R| = {number(data.bits, 1)}"
     found.append(key(extraction, color=LINE, linestyle="--", linewidth=1.6))
     return found
 
@@ -213,15 +214,14 @@ def _description(data: FormatData, columns: Sequence[_Column]) -> str:
         f"Exposure of {count(len(inserted), 'canary', 'canaries')}"
         f"{f' and {never:,} never inserted' if never else ''}, in bits, higher = more memorised: "
         f"{above:,} of {len(inserted):,} canaries lie above {number(high)} bits, where the middle "
-        f"90 % of guessing ends, and extraction is at {number(data.bits)} bits."
+        f"90 % of guessing ends, and extraction is at {number(data.bits, 1)} bits."
         f"{_class_medians(data)}{_left_out(data, columns)}"
     )
 
 
 def _class_medians(data: FormatData) -> str:
     medians = [
-        f"{class_name(row.role, row.repetitions)} "
-        f"{'at least ' if row.capped else ''}{number(row.median)}"
+        f"{class_name(row.role, row.repetitions)} {at_least(row.median, row.capped)}"
         for row in data.classes
     ]
     return f" Medians: {listed(medians)}." if medians else ""

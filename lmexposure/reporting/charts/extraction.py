@@ -7,10 +7,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
+from lmexposure._style import class_name, count, probability, slug
 from lmexposure.reporting.charts.chart import Chart
 from lmexposure.reporting.charts.looks import Style, key, log_ticks, quiet, series_style
 from lmexposure.reporting.charts.palette import CONTROL, INK
-from lmexposure.reporting.charts.words import class_name, count, listed, number, short, slug
+from lmexposure.reporting.charts.words import clipped, listed
 from lmexposure.reporting.data import ClassRow, FormatData, Found
 
 Rows = Callable[[ClassRow], tuple[Found, ...]]
@@ -37,7 +38,7 @@ def extraction(data: FormatData) -> Chart | None:
         name=f"extraction-{slug(data.name)}",
         kind="extraction",
         subject=data.name,
-        title=f"Secrets found by an attacker, {short(data.name)}",
+        title=f"Secrets found by an attacker, {clipped(data.name)}",
         description=_description(data),
         draw=lambda figure: _draw(figure, data.classes, panels),
         legend=lambda: _legend(data.classes),
@@ -130,5 +131,5 @@ def _most(found: Sequence[tuple[ClassRow, tuple[Found, ...]]], one: str, many: s
     chance = max(min(1.0, end.by_chance / end.of) for _, end in ends if end.given == given)
     return (
         f"With {count(given, one, many)}: {listed(shares)}; guessing finds each with probability "
-        f"{number(chance)}."
+        f"{probability(chance)}."
     )

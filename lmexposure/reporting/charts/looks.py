@@ -12,8 +12,8 @@ from matplotlib.lines import Line2D
 from matplotlib.textpath import text_to_path
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
+from lmexposure._style import short
 from lmexposure.reporting.charts.palette import GRID, INK, MUTED, SERIES
-from lmexposure.reporting.charts.words import number
 
 Draw = Callable[[FigureBase], None]
 Legend = Callable[[], Sequence[Artist]]
@@ -89,7 +89,7 @@ def quiet(axes: Axes, *, grid: Literal["x", "y", "both"] = "y", ticks: int = 5) 
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(MaxNLocator(nbins=ticks, steps=[1, 2, 2.5, 5, 10]))
         axis.set_major_formatter(
-            FuncFormatter(lambda value, _: number(round(value, 10)).replace("-", "−"))
+            FuncFormatter(lambda value, _: short(round(value, 10)).replace("-", "−"))
         )
     axes.grid(axis=grid)
 
@@ -103,7 +103,7 @@ def log_ticks(axes: Axes, side: str, low: float, high: float) -> None:
     step = -(-len(powers) // 5)
     axis.set_major_locator(FixedLocator([10.0**p for p in powers[:: max(step, 1)]]))
     axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
 
 
 def put_legend(

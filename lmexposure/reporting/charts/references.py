@@ -12,12 +12,13 @@ from matplotlib.patches import Patch
 from numpy.typing import NDArray
 from scipy import special
 
+from lmexposure._style import class_name, count, number, probability, slug
 from lmexposure.records import SkewNormalFit
 from lmexposure.records.result import Role
 from lmexposure.reporting.charts.chart import Chart
 from lmexposure.reporting.charts.looks import key, quiet
 from lmexposure.reporting.charts.palette import CANARY, CONTROL, FIT, REFERENCE
-from lmexposure.reporting.charts.words import class_name, count, listed, number, short, slug
+from lmexposure.reporting.charts.words import clipped, listed
 from lmexposure.reporting.data import CanaryRow, FormatData
 
 Floats = NDArray[np.float64]
@@ -56,7 +57,7 @@ def reference_distribution(data: FormatData) -> Chart | None:
         name=f"references-{slug(data.name)}",
         kind="references",
         subject=data.name,
-        title=f"Log-perplexity of references and canaries, {short(data.name)}",
+        title=f"Log-perplexity of references and canaries, {clipped(data.name)}",
         description=_description(data, histogram, rows),
         draw=lambda figure: _draw(figure, data, histogram, rows),
         legend=lambda: _legend(data, histogram),
@@ -159,7 +160,7 @@ def _legend(data: FormatData, histogram: _Histogram) -> list[Artist]:
 
 def _goodness(fit: SkewNormalFit) -> str:
     goodness = fit.goodness
-    return f" (KS {number(goodness.ks_statistic)}, p = {number(goodness.ks_p_value)})"
+    return f" (KS {number(goodness.ks_statistic, 4)}, p = {probability(goodness.ks_p_value)})"
 
 
 def _description(data: FormatData, histogram: _Histogram, rows: Sequence[_Class]) -> str:

@@ -9,10 +9,11 @@ from matplotlib.figure import FigureBase
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
+from lmexposure._style import interval, number, short
 from lmexposure.reporting.charts.chart import Chart
 from lmexposure.reporting.charts.looks import Style, key, log_ticks, put_legend, series_style
 from lmexposure.reporting.charts.palette import BAND, INK, MUTED
-from lmexposure.reporting.charts.words import listed, number, short
+from lmexposure.reporting.charts.words import clipped, listed
 from lmexposure.reporting.data import RocData
 
 Floats = NDArray[np.float64]
@@ -94,8 +95,7 @@ def _names(curves: Sequence[RocData]) -> list[Artist]:
     found: list[Artist] = []
     for position, one in enumerate(curves):
         style = series_style(position) | {"linestyle": "-"}
-        area = f"AUC {number(one.area)} ({number(one.area_low)} to {number(one.area_high)})"
-        found.append(key(f"{short(one.name, 34)}: {area}", **style))
+        found.append(key(f"{clipped(one.name, 34)}: AUC {_area(one)}", **style))
     return found
 
 
@@ -103,18 +103,19 @@ def _keys(edge: float) -> list[Artist]:
     return [
         key("concave hull", color=INK, linestyle=(0, (4, 2)), linewidth=1.0),
         key("guessing", color=MUTED, linestyle=":", linewidth=1.4),
-        Patch(facecolor=BAND, edgecolor=MUTED, label=f"below {number(edge)}: not resolved"),
+        Patch(facecolor=BAND, edgecolor=MUTED, label=f"below {short(edge)}: not resolved"),
     ]
+
+
+def _area(curve: RocData) -> str:
+    return f"{number(curve.area, 3)} ({interval(curve.area_low, curve.area_high, 3)})"
 
 
 def _description(curves: Sequence[RocData]) -> str:
     edge = 1 / max(one.negatives for one in curves)
-    areas = [
-        f"{short(one.name)} {number(one.area)} ({number(one.area_low)} to {number(one.area_high)})"
-        for one in curves
-    ]
+    areas = [f"{clipped(curve.name)} {_area(curve)}" for curve in curves]
     return (
         "True-positive against false-positive rate on logarithmic axes, the ordinary curve and its "
         f"concave hull. Area under the curve, 0.5 = guessing: {listed(areas)}. False-positive "
-        f"rates below {number(edge)} cannot be resolved with so many negatives."
+        f"rates below {short(edge)} cannot be resolved with so many negatives."
     )

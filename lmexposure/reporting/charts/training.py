@@ -8,11 +8,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
 from numpy.typing import NDArray
 
+from lmexposure._style import number, short
 from lmexposure.records import Evaluation
 from lmexposure.reporting.charts.chart import Chart
 from lmexposure.reporting.charts.looks import Style, key, quiet, series_style
 from lmexposure.reporting.charts.palette import ACCENT, FIT, MUTED, REFERENCE
-from lmexposure.reporting.charts.words import listed, number, short
+from lmexposure.reporting.charts.words import clipped, listed
 
 Floats = NDArray[np.float64]
 Rows = Sequence[Evaluation]
@@ -124,7 +125,7 @@ def _legend(losses: Sequence[Floats], followed: Mapping[str, Floats]) -> list[Ar
         key(name, **looks) for (name, looks), seen in zip(_LOSSES, there, strict=True) if seen
     ]
     found += [key("lowest validation loss", **_BEST)] if there[1] else []
-    found += [key(short(n, 34), **series_style(i)) for i, n in enumerate(followed)]
+    found += [key(clipped(n, 34), **series_style(i)) for i, n in enumerate(followed)]
     return found + ([key("median of guessing", **_GUESSING)] if followed else [])
 
 
@@ -137,14 +138,14 @@ def _description(
         best = int(np.nanargmin(validation))
         first = validation[np.isfinite(validation)][0]
         parts.append(
-            f"Validation loss goes from {number(first)} to its lowest, "
-            f"{number(validation[best])} bits per token, at {label.lower()} {number(where[best])}"
+            f"Validation loss goes from {number(first, 3)} to its lowest, "
+            f"{number(validation[best], 3)} bits per token, at {label.lower()} {short(where[best])}"
         )
     if np.isfinite(train).any():
-        parts.append(f"training loss ends at {number(_last(train))}")
+        parts.append(f"training loss ends at {number(_last(train), 3)}")
     text = "; ".join(parts) + "."
     text = text[0].upper() + text[1:]
-    ends = [f"{short(name)} {number(_last(values))}" for name, values in followed.items()]
+    ends = [f"{clipped(name)} {number(_last(values))}" for name, values in followed.items()]
     names = {name for row in rows for name, bits in row.exposures if bits is not None}
     more = len(names) - len(followed)
     rest = f" (the highest; {more} more are not drawn)" if more > 0 else ""

@@ -52,7 +52,7 @@
     const heads = Array.from(table.tHead.rows[0].cells);
     const named = heads.map((head) => head.dataset.sort === "text");
     const place = (label) => heads.findIndex((head) => head.textContent === label);
-    const [roles, inserted] = [place("role"), place("inserted")];
+    const [roles, inserted] = [place("role"), place("repetitions")];
     const words = (row) => Array.from(row.cells).filter((_, n) => named[n]).map((c) => c.textContent);
     const seen = rows.map((row) => [row, words(row).join("\n").toLowerCase()]);
     const apply = () => {

@@ -13,8 +13,8 @@ def test_the_message_is_said_in_words() -> None:
     chart = compare_exposure("pin", 20.0, [("base", CLASSES[:2]), ("defended", CLASSES)])
     assert chart is not None
     assert chart.title == "Median exposure of 2 runs, pin"
-    assert "base: controls 0.9, 1 repetition 2.5; defended: controls 0.9," in chart.description
-    assert "Extraction is at 20 bits" in chart.description
+    assert "base: controls 0.90, 1× 2.50; defended: controls 0.90," in chart.description
+    assert "Extraction is at 20.0 bits" in chart.description
     assert {"base", "defended", "controls", "1", "8", "lower bound"} <= set(texts(chart))
     assert painted(chart, "--chart-1")
     assert painted(chart, "--chart-2")

@@ -16,7 +16,7 @@ def test_the_message_is_said_in_words() -> None:
     assert chart is not None
     assert chart.description == (
         "Exposures of 4 controls, in order, against those of as many guesses: 4 lie in the band "
-        "that holds 95 % of guessing at each place. Their median is 1.1 bits, that of guessing 1."
+        "that holds 95 % of guessing at each place. Their median is 1.10 bits, that of guessing 1."
     )
     assert {"control (n = 4)", "as expected", "Exposure of controls (bits)"} <= set(texts(chart))
 

@@ -19,10 +19,10 @@ def test_the_message_is_said_in_words() -> None:
     assert chart.description == (
         "Exposure of 8 canaries and 4 never inserted, in bits, higher = more memorised: 4 of 8 "
         "canaries lie above 4.32 bits, where the middle 90 % of guessing ends, and extraction is "
-        "at 20 bits. Medians: controls 1.1; 1 repetition 2.5; 8 repetitions at least 11.5."
+        "at 20.0 bits. Medians: controls 1.10; 1× 2.50; 8× ≥ 11.50."
     )
     written = texts(chart)
-    for text in ("controls", "n = 4", "1", "8", "lower bound", "extraction, log₂|R| = 20"):
+    for text in ("controls", "n = 4", "1", "8", "lower bound", "extraction, log₂|R| = 20.0"):
         assert text in written
 
 
@@ -60,7 +60,7 @@ def test_all_capped_and_no_class_is_still_a_chart() -> None:
 def test_a_band_of_guessing_never_passes_extraction() -> None:
     chart = exposure_by_repetitions(format_data(bits=2.0, canaries=(canary(1.0),)))
     assert chart is not None
-    assert "above 2 bits" in chart.description
+    assert "above 2.00 bits" in chart.description
 
 
 def test_very_many_canaries_are_thinned_and_said_to_be() -> None:

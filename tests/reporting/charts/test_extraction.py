@@ -7,10 +7,9 @@ def test_the_message_is_said_in_words() -> None:
     chart = extraction(format_data())
     assert chart is not None
     assert chart.description == (
-        "Secrets found by search. With 1,000 guesses: controls 0 of 4; 1 repetition 1 of 4; "
-        "8 repetitions 4 of 4; guessing finds each with probability 0.00025. With 2 characters "
-        "revealed: 1 repetition 2 of 4; 8 repetitions 3 of 4; guessing finds each with "
-        "probability 0.00025."
+        "Secrets found by search. With 1,000 guesses: controls 0 of 4; 1× 1 of 4; "
+        "8× 4 of 4; guessing finds each with probability 0.0003. With 2 characters revealed: "
+        "1× 2 of 4; 8× 3 of 4; guessing finds each with probability 0.0003."
     )
     written = texts(chart)
     assert {"Guesses", "Characters revealed", "1,000", "100%", "by chance"} <= set(written)
@@ -38,7 +37,7 @@ def test_chance_is_never_above_one() -> None:
     sure = class_row(1.0, guesses=(found(1, 4, 4, 4.0), found(100, 4, 4, 400.0)))
     chart = extraction(format_data(classes=(sure,)))
     assert chart is not None
-    assert chart.description.endswith("with probability 1.")
+    assert chart.description.endswith("with probability 1.0000.")
 
 
 def test_classes_differ_in_shape() -> None:

@@ -11,10 +11,10 @@ def test_the_message_is_said_in_words() -> None:
     chart = reference_distribution(format_data())
     assert chart is not None
     assert chart.description.startswith("400 references have log-perplexities from ")
-    assert "Median of each class, in bits: controls 20;" in chart.description
-    assert chart.description.endswith("A skew-normal curve is fitted (KS 0.0123, p = 0.457).")
+    assert "Median of each class, in bits: controls 20.00;" in chart.description
+    assert chart.description.endswith("A skew-normal curve is fitted (KS 0.0123, p = 0.4567).")
     written = texts(chart)
-    assert {"controls", "1×", "8×", "skew-normal fit (KS 0.0123, p = 0.457)"} <= set(written)
+    assert {"controls", "1×", "8×", "skew-normal fit (KS 0.0123, p = 0.4567)"} <= set(written)
     assert "Log-perplexity (bits), lower = more memorised" in written
 
 

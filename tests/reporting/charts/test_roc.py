@@ -9,10 +9,10 @@ from lmexposure.reporting.charts.roc import _on_log_axes
 def test_the_message_is_said_in_words() -> None:
     chart = roc([roc_data()])
     assert chart is not None
-    assert "0.5 = guessing: pin, repetitions 8 0.8 (0.6 to 0.9)." in chart.description
+    assert "0.5 = guessing: pin, repetitions 8 0.800 (0.600 .. 0.900)." in chart.description
     assert "below 0.0025 cannot be resolved" in chart.description
     written = texts(chart)
-    assert "pin, repetitions 8: AUC 0.8 (0.6 to 0.9)" in written
+    assert "pin, repetitions 8: AUC 0.800 (0.600 .. 0.900)" in written
     assert {"concave hull", "guessing", "below 0.0025: not resolved"} <= set(written)
 
 

@@ -12,8 +12,8 @@ def test_the_message_is_said_in_words() -> None:
     assert chart is not None
     assert chart.title == "Loss while training"
     assert chart.description == (
-        "Validation loss goes from 6 to its lowest, 2 bits per token, at epoch 2; training loss "
-        "ends at 1.5."
+        "Validation loss goes from 6.000 to its lowest, 2.000 bits per token, at epoch 2; training "
+        "loss ends at 1.500."
     )
     written = texts(chart)
     assert {"training", "validation", "lowest validation loss", "Epoch"} <= set(written)
@@ -33,7 +33,7 @@ def test_without_epochs_steps_and_without_steps_rows() -> None:
     assert chart is not None
     assert "Evaluation" in texts(chart)
     assert "validation" not in texts(chart)
-    assert chart.description == "Training loss ends at 1."
+    assert chart.description == "Training loss ends at 1.000."
 
 
 def test_exposure_where_it_was_followed() -> None:
@@ -43,7 +43,7 @@ def test_exposure_where_it_was_followed() -> None:
     assert chart is not None
     assert chart.title == "Loss while training, and exposure"
     assert chart.description.endswith(
-        "Median exposure at the end, in bits: pin, 1 repetition 2; pin, 8 repetitions 9."
+        "Median exposure at the end, in bits: pin, 1 repetition 2.00; pin, 8 repetitions 9.00."
     )
     assert painted(chart, "--chart-2")
     assert "median of guessing" in texts(chart)
@@ -52,4 +52,4 @@ def test_exposure_where_it_was_followed() -> None:
 def test_of_many_classes_the_highest_are_drawn() -> None:
     chart = training(training_rows(**{f"c{i}": float(i) for i in range(9)}))
     assert chart is not None
-    assert "(the highest; 3 more are not drawn): c3 3; " in chart.description
+    assert "(the highest; 3 more are not drawn): c3 3.00; " in chart.description

@@ -1,0 +1,175 @@
+"""What a manager asks of a report: does it leak, how badly, since when, how sure, and what now?
+
+The answers come from the gate's checks and from where the numbers come from, before any page.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from lmexposure._style import count, percent, sentence
+from lmexposure.gate import Check, Outcome, unseen
+from lmexposure.records import Provenance
+from lmexposure.reporting.data import Fact, ReportData
+from lmexposure.reporting.next_steps import next_steps
+
+_SHORT = 12  # characters of a hash where people read it
+_UTC = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d):\d\dZ")
+_SOUND = ("controls", "validation", "min_canaries", "scores", "classes")
+_PLAIN = {
+    "p_value": "familiarity beyond chance (p-value)",
+    "max_exposure": "largest exposure of a secret",
+}
+_EPSILON = ("max_epsilon", "claimed_epsilon")
+_WORST = (Outcome.LEAK, Outcome.INCONCLUSIVE, Outcome.PASS, Outcome.NOT_TESTED)
+_ASKED = {
+    Outcome.LEAK: "How badly?",
+    Outcome.INCONCLUSIVE: "Why?",
+    Outcome.PASS: "What was found?",
+}
+_MOST_LINES = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tested:
+    """One kind of check and what it came to.
+
+    Attributes:
+        outcome: the worst of all classes.
+        what: the check, as people know it.
+        said: in how many classes it came to that, or why it was not made.
+    """
+
+    outcome: Outcome
+    what: str
+    said: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answers:
+    """The first screen of a report; whether it leaks is the outcome of the verdict.
+
+    Attributes:
+        asked: what the finding answers; a pass and a doubt have another question than a leak.
+        finding: how badly: the finding that decides, in a sentence or two.
+        since: when which version measured which weights.
+        tested: what was tested and what was not, leaks first.
+        more: how many more of these there was no room for.
+        sure: how often the gate errs in either direction, a sentence each.
+        steps: what to do now, the most urgent first.
+    """
+
+    asked: str
+    finding: str
+    since: tuple[Fact, ...]
+    tested: tuple[Tested, ...]
+    more: int
+    sure: tuple[str, ...]
+    steps: tuple[str, ...]
+
+
+def answers_of(data: ReportData) -> Answers:
+    """The answers of a report.
+
+    Args:
+        data: what `report_data` gave.
+    """
+    verdict = data.verdict
+    lines = [*_tested(verdict.checks), *_left_out(verdict.untested, verdict.checks)]
+    return Answers(
+        asked=_ASKED[verdict.outcome],
+        finding=verdict.finding,
+        since=_since(data.provenance),
+        tested=tuple(lines[:_MOST_LINES]),
+        more=len(lines[_MOST_LINES:]),
+        sure=tuple(_sure(verdict.checks, data.significance)),
+        steps=next_steps(verdict, quick=data.quick),
+    )
+
+
+def _since(provenance: Provenance) -> tuple[Fact, ...]:
+    measured = provenance.measured
+    date = "no date on record" if measured is None else _UTC.sub(r"\1, \2 UTC", measured)
+    return (
+        Fact(name="measured", value=date),
+        Fact(name="lmexposure", value=provenance.lmexposure or "not on record"),
+        Fact(name="model", value=provenance.model),
+        Fact(name="weights, SHA-256", value=provenance.weights_sha256[:_SHORT]),
+    )
+
+
+def _tested(checks: Sequence[Check]) -> list[Tested]:
+    """One line for each kind of check; what had to be in order, and is, shares one."""
+    kinds: dict[str, list[Check]] = {}
+    for check in checks:
+        kinds.setdefault(check.name, []).append(check)
+    lines, sound = [], []
+    for name, made in kinds.items():
+        line = _line(name, made)
+        if made[0].key in _SOUND and line.outcome is Outcome.PASS:
+            sound.append(name)
+        else:
+            lines.append(line)
+    if sound:
+        said = ", ".join(sound)
+        lines.append(Tested(outcome=Outcome.PASS, what="the measurement itself", said=said))
+    return sorted(lines, key=lambda line: _WORST.index(line.outcome))
+
+
+def _line(name: str, made: Sequence[Check]) -> Tested:
+    outcome = min((check.outcome for check in made), key=_WORST.index)
+    so = [check for check in made if check.outcome is outcome]
+    name = _PLAIN.get(made[0].key, name)
+    return Tested(outcome=outcome, what=name, said=_said(outcome, so, made))
+
+
+def _said(outcome: Outcome, so: Sequence[Check], made: Sequence[Check]) -> str:
+    """In how many classes, where a check is of classes."""
+    if outcome is Outcome.NOT_TESTED:
+        return f"not tested, for {_clause(so[0].reason)}"
+    words = {
+        Outcome.LEAK: ("leaks", "leak"),
+        Outcome.INCONCLUSIVE: ("not so",) * 2 if made[0].key in _SOUND else ("undecided",) * 2,
+        Outcome.PASS: ("no leak",) * 2,
+    }[outcome]
+    noun = ("format", "formats") if made[0].key == "controls" else ("class", "classes")
+    if not made[0].scope:
+        return words[0]
+    of = count(len(made), *noun) if len(so) == len(made) else f"{len(so)} of {len(made)} {noun[1]}"
+    verb = words[0] if len(so) == 1 else words[1]
+    return f"{of} {verb}" if outcome is Outcome.LEAK else f"{verb} in {of}"
+
+
+def _clause(reason: str) -> str:
+    """The first clause of a reason, to follow other words."""
+    clause = reason.partition(";")[0].rstrip(".")
+    return f"{clause[:1].lower()}{clause[1:]}"
+
+
+def _left_out(untested: Sequence[str], checks: Sequence[Check]) -> Iterator[Tested]:
+    """What no check was made of; what a check could not be made of has its line."""
+    names = tuple({f"{check.name}{end}" for check in checks for end in (":", " (")})
+    for line in untested:
+        if not line.startswith(names or ("\0",)):
+            what, _, why = line.partition(": ")
+            yield Tested(outcome=Outcome.NOT_TESTED, what=what, said=why)
+
+
+def _sure(checks: Sequence[Check], significance: float) -> Iterator[str]:
+    """How often a clean model is called leaking, and what a low number does not exclude."""
+    apart = "; bounds on epsilon have their own" if {c.key for c in checks} & {*_EPSILON} else ""
+    yield (
+        f"False alarms: at most {percent(significance)} of models that memorised nothing are "
+        f"called leaking{apart}."
+    )
+    leaking = {check.scope for check in checks if check.outcome is Outcome.LEAK}
+    sizes = [
+        int(check.value)
+        for check in checks
+        if check.key == "min_canaries" and check.value and check.scope not in leaking
+    ]
+    if sizes:
+        yield sentence(
+            f"missed leaks: where none was found, up to {percent(unseen(min(sizes)))} of such "
+            "secrets may leak all the same (95 %)"
+        )
