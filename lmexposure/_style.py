@@ -54,6 +54,18 @@ _CLAIMS = {
     "consistent": "not contradicted",
     "cannot tell": "not decided",
 }
+_BOUNDS = {
+    "clopper_pearson_epsilon": "from two error rates",
+    "epsilon_from_exposure": "from exposure ranks",
+    "epsilon_from_scores": "from scores above a threshold",
+    "gaussian_dp_epsilon": "Gaussian audit",
+    "joint_beta_epsilon": "Bayesian audit",
+    "lidp_epsilon": "lifted audit",
+    "one_run_audit": "one-run audit",
+    "one_run_epsilon": "one-run audit by guesses",
+    "one_run_fdp_epsilon": "one-run f-DP audit",
+    "one_run_gaussian_audit": "one-run Gaussian audit",
+}
 _OUTCOMES = {
     "leak": "leaks",
     "pass": "no leak found",
@@ -334,6 +346,16 @@ def claim_word(verdict: str) -> str:
     'not contradicted'
     """
     return _CLAIMS[verdict]
+
+
+def bound_name(method: str) -> str:
+    """What people call a bound on epsilon; what follows the method's name stays.
+
+    >>> bound_name("one_run_audit"), bound_name("epsilon_from_exposure with coins")
+    ('one-run audit', 'from exposure ranks with coins')
+    """
+    name, space, rest = method.partition(" ")
+    return f"{_BOUNDS.get(name, name)}{space}{rest}"
 
 
 def sentence(text: str) -> str:

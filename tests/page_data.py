@@ -237,6 +237,7 @@ def _roc(name: str, rng: np.random.Generator) -> RocData:
     tpr = np.sort(np.concatenate([[0.1], rng.random(60) ** 0.3, [1.0]]))
     return RocData(
         name=name,
+        repetitions=16,
         fpr=fpr,
         tpr=tpr,
         hull_fpr=np.array([0.0, 0.0, 0.1, 1.0]),

@@ -24,14 +24,16 @@ def compare(
 ) -> None:
     """Compare RUNS: base against fine-tune, undefended against defended."""
     from lmexposure._text import visible
-    from lmexposure.gate import check_result
     from lmexposure.records import open_run
-    from lmexposure.reporting import write_compare
+    from lmexposure.reporting import compare_data, write_compare
 
     opened = [open_run(run) for run in runs]
     written = write_compare(opened, out=out, formats=formats or ("html", "md"))
-    for one in opened:
-        say(f"{visible(one.name)}: {check_result(one.result).sentence}")
-        say(f"  {one.provenance.line}")
+    compared = compare_data(opened)
+    for finding in compared.findings:
+        say(visible(finding.sentence))
+    for run in compared.runs:
+        say(f"{visible(run.name)}: {run.verdict.sentence}")
+        say(f"  {run.provenance.line}")
     for path in written:
         say(f"compare  {path}")

@@ -1,7 +1,7 @@
 """Several runs side by side: base against fine-tune, undefended against defended.
 
-Only what can be compared is: the same format with as many secrets. Where two runs measured the
-same manifest, each canary is its own comparison, and the differences are what is judged.
+Only what can be compared is: the same format with as many secrets. Each later run is held against
+the first, class by class, and a sentence says which of them leaks more.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,6 +15,7 @@ from lmexposure.records.result import Role
 from lmexposure.reporting.command import command_of, where_of
 from lmexposure.reporting.data import ClassRow, Fact
 from lmexposure.reporting.facts import model_facts
+from lmexposure.reporting.findings import Finding, findings, settings_differ
 from lmexposure.reporting.pairs import Difference, differences
 from lmexposure.reporting.rows import class_rows
 
@@ -97,13 +98,15 @@ class CompareData:
         title: names of the runs.
         runs: in the order given; the first is what the others are held against.
         formats: those that two runs or more have, in the first run's order.
-        differences: per later run that measured the first one's manifest, and class.
-        notes: what could not be compared, and why.
+        findings: per later run, which leaks more, it or the first, and whether chance explains it.
+        differences: per later run and class that the first one has too.
+        notes: what could not be compared, or not alike, and why.
     """
 
     title: str
     runs: tuple[ComparedRun, ...]
     formats: tuple[ComparedFormat, ...]
+    findings: tuple[Finding, ...]
     differences: tuple[Difference, ...]
     notes: tuple[str, ...]
 
@@ -132,11 +135,13 @@ def compare_data(
 def _data(
     runs: Sequence[RunFiles], names: Sequence[str], thresholds: Thresholds, level: float
 ) -> CompareData:
+    rows = differences([run.result for run in runs], names, level=level)
     return CompareData(
         title=" and ".join(names) if len(names) == 2 else ", ".join(names),
         runs=tuple(_run(one, name, thresholds) for one, name in zip(runs, names, strict=True)),
         formats=tuple(_formats(runs)),
-        differences=tuple(differences([run.result for run in runs], names, level=level)),
+        findings=tuple(findings(names, rows)),
+        differences=tuple(rows),
         notes=tuple(_notes(runs, names)),
     )
 
@@ -253,8 +258,13 @@ def _notes(runs: Sequence[RunFiles], names: Sequence[str]) -> Iterator[str]:
     for run, name in zip(runs[1:], names[1:], strict=True):
         if run.result.manifest_sha256 != runs[0].result.manifest_sha256:
             yield (
-                f"{name} measured another manifest than {names[0]}: other canaries, so their "
-                "medians stand side by side, and no canary is held against itself"
+                f"{name} measured another manifest than {names[0]}: other canaries, so none "
+                "is held against itself, and each class is compared as a whole"
+            )
+        if differ := settings_differ(runs[0].result, run.result):
+            yield (
+                f"{names[0]} and {name} were not measured alike ({differ}): medians do not compare "
+                "as they are, and a canary counts as higher only where the ends of exposures say so"
             )
     for run, name in zip(runs, names, strict=True):
         if not any(one.role == "canary" for one in run.result.canaries):
@@ -264,6 +274,3 @@ def _notes(runs: Sequence[RunFiles], names: Sequence[str]) -> Iterator[str]:
         alone = [form.name for form in run.result.formats if form.name not in common]
         if alone:
             yield f"only {name} has {', '.join(alone)}: not shown"
-    methods = {run.result.settings.method for run in runs}
-    if len(methods) > 1:
-        yield f"exposure was estimated by different methods: {', '.join(sorted(methods))}"

@@ -31,6 +31,7 @@ def compare_markdown(data: CompareData) -> str:
     """
     parts = [
         f"# Compared: {inline(data.title)}",
+        "\n".join(f"- **{inline(found.sentence)}**" for found in data.findings),
         _runs(data.runs),
         "\n".join(
             f"- {code(run.name)}: {inline(run.verdict.sentence)} ({inline(run.provenance.line)})"
@@ -94,29 +95,31 @@ def _cell(row: ClassRow | None) -> str:
 def _differences(rows: Sequence[Difference]) -> Iterator[str]:
     if not rows:
         return
-    yield "## The same canaries, one by one"
+    yield "## Each class held against the first run"
     yield (
         "Exposure under the later run less exposure under the first, in bits; above 0 = the later "
-        "run memorised more. The interval of the median is by order statistics, and holds what "
-        "references and draws leave open; p is of a two-sided sign test; open: lower bounds do not "
-        "tell which is higher."
+        "run memorised more. The same canaries: the median of their differences, p of a sign test; "
+        "others: the difference of both medians, p of a rank-sum test. Interval and p hold what "
+        "lower bounds, references and draws leave open; adjusted: so that the p of all classes "
+        "hold together (Holm); open: pairs of which they do not tell which is higher."
     )
     header = ("run", "less", "format", "repetitions", "n", "median", "interval", "p_value")
-    heads = [LABELS.get(name, name) for name in (*header, "open")]
-    yield table(heads, [_difference(one) for one in rows], left=3)
+    heads = [LABELS.get(name, name) for name in (*header, "adjusted", "open")]
+    yield table(heads, [_difference(row) for row in rows], left=3)
 
 
-def _difference(one: Difference) -> list[str]:
+def _difference(row: Difference) -> list[str]:
     return [
-        code(one.other),
-        code(one.base),
-        code(one.format),
-        class_name(one.role, one.repetitions),
-        str(one.n),
-        signed(one.median),
-        interval(one.low, one.high),
-        probability(one.p_value),
-        str(one.open),
+        code(row.other),
+        code(row.base),
+        code(row.format),
+        class_name(row.role, row.repetitions),
+        f"{row.n:,} same" if row.paired else f"{row.n:,} and {row.n_base:,}",
+        signed(row.median),
+        interval(row.low, row.high),
+        probability(row.p_value),
+        probability(row.p_adjusted),
+        str(row.open),
     ]
 
 

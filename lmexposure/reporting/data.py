@@ -172,6 +172,7 @@ class RocData:
 
     Attributes:
         name: the class, as people read it.
+        repetitions: of the class.
         fpr, tpr: corners of the ordinary curve, ascending, shape (k,).
         hull_fpr, hull_tpr: of its concave hull.
         positives, negatives: how many canaries stand on either side; a rate below one over
@@ -180,6 +181,7 @@ class RocData:
     """
 
     name: str
+    repetitions: int
     fpr: Floats
     tpr: Floats
     hull_fpr: Floats

@@ -33,6 +33,7 @@ _FLAG = re.compile(r"--[a-z][a-z-]*")
 
 _WORDS = (
     _style.at_least,
+    _style.bound_name,
     _style.claim_word,
     _style.class_name,
     _style.interval,

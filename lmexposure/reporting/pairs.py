@@ -1,39 +1,61 @@
-"""The same canaries under two models: each canary's exposure in one less that in the other."""
+"""The same classes under two models: how much more one gives away, and whether chance explains it.
+
+Where two runs measured the same manifest, each canary is held against itself; else the canaries of
+a class are held against those of the other run, which chance drew anew.
+"""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import bdtr
+from numpy.typing import NDArray
 
-from lmexposure._quantiles import ExposureEstimate
+from lmexposure._quantiles import ExposureEstimate, quantile_range
 from lmexposure.records import CanaryResult, Result
 from lmexposure.records.result import ClassKey, Role
-from lmexposure.statistics import quantile_interval
+from lmexposure.statistics import holm, quantile_interval, rank_sum_test, sign_test
 
-_ASSUMES = "canaries of a class are drawn alike; the interval is over such, for these models"
+Floats = NDArray[np.float64]
+
+_SAME = (
+    "canaries of a class are drawn alike, and where the models memorise alike each is as likely "
+    "higher as lower; the interval is over such canaries, for these models"
+)
+_OTHERS = (
+    "canaries of a class are drawn alike in both runs, independent of each other; the interval is "
+    "over such canaries, for these models"
+)
+# The chance that a rank among references or draws is beyond its ends: paid for in each p-value.
+_MISSED = 0.001
 
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """How much more of the same canaries one model gives away than another, in bits.
+    """How much more of a class one model gives away than another, in bits.
 
     Attributes:
         base, other: names of the runs.
         format, role, repetitions: the class.
-        n: canaries that both runs measured.
-        median: of exposure under `other` less exposure under `base`; above 0 = `other` memorised
-            more. With lower bounds taken for exposures: where there are many, look at the interval.
+        paired: both measured the same canaries, and each is held against itself; else a pair is any
+            canary of `base` with any of `other`.
+        n, n_base: canaries with an exposure in `other` and in `base`; where `paired`, in both.
+        median: where `paired`, of exposure under `other` less exposure under `base`, else the
+            difference of both medians; above 0 = `other` memorised more. With lower bounds taken
+            for exposures: where there are many, look at the interval.
+        least, most: the same with each lower bound as far up as the whole secret.
         low, high: interval of that median by order statistics, wide enough for whatever lower
             bounds, references and draws leave open; None where so few canaries give no bound on
             that side.
         level: two-sided coverage wanted.
-        higher, lower: canaries whose exposure is surely higher, or lower, under `other`.
-        open: canaries of which lower bounds leave open which is higher.
-        p_value: two-sided exact sign test of as many higher as lower; ties are left out, and open
-            ones counted so that it is largest.
-        capped: canaries of which either exposure is only a lower bound.
-        assumes: what the interval rests on.
+        higher, lower: pairs whose exposure is surely higher, or lower, under `other`.
+        open: pairs of which lower bounds, references or draws leave open which is higher.
+        p_value: two-sided, of a sign test where `paired`, else of a rank-sum test; open pairs are
+            counted against a difference.
+        p_adjusted: the same, so that those of all classes of canaries hold together (Holm); None
+            for controls.
+        p_least: the smallest that so few canaries can have, adjusted likewise.
+        capped: canaries, or pairs of one canary, of which an exposure is only a lower bound.
+        assumes: what interval and test rest on.
     """
 
     base: str
@@ -41,8 +63,12 @@ class Difference:
     format: str
     role: Role
     repetitions: int
+    paired: bool
     n: int
+    n_base: int
     median: float
+    least: float
+    most: float
     low: float | None
     high: float | None
     level: float
@@ -50,118 +76,177 @@ class Difference:
     lower: int
     open: int
     p_value: float
+    p_adjusted: float | None
+    p_least: float
     capped: int
-    assumes: str = _ASSUMES
+    assumes: str
 
 
 def differences(
     results: Sequence[Result], names: Sequence[str], *, level: float = 0.95
-) -> Iterator[Difference]:
-    """Every later run that measured the first one's manifest, held against it, class by class.
+) -> list[Difference]:
+    """Every later run held against the first, class by class, where one method measured both.
+
+    A p-value holds whatever references were drawn: their ranks are known within ends which miss
+    with .001 in all, and that is added to the p-value over these ends.
 
     Args:
         results: in order; the first is the base.
         names: one for each.
         level: coverage of each interval, in (0, 1).
 
-    Source: the interval, David and Nagaraja 2003, section 7.1; the sign test, Dixon and Mood 1946.
+    Source: the interval, David and Nagaraja 2003, section 7.1; the price of the ends, Berger and
+    Boos 1994, P values maximized over a confidence set for the nuisance parameter.
     """
-    base = results[0]
-    for result, name in zip(results[1:], names[1:], strict=True):
-        if result.manifest_sha256 != base.manifest_sha256:
-            continue
-        pairs = _pairs(base, result)
-        for key in sorted(pairs, key=lambda key: (key[0], key[1] != "control", key[2])):
-            yield _difference((base, result), (names[0], name), key, pairs[key], level)
+    found = [
+        _difference(_Side(results[0], key), _Side(result, key), names[0], name, level)
+        for result, name in zip(results[1:], names[1:], strict=True)
+        # A curve's exposures and counted ones err each in their own way.
+        if result.settings.method == results[0].settings.method
+        for key in _classes(results[0], result)
+    ]
+    return _adjusted(found)
 
 
-Pair = tuple[CanaryResult, CanaryResult]
+class _Side:
+    """The canaries of one class that one run measured, by id."""
+
+    def __init__(self, result: Result, key: ClassKey) -> None:
+        self.result, self.key = result, key
+        form = result.format_named[key[0]]
+        self.bits, self.references = form.bits, form.references
+        self.canaries = {
+            canary.id: canary
+            for canary in result.canaries
+            if (canary.format, canary.role, canary.repetitions) == key and _is_measured(canary)
+        }
+
+    def of(self, ids: Sequence[str]) -> "_Known":
+        canaries = [self.canaries[name] for name in ids]
+        return _Known([_estimate(canary, self.bits, self.references) for canary in canaries])
 
 
-def _pairs(base: Result, other: Result) -> dict[ClassKey, list[Pair]]:
-    """Canaries that both measured, by format, role and repetitions."""
-    there = {canary.id: canary for canary in other.canaries}
-    pairs: dict[ClassKey, list[Pair]] = {}
-    for canary in base.canaries:
-        twin = there.get(canary.id)
-        if twin is None or not (_is_measured(canary) and _is_measured(twin)):
-            continue
-        key = canary.format, canary.role, canary.repetitions
-        pairs.setdefault(key, []).append((canary, twin))
-    return pairs
+class _Known:
+    """What is known of some exposures; each array has shape (n,), in bits."""
+
+    def __init__(self, estimates: Sequence[ExposureEstimate]) -> None:
+        self.estimates = estimates
+        self.shown = np.array([one.value for one in estimates])
+        # A lower bound may be as much as the whole secret.
+        self.most = np.array([_most(one) for one in estimates])
+        self.capped = np.array([one.capped for one in estimates], dtype=bool)
+
+    @property
+    def drawn(self) -> bool:
+        return any(one.drawn for one in self.estimates)
+
+    def ends(self, tail: float) -> tuple[Floats, Floats]:
+        """Least and most of each, which all hold but for `tail` on either side."""
+        low, high = zip(*(one.ends(tail) for one in self.estimates), strict=True)
+        return np.array(low), np.array(high)
+
+
+def _classes(base: Result, other: Result) -> list[ClassKey]:
+    """Classes with a canary that can be compared, formats in order of their names."""
+    held = [
+        {(one.format, one.role, one.repetitions) for one in result.canaries if _is_measured(one)}
+        for result in (base, other)
+    ]
+    keys = sorted(held[0] & held[1], key=lambda key: (key[0], key[1] != "control", key[2]))
+    if base.manifest_sha256 != other.manifest_sha256:
+        return keys
+    return [key for key in keys if _Side(base, key).canaries.keys() & _Side(other, key).canaries]
 
 
 def _is_measured(canary: CanaryResult) -> bool:
     return None not in (canary.exposure.value, canary.log_perplexity_bits)
 
 
-def _difference(
-    results: tuple[Result, Result],
-    names: tuple[str, str],
-    key: ClassKey,
-    pairs: Sequence[Pair],
-    level: float,
-) -> Difference:
-    """The numbers of a class, from the least to the most that each difference may be."""
-    bits = results[0].format_named[key[0]].bits
-    references = [result.format_named[key[0]].references for result in results]
-    base, other = ([_range(canary, bits) for canary in side] for side in zip(*pairs, strict=True))
-    least = np.array([b[0] - a[1] for a, b in zip(base, other, strict=True)])
-    most = np.array([b[1] - a[0] for a, b in zip(base, other, strict=True)])
-    shown = [b[0] - a[0] for a, b in zip(base, other, strict=True)]
-    higher, lower = int((least > 0).sum()), int((most < 0).sum())
-    low, high = _interval(pairs, bits, references, level)
-    left_open = int(((least < most) & (least <= 0) & (most >= 0)).sum())
+def _difference(first: _Side, second: _Side, base: str, other: str, level: float) -> Difference:
+    paired = first.result.manifest_sha256 == second.result.manifest_sha256
+    ids = [name for name in first.canaries if name in second.canaries] if paired else None
+    one, two = (side.of(ids or list(side.canaries)) for side in (first, second))
+    higher, lower, left_open = _counts(one, two, paired, _MISSED)
+    n, m = len(one.estimates), len(two.estimates)
+    test = sign_test(higher, lower, left_open) if paired else rank_sum_test(higher, lower, n, m)
+    missed = _MISSED if one.drawn or two.drawn else 0.0
+    low, high = (_paired_interval if paired else _interval)(one, two, level)
+    least, most = _median(one.most, two.shown, paired), _median(one.shown, two.most, paired)
     return Difference(
-        base=names[0],
-        other=names[1],
-        format=key[0],
-        role=key[1],
-        repetitions=key[2],
-        n=len(pairs),
-        median=float(np.median(shown)),
+        base=base,
+        other=other,
+        format=first.key[0],
+        role=first.key[1],
+        repetitions=first.key[2],
+        paired=paired,
+        n=m,
+        n_base=n,
+        median=_median(one.shown, two.shown, paired),
+        least=least,
+        most=most,
         low=low,
         high=high,
         level=level,
         higher=higher,
         lower=lower,
         open=left_open,
-        p_value=_sign_test(higher, lower, left_open),
-        capped=int((least < most).sum()),
+        p_value=min(1.0, test + missed),
+        p_adjusted=None,
+        p_least=missed + (sign_test(n, 0) if paired else rank_sum_test(n * m, 0, n, m)),
+        capped=int((one.capped | two.capped if paired else np.r_[one.capped, two.capped]).sum()),
+        assumes=_SAME if paired else _OTHERS,
     )
 
 
-def _interval(
-    pairs: Sequence[Pair], bits: float, references: Sequence[int], level: float
-) -> tuple[float | None, float | None]:
+def _median(base: Floats, other: Floats, paired: bool) -> float:
+    return float(np.median(other - base) if paired else np.median(other) - np.median(base))
+
+
+def _counts(one: _Known, two: _Known, paired: bool, missed: float) -> tuple[int, int, int]:
+    """(surely higher, surely lower, open) pairs, where all ends hold but for `missed`.
+
+    What ties is neither. Each exposure has two ends, which share what they may miss.
+    """
+    tail = missed / 2 / (len(one.estimates) + len(two.estimates))
+    (base_low, base_high), (other_low, other_high) = one.ends(tail), two.ends(tail)
+    if not paired:
+        base_low, base_high = base_low[:, None], base_high[:, None]
+    least, most = other_low - base_high, other_high - base_low
+    left_open = (least < most) & (least <= 0) & (most >= 0)
+    return int((least > 0).sum()), int((most < 0).sum()), int(left_open.sum())
+
+
+def _paired_interval(one: _Known, two: _Known, level: float) -> tuple[float | None, float | None]:
     """From the least to the most that the median of the differences can be.
 
     No single canary bounds a median of differences, as one does a median (`quantile_range`): the
     ends of all exposures in both runs must hold at once, and share half of what the interval may
     miss. Where all are counted, order statistics have the whole of it.
     """
-    sides = [
-        [_estimate(one, bits, count) for one in side]
-        for side, count in zip(zip(*pairs, strict=True), references, strict=True)
-    ]
-    if any(one.drawn for side in sides for one in side):
+    if one.drawn or two.drawn:
         level = (1 + level) / 2
-    tail = (1 - level) / 2 / (2 * len(pairs))
-    (base_low, base_high), (other_low, other_high) = (
-        np.array([one.ends(tail) for one in side]).T for side in sides
-    )
+    tail = (1 - level) / 2 / (2 * len(one.estimates))
+    (base_low, base_high), (other_low, other_high) = one.ends(tail), two.ends(tail)
     least = quantile_interval(other_low - base_high, 0.5, level=level).low
     return least, quantile_interval(other_high - base_low, 0.5, level=level).high
 
 
+def _interval(one: _Known, two: _Known, level: float) -> tuple[float | None, float | None]:
+    """The ends of both medians, which share what the interval may miss."""
+    tail = (1 - level) / 4
+    base, other = (quantile_range(side.estimates, 0.5, tail) for side in (one, two))
+    low = None if other[0] is None or base[1] is None else other[0] - base[1]
+    return low, None if other[1] is None or base[0] is None else other[1] - base[0]
+
+
 def _estimate(canary: CanaryResult, bits: float, references: int) -> ExposureEstimate:
-    shown = canary.exposure
-    low, high = _range(canary, bits)
+    shown, value = canary.exposure, canary.exposure.value or 0.0
+    most = max(value, bits) if shown.capped else value
     return ExposureEstimate(
         method=shown.method,
-        value=low,
-        low=low if shown.capped or shown.low is None else shown.low,
-        high=high if shown.capped or shown.high is None else shown.high,
+        value=value,
+        low=value if shown.capped or shown.low is None else shown.low,
+        high=most if shown.capped or shown.high is None else shown.high,
         capped=shown.capped,
         level=shown.level,
         bits=canary.log_perplexity_bits or 0.0,
@@ -170,14 +255,17 @@ def _estimate(canary: CanaryResult, bits: float, references: int) -> ExposureEst
     )
 
 
-def _range(canary: CanaryResult, bits: float) -> tuple[float, float]:
-    """A lower bound may be as much as the whole secret."""
-    value = canary.exposure.value or 0.0
-    return value, max(value, bits) if canary.exposure.capped else value
+def _most(known: ExposureEstimate) -> float:
+    return max(known.value, known.space_bits) if known.capped else known.value
 
 
-def _sign_test(higher: int, lower: int, left_open: int) -> float:
-    """Twice the smaller tail of fair coins, with the open ones on the side that has fewer."""
-    fewer = min(higher, lower) + left_open
-    n = higher + lower + left_open
-    return min(1.0, 2 * float(bdtr(min(fewer, n // 2), n, 0.5))) if n else 1.0
+def _adjusted(found: Sequence[Difference]) -> list[Difference]:
+    """Each class of canaries is a test of its own, over all formats and later runs."""
+    tests = [one for one in found if one.role == "canary"]
+    p_values: Iterator[float] = iter(holm([one.p_value for one in tests]))
+    return [
+        replace(one, p_adjusted=next(p_values), p_least=min(1.0, one.p_least * len(tests)))
+        if one.role == "canary"
+        else one
+        for one in found
+    ]

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from lmexposure._style import (
     LABELS,
+    bound_name,
     claim_word,
     interval,
     nats,
@@ -66,7 +67,7 @@ def _rows(bounds: ClassBounds) -> Iterator[tuple[str, ...]]:
     """All bounds of one class, the primary one first."""
     for place, bound in enumerate([bounds.primary, *bounds.others]):
         yield (
-            bound.name + ("" if place else ", primary"),
+            bound_name(bound.name) + ("" if place else ", primary"),
             bound.validity,
             short(bound.delta),
             nats(bound.value),
@@ -79,9 +80,9 @@ def _remarks(bounds: ClassBounds) -> Iterator[str]:
     """What belongs to a single bound, and which are not supported."""
     for bound in (bounds.primary, *bounds.others):
         for line in bound.notes:
-            yield f"{bound.name} at delta {short(bound.delta)}: {line}"
+            yield f"{bound_name(bound.name)} at delta {short(bound.delta)}: {line}"
     for refused in bounds.refused:
-        yield f"not given: {refused.method}: {refused.reason}"
+        yield f"not given: {bound_name(refused.method)}: {refused.reason}"
 
 
 def _membership(metrics: Membership) -> Iterator[str]:
@@ -130,7 +131,8 @@ def primary_section(privacy: Privacy | None) -> Section:
         )
     return Section(
         title=f"{LABELS['epsilon_bound']} {nats(bound.value)} nats at delta {short(bound.delta)}, "
-        f"a lower bound ({bound.name}; {where(bound)}; {bound.adjacency}); higher = less private.",
+        f"a lower bound ({bound_name(bound.name)}; {where(bound)}; {bound.adjacency}); higher = "
+        "less private.",
         notes=(
             f"holds for {validity(bound.validity)} ({bound.validity}), at significance "
             f"{short(bound.significance)}, that of the largest primary bound; all bounds together "

@@ -40,6 +40,7 @@ def _roc(one: ScoreClass, level: float) -> RocData:
     fpr, tpr = _thinned(curve.fpr[::-1], curve.tpr[::-1], curve.negatives)
     return RocData(
         name=_name(one),
+        repetitions=one.repetitions,
         fpr=fpr,
         tpr=tpr,
         hull_fpr=hull.false_positives / hull.negatives,

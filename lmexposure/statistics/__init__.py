@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     )
     from lmexposure.statistics.certificate import CertifiedExposure, certified_exposure
     from lmexposure.statistics.counted import CountedExposure, counted_exposure
+    from lmexposure.statistics.difference import holm, rank_sum_test, sign_test
     from lmexposure.statistics.goodness import GoodnessOfFit
     from lmexposure.statistics.guessing import (
         GUESSING,
@@ -107,6 +108,7 @@ else:
             "bounds.thresholds": ["Bonferroni", "FixedThreshold", "OrderStatistics", "SplitSample"],
             "certificate": ["CertifiedExposure", "certified_exposure"],
             "counted": ["CountedExposure", "counted_exposure"],
+            "difference": ["holm", "rank_sum_test", "sign_test"],
             "goodness": ["GoodnessOfFit"],
             "guessing": ["GUESSING", "GuessingBaseline", "GuessingTest", "guessing_test"],
             "importance": ["ImportanceExposure", "importance_exposure"],
@@ -194,6 +196,7 @@ __all__ = [
     "fit_skew_normal",
     "gaussian_dp_epsilon",
     "guessing_test",
+    "holm",
     "importance_exposure",
     "joint_beta_epsilon",
     "joint_bounds",
@@ -212,11 +215,13 @@ __all__ = [
     "one_run_p_value",
     "privacy_of",
     "quantile_interval",
+    "rank_sum_test",
     "reference_difference",
     "rmia",
     "roc_curve",
     "sampled_exposure",
     "score_classes",
+    "sign_test",
     "skew_normal_exposure",
     "skew_normal_log_cdf",
     "tpr_at_fpr",

@@ -12,6 +12,7 @@ def test_verdicts_and_where_the_comparison_lies(call: Call, tmp_path: Path) -> N
     out = tmp_path / "out"
     outcome = call("compare", base, tuned, "--out", out)
     assert outcome.code == 0
+    assert "tuned leaks more than base: secrets inserted 4 times are " in outcome.out
     assert "tuned: Leaks: " in outcome.out
     assert f"compare  {out / 'compare.html'}" in outcome.out
     assert "# Compared: base and tuned" in (out / "compare.md").read_text()

@@ -25,8 +25,8 @@ def file(tmp_path: Path) -> Path:
 def test_every_bound_that_the_data_supports_and_why_not_the_others(call: Call, file: Path) -> None:
     seen = call("epsilon", file)
     assert seen.code == 0
-    assert "epsilon_from_scores, primary" in seen.out
-    assert "not given: one_run_audit: needs declared fair coins (coins=0.5)" in seen.out
+    assert "from scores above a threshold, primary" in seen.out
+    assert "not given: one-run audit: needs declared fair coins (coins=0.5)" in seen.out
     assert "AUC" in seen.out
 
 

@@ -50,10 +50,20 @@ def test_each_run_is_a_column(tmp_path: Path) -> None:
     assert data.notes == ()
 
 
-def test_other_canaries_stand_side_by_side(tmp_path: Path) -> None:
+def test_other_canaries_are_compared_class_by_class(tmp_path: Path) -> None:
     data = compare_data([run_of(tmp_path / "a"), run_of(tmp_path / "b", seed=3)])
-    assert data.differences == ()
+    assert [row.paired for row in data.differences] == [False] * 3
     assert data.notes[0].startswith("b measured another manifest than a")
+    assert data.findings[0].which == "neither"
+
+
+def test_other_settings_are_said(tmp_path: Path) -> None:
+    data = compare_data([run_of(tmp_path / "a"), run_of(tmp_path / "b", references=100)])
+    assert data.notes == (
+        "a and b were not measured alike (references of random_number 400 and 100): medians do not "
+        "compare as they are, and a canary counts as higher only where the ends of exposures say "
+        "so",
+    )
 
 
 def test_classes_and_formats_that_one_run_lacks(tmp_path: Path) -> None:
@@ -148,9 +158,10 @@ def test_other_methods_are_said(tmp_path: Path) -> None:
     one, other = run_of(tmp_path / "a"), run_of(tmp_path / "b")
     settings = other.result.settings.model_copy(update={"method": "skew_normal"})
     other = with_result(other, settings=settings)
-    assert compare_data([one, other]).notes == (
-        "exposure was estimated by different methods: auto, skew_normal",
-    )
+    data = compare_data([one, other])
+    assert data.notes[0].startswith("a and b were not measured alike (method auto and skew_normal)")
+    assert data.differences == ()
+    assert data.findings[0].which == "unknown"
 
 
 def test_a_run_without_canaries_is_named(tmp_path: Path) -> None:

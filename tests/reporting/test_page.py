@@ -299,7 +299,7 @@ def test_the_style_tells_light_from_dark_and_paper() -> None:
     style = page_module._asset("report.css")
     for word in ("prefers-color-scheme: dark", "@media print", "prefers-reduced-motion"):
         assert word in style
-    defined = set(re.findall(r"(--chart-[a-z0-9]+):", style))
+    defined = set(re.findall(r"(--chart-[a-z0-9-]+):", style))
     assert set(VARIABLES.values()) <= defined
 
 
@@ -320,8 +320,10 @@ def test_what_a_chart_draws_stands_out_from_the_page(scheme: int) -> None:
     blocks = re.findall(r":root \{(.*?)\}", page_module._asset("report.css"), flags=re.DOTALL)
     colors = dict(re.findall(r"(--[a-z0-9-]+): (#[0-9a-f]{6})", blocks[scheme]))
     for name, color in colors.items():
-        if re.fullmatch(r"--chart-(canary|control|reference|fit|line|accent|\d)", name):
+        if re.fullmatch(r"--chart-(control|reference|fit|line|accent|(class-)?\d)", name):
             assert _contrast(color, colors["--paper"]) >= 3, name
             assert name == "--chart-reference" or _contrast(color, colors["--chart-band"]) >= 3
+    classes = [_contrast(colors[f"--chart-class-{n}"], colors["--paper"]) for n in range(1, 9)]
+    assert classes == sorted(classes)  # the more repetitions, the farther from the page
     for name in ("--ink", "--muted", "--link", "--leak", "--pass", "--inconclusive"):
         assert _contrast(colors[name], colors["--paper"]) >= 4.5, name

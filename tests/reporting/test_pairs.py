@@ -1,11 +1,12 @@
 """The same canaries under two models: differences, what is open, and what chance explains."""
 
 from collections.abc import Sequence
+from math import comb
 
 import numpy as np
 import pytest
 from made_results import estimate, sampled, small_result
-from scipy.stats import binomtest
+from scipy.stats import binomtest, mannwhitneyu
 
 from lmexposure.records import Estimate, Result
 from lmexposure.reporting.pairs import Difference, differences
@@ -75,7 +76,8 @@ def test_lower_bounds_do_not_make_a_difference() -> None:
     counted, bounded = small_result(), small_result(extraction=False)
     found = of_class_4(counted, bounded)
     assert found.median < -5
-    assert found.capped == found.open == 9
+    assert (found.capped, found.open) == (9, 10)  # references leave the tenth open
+    assert found.least < found.median < 0 < found.most
     assert found.p_value == 1.0
     assert found.low is not None
     assert found.high is not None
@@ -96,8 +98,72 @@ def test_open_ones_are_counted_against() -> None:
     assert found.p_value == pytest.approx(binomtest(3, 10).pvalue)
 
 
-def test_another_manifest_has_no_pairs() -> None:
-    assert list(differences([small_result(), small_result(seed=1)], ["a", "b"])) == []
+def others(n: int, values: Sequence[float], *, capped: bool = False, seed: int = 1) -> Result:
+    """Another manifest, with these exposures in class 4."""
+    result = small_result(canaries=n, seed=seed)
+    left = iter(values)
+    return with_exposures(
+        result,
+        [
+            estimate("exact", next(left), capped=capped) if one.repetitions == 4 else one.exposure
+            for one in result.canaries
+        ],
+    )
+
+
+def test_other_canaries_of_the_class_are_shuffled_with_these() -> None:
+    values = np.random.default_rng(5).exponential(3.0, 13)
+    base, other = others(6, values[:6], seed=2), others(7, values[6:] + 2)
+    found = of_class_4(base, other)
+    assert (found.paired, found.n_base, found.n) == (False, 6, 7)
+    assert found.higher + found.lower == 42
+    naive = mannwhitneyu(values[6:] + 2, values[:6], method="exact").pvalue
+    assert found.p_value == pytest.approx(naive)
+    assert found.median == pytest.approx(np.median(values[6:] + 2) - np.median(values[:6]))
+    assert (found.low, found.high) == (None, None)  # 6 have no median between two at .975
+
+
+def test_lower_bounds_of_other_canaries_count_where_they_are_sure() -> None:
+    low, high = others(8, [1.0] * 8, seed=2), others(8, [20.0] * 8, capped=True)
+    found = of_class_4(low, high)
+    assert (found.higher, found.open, found.capped) == (64, 0, 8)
+    assert found.p_value == pytest.approx(2 / comb(16, 8))
+    back = of_class_4(high, others(8, [25.0] * 8, seed=3))
+    assert (back.higher, back.lower, back.open, back.p_value) == (0, 0, 64, 1.0)
+
+
+def test_one_canary_shows_nothing() -> None:
+    found = of_class_4(others(1, [0.0], seed=2), others(1, [29.0]))
+    assert (found.p_value, found.p_least) == (1.0, 1.0)
+
+
+def test_all_classes_of_all_later_runs_hold_together() -> None:
+    base = plain()
+    rows = differences([base, moved(base, [1.0] * 10), base], ["a", "b", "c"])
+    tests = [row for row in rows if row.role == "canary"]
+    assert len(tests) == 4
+    least = 2 / 2**10
+    assert [row.p_adjusted for row in tests] == pytest.approx([1.0, 4 * least, 1.0, 1.0])
+    assert tests[1].p_least == pytest.approx(4 * least)
+    assert [row.p_adjusted for row in rows if row.role == "control"] == [None, None]
+
+
+def test_the_same_references_do_not_make_a_difference() -> None:
+    """One model, measured twice: 10 canaries as deep as each other move up and down together."""
+    draw, called = np.random.default_rng(3), 0
+    base = plain()
+    few = tuple(form.model_copy(update={"references": 1000}) for form in base.formats)
+    base = base.model_copy(update={"formats": few})
+    for _ in range(200):
+        sides = []
+        for as_low in draw.binomial(1000, 0.004, 2):  # both runs draw references of their own
+            value = -float(np.log2((as_low + 1) / 1001))
+            sides.append(with_exposures(base, [sampled(value, 0.0, 29.0)] * len(base.canaries)))
+        called += of_class_4(*sides).p_value <= 0.05
+    assert called <= 10
+    # Ranks far apart are a difference for all that.
+    sides = [with_exposures(base, [sampled(v, 0.0, 29.0)] * len(base.canaries)) for v in (1.0, 8.0)]
+    assert of_class_4(*sides).p_value == pytest.approx(2 / 2**10 + 0.001)
 
 
 def test_a_missing_exposure_is_left_out() -> None:
@@ -126,6 +192,21 @@ def test_few_canaries_have_no_interval() -> None:
     few = small_result(canaries=3)
     found = list(differences([few, few], ["a", "b"]))[-1]
     assert (found.low, found.high) == (None, None)
+
+
+def test_no_difference_of_other_canaries_is_seldom_called_one() -> None:
+    """1,000 classes of models that memorise alike, lower bounds among them."""
+    draw, called = np.random.default_rng(12), 0
+    one, two = others(7, [1.0] * 7, seed=2), others(12, [1.0] * 12)
+    for _ in range(1000):
+        sides = []
+        for result, n in ((one, 7), (two, 12)):
+            values = iter(draw.exponential(6.0, n).tolist())
+            drawn = [next(values) if c.repetitions == 4 else 1.0 for c in result.canaries]
+            shown = [estimate("exact", min(v, 10.0), capped=v > 10) for v in drawn]
+            sides.append(with_exposures(result, shown))
+        called += of_class_4(*sides).p_value <= 0.05
+    assert binomtest(called, 1000, 0.05, alternative="greater").pvalue > 0.001
 
 
 def test_no_difference_is_seldom_called_one() -> None:

@@ -98,7 +98,7 @@ def test_a_format_without_canaries_has_no_table() -> None:
 
 def test_the_bound_to_quote_and_what_it_rests_on() -> None:
     section = primary_section(privacy(1.23456, 3.45678))
-    assert section.title.startswith("epsilon ≥ 1.235 nats at delta 1e-05, a lower bound (one_run")
+    assert section.title.startswith("epsilon ≥ 1.235 nats at delta 1e-05, a lower bound (one-run")
     assert section.notes[0].startswith("holds for every private training (any-dp), at significance")
     assert section.notes[1].startswith("max attainable 3.457: what a perfect attack")
 
@@ -108,7 +108,7 @@ def test_bounds_of_each_class_and_a_legend_of_their_kinds() -> None:
     assert "canaries inserted in a fixed number" in head.title
     assert table.title == "random_number, repetitions 1: 32 in, 0 held out, 10,000 references"
     assert table.columns[4] == "max attainable"
-    assert table.rows == (("one_run_audit, primary", "any-dp", "1e-05", "1.200", "n/a", "0.025"),)
+    assert table.rows == (("one-run audit, primary", "any-dp", "1e-05", "1.200", "n/a", "0.025"),)
     assert table.notes == ("made by hand",)
     assert [line.split(":")[0] for line in legend.notes] == ["primary", "any-dp"]
     assert quoted.notes[-1] == "claim of epsilon 8 at delta 0: not decided: so"

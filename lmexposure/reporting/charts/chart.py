@@ -42,6 +42,7 @@ class Chart:
             "compare".
         subject: the format that it shows; "" for the whole run.
         title: one line.
+        caption: what to see in it, in a sentence or two, for who does; its numbers are in a table.
         description: its message in one to three sentences, for who does not see it.
         draw: puts it on an empty figure.
         legend: what stands above it, so that no key ever covers data.
@@ -52,6 +53,7 @@ class Chart:
     kind: str
     subject: str
     title: str
+    caption: str
     description: str
     draw: Draw
     legend: Legend

@@ -42,6 +42,10 @@ def compare_exposure(format_name: str, bits: float, runs: Sequence[Run]) -> Char
         kind="compare",
         subject=format_name,
         title=f"Median exposure of {len(runs)} runs, {clipped(format_name)}",
+        caption=(
+            "The higher a run's mark in a column, the more of that class it memorised; where bars "
+            "overlap, chance may explain it."
+        ),
         description=_description(bits, runs),
         draw=lambda figure: _draw(figure, bits, runs, classes),
         legend=lambda: _legend(bits, runs),

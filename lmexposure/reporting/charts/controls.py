@@ -52,6 +52,10 @@ def controls(data: FormatData) -> Chart | None:
         kind="controls",
         subject=data.name,
         title=f"Controls beside expectation, {clipped(data.name)}",
+        caption=(
+            "Dots along the dashed line and in the band look like guessing, as they should; dots "
+            "that leave it say that the measurement is at fault."
+        ),
         description=_description(exposures, expected),
         draw=lambda figure: _draw(figure, exposures, expected),
         legend=lambda: _legend(exposures.size),

@@ -7,29 +7,30 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
 
-from lmexposure._style import count, nats, short
+from lmexposure._style import bound_name, count, nats, short
 from lmexposure.records import Bound, Privacy, PrivacyClass
 from lmexposure.records.result import Validity
 from lmexposure.reporting.charts.chart import Chart
-from lmexposure.reporting.charts.looks import Style, key, quiet
-from lmexposure.reporting.charts.palette import LINE, MUTED, SERIES
+from lmexposure.reporting.charts.looks import Style, Styles, class_styles, key, quiet
+from lmexposure.reporting.charts.palette import INK, LINE, MUTED
 from lmexposure.reporting.charts.words import clipped, listed
 
-_VALIDITY: dict[Validity, tuple[str, str, str]] = {
-    "any-dp": ("o", SERIES[0], "any training"),
-    "iid-scores": ("s", SERIES[1], "independent scores"),
-    "gaussian": ("^", SERIES[2], "Gaussian trade-off"),
-    "bayesian": ("D", SERIES[3], "Bayesian"),
-    "asymptotic": ("v", SERIES[5], "large counts only"),
+_VALIDITY: dict[Validity, tuple[str, str]] = {
+    "any-dp": ("o", "any training"),
+    "iid-scores": ("s", "independent scores"),
+    "gaussian": ("^", "Gaussian trade-off"),
+    "bayesian": ("D", "Bayesian"),
+    "asymptotic": ("v", "large counts only"),
 }
 _ROW = 0.5  # inches
 
 
-def epsilon(privacy: Privacy | None) -> Chart | None:
+def epsilon(privacy: Privacy | None, styles: Styles | None = None) -> Chart | None:
     """Each bound of the class of canaries whose bound is quoted.
 
     Args:
         privacy: of a result; None where it has none.
+        styles: of the page's classes; None: of this chart's alone.
 
     Returns:
         The chart; None where no class has a bound.
@@ -39,13 +40,19 @@ def epsilon(privacy: Privacy | None) -> Chart | None:
         return None
     bounds = [shown.bounds.primary, *shown.bounds.others]
     claimed = None if privacy.claim is None else privacy.claim.claimed_epsilon
+    looks = styles or class_styles([shown.repetitions])
+    color = looks[shown.repetitions]["color"]
     return Chart(
         name="epsilon",
         kind="epsilon",
         subject="",
         title=f"Lower bounds on epsilon, {_class(shown)}",
+        caption=(
+            "The longer a thick bar, the less private the training was; its thin line ends where a "
+            "perfect attack on these canaries would have."
+        ),
         description=_description(claimed, shown, bounds),
-        draw=lambda figure: _draw(figure, bounds, claimed),
+        draw=lambda figure: _draw(figure, bounds, claimed, color),
         legend=lambda: _legend(bounds, claimed),
         height=0.8 + _ROW * len(bounds),
     )
@@ -65,13 +72,13 @@ def _class(part: PrivacyClass) -> str:
     return f"{formats + ', ' if formats else ''}{count(part.repetitions, 'repetition')}"
 
 
-def _draw(figure: FigureBase, bounds: Sequence[Bound], claimed: float | None) -> None:
+def _draw(figure: FigureBase, bounds: Sequence[Bound], claimed: float | None, color: str) -> None:
     axes = figure.subplots()
     quiet(axes, grid="x")
     limit = _limit(bounds, claimed)
     for place, bound in enumerate(bounds):
         _most(axes, bound, place, limit)
-        _row(axes, bound, place, _name(bound, place == 0, _beside(bounds)))
+        _row(axes, bound, place, _name(bound, place == 0, _beside(bounds)), color)
     if claimed is not None:
         _claim(axes, claimed, len(bounds))
     axes.set_xlim(0, 1.06 * limit)
@@ -108,9 +115,9 @@ def _most(axes: Axes, bound: Bound, place: int, limit: float) -> None:
     axes.plot(end, place, marker=marker, markersize=size, color=MUTED, markeredgewidth=2)
 
 
-def _row(axes: Axes, bound: Bound, place: int, name: str) -> None:
+def _row(axes: Axes, bound: Bound, place: int, name: str, color: str) -> None:
     """A thick way up to the value, the name above."""
-    marker, color, _ = _VALIDITY[bound.validity]
+    marker, _ = _VALIDITY[bound.validity]
     axes.plot([0, bound.value], [place, place], color=color, linewidth=4.0, solid_capstyle="butt")
     axes.plot(bound.value, place, marker=marker, markersize=8, color=color, clip_on=False, zorder=3)
     axes.text(
@@ -127,7 +134,7 @@ def _name(bound: Bound, primary: bool, beside: str) -> str:
     """What the bound is and says; its delta where not all of them have the same."""
     delta = "" if beside else f" at delta {short(bound.delta)}"
     first = "primary: " if primary else ""
-    return f"{first}{clipped(bound.name)} ≥ {nats(bound.value)}{delta}"
+    return f"{first}{clipped(bound_name(bound.name))} ≥ {nats(bound.value)}{delta}"
 
 
 def _beside(bounds: Sequence[Bound]) -> str:
@@ -140,8 +147,8 @@ def _legend(bounds: Sequence[Bound], claimed: float | None) -> list[Artist]:
     dots: Style = {"linestyle": "none", "markersize": 8}
     there = {bound.validity for bound in bounds}
     found: list[Artist] = [
-        key(f"{name}: {words}", **(dots | {"marker": marker, "color": color}))
-        for name, (marker, color, words) in _VALIDITY.items()
+        key(f"{name}: {words}", **(dots | {"marker": marker, "color": INK}))
+        for name, (marker, words) in _VALIDITY.items()
         if name in there
     ]
     if any(bound.max_attainable is not None for bound in bounds):

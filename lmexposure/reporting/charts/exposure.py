@@ -13,11 +13,9 @@ from numpy.typing import NDArray
 from lmexposure._style import at_least, class_name, count, number, slug
 from lmexposure.records.result import Role
 from lmexposure.reporting.charts.chart import Chart
-from lmexposure.reporting.charts.looks import Style, key, quiet, some_ticks
+from lmexposure.reporting.charts.looks import Style, Styles, class_styles, key, quiet, some_ticks
 from lmexposure.reporting.charts.palette import (
     BAND,
-    CANARY,
-    CONTROL,
     INK,
     LINE,
     MUTED,
@@ -29,7 +27,7 @@ Floats = NDArray[np.float64]
 
 # Exposure under guessing is -log2 of a uniform number: its 5th and 95th percentile, in bits.
 GUESSING_LOW, GUESSING_HIGH = 0.0740, 4.3219
-_STYLES: dict[Role, tuple[str, str]] = {"canary": (CANARY, "o"), "control": (CONTROL, "D")}
+_MARKERS: dict[Role, str] = {"canary": "o", "control": "D"}
 _MOST_DOTS, _MOST_INTERVALS, _FEW = 2000, 400, 60
 _GOLDEN = 0.6180339887498949
 _HALF = 0.32  # of a column: as far as dots and the bar of the median reach
@@ -51,11 +49,12 @@ class _Column:
         return self.at + (2 * spread - 1) * _HALF * min(1.0, len(self.rows) / 8)
 
 
-def exposure_by_repetitions(data: FormatData) -> Chart | None:
+def exposure_by_repetitions(data: FormatData, styles: Styles | None = None) -> Chart | None:
     """Each canary's exposure with its interval, class by class, controls apart on the left.
 
     Args:
         data: of one format.
+        styles: of the page's classes; None: of this chart's alone.
 
     Returns:
         The chart; None where no canary or control has an exposure.
@@ -66,13 +65,18 @@ def exposure_by_repetitions(data: FormatData) -> Chart | None:
     columns = _columns(data.canaries)
     if not columns:
         return None
+    looks = styles or class_styles(column.repetitions for column in columns)
     return Chart(
         name=f"exposure-{slug(data.name)}",
         kind="exposure",
         subject=data.name,
         title=f"Exposure by repetitions, {clipped(data.name)}",
+        caption=(
+            "Dots above the shaded band are exposed beyond guessing; those at the dashed line an "
+            f"attacker finds first.{_left_out(data, columns)}"
+        ),
         description=_description(data, columns),
-        draw=lambda figure: _draw(figure, data, columns),
+        draw=lambda figure: _draw(figure, data, columns, looks),
         legend=lambda: _legend(data, columns),
         height=3.7,
     )
@@ -94,7 +98,7 @@ def _columns(canaries: Sequence[CanaryRow]) -> list[_Column]:
     ]
 
 
-def _draw(figure: FigureBase, data: FormatData, columns: Sequence[_Column]) -> None:
+def _draw(figure: FigureBase, data: FormatData, columns: Sequence[_Column], styles: Styles) -> None:
     axes = figure.subplots()
     quiet(axes)
     top = min(GUESSING_HIGH, data.bits)
@@ -103,9 +107,9 @@ def _draw(figure: FigureBase, data: FormatData, columns: Sequence[_Column]) -> N
     axes.axhline(data.bits, color=LINE, linewidth=1.6, linestyle="--")
     shown = [_thinned(one, columns) for one in columns]
     if sum(len(one.rows) for one in shown) <= _MOST_INTERVALS:
-        _intervals(axes, shown, data.bits)
+        _intervals(axes, shown, data.bits, styles)
     for one in shown:
-        _dots(axes, one)
+        _dots(axes, one, styles[one.repetitions]["color"])
     _medians(axes, data.classes, columns)
     some_ticks(axes, [_label(one, len(columns)) for one in columns], 9)
     axes.set_xlabel("Repetitions in the training data")
@@ -124,7 +128,7 @@ def _thinned(column: _Column, columns: Sequence[_Column]) -> _Column:
     return _Column(role=column.role, repetitions=column.repetitions, rows=rows, at=column.at)
 
 
-def _intervals(axes: Axes, columns: Sequence[_Column], bits: float) -> None:
+def _intervals(axes: Axes, columns: Sequence[_Column], bits: float, styles: Styles) -> None:
     """One path for all: low to high, and up to the top where a lower bound has no upper end."""
     for one in columns:
         xs, ys = [], []
@@ -134,17 +138,16 @@ def _intervals(axes: Axes, columns: Sequence[_Column], bits: float) -> None:
             high = value if row.high is None else row.high
             xs += [x, x, np.nan]
             ys += [low, min(high, bits), np.nan]
-        color, _ = _STYLES[one.role]
+        color = styles[one.repetitions]["color"]
         axes.plot(xs, ys, color=color, linewidth=0.9, alpha=0.6, zorder=2)
 
 
-def _dots(axes: Axes, column: _Column) -> None:
-    color, marker = _STYLES[column.role]
+def _dots(axes: Axes, column: _Column, color: str) -> None:
     capped = np.array([row.capped for row in column.rows])
     values = np.array([row.exposure for row in column.rows], dtype=np.float64)
     hollow = column.role != "canary"
     size = 5.5 if len(column.rows) <= _FEW else 3.5
-    for chosen, shape in ((~capped, marker), (capped, "^")):
+    for chosen, shape in ((~capped, _MARKERS[column.role]), (capped, "^")):
         if chosen.any():
             axes.plot(
                 column.places[chosen],
@@ -182,8 +185,8 @@ def _legend(data: FormatData, columns: Sequence[_Column]) -> list[Artist]:
     roles = {one.role for one in columns}
     words = {"canary": "canary", "control": "control, never inserted"}
     found: list[Artist] = [
-        key(words[role], **_dot(color, marker, hollow=role != "canary"))
-        for role, (color, marker) in _STYLES.items()
+        key(words[role], **_dot(INK, marker, hollow=role != "canary"))
+        for role, marker in _MARKERS.items()
         if role in roles
     ]
     if any(row.capped for one in columns for row in one.rows):

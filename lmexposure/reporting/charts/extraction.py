@@ -9,8 +9,8 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
 from lmexposure._style import class_name, count, percent, probability, slug
 from lmexposure.reporting.charts.chart import Chart
-from lmexposure.reporting.charts.looks import Style, key, log_ticks, quiet, series_style
-from lmexposure.reporting.charts.palette import CONTROL, INK
+from lmexposure.reporting.charts.looks import Style, Styles, class_styles, key, log_ticks, quiet
+from lmexposure.reporting.charts.palette import INK
 from lmexposure.reporting.charts.words import clipped, listed
 from lmexposure.reporting.data import ClassRow, FormatData, Found
 
@@ -20,11 +20,12 @@ Panel = tuple[Rows, str]
 _CHANCE: Style = {"color": INK, "linestyle": (0, (2, 2)), "linewidth": 1.2}
 
 
-def extraction(data: FormatData) -> Chart | None:
+def extraction(data: FormatData, styles: Styles | None = None) -> Chart | None:
     """The share of a class's secrets that was found, against guesses and revealed characters.
 
     Args:
         data: of one format.
+        styles: of the page's classes; None: of this chart's alone.
 
     Returns:
         The chart; None where no extraction was tried.
@@ -34,14 +35,19 @@ def extraction(data: FormatData) -> Chart | None:
     panels = _panels(data.classes)
     if not panels:
         return None
+    looks = styles or class_styles(row.repetitions for row in data.classes)
     return Chart(
         name=f"extraction-{slug(data.name)}",
         kind="extraction",
         subject=data.name,
         title=f"Secrets found by an attacker, {clipped(data.name)}",
+        caption=(
+            "Lines that rise from the dotted one are secrets that the model gives away: the "
+            "sooner, the cheaper for an attacker."
+        ),
         description=_description(data),
-        draw=lambda figure: _draw(figure, data.classes, panels),
-        legend=lambda: _legend(data.classes),
+        draw=lambda figure: _draw(figure, data.classes, panels, looks),
+        legend=lambda: _legend(data.classes, looks),
         height=3.1,
     )
 
@@ -58,7 +64,9 @@ def _tried(rows: Sequence[Found]) -> tuple[Found, ...]:
     return tuple(sorted((row for row in rows if row.of > 0), key=lambda row: row.given))
 
 
-def _draw(figure: FigureBase, classes: Sequence[ClassRow], panels: Sequence[Panel]) -> None:
+def _draw(
+    figure: FigureBase, classes: Sequence[ClassRow], panels: Sequence[Panel], styles: Styles
+) -> None:
     every = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     for axes, (rows, label) in zip(every, panels, strict=True):
         quiet(axes, ticks=4)
@@ -68,7 +76,7 @@ def _draw(figure: FigureBase, classes: Sequence[ClassRow], panels: Sequence[Pane
             log_ticks(axes, "x", smallest / 1.4, max(largest, 10 * smallest) * 2.5)
         else:
             axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True, min_n_ticks=1))
-        _lines(axes, classes, rows)
+        _lines(axes, classes, rows, styles)
         axes.set_xlabel(label)
         axes.set_ylim(-0.04, 1.04)
     every[0].set_ylabel("Secrets found")
@@ -76,10 +84,10 @@ def _draw(figure: FigureBase, classes: Sequence[ClassRow], panels: Sequence[Pane
     every[0].yaxis.set_major_formatter(FuncFormatter(lambda share, _: percent(share)))
 
 
-def _lines(axes: Axes, classes: Sequence[ClassRow], rows: Rows) -> None:
+def _lines(axes: Axes, classes: Sequence[ClassRow], rows: Rows, styles: Styles) -> None:
     """Between two numbers of guesses the share is known to lie between theirs: steps."""
-    for row, style in _styled(classes):
-        found = rows(row)
+    for row in classes:
+        found, style = rows(row), styles[row.repetitions]
         shares = [one.found / one.of for one in found]
         given = [one.given for one in found]
         if found:  # a line without points would still be laid out, at the corner of the figure
@@ -89,20 +97,8 @@ def _lines(axes: Axes, classes: Sequence[ClassRow], rows: Rows) -> None:
     axes.plot([one.given for one in longest], chance, **_CHANCE)
 
 
-def _styled(classes: Sequence[ClassRow]) -> list[tuple[ClassRow, Style]]:
-    styled, inserted = [], 1  # the first colour is too near to that of controls
-    for row in classes:
-        if row.role == "control":
-            style = series_style(0) | {"color": CONTROL, "marker": "x"}
-        else:
-            style = series_style(inserted)
-            inserted += 1
-        styled.append((row, style))
-    return styled
-
-
-def _legend(classes: Sequence[ClassRow]) -> list[Artist]:
-    tried = [(row, style) for row, style in _styled(classes) if row.guesses or row.revealed]
+def _legend(classes: Sequence[ClassRow], styles: Styles) -> list[Artist]:
+    tried = [(row, styles[row.repetitions]) for row in classes if row.guesses or row.revealed]
     keys: list[Artist] = [key(class_name(row.role, row.repetitions), **s) for row, s in tried]
     return [*keys, key("by chance", **_CHANCE)]
 

@@ -8,6 +8,7 @@ from lmexposure.reporting.charts.controls import controls
 from lmexposure.reporting.charts.epsilon import epsilon
 from lmexposure.reporting.charts.exposure import exposure_by_repetitions
 from lmexposure.reporting.charts.extraction import extraction
+from lmexposure.reporting.charts.looks import class_styles
 from lmexposure.reporting.charts.references import reference_distribution
 from lmexposure.reporting.charts.roc import roc
 from lmexposure.reporting.charts.training import training
@@ -35,13 +36,24 @@ def charts_of(data: ReportData) -> list[Chart]:
 
 
 def _all(data: ReportData) -> Iterator[Chart | None]:
+    styles = class_styles(_repetitions(data))
     for of_format in (exposure_by_repetitions, reference_distribution, extraction):
-        yield from map(of_format, data.formats)
-    yield epsilon(data.privacy)
+        yield from (of_format(form, styles) for form in data.formats)
+    yield epsilon(data.privacy, styles)
     for start in range(0, len(data.roc), _CURVES):
-        yield roc(data.roc[start : start + _CURVES], number_of=start // _CURVES + 1)
-    yield training(data.training)
+        curves = data.roc[start : start + _CURVES]
+        yield roc(curves, number_of=start // _CURVES + 1, styles=styles)
+    yield training(data.training, styles)
     yield from map(controls, data.formats)
+
+
+def _repetitions(data: ReportData) -> Iterator[int]:
+    """Of every class that a chart may show."""
+    for form in data.formats:
+        yield from (row.repetitions for row in (*form.classes, *form.canaries))
+    if data.privacy is not None:
+        yield from (part.repetitions for part in data.privacy.classes)
+    yield from (curve.repetitions for curve in data.roc)
 
 
 def _named_apart(chart: Chart, taken: set[str]) -> Chart:

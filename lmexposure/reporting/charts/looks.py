@@ -1,6 +1,6 @@
 """What all charts look like: quiet axes, large letters, and a legend above the data."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, TypedDict, Unpack
 
 import numpy as np
@@ -13,7 +13,7 @@ from matplotlib.textpath import text_to_path
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from lmexposure._style import short
-from lmexposure.reporting.charts.palette import GRID, INK, MUTED, SERIES
+from lmexposure.reporting.charts.palette import CLASSES, CONTROL, GRID, INK, MUTED, SERIES
 
 Draw = Callable[[FigureBase], None]
 Legend = Callable[[], Sequence[Artist]]
@@ -36,6 +36,10 @@ class Style(TypedDict, total=False):
     markersize: float
     markerfacecolor: str
     markeredgewidth: float
+
+
+# Of classes by their repetitions; controls have 0.
+Styles = Mapping[int, Style]
 
 
 def settings() -> dict[str, str | float | bool]:
@@ -141,6 +145,23 @@ def series_style(position: int) -> Style:
         "markerfacecolor": "none",
         "markeredgewidth": 1.6,
     }
+
+
+def class_styles(repetitions: Iterable[int]) -> Styles:
+    """One colour, hollow marker and dashes for each class of a page, whatever chart it is in.
+
+    Args:
+        repetitions: of all classes on the page, in any order and more than once.
+
+    Returns:
+        A style by repetitions: controls (0) grey, the others ascending along one scale.
+    """
+    classes = sorted(set(repetitions) - {0})
+    styles: dict[int, Style] = {0: series_style(0) | {"color": CONTROL, "marker": "x"}}
+    for place, number in enumerate(classes):
+        step = -(-(place + 1) * len(CLASSES) // len(classes)) - 1
+        styles[number] = series_style(place + 1) | {"color": CLASSES[step]}
+    return styles
 
 
 def key(label: str, **style: Unpack[Style]) -> Line2D:

@@ -16,8 +16,8 @@ from lmexposure._style import class_name, count, number, probability, slug
 from lmexposure.records import SkewNormalFit
 from lmexposure.records.result import Role
 from lmexposure.reporting.charts.chart import Chart
-from lmexposure.reporting.charts.looks import key, quiet
-from lmexposure.reporting.charts.palette import CANARY, CONTROL, FIT, REFERENCE
+from lmexposure.reporting.charts.looks import Styles, class_styles, key, quiet
+from lmexposure.reporting.charts.palette import FIT, REFERENCE
 from lmexposure.reporting.charts.words import clipped, listed
 from lmexposure.reporting.data import CanaryRow, FormatData
 
@@ -25,7 +25,6 @@ Floats = NDArray[np.float64]
 
 _LEVELS = np.array([0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1])  # of `quantiles`
 _MOST_BINS, _FEWEST_BINS = 80, 5
-_COLORS: dict[Role, str] = {"control": CONTROL, "canary": CANARY}
 _Class = tuple[Role, int, Floats]  # role, repetitions, ascending log-perplexities
 
 
@@ -38,11 +37,12 @@ class _Histogram:
     scores: bool  # from all scores, not from quantiles
 
 
-def reference_distribution(data: FormatData) -> Chart | None:
+def reference_distribution(data: FormatData, styles: Styles | None = None) -> Chart | None:
     """The references' log-perplexities as a histogram, their skew-normal curve, the canaries.
 
     Args:
         data: of one format; without scores the histogram is drawn from nine quantiles.
+        styles: of the page's classes; None: of this chart's alone.
 
     Returns:
         The chart; None where there are neither scores nor quantiles.
@@ -53,13 +53,18 @@ def reference_distribution(data: FormatData) -> Chart | None:
     if histogram is None:
         return None
     rows = _rows(data.canaries)
+    looks = styles or class_styles(repetitions for _, repetitions, _ in rows)
     return Chart(
         name=f"references-{slug(data.name)}",
         kind="references",
         subject=data.name,
         title=f"Log-perplexity of references and canaries, {clipped(data.name)}",
+        caption=(
+            "Each tick below is a canary or control: the farther left of the references, the "
+            "better the model knows it."
+        ),
         description=_description(data, histogram, rows),
-        draw=lambda figure: _draw(figure, data, histogram, rows),
+        draw=lambda figure: _draw(figure, data, histogram, rows, looks),
         legend=lambda: _legend(data, histogram),
         height=3.0 + 0.26 * len(rows),
     )
@@ -103,11 +108,12 @@ def _draw(
     data: FormatData,
     histogram: _Histogram,
     rows: Sequence[_Class],
+    styles: Styles,
 ) -> None:
     if rows:
         ratios = [2.4, 0.26 * len(rows) + 0.1]
         axes, below = figure.subplots(2, 1, sharex=True, height_ratios=ratios)
-        _rug(below, rows)
+        _rug(below, rows, styles)
         axes.tick_params(axis="x", length=0, labelbottom=False)
     else:
         axes = below = figure.subplots()
@@ -123,12 +129,12 @@ def _draw(
     below.set_xlabel("Log-perplexity (bits), lower = more memorised")
 
 
-def _rug(axes: Axes, rows: Sequence[_Class]) -> None:
+def _rug(axes: Axes, rows: Sequence[_Class], styles: Styles) -> None:
     """One line of ticks a class, most often repeated below; one path a class."""
-    for at, (role, _, bits) in enumerate(rows):
+    for at, (_, repetitions, bits) in enumerate(rows):
         xs = np.repeat(bits, 3)
         ys = np.tile([at - 0.34, at + 0.34, np.nan], bits.size)
-        axes.plot(xs, ys, color=_COLORS[role], linewidth=1.2)
+        axes.plot(xs, ys, color=styles[repetitions]["color"], linewidth=1.2)
     axes.set_yticks(range(len(rows)))
     axes.set_yticklabels(["controls" if role == "control" else f"{n:,}×" for role, n, _ in rows])
     axes.tick_params(axis="y", length=0)

@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 
 from lmexposure._style import interval, number, short
 from lmexposure.reporting.charts.chart import Chart
-from lmexposure.reporting.charts.looks import Style, key, log_ticks, put_legend, series_style
+from lmexposure.reporting.charts.looks import (
+    Style,
+    Styles,
+    class_styles,
+    key,
+    log_ticks,
+    put_legend,
+    series_style,
+)
 from lmexposure.reporting.charts.palette import BAND, INK, MUTED
 from lmexposure.reporting.charts.words import clipped, listed
 from lmexposure.reporting.data import RocData
@@ -21,7 +29,9 @@ Floats = NDArray[np.float64]
 _POINTS = 200
 
 
-def roc(curves: Sequence[RocData], *, number_of: int = 1) -> Chart | None:
+def roc(
+    curves: Sequence[RocData], *, number_of: int = 1, styles: Styles | None = None
+) -> Chart | None:
     """True positives against false ones on log-log axes, one ordinary curve and hull a class.
 
     A rate of zero has no place there. A curve begins where its negatives resolve anything, at one
@@ -30,6 +40,8 @@ def roc(curves: Sequence[RocData], *, number_of: int = 1) -> Chart | None:
     Args:
         curves: of a few classes; six can be told apart.
         number_of: of this chart among those of one report.
+        styles: of the page's classes; None: of this chart's alone. Curves of one class in several
+            formats have its colour, and differ in shape.
 
     Returns:
         The chart; None without a curve.
@@ -39,19 +51,28 @@ def roc(curves: Sequence[RocData], *, number_of: int = 1) -> Chart | None:
     drawn = [one for one in curves if one.positives > 0 and one.negatives > 0 and one.fpr.size]
     if not drawn:
         return None
+    classes = styles or class_styles(curve.repetitions for curve in drawn)
+    looks = [
+        series_style(place) | {"color": classes[curve.repetitions]["color"]}
+        for place, curve in enumerate(drawn)
+    ]
     return Chart(
         name="roc" if number_of == 1 else f"roc-{number_of}",
         kind="roc",
         subject="",
         title="Canaries told from what never went in (ROC)",
+        caption=(
+            "The higher a curve at the left end, the more canaries are told from other texts while "
+            "few others are taken for one; along the dotted line it is guessing."
+        ),
         description=_description(drawn),
-        draw=lambda figure: _draw(figure, drawn),
-        legend=lambda: _names(drawn),
+        draw=lambda figure: _draw(figure, drawn, looks),
+        legend=lambda: _names(drawn, looks),
         height=4.4,
     )
 
 
-def _draw(figure: FigureBase, curves: Sequence[RocData]) -> None:
+def _draw(figure: FigureBase, curves: Sequence[RocData], looks: Sequence[Style]) -> None:
     axes = figure.subplots()
     edge = 1 / max(one.negatives for one in curves)
     low = min(edge / 3, 0.03)
@@ -61,15 +82,14 @@ def _draw(figure: FigureBase, curves: Sequence[RocData]) -> None:
     log_ticks(axes, "y", floor, 1.15)
     axes.axvspan(low, edge, color=BAND, zorder=0.5)
     axes.plot([low, 1], [low, 1], color=MUTED, linestyle=":", linewidth=1.4)
-    for position, one in enumerate(curves):
-        _curve(axes, one, floor, position)
+    for one, style in zip(curves, looks, strict=True):
+        _curve(axes, one, floor, style)
     axes.set_xlabel("False-positive rate")
     axes.set_ylabel("True-positive rate")
     put_legend(figure, _keys(edge), place="outside lower left")
 
 
-def _curve(axes: Axes, one: RocData, floor: float, position: int) -> None:
-    style = series_style(position)
+def _curve(axes: Axes, one: RocData, floor: float, style: Style) -> None:
     color = style["color"]
     hull: Style = {"linestyle": (0, (4, 2)), "linewidth": 1.0}
     marks = {"marker": style["marker"], "markevery": 0.22}
@@ -91,12 +111,11 @@ def _on_log_axes(fpr: Floats, tpr: Floats, edge: float, floor: float) -> tuple[F
     return x[order], np.maximum(y[order], floor)
 
 
-def _names(curves: Sequence[RocData]) -> list[Artist]:
-    found: list[Artist] = []
-    for position, one in enumerate(curves):
-        style = series_style(position) | {"linestyle": "-"}
-        found.append(key(f"{clipped(one.name, 34)}: AUC {_area(one)}", **style))
-    return found
+def _names(curves: Sequence[RocData], looks: Sequence[Style]) -> list[Artist]:
+    return [
+        key(f"{clipped(one.name, 34)}: AUC {_area(one)}", **(style | {"linestyle": "-"}))
+        for one, style in zip(curves, looks, strict=True)
+    ]
 
 
 def _keys(edge: float) -> list[Artist]:

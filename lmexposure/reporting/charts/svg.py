@@ -6,7 +6,7 @@ shows the chart all the same. The text of data is never searched or replaced.
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from lmexposure.reporting.charts.palette import INK, VARIABLES
 
@@ -24,7 +24,7 @@ def dressed(svg: str, *, name: str, title: str, description: str, inline: bool) 
         svg: as matplotlib writes it, text as text.
         name: the beginning of every id.
         title, description: become the accessible name and description.
-        inline: for a page; otherwise a whole file.
+        inline: for a page, which says the title below the chart; otherwise a whole file.
 
     Returns:
         For a page one element without prolog, else a file's text.
@@ -39,7 +39,7 @@ def dressed(svg: str, *, name: str, title: str, description: str, inline: bool) 
     _ids(root, name)
     _prune(root)
     _frame(root, inline=inline)
-    _say(root, name, title, description)
+    _say(root, name, ({} if inline else {"title": title}) | {"desc": description})
     text = ET.tostring(root, encoding="unicode")
     return text if inline else f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'
 
@@ -146,11 +146,11 @@ def _frame(root: ET.Element, *, inline: bool) -> None:
         element.set("xlink:href", element.attrib.pop("href"))
 
 
-def _say(root: ET.Element, name: str, title: str, description: str) -> None:
+def _say(root: ET.Element, name: str, texts: Mapping[str, str]) -> None:
     """The text alternative, first of all children."""
     root.set("role", "img")
-    root.set("aria-labelledby", f"{name}--title {name}--desc")
-    for place, (tag, text) in enumerate((("title", title), ("desc", description))):
+    root.set("aria-labelledby", " ".join(f"{name}--{tag}" for tag in texts))
+    for place, (tag, text) in enumerate(texts.items()):
         element = ET.Element(tag, {"id": f"{name}--{tag}"})
         element.text = text
         root.insert(place, element)

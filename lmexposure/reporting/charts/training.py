@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from lmexposure._style import number, short
 from lmexposure.records import Evaluation
 from lmexposure.reporting.charts.chart import Chart
-from lmexposure.reporting.charts.looks import Style, key, quiet, series_style
+from lmexposure.reporting.charts.looks import Style, Styles, key, quiet, series_style
 from lmexposure.reporting.charts.palette import ACCENT, FIT, MUTED, REFERENCE
 from lmexposure.reporting.charts.words import clipped, listed
 
@@ -27,11 +27,12 @@ _BEST: Style = {"marker": "*", "markersize": 14, "color": ACCENT, "linestyle": "
 _GUESSING: Style = {"color": MUTED, "linewidth": 1.2, "linestyle": ":"}
 
 
-def training(rows: Rows) -> Chart | None:
+def training(rows: Rows, styles: Styles | None = None) -> Chart | None:
     """Training and validation loss, the best checkpoint, and median exposures where rows hold any.
 
     Args:
         rows: of a curve, in order.
+        styles: of the page's classes, for those that `ExposureCallback` followed.
 
     Returns:
         The chart; None without a loss.
@@ -43,14 +44,19 @@ def training(rows: Rows) -> Chart | None:
     if not any(np.isfinite(values).any() for values in losses):
         return None
     followed = _followed(rows)
+    looks = [_style(name, place, styles or {}) for place, name in enumerate(followed)]
     return Chart(
         name="training",
         kind="training",
         subject="",
         title="Loss while training" + (", and exposure" if followed else ""),
+        caption=(
+            "Falling curves are a model that learns; the star is the checkpoint that predicts held "
+            "out text best."
+        ),
         description=_description(rows, losses[0], losses[1], followed),
-        draw=lambda figure: _draw(figure, rows, losses, followed),
-        legend=lambda: _legend(losses, followed),
+        draw=lambda figure: _draw(figure, rows, losses, followed, looks),
+        legend=lambda: _legend(losses, followed, looks),
         height=5.2 if followed else 3.3,
     )
 
@@ -82,19 +88,30 @@ def _followed(rows: Rows) -> dict[str, Floats]:
     return {name: values for name, values in there.items() if name in chosen}
 
 
+def _style(name: str, place: int, styles: Styles) -> Style:
+    """In the colour of its class, where the name is as "pin, 16 repetitions" or "pin, controls"."""
+    number = name.rpartition(", ")[2].partition(" ")[0].replace("controls", "0")
+    known = styles.get(int(number)) if number.isdecimal() else None
+    return series_style(place) | ({"color": known["color"]} if known else {})
+
+
 def _last(values: Floats) -> float:
     return float(values[np.isfinite(values)][-1])
 
 
 def _draw(
-    figure: FigureBase, rows: Rows, losses: Sequence[Floats], followed: Mapping[str, Floats]
+    figure: FigureBase,
+    rows: Rows,
+    losses: Sequence[Floats],
+    followed: Mapping[str, Floats],
+    looks: Sequence[Style],
 ) -> None:
     where, label = _where(rows)
     panels = 2 if followed else 1
     every = figure.subplots(panels, 1, sharex=True, squeeze=False)[:, 0]
     _loss(every[0], where, losses)
     if followed:
-        _exposures(every[1], where, followed)
+        _exposures(every[1], where, followed, looks)
     every[-1].set_xlabel(label)
 
 
@@ -110,22 +127,26 @@ def _loss(axes: Axes, where: Floats, losses: Sequence[Floats]) -> None:
     axes.set_ylabel("Bits per token")
 
 
-def _exposures(axes: Axes, where: Floats, followed: Mapping[str, Floats]) -> None:
+def _exposures(
+    axes: Axes, where: Floats, followed: Mapping[str, Floats], looks: Sequence[Style]
+) -> None:
     quiet(axes)
-    for position, values in enumerate(followed.values()):
+    for values, style in zip(followed.values(), looks, strict=True):
         there = np.isfinite(values)
-        axes.plot(where[there], values[there], **series_style(position))
+        axes.plot(where[there], values[there], **style)
     axes.axhline(1.0, **_GUESSING)
     axes.set_ylabel("Median exposure\n(bits)")
 
 
-def _legend(losses: Sequence[Floats], followed: Mapping[str, Floats]) -> list[Artist]:
+def _legend(
+    losses: Sequence[Floats], followed: Mapping[str, Floats], looks: Sequence[Style]
+) -> list[Artist]:
     there = [np.isfinite(values).any() for values in losses]
     found: list[Artist] = [
         key(name, **looks) for (name, looks), seen in zip(_LOSSES, there, strict=True) if seen
     ]
     found += [key("lowest validation loss", **_BEST)] if there[1] else []
-    found += [key(clipped(n, 34), **series_style(i)) for i, n in enumerate(followed)]
+    found += [key(clipped(n, 34), **style) for n, style in zip(followed, looks, strict=True)]
     return found + ([key("median of guessing", **_GUESSING)] if followed else [])
 
 

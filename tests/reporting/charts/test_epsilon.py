@@ -10,12 +10,12 @@ def test_the_message_is_said_in_words() -> None:
     assert chart.title == "Lower bounds on epsilon, pin, 8 repetitions"
     assert chart.description == (
         "Lower bounds on epsilon in nats, higher = less private, from pin, 8 repetitions, the "
-        "primary one first at delta 1e-05: one_run_audit ≥ 0.900 (max attainable 3.000); "
-        "epsilon_from_exposure with coins ≥ 0.500 (max attainable 3.000); one_run_audit ≥ 1.500 "
+        "primary one first at delta 1e-05: one-run audit ≥ 0.900 (max attainable 3.000); "
+        "from exposure ranks with coins ≥ 0.500 (max attainable 3.000); one-run audit ≥ 1.500 "
         "(max attainable 3.000). Claimed is 2."
     )
     written = texts(chart)
-    assert "primary: one_run_audit ≥ 0.900" in written
+    assert "primary: one-run audit ≥ 0.900" in written
     assert {"any-dp: any training", "asymptotic: large counts only", "claimed: 2"} <= set(written)
     assert "Epsilon (nats) at delta 1e-05, higher = less private" in written
 
@@ -31,8 +31,8 @@ def test_different_deltas_stand_at_each_bound() -> None:
     chart = epsilon(privacy(bound(0.3, delta=0.0, max_attainable=None)))
     assert chart is not None
     written = texts(chart)
-    assert "primary: one_run_audit ≥ 0.900 at delta 1e-05" in written
-    assert "one_run_audit ≥ 0.300 at delta 0" in written
+    assert "primary: one-run audit ≥ 0.900 at delta 1e-05" in written
+    assert "one-run audit ≥ 0.300 at delta 0" in written
 
 
 def test_no_bound_no_chart() -> None:

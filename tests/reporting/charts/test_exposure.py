@@ -1,4 +1,5 @@
 import math
+import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
@@ -31,11 +32,13 @@ def test_every_canary_is_a_dot_and_capped_ones_have_another_shape() -> None:
     assert chart is not None
     groups = [
         [use.get("href") for use in group.iter() if use.tag.endswith("}use")]
-        for group in painted(chart, "--chart-canary")
+        for variable in ("--chart-class-4", "--chart-class-8")
+        for group in painted(chart, variable)
     ]
     dots = [group for group in groups if len(group) > 1]
     assert sorted(map(len, dots)) == [3, 4]  # one capped canary stands alone
-    assert len({shape for group in dots for shape in group}) == 1
+    drawn = {f"#{path.get('id')}": path.get("d") for path in ET.fromstring(chart.svg()).iter()}
+    assert len({drawn[str(shape)] for group in dots for shape in group}) == 1
     assert "lower bound" in texts(chart)
 
 

@@ -45,7 +45,7 @@ def test_classes_differ_in_shape() -> None:
     assert chart is not None
     shapes = {
         str(one.get("d"))
-        for variable in ("--chart-2", "--chart-3", "--chart-control")
+        for variable in ("--chart-class-4", "--chart-class-8", "--chart-control")
         for one in painted(chart, variable)
         if one.get("id")
     }

@@ -1,8 +1,17 @@
+import html
+import re
 import time
 from dataclasses import replace
 
 import numpy as np
-from reporting.charts.made import canary, class_row, format_data, report_data, roc_data
+from reporting.charts.made import (
+    canary,
+    class_row,
+    format_data,
+    painted,
+    report_data,
+    roc_data,
+)
 
 from lmexposure.reporting.charts import charts_of
 
@@ -18,6 +27,35 @@ def test_all_charts_in_reading_order() -> None:
         ("training", "", "training"),
         ("controls", "pin", "controls-pin"),
     ]
+
+
+def test_a_class_has_one_colour_in_all_charts() -> None:
+    """pin has classes 1 and 8; a second format adds 4, so that no chart alone has all three."""
+    other = format_data(
+        name="badge",
+        canaries=(canary(2.0, repetitions=4),),
+        classes=(class_row(2.0, repetitions=4),),
+    )
+    charts = charts_of(report_data(formats=(format_data(), other)))
+    colors = {
+        (chart.kind, chart.subject): {
+            n for n in range(1, 9) if painted(chart, f"--chart-class-{n}")
+        }
+        for chart in charts
+    }
+    for kind in ("exposure", "references", "extraction"):
+        assert colors[kind, "pin"] == {3, 8}, kind  # 1 and 8 of 1, 4, 8
+    for kind in ("exposure", "references"):
+        assert colors[kind, "badge"] == {6}, kind
+    assert colors["epsilon", ""] == colors["roc", ""] == {8}
+    assert colors["controls", "pin"] == set()
+
+
+def test_captions_say_what_to_see_and_repeat_no_number() -> None:
+    for chart in charts_of(report_data()):
+        assert not re.search(r"\d", chart.caption), chart.kind
+        assert chart.caption not in chart.description
+        assert chart.svg().count(html.escape(chart.title)) == 0  # it stands below, in words
 
 
 def test_what_is_not_there_has_no_chart() -> None:
