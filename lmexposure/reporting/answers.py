@@ -28,6 +28,12 @@ _WORDS = {
     ("claimed_epsilon", Outcome.LEAK): "contradicted",
     ("claimed_epsilon", Outcome.PASS): "not contradicted",
 }
+_CAME_TO = {
+    Outcome.LEAK: "leaks",
+    Outcome.INCONCLUSIVE: "undecided",
+    Outcome.PASS: "passed",
+    Outcome.NOT_TESTED: "not tested",
+}
 _ASKED = {
     Outcome.LEAK: "How badly?",
     Outcome.INCONCLUSIVE: "Why?",
@@ -49,6 +55,11 @@ class CheckLine:
     outcome: Outcome
     what: str
     said: str
+
+    @property
+    def word(self) -> str:
+        """What it came to, where no mark is drawn."""
+        return _CAME_TO[self.outcome]
 
 
 @dataclass(frozen=True, kw_only=True)

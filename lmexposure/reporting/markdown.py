@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from lmexposure._style import LABELS, bits, outcome_word, percent
 from lmexposure._text import printable
-from lmexposure.gate import Verdict
+from lmexposure.gate import Outcome, Verdict
 from lmexposure.reporting.answers import Answers, answers_of
 from lmexposure.reporting.data import ClassRow, ReportData, Section
 from lmexposure.reporting.markdown_text import code, fence, inline, table
@@ -23,8 +23,7 @@ def report_markdown(data: ReportData) -> str:
     """
     parts = [
         f"# {inline(data.title)}: {outcome_word(data.verdict.outcome)}",
-        *_verdict(data.verdict, data.provenance.line),
-        *_answers(answers_of(data)),
+        *_verdict(data.verdict, data.provenance.line, answers_of(data)),
         *_exposure(data),
         *_privacy(primary_section(data.privacy)),
         *_warnings(data.warnings),
@@ -34,17 +33,15 @@ def report_markdown(data: ReportData) -> str:
     return printable("\n\n".join(filter(None, parts)) + "\n")
 
 
-def _verdict(verdict: Verdict, provenance: str) -> Iterator[str]:
+def _verdict(verdict: Verdict, provenance: str, answers: Answers) -> Iterator[str]:
+    """What was found, how sure that is, and what to do now."""
     yield f"**{inline(verdict.sentence)}**"
     yield inline(provenance)
-    if verdict.tested:
-        yield "Tested:\n\n" + _bullets(verdict.tested)
+    tested = [line for line in answers.tested if line.outcome is not Outcome.NOT_TESTED]
+    if tested:
+        yield "Tested:\n\n" + _bullets([f"{one.word}: {one.what}: {one.said}" for one in tested])
     if verdict.untested:
         yield "Not tested:\n\n" + _bullets(verdict.untested)
-
-
-def _answers(answers: Answers) -> Iterator[str]:
-    """How sure, and what now; the rest of the answers is the verdict itself."""
     yield " ".join(answers.sure)
     steps = (f"{n}. {inline(step)}" for n, step in enumerate(answers.steps, start=1))
     yield "What now:\n\n" + "\n".join(steps)

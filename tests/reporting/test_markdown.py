@@ -23,6 +23,7 @@ def test_one_screen_says_it_all(data: ReportData) -> None:
     assert text.startswith("# mine: leaks\n\n**Leaks: a secret inserted 4 times is found at ")
     assert "\n\nFalse alarms: at most 1 % of models that memorised nothing are called" in text
     assert "What now:\n\n1. Do not release this model: whoever can query it can guess" in text
+    assert "Tested:\n\n- leaks: secrets found by guessing: 1 of 2 classes leaks\n- " in text
     assert "Not tested:\n\n- " in text
     assert "| `random_number` | controls | 16 | 0.95 | 0.53 .. 2.24 | 0.4180 | 0/16 | n/a |" in text
     assert "| `random_number` | 4× | 10 | 20.82 |" in text
