@@ -46,7 +46,8 @@ def _class(part: PrivacyClass) -> Section:
     """The bounds and the membership metrics of one class of repetitions."""
     return Section(
         title=f"{where(part)}: {whole(part.canaries)} {LABELS['inserted']}, "
-        f"{whole(part.held_out)} {LABELS['held_out']}, {whole(part.references)} {LABELS['references']}",
+        f"{whole(part.held_out)} {LABELS['held_out']}, {whole(part.references)} "
+        f"{LABELS['references']}",
         columns=() if part.bounds is None else tuple(LABELS[name] for name in _BOUND),
         rows=() if part.bounds is None else tuple(_rows(part.bounds)),
         words=2,

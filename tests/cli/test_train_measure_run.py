@@ -68,11 +68,11 @@ def test_the_table_shows_exposure_guessing_and_extraction(
     call: Call, corpus: Path, tmp_path: Path
 ) -> None:
     outcome = call("run", corpus, "--out", tmp_path / "r", *PLAN, *SMALL, *QUICK)
-    assert "Exposure in bits, pin: |R| = 1e+04 (13.3 bits), 300 references" in outcome.out
+    assert "Exposure in bits, pin: |R| = 10,000 (13.3 bits), 300 references" in outcome.out
     starts = [line.split()[0] for line in outcome.out.splitlines() if line.strip()]
-    for name in ("controls", "1", "20", "guessing"):
+    for name in ("controls", "1×", "20×", "guessing"):
         assert name in starts
-    assert "Secrets extracted, pin" in outcome.out
+    assert "Secrets found, pin, by characters known" in outcome.out
     assert str(tmp_path / "r") in outcome.out.replace("\n", "")
 
 
