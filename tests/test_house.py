@@ -156,11 +156,11 @@ def test_the_package_itself_stays_light() -> None:
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [
-        ("canaries.CanaryFormat", ["name", "template"]),
-        ("canaries.CanaryFormat.text", ["index"]),
-        ("canaries.CanaryFormat.index", ["text"]),
-        ("canaries.CanaryFormat.fills", ["index"]),
-        ("canaries.CanaryFormat.sample", ["n", "seed"]),
+        ("canaries.Format", ["name", "template"]),
+        ("canaries.Format.text", ["index"]),
+        ("canaries.Format.index", ["text"]),
+        ("canaries.Format.fills", ["index"]),
+        ("canaries.Format.sample", ["n", "seed"]),
         ("statistics.sampled_exposure", ["canary_bits", "reference_bits"]),
         ("statistics.skew_normal_exposure", ["canary_bits", "reference_bits"]),
         ("scoring.log_perplexity", ["model", "tokenizer", "texts", "context"]),

@@ -19,7 +19,7 @@ from tiny import model_of
 from transformers import DataCollatorForSeq2Seq, Trainer, TrainingArguments
 
 from lmexposure.audit import RunSettings
-from lmexposure.canaries import CanaryFormat, Plan
+from lmexposure.canaries import Format, Plan
 from lmexposure.cli.app import app
 from lmexposure.records import open_run
 from lmexposure.reporting import write_report
@@ -52,7 +52,7 @@ def test_the_chat_snippet_runs_on_a_model_that_was_just_trained(tmp_path: Path) 
     block = next(block for block in blocks("py") if "wrapped_exposures" in block)
     insert, train = block.split("counter.attach", maxsplit=1)
     tokenizer = chat_tokenizer()
-    pin = CanaryFormat(name="pin", template="My PIN is {digits:2}.")
+    pin = Format(name="pin", template="My PIN is {digits:2}.")
     names: dict[str, Any] = {
         "model": model_of("gpt2", len(tokenizer)),
         "tokenizer": tokenizer,
@@ -103,7 +103,7 @@ def _chat_trainer(names: dict[str, Any], out: Path) -> Trainer:
 def test_the_settings_and_the_format_are_sound() -> None:
     settings, badge = (tomllib.loads(block) for block in blocks("toml"))
     assert RunSettings().override(settings).training == settings["training"]
-    assert CanaryFormat.from_dict(badge).size == 26**2 * 10**6 * 3
+    assert Format.from_dict(badge).size == 26**2 * 10**6 * 3
 
 
 def test_the_tree_names_every_room_with_a_sentence_and_no_file_that_is_not_there() -> None:

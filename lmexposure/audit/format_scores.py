@@ -14,7 +14,7 @@ from lmexposure._files import PRIVATE, atomic_write
 from lmexposure._integrity import read_sealed, say_rebuilt, write_sealed
 from lmexposure.audit.parts import MOVED, UNKNOWN, name_of
 from lmexposure.audit.settings import MeasureSettings
-from lmexposure.canaries import DEFAULT_REFERENCES, Canary, CanaryFormat, Manifest
+from lmexposure.canaries import DEFAULT_REFERENCES, Canary, Format, Manifest
 from lmexposure.errors import ManifestError, ModelError
 from lmexposure.models.encoding import Encoded, context_window, encode_in_context
 from lmexposure.models.load import LoadedModel
@@ -45,7 +45,7 @@ class FormatScores:
             were not.
     """
 
-    format: CanaryFormat
+    format: Format
     canaries: tuple[Canary, ...]
     held_out: tuple[Canary, ...] = ()
     bits: NDArray[np.float64]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from lmexposure._validate import integer
-from lmexposure.canaries.format import CanaryFormat
+from lmexposure.canaries.format import Format
 from lmexposure.canaries.inclusion import checked_inclusion, is_included
 from lmexposure.canaries.randomness import LARGEST_SEED, derive_seed, fresh_seed, permutation
 from lmexposure.errors import PlanError
@@ -46,7 +46,7 @@ class Plan:
             than a format has or a plan may hold.
     """
 
-    formats: tuple[CanaryFormat, ...]
+    formats: tuple[Format, ...]
     canaries: int
     repetitions: tuple[int, ...]
     controls: int
@@ -73,8 +73,8 @@ class Plan:
         object.__setattr__(self, "inclusion_probability", probability)
         object.__setattr__(self, "inclusion_seed", inclusion_seed)
         _all_different("repetitions", self.repetitions)
-        if not all(isinstance(one, CanaryFormat) for one in self.formats):
-            raise PlanError("formats must be CanaryFormat objects; load_format(name) gives one")
+        if not all(isinstance(one, Format) for one in self.formats):
+            raise PlanError("formats must be Format objects; load_format(name) gives one")
         _all_different("formats", [one.name for one in self.formats])
         for one in self.formats:
             _refuse_nesting(one)
@@ -92,7 +92,7 @@ class Plan:
                 f"at most {MOST_SECRETS}"
             )
 
-    def ids(self, canary_format: CanaryFormat) -> list[str]:
+    def ids(self, canary_format: Format) -> list[str]:
         """The ids of a format's canaries, class by class: "pin/x4/0003"."""
         return [
             f"{canary_format.name}/x{repetition}/{number:04d}"
@@ -100,7 +100,7 @@ class Plan:
             for number in range(self.canaries)
         ]
 
-    def control_ids(self, canary_format: CanaryFormat) -> list[str]:
+    def control_ids(self, canary_format: Format) -> list[str]:
         """The ids of a format's controls: "pin/control/0003"."""
         return [f"{canary_format.name}/control/{number:04d}" for number in range(self.controls)]
 
@@ -139,7 +139,7 @@ class Plan:
             if self.secrets_per_format + references > one.size - aside:
                 raise PlanError(self._too_large(one, references, aside))
 
-    def _too_large(self, one: CanaryFormat, references: int, aside: int) -> str:
+    def _too_large(self, one: Format, references: int, aside: int) -> str:
         free, classes = one.size - aside, len(self.repetitions)
         fits = (free - self.controls - references) // classes
         best = f"{fits} canaries per class with these controls and references"
@@ -152,7 +152,7 @@ class Plan:
         )
 
 
-def _refuse_nesting(one: CanaryFormat) -> None:
+def _refuse_nesting(one: Format) -> None:
     """With a canary inserted, the fills within it would be no never-inserted references."""
     if one.may_nest:
         raise PlanError(
@@ -196,7 +196,7 @@ class Canary:
         return self.repetitions if self.role == "canary" else 0
 
 
-def secrets(plan: Plan, one: CanaryFormat, set_aside: Collection[int] = ()) -> Iterator[int]:
+def secrets(plan: Plan, one: Format, set_aside: Collection[int] = ()) -> Iterator[int]:
     """The secrets of a format in the order in which the plan hands them out.
 
     Canaries first, class by class, then controls, then references: so more references or controls
