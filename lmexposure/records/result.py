@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -34,6 +34,9 @@ from lmexposure._text import visible
 from lmexposure._validate import LARGEST_NUMBER, LEAST_LEVEL
 from lmexposure.errors import ResultError
 from lmexposure.records.result_upgrades import from_version_1
+
+if TYPE_CHECKING:
+    from lmexposure.records.scores import Scores
 
 Method = Literal[
     "exact",
@@ -1081,6 +1084,17 @@ class Result(FileRecord):
             found.setdefault(key, []).append(canary)
         return found
 
+    @cached_property
+    def scores(self) -> "Scores | None":
+        """The scores of every text, where they are in memory; None where there are none."""
+        return None
+
+    def with_scores(self, scores: "Scores") -> Self:
+        """The same result, with the scores that it was made from in memory."""
+        kept = self.model_copy()
+        kept.__dict__["scores"] = scores
+        return kept
+
     def __repr__(self) -> str:
         inserted = sum(canary.role == "canary" for canary in self.canaries)
         formats = ", ".join(form.name for form in self.formats)
@@ -1100,7 +1114,7 @@ class Result(FileRecord):
         return super().__deepcopy__(memo)._without_views()
 
     def _without_views(self) -> Self:
-        for view in ("classes", "format_named"):
+        for view in ("classes", "format_named", "scores"):
             self.__dict__.pop(view, None)
         return self
 
