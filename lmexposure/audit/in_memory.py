@@ -100,12 +100,12 @@ def _check_head(name: str, model: PreTrainedModel) -> None:
     kind = type(model).__name__
     if model.config.is_encoder_decoder:
         raise ModelError(
-            f"model {name!r} is a {kind} of an encoder and a decoder, which reads a text behind "
-            f"another one; {_WANTED}"
+            f"model {name!r} ({kind}) has an encoder and a decoder, and is no causal language "
+            f"model; {_WANTED}"
         )
     if model.get_output_embeddings() is None:
         raise ModelError(
-            f"model {name!r} is a {kind}, which has no language-model head and predicts no token; "
+            f"model {name!r} ({kind}) has no language-model head, so it predicts no token; "
             f"{_WANTED}"
         )
     with evaluation_mode(model):
