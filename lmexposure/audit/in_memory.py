@@ -8,7 +8,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from lmexposure.errors import ModelError
 from lmexposure.models.adapters import active_adapters, as_loaded
-from lmexposure.models.load import LoadedModel, check_causal, check_fit
+from lmexposure.models.load import LoadedModel, check_causal, check_fit, is_usable
 from lmexposure.scoring.evaluation import evaluation_mode
 
 _WANTED = (
@@ -129,8 +129,11 @@ def _checked_tokenizer(name: str, tokenizer: Any) -> PreTrainedTokenizerBase:
         raise ModelError(
             f"tokenizer is of type {_type(tokenizer)}, not a tokenizer of transformers; {what}"
         )
-    if not tokenizer("a", add_special_tokens=False)["input_ids"]:
-        raise ModelError(f"the tokenizer given for {name!r} is empty; pass {_LOAD_IT}")
+    if not is_usable(tokenizer):
+        raise ModelError(
+            f"the tokenizer given for {name!r} is empty or damaged: it cannot read the letter a; "
+            f"pass {_LOAD_IT}"
+        )
     return tokenizer
 
 
