@@ -1204,10 +1204,7 @@ class Result(FileRecord):
 
         return f"<{title_of(self)}>"
 
-    def __str__(self) -> str:
-        from lmexposure.records.result_views import text_of
-
-        return text_of(self)
+    __str__ = __repr__
 
     def _repr_html_(self) -> str:
         from lmexposure.records.result_views import html_of

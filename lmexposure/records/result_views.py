@@ -245,15 +245,6 @@ def title_of(result: Result) -> str:
     )
 
 
-def text_of(result: Result) -> str:
-    """The title, then each class on a line, for a terminal."""
-    lines = (
-        f"  {name}, {which}: median exposure {median} bits ({ends}), p {p}"
-        for name, which, _, median, ends, p in _rows(result)
-    )
-    return "\n".join([title_of(result), *lines])
-
-
 def save(result: Result, directory: Path) -> Path:
     """Write result.json and, where the scores are known, scores.parquet; see `Result.save`."""
     from lmexposure.records.scores import write_score_table  # brings numpy
