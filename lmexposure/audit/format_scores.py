@@ -10,7 +10,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from lmexposure._files import PRIVATE, atomic_write
+from lmexposure._files import PRIVATE
 from lmexposure._integrity import read_sealed, say_rebuilt, write_sealed
 from lmexposure.audit.parts import MOVED, UNKNOWN, name_of
 from lmexposure.audit.settings import MeasureSettings
@@ -19,6 +19,7 @@ from lmexposure.errors import ManifestError, ModelError
 from lmexposure.models.encoding import Encoded, context_window, encode_in_context
 from lmexposure.models.load import LoadedModel
 from lmexposure.records import Scores
+from lmexposure.records.scores import write_score_table
 from lmexposure.scoring import Beginning, find_beginning, score_encoded
 from lmexposure.scoring.space.vocabulary import Vocabulary
 
@@ -250,13 +251,15 @@ def _saved(kept: Path | None, texts: int) -> dict[str, Any] | None:
 
 
 def scores_of(scores: Sequence[FormatScores]) -> Scores:
-    """The scores of all formats as scores.parquet has them."""
+    """The scores of all formats as one table; see `Scores`.
+
+    `repetitions` of a row with role "held_out" is its class; it was inserted 0 times.
+    """
     ids: list[str] = []
     for one in scores:
         drawn = [*one.canaries, *one.held_out]
-        references = range(one.bits.size - len(drawn))
         ids += [canary.id for canary in drawn]
-        ids += [f"{one.format.name}/reference/{n:06d}" for n in references]
+        ids += [f"{one.format.name}/reference/{n:06d}" for n in range(one.bits.size - len(drawn))]
     return Scores(
         ids=np.array(ids),
         formats=np.repeat([one.format.name for one in scores], [one.bits.size for one in scores]),
@@ -267,22 +270,14 @@ def scores_of(scores: Sequence[FormatScores]) -> Scores:
 
 
 def write_scores(path: Path, scores: Sequence[FormatScores]) -> None:
-    """Write scores.parquet: one row per candidate, control and reference; no secrets.
+    """Write scores.parquet, with the bits of the secrets alone and the numbers of tokens.
 
-    `repetitions` of a row with role "held_out" is its class; it was inserted 0 times.
+    Raises:
+        FileError: the disk refused.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    made = scores_of(scores)
-    columns: dict[str, Any] = {
-        "id": made.ids.tolist(),
-        "format": made.formats.tolist(),
-        "role": made.roles.tolist(),
-        "repetitions": made.repetitions.tolist(),
-        "log_perplexity_bits": made.log_perplexity_bits,
-        "secret_bits": np.concatenate([one.secret_bits for one in scores]),
-        "tokens": np.concatenate([one.tokens for one in scores]),
-    }
-    with atomic_write(path, mode=PRIVATE) as stream:
-        pq.write_table(pa.table(columns), stream)
+    write_score_table(
+        path,
+        scores_of(scores),
+        secret_bits=np.concatenate([one.secret_bits for one in scores]),
+        tokens=np.concatenate([one.tokens for one in scores]),
+    )

@@ -20,6 +20,7 @@ from lmexposure._integrity import content_hash
 from lmexposure._record import BigInteger, Count, FileRecord, JsonTable, Record, Rows, Upgrades
 from lmexposure._validate import integer
 from lmexposure.canaries.format import Format
+from lmexposure.canaries.inclusion import checked_inclusion
 from lmexposure.canaries.manifest_checks import check_entries, check_set_aside, check_texts
 from lmexposure.canaries.manifest_upgrades import UPGRADES, is_older, older_name
 from lmexposure.canaries.plan import DEFAULT_REFERENCES, Canary, Plan, Role, secrets
@@ -144,6 +145,8 @@ class ManifestFile(FileRecord):
             ManifestError: a plan that cannot be, or entries that are not what it says.
         """
         try:
+            # A plan would draw a new seed for coins that were tossed with another one.
+            checked_inclusion(self.plan.inclusion_probability, self.plan.inclusion_seed)
             formats = tuple(Format(**vars(one)) for one in self.plan.formats)
             plan = Plan(**{**vars(self.plan), "formats": formats})
         except InputError as failure:

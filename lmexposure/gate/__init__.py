@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lmexposure.gate.judge import check_result
+    from lmexposure.gate.judge import check, check_result
     from lmexposure.gate.outputs.as_json import verdict_json
     from lmexposure.gate.outputs.as_junit import verdict_junit
     from lmexposure.gate.outputs.as_sarif import verdict_sarif
@@ -17,7 +17,7 @@ else:
     __getattr__, __dir__ = _lazy_face(
         __name__,
         {
-            "judge": ["check_result"],
+            "judge": ["check", "check_result"],
             "outputs.as_json": ["verdict_json"],
             "outputs.as_junit": ["verdict_junit"],
             "outputs.as_sarif": ["verdict_sarif"],
@@ -34,6 +34,7 @@ __all__ = [
     "Outcome",
     "Thresholds",
     "Verdict",
+    "check",
     "check_result",
     "verdict_json",
     "verdict_junit",

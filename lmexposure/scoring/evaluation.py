@@ -33,7 +33,9 @@ def evaluation_mode(model: Any) -> Iterator[None]:
 def same_random_numbers() -> Iterator[None]:
     """Put the random number generators of Python, NumPy and torch back to where they were."""
     python, numpy, cpu = random.getstate(), np.random.get_state(), torch.get_rng_state()
-    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
+    # Where CUDA is not in use, asking for its state would begin to use every GPU.
+    in_use = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    cuda = torch.cuda.get_rng_state_all() if in_use else None
     mps = torch.mps.get_rng_state() if torch.backends.mps.is_available() else None
     try:
         yield

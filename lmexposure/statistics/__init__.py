@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     )
     from lmexposure.statistics.certificate import CertifiedExposure, certified_exposure
     from lmexposure.statistics.counted import CountedExposure, counted_exposure
+    from lmexposure.statistics.exposures import Exposures, exposure
     from lmexposure.statistics.goodness import GoodnessOfFit
     from lmexposure.statistics.guessing import (
         GUESSING,
@@ -107,6 +108,7 @@ else:
             "bounds.thresholds": ["Bonferroni", "FixedThreshold", "OrderStatistics", "SplitSample"],
             "certificate": ["CertifiedExposure", "certified_exposure"],
             "counted": ["CountedExposure", "counted_exposure"],
+            "exposures": ["Exposures", "exposure"],
             "goodness": ["GoodnessOfFit"],
             "guessing": ["GUESSING", "GuessingBaseline", "GuessingTest", "guessing_test"],
             "importance": ["ImportanceExposure", "importance_exposure"],
@@ -157,6 +159,7 @@ __all__ = [
     "ExposureEpsilon",
     "ExposureEstimate",
     "ExposureSummary",
+    "Exposures",
     "FixedThreshold",
     "GaussianEpsilon",
     "GoodnessOfFit",
@@ -190,6 +193,7 @@ __all__ = [
     "epsilon_from_scores",
     "epsilon_of_mu",
     "estimated_quantile",
+    "exposure",
     "exposure_summary",
     "fit_skew_normal",
     "gaussian_dp_epsilon",

@@ -372,7 +372,7 @@ class Characters(PreTrainedTokenizer):  # type: ignore[misc]
         return self.get_vocab().get(token)
 
     def _convert_id_to_token(self, index: int) -> str:
-        return self.characters[index]
+        return str(self.characters[index])
 
     def convert_tokens_to_string(self, tokens: list[str]) -> str:
         return "".join(tokens)

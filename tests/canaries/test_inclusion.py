@@ -315,10 +315,6 @@ def test_the_plans_seed_decides_no_coin() -> None:
     ("changes", "message"),
     [
         (
-            {"inclusion_seed": None},
-            r"inclusion_probability=0.5 needs an incl.* secrets.randbits\(63",
-        ),
-        (
             {"inclusion_probability": None},
             "an inclusion_seed needs coins to toss, such as .* leave ",
         ),
@@ -333,6 +329,14 @@ def test_the_plans_seed_decides_no_coin() -> None:
 def test_refused_inclusion_seeds(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(PlanError, match=message):
         replace(PLAN, **changes)
+
+
+def test_coins_that_were_tossed_have_a_seed() -> None:
+    """A plan draws one; of a manifest that lost it, nobody can."""
+    with pytest.raises(
+        PlanError, match=r"inclusion_probability=0.5 needs an incl.* secrets.randbits\(63"
+    ):
+        checked_inclusion(0.5, None)
 
 
 def test_no_coin_is_tossed_without_a_seed() -> None:

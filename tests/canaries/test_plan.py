@@ -1,6 +1,7 @@
 """What a plan draws, and what it refuses."""
 
 import time
+from pathlib import Path
 
 import pytest
 
@@ -108,13 +109,35 @@ def test_more_repetitions_than_documents() -> None:
         ({"repetitions": (2, 2)}, r"repetitions=\[2, 2\] must hold .* each once"),
         ({"formats": ()}, r"formats=\[\] must hold at least one"),
         ({"formats": (PIN, PIN)}, r"formats=\['pin', 'pin'\] must hold"),
-        ({"formats": ("pin",)}, "formats must be Format objects"),
+        ({"formats": (PIN, 3)}, "formats holds a int; give names such as 'pin', paths"),
+        ({"formats": 3}, "formats=3 must be a list, also of a single value"),
+        ({"repetitions": 4}, "repetitions=4 must be a list, also of a single value"),
         ({"left_out": ("pin/x9/0000",)}, r"left_out=\['pin/x9/0000'\] names no canary"),
     ],
 )
 def test_refused_values(changes: dict[str, object], message: str) -> None:
     with pytest.raises(PlanError, match=message):
         plan(**changes)
+
+
+def test_formats_are_given_by_name_by_path_or_as_they_are(tmp_path: Path) -> None:
+    own = tmp_path / "own.toml"
+    own.write_text('name = "own"\ntemplate = "Door {digits:5}"\n')
+    made = Plan(formats=["pin", own, Format.load("random_number")])
+    assert [form.name for form in made.formats] == ["pin", "own", "random_number"]
+    assert Plan(formats="pin", seed=1) == Plan(formats=(Format.load("pin"),), seed=1)
+    with pytest.raises(FormatError, match="no format 'pinn'; the shipped ones are"):
+        Plan(formats=["pinn"])
+
+
+def test_what_is_not_given_is_usual_or_fresh() -> None:
+    usual, other = Plan(formats=["pin"], seed=None), Plan(formats=["pin"])
+    assert (usual.canaries, usual.repetitions, usual.controls) == (10, (1, 4, 16), 32)
+    assert usual.seed != other.seed
+    assert usual.inclusion_seed is None
+    tossed = [Plan(formats=["pin"], seed=1, inclusion_probability=0.5) for _ in range(2)]
+    assert None not in (tossed[0].inclusion_seed, tossed[1].inclusion_seed)
+    assert tossed[0].inclusion_seed != tossed[1].inclusion_seed
 
 
 def test_a_fill_within_another_formats_canary_is_refused() -> None:
