@@ -16,15 +16,15 @@ def evaluation_mode(model: Any) -> Iterator[None]:
     Each module gets its own mode back, also after an exception: frozen parts may be in evaluation
     mode while the others train. So does each buffer that the forward pass exchanged. Where
     accelerate made the forward pass one of mixed precision, or `compile` put a compiled one in its
-    place, it is the model's own inside: numbers are those of the weights as they are, whether or
-    not the model was trained in this process.
+    place, it is the model's own inside, and `torch.autocast` is off: numbers are those of the
+    weights as they are, whether or not the model was trained in this process.
 
     Args:
         model: the bare `torch.nn.Module`, not one wrapped for several processes; one with adapters
             too.
     """
     with ExitStack() as stack:
-        for keep in (_forward, _uncompiled, _buffers, _modes):
+        for keep in (_forward, _uncompiled, _own_precision, _buffers, _modes):
             stack.enter_context(keep(model))
         yield
 
@@ -90,6 +90,17 @@ def _uncompiled(model: Any) -> Iterator[None]:
     finally:
         for module, compiled in kept:
             module._compiled_call_impl = compiled
+
+
+@contextmanager
+def _own_precision(model: Any) -> Iterator[None]:
+    """Without the half precision of a caller's `torch.autocast`, which no result would name."""
+    device = next((weight.device.type for weight in model.parameters()), "cpu")
+    if not torch.is_autocast_enabled(device):
+        yield
+        return
+    with torch.autocast(device, enabled=False):
+        yield
 
 
 @contextmanager

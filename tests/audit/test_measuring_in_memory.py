@@ -108,6 +108,12 @@ def test_it_is_measured_in_its_own_precision(measured: Result) -> None:
     np.testing.assert_allclose(bits(result), bits(measured), rtol=0.05)  # type: ignore[arg-type]
 
 
+def test_a_callers_autocast_does_not_blur_the_numbers(measured: Result) -> None:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert in_memory(gpt2()) == measured
+        assert torch.is_autocast_enabled("cpu")
+
+
 def test_a_loaded_model_and_a_callable_are_taken_as_before(measured: Result) -> None:
     told: list[str] = []
 
