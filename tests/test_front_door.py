@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
+import pandas as pd  # type: ignore[import-untyped]
 import pytest
 from corpora import sentences
 from datasets import Dataset, DatasetDict, IterableDataset
@@ -86,7 +86,8 @@ def test_documents_come_back_as_what_they_were_with_the_same_canaries(kind: str)
 
 def test_another_iterable_becomes_a_list_and_a_plan_is_as_good_as_its_fields() -> None:
     plan = lx.Plan(**PLAN)
-    assert lx.insert((text for text in TEXTS), plan) == lx.insert(TEXTS, **PLAN)
+    made: Any = (text for text in TEXTS)
+    assert lx.insert(made, plan) == lx.insert(TEXTS, **PLAN)
     named = [{"body": text} for text in TEXTS]
     documents, manifest = lx.insert(named, plan, text_field="body")
     assert [one["body"] for one in documents] == lx.insert(TEXTS, plan).documents
@@ -110,7 +111,7 @@ def test_a_chat_takes_a_wrapping() -> None:
     wrapped, manifest = lx.insert(chats, wrapping=lx.Wrapping(turn="assistant"), **PLAN)
     assert len(wrapped) == 46
     assert lx.verify(wrapped, manifest).as_inserted
-    with pytest.raises(CorpusError, match="record 1 has no 'text'; it has messages: .*a wrapping"):
+    with pytest.raises(CorpusError, match=r"record 1 has no 'text'; it has messages: .*a wrapping"):
         lx.insert(chats, **PLAN)
 
 
@@ -118,7 +119,7 @@ def test_a_stream_needs_its_length() -> None:
     stream = KINDS["data set"].to_iterable_dataset()
     inserted, manifest = lx.insert(stream, total=40, **PLAN)
     assert lx.verify(inserted, manifest).as_inserted
-    with pytest.raises(CorpusError, match="how many documents a stream has.*give total"):
+    with pytest.raises(CorpusError, match=r"how many documents a stream has.*give total"):
         lx.insert(stream, **PLAN)
     with pytest.raises(CorpusError, match="too late to set it aside; leave existing out"):
         lx.insert(stream, total=40, existing="set_aside", **PLAN)
@@ -198,7 +199,7 @@ def test_what_is_no_file(tmp_path: Path) -> None:
         lx.remove([], manifest, tmp_path / "out")
     with pytest.raises(SettingsError, match="a tokenizer goes with the directory of a saved"):
         lx.verify(TEXTS, manifest, tokenizer="gpt2")
-    with pytest.raises(CorpusError, match="the frame has no 'x'|record 1 has no 'x'"):
+    with pytest.raises(CorpusError, match="record 1 has no 'x'"):
         lx.verify(KINDS["frame"], manifest, text_field="x")
     with pytest.raises(CorpusError, match="the data set has no 'x'"):
         lx.verify(KINDS["data set"], manifest, text_field="x")
@@ -239,7 +240,7 @@ def test_a_report_shows_secrets_to_their_owner_who_has_the_manifest(tmp_path: Pa
     manifest.write(tmp_path / "manifest.json")
     for given in (manifest, tmp_path / "manifest.json"):
         page = lx.report(result, tmp_path / "r.csv", manifest=given, show_secrets=True)
-        assert manifest.canaries[0].text in page.read_text()
+        assert manifest.canaries[0].text.split()[-1] in page.read_text()
         assert page.stat().st_mode & 0o777 == 0o600
     with pytest.raises(SettingsError, match="no manifest beside the result in memory"):
         lx.report(result, tmp_path / "s.csv", show_secrets=True)

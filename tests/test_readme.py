@@ -7,15 +7,16 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import typer
 import yaml
 from chats import chat_tokenizer
 from cli.conftest import Call, call
-from corpora import write_corpus
+from corpora import sentences, write_corpus
 from huggingface_hub import ModelCard
 from made_results import small_run
-from tiny import model_of
+from tiny import byte_level_bpe, model_of
 from transformers import DataCollatorForSeq2Seq, Trainer, TrainingArguments
 
 from lmexposure.audit import RunSettings
@@ -40,10 +41,21 @@ def test_the_python_runs_from_top_to_bottom(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_corpus(tmp_path / "corpus.txt", 120)
-    names: dict[str, object] = {}
+    toss, tokenizer = np.random.default_rng(1), byte_level_bpe()
+    included = toss.random(500) < 0.5
+    names: dict[str, object] = {
+        "texts": sentences(60),
+        "model": model_of("gpt2", len(tokenizer)),
+        "tokenizer": tokenizer,
+        "bits": [35.0, 41.0],
+        "reference_bits": toss.normal(45, 3, 1000),
+        "scores": toss.normal(size=500) + 4 * (included & (toss.random(500) < 0.3)),
+        "included": included,
+    }
     for block in blocks("python"):
         exec(compile(block, "README.md", "exec"), names)
-    assert {p.name for p in tmp_path.iterdir()} >= {"manifest.json", "runs"}
+    left = {"report.html", "inserted", "original.txt", "runs"}
+    assert {p.name for p in tmp_path.iterdir()} == {"corpus.txt", *left}
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
