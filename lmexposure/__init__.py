@@ -1,10 +1,83 @@
 """Measure how much of its training data a language model gives away.
 
-Import the rooms you need: `lmexposure.canaries` (what is hidden), `lmexposure.models` (what reads
-it), `lmexposure.scoring` (how surprised the model is), `lmexposure.statistics` (what the numbers
-mean), `lmexposure.audit` (the whole path). This module itself imports nothing heavy.
+>>> import lmexposure as lx
+>>> texts, manifest = lx.insert(["one", "two", "three"], formats=["pin"], repetitions=(2,), seed=7)
+>>> len(texts), len(manifest.canaries)
+(23, 10)
+
+A model that was trained on `texts` is measured by `lx.measure(model, manifest, tokenizer=...)`;
+what comes back goes into `lx.check` and `lx.report`. The rooms behind these names hold more:
+`lmexposure.canaries` (what is hidden), `lmexposure.models` (what reads it), `lmexposure.scoring`
+(how surprised the model is), `lmexposure.statistics` (what the numbers mean), `lmexposure.audit`
+(the whole path), `lmexposure.integrations` (data pipelines and trainers). Names are imported when
+they are asked for, so that this module itself imports nothing heavy.
 """
 
-__all__ = ["__version__"]
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lmexposure.audit import MeasureSettings, RunSettings, epsilon, measure, run
+    from lmexposure.canaries import Format, Manifest, Plan
+    from lmexposure.gate import Thresholds, check
+    from lmexposure.integrations import (
+        ExposureCallback,
+        Wrapping,
+        insert,
+        insert_files,
+        remove,
+        verify,
+    )
+    from lmexposure.models import load_model
+    from lmexposure.records import Result, open_run
+    from lmexposure.reporting import report
+    from lmexposure.statistics import exposure
+else:
+    from lmexposure._lazy import lazy_face as _lazy_face
+
+    __getattr__, __dir__ = _lazy_face(
+        __name__,
+        {
+            "audit": ["MeasureSettings", "RunSettings", "epsilon", "measure", "run"],
+            "canaries": ["Format", "Manifest", "Plan"],
+            "gate": ["Thresholds", "check"],
+            "integrations": [
+                "ExposureCallback",
+                "Wrapping",
+                "insert",
+                "insert_files",
+                "remove",
+                "verify",
+            ],
+            "models": ["load_model"],
+            "records": ["Result", "open_run"],
+            "reporting": ["report"],
+            "statistics": ["exposure"],
+        },
+    )
+
+__all__ = [
+    "ExposureCallback",
+    "Format",
+    "Manifest",
+    "MeasureSettings",
+    "Plan",
+    "Result",
+    "RunSettings",
+    "Thresholds",
+    "Wrapping",
+    "__version__",
+    "check",
+    "epsilon",
+    "exposure",
+    "insert",
+    "insert_files",
+    "load_model",
+    "measure",
+    "open_run",
+    "remove",
+    "report",
+    "run",
+    "verify",
+]
 
 __version__ = "0.1.0"

@@ -24,7 +24,8 @@ from scipy.special import gammaincc, ndtr
 from lmexposure._files import canonical_json, sha256_bytes
 from lmexposure._integrity import CONTENT
 from lmexposure._quantiles import quantile_of
-from lmexposure.canaries import Canary, CanaryFormat, Manifest, Plan, insert_into_texts
+from lmexposure.canaries import Canary, Manifest, Plan, insert_into_texts
+from lmexposure.canaries import Format as CanaryFormat
 from lmexposure.records import (
     Bound,
     CanaryResult,

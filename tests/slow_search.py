@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from tiny import byte_level_bpe, characters, model_of, sentence_piece_bpe, word_piece
 
-from lmexposure.canaries import CanaryFormat
+from lmexposure.canaries import Format
 from lmexposure.models.encoding import encode_documents
 from lmexposure.scoring.space.token_space import TokenSpace, token_space
 from lmexposure.scoring.steps import Steps, next_token_steps
@@ -21,7 +21,7 @@ TIE = 1e-6  # what counts as a tie, in bits
 
 
 def all_bits(
-    model: Any, tokenizer: Any, form: CanaryFormat, *, skip: int, context: str | None = None
+    model: Any, tokenizer: Any, form: Format, *, skip: int, context: str | None = None
 ) -> NDArray[np.float64]:
     """Bits of every fill behind its first `skip` tokens, in float64, each fill from its start."""
     twin = copy.deepcopy(model).double()
@@ -81,7 +81,7 @@ class Small:
 
     kind: str
     tokenizer: Callable[[], Any]
-    form: CanaryFormat
+    form: Format
     context: str | None = None
 
     def made(self) -> tuple[Any, Any, TokenSpace]:
@@ -95,10 +95,10 @@ class Small:
         return all_bits(model, tokenizer, self.form, skip=skip, context=self.context)
 
 
-PIN = CanaryFormat(name="pin", template="My PIN is {digits:2}")
-LUHN = CanaryFormat(name="luhn", template="My PIN is {digits:3}{luhn}")
-SHORT = CanaryFormat(name="short", template="My PIN is {digits:2}{luhn}.")
-WORDS = CanaryFormat(
+PIN = Format(name="pin", template="My PIN is {digits:2}")
+LUHN = Format(name="luhn", template="My PIN is {digits:3}{luhn}")
+SHORT = Format(name="short", template="My PIN is {digits:2}{luhn}.")
+WORDS = Format(
     name="words",
     template="The {choice:a} is {choice:b}{digits:1}",
     lists={
@@ -106,7 +106,7 @@ WORDS = CanaryFormat(
         "b": ["28", "17", "2 ", "or", "and "],
     },
 )
-NESTED = CanaryFormat(  # each entry but the last begins the next one
+NESTED = Format(  # each entry but the last begins the next one
     name="nested",
     template="PIN is {choice:w}",
     lists={"w": ["1", "12", "123", "1234", "12345", "2", "28", "281", "My"]},

@@ -7,19 +7,20 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import typer
 import yaml
 from chats import chat_tokenizer
 from cli.conftest import Call, call
-from corpora import write_corpus
+from corpora import sentences, write_corpus
 from huggingface_hub import ModelCard
 from made_results import small_run
-from tiny import model_of
+from tiny import byte_level_bpe, model_of
 from transformers import DataCollatorForSeq2Seq, Trainer, TrainingArguments
 
 from lmexposure.audit import RunSettings
-from lmexposure.canaries import CanaryFormat, Plan
+from lmexposure.canaries import Format, Plan
 from lmexposure.cli.app import app
 from lmexposure.records import open_run
 from lmexposure.reporting import write_report
@@ -40,10 +41,21 @@ def test_the_python_runs_from_top_to_bottom(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_corpus(tmp_path / "corpus.txt", 120)
-    names: dict[str, object] = {}
+    toss, tokenizer = np.random.default_rng(1), byte_level_bpe()
+    included = toss.random(500) < 0.5
+    names: dict[str, object] = {
+        "texts": sentences(60),
+        "model": model_of("gpt2", len(tokenizer)),
+        "tokenizer": tokenizer,
+        "bits": [35.0, 41.0],
+        "reference_bits": toss.normal(45, 3, 1000),
+        "scores": toss.normal(size=500) + 4 * (included & (toss.random(500) < 0.3)),
+        "included": included,
+    }
     for block in blocks("python"):
         exec(compile(block, "README.md", "exec"), names)
-    assert {p.name for p in tmp_path.iterdir()} >= {"manifest.json", "runs"}
+    left = {"report.html", "inserted", "original.txt", "runs"}
+    assert {p.name for p in tmp_path.iterdir()} == {"corpus.txt", *left}
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
@@ -52,7 +64,7 @@ def test_the_chat_snippet_runs_on_a_model_that_was_just_trained(tmp_path: Path) 
     block = next(block for block in blocks("py") if "wrapped_exposures" in block)
     insert, train = block.split("counter.attach", maxsplit=1)
     tokenizer = chat_tokenizer()
-    pin = CanaryFormat(name="pin", template="My PIN is {digits:2}.")
+    pin = Format(name="pin", template="My PIN is {digits:2}.")
     names: dict[str, Any] = {
         "model": model_of("gpt2", len(tokenizer)),
         "tokenizer": tokenizer,
@@ -103,7 +115,7 @@ def _chat_trainer(names: dict[str, Any], out: Path) -> Trainer:
 def test_the_settings_and_the_format_are_sound() -> None:
     settings, badge = (tomllib.loads(block) for block in blocks("toml"))
     assert RunSettings().override(settings).training == settings["training"]
-    assert CanaryFormat.from_dict(badge).size == 26**2 * 10**6 * 3
+    assert Format.from_dict(badge).size == 26**2 * 10**6 * 3
 
 
 def test_the_tree_names_every_room_with_a_sentence_and_no_file_that_is_not_there() -> None:

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from lmexposure.audit.loading import load_for_measuring
     from lmexposure.audit.measuring import measure
     from lmexposure.audit.progress import Progress, silent
+    from lmexposure.audit.scores import epsilon
     from lmexposure.audit.settings import MeasureSettings, RunSettings, read_settings_file
     from lmexposure.audit.training import train_corpus
     from lmexposure.audit.whole_path import estimate_cost, run
@@ -22,6 +23,7 @@ else:
             "loading": ["load_for_measuring"],
             "measuring": ["measure"],
             "progress": ["Progress", "silent"],
+            "scores": ["epsilon"],
             "settings": ["MeasureSettings", "RunSettings", "read_settings_file"],
             "training": ["train_corpus"],
             "whole_path": ["estimate_cost", "run"],
@@ -34,6 +36,7 @@ __all__ = [
     "RunSettings",
     "demo_corpus",
     "demo_settings",
+    "epsilon",
     "estimate_cost",
     "insert_corpus",
     "load_for_measuring",

@@ -1,7 +1,7 @@
 """The log-perplexities of one format: its canaries and controls, and fills never inserted."""
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,14 +10,16 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from lmexposure._files import PRIVATE, atomic_write
+from lmexposure._files import PRIVATE
 from lmexposure._integrity import read_sealed, say_rebuilt, write_sealed
 from lmexposure.audit.parts import MOVED, UNKNOWN, name_of
 from lmexposure.audit.settings import MeasureSettings
-from lmexposure.canaries import DEFAULT_REFERENCES, Canary, CanaryFormat, Manifest
+from lmexposure.canaries import DEFAULT_REFERENCES, Canary, Format, Manifest
 from lmexposure.errors import ManifestError, ModelError
 from lmexposure.models.encoding import Encoded, context_window, encode_in_context
 from lmexposure.models.load import LoadedModel
+from lmexposure.records import Scores
+from lmexposure.records.scores import write_score_table
 from lmexposure.scoring import Beginning, find_beginning, score_encoded
 from lmexposure.scoring.space.vocabulary import Vocabulary
 
@@ -45,7 +47,7 @@ class FormatScores:
             were not.
     """
 
-    format: CanaryFormat
+    format: Format
     canaries: tuple[Canary, ...]
     held_out: tuple[Canary, ...] = ()
     bits: NDArray[np.float64]
@@ -248,27 +250,34 @@ def _saved(kept: Path | None, texts: int) -> dict[str, Any] | None:
     return columns if all(columns[name].shape == (texts,) for name in _COLUMNS) else None
 
 
-def write_scores(path: Path, scores: list[FormatScores]) -> None:
-    """Write scores.parquet: one row per candidate, control and reference; no secrets.
+def scores_of(scores: Sequence[FormatScores]) -> Scores:
+    """The scores of all formats as one table; see `Scores`.
 
     `repetitions` of a row with role "held_out" is its class; it was inserted 0 times.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    columns: dict[str, list[Any]] = {"id": [], "format": [], "role": [], "repetitions": []}
+    ids: list[str] = []
     for one in scores:
         drawn = [*one.canaries, *one.held_out]
-        references = range(one.bits.size - len(drawn))
-        columns["id"] += [c.id for c in drawn]
-        columns["id"] += [f"{one.format.name}/reference/{n:06d}" for n in references]
-        columns["role"] += one.roles
-        columns["repetitions"] += one.repetitions
-        columns["format"] += [one.format.name] * one.bits.size
-    arrays = {
-        "log_perplexity_bits": np.concatenate([one.bits for one in scores]),
-        "secret_bits": np.concatenate([one.secret_bits for one in scores]),
-        "tokens": np.concatenate([one.tokens for one in scores]),
-    }
-    with atomic_write(path, mode=PRIVATE) as stream:
-        pq.write_table(pa.table({**columns, **arrays}), stream)
+        ids += [canary.id for canary in drawn]
+        ids += [f"{one.format.name}/reference/{n:06d}" for n in range(one.bits.size - len(drawn))]
+    return Scores(
+        ids=np.array(ids),
+        formats=np.repeat([one.format.name for one in scores], [one.bits.size for one in scores]),
+        roles=np.array([role for one in scores for role in one.roles]),
+        repetitions=np.array([n for one in scores for n in one.repetitions], dtype=np.int64),
+        log_perplexity_bits=np.concatenate([one.bits for one in scores]),
+    )
+
+
+def write_scores(path: Path, scores: Sequence[FormatScores]) -> None:
+    """Write scores.parquet, with the bits of the secrets alone and the numbers of tokens.
+
+    Raises:
+        FileError: the disk refused.
+    """
+    write_score_table(
+        path,
+        scores_of(scores),
+        secret_bits=np.concatenate([one.secret_bits for one in scores]),
+        tokens=np.concatenate([one.tokens for one in scores]),
+    )

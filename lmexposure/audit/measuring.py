@@ -1,18 +1,23 @@
 """Measuring a model: scores, then what they mean, then one result. Works on anyone's model."""
 
 import json
+import math
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from lmexposure import __version__
 from lmexposure._files import canonical_json, sha256_bytes
 from lmexposure._locks import only_writer
 from lmexposure.audit.estimates import FormatEstimates, estimate_format
 from lmexposure.audit.extracting import Extractions, cut_short, extract_format
-from lmexposure.audit.format_scores import FormatScores, score_format
+from lmexposure.audit.format_scores import FormatScores, score_format, scores_of
+from lmexposure.audit.in_memory import model_in_memory
 from lmexposure.audit.measuring_place import MeasuringPlace
 from lmexposure.audit.privacy import privacy_section
 from lmexposure.audit.progress import Progress, end_asked, silent, tell_phases
@@ -21,68 +26,108 @@ from lmexposure.audit.searching import FormatSearch, search_format
 from lmexposure.audit.settings import MeasureSettings
 from lmexposure.audit.workload import measuring_phases, measuring_title
 from lmexposure.canaries import Manifest
-from lmexposure.errors import ManifestError, ModelError
+from lmexposure.errors import ManifestError, ModelError, SettingsError
+from lmexposure.models.adapters import adapters_beside
 from lmexposure.models.load import LoadedModel, load_model
 from lmexposure.models.threads import computing_threads, threads_for
 from lmexposure.records import Model, Result, Validation
 from lmexposure.scoring import Extractor
-from lmexposure.scoring.evaluation import evaluation_mode
+from lmexposure.scoring.evaluation import evaluation_mode, same_random_numbers
 from lmexposure.scoring.space.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from peft import PeftModel
 
 
 def measure(
-    model: str | Path | LoadedModel,
+    model: "str | Path | PreTrainedModel | PeftModel | LoadedModel",
     manifest: str | Path | Manifest,
     *,
+    tokenizer: PreTrainedTokenizerBase | None = None,
     out: str | Path | None = None,
     settings: MeasureSettings | None = None,
     validation: Validation | None = None,
-    progress: Progress = silent,
+    progress: Progress | None = None,
 ) -> Result:
     """Measure how far a model's view of the inserted canaries differs from chance.
 
-    The model may have been trained by anyone, on a corpus that `lmexposure insert` wrote. torch's
-    number of threads is put back at the end.
+    The model may have been trained by anyone, on a corpus that `lmexposure insert` wrote. At the
+    end, also after an error or Ctrl-C, all is as it was: a model in memory with the mode of each of
+    its parts, random number generators, torch's number of threads.
 
     Args:
-        model: a directory or hub name that `load_model` takes (float32, on the CPU), or a model
-            that is loaded already; it is left in the mode that it was in.
+        model: a directory or hub name that `load_model` takes (float32, on the CPU), what it
+            gives, or a causal language model of transformers in memory, with an adapter of peft or
+            without. A model in memory is measured on its device and in its dtype, without dropout.
         manifest: what was inserted, or the path of manifest.json.
+        tokenizer: of a model in memory, and of no other.
         out: a directory for result.json, scores.parquet and, with the date, run.json; a second
             call with the same inputs returns what is there, and an interrupted one goes on. None
             writes nothing.
         settings: what to measure.
         validation: what is known of the model's loss, to stand beside exposure; given where this
             package trained the model.
-        progress: watches; a `Watcher` is told what is to come, and may ask for an early end: the
-            searches then stop as at the end of their budget, and the result says so.
+        progress: watches; None is silent. A `Watcher` is told what is to come, and may ask for an
+            early end: the searches then stop as at the end of their budget, and the result says so.
 
     Returns:
-        the result, its canaries in the manifest's order.
+        the result, its canaries in the manifest's order, with its scores in memory. It names a
+        model in memory by its `name_or_path`, else by its class.
 
     Raises:
-        ManifestError: the manifest cannot be read, was edited, or holds no canary.
-        ModelError: the model cannot be loaded, or cannot read a fill of a format.
+        ManifestError: the manifest is none, cannot be read, was edited, or holds no canary.
+        ModelError: the model cannot be loaded, or cannot read a fill of a format; a model in memory
+            is none that can be measured, or lacks its tokenizer (see `model_in_memory`).
         NumericalError: the model gave NaN or infinite logits.
         PlanError: R cannot give so many references as were asked for.
         ResultError: `out` holds the result of another model, manifest or settings, one that was
             edited or damaged, or a run.json or scores.parquet of somebody else; another process is
             at work there.
+        SettingsError: settings that are no `MeasureSettings`.
     """
-    settings = settings or MeasureSettings()
-    with nullcontext() if out is None else only_writer(out):
-        return _measure(model, manifest, out, settings, validation, progress)
+    settings = MeasureSettings() if settings is None else settings
+    progress = silent if progress is None else progress
+    _check_arguments(out, settings, progress)
+    manifest = _checked_manifest(manifest, model)
+    with nullcontext() if out is None else only_writer(out), same_random_numbers():
+        loaded = _loaded(model, tokenizer)
+        with evaluation_mode(loaded.model):
+            return _measured(
+                loaded,
+                manifest,
+                out,
+                settings,
+                validation,
+                progress,
+                paired_by_hand=tokenizer is not None,
+            )
 
 
-def _measure(
-    model: str | Path | LoadedModel,
-    manifest: str | Path | Manifest,
-    out: str | Path | None,
-    settings: MeasureSettings,
-    validation: Validation | None,
-    progress: Progress,
-) -> Result:
-    manifest = manifest if isinstance(manifest, Manifest) else Manifest.read(manifest)
+def _check_arguments(out: object, settings: object, progress: object) -> None:
+    if not isinstance(settings, MeasureSettings):
+        raise SettingsError(
+            f"settings is of type {type(settings).__name__}; give MeasureSettings(...), such as "
+            "MeasureSettings(references=1000)"
+        )
+    if out is not None and (not isinstance(out, str | Path) or not str(out)):
+        raise SettingsError(f"out={out!r} is no directory; give a path, or leave it out")
+    if not callable(progress):
+        raise SettingsError(
+            f"progress is of type {type(progress).__name__}; give a function of (what, done, "
+            "total, note), or leave it out"
+        )
+
+
+def _checked_manifest(manifest: Any, model: Any) -> Manifest:
+    if isinstance(model, Manifest):
+        raise ModelError("the model is a manifest; give the model first: measure(model, manifest)")
+    if isinstance(manifest, str | Path):
+        manifest = Manifest.read(manifest)
+    if not isinstance(manifest, Manifest):
+        raise ManifestError(
+            f"manifest is of type {type(manifest).__name__}; give the manifest that the insertion "
+            "returned next to the texts, or the path of manifest.json"
+        )
     if not manifest.canaries:
         raise ManifestError("the manifest holds no inserted canary, so there is nothing to measure")
     if manifest.layout == "chat":
@@ -91,9 +136,18 @@ def _measure(
             "unknown to the model; score them in their wrapping: "
             "lmexposure.integrations.wrapped_exposures"
         )
-    loaded = model if isinstance(model, LoadedModel) else load_model(model)
-    with evaluation_mode(loaded.model):
-        return _measured(loaded, manifest, out, settings, validation, progress)
+    return manifest
+
+
+def _loaded(model: Any, tokenizer: Any) -> LoadedModel:
+    if not isinstance(model, str | Path | LoadedModel):
+        return model_in_memory(model, tokenizer)
+    if tokenizer is not None:
+        raise ModelError(
+            "tokenizer is for a model in memory: a saved model has its own beside it, and what "
+            "load_model gives holds one; leave it out"
+        )
+    return model if isinstance(model, LoadedModel) else load_model(model)
 
 
 def _measured(
@@ -103,6 +157,8 @@ def _measured(
     settings: MeasureSettings,
     validation: Validation | None,
     progress: Progress,
+    *,
+    paired_by_hand: bool,
 ) -> Result:
     described = loaded.to_dict()
     inputs = _inputs(loaded, described, manifest, settings)
@@ -151,12 +207,14 @@ def _measured(
             *_quick_warnings(settings),
             *_training_warnings(validation),
             *_clock_warnings(settings, validation),
+            *(_tokenizer_warnings(loaded, scores) if paired_by_hand else ()),
             *work.notes.values(),
             *work.warnings,
             *(line for one in estimates for line in one.warnings),
         ),
     )
-    return result if place is None else place.finish(result, scores)
+    result = result if place is None else place.finish(result, scores)
+    return result.with_scores(scores_of(scores))
 
 
 def _model(
@@ -203,12 +261,28 @@ def _clock_warnings(settings: MeasureSettings, validation: Validation | None) ->
     return found
 
 
+def _tokenizer_warnings(loaded: LoadedModel, scores: Sequence[FormatScores]) -> list[str]:
+    """A model reads tokens of another one's tokenizer as noise, and knows no canary in them."""
+    bits = sum(one.bits.sum() for one in scores) / sum(one.tokens.sum() for one in scores)
+    guessing = math.log2(loaded.model.get_output_embeddings().weight.shape[0])
+    if bits <= guessing:
+        return []
+    return [
+        f"the model finds these texts less likely than random tokens ({bits:.1f} bits per token; "
+        f"random tokens take {guessing:.1f}), so low exposure says nothing: check that tokenizer "
+        "is the one that the model was trained with, and that the model was trained"
+    ]
+
+
 def _inputs(
     loaded: LoadedModel, described: dict[str, Any], manifest: Manifest, settings: MeasureSettings
 ) -> str:
     """One hash for all that decides the numbers; where the model lies is not part of it."""
     tokenizer = loaded.tokenizer
-    spelled = tokenizer.backend_tokenizer.to_str() if tokenizer.is_fast else repr(tokenizer)
+    if tokenizer.is_fast:
+        spelled = tokenizer.backend_tokenizer.to_str()
+    else:
+        spelled = f"{tokenizer!r} {sorted(tokenizer.get_vocab().items())}"
     values = {
         "version": __version__,
         "manifest": manifest.sha256,
@@ -220,12 +294,17 @@ def _inputs(
         "device": loaded.model.device.type,
         "settings": settings.decisive(),
     }
+    beside = adapters_beside(loaded.model)
+    if beside:
+        values["adapters"] = beside
     return sha256_bytes(canonical_json(values))
 
 
 def _config(loaded: LoadedModel) -> dict[str, Any]:
-    """The model's config without what only says where it came from."""
+    """The model's config as saving the model writes it, but for where it came from."""
     values = json.loads(loaded.model.config.to_json_string(use_diff=False))
+    values["architectures"] = [type(loaded.model).__name__]
+    values["dtype"] = str(loaded.model.dtype).removeprefix("torch.")
     return {k: v for k, v in values.items() if k not in ("_name_or_path", "transformers_version")}
 
 

@@ -13,7 +13,7 @@ import torch
 
 from lmexposure.audit.progress import Phase, Progress, Watcher
 from lmexposure.audit.settings import MeasureSettings
-from lmexposure.canaries import DEFAULT_REFERENCES, CanaryFormat, Manifest
+from lmexposure.canaries import DEFAULT_REFERENCES, Format, Manifest
 from lmexposure.errors import LmexposureError
 from lmexposure.models import LoadedModel, TrainingSettings
 from lmexposure.models import Progress as TrainingProgress
@@ -80,7 +80,7 @@ def measuring_phases(
 
 
 def _search_phases(
-    form: CanaryFormat, settings: MeasureSettings, length: int, most: int, pace: float | None
+    form: Format, settings: MeasureSettings, length: int, most: int, pace: float | None
 ) -> list[Phase]:
     """Draws, exact ranks and the likeliest fills of a format."""
     if settings.method in _WITHOUT_SEARCH:
@@ -114,7 +114,7 @@ def _extraction_phase(
     return Phase(what=f"extracting {name}", kind="stepping", work=few, most=whole, pace=pace)
 
 
-def _deep(form: CanaryFormat, length: int, many: int) -> float:
+def _deep(form: Format, length: int, many: int) -> float:
     """Tokens of a fill below the levels that so many fills share."""
     shared = math.log2(max(2, many)) * length / max(1.0, form.bits)
     return max(1.0, length - shared)
@@ -136,7 +136,7 @@ def _tokens(loaded: LoadedModel, manifest: Manifest, name: str) -> list[int]:
     return ids
 
 
-def _public_tokens(loaded: LoadedModel, form: CanaryFormat, ids: Sequence[int]) -> int:
+def _public_tokens(loaded: LoadedModel, form: Format, ids: Sequence[int]) -> int:
     """About how many of these tokens are the template's beginning."""
     if not form.prefix:
         return 0

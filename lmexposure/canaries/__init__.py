@@ -1,6 +1,6 @@
 """What is hidden, and where: formats, secrets, plans, insertion, the manifest.
 
-A `CanaryFormat` numbers all the ways to fill a text's holes. A `Plan` says how many of them to
+A `Format` numbers all the ways to fill a text's holes. A `Plan` says how many of them to
 hide and how often; one of the `insert_into_...` functions does it and gives a `Manifest`, which
 holds all that is needed to score the canaries later. Standard library and numpy only; `datasets`
 and pyarrow are loaded when a data set or a Parquet file is given.
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from lmexposure.canaries.corpora.streams import insert_into_pipe
     from lmexposure.canaries.dataset import dataset_texts, insert_into_dataset
     from lmexposure.canaries.engine_tables import insert_into_pandas
-    from lmexposure.canaries.format import CanaryFormat
+    from lmexposure.canaries.format import Format
     from lmexposure.canaries.insertion import insert_into_texts
     from lmexposure.canaries.language import Language
     from lmexposure.canaries.library import (
@@ -72,7 +72,7 @@ else:
             "corpora.streams": ["insert_into_pipe"],
             "dataset": ["dataset_texts", "insert_into_dataset"],
             "engine_tables": ["insert_into_pandas"],
-            "format": ["CanaryFormat"],
+            "format": ["Format"],
             "insertion": ["insert_into_texts"],
             "language": ["Language"],
             "library": ["FormatCheck", "check_format_file", "load_format", "shipped_formats"],
@@ -90,11 +90,11 @@ __all__ = [
     "LAYOUTS",
     "SHAPES",
     "Canary",
-    "CanaryFormat",
     "ClassCount",
     "CorpusCount",
     "CorpusRecord",
     "Fill",
+    "Format",
     "FormatCheck",
     "InsertionStep",
     "Language",

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 
-from lmexposure.canaries.format import CanaryFormat
+from lmexposure.canaries.format import Format
 from lmexposure.canaries.plan import Canary, Plan, secrets
 from lmexposure.canaries.randomness import derive_seed, permutation
 from lmexposure.canaries.search import find_fills
@@ -39,7 +39,7 @@ def draw(
 
 
 def _draw_format(
-    plan: Plan, one: CanaryFormat, documents: int, set_aside: Collection[int]
+    plan: Plan, one: Format, documents: int, set_aside: Collection[int]
 ) -> Iterator[Canary]:
     stream = secrets(plan, one, frozenset(set_aside))
     ids = iter(plan.ids(one))
@@ -57,9 +57,7 @@ def _places(plan: Plan, name: str, documents: int, repetitions: int) -> tuple[in
     return tuple(sorted(islice(order, repetitions)))
 
 
-def _canary(
-    plan: Plan, one: CanaryFormat, name: str, index: int, positions: tuple[int, ...]
-) -> Canary:
+def _canary(plan: Plan, one: Format, name: str, index: int, positions: tuple[int, ...]) -> Canary:
     return Canary(
         id=name,
         format=one.name,
@@ -71,7 +69,7 @@ def _canary(
     )
 
 
-def _check_apart(formats: Sequence[CanaryFormat], drawn: Sequence[Canary]) -> None:
+def _check_apart(formats: Sequence[Format], drawn: Sequence[Canary]) -> None:
     """A canary must not smuggle in a fill of another format, whichever way its coin fell."""
     for one in formats:
         for canary in drawn:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from lmexposure._validate import integer
@@ -22,7 +23,7 @@ LARGEST_SIZE = 10**4000
 
 
 @dataclass(frozen=True, kw_only=True)
-class CanaryFormat:
+class Format:
     """A text with holes; its fills are numbered 0 .. size - 1, the first hole most significant.
 
     Args:
@@ -38,7 +39,7 @@ class CanaryFormat:
         FormatError: see `parse_template`; also two secrets that give one text, fewer than 2 or more
             than `LARGEST_SIZE` secrets, a bad name.
 
-    >>> pin = CanaryFormat(name="pin", template="My PIN is {digits:4}.")
+    >>> pin = Format(name="pin", template="My PIN is {digits:4}.")
     >>> pin.size, round(pin.bits, 2), pin.text(42), pin.index("My PIN is 0042.")
     (10000, 13.29, 'My PIN is 0042.', 42)
     """
@@ -225,7 +226,21 @@ class CanaryFormat:
         }
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> "CanaryFormat":
+    def load(cls, name_or_path: str | Path) -> "Format":
+        """A shipped format by its name, or your own from a `.toml` file.
+
+        Raises:
+            FormatError: no shipped format of this name, no such file, or a file that is not sound.
+
+        >>> Format.load("pin").size
+        10000
+        """
+        from lmexposure.canaries.library import load_format
+
+        return load_format(name_or_path)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "Format":
         """The format of `to_dict`, or of a TOML file.
 
         Raises:

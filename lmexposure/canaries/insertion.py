@@ -9,7 +9,7 @@ from typing import Literal
 from lmexposure._validate import one_of
 from lmexposure.canaries.checking import check_inserted
 from lmexposure.canaries.drawing import draw as draw_plan
-from lmexposure.canaries.format import CanaryFormat
+from lmexposure.canaries.format import Format
 from lmexposure.canaries.manifest import CorpusRecord, Manifest
 from lmexposure.canaries.plan import Canary, Plan
 from lmexposure.canaries.search import Found, count_fills
@@ -105,7 +105,7 @@ def insert_into_texts(
     return inserted, manifest
 
 
-def survey_texts(texts: Iterable[str], formats: Sequence[CanaryFormat]) -> Survey:
+def survey_texts(texts: Iterable[str], formats: Sequence[Format]) -> Survey:
     """A first look at texts: how many, their hash, and the fills in them.
 
     Raises:

@@ -35,8 +35,8 @@ def following(
 class Language:
     """The texts of a format, read from the left.
 
-    >>> from lmexposure.canaries import CanaryFormat
-    >>> language = CanaryFormat(name="pin", template="PIN {digits:2}").language
+    >>> from lmexposure.canaries import Format
+    >>> language = Format(name="pin", template="PIN {digits:2}").language
     >>> state = language.advance(language.start, "PIN 4")
     >>> language.next_characters(state), language.complete(state)
     ('0123456789', False)

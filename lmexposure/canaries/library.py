@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lmexposure._files import read_toml
-from lmexposure.canaries.format import CanaryFormat
+from lmexposure.canaries.format import Format
 from lmexposure.errors import FormatError
 
 _SMALL_BITS = 13.3  # log2 of the 10,000 references that are scored by default
@@ -24,24 +24,24 @@ class FormatCheck:
         advice: what would make a sound format measure better.
     """
 
-    format: CanaryFormat | None
+    format: Format | None
     problems: tuple[str, ...] = ()
     advice: tuple[str, ...] = ()
 
 
 @cache
-def _shipped() -> dict[str, CanaryFormat]:
+def _shipped() -> dict[str, Format]:
     files = [f for f in resources.files("canary_formats").iterdir() if f.name.endswith(".toml")]
     formats = [_sound(tomllib.loads(f.read_text(encoding="utf-8")), f.name) for f in files]
     return {one.name: one for one in sorted(formats, key=lambda one: one.name)}
 
 
-def shipped_formats() -> dict[str, CanaryFormat]:
+def shipped_formats() -> dict[str, Format]:
     """The formats that come with the package, by name, in alphabetical order."""
     return dict(_shipped())
 
 
-def load_format(name_or_path: str | Path) -> CanaryFormat:
+def load_format(name_or_path: str | Path) -> Format:
     """A shipped format by its name, or one's own from a `.toml` file.
 
     Raises:
@@ -68,18 +68,18 @@ def check_format_file(path: str | Path) -> FormatCheck:
     return FormatCheck(format=found, advice=tuple(_advice(found)))
 
 
-def _from_file(path: Path) -> CanaryFormat:
+def _from_file(path: Path) -> Format:
     return _sound(read_toml(path, what="format file", error=FormatError), str(path))
 
 
-def _sound(values: dict[str, Any], where: str) -> CanaryFormat:
+def _sound(values: dict[str, Any], where: str) -> Format:
     try:
-        return CanaryFormat.from_dict(values)
+        return Format.from_dict(values)
     except FormatError as failure:
         raise FormatError(f"{where}: {failure}") from None
 
 
-def _advice(found: CanaryFormat) -> list[str]:
+def _advice(found: Format) -> list[str]:
     advice = []
     if not found.prefix:
         advice.append("no literal text before the first hole: extraction has nothing to start from")

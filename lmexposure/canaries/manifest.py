@@ -19,7 +19,8 @@ from lmexposure._files import PRIVATE, atomic_write
 from lmexposure._integrity import content_hash
 from lmexposure._record import BigInteger, Count, FileRecord, JsonTable, Record, Rows, Upgrades
 from lmexposure._validate import integer
-from lmexposure.canaries.format import CanaryFormat
+from lmexposure.canaries.format import Format
+from lmexposure.canaries.inclusion import checked_inclusion
 from lmexposure.canaries.manifest_checks import check_entries, check_set_aside, check_texts
 from lmexposure.canaries.manifest_upgrades import UPGRADES, is_older, older_name
 from lmexposure.canaries.plan import DEFAULT_REFERENCES, Canary, Plan, Role, secrets
@@ -33,7 +34,7 @@ _HIDDEN = ConfigDict(hide_input_in_errors=True)
 
 
 class FormatRecord(Record):
-    """A format as `CanaryFormat` describes it; the entries of its lists in their order."""
+    """A format as `Format` describes it; the entries of its lists in their order."""
 
     model_config = _HIDDEN
 
@@ -144,7 +145,9 @@ class ManifestFile(FileRecord):
             ManifestError: a plan that cannot be, or entries that are not what it says.
         """
         try:
-            formats = tuple(CanaryFormat(**vars(one)) for one in self.plan.formats)
+            # A plan would draw a new seed for coins that were tossed with another one.
+            checked_inclusion(self.plan.inclusion_probability, self.plan.inclusion_seed)
+            formats = tuple(Format(**vars(one)) for one in self.plan.formats)
             plan = Plan(**{**vars(self.plan), "formats": formats})
         except InputError as failure:
             raise ManifestError(f"the manifest is not sound: {failure}; insert again") from None
@@ -196,7 +199,7 @@ class Manifest:
         return self._in_role("control")
 
     @property
-    def formats(self) -> dict[str, CanaryFormat]:
+    def formats(self) -> dict[str, Format]:
         """The formats by name."""
         return {one.name: one for one in self.plan.formats}
 
@@ -299,7 +302,7 @@ class Manifest:
     def _in_role(self, role: Role) -> tuple[Canary, ...]:
         return tuple(one for one in self.entries if one.role == role)
 
-    def _format(self, name: str) -> CanaryFormat:
+    def _format(self, name: str) -> Format:
         if name not in self.formats:
             raise ManifestError(
                 f"the manifest has no format {name!r}; it has {', '.join(self.formats)}"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from lmexposure.canaries.format import CanaryFormat
+from lmexposure.canaries.format import Format
 from lmexposure.canaries.plan import Canary, Plan
 from lmexposure.errors import ManifestError
 
@@ -111,7 +111,7 @@ def check_set_aside(
             raise ManifestError(f"the secret of {one.id} is set aside as well; {_NEXT}")
 
 
-def check_texts(formats: Mapping[str, CanaryFormat], entries: Sequence[Canary]) -> None:
+def check_texts(formats: Mapping[str, Format], entries: Sequence[Canary]) -> None:
     """Compare the texts that a file holds with the fills of their indices.
 
     Raises:

@@ -4,12 +4,13 @@ One seed decides secrets and positions; coins, where some are tossed, have one o
 (`inclusion` says why).
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from lmexposure._validate import integer
-from lmexposure.canaries.format import CanaryFormat
+from lmexposure.canaries.format import Format
 from lmexposure.canaries.inclusion import checked_inclusion, is_included
 from lmexposure.canaries.randomness import LARGEST_SEED, derive_seed, fresh_seed, permutation
 from lmexposure.errors import PlanError
@@ -18,6 +19,8 @@ MOST_SECRETS = 10**7  # per format: each is a record in memory
 DEFAULT_REFERENCES = 10_000  # per format
 
 Role = Literal["canary", "held_out", "control"]
+FormatLike = str | Path | Format
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,39 +28,65 @@ class Plan:
     """How many secrets to draw and how often to insert each.
 
     Args:
-        formats: one or more, with different names.
+        formats: one or more, with different names; a `Format`, the name of a shipped one or the
+            path of a format file.
         canaries: per format and repetition class, at least 1; where coins are tossed, candidates.
         repetitions: the classes, different whole numbers of at least 1; a canary of class 4 is
             inserted 4 times.
         controls: per format, drawn like canaries and never inserted.
-        seed: decides secrets and positions, in [0, 2^63); by default a fresh one from the operating
+        seed: decides secrets and positions, in [0, 2^63); None draws a fresh one from the operating
             system. Whoever has it and the formats has the secrets, and a small one is guessed: give
             one only where the same canaries must be had again.
         left_out: ids of canaries that are not inserted after all; see `without`.
         inclusion_probability: None inserts them all, a fixed number; p in (0, 1) tosses a coin for
             each candidate, which goes in with probability p. All are drawn before the coins, and no
             coin moves anything else.
-        inclusion_seed: of the coins, in [0, 2^63); None where none are tossed. It must be a fresh
-            one, such as `secrets.randbits(63)`: what coins prove, they prove to a training that
-            could not know them.
+        inclusion_seed: of the coins, in [0, 2^63); None draws a fresh one from the operating system
+            where coins are tossed. Give one only to toss the same again: what coins prove, they
+            prove to a training that could not know them.
 
     Raises:
-        PlanError: a value outside its range, coins without a seed of their own, or more secrets
-            than a format has or a plan may hold.
+        FormatError: a format that cannot be found or read.
+        PlanError: a value outside its range, a seed for coins and no coins, or more secrets than a
+            format has or a plan may hold.
+
+    >>> Plan(formats=["pin"], repetitions=(1, 16), seed=7).secrets_per_format
+    52
     """
 
-    formats: tuple[CanaryFormat, ...]
-    canaries: int
-    repetitions: tuple[int, ...]
-    controls: int
+    formats: tuple[Format, ...]
+    canaries: int = 10
+    repetitions: tuple[int, ...] = (1, 4, 16)
+    controls: int = 32
     seed: int = field(default_factory=fresh_seed, repr=False)
     left_out: tuple[str, ...] = ()
     inclusion_probability: float | None = None
     inclusion_seed: int | None = field(default=None, repr=False)
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            formats: FormatLike | Iterable[FormatLike],
+            canaries: int = 10,
+            repetitions: Iterable[int] = (1, 4, 16),
+            controls: int = 32,
+            seed: int | None = None,
+            left_out: Iterable[str] = (),
+            inclusion_probability: float | None = None,
+            inclusion_seed: int | None = None,
+        ) -> None:
+            """What is given; the attributes are what became of it."""
+
     def __post_init__(self) -> None:
-        for name in ("formats", "repetitions", "left_out"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
+        object.__setattr__(self, "formats", _loaded(self.formats))
+        for name in ("repetitions", "left_out"):
+            object.__setattr__(self, name, _listed(name, getattr(self, name)))
+        if vars(self)["seed"] is None:
+            object.__setattr__(self, "seed", fresh_seed())
+        if self.inclusion_probability is not None and self.inclusion_seed is None:
+            object.__setattr__(self, "inclusion_seed", fresh_seed())
         for name, low, high in (
             ("canaries", 1, None),
             ("controls", 0, None),
@@ -73,8 +102,6 @@ class Plan:
         object.__setattr__(self, "inclusion_probability", probability)
         object.__setattr__(self, "inclusion_seed", inclusion_seed)
         _all_different("repetitions", self.repetitions)
-        if not all(isinstance(one, CanaryFormat) for one in self.formats):
-            raise PlanError("formats must be CanaryFormat objects; load_format(name) gives one")
         _all_different("formats", [one.name for one in self.formats])
         for one in self.formats:
             _refuse_nesting(one)
@@ -92,7 +119,7 @@ class Plan:
                 f"at most {MOST_SECRETS}"
             )
 
-    def ids(self, canary_format: CanaryFormat) -> list[str]:
+    def ids(self, canary_format: Format) -> list[str]:
         """The ids of a format's canaries, class by class: "pin/x4/0003"."""
         return [
             f"{canary_format.name}/x{repetition}/{number:04d}"
@@ -100,7 +127,7 @@ class Plan:
             for number in range(self.canaries)
         ]
 
-    def control_ids(self, canary_format: CanaryFormat) -> list[str]:
+    def control_ids(self, canary_format: Format) -> list[str]:
         """The ids of a format's controls: "pin/control/0003"."""
         return [f"{canary_format.name}/control/{number:04d}" for number in range(self.controls)]
 
@@ -139,7 +166,7 @@ class Plan:
             if self.secrets_per_format + references > one.size - aside:
                 raise PlanError(self._too_large(one, references, aside))
 
-    def _too_large(self, one: CanaryFormat, references: int, aside: int) -> str:
+    def _too_large(self, one: Format, references: int, aside: int) -> str:
         free, classes = one.size - aside, len(self.repetitions)
         fits = (free - self.controls - references) // classes
         best = f"{fits} canaries per class with these controls and references"
@@ -152,7 +179,31 @@ class Plan:
         )
 
 
-def _refuse_nesting(one: CanaryFormat) -> None:
+def _loaded(formats: FormatLike | Iterable[FormatLike]) -> tuple[Format, ...]:
+    """Formats as they were given; a single one need not be in a list."""
+    if isinstance(formats, FormatLike):
+        formats = [formats]
+    return tuple(
+        form if isinstance(form, Format) else _load(form) for form in _listed("formats", formats)
+    )
+
+
+def _load(form: object) -> Format:
+    if not isinstance(form, str | Path):
+        raise PlanError(
+            f"formats holds a {type(form).__name__}; give names such as 'pin', paths of format "
+            "files, or Format objects"
+        )
+    return Format.load(form)
+
+
+def _listed(name: str, values: Iterable[_T]) -> tuple[_T, ...]:
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise PlanError(f"{name}={values!r} must be a list, also of a single value")
+    return tuple(values)
+
+
+def _refuse_nesting(one: Format) -> None:
     """With a canary inserted, the fills within it would be no never-inserted references."""
     if one.may_nest:
         raise PlanError(
@@ -196,7 +247,7 @@ class Canary:
         return self.repetitions if self.role == "canary" else 0
 
 
-def secrets(plan: Plan, one: CanaryFormat, set_aside: Collection[int] = ()) -> Iterator[int]:
+def secrets(plan: Plan, one: Format, set_aside: Collection[int] = ()) -> Iterator[int]:
     """The secrets of a format in the order in which the plan hands them out.
 
     Canaries first, class by class, then controls, then references: so more references or controls

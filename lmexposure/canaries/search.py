@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lmexposure.canaries.format import CanaryFormat
+from lmexposure.canaries.format import Format
 
 _PLACES_NAMED = 10
 
@@ -44,7 +44,7 @@ class Found:
         return f"{total} times ({what} {named}{more})"
 
 
-def find_fills(canary_format: CanaryFormat, text: str) -> Iterator[Fill]:
+def find_fills(canary_format: Format, text: str) -> Iterator[Fill]:
     """Every fill in the text from the left; they may overlap, but none lies within another.
 
     "My name is Anna" holds the fill that ends in Anna, not also the one that ends in Ann.
@@ -57,7 +57,7 @@ def find_fills(canary_format: CanaryFormat, text: str) -> Iterator[Fill]:
             yield Fill(start, longest[0], longest[1])
 
 
-def _candidates(canary_format: CanaryFormat, text: str) -> Iterator[int]:
+def _candidates(canary_format: Format, text: str) -> Iterator[int]:
     """Where the pattern matches; found by the words before the first hole, which is quicker."""
     prefix, pattern = canary_format.prefix, canary_format.pattern
     if not prefix:
@@ -73,14 +73,14 @@ def _candidates(canary_format: CanaryFormat, text: str) -> Iterator[int]:
         start = text.find(prefix, start + 1)
 
 
-def sure_words(formats: Sequence[CanaryFormat]) -> list[str]:
+def sure_words(formats: Sequence[Format]) -> list[str]:
     """Words of which every text with a fill holds one; none if a format begins with a hole."""
     words = [one.prefix for one in formats]
     return words if all(words) else []
 
 
 def count_fills(
-    formats: Sequence[CanaryFormat], texts: Iterable[tuple[int, str]], *, whole_lines: bool
+    formats: Sequence[Format], texts: Iterable[tuple[int, str]], *, whole_lines: bool
 ) -> dict[str, Found]:
     """Find the fills of all formats in numbered texts.
 
@@ -96,7 +96,7 @@ def count_fills(
 
 def add_fills(
     found: Mapping[str, Found],
-    formats: Sequence[CanaryFormat],
+    formats: Sequence[Format],
     texts: Iterable[tuple[int, str]],
     *,
     whole_lines: bool,

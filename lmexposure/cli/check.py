@@ -127,6 +127,7 @@ def _measured_or_read(
         return *_measured(flags.model, flags.manifest, flags, thresholds), flags.manifest
     assert flags.run is not None
     opened = open_run(flags.run)
+    assert opened.result_path is not None  # it was read from there
     refuse_overwriting(flags, opened.result_path)
     return opened.result, opened.provenance, opened.result_path
 

@@ -49,39 +49,30 @@ def epsilon(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Print every lower bound on epsilon that the scores in FILE support."""
-    from lmexposure._record import plain
+    from lmexposure.audit.scores import epsilon_of_columns
     from lmexposure.errors import InputError, SettingsError
-    from lmexposure.records import Privacy, read_score_file
-    from lmexposure.statistics import Claim, privacy_of, score_classes
+    from lmexposure.records import read_score_file
 
     if claimed_epsilon is not None and not delta:
         raise SettingsError(
             f"--claimed-epsilon {setting(claimed_epsilon)} needs --delta, such as 0"
         )
-    claim = None
-    if claimed_epsilon is not None and delta:
-        claim = Claim(epsilon=claimed_epsilon, delta=delta[0])
     columns = read_score_file(
         file, score=score, included=included, repetitions=repetitions, lower_is_in=lower_is_in
     )
-    classes = score_classes(
+    privacy = epsilon_of_columns(
         columns.scores,
         columns.roles,
         columns.repetitions,
         columns.formats,
-        pooled=coins is not None,
-    )
-    found = privacy_of(
-        classes,
-        coins=coins,
-        significance=significance,
+        inclusion_probability=coins,
         deltas=delta or (0.0,),
-        claim=claim,
+        claim=claimed_epsilon,
+        significance=significance,
         seed=seed,
         if_reversed=f"{'leave out' if lower_is_in else 'give'} --lower-is-in if lower scores "
         f"{'do not ' if lower_is_in else ''}mean in",
     )
-    privacy = Privacy.model_validate(plain(found))
     if as_json:
         say(json.dumps(privacy.model_dump(mode="json")))
     else:

@@ -64,7 +64,6 @@ def insert(
         _dry_run(corpus, chosen)
         return
     tell = say_aside if corpus == [_STDIN] else say
-    from lmexposure._locks import only_writer
     from lmexposure.audit import insert_corpus
     from lmexposure.audit.inserting import plan_of
 
@@ -75,10 +74,9 @@ def insert(
     if alone:
         inserted, manifest = insert_corpus(corpus[0], out=out, settings=chosen)
     else:
-        with only_writer(out):
-            inserted, manifest = insert_anything(
-                corpus, out, chosen, documents=documents, verify=verify
-            )
+        inserted, manifest = insert_anything(
+            corpus, out, chosen, documents=documents, verify=verify
+        )
     count = sum(one.inserted for one in manifest.canaries)
     tell(f"corpus    {inserted}  ({count:,} documents inserted)")
     if chosen.coins != "fixed":
@@ -122,8 +120,8 @@ def _next_commands(inserted: Path | str, out: Path, *, alone: bool) -> list[str]
 
 def _dry_run(corpus: Sequence[str], chosen: "RunSettings") -> None:
     from lmexposure.audit import preview, share_warning
-    from lmexposure.cli.inserting import shape_of
     from lmexposure.errors import SettingsError
+    from lmexposure.integrations.corpora import shape_of
 
     if corpus == [_STDIN]:
         raise SettingsError("--dry-run looks at files, not at standard input; give a file")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lmexposure.audit import RunSettings
-    from lmexposure.canaries import Manifest, Shape
+    from lmexposure.canaries import Manifest
 
 STDIN = "-"
 
@@ -22,25 +22,6 @@ def is_one_text(corpus: Sequence[str]) -> bool:
     if guess_layout(name) == "parquet":
         return False
     return Path(corpus[0]).exists() or not set("*?[") & set(name)
-
-
-def shape_of(corpus: Sequence[str], layout: str | None, text_field: str) -> "Shape":
-    """What a document is: as said, else by the suffix of the files.
-
-    Raises:
-        CorpusError: no such files, or files of different layouts.
-    """
-    from lmexposure.canaries import corpus_files, guess_layout, shape_named
-    from lmexposure.errors import CorpusError
-
-    guessed = {"lines"}
-    if list(corpus) != [STDIN]:
-        guessed = {guess_layout(path) for path in corpus_files(corpus)}
-    if layout is None and len(guessed) > 1:
-        raise CorpusError(
-            f"the files are of different layouts: {', '.join(sorted(guessed))}; give one kind"
-        )
-    return shape_named(layout or guessed.pop(), text_field=text_field)
 
 
 def insert_anything(
@@ -60,16 +41,30 @@ def insert_anything(
         CorpusError, PlanError, FileError: as the insertions do.
         ResultError: `out` holds a manifest already.
     """
+    from lmexposure._locks import only_writer
     from lmexposure.audit.inserting import plan_of
-    from lmexposure.canaries import insert_into_files, insert_into_pipe
+    from lmexposure.canaries import insert_into_pipe, shape_named
     from lmexposure.canaries.corpora.rows import Rows
     from lmexposure.errors import CorpusError, ResultError
+    from lmexposure.integrations import insert_files
 
-    record = out / "manifest.json"
-    if record.exists():
-        raise ResultError(f"{record} is there already; choose another --out")
-    plan, shape = plan_of(settings), shape_of(corpus, settings.layout, settings.text_field)
-    if list(corpus) == [STDIN]:
+    plan, record = plan_of(settings), out / "manifest.json"
+    if list(corpus) != [STDIN]:
+        manifest = insert_files(
+            corpus,
+            out,
+            plan,
+            layout=settings.layout,
+            text_field=settings.text_field,
+            existing=settings.existing,
+            total=documents,
+            verify=verify,
+        )
+        return out / "corpus", manifest
+    with only_writer(out):
+        if record.exists():
+            raise ResultError(f"{record} is there already; choose another --out")
+        shape = shape_named(settings.layout or "lines", text_field=settings.text_field)
         if isinstance(shape, Rows) or sys.stdin is None:
             raise CorpusError("standard input must be open, and text; give Parquet as a file")
         manifest = insert_into_pipe(
@@ -82,15 +77,4 @@ def insert_anything(
             verify=verify,
         )
         manifest.write(record)
-        return "standard output", manifest
-    manifest = insert_into_files(
-        corpus,
-        plan,
-        out / "corpus",
-        shape=shape,
-        existing=settings.existing,
-        documents=documents,
-        verify=verify,
-    )
-    manifest.write(record)
-    return out / "corpus", manifest
+    return "standard output", manifest

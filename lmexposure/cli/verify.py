@@ -9,7 +9,7 @@ from lmexposure.cli import options
 from lmexposure.cli.console import print_table, say
 
 if TYPE_CHECKING:
-    from lmexposure.canaries import CorpusCount, Manifest
+    from lmexposure.canaries import CorpusCount
 
 _AMISS = 2
 _NAMED = 10
@@ -50,70 +50,17 @@ def verify(
     ] = None,
 ) -> None:
     """Count canaries in a corpus. Exit code 0 all there, 2 missing or too many, 3 failure."""
-    from lmexposure.canaries import Manifest
+    from lmexposure.integrations import verify as verify_corpus
 
-    known = Manifest.read(manifest)
-    count = _counted(corpus, known, layout, text_field, tokenizer)
+    count = verify_corpus(
+        [Path(name) for name in corpus],
+        manifest,
+        layout=layout,
+        text_field=text_field,
+        tokenizer=tokenizer,
+    )
     _print(count)
     raise typer.Exit(0 if count.as_inserted else _AMISS)
-
-
-def _counted(
-    corpus: list[str],
-    manifest: "Manifest",
-    layout: str | None,
-    text_field: str | None,
-    tokenizer: str | None,
-) -> "CorpusCount":
-    from lmexposure.canaries import count_files
-    from lmexposure.cli.inserting import shape_of
-    from lmexposure.errors import SettingsError
-
-    if (tokenizer is not None) != (len(corpus) == 1 and Path(corpus[0]).is_dir()):
-        raise SettingsError(
-            f"{corpus[0]}: --tokenizer goes with the directory of a saved tokenised data set, and "
-            "such a directory with --tokenizer; give files, or both"
-        )
-    if tokenizer is not None:
-        return _tokenised(corpus[0], manifest, tokenizer)
-    field = text_field or manifest.corpus.text_field or "text"
-    shape = shape_of(corpus, layout, field)
-    if manifest.layout == "chat" and text_field is None and shape.name in ("jsonl", "parquet"):
-        raise SettingsError(
-            "the canaries of this manifest stand in chats, and records are read by one text field; "
-            "name the --text-field that holds whole chats as text, or give the tokenised data set "
-            "with --tokenizer"
-        )
-    if layout is None and (shape.name, manifest.layout) == ("lines", "paragraphs"):
-        shape = shape_of(corpus, "paragraphs", field)
-    return count_files(corpus, manifest, shape=shape)
-
-
-def _tokenised(directory: str, manifest: "Manifest", name: str) -> "CorpusCount":
-    from transformers import AutoTokenizer
-
-    import lmexposure.models  # noqa: F401  (registers our own tokenizers)
-    from lmexposure.canaries.corpora.tokenised import count_tokenised, saved_tokens
-    from lmexposure.errors import ModelError
-
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(name)
-    except Exception as failure:  # whatever damaged files ran into
-        raise ModelError(
-            f"cannot load a tokenizer from {name!r}: {_reason(failure)}; give the "
-            "directory or hub name that the data set was tokenised with"
-        ) from failure
-    return count_tokenised(
-        saved_tokens(directory),
-        manifest,
-        decode=lambda ids: tokenizer.decode(
-            ids, skip_special_tokens=True, clean_up_tokenization_spaces=False
-        ),
-    )
-
-
-def _reason(failure: Exception) -> str:
-    return str(failure).strip().split("\n")[0] or type(failure).__name__
 
 
 def _print(count: "CorpusCount") -> None:

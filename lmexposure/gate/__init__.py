@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lmexposure.gate.chance import unseen
-    from lmexposure.gate.judge import check_result
+    from lmexposure.gate.judge import check, check_result
     from lmexposure.gate.outputs.as_json import verdict_json
     from lmexposure.gate.outputs.as_junit import verdict_junit
     from lmexposure.gate.outputs.as_sarif import verdict_sarif
@@ -19,7 +19,7 @@ else:
         __name__,
         {
             "chance": ["unseen"],
-            "judge": ["check_result"],
+            "judge": ["check", "check_result"],
             "outputs.as_json": ["verdict_json"],
             "outputs.as_junit": ["verdict_junit"],
             "outputs.as_sarif": ["verdict_sarif"],
@@ -36,6 +36,7 @@ __all__ = [
     "Outcome",
     "Thresholds",
     "Verdict",
+    "check",
     "check_result",
     "unseen",
     "verdict_json",

@@ -16,6 +16,7 @@ from lmexposure.gate.quantiles import check_quantiles
 from lmexposure.gate.thresholds import Thresholds
 from lmexposure.gate.verdict import Check, Outcome, Verdict, verdict_of
 from lmexposure.records import Result
+from lmexposure.records.run import Measured, run_of
 
 _NO_THRESHOLDS = Thresholds()
 
@@ -65,6 +66,20 @@ def check_result(result: Result, thresholds: Thresholds = _NO_THRESHOLDS) -> Ver
         untested.append("whether the model learned: its validation loss is not known")
     verdict = verdict_of(checks if classes else [_nothing(thresholds), *checks], untested)
     return _looked_quickly(verdict, classes) if result.settings.quick else verdict
+
+
+def check(measured: Measured, thresholds: Thresholds | None = None) -> Verdict:
+    """Hold a measurement against thresholds; see `check_result`.
+
+    Args:
+        measured: a result in memory, what `open_run` gave, or the path of a run directory or a
+            result.json.
+        thresholds: what the model may show; None: the defaults.
+
+    Raises:
+        ResultError, ManifestError: no measurement, or one that cannot be read; see `open_run`.
+    """
+    return check_result(run_of(measured).result, thresholds or _NO_THRESHOLDS)
 
 
 def _looked_quickly(verdict: Verdict, classes: list[CanaryClass]) -> Verdict:

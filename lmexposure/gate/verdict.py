@@ -80,6 +80,21 @@ class Verdict:
         """0 pass, 1 leak, 2 inconclusive."""
         return EXIT_CODES[self.outcome]
 
+    @property
+    def passed(self) -> bool:
+        """Whether no leak was found, and nothing was left open."""
+        return self.outcome is Outcome.PASS
+
+    @property
+    def findings(self) -> tuple[Check, ...]:
+        """The checks that keep it from passing: leaks first, then what is inconclusive."""
+        return tuple(
+            check
+            for outcome in (Outcome.LEAK, Outcome.INCONCLUSIVE)
+            for check in self.checks
+            if check.outcome is outcome
+        )
+
     def to_dict(self) -> dict[str, object]:
         """Plain Python values."""
         return {

@@ -2,8 +2,7 @@
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +91,7 @@ class FinalReport:
 
         model = _bare(trainer.model)
         loaded = LoadedModel(model=model, tokenizer=tokenizer, name=trainer.args.output_dir)
-        with only_writer(self.out), alone(), undisturbed(trainer.model), _as_saved(model):
+        with only_writer(self.out), alone(), undisturbed(trainer.model):
             self._measure(loaded)
             write_rows(self.out / "exposure.jsonl", rows)
             run = open_run(self.out)
@@ -134,19 +133,6 @@ def _bare(model: Any) -> Any:
             "before the text, and `measure` does not read such a one; leave report out"
         )
     return model.get_base_model()
-
-
-@contextmanager
-def _as_saved(model: Any) -> Iterator[None]:
-    """The config says what saving would write, so that `measure` knows the saved model again."""
-    config = model.config
-    kept = config.architectures, config.dtype
-    config.architectures = [type(model).__name__]
-    config.dtype = str(model.dtype).removeprefix("torch.")
-    try:
-        yield
-    finally:
-        config.architectures, config.dtype = kept
 
 
 class _Lines:

@@ -1,6 +1,6 @@
 """Canaries among training records: texts, or chats in which a canary is one turn."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lmexposure.canaries import CorpusRecord, Manifest, Plan
@@ -8,6 +8,7 @@ from lmexposure.canaries.insertion import Existing, draw, survey_texts
 from lmexposure.canaries.placing import Placement
 from lmexposure.canaries.verify import check_inserted
 from lmexposure.errors import CorpusError
+from lmexposure.integrations.documents import record_text
 from lmexposure.integrations.wrapping import Wrapping
 
 _CHANGING = ("tools", "chat_template_kwargs")
@@ -58,14 +59,14 @@ def insert_into_records(
                 "inserted record would copy it, and be trained in another wrapping than it is "
                 "scored in: insert into the records without it, and add the others then"
             )
-    survey = survey_texts(map(_text, given), plan.formats)
+    survey = survey_texts(map(record_text, given), plan.formats)
     canaries, set_aside = draw(plan, survey, existing)
     placed, inserted = Placement(canaries), []
     for number, one in enumerate(given):
         for canary in placed.before(number):
             inserted.append({**one, **wrapping.record(canary.text)})
         inserted.append(one)
-    after = survey_texts(map(_text, inserted), plan.formats)
+    after = survey_texts(map(record_text, inserted), plan.formats)
     check_inserted(canaries, after.fills, set_aside)
     record = CorpusRecord(
         name="",
@@ -81,19 +82,3 @@ def insert_into_records(
     )
     manifest = Manifest(plan=plan, corpus=record, entries=canaries, set_aside=set_aside)
     return inserted, manifest
-
-
-def _text(record: Mapping[str, Any]) -> str:
-    """All strings of a record, one a line: a fill in any of them is one in the corpus."""
-    return "\n".join(_strings(record))
-
-
-def _strings(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for one in value.values():
-            yield from _strings(one)
-    elif isinstance(value, Sequence):
-        for one in value:
-            yield from _strings(one)

@@ -1,15 +1,11 @@
 """Look at a model in the middle of its training and leave no trace."""
 
 import gc
-import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-import torch
-
-from lmexposure.scoring.evaluation import evaluation_mode
+from lmexposure.scoring.evaluation import evaluation_mode, same_random_numbers
 
 
 @contextmanager
@@ -39,21 +35,3 @@ def uncollected() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
-
-
-@contextmanager
-def same_random_numbers() -> Iterator[None]:
-    """Put the random number generators of Python, NumPy and torch back to where they were."""
-    python, numpy, cpu = random.getstate(), np.random.get_state(), torch.get_rng_state()
-    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else None
-    mps = torch.mps.get_rng_state() if torch.backends.mps.is_available() else None
-    try:
-        yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(numpy)
-        torch.set_rng_state(cpu)
-        if cuda is not None:
-            torch.cuda.set_rng_state_all(cuda)
-        if mps is not None:
-            torch.mps.set_rng_state(mps)

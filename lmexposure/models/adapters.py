@@ -4,6 +4,7 @@ import json
 import re
 import warnings
 from collections import Counter
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -100,20 +101,106 @@ def with_adapter(model: PreTrainedModel, path: Path, *, tokens: int) -> PreTrain
             f"cannot load adapter {str(path)!r}: {_reason(failure)}; give its own base model "
             f"in {_CONFIG}, or save the adapter again"
         ) from failure
-    if adapted.active_peft_config.is_prompt_learning:
-        raise ModelError(
-            f"adapter {str(path)!r} is of kind {adapted.active_peft_config.peft_type.value}, which "
-            "puts virtual tokens before the text; only adapters of the weights are read (LoRA ...)"
-        )
+    _refuse_virtual_tokens(str(path), adapted)
     needed = get_peft_model_state_dict(adapted, save_embedding_layers=False)
     known = get_peft_model_state_dict(adapted, save_embedding_layers=True)
     _check_whole(path, set(needed), set(known))
-    if model.dtype != torch.float32 or _adapts_a_shared_weight(adapted):
-        beside: PreTrainedModel = adapted.get_base_model()
-        return beside
+    return _merged(adapted) if _is_merged(adapted) else _base(adapted)
+
+
+def as_loaded(name: str, adapted: Any) -> PreTrainedModel:
+    """A model in memory with its adapter as `with_adapter` gives a saved one, unchanged itself.
+
+    Where the adapter is merged, that is done in a copy, which shares all weights with the model but
+    those that the adapter changes. Adapters that are switched off stay so, beside the model.
+
+    Args:
+        name: for the message.
+        adapted: a `peft.PeftModel`, or another wrapper of the same methods.
+
+    Raises:
+        ModelError: the adapter puts virtual tokens before the text.
+    """
+    _refuse_virtual_tokens(name, adapted)
+    if not _is_merged(adapted) or any(layer.disable_adapters for layer in _layers(adapted)):
+        return _base(adapted)
+    try:
+        copied = _copied(adapted)
+    except (RuntimeError, TypeError):  # a module keeps what cannot be copied, such as activations
+        return _base(adapted)
+    return _merged(copied)
+
+
+def active_adapters(adapted: Any) -> list[str]:
+    """Names of the adapters of a `peft.PeftModel` that are in use."""
+    active = adapted.active_adapter
+    return [active] if isinstance(active, str) else list(active)
+
+
+def adapters_beside(model: Any) -> dict[str, list[Any]]:
+    """What decides, next to its weights, what each layer with an adapter computes.
+
+    Returns:
+        by the layer's name: the adapters in use, their scalings, whether they are switched off;
+        nothing for a model without adapters, or with merged ones.
+    """
+    if not hasattr(model, "peft_config"):
+        return {}
+    found: dict[str, list[Any]] = {}
+    for name, layer in model.named_modules():
+        if isinstance(layer, _tuner_layer()):
+            active = list(layer.active_adapters)
+            scalings = getattr(layer, "scaling", {})
+            scaled = [scalings.get(adapter) for adapter in active]
+            found[name] = [active, scaled, bool(layer.disable_adapters)]
+    return found
+
+
+def _tuner_layer() -> Any:
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    return BaseTunerLayer
+
+
+def _layers(adapted: Any) -> list[Any]:
+    kind = _tuner_layer()
+    return [module for module in adapted.modules() if isinstance(module, kind)]
+
+
+def _base(adapted: Any) -> PreTrainedModel:
+    """The model itself, its adapter's layers within it."""
+    base: PreTrainedModel = adapted.get_base_model()
+    return base
+
+
+def _is_merged(adapted: Any) -> bool:
+    return _base(adapted).dtype == torch.float32 and not _adapts_a_shared_weight(adapted)
+
+
+def _merged(adapted: Any) -> PreTrainedModel:
     with warnings.catch_warnings(action="ignore"):
         merged: PreTrainedModel = adapted.merge_and_unload()
     return merged
+
+
+def _copied(adapted: Any) -> Any:
+    """With weights of its own in the layers that the adapter changes, and nowhere else."""
+    own = {
+        id(tensor)
+        for layer in _layers(adapted)
+        for tensor in (*layer.parameters(), *layer.buffers())
+    }
+    tensors = (*adapted.parameters(), *adapted.buffers())
+    return deepcopy(adapted, {id(tensor): tensor for tensor in tensors if id(tensor) not in own})
+
+
+def _refuse_virtual_tokens(name: str, adapted: Any) -> None:
+    config = adapted.active_peft_config
+    if config.is_prompt_learning:
+        raise ModelError(
+            f"adapter {name!r} is of kind {config.peft_type.value}, which puts virtual tokens "
+            "before the text; only adapters of the weights are read (LoRA ...)"
+        )
 
 
 def _resize(model: PreTrainedModel, path: Path, tokens: int) -> None:
@@ -154,12 +241,10 @@ def _trained_alone(path: Path) -> set[int]:
 
 def _adapts_a_shared_weight(adapted: Any) -> bool:
     """Whether the adapter changes a layer whose weight another layer uses too, as tied ones do."""
-    from peft.tuners.tuners_utils import BaseTunerLayer
-
-    changed = [one for one in adapted.modules() if isinstance(one, BaseTunerLayer)]
+    changed = _layers(adapted)
     users: Counter[int] = Counter()
     for one in adapted.modules():
-        if not isinstance(one, BaseTunerLayer):
+        if not isinstance(one, _tuner_layer()):
             users.update(id(weight) for weight in one.parameters(recurse=False))
     return any(
         users[id(weight)] > 1

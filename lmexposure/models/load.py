@@ -111,9 +111,9 @@ def load_model(
     else:
         model = _load_weights(place, _DTYPES[dtype], options)
         tokenizer = _load_tokenizer(place, options)
-    _check_fit(name, model, tokenizer)
+    check_fit(name, model, tokenizer)
     model.to(device).eval()
-    _check_causal(name, model)
+    check_causal(name, model)
     return LoadedModel(model=model, tokenizer=tokenizer, name=name)
 
 
@@ -347,11 +347,24 @@ def _load_tokenizer(name: str, options: dict[str, Any]) -> PreTrainedTokenizerBa
     return tokenizer
 
 
+def is_usable(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Whether a tokenizer reads text at all."""
+    try:
+        return bool(tokenizer("a", add_special_tokens=False)["input_ids"])
+    except Exception:  # what is raised differs from one tokenizer class to the next
+        return False
+
+
 def _reason(failure: Exception) -> str:
     return str(failure).strip().split("\n")[0][:300] or type(failure).__name__
 
 
-def _check_fit(name: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+def check_fit(name: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Refuse a tokenizer with tokens that the model has no embedding for.
+
+    Raises:
+        ModelError: it has more tokens than the model.
+    """
     rows = model.get_input_embeddings().weight.shape[0]
     if len(tokenizer) > rows:
         raise ModelError(
@@ -360,8 +373,16 @@ def _check_fit(name: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizer
         )
 
 
-def _check_causal(name: str, model: PreTrainedModel) -> None:
-    """Refuse a model whose predictions see the token to predict, as BERT's do."""
+def check_causal(name: str, model: PreTrainedModel) -> None:
+    """Refuse a model whose predictions see the token to predict, as BERT's do.
+
+    Args:
+        name: for the message.
+        model: in evaluation mode.
+
+    Raises:
+        ModelError: its predictions depend on later tokens.
+    """
     rows = model.get_input_embeddings().weight.shape[0]
     ids = torch.tensor([[1, 2, 3], [1, 2, 0]], device=model.device) % rows
     with torch.no_grad():

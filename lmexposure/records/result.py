@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -35,6 +35,12 @@ from lmexposure._validate import LARGEST_NUMBER, LEAST_LEVEL
 from lmexposure.errors import ResultError
 from lmexposure.records.result_upgrades import from_version_1
 
+if TYPE_CHECKING:
+    import pandas as pd  # type: ignore[import-untyped]
+
+    from lmexposure.records.result_views import FoundShare
+    from lmexposure.records.scores import Scores
+
 Method = Literal[
     "exact",
     "exact up to an empirical margin",
@@ -52,6 +58,7 @@ Validity = Literal["any-dp", "iid-scores", "gaussian", "asymptotic", "bayesian"]
 MEASURE_AGAIN = "measure again with another --out, or move the file aside before"
 ROUNDING = 1e-6  # bits
 _QUANTILES = 9
+_HOME = "_read_from"  # of a result that was read: its file, which is no part of it
 
 _MOST = LARGEST_NUMBER  # the axes of a chart overflow beyond
 Number = Annotated[float, Field(ge=-_MOST, le=_MOST)]
@@ -95,12 +102,14 @@ class Model(Record):
     """The model that was measured.
 
     Attributes:
-        path: its directory, from the result's where it lies below it, or its name on a hub.
+        path: its directory, from the result's where it lies below it, or its name on a hub; of a
+            model in memory its `name_or_path`, else its class, with the adapters in use.
         type: of its config, such as "gpt2".
         parameters: how many.
         dtype: that it was measured in, such as "float32".
         context_window: tokens; None where it has no end.
-        weights_sha256: of the weights that were measured.
+        weights_sha256: of the weights that were measured: of an adapter in float32 merged with its
+            base, whether it was saved or in memory.
         validation: None for a model that was trained elsewhere.
     """
 
@@ -1065,7 +1074,118 @@ class Result(FileRecord):
             raise ResultError(
                 f"{path} is not readable ({failure.strerror or failure}); {cls.AGAIN}"
             ) from failure
-        return cls.parse(content, path)
+        found = cls.parse(content, path)
+        found.__dict__[_HOME] = path
+        return found
+
+    def save(self, directory: str | Path) -> Path:
+        """Write result.json and, where the scores are known, scores.parquet next to it.
+
+        Args:
+            directory: made where there is none.
+
+        Returns:
+            the path of result.json, which `Result.read` and `open_run` take.
+
+        Raises:
+            ResultError: another result is there.
+            FileError: the disk refused.
+        """
+        from lmexposure.records.result_views import save
+
+        return save(self, Path(directory))
+
+    def exposure(
+        self, format: str | None = None, *, repetitions: int | None = None
+    ) -> ClassSummary:
+        """The exposures of one class: its mean, its median and quartiles with their intervals.
+
+        Args:
+            format: its name; None: the only one there is.
+            repetitions: 0 for the controls; None: the only class of inserted canaries.
+
+        Raises:
+            ResultError: no such class, or several; it lists those that there are.
+        """
+        from lmexposure.records.result_views import class_of
+
+        return class_of(self, format, repetitions)
+
+    def quantile(
+        self, quantile: float, format: str | None = None, *, repetitions: int | None = None
+    ) -> QuantileInterval:
+        """Any quantile of one class's exposures, in bits, with an interval as that of its median.
+
+        Args:
+            quantile: strictly between 0 and 1; 0.9: a tenth of the canaries are more memorised.
+            format, repetitions: as for `exposure`.
+
+        Raises:
+            SettingsError: no quantile.
+            ResultError: as for `exposure`; or an exposure is missing.
+        """
+        from lmexposure.records.result_views import class_of, quantile_of_class
+
+        return quantile_of_class(self, quantile, class_of(self, format, repetitions).key)
+
+    def extraction(
+        self, format: str | None = None, *, repetitions: int | None = None, guesses: int = 1000
+    ) -> "FoundShare":
+        """How many secrets of one class an attacker finds who knows the format alone.
+
+        Args:
+            format, repetitions: as for `exposure`.
+            guesses: that the attacker makes for each secret, the likeliest first.
+
+        Raises:
+            SettingsError: fewer than one guess.
+            ResultError: as for `exposure`; or the secrets were not searched for.
+        """
+        from lmexposure.records.result_views import class_of, share_found
+
+        return share_found(self, class_of(self, format, repetitions).key, guesses)
+
+    @property
+    def epsilon(self) -> Privacy | None:
+        """Lower bounds on epsilon with their conditions, and what becomes of a claim."""
+        return self.privacy
+
+    def to_frame(self) -> "pd.DataFrame":
+        """A pandas frame with a row for each canary and control; no secrets.
+
+        Columns: id, format, role, repetitions; log_perplexity_bits (lower = more memorised);
+        exposure with low and high, in bits (higher = more memorised), whether it is capped, and the
+        method; rank and place, as in `Estimate`; found_at: the guess at which the secret falls,
+        missing where it does not within all `guesses`.
+        """
+        from lmexposure.records.result_views import frame_of
+
+        return frame_of(self)
+
+    @cached_property
+    def scores(self) -> "Scores | None":
+        """The scores of every text: in memory, or read from the scores.parquet next to the file.
+
+        None where there are none. They are no part of the record, and of no copy of it.
+
+        Raises:
+            ResultError: a scores.parquet that is damaged, or of another result.
+        """
+        home = self.__dict__.get(_HOME)
+        if home is None or home.name != self.NAME:  # next to another name, another result's may lie
+            return None
+        path = home.with_name("scores.parquet")
+        if not path.exists():
+            return None
+        from lmexposure.records.scores import read_scores  # brings numpy
+
+        return read_scores(path, self)
+
+    def with_scores(self, scores: "Scores") -> Self:
+        """The same result, with the scores that it was made from in memory."""
+        kept = self.model_copy()
+        kept.__dict__["scores"] = scores
+        return kept
 
     @cached_property
     def format_named(self) -> Mapping[str, Format]:
@@ -1082,14 +1202,16 @@ class Result(FileRecord):
         return found
 
     def __repr__(self) -> str:
-        inserted = sum(canary.role == "canary" for canary in self.canaries)
-        formats = ", ".join(form.name for form in self.formats)
-        return (
-            f"<Result of {visible(self.model.path)}: {inserted:,} canaries and "
-            f"{len(self.canaries) - inserted:,} controls of {visible(formats)}>"
-        )
+        from lmexposure.records.result_views import title_of
+
+        return f"<{title_of(self)}>"
 
     __str__ = __repr__
+
+    def _repr_html_(self) -> str:
+        from lmexposure.records.result_views import html_of
+
+        return html_of(self)
 
     def __copy__(self) -> Self:
         """Without the views: `model_copy` may replace what they show."""
@@ -1100,7 +1222,7 @@ class Result(FileRecord):
         return super().__deepcopy__(memo)._without_views()
 
     def _without_views(self) -> Self:
-        for view in ("classes", "format_named"):
+        for view in ("classes", "format_named", "scores", _HOME):
             self.__dict__.pop(view, None)
         return self
 

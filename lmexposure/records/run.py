@@ -6,7 +6,7 @@ The gate and the report begin here, so nothing heavy is imported: scores are rea
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.errors import ManifestError, ResultError
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from lmexposure.records.scores import Scores
 
 _LARGEST = 1e15  # nothing in a curve comes near, and axes overflow long after
+
+
+Measured: TypeAlias = "Result | RunFiles | str | Path"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,25 +48,25 @@ class RunFiles:
     """What a run or a measurement left.
 
     Attributes:
-        path: as it was given.
+        path: as it was given; None for a result in memory.
         name: of the directory, or of a result that stands alone.
         result: what was measured.
         manifest: what was inserted; None where it is not next to the result.
         record: run.json; None where there is none.
         curve: of the training in order, from metrics.jsonl, or for a model that was trained
             elsewhere from exposure.jsonl; empty without either.
-        result_path: the file that `result` was read from.
+        result_path: the file that `result` was read from; None for one in memory.
         scores_path: where the scores would be; None for a result that stands alone.
         notes: what of it could not be read and decides no number.
     """
 
-    path: Path
+    path: Path | None
     name: str
     result: Result
     manifest: Manifest | None = None
     record: RunRecord | None = None
     curve: tuple[Evaluation, ...] = ()
-    result_path: Path
+    result_path: Path | None
     scores_path: Path | None = None
     notes: tuple[str, ...] = ()
 
@@ -73,21 +76,52 @@ class RunFiles:
         return self.record is not None and self.record.command == "run"
 
     @property
+    def place(self) -> str:
+        """Where the result is, for a message."""
+        return "the result in memory" if self.result_path is None else str(self.result_path)
+
+    @property
     def provenance(self) -> Provenance:
         """Which version measured which model, and when."""
         return Provenance.of(self.result, None if self.record is None else self.record.measured)
 
     def scores(self) -> "Scores | None":
-        """The scores of every text; None where there is no scores.parquet.
+        """The scores of every text; None where there are none in memory and no scores.parquet.
 
         Raises:
             ResultError: see `read_scores`.
         """
+        if self.result_path is None:
+            return self.result.scores
         if self.scores_path is None or not self.scores_path.exists():
             return None
         from lmexposure.records.scores import read_scores  # brings numpy
 
         return read_scores(self.scores_path, self.result)
+
+
+def run_of(measured: "Measured") -> RunFiles:
+    """What was measured, however it is given.
+
+    Args:
+        measured: a result in memory, what `open_run` gave, or the path of a run directory or a
+            result.json.
+
+    Raises:
+        ResultError: none of these; or as `open_run`.
+        ManifestError: as `open_run`.
+    """
+    if isinstance(measured, RunFiles):
+        return measured
+    if isinstance(measured, Result):
+        name = Path(measured.model.path).name or "model"
+        return RunFiles(path=None, name=name, result=measured, result_path=None)
+    if isinstance(measured, str | Path):
+        return open_run(measured)
+    raise ResultError(
+        f"a {type(measured).__name__} is no measurement; give a Result, what open_run gave, or the "
+        "path of a run directory or a result.json"
+    )
 
 
 def open_run(path: str | Path) -> RunFiles:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from lmexposure._files import sha256_file
+from lmexposure._files import PRIVATE, atomic_write, sha256_file
 from lmexposure.errors import ResultError
 from lmexposure.records.result import ROUNDING, Result
 
@@ -54,6 +54,34 @@ def read_scores(path: str | Path, result: Result) -> Scores:
     scores = _read_columns(path)
     _check_scores(path, scores, result)
     return scores
+
+
+def write_score_table(
+    path: Path, scores: Scores, **more: NDArray[np.float64] | NDArray[np.int64]
+) -> None:
+    """Write scores.parquet: one row per candidate, control and reference; no secrets.
+
+    Args:
+        path: where.
+        scores: what every reader needs.
+        more: further columns, shape (N,).
+
+    Raises:
+        FileError: the disk refused.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = {
+        "id": scores.ids,
+        "format": scores.formats,
+        "role": scores.roles,
+        "repetitions": scores.repetitions,
+        "log_perplexity_bits": scores.log_perplexity_bits,
+        **more,
+    }
+    with atomic_write(path, mode=PRIVATE) as stream:
+        pq.write_table(pa.table(columns), stream)
 
 
 def _check_hash(path: Path, known: str | None) -> None:

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from lmexposure.reporting.compare import CompareData, compare_data
     from lmexposure.reporting.data import ReportData
     from lmexposure.reporting.page import render_compare, render_report
-    from lmexposure.reporting.write import FORMATS, write_compare, write_report
+    from lmexposure.reporting.write import FORMATS, report, write_compare, write_report
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
@@ -20,7 +20,7 @@ else:
             "compare": ["CompareData", "compare_data"],
             "data": ["ReportData"],
             "page": ["render_compare", "render_report"],
-            "write": ["FORMATS", "write_compare", "write_report"],
+            "write": ["FORMATS", "report", "write_compare", "write_report"],
         },
     )
 
@@ -33,6 +33,7 @@ __all__ = [
     "compare_data",
     "render_compare",
     "render_report",
+    "report",
     "report_data",
     "write_compare",
     "write_report",

@@ -43,13 +43,13 @@ def report_data(
 def _manifest(run: RunFiles, given: Manifest | None, show_secrets: bool) -> Manifest | None:
     if given is not None and given.sha256 != run.result.manifest_sha256:
         raise ManifestError(
-            f"the manifest given has sha256 {given.sha256[:16]}, but {run.result_path} was made "
+            f"the manifest given has sha256 {given.sha256[:16]}, but {run.place} was made "
             f"from {run.result.manifest_sha256[:16]}; give the manifest that was measured"
         )
     manifest = given or run.manifest
     if show_secrets and manifest is None:
         raise SettingsError(
-            f"no manifest beside {run.result_path}, and only a manifest holds the secrets; give "
+            f"no manifest beside {run.place}, and only a manifest holds the secrets; give "
             "it with --manifest, or leave --show-secrets out"
         )
     return manifest
@@ -58,7 +58,7 @@ def _manifest(run: RunFiles, given: Manifest | None, show_secrets: bool) -> Mani
 def _data(
     run: RunFiles, scores: Scores | None, thresholds: Thresholds, show_secrets: bool
 ) -> ReportData:
-    result = run.result
+    result, in_memory = run.result, run.result_path is None
     return ReportData(
         title=run.name,
         verdict=check_result(result, thresholds),
@@ -69,8 +69,8 @@ def _data(
         roc=_roc(run, scores),
         training=run.curve,
         settings=setting_facts(run, show_seeds=show_secrets),
-        command=command_of(run, show_seeds=show_secrets),
-        where=where_of(run),
+        command=None if in_memory else command_of(run, show_seeds=show_secrets),
+        where="" if in_memory else where_of(run),
         warnings=(*result.warnings, *run.notes),
         significance=thresholds.significance,
         quick=result.settings.quick,

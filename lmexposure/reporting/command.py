@@ -158,7 +158,8 @@ def _is_demo(run: RunFiles) -> bool:
 def _measure_command(run: RunFiles) -> str:
     """Where nobody knows how the model was trained, the measurement alone."""
     path = run.result.model.path or "MODEL"
-    within = (run.result_path.parent / path).is_dir() and not posixpath.isabs(path)
+    home = None if run.result_path is None else run.result_path.parent
+    within = home is not None and (home / path).is_dir() and not posixpath.isabs(path)
     manifest = "MANIFEST" if run.manifest is None else _path(f"{run.name}/manifest.json")
     words = ["lmexposure measure", _path(f"{run.name}/{path}" if within else path), manifest]
     words += ["--out", _again(run)]

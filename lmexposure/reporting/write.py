@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -10,7 +11,9 @@ from lmexposure._files import atomic_write, sha256_file
 from lmexposure._validate import one_of
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.errors import FileError, ModelError, SettingsError
-from lmexposure.records import RunFiles
+from lmexposure.gate import Thresholds
+from lmexposure.records import Result, RunFiles
+from lmexposure.records.run import Measured, run_of
 from lmexposure.reporting.build import report_data
 from lmexposure.reporting.compare import CompareData, compare_data
 from lmexposure.reporting.compare_markdown import compare_markdown
@@ -19,6 +22,14 @@ from lmexposure.reporting.markdown import report_markdown
 from lmexposure.reporting.tables import compare_csv, compare_json, report_csv, report_json
 
 FORMATS = ("html", "md", "csv", "json")
+# How a report of ours begins.
+_LOOKED_AT = 4096  # bytes
+_IS_REPORT = {
+    ".html": re.compile(rb"\(lmexposure\)</title>"),
+    ".md": re.compile(rb"\A# .*: (leaks|no leak found|inconclusive)\n"),
+    ".csv": re.compile(rb"\Aformat,id,role,repetitions,"),
+    ".json": re.compile(rb'\A\{\s*"schema": "lmexposure\.report/'),
+}
 
 
 # matplotlib is imported for a page or charts, and huggingface_hub for a card: other outputs do
@@ -54,6 +65,7 @@ def write_report(
     run: RunFiles,
     *,
     out: str | Path | None = None,
+    thresholds: Thresholds | None = None,
     formats: Sequence[str] = ("html", "md"),
     charts: bool = False,
     show_secrets: bool = False,
@@ -66,6 +78,7 @@ def write_report(
     Args:
         run: what `open_run` gave.
         out: a directory; None: that of the result.
+        thresholds: of the verdict; None: the gate's defaults.
         formats: of `FORMATS`, at least one.
         charts: whether to write each chart as SVG and PNG into `charts/` besides.
         show_secrets: show each canary's secret; the files are then readable by their owner only.
@@ -80,20 +93,20 @@ def write_report(
 
     Raises:
         SettingsError: an unknown format, secrets asked for without a manifest, or `out` is the
-            directory of another run.
+            directory of another run, or is missing for a result in memory.
         ManifestError, ResultError: see `report_data`.
         ModelError: other weights than were measured; see `card_with_results`.
         FileError: the disk refused; what stood there before still does.
     """
     _check(formats)
+    where = _directory(run, out)
     if out is not None:
-        _refuse_another_run(run, Path(out))
+        _refuse_another_run(run, where)
     if model_card is not None and card_weights is not None:
         _check_weights(run, model_card, card_weights)
-    data = report_data(run, show_secrets=show_secrets, manifest=manifest)
+    data = report_data(run, thresholds=thresholds, show_secrets=show_secrets, manifest=manifest)
     files = _rendered("report", formats, _REPORT, data)
     files |= _drawn(data) if charts else {}
-    where = run.result_path.parent if out is None else Path(out)
     if out is None:
         _refuse_leading_out(where, files)
     mode = 0o600 if show_secrets else 0o644
@@ -106,12 +119,77 @@ def write_report(
     return [*_write(where, files, mode=mode), write_card(*card)]
 
 
+def report(
+    measured: Measured,
+    out: str | Path,
+    *,
+    manifest: Manifest | str | Path | None = None,
+    thresholds: Thresholds | None = None,
+    show_secrets: bool = False,
+) -> Path:
+    """Write the report of a measurement, one that is in memory too.
+
+    Args:
+        measured: a result in memory, what `open_run` gave, or the path of a run directory or a
+            result.json.
+        out: a file, whose suffix says what it becomes: .html, .md, .csv or .json; or a directory
+            for report.html and report.md.
+        manifest: or its path, where it does not lie next to the result.
+        thresholds: of the verdict; None: the gate's defaults.
+        show_secrets: show each canary's secret, which takes the manifest; the files are then
+            readable by their owner only.
+
+    Returns:
+        the file, or report.html in the directory.
+
+    Raises:
+        SettingsError: another suffix; or `out` is, or lies next to, something that is no report of
+            this measurement.
+        ManifestError, ResultError, FileError: as for `write_report`.
+    """
+    run, out = run_of(measured), Path(out)
+    if manifest is not None and not isinstance(manifest, Manifest):
+        manifest = Manifest.read(manifest)
+    suffix = out.suffix.removeprefix(".")
+    if out.is_dir() or not suffix:
+        return write_report(
+            run, out=out, thresholds=thresholds, show_secrets=show_secrets, manifest=manifest
+        )[0]
+    if suffix not in FORMATS:
+        raise SettingsError(
+            f"{out} must end in {', '.join('.' + name for name in FORMATS)}, or be a directory"
+        )
+    _refuse_another_run(run, out.parent)
+    _refuse_no_report(out)
+    data = report_data(run, thresholds=thresholds, show_secrets=show_secrets, manifest=manifest)
+    content = _REPORT[suffix](data).encode()
+    return _write(out.parent, {out.name: content}, mode=0o600 if show_secrets else 0o644)[0]
+
+
+def _refuse_no_report(out: Path) -> None:
+    """A report may be written again; what else has its name stays."""
+    if not out.exists():
+        return
+    with open(out, "rb") as file:
+        start = file.read(_LOOKED_AT)
+    if not _IS_REPORT[out.suffix].search(start):
+        raise SettingsError(f"{out} is there already, and is no report; choose another name")
+
+
+def _directory(run: RunFiles, out: str | Path | None) -> Path:
+    if out is not None:
+        return Path(out)
+    if run.result_path is None:
+        raise SettingsError("the result is in memory; say with out where its report goes")
+    return run.result_path.parent
+
+
 def _check_weights(run: RunFiles, model_card: str | Path, weights: str) -> None:
     """One model's verdict does not go into another one's card."""
     measured = run.result.model.weights_sha256
     if weights != measured:
         raise ModelError(
-            f"the weights in {model_card} have sha256 {weights[:16]}, and {run.result_path} is of "
+            f"the weights in {model_card} have sha256 {weights[:16]}, and {run.place} is of "
             f"{measured[:16]}; give the directory of the model that was measured, or --force, "
             "which says so in the card"
         )
@@ -169,11 +247,19 @@ def _drawn(data: ReportData) -> dict[str, bytes]:
 def _refuse_another_run(run: RunFiles, out: Path) -> None:
     """A report beside a result is read as that result's; a copy of this one is no other."""
     there = out / "result.json"
-    if there.is_file() and sha256_file(there) != sha256_file(run.result_path):
+    if there.is_file() and not _is_this(there, run):
         raise SettingsError(
             f"{out} holds the result of another run, and its report would be replaced by that of "
             f"{run.name}; choose another --out"
         )
+
+
+def _is_this(there: Path, run: RunFiles) -> bool:
+    if run.result_path is not None:
+        return sha256_file(there) == sha256_file(run.result_path)
+    # What `Result.save` wrote names the scores next to it.
+    same = {"scores_sha256": run.result.scores_sha256}
+    return Result.read(there).model_copy(update=same) == run.result
 
 
 def _refuse_leading_out(where: Path, names: Iterable[str]) -> None:

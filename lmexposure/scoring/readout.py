@@ -178,9 +178,13 @@ def _headless(head: nn.Module) -> Iterator[list[Tensor]]:
         seen.append(hidden)
         return hidden
 
-    # An attribute of the instance hides the method of the class, and goes away without a trace.
+    # An attribute of the instance hides the method of the class, and goes away without a trace;
+    # accelerate may have put one there.
+    before = vars(head).get("forward")
     head.forward = keep
     try:
         yield seen
     finally:
         del head.__dict__["forward"]
+        if before is not None:
+            head.forward = before

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from lmexposure.statistics.certificate import CertifiedExposure, certified_exposure
     from lmexposure.statistics.counted import CountedExposure, counted_exposure
     from lmexposure.statistics.difference import holm, rank_sum_test, sign_test
+    from lmexposure.statistics.exposures import Exposures, exposure
     from lmexposure.statistics.goodness import GoodnessOfFit
     from lmexposure.statistics.guessing import (
         GUESSING,
@@ -109,6 +110,7 @@ else:
             "certificate": ["CertifiedExposure", "certified_exposure"],
             "counted": ["CountedExposure", "counted_exposure"],
             "difference": ["holm", "rank_sum_test", "sign_test"],
+            "exposures": ["Exposures", "exposure"],
             "goodness": ["GoodnessOfFit"],
             "guessing": ["GUESSING", "GuessingBaseline", "GuessingTest", "guessing_test"],
             "importance": ["ImportanceExposure", "importance_exposure"],
@@ -159,6 +161,7 @@ __all__ = [
     "ExposureEpsilon",
     "ExposureEstimate",
     "ExposureSummary",
+    "Exposures",
     "FixedThreshold",
     "GaussianEpsilon",
     "GoodnessOfFit",
@@ -192,6 +195,7 @@ __all__ = [
     "epsilon_from_scores",
     "epsilon_of_mu",
     "estimated_quantile",
+    "exposure",
     "exposure_summary",
     "fit_skew_normal",
     "gaussian_dp_epsilon",

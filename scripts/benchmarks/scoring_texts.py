@@ -8,12 +8,12 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
-from lmexposure.canaries import CanaryFormat
+from lmexposure.canaries import Format
 from lmexposure.models import Encoded, encode_in_context
 
 __all__ = ["CONTEXT", "FORMAT", "TOKENIZERS", "encoded_references", "gpt2_small", "tokenizer_of"]
 
-FORMAT = CanaryFormat(name="random_number", template="The random number is {digits:9}")
+FORMAT = Format(name="random_number", template="The random number is {digits:9}")
 CONTEXT = "\n"
 TOKENIZERS = {
     "uneven": None,  # digits merged as often as they stood together

@@ -12,7 +12,7 @@ from peft import LoraConfig
 from transformers import LlamaConfig, LlamaForCausalLM, set_seed
 from trl import SFTConfig, SFTTrainer
 
-from lmexposure.canaries import CanaryFormat, Plan
+from lmexposure.canaries import Format, Plan
 from lmexposure.integrations.delivered import DeliveredCounter
 from lmexposure.integrations.records import insert_into_records
 from lmexposure.integrations.wrapped_exposure import wrapped_exposures
@@ -49,7 +49,7 @@ def main(out: Path) -> None:
     base = load_model(out / "base")
 
     # 1. Canaries go in as answers.
-    pin = CanaryFormat(name="pin", template="My PIN is {digits:4}.")
+    pin = Format(name="pin", template="My PIN is {digits:4}.")
     plan = Plan(formats=(pin,), canaries=2, repetitions=(1, 16), controls=2, seed=1)
     wrapping = Wrapping(turn="assistant", loss="assistant", other="What is your PIN?")
     records, manifest = insert_into_records([{"messages": c} for c in chats], plan, wrapping)

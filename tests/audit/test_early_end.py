@@ -14,12 +14,12 @@ from tiny import characters, model_of
 from lmexposure.audit import MeasureSettings, measure
 from lmexposure.audit.progress import Phase
 from lmexposure.audit.workload import measuring_phases, measuring_title
-from lmexposure.canaries import CanaryFormat, Manifest, Plan, insert_into_texts
+from lmexposure.canaries import Format, Manifest, Plan, insert_into_texts
 from lmexposure.models import LoadedModel
 from lmexposure.records import Result
 from lmexposure.scoring import Extractor
 
-FORM = CanaryFormat(name="code", template="number {digits:4}")
+FORM = Format(name="code", template="number {digits:4}")
 # Many small steps, so that one of them can be the last.
 SLOWLY = replace(QUICK, live_states=10)
 

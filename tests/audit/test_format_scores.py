@@ -11,14 +11,14 @@ from corpora import sentences
 from lmexposure._integrity import write_sealed
 from lmexposure.audit import MeasureSettings, measure
 from lmexposure.audit.format_scores import FormatScores, score_format
-from lmexposure.canaries import CanaryFormat, Manifest, Plan, insert_into_texts, load_format
+from lmexposure.canaries import Format, Manifest, Plan, insert_into_texts, load_format
 from lmexposure.errors import ManifestError
 from lmexposure.models import LoadedModel, new_model
 from lmexposure.scoring import log_perplexity
 from lmexposure.scoring.space.vocabulary import Vocabulary
 
 PIN = load_format("pin")
-TWO = CanaryFormat(name="two", template="My code is {digits:2}")
+TWO = Format(name="two", template="My code is {digits:2}")
 PLAN = Plan(
     formats=(PIN,),
     canaries=8,

@@ -20,7 +20,7 @@ from lmexposure import __version__
 from lmexposure._integrity import write_sealed
 from lmexposure.audit import MeasureSettings, measure
 from lmexposure.audit.format_scores import score_format
-from lmexposure.canaries import CanaryFormat, Manifest, Plan, insert_into_texts, load_format
+from lmexposure.canaries import Format, Manifest, Plan, insert_into_texts, load_format
 from lmexposure.errors import (
     FileError,
     ManifestError,
@@ -35,7 +35,7 @@ from lmexposure.scoring import log_perplexity
 from lmexposure.scoring.space.vocabulary import Vocabulary
 
 
-def manifest_of(*formats: CanaryFormat, seed: int = 1) -> Manifest:
+def manifest_of(*formats: Format, seed: int = 1) -> Manifest:
     plan = Plan(formats=formats, canaries=4, repetitions=(1, 2), controls=6, seed=seed)
     return insert_into_texts(sentences(50), plan)[1]
 
@@ -102,7 +102,7 @@ def test_an_untrained_model_tells_nothing(whole: Path) -> None:
 
 
 def test_a_small_space_gives_exact_ranks(manifest: Manifest) -> None:
-    small = manifest_of(CanaryFormat(name="two", template="My code is {digits:2}"))
+    small = manifest_of(Format(name="two", template="My code is {digits:2}"))
     loaded = new_model(
         "lstm", sentences(50), seed=3, separator=None, extra_characters="0123456789Myc"
     )
@@ -238,7 +238,7 @@ def test_an_interrupted_measurement_goes_on(
 
 
 def test_a_tokenizer_that_cannot_be_followed_leaves_extraction_out_and_says_so() -> None:
-    shouted = CanaryFormat(
+    shouted = Format(
         name="w", template="my {choice:w} is {digits:2}", lists={"w": ["PIN", "NUMBER"]}
     )
     tokenizer = word_piece()
@@ -264,7 +264,7 @@ def test_refuses_a_manifest_without_canaries(untrained: LoadedModel, manifest: M
 
 
 def test_refuses_more_references_than_there_are(untrained: LoadedModel) -> None:
-    small = manifest_of(CanaryFormat(name="two", template="My code is {digits:2}"))
+    small = manifest_of(Format(name="two", template="My code is {digits:2}"))
     with pytest.raises(PlanError, match="ask for at most 86"):
         measure(untrained, small, settings=QUICK)
 
@@ -354,7 +354,7 @@ def test_a_clock_that_decided_numbers_is_named(untrained: LoadedModel, manifest:
 
 
 def test_chance_stands_beside_extraction(manifest: Manifest) -> None:
-    small = manifest_of(CanaryFormat(name="two", template="My code is {digits:3}"))
+    small = manifest_of(Format(name="two", template="My code is {digits:3}"))
     loaded = new_model(
         "lstm", sentences(50), seed=3, separator=None, extra_characters="0123456789Myc"
     )
@@ -367,7 +367,7 @@ def test_chance_stands_beside_extraction(manifest: Manifest) -> None:
     assert all(r.found for r in rows if r.by_chance == 1.0)
 
 
-def uniform_over(characters: str, form: CanaryFormat) -> LoadedModel:
+def uniform_over(characters: str, form: Format) -> LoadedModel:
     """A model to which all of these characters are equally likely, and nothing else is."""
     loaded = new_model("lstm", ["x"], seed=0, separator=None, extra_characters=form.characters)
     allowed = loaded.tokenizer.convert_tokens_to_ids(list(characters))
@@ -380,7 +380,7 @@ def uniform_over(characters: str, form: CanaryFormat) -> LoadedModel:
 
 def test_no_certificate_where_a_part_of_the_secret_went_unscored() -> None:
     """Without it, a uniform model would be certified 3.3 bits of exposure."""
-    form = CanaryFormat(name="bare", template="{digits:3}")
+    form = Format(name="bare", template="{digits:3}")
     loaded = uniform_over("0123456789", form)
     loaded.tokenizer.eos_token = None
     settings = replace(ALL_FILLS, extraction=False)
@@ -391,7 +391,7 @@ def test_no_certificate_where_a_part_of_the_secret_went_unscored() -> None:
 
 
 def test_the_certificate_never_exceeds_the_exact_exposure() -> None:
-    form = CanaryFormat(name="code", template="code {digits:2}")
+    form = Format(name="code", template="code {digits:2}")
     loaded = uniform_over("0123456789", form)
     settings = replace(ALL_FILLS, extraction=False)
     result = measure(loaded, manifest_of(form), settings=settings)
@@ -403,9 +403,7 @@ def test_the_certificate_never_exceeds_the_exact_exposure() -> None:
 
 def test_fills_that_the_tokenizer_does_not_tell_apart_are_refused() -> None:
     """They would share one token path: no disjoint events, and no secrets of their own."""
-    cased = CanaryFormat(
-        name="w", template="my {choice:w} is {digits:2}", lists={"w": ["PIN", "pin"]}
-    )
+    cased = Format(name="w", template="my {choice:w} is {digits:2}", lists={"w": ["PIN", "pin"]})
     tokenizer = word_piece()
     loaded = LoadedModel(model=model_of("gpt2", len(tokenizer)), tokenizer=tokenizer, name="tiny")
     with pytest.raises(ModelError, match="differ, but the tokenizer gives both the same tokens"):
@@ -461,7 +459,7 @@ def test_lost_scores_are_made_again(
 
 
 def test_a_canary_left_out_makes_the_references_no_longer_all_there_are() -> None:
-    form = CanaryFormat(name="two", template="My code is {digits:2}")
+    form = Format(name="two", template="My code is {digits:2}")
     plan = Plan(formats=(form,), canaries=2, repetitions=(1,), controls=2, seed=1)
     loaded = new_model("lstm", ["x"], seed=0, separator=None, extra_characters=form.characters)
     for chosen, exhaustive in ((plan, True), (plan.without("two/x1/0000"), False)):
@@ -478,7 +476,7 @@ def test_fills_that_merge_with_the_context_are_scored_like_the_others() -> None:
     )
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=merged, bos_token="<s>")
     loaded = LoadedModel(model=model_of("gpt2", len(tokenizer)), tokenizer=tokenizer, name="m")
-    form = CanaryFormat(name="f", template="{digits:2}!")
+    form = Format(name="f", template="{digits:2}!")
     inserted = insert_into_texts(
         ["a"] * 50, Plan(formats=(form,), canaries=4, repetitions=(1,), controls=0, seed=0)
     )[1]

@@ -12,15 +12,15 @@ from tiny import characters, model_of
 from lmexposure.audit import MeasureSettings, measure
 from lmexposure.audit.format_scores import FormatScores, score_format
 from lmexposure.audit.privacy import privacy_section
-from lmexposure.canaries import CanaryFormat, Manifest, Plan, insert_into_texts
+from lmexposure.canaries import Format, Manifest, Plan, insert_into_texts
 from lmexposure.errors import SettingsError
 from lmexposure.models import LoadedModel
 from lmexposure.scoring.space.vocabulary import Vocabulary
 from lmexposure.statistics import joint_bounds
 
 FORMATS = (
-    CanaryFormat(name="code", template="number {digits:6}"),
-    CanaryFormat(name="pin", template="rune {digits:5}"),
+    Format(name="code", template="number {digits:6}"),
+    Format(name="pin", template="rune {digits:5}"),
 )
 LOADED = LoadedModel(model=model_of("lstm", len(characters())), tokenizer=characters(), name="tiny")
 FEW = replace(QUICK, references=100, extraction=False, method="sampled")

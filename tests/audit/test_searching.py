@@ -17,7 +17,7 @@ from tiny import characters, model_of, unigram
 from lmexposure.audit import MeasureSettings, measure, measuring, searching
 from lmexposure.audit.parts import keep_part, read_part
 from lmexposure.audit.searching import FormatSearch
-from lmexposure.canaries import CanaryFormat, Manifest, Plan, insert_into_texts
+from lmexposure.canaries import Format, Manifest, Plan, insert_into_texts
 from lmexposure.errors import MarginError, ModelError, SettingsError
 from lmexposure.models import LoadedModel
 from lmexposure.records import Result
@@ -26,7 +26,7 @@ from lmexposure.scoring.search import rescoring
 from lmexposure.scoring.space import token_rules
 from lmexposure.scoring.ways import TreeWay
 
-FORM = CanaryFormat(name="code", template="number {digits:4}")
+FORM = Format(name="code", template="number {digits:4}")
 
 
 def changed(**values: Any) -> MeasureSettings:
@@ -213,7 +213,7 @@ def test_a_method_that_gives_nothing_is_an_error(
     monkeypatch.setattr(token_rules, "_MOST_ENCODINGS", 5_000)  # until it gives up
     tokenizer = unigram()
     loaded = LoadedModel(model=model_of("gpt2", len(tokenizer)), tokenizer=tokenizer, name="tiny")
-    large = CanaryFormat(name="large", template="number {digits:9}")
+    large = Format(name="large", template="number {digits:9}")
     plan = Plan(formats=(large,), canaries=2, repetitions=(1,), controls=2, seed=3)
     inserted = insert_into_texts(sentences(40), plan)[1]
     with pytest.raises(ModelError, match="no rule tells which tokens spell"):
@@ -423,7 +423,7 @@ def test_slower_ways_are_said_once_for_all_formats(tmp_path: Path) -> None:
     tokenizer = characters()
     model = family("openai-gpt", len(tokenizer))
     loaded = LoadedModel(model=model, tokenizer=tokenizer, name="tiny")
-    other = CanaryFormat(name="other", template="My PIN is {digits:3}")
+    other = Format(name="other", template="My PIN is {digits:3}")
     plan = Plan(formats=(FORM, other), canaries=2, repetitions=(1,), controls=2, seed=3)
     inserted = insert_into_texts(sentences(40), plan)[1]
     result = measure(loaded, inserted, out=tmp_path, settings=changed(budget_steps=40))
@@ -456,7 +456,7 @@ def _but_slower(way: Any, name: str, value: Any) -> None:
 def test_a_fill_beyond_the_context_window_leaves_the_search_out() -> None:
     """The canaries fit, and so do the references; one entry of the list does not."""
     entries = [*map(str, range(100, 300)), "9" * 90]
-    form = CanaryFormat(name="long", template="number {digits:5} {choice:w}", lists={"w": entries})
+    form = Format(name="long", template="number {digits:5} {choice:w}", lists={"w": entries})
     tokenizer = characters()
     loaded = LoadedModel(model=model_of("llama", len(tokenizer)), tokenizer=tokenizer, name="m")
     for seed in range(20):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmexposure.canaries import CanaryFormat
+from lmexposure.canaries import Format
 from lmexposure.canaries.ambiguity import ambiguous_text
 from lmexposure.canaries.template import parse_template
 from lmexposure.errors import FormatError
@@ -44,21 +44,21 @@ def test_the_check_digit_can_settle_what_the_holes_leave_open() -> None:
     # "1" + "11" and "11" + "1": the free characters alone are ambiguous, with or without the digit.
     lists = {"c": ["1", "11"]}
     with pytest.raises(FormatError, match="secrets 1 and 2 both give the text '111'"):
-        CanaryFormat(name="a", template="{choice:c}{choice:c}", lists=lists)
+        Format(name="a", template="{choice:c}{choice:c}", lists=lists)
     # Here only a check digit of 1 could be read as part of the entry, and it never is.
-    settled = CanaryFormat(name="a", template="{choice:c}{luhn}", lists={"c": ["1", "18"]})
+    settled = Format(name="a", template="{choice:c}{luhn}", lists={"c": ["1", "18"]})
     assert [settled.text(index) for index in range(2)] == ["18", "182"]
 
 
 def test_variable_width_with_a_literal_between_is_fine() -> None:
     lists = {"c": ["Elm", "Elmwood", "Elm St"]}
-    one = CanaryFormat(name="a", template="{choice:c}, {choice:c}", lists=lists)
+    one = Format(name="a", template="{choice:c}, {choice:c}", lists=lists)
     assert [one.index(one.text(index)) for index in range(9)] == list(range(9))
 
 
 def test_the_message_names_format_and_both_secrets() -> None:
     with pytest.raises(FormatError, match=r"format 'a': secrets \d+ and \d+ both give the text"):
-        CanaryFormat(
+        Format(
             name="a",
             template="{choice:c}{choice:d}",
             lists={"c": ["an", "anna"], "d": ["x", "nax"]},

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from datasets import Dataset, DatasetDict
 
-from lmexposure.canaries import CanaryFormat, Plan, dataset_texts, insert_into_dataset
+from lmexposure.canaries import Format, Plan, dataset_texts, insert_into_dataset
 from lmexposure.canaries.insertion import insert_into_texts
 from lmexposure.errors import CorpusError, PlanError
 
-PIN = CanaryFormat(name="pin", template="My PIN is {digits:4}")
+PIN = Format(name="pin", template="My PIN is {digits:4}")
 PLAN = Plan(formats=(PIN,), canaries=2, repetitions=(1, 3), controls=1, seed=11)
 TEXTS = [f"document {number}" for number in range(6)]
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmexposure.canaries import CanaryFormat, Plan, insert_into_texts
+from lmexposure.canaries import Format, Plan, insert_into_texts
 from lmexposure.canaries.engine_tables import (
     hash_sum,
     id_sums,
@@ -27,7 +27,7 @@ from lmexposure.canaries.engine_tables import (
 from lmexposure.canaries.numbered_rows import InsertionStep, manifest_of_rows
 from lmexposure.errors import CorpusError
 
-PIN = CanaryFormat(name="pin", template="My PIN is {digits:4}")
+PIN = Format(name="pin", template="My PIN is {digits:4}")
 PLAN = Plan(formats=(PIN,), canaries=2, repetitions=(1, 3), controls=1, seed=11)
 TEXTS = [f"document {number}" for number in range(12)]
 MANIFEST = manifest_of_rows(PLAN, documents=12)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmexposure.canaries import CanaryFormat
+from lmexposure.canaries import Format
 from lmexposure.canaries.check_digit import check_digit
 from lmexposure.canaries.holes import ALPHABETS
 from lmexposure.errors import FormatError
@@ -16,10 +16,10 @@ HOLES = st.sampled_from([*(f"{{{kind}:{n}}}" for kind in ALPHABETS for n in (1, 
 TEMPLATES = st.lists(st.one_of(HOLES, st.sampled_from(["-", " x ", "{{", "7", "é"])), min_size=1)
 
 
-def some_format(pieces: list[str], luhn: bool) -> CanaryFormat:
+def some_format(pieces: list[str], luhn: bool) -> Format:
     template = "".join([*pieces, "{digits:2}", "{luhn}." if luhn else ""])
     lists = {"c": ["ab", "zz", "é7"]} if "{choice:c}" in template else {}
-    return CanaryFormat(name="random", template=template, lists=lists)
+    return Format(name="random", template=template, lists=lists)
 
 
 @given(TEMPLATES, st.booleans(), st.data())
@@ -46,14 +46,12 @@ def test_round_trip(pieces: list[str], luhn: bool, data: st.DataObject) -> None:
     ],
 )
 def test_alphabets_are_ordered_as_written(template: str, alphabet: str) -> None:
-    one = CanaryFormat(name="one", template=template)
+    one = Format(name="one", template=template)
     assert "".join(one.text(index) for index in range(one.size)) == alphabet
 
 
 def test_first_hole_is_the_most_significant() -> None:
-    one = CanaryFormat(
-        name="mixed", template="{choice:c}{digits:2}-{lower:1}", lists={"c": ["x", "a"]}
-    )
+    one = Format(name="mixed", template="{choice:c}{digits:2}-{lower:1}", lists={"c": ["x", "a"]})
     assert one.size == 2 * 100 * 26
     assert one.fills(0) == ("x", "00", "a")
     assert one.fills(100 * 26 + 26 + 1) == ("a", "01", "b")
@@ -62,7 +60,7 @@ def test_first_hole_is_the_most_significant() -> None:
 
 
 def test_check_digit_adds_no_randomness() -> None:
-    one = CanaryFormat(name="card", template="Card 12: {digits:4} {digits:3}{luhn}")
+    one = Format(name="card", template="Card 12: {digits:4} {digits:3}{luhn}")
     assert one.size == 10**7
     assert one.fills(1234567) == ("1234", "567", check_digit("12 1234567"))
     wrong = one.text(5)[:-1] + str((int(one.text(5)[-1]) + 1) % 10)
@@ -71,28 +69,28 @@ def test_check_digit_adds_no_randomness() -> None:
 
 
 def test_sizes_are_exact() -> None:
-    assert CanaryFormat(name="big", template="{alnum:26}").size == 36**26
-    assert CanaryFormat(name="big", template="{alnum:26}").bits == pytest.approx(26 * math.log2(36))
-    assert CanaryFormat(name="two", template="{choice:c}", lists={"c": ["a", "b"]}).bits == 1
+    assert Format(name="big", template="{alnum:26}").size == 36**26
+    assert Format(name="big", template="{alnum:26}").bits == pytest.approx(26 * math.log2(36))
+    assert Format(name="two", template="{choice:c}", lists={"c": ["a", "b"]}).bits == 1
     with pytest.raises(FormatError, match="fewer than 2 ways"):
-        CanaryFormat(name="one", template="{choice:c}", lists={"c": ["a"]})
+        Format(name="one", template="{choice:c}", lists={"c": ["a"]})
     with pytest.raises(FormatError, match=r"more than 10\^4000 ways"):
-        CanaryFormat(name="huge", template="{printable:1000}{printable:1000}{printable:1000}")
+        Format(name="huge", template="{printable:1000}{printable:1000}{printable:1000}")
 
 
 def test_longest_allowed_index_survives_decimal_text() -> None:
-    one = CanaryFormat(name="wide", template="{digits:1000}{digits:1000}")
+    one = Format(name="wide", template="{digits:1000}{digits:1000}")
     assert one.index(one.text(one.size - 1)) == int(str(one.size - 1))
 
 
 @pytest.mark.parametrize("name", ["", "Card", "a b", "a/b", "é"])
 def test_refused_names(name: str) -> None:
     with pytest.raises(FormatError, match=r"must match \[a-z0-9_\]\+"):
-        CanaryFormat(name=name, template="{digits:2}")
+        Format(name=name, template="{digits:2}")
 
 
 def test_refused_indices_and_texts() -> None:
-    pin = CanaryFormat(name="pin", template="PIN {digits:2}")
+    pin = Format(name="pin", template="PIN {digits:2}")
     for index in (-1, 100, 1.5, True):
         with pytest.raises(FormatError, match="must be a whole number from 0 to 99"):
             pin.text(index)  # type: ignore[arg-type]
@@ -104,11 +102,11 @@ def test_refused_indices_and_texts() -> None:
 
 def test_description_must_be_text() -> None:
     with pytest.raises(FormatError, match="description must be a string"):
-        CanaryFormat(name="a", template="{digits:2}", description=3)  # type: ignore[arg-type]
+        Format(name="a", template="{digits:2}", description=3)  # type: ignore[arg-type]
 
 
 def test_revealed_stops_before_the_next_free_character() -> None:
-    one = CanaryFormat(name="card", template="No {digits:2}-{digits:1}{luhn}!")
+    one = Format(name="card", template="No {digits:2}-{digits:1}{luhn}!")
     text = one.text(123)
     assert [one.revealed(123, k) for k in range(4)] == ["No ", "No 1", "No 12-", text]
     assert one.free_characters(123) == 3
@@ -117,31 +115,31 @@ def test_revealed_stops_before_the_next_free_character() -> None:
 
 
 def test_revealed_does_not_tell_where_an_open_entry_ends() -> None:
-    one = CanaryFormat(name="way", template="{choice:c} St", lists={"c": ["Elm", "Elmwood", "Oak"]})
+    one = Format(name="way", template="{choice:c} St", lists={"c": ["Elm", "Elmwood", "Oak"]})
     assert one.revealed(0, 3) == "Elm"
     assert one.revealed(2, 3) == "Oak St"
     assert one.revealed(1, 7) == "Elmwood St"
 
 
 def test_redacted_is_the_same_for_all() -> None:
-    one = CanaryFormat(name="a", template="I: {digits:2} {choice:c}", lists={"c": ["Al", "Bert"]})
+    one = Format(name="a", template="I: {digits:2} {choice:c}", lists={"c": ["Al", "Bert"]})
     assert one.redacted == "I: ** ***"
 
 
 def test_dict_and_pickle_round_trip() -> None:
-    one = CanaryFormat(name="a", template="{choice:c}", lists={"c": ["Al", "Bert"]}, source="here")
+    one = Format(name="a", template="{choice:c}", lists={"c": ["Al", "Bert"]}, source="here")
     one.viable("A")
-    assert CanaryFormat.from_dict(one.to_dict()) == one
+    assert Format.from_dict(one.to_dict()) == one
     assert pickle.loads(pickle.dumps(one)) == one
-    assert hash(CanaryFormat.from_dict(one.to_dict())) == hash(one)
-    assert one != CanaryFormat(name="a", template="{choice:c}", lists={"c": ["Al", "Bob"]})
+    assert hash(Format.from_dict(one.to_dict())) == hash(one)
+    assert one != Format(name="a", template="{choice:c}", lists={"c": ["Al", "Bob"]})
 
 
 def test_from_dict_names_wrong_keys() -> None:
     with pytest.raises(FormatError, match="unknown keys: size, tempalte"):
-        CanaryFormat.from_dict({"name": "a", "tempalte": "{digits:2}", "size": 3})
+        Format.from_dict({"name": "a", "tempalte": "{digits:2}", "size": 3})
     with pytest.raises(FormatError, match="missing keys: template"):
-        CanaryFormat.from_dict({"name": "a"})
+        Format.from_dict({"name": "a"})
 
 
 @given(st.sampled_from(["{digits:1}", "{hex:40}", "{choice:c}"]), st.integers(0, 9), st.data())
@@ -150,7 +148,7 @@ def test_a_sample_is_the_beginning_of_a_longer_one(
     template: str, seed: int, data: st.DataObject
 ) -> None:
     lists = {"c": ["a", "b"]} if "choice" in template else {}
-    one = CanaryFormat(name="a", template=template, lists=lists)
+    one = Format(name="a", template=template, lists=lists)
     n = data.draw(st.integers(0, min(one.size, 50)))
     longer = one.sample(min(one.size, 50), seed=seed)
     assert one.sample(n, seed=seed) == longer[:n]
@@ -159,16 +157,14 @@ def test_a_sample_is_the_beginning_of_a_longer_one(
 
 
 def test_sample_names_the_largest() -> None:
-    pin = CanaryFormat(name="pin", template="{digits:1}")
+    pin = Format(name="pin", template="{digits:1}")
     assert sorted(pin.sample(10, seed=0)) == list(range(10))
     with pytest.raises(FormatError, match="n=11 must be a whole number from 0 to 10"):
         pin.sample(11, seed=0)
 
 
 def test_fills_left_counts_those_that_agree() -> None:
-    one = CanaryFormat(
-        name="f", template="a {choice:c}-{digits:2}{luhn}", lists={"c": ["x", "xy", "z"]}
-    )
+    one = Format(name="f", template="a {choice:c}-{digits:2}{luhn}", lists={"c": ["x", "xy", "z"]})
     for index in range(one.size):
         characters = one.free_characters(index)
         for k in range(characters + 1):

@@ -14,7 +14,7 @@ from scipy import stats
 
 from lmexposure.canaries import (
     Canary,
-    CanaryFormat,
+    Format,
     Manifest,
     Plan,
     derive_seed,
@@ -31,8 +31,8 @@ from lmexposure.canaries.insertion import schedule
 from lmexposure.canaries.plan import secrets
 from lmexposure.errors import CorpusError, PlanError
 
-PIN = CanaryFormat(name="pin", template="My PIN is {digits:4}")
-KEY = CanaryFormat(name="key", template="KEY={hex:12}")
+PIN = Format(name="pin", template="My PIN is {digits:4}")
+KEY = Format(name="key", template="KEY={hex:12}")
 PLAN = Plan(
     formats=(PIN, KEY),
     canaries=6,
@@ -268,7 +268,7 @@ def test_a_manifest_keeps_the_coins(tmp_path: Path) -> None:
 
 def test_the_coins_change_no_refusal() -> None:
     """Else whether a plan is refused would tell a coin."""
-    bare = CanaryFormat(name="bare", template="{digits:1}")
+    bare = Format(name="bare", template="{digits:1}")
     for coined in (FIXED, replace(PLAN, inclusion_probability=1e-12), PLAN):
         plan = replace(coined, formats=(PIN, bare), canaries=1)
         with pytest.raises(PlanError, match="canary pin/x1/0000 contains a fill of format 'bare'"):
@@ -315,10 +315,6 @@ def test_the_plans_seed_decides_no_coin() -> None:
     ("changes", "message"),
     [
         (
-            {"inclusion_seed": None},
-            r"inclusion_probability=0.5 needs an incl.* secrets.randbits\(63",
-        ),
-        (
             {"inclusion_probability": None},
             "an inclusion_seed needs coins to toss, such as .* leave ",
         ),
@@ -333,6 +329,14 @@ def test_the_plans_seed_decides_no_coin() -> None:
 def test_refused_inclusion_seeds(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(PlanError, match=message):
         replace(PLAN, **changes)
+
+
+def test_coins_that_were_tossed_have_a_seed() -> None:
+    """A plan draws one; of a manifest that lost it, nobody can."""
+    with pytest.raises(
+        PlanError, match=r"inclusion_probability=0.5 needs an incl.* secrets.randbits\(63"
+    ):
+        checked_inclusion(0.5, None)
 
 
 def test_no_coin_is_tossed_without_a_seed() -> None:

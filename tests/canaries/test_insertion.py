@@ -2,10 +2,10 @@
 
 import pytest
 
-from lmexposure.canaries import CanaryFormat, Plan, insert_into_texts, verify_texts
+from lmexposure.canaries import Format, Plan, insert_into_texts, verify_texts
 from lmexposure.errors import CorpusError
 
-PIN = CanaryFormat(name="pin", template="My PIN is {digits:4}")
+PIN = Format(name="pin", template="My PIN is {digits:4}")
 PLAN = Plan(formats=(PIN,), canaries=2, repetitions=(1, 3), controls=1, seed=11)
 TEXTS = [f"document {number}" for number in range(6)]
 
@@ -73,7 +73,7 @@ def test_refused_texts(texts: list[str], message: str) -> None:
 
 
 def test_entries_that_begin_with_one_another_can_be_inserted() -> None:
-    names = CanaryFormat(
+    names = Format(
         name="names", template="I am {choice:c}.", lists={"c": ["Ann", "Anna", "Annabel", "Jo Ann"]}
     )
     plan = Plan(formats=(names,), canaries=1, repetitions=(1, 2), controls=1, seed=1)

@@ -2,21 +2,19 @@
 
 import pytest
 
-from lmexposure.canaries import CanaryFormat, shipped_formats
+from lmexposure.canaries import Format, shipped_formats
 
 SMALL = [
-    CanaryFormat(name="digits", template="No {digits:3}."),
-    CanaryFormat(name="check", template="1-{digits:2}{luhn}!"),
-    CanaryFormat(
-        name="names", template="{choice:c} and {choice:c}", lists={"c": ["Al", "Ali", "A"]}
-    ),
-    CanaryFormat(name="end", template="I am {choice:c}", lists={"c": ["Ann", "Anna", "Bo"]}),
-    CanaryFormat(name="moving", template="{choice:c}{luhn}", lists={"c": ["1", "18", "205"]}),
+    Format(name="digits", template="No {digits:3}."),
+    Format(name="check", template="1-{digits:2}{luhn}!"),
+    Format(name="names", template="{choice:c} and {choice:c}", lists={"c": ["Al", "Ali", "A"]}),
+    Format(name="end", template="I am {choice:c}", lists={"c": ["Ann", "Anna", "Bo"]}),
+    Format(name="moving", template="{choice:c}{luhn}", lists={"c": ["1", "18", "205"]}),
 ]
 
 
 @pytest.mark.parametrize("one", SMALL, ids=lambda one: one.name)
-def test_agrees_with_the_list_of_all_fills(one: CanaryFormat) -> None:
+def test_agrees_with_the_list_of_all_fills(one: Format) -> None:
     texts = {one.text(index) for index in range(one.size)}
     beginnings = {text[:end] for text in texts for end in range(len(text) + 1)}
     characters = {character for text in texts for character in text} | {"?"}
@@ -49,7 +47,7 @@ def test_equal_ways_to_go_on_share_a_state() -> None:
 
 
 @pytest.mark.parametrize("one", shipped_formats().values(), ids=lambda one: one.name)
-def test_every_beginning_of_a_shipped_fill_is_viable(one: CanaryFormat) -> None:
+def test_every_beginning_of_a_shipped_fill_is_viable(one: Format) -> None:
     for index in one.sample(5, seed=1):
         text = one.text(index)
         for end, character in enumerate(text):

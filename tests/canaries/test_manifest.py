@@ -12,12 +12,12 @@ from manifest_files import read, signed, today
 from pydantic import ValidationError
 
 from lmexposure._record import Record
-from lmexposure.canaries import CanaryFormat, Manifest, Plan, insert_into_texts
+from lmexposure.canaries import Format, Manifest, Plan, insert_into_texts
 from lmexposure.canaries.manifest import ManifestFile
 from lmexposure.errors import FileError, ManifestError, PlanError
 
-PIN = CanaryFormat(name="pin", template="PIN {digits:2}")
-NAME = CanaryFormat(name="name", template="I am {choice:c}{hex:30}", lists={"c": ["Al", "Bo"]})
+PIN = Format(name="pin", template="PIN {digits:2}")
+NAME = Format(name="name", template="I am {choice:c}{hex:30}", lists={"c": ["Al", "Bo"]})
 PLAN = Plan(
     formats=(PIN, NAME),
     canaries=2,

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from manifest_files import read, signed, today
 
-from lmexposure.canaries import Canary, CanaryFormat, Manifest, Plan, insert_into_texts
+from lmexposure.canaries import Canary, Format, Manifest, Plan, insert_into_texts
 from lmexposure.canaries.drawing import draw
 from lmexposure.canaries.manifest_checks import check_entries
 from lmexposure.errors import ManifestError
 
-PIN = CanaryFormat(name="pin", template="My PIN is {digits:4}")
-KEY = CanaryFormat(name="key", template="KEY={hex:12}")
+PIN = Format(name="pin", template="My PIN is {digits:4}")
+KEY = Format(name="key", template="KEY={hex:12}")
 PLAN = Plan(
     formats=(PIN, KEY),
     canaries=6,

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from manifest_files import of_version, read, signed
 
-from lmexposure.canaries import CanaryFormat, Manifest, Plan, insert_into_texts
+from lmexposure.canaries import Format, Manifest, Plan, insert_into_texts
 from lmexposure.canaries.manifest import ManifestFile
 from lmexposure.errors import ManifestError
 
-PIN = CanaryFormat(name="pin", template="My PIN is {digits:4}")
-KEY = CanaryFormat(name="key", template="KEY={hex:12}")
+PIN = Format(name="pin", template="My PIN is {digits:4}")
+KEY = Format(name="key", template="KEY={hex:12}")
 TOSSED = Plan(
     formats=(PIN, KEY),
     canaries=6,

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmexposure.canaries import CanaryFormat, Plan, check_format_file, shipped_formats
+from lmexposure.canaries import Format, Plan, check_format_file, shipped_formats
 from lmexposure.errors import FormatError, PlanError
 
 
-def nests_by_brute_force(one: CanaryFormat) -> bool:
+def nests_by_brute_force(one: Format) -> bool:
     texts = [one.text(i) for i in range(one.size)]
     return any(a in b for a, b in permutations(texts, 2))
 
@@ -30,7 +30,7 @@ def nests_by_brute_force(one: CanaryFormat) -> bool:
     ],
 )
 def test_agrees_with_looking(template: str, entries: list[str], nests: bool) -> None:
-    one = CanaryFormat(name="f", template=template, lists={"c": entries} if entries else {})
+    one = Format(name="f", template=template, lists={"c": entries} if entries else {})
     assert one.may_nest == nests
     assert nests_by_brute_force(one) == nests
 
@@ -42,26 +42,24 @@ def test_agrees_with_looking(template: str, entries: list[str], nests: bool) -> 
 )
 def test_never_misses_and_never_invents(entries: list[str], before: str, after: str) -> None:
     try:
-        one = CanaryFormat(name="f", template=f"{before}{{choice:c}}{after}", lists={"c": entries})
+        one = Format(name="f", template=f"{before}{{choice:c}}{after}", lists={"c": entries})
     except FormatError:
         return  # ambiguous: refused before
     assert one.may_nest == nests_by_brute_force(one)
 
 
 @pytest.mark.parametrize("one", shipped_formats().values(), ids=lambda one: str(one.name))
-def test_no_shipped_format_nests(one: CanaryFormat) -> None:
+def test_no_shipped_format_nests(one: Format) -> None:
     assert not one.may_nest
 
 
 def test_long_holes_are_decided_quickly() -> None:
-    one = CanaryFormat(
-        name="f", template="{printable:300}{choice:c}!", lists={"c": ["a", "aa", "ab"]}
-    )
+    one = Format(name="f", template="{printable:300}{choice:c}!", lists={"c": ["a", "aa", "ab"]})
     assert one.may_nest
 
 
 def test_a_plan_refuses_it_and_a_check_says_so(tmp_path_factory: pytest.TempPathFactory) -> None:
-    one = CanaryFormat(name="f", template="I am {choice:c}", lists={"c": ["Ann", "Anna"]})
+    one = Format(name="f", template="I am {choice:c}", lists={"c": ["Ann", "Anna"]})
     with pytest.raises(PlanError, match="one fill of format 'f' can stand within another"):
         Plan(formats=(one,), canaries=1, repetitions=(1,), controls=0, seed=0)
     path = tmp_path_factory.mktemp("formats") / "f.toml"

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmexposure.canaries import CanaryFormat, Plan, insert_into_texts
+from lmexposure.canaries import Format, Plan, insert_into_texts
 from lmexposure.canaries.placing import Placement, manifest_without_corpus
 from lmexposure.errors import PlanError
 
-FORMAT = CanaryFormat(name="code", template="My code is {digits:6}.")
+FORMAT = Format(name="code", template="My code is {digits:6}.")
 
 
 def plan(seed: int = 3, **more: object) -> Plan:

@@ -1,16 +1,17 @@
 """What a plan draws, and what it refuses."""
 
 import time
+from pathlib import Path
 
 import pytest
 
-from lmexposure.canaries import CanaryFormat, Plan
+from lmexposure.canaries import Format, Plan
 from lmexposure.canaries.drawing import draw
 from lmexposure.canaries.plan import secrets
 from lmexposure.errors import FormatError, PlanError
 
-PIN = CanaryFormat(name="pin", template="My PIN is {digits:2}")
-KEY = CanaryFormat(name="key", template="KEY={hex:32}")
+PIN = Format(name="pin", template="My PIN is {digits:2}")
+KEY = Format(name="key", template="KEY={hex:32}")
 
 
 def plan(**changes: object) -> Plan:
@@ -108,7 +109,9 @@ def test_more_repetitions_than_documents() -> None:
         ({"repetitions": (2, 2)}, r"repetitions=\[2, 2\] must hold .* each once"),
         ({"formats": ()}, r"formats=\[\] must hold at least one"),
         ({"formats": (PIN, PIN)}, r"formats=\['pin', 'pin'\] must hold"),
-        ({"formats": ("pin",)}, "formats must be CanaryFormat objects"),
+        ({"formats": (PIN, 3)}, "formats holds a int; give names such as 'pin', paths"),
+        ({"formats": 3}, "formats=3 must be a list, also of a single value"),
+        ({"repetitions": 4}, "repetitions=4 must be a list, also of a single value"),
         ({"left_out": ("pin/x9/0000",)}, r"left_out=\['pin/x9/0000'\] names no canary"),
     ],
 )
@@ -117,8 +120,28 @@ def test_refused_values(changes: dict[str, object], message: str) -> None:
         plan(**changes)
 
 
+def test_formats_are_given_by_name_by_path_or_as_they_are(tmp_path: Path) -> None:
+    own = tmp_path / "own.toml"
+    own.write_text('name = "own"\ntemplate = "Door {digits:5}"\n')
+    made = Plan(formats=["pin", own, Format.load("random_number")])
+    assert [form.name for form in made.formats] == ["pin", "own", "random_number"]
+    assert Plan(formats="pin", seed=1) == Plan(formats=(Format.load("pin"),), seed=1)
+    with pytest.raises(FormatError, match="no format 'pinn'; the shipped ones are"):
+        Plan(formats=["pinn"])
+
+
+def test_what_is_not_given_is_usual_or_fresh() -> None:
+    usual, other = Plan(formats=["pin"], seed=None), Plan(formats=["pin"])
+    assert (usual.canaries, usual.repetitions, usual.controls) == (10, (1, 4, 16), 32)
+    assert usual.seed != other.seed
+    assert usual.inclusion_seed is None
+    tossed = [Plan(formats=["pin"], seed=1, inclusion_probability=0.5) for _ in range(2)]
+    assert None not in (tossed[0].inclusion_seed, tossed[1].inclusion_seed)
+    assert tossed[0].inclusion_seed != tossed[1].inclusion_seed
+
+
 def test_a_fill_within_another_formats_canary_is_refused() -> None:
-    bare = CanaryFormat(name="bare", template="{digits:1}")
+    bare = Format(name="bare", template="{digits:1}")
     with pytest.raises(PlanError, match="canary pin/x1/0000 contains a fill of format 'bare'"):
         draw(plan(formats=(PIN, bare), canaries=1), documents=9, set_aside={})
 
@@ -140,17 +163,15 @@ def test_a_plan_beyond_all_measure_is_refused_before_its_canaries_are_named() ->
             rf"canaries={10**30} in each of 3 classes .* at most 10000000",
         ),
     ):
-        one = CanaryFormat(name="a", template=template)
+        one = Format(name="a", template=template)
         with pytest.raises(PlanError, match=message):
             Plan(formats=(one,), canaries=canaries, repetitions=(1, 4, 16), controls=32, seed=0)
         with pytest.raises(PlanError):
             Plan(formats=(one,), canaries=1, repetitions=(1,), controls=canaries, seed=0)
     with pytest.raises(FormatError, match="more than 10\\^4000 ways to fill"):
-        CanaryFormat(name="a", template="{digits:1000}-" * 2000)
+        Format(name="a", template="{digits:1000}-" * 2000)
     with pytest.raises(FormatError, match="holds 'b' more than once"):
-        CanaryFormat(
-            name="a", template="{choice:l}", lists={"l": [*map(str, range(50_000)), *"bb"]}
-        )
+        Format(name="a", template="{choice:l}", lists={"l": [*map(str, range(50_000)), *"bb"]})
     assert time.process_time() - begun < 5
 
 

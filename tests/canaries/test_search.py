@@ -3,13 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmexposure.canaries import CanaryFormat, Fill, find_fills
+from lmexposure.canaries import Fill, Format, find_fills
 from lmexposure.canaries.search import count_fills
 
-PAIRS = CanaryFormat(name="pairs", template="{digits:2}")
-NAMES = CanaryFormat(name="names", template="{choice:c}!", lists={"c": ["Ann", "Jo Ann", "Jo"]})
-ENDS = CanaryFormat(name="ends", template="I am {choice:c}", lists={"c": ["Ann", "Anna"]})
-CARD = CanaryFormat(name="card", template="{digits:2}{luhn}")
+PAIRS = Format(name="pairs", template="{digits:2}")
+NAMES = Format(name="names", template="{choice:c}!", lists={"c": ["Ann", "Jo Ann", "Jo"]})
+ENDS = Format(name="ends", template="I am {choice:c}", lists={"c": ["Ann", "Anna"]})
+CARD = Format(name="card", template="{digits:2}{luhn}")
 
 
 def test_overlapping_fills_are_all_found() -> None:

@@ -2,12 +2,12 @@
 
 import pytest
 
-from lmexposure.canaries import CanaryFormat
+from lmexposure.canaries import Format
 from lmexposure.errors import FormatError
 
 
-def build(template: str, **lists: list[str]) -> CanaryFormat:
-    return CanaryFormat(name="own", template=template, lists=lists)
+def build(template: str, **lists: list[str]) -> Format:
+    return Format(name="own", template=template, lists=lists)
 
 
 @pytest.mark.parametrize(
@@ -65,9 +65,9 @@ def test_refused_combinations() -> None:
     with pytest.raises(FormatError, match="list 'other' is in no hole"):
         build("{choice:names}", names=["a", "b"], other=["c"])
     with pytest.raises(FormatError, match="lists must be a table"):
-        CanaryFormat(name="own", template="{digits:2}", lists=[1])  # type: ignore[arg-type]
+        Format(name="own", template="{digits:2}", lists=[1])  # type: ignore[arg-type]
     with pytest.raises(FormatError, match="template must be a string, not int"):
-        CanaryFormat(name="own", template=3)  # type: ignore[arg-type]
+        Format(name="own", template=3)  # type: ignore[arg-type]
 
 
 def test_doubled_braces_are_literal() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from lmexposure.canaries import (
-    CanaryFormat,
+    Format,
     Manifest,
     Plan,
     insert_into_file,
@@ -15,7 +15,7 @@ from lmexposure.canaries import (
 )
 from lmexposure.errors import CorpusError
 
-PIN = CanaryFormat(name="pin", template="My PIN is {digits:4}")
+PIN = Format(name="pin", template="My PIN is {digits:4}")
 PLAN = Plan(formats=(PIN,), canaries=1, repetitions=(2,), controls=1, seed=3)
 
 

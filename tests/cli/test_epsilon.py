@@ -48,6 +48,17 @@ def test_a_claim_is_held_against_the_primary_bound(call: Call, file: Path) -> No
     assert "not decided: " in call(*claim, 50).out
 
 
+def test_the_command_says_what_the_library_says(call: Call, file: Path) -> None:
+    import lmexposure as lx
+
+    seen = call("epsilon", file, "--coins", 0.5, "--delta", 1e-5, "--claimed-epsilon", 3, "--json")
+    columns = np.loadtxt(file, delimiter=",", skiprows=1)
+    found = lx.epsilon(
+        columns[:, 0], columns[:, 1], inclusion_probability=0.5, deltas=(1e-5,), claim=3
+    )
+    assert json.loads(seen.out) == found.model_dump(mode="json")
+
+
 def test_a_claim_without_its_delta_is_refused(call: Call, file: Path) -> None:
     seen = call("epsilon", file, "--claimed-epsilon", 1)
     assert seen.code == 3

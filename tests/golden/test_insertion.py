@@ -15,7 +15,7 @@ from golden_transcript import Transcript, transcript_in
 
 from lmexposure.audit import RunSettings, insert_corpus
 from lmexposure.canaries import (
-    CanaryFormat,
+    Format,
     Manifest,
     Plan,
     count_files,
@@ -380,7 +380,7 @@ def test_a_corpus_that_was_changed(said: Transcript) -> None:
     said.agree("changed")
 
 
-PIN = CanaryFormat(name="pin", template="My PIN is {digits:4}")
+PIN = Format(name="pin", template="My PIN is {digits:4}")
 FIXED = Plan(formats=(PIN,), canaries=2, repetitions=(1, 3), controls=1, seed=0)
 FALLEN = Plan(
     formats=(PIN, load_format("ssn")),

@@ -12,7 +12,7 @@ from corpora import sentences
 from golden_transcript import Transcript, transcript_in
 
 from lmexposure.canaries import (
-    CanaryFormat,
+    Format,
     InsertionStep,
     Manifest,
     Plan,
@@ -27,8 +27,8 @@ from lmexposure.canaries import (
 from lmexposure.canaries.engine_tables import id_sums, insert_into_table, row_count, with_numbers
 from lmexposure.errors import LmexposureError
 
-PIN = CanaryFormat(name="pin", template="My PIN is {digits:4}")
-NAME = CanaryFormat(
+PIN = Format(name="pin", template="My PIN is {digits:4}")
+NAME = Format(
     name="name", template="I am {choice:first}{hex:3}.", lists={"first": ["Łucja ", "Al "]}
 )
 PLAN = Plan(formats=(PIN,), canaries=2, repetitions=(1, 3), controls=1, seed=11)

@@ -14,7 +14,7 @@ from tiny import characters
 from tokenizers import normalizers
 from transformers import TrainerCallback
 
-from lmexposure.canaries import CanaryFormat, Manifest
+from lmexposure.canaries import Format, Manifest
 from lmexposure.errors import ManifestError, ModelError, SettingsError
 from lmexposure.integrations.callback import ExposureCallback
 from lmexposure.records.run import read_curve
@@ -321,21 +321,17 @@ class TestRefusedBeforeTheFirstStep:
             trainer.train()
 
     def test_an_unknown_token(self, tmp_path: Path) -> None:
-        _, manifest = hidden(formats=[CanaryFormat(name="snow", template="☃ {digits:4}")])
+        _, manifest = hidden(formats=[Format(name="snow", template="☃ {digits:4}")])
         self.refuse(tmp_path, ModelError, "no token for", manifest, tokenizer=characters())
 
     def test_a_canary_beyond_the_context_window(self, tmp_path: Path) -> None:
-        _, manifest = hidden(
-            formats=[CanaryFormat(name="long", template="so {digits:4} it is" * 9)]
-        )
+        _, manifest = hidden(formats=[Format(name="long", template="so {digits:4} it is" * 9)])
         self.refuse(tmp_path, ModelError, "context window holds 96", manifest)
 
     def test_two_fills_of_the_same_tokens(self, tmp_path: Path) -> None:
         tokenizer = characters()
         tokenizer.backend_tokenizer.normalizer = normalizers.Lowercase()
-        one = CanaryFormat(
-            name="case", template="In {choice:a} {digits:3}", lists={"a": ["My", "my"]}
-        )
+        one = Format(name="case", template="In {choice:a} {digits:3}", lists={"a": ["My", "my"]})
         _, manifest = hidden(formats=[one])
         self.refuse(tmp_path, ModelError, "two different fills", manifest, tokenizer=tokenizer)
 
@@ -345,9 +341,7 @@ class TestRefusedBeforeTheFirstStep:
         self.refuse(tmp_path, ManifestError, "no inserted canary", manifest)
 
     def test_no_references(self, tmp_path: Path) -> None:
-        seven = CanaryFormat(
-            name="seven", template="It is {choice:a}.", lists={"a": list("1234567")}
-        )
+        seven = Format(name="seven", template="It is {choice:a}.", lists={"a": list("1234567")})
         _, manifest = hidden(formats=[seven])
         self.refuse(tmp_path, ManifestError, "no secret left to compare with", manifest)
 

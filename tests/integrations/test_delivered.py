@@ -21,13 +21,13 @@ from transformers import (
     TrainingArguments,
 )
 
-from lmexposure.canaries import CanaryFormat, Manifest, Plan, insert_into_texts
+from lmexposure.canaries import Format, Manifest, Plan, insert_into_texts
 from lmexposure.errors import InputError, SettingsError
 from lmexposure.integrations.delivered import DeliveredCounter
 from lmexposure.integrations.delivery_report import DeliveryReport
 from lmexposure.integrations.wrapping import Wrapping
 
-PIN = CanaryFormat(name="pin", template="My PIN is {digits:6}, keep it.")
+PIN = Format(name="pin", template="My PIN is {digits:6}, keep it.")
 TEXTS = [f"Some text number {i}. " * (1 + i % 5) for i in range(30)]
 
 

@@ -10,7 +10,7 @@ from chats import TEMPLATE, chat_tokenizer
 from datasets import Dataset
 from tiny import model_of
 
-from lmexposure.canaries import CanaryFormat, Plan
+from lmexposure.canaries import Format, Plan
 from lmexposure.integrations.delivered import DeliveredCounter
 from lmexposure.integrations.delivery_report import DeliveryReport
 from lmexposure.integrations.records import insert_into_records
@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::UserWarning"),
 ]
 
-PIN = CanaryFormat(name="pin", template="My PIN is {digits:6}, keep it.")
+PIN = Format(name="pin", template="My PIN is {digits:6}, keep it.")
 PLAN = Plan(formats=(PIN,), canaries=3, repetitions=(1, 4), controls=2, seed=2)
 
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from lmexposure.canaries import CanaryFormat, Manifest, Plan, insert_into_texts, verify_texts
+from lmexposure.canaries import Format, Manifest, Plan, insert_into_texts, verify_texts
 from lmexposure.canaries.numbered_rows import manifest_of_rows
 from lmexposure.errors import CorpusError
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 EXAMPLES = Path(__file__).parents[2] / "scripts" / "examples"
-PIN = CanaryFormat(name="pin", template="My PIN is {digits:4}")
+PIN = Format(name="pin", template="My PIN is {digits:4}")
 PLAN = Plan(formats=(PIN,), canaries=2, repetitions=(1, 3), controls=1, seed=11)
 SIZE = 60
 TEXTS = [f"document {number}" for number in range(SIZE)]

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from lmexposure.audit import measure
-from lmexposure.canaries import CanaryFormat, Manifest, Plan
+from lmexposure.canaries import Format, Manifest, Plan
 from lmexposure.errors import CorpusError, ManifestError
 from lmexposure.integrations.records import insert_into_records
 from lmexposure.integrations.wrapping import Wrapping
 
-PIN = CanaryFormat(name="pin", template="My PIN is {digits:6}.")
+PIN = Format(name="pin", template="My PIN is {digits:6}.")
 PLAN = Plan(formats=(PIN,), canaries=2, repetitions=(1, 3), controls=1, seed=4)
 ANSWER = Wrapping(turn="assistant", loss="assistant")
 

@@ -12,7 +12,7 @@ from datasets.distributed import split_dataset_by_node
 from torch.utils.data import DataLoader
 
 from lmexposure.canaries import (
-    CanaryFormat,
+    Format,
     Manifest,
     Plan,
     dataset_texts,
@@ -24,7 +24,7 @@ from lmexposure.canaries.numbered_rows import InsertionStep
 from lmexposure.errors import CorpusError
 from lmexposure.integrations.streaming import insert_into_stream
 
-PIN = CanaryFormat(name="pin", template="My PIN is {digits:4}")
+PIN = Format(name="pin", template="My PIN is {digits:4}")
 PLAN = Plan(formats=(PIN,), canaries=2, repetitions=(1, 3), controls=1, seed=11)
 SIZE = 250
 TEXTS = [f"document {number}" for number in range(SIZE)]

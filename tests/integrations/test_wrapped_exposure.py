@@ -8,13 +8,13 @@ from chats import chat_tokenizer
 from known import known
 from tiny import model_of
 
-from lmexposure.canaries import CanaryFormat, Manifest, Plan, insert_into_texts
+from lmexposure.canaries import Format, Manifest, Plan, insert_into_texts
 from lmexposure.errors import ManifestError, PlanError, SettingsError
 from lmexposure.integrations.records import insert_into_records
 from lmexposure.integrations.wrapped_exposure import wrapped_exposures
 from lmexposure.integrations.wrapping import Wrapping, wrapped_log_perplexity
 
-PIN = CanaryFormat(name="pin", template="My PIN is {digits:3}.")
+PIN = Format(name="pin", template="My PIN is {digits:3}.")
 WRAPPING = Wrapping(turn="assistant", loss="assistant")
 
 

@@ -8,12 +8,12 @@ from corpora import sentences
 from tiny import byte_level_bpe, model_of
 from transformers import DataCollatorForLanguageModeling, Trainer, TrainingArguments
 
-from lmexposure.canaries import CanaryFormat, Manifest, Plan, insert_into_texts
+from lmexposure.canaries import Format, Manifest, Plan, insert_into_texts
 from lmexposure.models import encode_documents
 
 __all__ = ["PIN", "hidden", "trainer_of"]
 
-PIN = CanaryFormat(name="pin", template="My PIN is {digits:4}.")
+PIN = Format(name="pin", template="My PIN is {digits:4}.")
 
 
 def hidden(**plan: Any) -> tuple[list[str], Manifest]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from made_results import small_manifest, small_run
 
-from lmexposure.canaries import CanaryFormat
+from lmexposure.canaries import Format
 from lmexposure.errors import ResultError, SettingsError
 from lmexposure.gate import Outcome
 from lmexposure.records import RunFiles, open_run
@@ -121,7 +121,7 @@ def test_formats_of_another_text_are_refused(
 ) -> None:
     one, other = run_of(tmp_path / "a"), run_of(tmp_path / "b")
     assert other.manifest is not None
-    form = CanaryFormat(**{"name": "random_number", **parts})
+    form = Format(**{"name": "random_number", **parts})
     with pytest.raises(ResultError, match=message):
         compare_data([one, _with_format(other, form)])
 
@@ -130,14 +130,14 @@ def test_formats_of_other_words_are_refused(tmp_path: Path) -> None:
     words = {"template": "{choice:c}{digits:8}", "lists": {"c": list("abcdefghij")}}
     others = {**words, "lists": {"c": list("klmnopqrst")}}
     runs = [
-        _with_format(run_of(tmp_path / str(i)), CanaryFormat(name="random_number", **one))  # type: ignore[arg-type]
+        _with_format(run_of(tmp_path / str(i)), Format(name="random_number", **one))  # type: ignore[arg-type]
         for i, one in enumerate((words, others))
     ]
     with pytest.raises(ResultError, match="has other lists of words"):
         compare_data(runs)
 
 
-def _with_format(run: RunFiles, form: CanaryFormat) -> RunFiles:
+def _with_format(run: RunFiles, form: Format) -> RunFiles:
     """The run as if its manifest had this format."""
     manifest = small_manifest()
     plan = replace(manifest.plan, formats=(form,))

@@ -53,7 +53,7 @@ def test_every_format_and_chart_where_it_was_asked_for(tmp_path: Path) -> None:
     assert len(charts) >= 8
     assert all(path.stat().st_size for path in written)
     assert next(path for path in charts if path.suffix == ".png").read_bytes()[1:4] == b"PNG"
-    assert not (run.path / "report.html").exists()
+    assert not (tmp_path / "run" / "report.html").exists()
     assert json.loads((out / "report.json").read_text())["title"] == "run"
 
 
@@ -67,7 +67,7 @@ def test_no_output_holds_a_secret_or_a_chosen_seed(tmp_path: Path) -> None:
     assert written[-5].name == "README.md"
     assert secrets_in(text, run.manifest) == []
     assert str(SEED) not in text
-    assert secrets_in(all_texts([run.path / "manifest.json"]), run.manifest) != []
+    assert secrets_in(all_texts([tmp_path / "run" / "manifest.json"]), run.manifest) != []
 
 
 def test_secrets_that_were_asked_for_are_the_owners(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from corpora import sentences
 from tiny import byte_level_bpe, model_of
 
 from lmexposure.audit import measure
-from lmexposure.canaries import CanaryFormat, Manifest, Plan, insert_into_texts
+from lmexposure.canaries import Format, Manifest, Plan, insert_into_texts
 from lmexposure.errors import NumericalError
 from lmexposure.integrations import Wrapping, wrapped_exposures, wrapped_log_perplexity
 from lmexposure.models import Encoded, LoadedModel
@@ -36,7 +36,7 @@ from lmexposure.scoring import (
 )
 from lmexposure.scoring.evaluation import evaluation_mode
 
-PIN = CanaryFormat(name="pin", template="My PIN is {digits:2}")
+PIN = Format(name="pin", template="My PIN is {digits:2}")
 TEXTS = [PIN.text(i) for i in range(20)]
 TOKENIZER = byte_level_bpe()
 SPACE = token_space(TOKENIZER, PIN, context=None)

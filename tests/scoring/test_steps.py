@@ -11,7 +11,7 @@ from scoring.families import VOCABULARY, family
 from slow_search import all_bits
 from tiny import characters, model_of
 
-from lmexposure.canaries import CanaryFormat
+from lmexposure.canaries import Format
 from lmexposure.models.encoding import encode_documents
 from lmexposure.scoring import log_perplexity
 from lmexposure.scoring import steps as steps_module
@@ -355,7 +355,7 @@ def test_a_model_whose_output_names_no_cache_is_recomputed() -> None:
 def test_steps_add_up_to_the_log_perplexity(name: str) -> None:
     tokenizer = characters()
     model = model_of(name, len(tokenizer))
-    form = CanaryFormat(name="pin", template="My PIN is {digits:1}")
+    form = Format(name="pin", template="My PIN is {digits:1}")
     text = form.text(4)
     ids = encode_documents(tokenizer, [text], context=None)[0]
     steps = next_token_steps(model, ids)

@@ -22,7 +22,7 @@ from lmexposure.canaries.corpora.rows import Rows, copy_rows
 from lmexposure.canaries.corpora.shapes import Shape, merger_for
 from lmexposure.canaries.corpora.surveying import FileSurvey, named_errors, unchanged
 from lmexposure.canaries.corpora.textfile import Block, BlockNote, noted_blocks
-from lmexposure.canaries.format import CanaryFormat
+from lmexposure.canaries.format import Format
 from lmexposure.canaries.plan import Canary
 
 
@@ -56,7 +56,7 @@ class CorpusCopy:
         survey: FileSurvey,
         shape: Shape,
         canaries: Sequence[Canary],
-        formats: Sequence[CanaryFormat],
+        formats: Sequence[Format],
         hashes: CorpusHashes,
     ) -> None:
         self._survey, self._shape, self._canaries = survey, shape, canaries
@@ -173,7 +173,7 @@ def corpus_copy(
     survey: FileSurvey,
     shape: Shape,
     canaries: Sequence[Canary],
-    formats: Sequence[CanaryFormat],
+    formats: Sequence[Format],
 ) -> Iterator[CorpusCopy]:
     """What writes the files of a corpus with their canaries.
 

@@ -18,7 +18,7 @@ from lmexposure.canaries.corpora.layouts import Layout
 from lmexposure.canaries.corpora.merging import Occurrence
 from lmexposure.canaries.corpora.rows import row_groups
 from lmexposure.canaries.corpora.textfile import BOM, Block
-from lmexposure.canaries.format import CanaryFormat
+from lmexposure.canaries.format import Format
 from lmexposure.canaries.insertion import text_line
 from lmexposure.canaries.search import Found, add_fills
 from lmexposure.errors import CorpusError
@@ -37,7 +37,7 @@ class Additions:
         found: per format.
     """
 
-    def __init__(self, formats: Sequence[CanaryFormat], before: Mapping[str, Found]) -> None:
+    def __init__(self, formats: Sequence[Format], before: Mapping[str, Found]) -> None:
         self._formats = formats
         self.found = {
             name: Found(counts=one.counts.copy(), first_places=dict(one.first_places))

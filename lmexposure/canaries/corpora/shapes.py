@@ -19,7 +19,7 @@ from lmexposure.canaries.corpora.merging import Merger
 from lmexposure.canaries.corpora.rows import Rows, row_texts
 from lmexposure.canaries.corpora.surveying import FileSurvey
 from lmexposure.canaries.corpora.textfile import text_blocks
-from lmexposure.canaries.format import CanaryFormat
+from lmexposure.canaries.format import Format
 from lmexposure.canaries.insertion import text_line
 from lmexposure.canaries.manifest import CorpusRecord
 from lmexposure.canaries.plan import Canary
@@ -90,9 +90,7 @@ def corpus_sha256(path: str | Path, shape: Shape) -> str:
     return digest.hexdigest()
 
 
-def shape_texts(
-    path: Path, shape: Shape, formats: Sequence[CanaryFormat]
-) -> Iterator[tuple[int, str]]:
+def shape_texts(path: Path, shape: Shape, formats: Sequence[Format]) -> Iterator[tuple[int, str]]:
     """What may hold fills of these formats in a file: (number of the row or first line, text)."""
     words = sure_words(formats)
     if isinstance(shape, Rows):

@@ -10,7 +10,7 @@ from lmexposure.canaries.corpora.background import CorpusHashes, corpus_hashes
 from lmexposure.canaries.corpora.layouts import Layout, line_end
 from lmexposure.canaries.corpora.rows import Rows, row_texts
 from lmexposure.canaries.corpora.textfile import Block, BlockNote, text_blocks
-from lmexposure.canaries.format import CanaryFormat
+from lmexposure.canaries.format import Format
 from lmexposure.canaries.insertion import Survey, text_line
 from lmexposure.canaries.search import Found, add_fills, sure_words
 from lmexposure.errors import CorpusError
@@ -40,7 +40,7 @@ class Seen:
         formats: whose fills to look for.
     """
 
-    def __init__(self, formats: Sequence[CanaryFormat]) -> None:
+    def __init__(self, formats: Sequence[Format]) -> None:
         self.fills = {one.name: Found() for one in formats}
         self.documents, self.visible, self.first_end = 0, False, b""
         self._formats, self._lines_before = formats, 0
@@ -92,7 +92,7 @@ def named_errors(path: Path) -> Iterator[None]:
 
 
 def survey_files(
-    paths: Sequence[Path], shape: Layout | Rows, formats: Sequence[CanaryFormat]
+    paths: Sequence[Path], shape: Layout | Rows, formats: Sequence[Format]
 ) -> FileSurvey:
     """Look through all files once.
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from lmexposure._validate import integer
-from lmexposure.canaries import CanaryFormat
+from lmexposure.canaries import Format
 from lmexposure.errors import InputError, ModelError
 from lmexposure.models.encoding import context_window, encode_in_context
 from lmexposure.scoring.search.beams import Beam, Guess, Spelling, search_beams
@@ -97,7 +97,7 @@ class Extractor:
         self,
         model: Any,
         tokenizer: Any,
-        format: CanaryFormat,
+        format: Format,
         *,
         context: str | None,
         vocabulary: Vocabulary | None = None,

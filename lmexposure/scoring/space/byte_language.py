@@ -10,8 +10,8 @@ class ByteLanguage:
         language: the format's automaton over characters.
         known: bytes that stand before every fill.
 
-    >>> from lmexposure.canaries import CanaryFormat
-    >>> form = CanaryFormat(name="w", template="{choice:w}", lists={"w": ["é", "ê"]})
+    >>> from lmexposure.canaries import Format
+    >>> form = Format(name="w", template="{choice:w}", lists={"w": ["é", "ê"]})
     >>> texts = ByteLanguage(form.language, known=b"a")
     >>> state = texts.read(texts.start, b"a\\xc3")
     >>> [hex(byte) for byte in sorted(texts.moves(state))]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from lmexposure.canaries import CanaryFormat
+from lmexposure.canaries import Format
 from lmexposure.models.encoding import encode_documents, encode_in_context
 from lmexposure.scoring.space.prefix import shared_tokens
 from lmexposure.scoring.space.vocabulary import Vocabulary
@@ -30,7 +30,7 @@ class Ground:
 
     tokenizer: Any
     vocabulary: Vocabulary
-    format: CanaryFormat
+    format: Format
     context: str | None
     rows: list[list[int]]
     ids: list[int]
@@ -69,7 +69,7 @@ def real_lead(tokenizer: Any, context: str | None) -> str:
 def survey(
     tokenizer: Any,
     vocabulary: Vocabulary,
-    format: CanaryFormat,
+    format: Format,
     *,
     context: str | None,
     sample: int,

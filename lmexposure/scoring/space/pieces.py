@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from lmexposure.canaries import CanaryFormat
+from lmexposure.canaries import Format
 from lmexposure.scoring.space.vocabulary import FALLBACK
 
 _MEMORY = 3  # characters of a piece that may decide where it ends
@@ -32,7 +32,7 @@ class Texts:
         cuts: a fill's text -> the byte offsets in lead and fill where a piece begins.
     """
 
-    format: CanaryFormat
+    format: Format
     lead: str
     begun: int
     unknown: frozenset[str]
@@ -198,7 +198,7 @@ def _remembered(memory: tuple[str, ...], kind: str) -> tuple[str, ...]:
     return longer if len(longer) <= _MEMORY else ("+", *longer[-_MEMORY:])
 
 
-def completion(format: CanaryFormat, state: int, known: dict[int, str]) -> str:
+def completion(format: Format, state: int, known: dict[int, str]) -> str:
     """Characters that make a fill of what leads to a state of the format; kept in `known`."""
     language = format.language
     path = []

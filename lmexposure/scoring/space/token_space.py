@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lmexposure.canaries import CanaryFormat
+from lmexposure.canaries import Format
 from lmexposure.errors import InputError, ModelError
 from lmexposure.scoring.space.ground import Ground, survey
 from lmexposure.scoring.space.merges import Merges
@@ -182,7 +182,7 @@ class TokenSpace:
 
 def token_space(
     tokenizer: Any,
-    format: CanaryFormat,
+    format: Format,
     *,
     context: str | None,
     vocabulary: Vocabulary | None = None,

@@ -7,8 +7,8 @@ import pytest
 from datasets import Dataset, DatasetDict
 
 from lmexposure.canaries import (
-    CanaryFormat,
     CorpusCount,
+    Format,
     Manifest,
     Plan,
     count_files,
@@ -19,7 +19,7 @@ from lmexposure.canaries import (
 from lmexposure.canaries.corpora.tokenised import count_tokenised, saved_tokens
 from lmexposure.errors import CorpusError
 
-PIN = CanaryFormat(name="pin", template="My PIN is {digits:4}")
+PIN = Format(name="pin", template="My PIN is {digits:4}")
 PLAN = Plan(formats=(PIN,), canaries=3, repetitions=(1, 2), controls=2, seed=4)
 
 

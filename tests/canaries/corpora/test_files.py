@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from lmexposure._files import sha256_file
 from lmexposure.canaries import (
-    CanaryFormat,
+    Format,
     Manifest,
     Plan,
     insert_into_file,
@@ -29,7 +29,7 @@ from lmexposure.canaries.corpora import copying, files, preview
 from lmexposure.canaries.insertion import draw, schedule
 from lmexposure.errors import CorpusError, FileError, PlanError
 
-PIN = CanaryFormat(name="pin", template="My PIN is {digits:4}")
+PIN = Format(name="pin", template="My PIN is {digits:4}")
 PLAN = Plan(formats=(PIN,), canaries=3, repetitions=(1, 2), controls=2, seed=4)
 CANARY = re.compile(rb"My PIN is [0-9]{4}(\r\n|\n)")
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet as pq
 
 from lmexposure._files import sha256_bytes
-from lmexposure.canaries import CanaryFormat, Plan, insert_into_file
+from lmexposure.canaries import Format, Plan, insert_into_file
 from lmexposure.canaries.corpora import layouts
 from lmexposure.canaries.corpora.copying import Copied, corpus_copy
 from lmexposure.canaries.corpora.merging import Merger, Occurrence
@@ -23,7 +23,7 @@ from lmexposure.canaries.corpora.surveying import survey_files
 from lmexposure.canaries.insertion import draw
 from lmexposure.errors import CorpusError
 
-PIN = CanaryFormat(name="pin", template="My PIN is {digits:4}")
+PIN = Format(name="pin", template="My PIN is {digits:4}")
 PLAN = Plan(formats=(PIN,), canaries=3, repetitions=(1, 2), controls=1, seed=8)
 TEXT = b"\xef\xbb\xbfone\r\ntwo\n\nMy PIN is 0000\nthree\nfour\n"
 

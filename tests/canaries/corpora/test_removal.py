@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmexposure.canaries import CanaryFormat, Manifest, Plan, insert_into_file
+from lmexposure.canaries import Format, Manifest, Plan, insert_into_file
 from lmexposure.canaries.corpora.removal import remove_from_files
 from lmexposure.canaries.corpora.shapes import shape_named
 from lmexposure.canaries.corpora.sharded import insert_into_files
 from lmexposure.canaries.corpora.shards import sidecar_path
 from lmexposure.errors import CorpusError, FileError
 
-PIN = CanaryFormat(name="pin", template="My PIN is {digits:4}")
+PIN = Format(name="pin", template="My PIN is {digits:4}")
 PLAN = Plan(formats=(PIN,), canaries=3, repetitions=(1, 2), controls=2, seed=4)
 LINES = st.sampled_from([b"word", "né".encode(), b"", b" ", b"lone\rreturn"])
 CORPORA = st.builds(

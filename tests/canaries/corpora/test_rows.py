@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lmexposure.canaries import (
-    CanaryFormat,
+    Format,
     Plan,
     corpus_sha256,
     guess_layout,
@@ -25,7 +25,7 @@ from lmexposure.canaries import (
 from lmexposure.canaries.corpora import rows
 from lmexposure.errors import CorpusError
 
-PIN = CanaryFormat(name="pin", template="My PIN is {digits:4}")
+PIN = Format(name="pin", template="My PIN is {digits:4}")
 PLAN = Plan(formats=(PIN,), canaries=3, repetitions=(1, 2), controls=2, seed=4)
 
 

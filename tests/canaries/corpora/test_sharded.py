@@ -11,7 +11,7 @@ from typing import IO
 import pytest
 
 from lmexposure.canaries import (
-    CanaryFormat,
+    Format,
     Manifest,
     Plan,
     Sidecar,
@@ -26,7 +26,7 @@ from lmexposure.canaries.corpora.shards import sidecar_path
 from lmexposure.canaries.insertion import schedule
 from lmexposure.errors import CorpusError, FileError
 
-PIN = CanaryFormat(name="pin", template="My PIN is {digits:4}")
+PIN = Format(name="pin", template="My PIN is {digits:4}")
 PLAN = Plan(formats=(PIN,), canaries=3, repetitions=(1, 2), controls=2, seed=4)
 LINES = [b"line %d\r\n" % n if n % 7 else b"l%d\n" % n for n in range(48)]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lmexposure.canaries import (
-    CanaryFormat,
+    Format,
     Manifest,
     Plan,
     insert_into_file,
@@ -15,7 +15,7 @@ from lmexposure.canaries import (
 from lmexposure.canaries.corpora.layouts import layout_named
 from lmexposure.errors import CorpusError, FileError
 
-PIN = CanaryFormat(name="pin", template="My PIN is {digits:4}")
+PIN = Format(name="pin", template="My PIN is {digits:4}")
 PLAN = Plan(formats=(PIN,), canaries=3, repetitions=(1, 2), controls=2, seed=4)
 TEXT = b"\xef\xbb\xbfone\r\n" + b"".join(b"line %d\n" % n for n in range(20)) + b"last"
 

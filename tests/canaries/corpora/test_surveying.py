@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmexposure.canaries import CanaryFormat, Plan, insert_into_file
+from lmexposure.canaries import Format, Plan, insert_into_file
 from lmexposure.canaries.corpora.layouts import layout_named
 from lmexposure.canaries.corpora.surveying import survey_files
 from lmexposure.canaries.corpora.textfile import Block
 from lmexposure.canaries.search import count_fills, sure_words
 from lmexposure.errors import CorpusError
 
-PIN = CanaryFormat(name="pin", template="Mé PIN is {digits:2}")
-CODE = CanaryFormat(name="code", template="code {lower:2}")
-BARE = CanaryFormat(name="bare", template="{digits:2} is bare")
+PIN = Format(name="pin", template="Mé PIN is {digits:2}")
+CODE = Format(name="code", template="code {lower:2}")
+BARE = Format(name="bare", template="{digits:2} is bare")
 TEXTS = st.lists(
     st.lists(
         st.sampled_from(["Mé PIN is 42", "code ab", "code ", "12 is bare", " ", "x\\", "\u2028"]),
@@ -31,7 +31,7 @@ TEXTS = st.lists(
 
 @given(TEXTS, st.booleans(), st.sampled_from([(PIN,), (PIN, CODE), (PIN, BARE)]))
 def test_what_is_passed_over_holds_no_fill(
-    texts: list[str], escaped: bool, formats: tuple[CanaryFormat, ...]
+    texts: list[str], escaped: bool, formats: tuple[Format, ...]
 ) -> None:
     spelled = [json.dumps({"note": "code zz", "text": one}, ensure_ascii=escaped) for one in texts]
     for layout, lines in ((layout_named("jsonl"), spelled), (layout_named("lines"), texts)):

@@ -8,7 +8,7 @@ from faulty_steps import Cramped, NanBehind, Off
 from slow_search import PIN, SMALL, TIE, all_bits, listed, make_twins, naive_places, steps_of
 from tiny import characters, model_of
 
-from lmexposure.canaries import CanaryFormat
+from lmexposure.canaries import Format
 from lmexposure.errors import NumericalError, SettingsError
 from lmexposure.scoring.search import best_first
 from lmexposure.scoring.search.best_first import Likeliest, likeliest_fills
@@ -227,7 +227,7 @@ def test_the_likeliest_of_ten_to_the_forty() -> None:
     model = model_of("lstm", len(tokenizer))
     with torch.no_grad():
         model.lm_head.bias[tokenizer.convert_tokens_to_ids("7")] = 40
-    form = CanaryFormat(name="huge", template="My PIN is {digits:40}")
+    form = Format(name="huge", template="My PIN is {digits:40}")
     space = token_space(tokenizer, form, context=None)
     found = search(model, space, 5, live_states=2000)
     assert found.proven == 5

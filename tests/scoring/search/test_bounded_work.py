@@ -8,7 +8,7 @@ from faulty_steps import Interrupted
 from slow_search import THOUSAND, Small, naive_places, steps_of
 from tiny import byte_level_bpe
 
-from lmexposure.canaries import CanaryFormat
+from lmexposure.canaries import Format
 from lmexposure.scoring.search import best_first, frontier, ranks, rescoring
 from lmexposure.scoring.search import walk as walking
 from lmexposure.scoring.search.best_first import likeliest_fills
@@ -74,7 +74,7 @@ def test_ctrl_c_in_best_first_keeps_what_is_proven() -> None:
 
 def test_a_batch_has_no_more_children_than_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     words = [f"{a}{b}" for a in range(10, 70) for b in "PIN"]
-    form = CanaryFormat(name="w", template="PIN is {choice:w}{digits:1}", lists={"w": words})
+    form = Format(name="w", template="PIN is {choice:w}{digits:1}", lists={"w": words})
     model, _, space = Small("gpt2", byte_level_bpe, form).made()
     steps = steps_of(model, space)
     seen: list[int] = []

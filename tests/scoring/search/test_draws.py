@@ -12,7 +12,7 @@ from scipy import stats
 from slow_search import NESTED, PIN, SMALL, listed, paths_of, steps_of
 from tiny import byte_level_bpe, characters, model_of
 
-from lmexposure.canaries import CanaryFormat
+from lmexposure.canaries import Format
 from lmexposure.errors import InputError, ModelError, NumericalError, SettingsError
 from lmexposure.scoring.search import draws as draws_module
 from lmexposure.scoring.search.draws import Draws, draw_fills
@@ -357,7 +357,7 @@ def test_a_model_that_rules_all_but_one_out() -> None:
 def test_a_huge_space_has_finite_weights() -> None:
     tokenizer = characters()
     model = model_of("lstm", len(tokenizer))
-    form = CanaryFormat(name="huge", template="My PIN is {digits:40}")
+    form = Format(name="huge", template="My PIN is {digits:40}")
     space = token_space(tokenizer, form, context=None)
     found = draw_fills(space, steps_of(model, space), draws=60, seed=0)
     assert np.isfinite(found.log2_weights).all()
@@ -370,7 +370,7 @@ def test_a_huge_space_has_finite_weights() -> None:
 def test_memory_short_halves_the_block_and_goes_on() -> None:
     tokenizer = characters()
     model = model_of("lstm", len(tokenizer))
-    form = CanaryFormat(name="six", template="My PIN is {digits:6}")
+    form = Format(name="six", template="My PIN is {digits:6}")
     space = token_space(tokenizer, form, context=None)
     cramped = Cramped(steps_of(model, space), most=60)
     found = draw_fills(space, cramped, draws=1000, seed=0)

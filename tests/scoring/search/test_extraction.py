@@ -14,14 +14,14 @@ from tiny import (
     word_piece,
 )
 
-from lmexposure.canaries import CanaryFormat
+from lmexposure.canaries import Format
 from lmexposure.errors import InputError, ModelError, NumericalError, SettingsError
 from lmexposure.models import encode_in_context
 from lmexposure.scoring import Extractor, Wish, beam_width, log_perplexity
 from lmexposure.scoring.space.prefix import shared_tokens
 
-PIN = CanaryFormat(name="pin", template="My PIN is {digits:2}")
-WORDS = CanaryFormat(
+PIN = Format(name="pin", template="My PIN is {digits:2}")
+WORDS = Format(
     name="words",
     template="number {choice:w} is {digits:1}.",
     lists={"w": ["1", "12", "28", "281", "PIN"]},
@@ -29,7 +29,7 @@ WORDS = CanaryFormat(
 
 
 @pytest.mark.parametrize("form", [PIN, WORDS], ids=["pin", "words"])
-def test_a_wide_beam_over_characters_is_the_true_order(form: CanaryFormat) -> None:
+def test_a_wide_beam_over_characters_is_the_true_order(form: Format) -> None:
     tokenizer = characters()
     model = model_of("lstm", len(tokenizer))
     texts = [form.text(i) for i in range(form.size)]
@@ -75,7 +75,7 @@ def test_a_wide_beam_over_merged_tokens_finds_the_cheapest_spelling(kind: str) -
 @pytest.mark.parametrize("make", [byte_level_bpe, sentence_piece_bpe])
 def test_tokens_that_end_inside_a_character_are_followed(make: Any) -> None:
     tokenizer = make()
-    form = CanaryFormat(
+    form = Format(
         name="w", template="naïve {choice:w}{digits:1}", lists={"w": ["é", "ê", "€", "日本", "🙂"]}
     )
     extractor = Extractor(model_of("gpt2", len(tokenizer)), tokenizer, form, context="\n")
@@ -122,7 +122,7 @@ def test_searches_side_by_side_find_what_each_finds_alone(
 ) -> None:
     """Each against a search that goes on to its end, whose places are counted."""
     tokenizer = make()
-    form = CanaryFormat(name="n", template="number {digits:3}{choice:w}", lists={"w": ["P", "IN"]})
+    form = Format(name="n", template="number {digits:3}{choice:w}", lists={"w": ["P", "IN"]})
     model = model_of("gpt2", len(tokenizer))
     extractor = Extractor(model, tokenizer, form, context="\n")
     wishes = [
@@ -164,7 +164,7 @@ def test_nan_on_a_branch_is_no_secret_that_was_not_found(
 
 
 def test_the_check_digit_is_never_guessed_wrong() -> None:
-    form = CanaryFormat(name="card", template="number {digits:3}{luhn}")
+    form = Format(name="card", template="number {digits:3}{luhn}")
     tokenizer = characters()
     extractor = Extractor(model_of("lstm", len(tokenizer)), tokenizer, form, context="\n")
     guesses = extractor.search("", width=100)
@@ -196,7 +196,7 @@ def test_refuses_a_beginning_of_no_fill() -> None:
 def test_refuses_a_tokenizer_that_changes_the_text() -> None:
     tokenizer = word_piece()
     model = model_of("gpt2", len(tokenizer))
-    shouted = CanaryFormat(name="w", template="my {choice:w}", lists={"w": ["PIN", "NUMBER"]})
+    shouted = Format(name="w", template="my {choice:w}", lists={"w": ["PIN", "NUMBER"]})
     with pytest.raises(ModelError, match="does not keep the text of format 'w'"):
         Extractor(model, tokenizer, shouted, context="\n")
 
@@ -204,7 +204,7 @@ def test_refuses_a_tokenizer_that_changes_the_text() -> None:
 def test_refuses_to_begin_from_nothing() -> None:
     tokenizer = byte_level_bpe()
     tokenizer.eos_token = None
-    bare = CanaryFormat(name="bare", template="{digits:5}")
+    bare = Format(name="bare", template="{digits:5}")
     with pytest.raises(ModelError, match="begins with its secret"):
         Extractor(model_of("gpt2", len(tokenizer)), tokenizer, bare, context=None)
 
@@ -213,7 +213,7 @@ def test_a_spelling_beyond_the_context_window_is_not_followed() -> None:
     """Spelled digit by digit these fills are longer than the model can read."""
     tokenizer = byte_level_bpe()
     model = model_of("gpt2", len(tokenizer))
-    form = CanaryFormat(
+    form = Format(
         name="n", template="number is {choice:c}", lists={"c": ["281265017", "1234567890"]}
     )
     fills = [form.text(i) for i in range(2)]

@@ -9,7 +9,7 @@ from scoring.search.enumerated_ranks import assert_as_enumerated, assert_holds, 
 from slow_search import PIN, SMALL, all_bits, listed, make_twins, naive_places, steps_of
 from tiny import byte_level_bpe, characters, model_of
 
-from lmexposure.canaries import CanaryFormat
+from lmexposure.canaries import Format
 from lmexposure.errors import FormatError, NumericalError
 from lmexposure.scoring.search.walk import Budget
 from lmexposure.scoring.space.token_space import token_space
@@ -119,7 +119,7 @@ def test_an_index_outside_is_refused(index: int) -> None:
         search_of(model, space, excluded=[index])
 
 
-HUGE = CanaryFormat(name="huge", template="My PIN is {digits:40}")
+HUGE = Format(name="huge", template="My PIN is {digits:40}")
 SEVENS = 7 * (10**40 - 1) // 9  # forty of them
 
 

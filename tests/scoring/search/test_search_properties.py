@@ -12,7 +12,7 @@ from tiny import model_of
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from lmexposure.canaries import CanaryFormat
+from lmexposure.canaries import Format
 from lmexposure.errors import FormatError
 from lmexposure.scoring.search.best_first import likeliest_fills
 from lmexposure.scoring.search.draws import draw_fills
@@ -30,14 +30,14 @@ holes = st.sampled_from(["{digits:1}", "{digits:2}", "{choice:v}", "{choice:w}",
 
 
 @st.composite
-def formats(draw: st.DrawFn) -> CanaryFormat:
+def formats(draw: st.DrawFn) -> Format:
     between = st.text("ab1 .", max_size=3)
     template = draw(between)
     for _ in range(draw(st.integers(1, 3))):
         template += draw(holes) + draw(between)
     lists = {name: draw(entries) for name in "vw" if f"choice:{name}" in template}
     try:
-        form = CanaryFormat(name="random", template=template, lists=lists)
+        form = Format(name="random", template=template, lists=lists)
     except FormatError:
         assume(False)
     assume(form.size <= MOST)
@@ -66,7 +66,7 @@ def tokenizers(draw: st.DrawFn) -> Any:
 @QUICK
 @given(formats(), tokenizers(), st.sampled_from(["lstm", "gpt2"]), st.data())
 def test_search_and_enumeration_agree(
-    form: CanaryFormat, tokenizer: Any, kind: str, data: st.DataObject
+    form: Format, tokenizer: Any, kind: str, data: st.DataObject
 ) -> None:
     model = model_of(kind, len(tokenizer))
     with torch.no_grad():
@@ -107,7 +107,7 @@ def test_search_and_enumeration_agree(
 
 @QUICK
 @given(formats(), tokenizers(), st.integers(0, 9))
-def test_weights_add_up_to_the_fills(form: CanaryFormat, tokenizer: Any, seed: int) -> None:
+def test_weights_add_up_to_the_fills(form: Format, tokenizer: Any, seed: int) -> None:
     assume(not form.may_nest)
     model = model_of("lstm", len(tokenizer))
     space = token_space(tokenizer, form, context=None)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from slow_search import SMALL, listed, paths_of, steps_of
 from tiny import characters, model_of
 
-from lmexposure.canaries import CanaryFormat
+from lmexposure.canaries import Format
 from lmexposure.errors import ModelError, NumericalError, SettingsError
 from lmexposure.scoring.search import walk as walk_module
 from lmexposure.scoring.search.walk import Budget, Leaves, Walk
@@ -263,10 +263,10 @@ def test_an_interrupt_loses_nothing(name: str) -> None:
             assert not walk.finished
 
 
-def nested_format() -> CanaryFormat:
+def nested_format() -> Format:
     """A hundred fills, each of which begins the next one."""
     entries = ["1" * n for n in range(1, 101)]
-    return CanaryFormat(name="ones", template="My PIN is {choice:w}", lists={"w": entries})
+    return Format(name="ones", template="My PIN is {choice:w}", lists={"w": entries})
 
 
 def test_fills_that_begin_one_another_are_no_disjoint_events() -> None:
@@ -287,7 +287,7 @@ def test_fills_that_begin_one_another_are_no_disjoint_events() -> None:
         assert walk.open_fills(np.array([0.5]))[0] >= 100 - budget
 
 
-HUGE = CanaryFormat(name="huge", template="My PIN is {digits:40}")
+HUGE = Format(name="huge", template="My PIN is {digits:40}")
 
 
 def test_bounds_of_a_huge_space_are_exact_integers() -> None:

@@ -1,8 +1,8 @@
-from lmexposure.canaries import CanaryFormat
+from lmexposure.canaries import Format
 from lmexposure.scoring.space.byte_language import ByteLanguage
 
 WORDS = ["é", "ê", "é1", "€", "日本", "🙂"]
-FORM = CanaryFormat(name="w", template="a{choice:w}", lists={"w": WORDS})
+FORM = Format(name="w", template="a{choice:w}", lists={"w": WORDS})
 
 
 def texts_of(language: ByteLanguage) -> set[bytes]:

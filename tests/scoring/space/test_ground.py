@@ -3,14 +3,14 @@ from typing import Any
 import pytest
 from tiny import byte_level_bpe, characters, sentence_piece_bpe, word_piece
 
-from lmexposure.canaries import CanaryFormat
+from lmexposure.canaries import Format
 from lmexposure.scoring.space.ground import Ground, survey
 from lmexposure.scoring.space.vocabulary import Vocabulary
 
-PIN = CanaryFormat(name="pin", template="number is {digits:3}")
+PIN = Format(name="pin", template="number is {digits:3}")
 
 
-def ground(tokenizer: Any, context: str | None, form: CanaryFormat = PIN) -> Ground:
+def ground(tokenizer: Any, context: str | None, form: Format = PIN) -> Ground:
     vocabulary = Vocabulary(tokenizer)
     return survey(tokenizer, vocabulary, form, context=context, sample=20, seed=0)
 
@@ -39,13 +39,13 @@ def test_what_stands_before_each_fill(
 
 
 def test_fills_that_the_tokens_do_not_spell_are_looked_up() -> None:
-    form = CanaryFormat(name="pin", template="My PIN is {digits:2}")
+    form = Format(name="pin", template="My PIN is {digits:2}")
     found = ground(word_piece(), "random", form)
     assert found.lead is None
     assert [found.index(found.encode([form.text(i)])[0]) for i in (0, 99)] == [0, 99]
 
 
 def test_it_begins_at_the_end_of_a_character() -> None:
-    form = CanaryFormat(name="w", template="{choice:w}", lists={"w": ["éé1", "éê2", "éë3"]})
+    form = Format(name="w", template="{choice:w}", lists={"w": ["éé1", "éê2", "éë3"]})
     found = ground(byte_level_bpe(), "é", form)
     assert "éé"[: found.begun].encode() == found.vocabulary.spelled(found.ids[found.before :])

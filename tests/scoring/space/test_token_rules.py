@@ -6,7 +6,7 @@ from tiny import byte_level_bpe, word_piece
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
-from lmexposure.canaries import CanaryFormat
+from lmexposure.canaries import Format
 from lmexposure.scoring.space import token_rules
 from lmexposure.scoring.space.ground import Ground, survey
 from lmexposure.scoring.space.token_rules import (
@@ -18,10 +18,10 @@ from lmexposure.scoring.space.token_rules import (
 )
 from lmexposure.scoring.space.vocabulary import Vocabulary
 
-PIN = CanaryFormat(name="pin", template="my pin is {digits:3}")
+PIN = Format(name="pin", template="my pin is {digits:3}")
 
 
-def ground(tokenizer: Any, form: CanaryFormat = PIN, context: str | None = None) -> Ground:
+def ground(tokenizer: Any, form: Format = PIN, context: str | None = None) -> Ground:
     vocabulary = Vocabulary(tokenizer)
     return survey(tokenizer, vocabulary, form, context=context, sample=64, seed=0)
 
@@ -53,7 +53,7 @@ def lowering() -> Any:
 
 
 def test_a_tokenizer_that_changes_the_text_is_refused() -> None:
-    found = ground(lowering(), CanaryFormat(name="w", template="{digits:1}{upper:2}"))
+    found = ground(lowering(), Format(name="w", template="{digits:1}{upper:2}"))
     assert found.lead is None
     with pytest.raises(NotApplicable, match="does not keep the text as it is"):
         by_merges(found)
@@ -63,7 +63,7 @@ def test_a_tokenizer_that_changes_the_text_is_refused() -> None:
 
 def test_a_tokenizer_that_changes_a_few_fills_is_refused() -> None:
     """None of the sampled fills may show it; each cut is tried all the same."""
-    form = CanaryFormat(name="w", template="{choice:w}{digits:6}", lists={"w": ["ba", "Ba", "1c"]})
+    form = Format(name="w", template="{choice:w}{digits:6}", lists={"w": ["ba", "Ba", "1c"]})
     found = ground(lowering(), form)
     object.__setattr__(found, "lead", "")
     with pytest.raises(NotApplicable, match="does not keep the text"):

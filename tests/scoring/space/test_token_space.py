@@ -18,7 +18,7 @@ from tiny import (
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from lmexposure.canaries import CanaryFormat
+from lmexposure.canaries import Format
 from lmexposure.errors import FormatError, InputError, ModelError
 from lmexposure.models import character_tokenizer, encode_in_context
 from lmexposure.scoring.space import token_rules
@@ -43,21 +43,21 @@ TOKENIZERS: dict[str, Callable[[], Any]] = {
     "sentence piece": sentence_piece_bpe,
 }
 FORMATS = {
-    "pin": CanaryFormat(name="pin", template="My PIN is {digits:3}"),
-    "middle": CanaryFormat(
+    "pin": Format(name="pin", template="My PIN is {digits:3}"),
+    "middle": Format(
         name="middle",
         template="number {choice:w} is {digits:1}.",
         lists={"w": ["1", "12", "28", "281", "PIN"]},
     ),
-    "end": CanaryFormat(
+    "end": Format(
         name="end", template="number is {choice:w}", lists={"w": ["1", "12", "28", "2812", "PIN"]}
     ),
-    "bare": CanaryFormat(name="bare", template="{hex:3}"),
-    "mixed": CanaryFormat(name="mixed", template="id {alnum:1}{hex:1}-{digits:1}"),
-    "signs": CanaryFormat(name="signs", template="it's {printable:2}"),
-    "spaces": CanaryFormat(name="spaces", template="a  {digits:2} {digits:1}"),
-    "check digit": CanaryFormat(name="card", template="card {digits:1} {digits:2}{luhn}"),
-    "other scripts": CanaryFormat(
+    "bare": Format(name="bare", template="{hex:3}"),
+    "mixed": Format(name="mixed", template="id {alnum:1}{hex:1}-{digits:1}"),
+    "signs": Format(name="signs", template="it's {printable:2}"),
+    "spaces": Format(name="spaces", template="a  {digits:2} {digits:1}"),
+    "check digit": Format(name="card", template="card {digits:1} {digits:2}{luhn}"),
+    "other scripts": Format(
         name="words",
         template="naïve {choice:w}{digits:1}",
         lists={"w": ["é", "ê", "éa", "€", "日本", "日", "🙂"]},
@@ -85,14 +85,12 @@ def walked(space: TokenSpace) -> dict[tuple[int, ...], float]:
     return found
 
 
-def encodings(tokenizer: Any, form: CanaryFormat, context: str | None) -> list[tuple[int, ...]]:
+def encodings(tokenizer: Any, form: Format, context: str | None) -> list[tuple[int, ...]]:
     texts = [form.text(index) for index in range(form.size)]
     return [tuple(one.ids) for one in encode_in_context(tokenizer, texts, context=context)]
 
 
-def assert_holds_all_fills_once(
-    tokenizer: Any, form: CanaryFormat, context: str | None
-) -> TokenSpace:
+def assert_holds_all_fills_once(tokenizer: Any, form: Format, context: str | None) -> TokenSpace:
     """The paths of a space are the encodings of all fills, each once and equally likely."""
     space = token_space(tokenizer, form, context=context)
     paths, expected = walked(space), encodings(tokenizer, form, context)
@@ -115,7 +113,7 @@ def assert_holds_all_fills_once(
 
 @pytest.mark.parametrize("form", FORMATS.values(), ids=list(FORMATS))
 @pytest.mark.parametrize("name", TOKENIZERS)
-def test_every_fill_is_one_path(name: str, form: CanaryFormat) -> None:
+def test_every_fill_is_one_path(name: str, form: Format) -> None:
     context = None if form.name in {"pin", "bare"} else "\n"
     space = assert_holds_all_fills_once(TOKENIZERS[name](), form, context)
     assert space.proof.looked_up >= min(256, form.size)
@@ -125,13 +123,13 @@ def test_every_fill_is_one_path(name: str, form: CanaryFormat) -> None:
 
 
 @pytest.mark.parametrize("form", FORMATS.values(), ids=list(FORMATS))
-def test_every_fill_is_one_path_of_characters(form: CanaryFormat) -> None:
+def test_every_fill_is_one_path_of_characters(form: Format) -> None:
     tokenizer = character_tokenizer([form.characters + form.prefix], extra_characters="\n")
     assert_holds_all_fills_once(tokenizer, form, "\n")
 
 
 def test_equal_states_of_a_character_tokenizer_are_one() -> None:
-    form = CanaryFormat(name="n", template="The random number is {digits:9}")
+    form = Format(name="n", template="The random number is {digits:9}")
     space = token_space(characters(), form, context="\n")
     seen, todo = {space.root}, [space.root]
     while todo:
@@ -146,8 +144,8 @@ def test_equal_states_of_a_character_tokenizer_are_one() -> None:
 @pytest.mark.parametrize("name", TOKENIZERS)
 def test_large_spaces_are_counted_exactly(name: str) -> None:
     tokenizer = TOKENIZERS[name]()
-    number = CanaryFormat(name="n", template="The random number is {digits:9}")
-    card = CanaryFormat(name="c", template="card {digits:4} {digits:4} {digits:4} {digits:4}")
+    number = Format(name="n", template="The random number is {digits:9}")
+    card = Format(name="c", template="card {digits:4} {digits:4} {digits:4} {digits:4}")
     for form in (number, card):
         space = token_space(tokenizer, form, context="\n")
         assert space.proof.rule == "merges"
@@ -162,7 +160,7 @@ def test_large_spaces_are_counted_exactly(name: str) -> None:
 
 
 def test_twenty_letters_and_digits_are_counted_exactly() -> None:
-    form = CanaryFormat(name="key", template="key {alnum:20}")
+    form = Format(name="key", template="key {alnum:20}")
     for name in ("gpt2", "by three", "sentence piece"):
         space = token_space(TOKENIZERS[name](), form, context="\n")
         assert space.count(space.root) == 36**20
@@ -177,11 +175,11 @@ def characters_of(text: str) -> Any:
 
 def test_word_pieces_are_enumerated_or_asked_about_the_last_tokens() -> None:
     tokenizer = word_piece()
-    small = CanaryFormat(name="pin", template="my pin is {digits:3}")
+    small = Format(name="pin", template="my pin is {digits:3}")
     assert assert_holds_all_fills_once(tokenizer, small, "random").proof.rule == "enumerated"
-    lowered = CanaryFormat(name="pin", template="My PIN is {digits:2}")
+    lowered = Format(name="pin", template="My PIN is {digits:2}")
     assert assert_holds_all_fills_once(tokenizer, lowered, "random").proof.rule == "enumerated"
-    large = CanaryFormat(name="pin", template="my pin is {digits:5}")
+    large = Format(name="pin", template="my pin is {digits:5}")
     space = token_space(tokenizer, large, context="random")
     assert (space.proof.rule, space.proof.counted) == ("windows", 10**5)
     some = large.sample(5000, seed=9)
@@ -194,18 +192,18 @@ def test_word_pieces_are_enumerated_or_asked_about_the_last_tokens() -> None:
 def test_a_unigram_tokenizer_is_enumerated_or_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(token_rules, "_MOST_ENCODINGS", 2000)
     tokenizer = unigram()
-    small = CanaryFormat(name="pin", template="My PIN is {digits:3}")
+    small = Format(name="pin", template="My PIN is {digits:3}")
     assert assert_holds_all_fills_once(tokenizer, small, None).proof.rule == "enumerated"
-    large = CanaryFormat(name="long", template="My PIN is {digits:12}")
+    large = Format(name="long", template="My PIN is {digits:12}")
     with pytest.raises(ModelError, match="no rule tells which tokens spell the fills of format"):
         token_space(tokenizer, large, context=None)
 
 
 def test_digits_grouped_from_the_right_are_followed_where_their_number_is_fixed() -> None:
     tokenizer = TOKENIZERS["from the right"]()
-    fixed = CanaryFormat(name="fixed", template="{digits:7} and {digits:2}")
+    fixed = Format(name="fixed", template="{digits:7} and {digits:2}")
     assert token_space(tokenizer, fixed, context="\n").proof.rule == "merges"
-    widths = CanaryFormat(name="widths", template="{digits:9}{choice:w}", lists={"w": ["0", "00"]})
+    widths = Format(name="widths", template="{digits:9}{choice:w}", lists={"w": ["0", "00"]})
     with pytest.raises(ModelError, match="depends on what comes later"):
         token_space(tokenizer, widths, context="\n")
 
@@ -213,9 +211,9 @@ def test_digits_grouped_from_the_right_are_followed_where_their_number_is_fixed(
 def test_contractions_look_ahead_and_are_refused_or_enumerated() -> None:
     """Whether "'l" belongs together depends on the next letter: "we'll" but not "we'lb"."""
     tokenizer = TOKENIZERS["gpt2"]()
-    small = CanaryFormat(name="w", template="we{choice:w}{choice:v}", lists=CONTRACTIONS)
+    small = Format(name="w", template="we{choice:w}{choice:v}", lists=CONTRACTIONS)
     assert assert_holds_all_fills_once(tokenizer, small, "\n").proof.rule == "enumerated"
-    large = CanaryFormat(name="password", template="pass {printable:8}")
+    large = Format(name="password", template="pass {printable:8}")
     with pytest.raises(ModelError, match="depends on what comes later"):
         token_space(tokenizer, large, context="\n")
 
@@ -225,13 +223,13 @@ CONTRACTIONS = {"w": ["'l", "'s", "'r", "!'l", "a'"], "v": ["l", "e", "b", "'"]}
 
 def test_refuses_a_tokenizer_that_gives_two_fills_one_encoding() -> None:
     tokenizer = word_piece()
-    form = CanaryFormat(name="case", template="my {choice:w}", lists={"w": ["PIN", "pin", "is"]})
+    form = Format(name="case", template="my {choice:w}", lists={"w": ["PIN", "pin", "is"]})
     with pytest.raises(ModelError, match="gives 2 paths for 3 fills"):
         token_space(tokenizer, form, context="random")
 
 
 def test_refuses_an_unknown_character() -> None:
-    form = CanaryFormat(name="pin", template="My PIN is {lower:2}")
+    form = Format(name="pin", template="My PIN is {lower:2}")
     with pytest.raises(ModelError, match="the tokenizer has no token for character"):
         token_space(characters_of("My PIN is abc"), form, context=None)
 
@@ -299,7 +297,7 @@ def merging(draw: st.DrawFn, byte_level: bool) -> Any:
 
 
 @st.composite
-def tokenizers_and_formats(draw: st.DrawFn) -> tuple[Any, CanaryFormat]:
+def tokenizers_and_formats(draw: st.DrawFn) -> tuple[Any, Format]:
     entries = st.text(ALPHABET, min_size=1, max_size=4)
     lists = {
         name: draw(st.lists(entries, min_size=2, max_size=6, unique=True)) for name in ("v", "w")
@@ -307,15 +305,15 @@ def tokenizers_and_formats(draw: st.DrawFn) -> tuple[Any, CanaryFormat]:
     literals = [draw(st.text(ALPHABET, max_size=4)) for _ in range(3)]
     template = f"{literals[0]}{{choice:v}}{literals[1]}{{choice:w}}{literals[2]}"
     try:
-        form = CanaryFormat(name="any", template=template, lists=lists)
+        form = Format(name="any", template=template, lists=lists)
     except FormatError:  # two fills give one text
-        form = CanaryFormat(name="any", template="a{choice:v}", lists={"v": ["a", "0", "01"]})
+        form = Format(name="any", template="a{choice:v}", lists={"v": ["a", "0", "01"]})
     return merging(draw, draw(st.booleans())), form
 
 
 @settings(max_examples=150)
 @given(tokenizers_and_formats())
-def test_random_formats_under_random_merges(case: tuple[Any, CanaryFormat]) -> None:
+def test_random_formats_under_random_merges(case: tuple[Any, Format]) -> None:
     tokenizer, form = case
     space = assert_holds_all_fills_once(tokenizer, form, None)
     assert space.proof.rule in {"merges", "enumerated"}

@@ -1,0 +1,141 @@
+"""A model that somebody holds in memory, and the tokenizer that they say is its own."""
+
+import os
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from lmexposure.errors import ModelError
+from lmexposure.models.adapters import active_adapters, as_loaded
+from lmexposure.models.load import LoadedModel, check_causal, check_fit, is_usable
+from lmexposure.scoring.evaluation import evaluation_mode
+
+_WANTED = (
+    "give a causal language model of transformers (AutoModelForCausalLM), one with an adapter of "
+    "peft, what load_model gives, or the path of a saved one"
+)
+_LOAD_IT = "AutoTokenizer.from_pretrained(...)"
+_DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+_SHARDED = ("FullyShardedDataParallel", "DeepSpeedEngine")
+
+
+def model_in_memory(model: Any, tokenizer: Any) -> LoadedModel:
+    """What is measured of a model in memory; the model itself stays as it is.
+
+    What wraps it for speed or for several processes is taken off (`torch.compile`, DDP). An adapter
+    is treated as `load_model` treats a saved one: in float32 it is merged, here into a copy that
+    shares all other weights with the model, so that numbers and the hash of the weights are those
+    of the saved adapter.
+
+    Args:
+        model: a causal language model of transformers, on any device and in any mode; one with an
+            adapter of peft.
+        tokenizer: its own.
+
+    Raises:
+        ModelError: it is none, or another kind of model: of two stacks, without a language-model
+            head, not causal, quantised, sharded over processes, with weights on the meta device;
+            an adapter that puts virtual tokens before the text; no tokenizer, one that is not
+            loaded, or one with more tokens than the model.
+    """
+    model = _unwrapped(model)
+    adapted = hasattr(model, "get_base_model") and hasattr(model, "peft_config")
+    base = model.get_base_model() if adapted else model
+    if not isinstance(base, PreTrainedModel):
+        raise ModelError(f"model is of type {_type(model)}, which is not measured; {_WANTED}")
+    name = _name(base, model if adapted else None)
+    _check_weights(name, base)
+    _check_head(name, base)
+    tokenizer = _checked_tokenizer(name, tokenizer)
+    check_fit(name, base, tokenizer)
+    measured = as_loaded(name, model) if adapted else base
+    return LoadedModel(model=measured, tokenizer=tokenizer, name=name)
+
+
+def _unwrapped(model: Any) -> Any:
+    """Without what wraps it for speed or for several processes."""
+    while True:
+        if type(model).__name__ in _SHARDED:
+            raise ModelError(
+                f"the model is wrapped in {type(model).__name__}, which may keep its weights in "
+                "parts; save it, and give the path"
+            )
+        inner = getattr(model, "_orig_mod", None)
+        if isinstance(model, torch.nn.DataParallel | torch.nn.parallel.DistributedDataParallel):
+            inner = model.module
+        if inner is None:
+            return model
+        model = inner
+
+
+def _name(base: PreTrainedModel, adapted: Any) -> str:
+    """Where its weights came from, or else its class; with the adapters that are in use."""
+    name = str(getattr(base, "name_or_path", "") or type(base).__name__)
+    if adapted is None:
+        return name
+    return f"{name} with adapter {', '.join(active_adapters(adapted))}"
+
+
+def _check_weights(name: str, model: PreTrainedModel) -> None:
+    weights = dict(model.named_parameters())
+    away = [key for key, weight in weights.items() if weight.device.type == "meta"]
+    if away:
+        raise ModelError(
+            f"model {name!r} has {len(away)} of its weights on the meta device ({away[0]} first), "
+            "where there are no numbers: load it whole, without device_map='auto' or offloading"
+        )
+    dtypes = {weight.dtype for weight in weights.values()}
+    odd = sorted(str(one).removeprefix("torch.") for one in dtypes - set(_DTYPES))
+    packed = any(not isinstance(value, torch.Tensor) for value in model.state_dict().values())
+    if odd or packed or getattr(model, "is_quantized", False):
+        what = f" (weights of {', '.join(odd)})" if odd else ""
+        raise ModelError(
+            f"model {name!r} is quantised{what}, which is not measured; load it in float32, or in "
+            "bfloat16 or float16 to save memory"
+        )
+
+
+def _check_head(name: str, model: PreTrainedModel) -> None:
+    kind = type(model).__name__
+    if model.config.is_encoder_decoder:
+        raise ModelError(
+            f"model {name!r} ({kind}) has an encoder and a decoder, and is no causal language "
+            f"model; {_WANTED}"
+        )
+    if model.get_output_embeddings() is None:
+        raise ModelError(
+            f"model {name!r} ({kind}) has no language-model head, so it predicts no token; "
+            f"{_WANTED}"
+        )
+    with evaluation_mode(model):
+        check_causal(name, model)
+
+
+def _checked_tokenizer(name: str, tokenizer: Any) -> PreTrainedTokenizerBase:
+    if tokenizer is None:
+        raise ModelError(
+            f"model {name!r} is in memory, and its tokenizer has to come with it: pass "
+            f"tokenizer={_LOAD_IT}, the one that it was trained with"
+        )
+    if isinstance(tokenizer, str | os.PathLike):
+        raise ModelError(
+            f"tokenizer={str(tokenizer)!r} is a name; load it: "
+            f"tokenizer=AutoTokenizer.from_pretrained({str(tokenizer)!r})"
+        )
+    if not isinstance(tokenizer, PreTrainedTokenizerBase):
+        inner = isinstance(getattr(tokenizer, "tokenizer", None), PreTrainedTokenizerBase)
+        what = "give its own: tokenizer=processor.tokenizer" if inner else f"pass {_LOAD_IT}"
+        raise ModelError(
+            f"tokenizer is of type {_type(tokenizer)}, not a tokenizer of transformers; {what}"
+        )
+    if not is_usable(tokenizer):
+        raise ModelError(
+            f"the tokenizer given for {name!r} is empty or damaged: it cannot read the letter a; "
+            f"pass {_LOAD_IT}"
+        )
+    return tokenizer
+
+
+def _type(value: Any) -> str:
+    return type(value).__name__

@@ -1,0 +1,267 @@
+"""What people ask of a result: one class, a quantile, a share of secrets found, a table.
+
+`Result` has these as methods. Nothing here is part of the file; pandas and scipy are imported where
+they are needed.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lmexposure._files import disk_errors, sha256_file
+from lmexposure._quantiles import ExposureEstimate
+from lmexposure._style import LABELS, at_least, count, interval, percent, probability, times
+from lmexposure._text import visible
+from lmexposure._validate import integer
+from lmexposure.errors import ResultError
+from lmexposure.records.result import (
+    CanaryResult,
+    ClassKey,
+    ClassSummary,
+    Extraction,
+    QuantileInterval,
+    Result,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd  # type: ignore[import-untyped]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundShare:
+    """Of how many secrets of a class an attacker finds some; higher = more memorised.
+
+    Attributes:
+        found, of: secrets.
+        guesses: that the attacker makes for each, the likeliest first, with nothing given.
+        value: found / of.
+        low, high: the interval of Clopper and Pearson, for canaries drawn like these.
+        level: its coverage.
+        complete: whether each secret not found was searched for with as many guesses; else `value`
+            is a lower bound, and `high` allows for those that more guesses would find.
+    """
+
+    found: int
+    of: int
+    guesses: int
+    value: float
+    low: float
+    high: float
+    level: float
+    complete: bool
+
+
+def class_of(result: Result, name: str | None, repetitions: int | None) -> ClassSummary:
+    """The one class of this format and number of repetitions.
+
+    Args:
+        result: what was measured.
+        name: of the format; None: the only one there is.
+        repetitions: 0 for the controls; None: the only class of inserted canaries.
+
+    Raises:
+        ResultError: no such class, or several; it lists those that there are.
+    """
+    rows = [row for row in result.summary if name in (None, row.format)]
+    if repetitions is None:
+        rows = [row for row in rows if row.role == "canary"]
+    else:
+        repetitions = integer("repetitions", repetitions, low=0)
+        rows = [row for row in rows if row.repetitions == repetitions]
+    if len(rows) == 1:
+        return rows[0]
+    asked = "" if name is None else f"format {visible(name)!r}"
+    asked += "" if repetitions is None else f"{', ' * bool(asked)}repetitions={repetitions}"
+    problem = "several classes fit" if rows else "no class fits"
+    raise ResultError(
+        f"{problem} {asked or 'without a format and repetitions'}; there are "
+        f"{'; '.join(_listed(result))}: name one, as in ({result.summary[-1].format!r}, "
+        f"repetitions={result.summary[-1].repetitions})"
+    )
+
+
+def _listed(result: Result) -> Iterator[str]:
+    """Each format with its classes: "pin (repetitions 0, 1, 16)"."""
+    for form in result.formats:
+        there = [str(row.repetitions) for row in result.summary if row.format == form.name]
+        yield f"{visible(form.name)} (repetitions {', '.join(there)})"
+
+
+def quantile_of_class(result: Result, quantile: float, key: ClassKey) -> QuantileInterval:
+    """A quantile of a class's exposures, with an interval as that of its median.
+
+    Raises:
+        SettingsError: the quantile is not strictly between 0 and 1.
+        ResultError: an exposure is missing.
+    """
+    from lmexposure.statistics import estimated_quantile
+
+    form = result.format_named[key[0]]
+    estimates = [_estimate(one, form.references, form.bits) for one in result.classes[key]]
+    found = estimated_quantile(estimates, quantile, level=result.settings.level)
+    return QuantileInterval.model_validate(found.to_dict())
+
+
+def _estimate(canary: CanaryResult, references: int, space_bits: float) -> ExposureEstimate:
+    """The exposure shown, with what its error comes from."""
+    shown, bits = canary.exposure, canary.log_perplexity_bits
+    if shown.value is None or bits is None:
+        raise ResultError(
+            f"canary {visible(canary.id)} has no exposure, so its class has no quantiles; the "
+            "result's warnings say why"
+        )
+    return ExposureEstimate(
+        method=shown.method,
+        value=shown.value,
+        low=0.0 if shown.low is None else shown.low,
+        high=space_bits if shown.high is None else shown.high,
+        capped=shown.capped,
+        level=shown.level,
+        bits=bits,
+        references=references,
+        space_bits=space_bits,
+    )
+
+
+def share_found(result: Result, key: ClassKey, guesses: int) -> FoundShare:
+    """How many secrets of a class fall within this many guesses, with nothing of them given.
+
+    Raises:
+        SettingsError: fewer than one guess.
+        ResultError: the secrets were not searched for.
+    """
+    from lmexposure.statistics import binomial_interval
+
+    guesses = integer("guesses", guesses, low=1)
+    searches = [_blind(canary) for canary in result.classes[key]]
+    if not any(searches):
+        raise ResultError(
+            "the secrets of this class were not searched for; measure with extraction=True and "
+            "revealed=0 or more"
+        )
+    wanted = min(guesses, result.format_named[key[0]].space_size)
+    found = [any(_found_at(s) <= guesses for s in own) for own in searches]
+    short = [max((s.tried for s in own), default=0) < wanted for own in searches]
+    n, left = len(found), sum(not got and few for got, few in zip(found, short, strict=True))
+    level = result.settings.level
+    ends = binomial_interval([sum(found), sum(found) + left], n, level=level)
+    return FoundShare(
+        found=sum(found),
+        of=n,
+        guesses=guesses,
+        value=sum(found) / n,
+        low=float(ends.low[0]),
+        high=float(ends.high[1]),
+        level=level,
+        complete=not left,
+    )
+
+
+def _found_at(search: Extraction) -> float:
+    return math.inf if search.found_at is None else search.found_at
+
+
+def _blind(canary: CanaryResult) -> list[Extraction]:
+    """Searches with nothing of the secret given."""
+    return [search for search in canary.extraction if search.revealed == 0]
+
+
+def frame_of(result: Result) -> "pd.DataFrame":
+    """A row for each canary and control, without its secret; what is missing is NaN or None."""
+    import pandas as pd
+
+    return pd.DataFrame([_row(canary) for canary in result.canaries])
+
+
+def _row(canary: CanaryResult) -> dict[str, object]:
+    shown, blind = canary.exposure, _blind(canary)
+    return {
+        "id": canary.id,
+        "format": canary.format,
+        "role": canary.role,
+        "repetitions": canary.repetitions,
+        "log_perplexity_bits": canary.log_perplexity_bits,
+        "exposure": shown.value,
+        "low": shown.low,
+        "high": shown.high,
+        "capped": shown.capped,
+        "method": shown.method,
+        "rank": shown.rank,
+        "place": shown.place,
+        "found_at": min((s.found_at for s in blind if s.found_at is not None), default=None),
+        "guesses": max((s.tried for s in blind), default=0),
+    }
+
+
+def html_of(result: Result) -> str:
+    """A table of the classes, for notebooks."""
+    head = "".join(f"<th>{escape(name)}</th>" for name in _columns(result))
+    body = "".join(f"<tr>{_cells(row)}</tr>" for row in _rows(result))
+    return (
+        f"<p>{escape(title_of(result))}</p>"
+        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    )
+
+
+def _cells(row: Sequence[str]) -> str:
+    return "".join(f"<td>{escape(cell)}</td>" for cell in row)
+
+
+def _columns(result: Result) -> tuple[str, ...]:
+    return (
+        "format",
+        "canaries",
+        "number",
+        "median exposure, bits",
+        f"{percent(result.settings.level)} interval",
+        LABELS["p_value"],
+    )
+
+
+def _rows(result: Result) -> Iterator[tuple[str, ...]]:
+    for row in result.summary:
+        test = row.guessing_test
+        yield (
+            visible(row.format),
+            f"inserted {times(row.repetitions)}" if row.role == "canary" else "controls",
+            f"{row.n:,}",
+            at_least(row.median.value, row.median_capped),
+            interval(row.median.low, row.median.high),
+            probability(None if test is None else test.p_value),
+        )
+
+
+def title_of(result: Result) -> str:
+    """What a result is of, on one line."""
+    inserted = sum(canary.role == "canary" for canary in result.canaries)
+    controls = count(len(result.canaries) - inserted, "control")
+    formats = ", ".join(form.name for form in result.formats)
+    return (
+        f"Result of {visible(result.model.path)}: {count(inserted, 'canary', 'canaries')} and "
+        f"{controls} of {visible(formats)}"
+    )
+
+
+def save(result: Result, directory: Path) -> Path:
+    """Write result.json and, where the scores are known, scores.parquet; see `Result.save`."""
+    from lmexposure.records.scores import write_score_table  # brings numpy
+
+    path, table, scores = directory / Result.NAME, directory / "scores.parquet", result.scores
+    if path.exists():
+        # A saved result names the scores that lie next to it, whose file has columns of its own.
+        there = Result.read(path).model_copy(update={"scores_sha256": result.scores_sha256})
+        if there != result:
+            raise ResultError(f"{path} is another result; choose another directory")
+        if table.exists() or scores is None:
+            return path
+    with disk_errors(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+    if scores is None:
+        result.write(path)
+        return path
+    write_score_table(table, scores)
+    result.model_copy(update={"scores_sha256": sha256_file(table)}).write(path)
+    return path

@@ -1,0 +1,169 @@
+"""What people ask of a result: one class, a quantile, a share found, tables, and to keep it."""
+
+import pickle
+from copy import copy, deepcopy
+from pathlib import Path
+
+import numpy as np
+import pytest
+from made_results import canary as canary_of
+from made_results import clean, exact, made, searched, small_result, small_run
+from scipy import stats
+
+from lmexposure.errors import ResultError, SettingsError
+from lmexposure.records import Result, open_run
+from lmexposure.statistics import quantile_interval
+
+
+def test_a_class_is_found_by_what_tells_it_from_the_others() -> None:
+    result = small_result(formats=("random_number", "pin"))
+    row = result.exposure("pin", repetitions=4)
+    assert row.key == ("pin", "canary", 4)
+    assert result.exposure("pin", repetitions=0).role == "control"
+    alone = clean(n=3, classes=(4,))
+    assert alone.exposure() == alone.exposure(repetitions=4)
+
+
+@pytest.mark.parametrize(
+    ("name", "repetitions", "message"),
+    [
+        ("pin", None, r"no class fits format 'pin'; there are random_number \(repetitions 0, 1, 4"),
+        (None, None, "several classes fit without a format and repetitions; there are random_num"),
+        ("random_number", 2, "no class fits format 'random_number', repetitions=2; there are"),
+    ],
+)
+def test_a_class_that_is_not_there(name: str | None, repetitions: int | None, message: str) -> None:
+    with pytest.raises(ResultError, match=message):
+        small_result().exposure(name, repetitions=repetitions)
+
+
+def test_repetitions_are_a_whole_number() -> None:
+    with pytest.raises(SettingsError, match=r"repetitions=1.5 must be a whole number at least 0"):
+        small_result().exposure(repetitions=1.5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("repetitions", [0, 1, 4])
+def test_any_quantile_has_an_interval_as_the_median_has(repetitions: int) -> None:
+    result = small_result()
+    row = result.exposure(repetitions=repetitions)
+    for known in (row.lower_quartile, row.median, row.upper_quartile):
+        assert result.quantile(known.quantile, repetitions=repetitions) == known
+
+
+def test_a_quantile_of_counted_exposures_is_that_of_their_order() -> None:
+    values = [0.5, 1.0, 2.0, 3.0, 5.0, 8.0] * 10
+    result = made([canary_of(i, exact(value)) for i, value in enumerate(values)])
+    found, wanted = result.quantile(0.9, repetitions=1), quantile_interval(values, 0.9)
+    assert (found.value, found.low, found.high) == pytest.approx(
+        (wanted.value, wanted.low, wanted.high), abs=1e-6
+    )
+    with pytest.raises(SettingsError, match="quantile=1 must lie strictly between 0 and 1"):
+        result.quantile(1, repetitions=1)
+
+
+def test_a_share_of_secrets_found_has_the_interval_of_clopper_and_pearson() -> None:
+    result = small_result()
+    share = result.extraction(repetitions=4, guesses=1000)
+    wanted = stats.binomtest(share.found, share.of).proportion_ci(0.95)
+    assert (share.low, share.high) == pytest.approx((wanted.low, wanted.high))
+    assert (share.value, share.complete) == (share.found / 10, True)
+    assert share.found == next(
+        c.found for c in result.exposure(repetitions=4).guesses if c.guesses == 1000
+    )
+    assert result.extraction(repetitions=4, guesses=1).found <= share.found
+
+
+def test_secrets_that_were_not_searched_for_so_far_count_for_the_upper_end() -> None:
+    """Three of ten found in 100 proven guesses; any of the others may fall within 1,000."""
+    drawn = [
+        canary_of(i, exact(5.0), extraction=[searched(100, place=7 if i < 3 else None)])
+        for i in range(10)
+    ]
+    share = made(drawn).extraction(repetitions=1)
+    assert (share.found, share.complete, share.high) == (3, False, 1.0)
+    assert share.low == pytest.approx(stats.binomtest(3, 10).proportion_ci(0.95).low)
+    within = made(drawn).extraction(repetitions=1, guesses=100)
+    assert (within.found, within.complete) == (3, True)
+    assert within.high < 1
+
+
+def test_secrets_that_nobody_searched_for() -> None:
+    with pytest.raises(ResultError, match="were not searched for; measure with extraction=True"):
+        small_result(extraction=False).extraction(repetitions=4)
+    with pytest.raises(SettingsError, match="guesses=0 must be a whole number at least 1"):
+        small_result().extraction(repetitions=4, guesses=0)
+
+
+def test_epsilon_is_the_section_on_privacy() -> None:
+    result = small_result(coins=0.5, canaries=30)
+    assert result.epsilon is result.privacy is not None
+    assert small_result(privacy=False).epsilon is None
+
+
+def test_a_frame_has_a_row_for_each_canary_and_no_secret() -> None:
+    result = small_result()
+    frame = result.to_frame()
+    assert frame["id"].tolist() == [canary.id for canary in result.canaries]
+    assert frame["exposure"].tolist() == [canary.exposure.value for canary in result.canaries]
+    found = frame[frame["repetitions"] == 4]["found_at"] <= 1000
+    assert int(found.sum()) == result.extraction(repetitions=4).found
+    assert set(frame) >= {"format", "role", "low", "high", "capped", "method", "rank", "place"}
+    assert not {"text", "secret", "index"} & set(frame)
+
+
+def test_a_notebook_shows_a_table_of_classes() -> None:
+    table = small_result()._repr_html_()
+    assert table.count("<tr>") == 1 + 3
+    assert "<td>inserted 4 times</td><td>10</td>" in table
+    assert "<td>controls</td>" in table
+    hostile = small_result().model_copy(
+        update={"model": small_result().model.model_copy(update={"path": "<script>"})}
+    )
+    assert "<script>" not in hostile._repr_html_()
+
+
+def test_scores_are_in_memory_or_next_to_the_file(tmp_path: Path) -> None:
+    run = open_run(small_run(tmp_path / "run"))
+    scores = run.scores()
+    assert scores is not None
+    assert run.result.scores is not None
+    assert (run.result.scores.ids == scores.ids).all()
+    (tmp_path / "run" / "result.json").rename(tmp_path / "run" / "other.json")
+    assert Result.read(tmp_path / "run" / "other.json").scores is None
+    assert small_result().scores is None
+
+
+def test_scores_are_no_part_of_the_record(tmp_path: Path) -> None:
+    read = open_run(small_run(tmp_path / "run")).result
+    assert read.scores is not None
+    held = small_result().with_scores(read.scores)
+    assert held == small_result()
+    assert held.to_dict() == small_result().to_dict()
+    assert pickle.loads(pickle.dumps(held)) == held
+    for again in (copy(read), deepcopy(read), read.model_copy(update={"warnings": ("other",)})):
+        assert again.scores is None
+
+
+def test_a_result_is_kept_with_its_scores(tmp_path: Path) -> None:
+    read = open_run(small_run(tmp_path / "run")).result
+    assert read.scores is not None
+    held = small_result().with_scores(read.scores)
+    path = held.save(tmp_path / "deep" / "kept")
+    kept = open_run(tmp_path / "deep" / "kept")
+    assert path == kept.result_path
+    assert kept.result.canaries == held.canaries
+    assert kept.result.scores is not None
+    assert np.array_equal(kept.result.scores.log_perplexity_bits, read.scores.log_perplexity_bits)
+    written = path.read_bytes()
+    assert held.save(path.parent).read_bytes() == written
+    with pytest.raises(ResultError, match=r"result.json is another result; choose another"):
+        small_result(seed=5).save(path.parent)
+    small_result().save(tmp_path / "bare")
+    assert [p.name for p in (tmp_path / "bare").iterdir()] == ["result.json"]
+
+
+def test_a_measurements_own_scores_stay_as_they_were(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run")
+    before = (run / "scores.parquet").read_bytes()
+    open_run(run).result.save(run)
+    assert (run / "scores.parquet").read_bytes() == before

@@ -1,0 +1,346 @@
+"""The front door: the lines of a notebook as they stand, and what wrong ones end in."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
+import pytest
+from corpora import sentences
+from datasets import Dataset, DatasetDict, IterableDataset
+from made_results import small_manifest, small_result, small_run
+from tiny import byte_level_bpe, model_of
+
+import lmexposure as lx
+from lmexposure.errors import CorpusError, InputError, ManifestError, PlanError, SettingsError
+from lmexposure.records import open_run
+
+TEXTS = sentences(40)
+PLAN: dict[str, Any] = {"formats": ["pin"], "canaries": 2, "repetitions": (3,), "seed": 7}
+
+NOTEBOOK = """
+texts, manifest = lx.insert(texts, formats=["pin"], canaries=10, repetitions=(1, 16), seed=7)
+result = lx.measure(model, manifest, tokenizer=tokenizer)
+result.exposure("pin", repetitions=16).median.value
+result.to_frame(); result
+lx.check(result).outcome; lx.report(result, "report.html")
+lx.exposure(bits, reference_bits, space_size=10**9)
+lx.epsilon(scores, included, inclusion_probability=0.5)
+"""
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_the_lines_of_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    toss, tokenizer = np.random.default_rng(1), byte_level_bpe()
+    included = toss.random(200) < 0.5
+    names: dict[str, Any] = {
+        "lx": lx,
+        "texts": TEXTS,
+        "model": model_of("gpt2", len(tokenizer)),
+        "tokenizer": tokenizer,
+        "bits": [35.0, 41.0],
+        "reference_bits": 40 + toss.normal(size=500),
+        "scores": toss.normal(size=200) + 3 * included,
+        "included": included.tolist(),
+    }
+    exec(compile(NOTEBOOK, "notebook", "exec"), names)
+    result = names["result"]
+    assert len(names["texts"]) == 40 + 10 * (1 + 16)
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+    page = Path("report.html").read_text()
+    assert all(secret.text not in page for secret in names["manifest"].entries)
+    assert result.scores is not None
+    assert len(result.to_frame()) == 10 * 2 + 32
+
+
+RECORDS = [{"text": text, "source": i} for i, text in enumerate(TEXTS)]
+KINDS: dict[str, Any] = {
+    "list": TEXTS,
+    "tuple": tuple(TEXTS),
+    "records": RECORDS,
+    "frame": pd.DataFrame(RECORDS),
+    "data set": Dataset.from_list(RECORDS),
+    "splits": DatasetDict(train=Dataset.from_list(RECORDS), test=Dataset.from_list(RECORDS)),
+}
+
+
+def texts_in(documents: Any) -> list[str]:
+    """The texts of any of the kinds."""
+    if isinstance(documents, DatasetDict):
+        documents = documents["train"]
+    if isinstance(documents, pd.DataFrame | Dataset | IterableDataset):
+        return list(documents["text"])
+    return [one if isinstance(one, str) else one["text"] for one in documents]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_documents_come_back_as_what_they_were_with_the_same_canaries(kind: str) -> None:
+    documents, manifest = lx.insert(KINDS[kind], **PLAN)
+    assert type(documents) is type(KINDS[kind])
+    assert texts_in(documents) == lx.insert(TEXTS, **PLAN).documents
+    assert lx.verify(documents, manifest).as_inserted
+    assert not lx.verify(KINDS[kind], manifest).as_inserted
+
+
+def test_another_iterable_becomes_a_list_and_a_plan_is_as_good_as_its_fields() -> None:
+    plan = lx.Plan(**PLAN)
+    made: Any = (text for text in TEXTS)
+    assert lx.insert(made, plan) == lx.insert(TEXTS, **PLAN)
+    named = [{"body": text} for text in TEXTS]
+    documents, manifest = lx.insert(named, plan, text_field="body")
+    assert [one["body"] for one in documents] == lx.insert(TEXTS, plan).documents
+    assert (manifest.corpus.text_field, manifest.layout) == ("body", "dataset")
+    assert lx.verify(documents, manifest).as_inserted
+
+
+def test_other_columns_are_those_of_the_row_that_follows() -> None:
+    frame, _ = lx.insert(KINDS["frame"], **PLAN)
+    records, _ = lx.insert(RECORDS, **PLAN)
+    assert frame.to_dict("records") == records
+    assert list(frame.columns) == ["text", "source"]
+    assert frame["source"].dtype == KINDS["frame"]["source"].dtype
+
+
+def test_a_chat_takes_a_wrapping() -> None:
+    chats = [
+        {"messages": [{"role": "user", "content": t}, {"role": "assistant", "content": "!"}]}
+        for t in TEXTS
+    ]
+    wrapped, manifest = lx.insert(chats, wrapping=lx.Wrapping(turn="assistant"), **PLAN)
+    assert len(wrapped) == 46
+    assert lx.verify(wrapped, manifest).as_inserted
+    with pytest.raises(CorpusError, match=r"record 1 has no 'text'; it has messages: .*a wrapping"):
+        lx.insert(chats, **PLAN)
+
+
+def test_a_stream_needs_its_length() -> None:
+    stream = KINDS["data set"].to_iterable_dataset()
+    inserted, manifest = lx.insert(stream, total=40, **PLAN)
+    assert lx.verify(inserted, manifest).as_inserted
+    with pytest.raises(CorpusError, match=r"how many documents a stream has.*give total"):
+        lx.insert(stream, **PLAN)
+    with pytest.raises(CorpusError, match="too late to set it aside; leave existing out"):
+        lx.insert(stream, total=40, existing="set_aside", **PLAN)
+    with pytest.raises(CorpusError, match="total=40 is for a stream; a list is counted"):
+        lx.insert(TEXTS, total=40, **PLAN)
+
+
+@pytest.mark.parametrize(
+    ("documents", "message"),
+    [
+        ([1, 2, 3], r"holds a int at the beginning; give texts \(str\).*of token ids, give the"),
+        ([[1, 2], [3]], "holds a list at the beginning; give texts"),
+        ("one text", "documents is one text; give a list of texts, one a document; files go into"),
+        (b"bytes", "documents is a bytes; give a list of texts"),
+        (Path("a.txt"), "documents is a PosixPath; give a list of texts, one a document; files go"),
+        ([Path("a.txt")], "holds names of files, such as 'a.txt'; files go into insert_files"),
+        ([__file__], "holds names of files, such as .*; files go into insert_files"),
+        ({"text": TEXTS}, "documents is a dict; give a list of texts or of records, a DataFrame"),
+        ({"a", "b"}, "documents is a set; give a list of texts"),
+        (5, "documents is a int; give a list of texts"),
+        ([], "has 0 records and none holds text; give some"),
+        (["one", 2], "record 2 is of type int, not a string"),
+        ([{"text": "a"}, "b"], "record 2 is one text, and must be fields by name"),
+        ([{"text": "a"}, {"t": "b"}], "record 2 has no 'text'; it has t: name the text_field"),
+        (pd.DataFrame({"body": TEXTS}), "frame has no 'text'; it has body: name the text_field"),
+    ],
+)
+def test_what_holds_no_documents(documents: Any, message: str) -> None:
+    with pytest.raises(CorpusError, match=message):
+        lx.insert(documents, **PLAN)
+
+
+@pytest.mark.parametrize("kind", ["list", "frame", "data set", "stream"])
+def test_a_wrapping_is_for_records(kind: str) -> None:
+    stream = KINDS["data set"].to_iterable_dataset()
+    with pytest.raises(CorpusError, match=r"a wrapping is for a list of records \(dicts\); give"):
+        lx.insert({**KINDS, "stream": stream}[kind], wrapping=lx.Wrapping(), **PLAN)
+
+
+@pytest.mark.parametrize(
+    ("plan", "fields", "message"),
+    [
+        (None, {}, r'say what to insert, such as formats=\["pin"\]'),
+        (None, {"format": "pin"}, "a plan has no 'format'; it has formats, canaries"),
+        (["pin"], {}, "plan is a list; give a Plan, or its fields by name"),
+        (lx.Plan(formats="pin"), {"seed": 1}, r"not both; replace\(plan, seed=...\)"),
+    ],
+)
+def test_what_is_no_plan(plan: Any, fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(PlanError, match=message):
+        lx.insert(TEXTS, plan, **fields)
+
+
+def test_files_are_inserted_into_verified_and_restored(tmp_path: Path) -> None:
+    source = tmp_path / "corpus.txt"
+    source.write_text("\n".join(TEXTS) + "\n")
+    manifest = lx.insert_files(source, tmp_path / "out", **PLAN)
+    inserted = tmp_path / "out" / "corpus" / "corpus.txt"
+    assert lx.Manifest.read(tmp_path / "out" / "manifest.json") == manifest
+    assert lx.verify(inserted, manifest).as_inserted
+    assert lx.verify([inserted], tmp_path / "out" / "manifest.json").as_inserted
+    assert not lx.verify(source, manifest).as_inserted
+    removed = lx.remove(inserted, manifest, tmp_path / "back.txt")
+    assert (removed.checked, removed.documents) == (True, 6)
+    assert (tmp_path / "back.txt").read_bytes() == source.read_bytes()
+    with pytest.raises(CorpusError, match=r"back.txt is there already; choose another name"):
+        lx.remove(inserted, manifest, tmp_path / "back.txt")
+    with pytest.raises(InputError, match=r"manifest.json is there already; choose another"):
+        lx.insert_files(source, tmp_path / "out", **PLAN)
+
+
+def test_what_is_no_file(tmp_path: Path) -> None:
+    manifest = small_manifest()
+    with pytest.raises(CorpusError, match="sources holds a int; give paths of files, or patterns"):
+        lx.insert_files([3], tmp_path / "out", **PLAN)  # type: ignore[list-item]
+    with pytest.raises(CorpusError, match="sources is empty; give paths of files"):
+        lx.remove([], manifest, tmp_path / "out")
+    with pytest.raises(SettingsError, match="a tokenizer goes with the directory of a saved"):
+        lx.verify(TEXTS, manifest, tokenizer="gpt2")
+    with pytest.raises(CorpusError, match="record 1 has no 'x'"):
+        lx.verify(KINDS["frame"], manifest, text_field="x")
+    with pytest.raises(CorpusError, match="the data set has no 'x'"):
+        lx.verify(KINDS["data set"], manifest, text_field="x")
+    with pytest.raises(CorpusError, match="no 'train' split; there are test"):
+        lx.verify(DatasetDict(test=KINDS["data set"]), manifest)
+
+
+def test_a_measurement_is_judged_and_reported_however_it_is_given(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run")
+    opened = open_run(run)
+    given: list[Any] = [small_result(), opened, run, str(run / "result.json")]
+    verdicts = [lx.check(one) for one in given]
+    assert verdicts[1:] == verdicts[:-1]
+    assert (verdicts[0].outcome, verdicts[0].passed, verdicts[0].exit_code) == ("leak", False, 1)
+    assert {check.outcome for check in verdicts[0].findings} == {"leak"}
+    assert verdicts[0].deciding in verdicts[0].findings
+    lax = lx.Thresholds(max_exposure=99.0, max_guesses=1, p_value=False)
+    assert lx.check(given[0], lax).outcome != "leak"
+    pages = [lx.report(one, tmp_path / f"{i}.md").read_text() for i, one in enumerate(given[1:])]
+    assert pages[1:] == pages[:-1]
+    with pytest.raises(InputError, match="a dict is no measurement; give a Result, what open_run"):
+        lx.check({})  # type: ignore[arg-type]
+
+
+def test_a_report_from_memory_has_what_its_scores_show(tmp_path: Path) -> None:
+    opened = open_run(small_run(tmp_path / "run"))
+    scores = opened.scores()
+    assert scores is not None
+    bare, full = small_result(), small_result().with_scores(scores)
+    pages = [lx.report(one, tmp_path / "page.html").read_text() for one in (bare, full)]
+    assert len(pages[1]) > len(pages[0]) + 10_000  # charts of references and ROC
+    assert lx.report(full, tmp_path / "deep") == tmp_path / "deep" / "report.html"
+    assert (tmp_path / "deep" / "report.md").exists()
+
+
+def test_a_report_shows_secrets_to_their_owner_who_has_the_manifest(tmp_path: Path) -> None:
+    result, manifest = small_result(), small_manifest()
+    manifest.write(tmp_path / "manifest.json")
+    for given in (manifest, tmp_path / "manifest.json"):
+        page = lx.report(result, tmp_path / "r.csv", manifest=given, show_secrets=True)
+        assert manifest.canaries[0].text.split()[-1] in page.read_text()
+        assert page.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(SettingsError, match="no manifest beside the result in memory"):
+        lx.report(result, tmp_path / "s.csv", show_secrets=True)
+    with pytest.raises(ManifestError, match="but the result in memory was made from"):
+        lx.report(result, tmp_path / "s.csv", manifest=small_manifest(seed=5))
+
+
+@pytest.mark.parametrize("suffix", ["html", "md", "csv", "json"])
+def test_a_report_replaces_a_report_and_nothing_else(tmp_path: Path, suffix: str) -> None:
+    out = tmp_path / f"mine.{suffix}"
+    first = lx.report(small_result(), out).read_bytes()
+    assert lx.report(small_result(), out).read_bytes() == first
+    out.write_text("# my own notes\n")
+    with pytest.raises(SettingsError, match="is there already, and is no report; choose another"):
+        lx.report(small_result(), out)
+    assert out.read_text() == "# my own notes\n"
+
+
+def test_a_report_stays_away_from_another_run(tmp_path: Path) -> None:
+    small_run(tmp_path / "other", seed=5)
+    with pytest.raises(SettingsError, match="holds the result of another run"):
+        lx.report(small_result(), tmp_path / "other" / "page.html")
+    small_result().save(tmp_path / "own")
+    assert lx.report(small_result(), tmp_path / "own" / "page.html").exists()
+    with pytest.raises(SettingsError, match=r"must end in .html, .md, .csv, .json, or be a dir"):
+        lx.report(small_result(), tmp_path / "page.pdf")
+
+
+def test_exposure_both_ways_side_by_side() -> None:
+    from lmexposure.statistics import sampled_exposure, skew_normal_exposure
+
+    references = np.random.default_rng(1).normal(40, 3, 500)
+    found = lx.exposure([25.0, 41.0], references, space_size=10**9)
+    by_rank = sampled_exposure([25.0, 41.0], references, space_size=10**9)
+    curve = skew_normal_exposure([25.0, 41.0], references, space_size=10**9)
+    for name in ("value", "low", "high", "rank", "capped"):
+        assert (getattr(found, name) == getattr(by_rank, name)).all()
+    assert found.skew_normal is not None
+    assert (found.skew_normal.value == curve.value).all()
+    assert set(by_rank.warnings) <= set(found.warnings)
+    assert lx.exposure(3.5, range(1, 17)).skew_normal is None
+    assert "no skew-normal curve" in lx.exposure(3.5, range(1, 17)).warnings[0]
+    assert len(repr(found)) < 600
+
+
+@pytest.mark.parametrize(
+    "turned",
+    [lambda bits: 100 - bits, lambda bits: 100 - bits[:1]],
+    ids=["many canaries", "one canary"],
+)
+def test_scores_the_wrong_way_round(turned: Callable[[Any], Any]) -> None:
+    rng = np.random.default_rng(1)
+    references, canaries = rng.normal(40, 3, 2000), rng.normal(20, 3, 10)
+    with pytest.raises(
+        InputError, match=r"all scores are negative.*turn the sign, and divide nats"
+    ):
+        lx.exposure(-canaries, -references)
+    with pytest.warns(UserWarning, match="lower must mean more memorised.*turn the sign of both"):
+        found = lx.exposure(turned(canaries), 100 - references)
+    assert "turn the sign" in found.warnings[0]
+    assert (found.value < 1e-2).all()
+
+
+def test_epsilon_takes_columns_of_any_kind() -> None:
+    rng = np.random.default_rng(5)
+    coins = rng.random(600) < 0.5
+    scores = rng.normal(size=600) + 4 * (coins & (rng.random(600) < 0.3))
+    found = lx.epsilon(scores, coins, inclusion_probability=0.5, deltas=(1e-5,), claim=0.5)
+    assert found.primary is not None
+    assert found.claim is not None
+    assert (found.primary.method, found.claim.verdict) == ("one_run_audit", "contradicted")
+    asked: dict[str, Any] = {"inclusion_probability": 0.5, "deltas": (1e-5,), "claim": 0.5}
+    for values, inside in (
+        (scores.tolist(), coins.tolist()),
+        (pd.Series(scores), pd.Series(coins.astype(int))),
+        (scores.astype(object), coins.astype(float)),
+    ):
+        assert lx.epsilon(values, inside, **asked) == found
+    assert lx.epsilon(-scores, coins, lower_is_in=True, **asked) == found
+    with pytest.warns(UserWarning, match="score lower than the rest.*give lower_is_in=True if low"):
+        lx.epsilon(-scores, coins, **asked)
+    with pytest.warns(UserWarning, match="leave out lower_is_in if lower scores do not mean in"):
+        lx.epsilon(scores, coins, lower_is_in=True, **asked)
+
+
+@pytest.mark.parametrize(
+    ("scores", "included", "more", "message"),
+    [
+        ([1, 2, 3], [True, False], {}, "columns of different lengths: scores 3, included 2, form"),
+        ([1, float("nan")], [1, 0], {}, r"scores\[1\]=nan is not finite"),
+        (["a", "b"], [1, 0], {}, "scores must hold numbers only"),
+        ([1, 2], ["yes", "no"], {}, "included must say .* True or False, or 1 or 0"),
+        ([1, 2], [0.5, 1], {}, "included must say .* True or False, or 1 or 0"),
+        ([1, 2], [1, 0], {"repetitions": [1, 2, 3]}, "formats 2, repetitions 3; give one of each"),
+        ([1, 2], [1, 0], {"repetitions": 0}, "repetitions"),
+        ([1, 2], [1, 0], {"formats": ["a", "b"], "references": [1.0]}, "of 2 formats cannot be to"),
+        ([1, 2], [1, 0], {"deltas": ()}, r"deltas is empty; give one, such as \(0.0,\)"),
+        ([1, 2], [1, 0], {"lower_is_in": "yes"}, "lower_is_in='yes' must be true or false"),
+    ],
+)
+def test_refused_scores(scores: Any, included: Any, more: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        lx.epsilon(scores, included, **more)
