@@ -13,8 +13,10 @@ Which = Literal["more", "less", "both", "neither", "unknown"]
 _SIGNIFICANCE = 0.05  # of all classes of canaries together
 _CONTROLS = 0.01  # of the controls of one run, which are no finding but an alarm
 # Of `MeasureOptions`: what decides how near an estimate comes to the exposure.
-_MEASURED = ("method", "draws", "extraction", "guesses", "budget_steps")
-_MEASURED += ("budget_seconds", "live_states", "quick")
+_MEASURED = (
+    *("method", "draws", "extraction", "guesses"),
+    *("budget_steps", "budget_seconds", "live_states", "quick"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
