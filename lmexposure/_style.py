@@ -49,6 +49,11 @@ _VALIDITY = {
     "asymptotic": "large counts only",
     "bayesian": "a credible interval, not a confidence bound",
 }
+_CLAIMS = {
+    "contradicted": "contradicted",
+    "consistent": "not contradicted",
+    "cannot tell": "not decided",
+}
 _BOUNDS = {
     "clopper_pearson_epsilon": "from two error rates",
     "epsilon_from_exposure": "from exposure ranks",
@@ -224,6 +229,8 @@ def reading(value: float | None, unit: str) -> str:
         return probability(value)
     if unit == "bits":
         return bits(value)
+    if unit == "bits per token":
+        return f"{number(value, 3)} {unit}"
     if unit == "nats":
         return f"{nats(value)} nats"
     named = unit.removesuffix("es") if value == 1 else unit
@@ -330,6 +337,15 @@ def validity(kind: str) -> str:
     'every private training'
     """
     return _VALIDITY.get(kind, kind)
+
+
+def claim_word(verdict: str) -> str:
+    """What the bounds say of an epsilon that was claimed.
+
+    >>> claim_word("consistent")
+    'not contradicted'
+    """
+    return _CLAIMS[verdict]
 
 
 def bound_name(method: str) -> str:

@@ -6,7 +6,7 @@ would obey, or would not show, is spelled out.
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,12 @@ from lmexposure._text import printable, visible
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
+
+    from lmexposure.reporting.data import Section
+
+
+# Signs of ours that terminals of one byte a letter may lack.
+_SIGNS = {"≥": ">=", "×": "x", "…": "..."}
 
 
 def speaks() -> bool:
@@ -35,12 +41,21 @@ def _err() -> Console:
     return Console(stderr=True, highlight=False)
 
 
+def _text(shown: str, console: Console, style: str = "") -> Text:
+    """Text that a terminal can write: signs in other words, and what else it lacks spelled out."""
+    encoding = console.encoding
+    for sign, plain in _SIGNS.items():
+        if sign.encode(encoding, "replace") == b"?":
+            shown = shown.replace(sign, plain)
+    return Text(shown.encode(encoding, "backslashreplace").decode(encoding), style=style)
+
+
 def say(line: str, *, aside: bool = False) -> None:
     """One line on standard output, or aside on standard error; a leading line end is kept."""
     console = _err() if aside else _out()
     if line.startswith("\n"):
         console.print()
-    console.print(Text(visible(line.removeprefix("\n"))), soft_wrap=True)
+    console.print(_text(visible(line.removeprefix("\n")), console), soft_wrap=True)
 
 
 def say_aside(line: str) -> None:
@@ -50,17 +65,20 @@ def say_aside(line: str) -> None:
 
 def show_failure(text: str) -> None:
     """What others say of a failure, in as many lines as they do, on standard error."""
-    _err().print(Text(printable(text.rstrip("\n"))), soft_wrap=True)
+    console = _err()
+    console.print(_text(printable(text.rstrip("\n")), console), soft_wrap=True)
 
 
 def warn(line: str) -> None:
     """One warning on standard error."""
-    _err().print(Text(f"warning: {visible(line)}", style="yellow"), soft_wrap=True)
+    console = _err()
+    console.print(_text(f"warning: {visible(line)}", console, "yellow"), soft_wrap=True)
 
 
 def error(line: str) -> None:
     """One error on standard error."""
-    _err().print(Text(f"error: {visible(line)}", style="red"), soft_wrap=True)
+    console = _err()
+    console.print(_text(f"error: {visible(line)}", console, "red"), soft_wrap=True)
 
 
 def print_pairs(pairs: Sequence[tuple[str, str]]) -> None:
@@ -70,6 +88,21 @@ def print_pairs(pairs: Sequence[tuple[str, str]]) -> None:
         say(f"{name:<{width}}  {value}")
 
 
+def print_sections(sections: "Iterable[Section]") -> None:
+    """Parts of a report, each with its title, its table and its notes.
+
+    Args:
+        sections: made by the room of reports.
+    """
+    for section in sections:
+        say(f"\n{section.title}")
+        if section.columns:
+            numbers = range(section.words, len(section.columns))
+            print_table(section.columns, section.rows, right=numbers)
+        for note in section.notes:
+            say(note)
+
+
 def print_table(
     header: Sequence[str],
     rows: Sequence[Sequence[str]],
@@ -77,13 +110,18 @@ def print_table(
     right: Sequence[int] = (),
 ) -> None:
     """A table; the columns numbered in `right` hold numbers."""
+    console = _out()
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column, name in enumerate(header):
-        shown, first = Text(visible(name)), column == 0
-        table.add_column(shown, justify="right" if column in right else "left", no_wrap=first)
+        table.add_column(
+            _text(visible(name), console),
+            justify="right" if column in right else "left",
+            no_wrap=column == 0,
+            overflow="fold",
+        )
     for row in rows:
-        table.add_row(*(Text(visible(cell)) for cell in row))
-    _out().print(table)
+        table.add_row(*(_text(visible(cell), console) for cell in row))
+    console.print(table)
 
 
 class Bars:
@@ -120,7 +158,7 @@ class _DrawnBars(Bars):
         self._bars.update(self._tasks[what], completed=done, total=total, note=note)
 
     def say(self, line: str) -> None:
-        self._bars.console.print(Text(visible(line)), soft_wrap=True)
+        self._bars.console.print(_text(visible(line), self._bars.console), soft_wrap=True)
 
 
 @contextmanager

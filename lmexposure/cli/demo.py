@@ -30,8 +30,7 @@ def demo(
     from lmexposure._locks import only_writer
     from lmexposure.audit import demo_corpus, demo_settings, estimate_cost
     from lmexposure.audit import run as run_audit
-    from lmexposure.cli.reporting import write_and_say
-    from lmexposure.cli.tables import print_result
+    from lmexposure.cli.reporting import print_result, write_and_say
 
     chosen = options.merged(given, base=demo_settings(quick=quick))
     out = out or Path("runs") / ("demo-quick" if quick else "demo")

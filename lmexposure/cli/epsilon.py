@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
+from lmexposure._style import setting
 from lmexposure.cli import options
-from lmexposure.cli.console import say
+from lmexposure.cli.console import print_sections, say
 
 
 def epsilon(
@@ -54,7 +55,9 @@ def epsilon(
     from lmexposure.statistics import Claim, privacy_of, score_classes
 
     if claimed_epsilon is not None and not delta:
-        raise SettingsError(f"--claimed-epsilon {claimed_epsilon:g} needs --delta, such as 0")
+        raise SettingsError(
+            f"--claimed-epsilon {setting(claimed_epsilon)} needs --delta, such as 0"
+        )
     claim = None
     if claimed_epsilon is not None and delta:
         claim = Claim(epsilon=claimed_epsilon, delta=delta[0])
@@ -82,8 +85,8 @@ def epsilon(
     if as_json:
         say(json.dumps(privacy.model_dump(mode="json")))
     else:
-        from lmexposure.cli.privacy_tables import print_privacy
+        from lmexposure.reporting.privacy_sections import privacy_sections
 
-        print_privacy(privacy)
+        print_sections(privacy_sections(privacy))
     if privacy.primary is None:
         raise InputError(f"{file}: {privacy.classes[0].note}")

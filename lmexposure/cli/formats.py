@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from lmexposure._style import bits, number, whole
 from lmexposure.cli.console import print_table, say
 
 formats = typer.Typer(
@@ -22,7 +23,7 @@ def list_formats(context: typer.Context) -> None:
     from lmexposure.canaries import shipped_formats
 
     rows = [
-        [one.name, one.template, f"{one.size:.2e}".replace("e+", "e"), f"{one.bits:.1f}"]
+        [one.name, one.template, whole(one.size), number(one.bits, 1)]
         for one in shipped_formats().values()
     ]
     print_table(["format", "template", "size", "bits"], rows, right=(2, 3))
@@ -43,7 +44,7 @@ def show(
     say(f"description  {one.description}")
     say(f"source       {one.source}")
     say(f"size         {one.size}")
-    say(f"bits         {one.bits:.2f}")
+    say(f"bits         {number(one.bits)}")
     for index in one.sample(min(samples, one.size), seed=seed):
         say(f"fill         {one.text(index)}")
 
@@ -61,4 +62,4 @@ def check(file: Annotated[Path, typer.Argument(help="A format file, .toml.")]) -
         say(f"advice   {advice}")
     if found.format is None:
         raise FormatError(f"{file} cannot be used as a format; mend what is named above")
-    say(f"sound    {found.format.name}: {found.format.size} fills, {found.format.bits:.2f} bits")
+    say(f"sound    {found.format.name}: {found.format.size} fills, {bits(found.format.bits)}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lmexposure._style import percent
 from lmexposure.cli import options
 from lmexposure.cli.console import print_pairs, say, say_aside, warn
 
@@ -154,7 +155,7 @@ def _print_preview(would: "Preview", *, coins: bool) -> None:
     pairs = [
         ("documents", f"{would.documents:,}"),
         ("would insert", insertions),
-        ("share of the corpus", f"{about}{would.share_of_bytes:.2%} of its bytes"),
+        ("share of the corpus", f"{about}{percent(would.share_of_bytes)} of its bytes"),
         ("canaries, controls", f"{about}{would.canaries:,}, {would.controls:,}"),
     ]
     if coins:

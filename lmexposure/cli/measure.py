@@ -43,8 +43,7 @@ def measure(
     from lmexposure.audit import load_for_measuring
     from lmexposure.audit import measure as measure_model
     from lmexposure.canaries import Manifest
-    from lmexposure.cli.reporting import write_and_say
-    from lmexposure.cli.tables import print_result
+    from lmexposure.cli.reporting import print_result, write_and_say
 
     inserted = Manifest.read(manifest)  # a bad manifest is found before a large model is loaded
     with only_writer(out):

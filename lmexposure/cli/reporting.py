@@ -1,8 +1,25 @@
-"""What the commands that measure say at their end: the verdict, and where the report lies."""
+"""What the commands that measure say at their end: the result, the verdict, and the report."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from lmexposure.cli.console import say, speaks
+from lmexposure.cli.console import print_sections, say, speaks, warn
+
+if TYPE_CHECKING:
+    from lmexposure.records import Result
+
+
+def print_result(result: "Result") -> None:
+    """All of a result as tables, then its warnings. A result holds no secrets.
+
+    Args:
+        result: what was measured.
+    """
+    from lmexposure.reporting.sections import result_sections
+
+    print_sections(result_sections(result))
+    for line in result.warnings:
+        warn(line)
 
 
 def write_and_say(run_directory: Path) -> None:

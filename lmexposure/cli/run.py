@@ -59,8 +59,7 @@ def run(
     from lmexposure._locks import only_writer
     from lmexposure.audit import estimate_cost, preview, share_warning
     from lmexposure.audit import run as run_audit
-    from lmexposure.cli.reporting import write_and_say
-    from lmexposure.cli.tables import print_result
+    from lmexposure.cli.reporting import print_result, write_and_say
 
     with only_writer(out):
         would = preview([corpus], settings=chosen)

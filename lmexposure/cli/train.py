@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from lmexposure._style import number, reading
 from lmexposure.cli import options
 from lmexposure.cli.console import print_pairs, warn
 from lmexposure.cli.long_work import long_work
@@ -50,8 +51,11 @@ def train(
     print_pairs(
         [
             ("model", str(trained.model_path)),
-            ("best epoch", f"{trained.best_epoch:.2f} of {trained.epochs:.2f} ({trained.stopped})"),
-            ("validation loss", f"{trained.validation_bits:.4f} bits per token"),
+            (
+                "best epoch",
+                f"{number(trained.best_epoch)} of {number(trained.epochs)} ({trained.stopped})",
+            ),
+            ("validation loss", reading(trained.validation_bits, "bits per token")),
             ("processes", str(trained.processes)),
         ]
     )

@@ -5,17 +5,17 @@ One rule for both: the bound keeps the significance that it was measured with (`
 shared out among the other checks alone. The reason of each check says the level.
 """
 
-from lmexposure._style import nats, percent, sentence, setting, short, validity
+from lmexposure._style import claim_word, nats, percent, sentence, setting, short, validity
 from lmexposure._text import visible
 from lmexposure.gate.thresholds import Thresholds
 from lmexposure.gate.verdict import Check, Outcome
 from lmexposure.records import ClaimCheck, Privacy, Result
 
-# How the check of each verdict on a claim comes out, and how it is said.
+# How the check of each verdict on a claim comes out.
 _CLAIMS = {
-    "contradicted": (Outcome.LEAK, "contradicted"),
-    "consistent": (Outcome.PASS, "not contradicted"),
-    "cannot tell": (Outcome.INCONCLUSIVE, "neither contradicted nor tested"),
+    "contradicted": Outcome.LEAK,
+    "consistent": Outcome.PASS,
+    "cannot tell": Outcome.INCONCLUSIVE,
 }
 _UNSAID = (
     "an epsilon was claimed, and the result says nothing of it; measure again with this version"
@@ -67,10 +67,10 @@ def check_claim(result: Result) -> Check | None:
     claim = None if result.privacy is None else result.privacy.claim
     outcome, reason = Outcome.INCONCLUSIVE, _UNSAID
     if claim is not None:
-        outcome, said = _CLAIMS[claim.verdict]
+        outcome = _CLAIMS[claim.verdict]
         reason = (
             f"the claim of epsilon {setting(wanted)} at delta {setting(claim.claimed_delta)} is "
-            f"{said}: {visible(claim.reason)}{_level(claim)}"
+            f"{claim_word(claim.verdict)}: {visible(claim.reason)}{_level(claim)}"
         )
     return Check(
         name="claimed epsilon",

@@ -2,7 +2,7 @@
 
 import math
 
-from lmexposure._style import large, percent, sentence, short, whole
+from lmexposure._style import count, large, percent, sentence, short, whole
 from lmexposure.gate.chance import fewest_finds, unseen
 from lmexposure.gate.classes import CanaryClass
 from lmexposure.gate.thresholds import Thresholds
@@ -105,8 +105,8 @@ def _can_be_within(one: CanaryClass, i: int, allowed: int) -> bool:
 def _leak(one: CanaryClass, found: list[int], allowed: int, tried: int) -> str:
     many = "the only one" if len(found) == 1 else f"and {len(found)}"
     return (
-        f"{one.secret} is found at guess {found[0]:,}, {many} of {one.n:,} within {allowed:,} "
-        f"guesses; blind guessing {_blindly(one, tried)}"
+        f"{one.secret} is found at guess {found[0]:,}, {many} of {one.n:,} within "
+        f"{count(allowed, 'guess', 'guesses')}; blind guessing {_blindly(one, tried)}"
     )
 
 

@@ -1,6 +1,6 @@
 """Whether a low number may be believed: enough canaries, no score missing, a null that holds."""
 
-from lmexposure._style import are, percent, probability, sentence
+from lmexposure._style import are, number, percent, probability, reading, sentence
 from lmexposure._text import visible
 from lmexposure.gate.chance import unseen
 from lmexposure.gate.classes import CanaryClass
@@ -12,6 +12,8 @@ from lmexposure.records.result import GuessingTest
 # A sound run is called into question by its controls once in a hundred, as by the leak checks: more
 # often and people stop reading it, more rarely and a broken null goes unseen. Formats share it.
 CONTROLS_LEVEL = 0.01
+
+_LOSS = "bits per token"
 
 
 def check_class(one: CanaryClass, thresholds: Thresholds) -> list[Check]:
@@ -41,15 +43,14 @@ def check_learned(result: Result) -> Check | None:
     if validation is None:
         return None
     after, before = validation.validation_bits, validation.initial_validation_bits
-    shown = [f"{value:.3f}" if value is not None else "unknown" for value in (after, before)]
-    loss = f"validation loss {shown[0]} bits per token, {shown[1]} before training"
+    loss = f"validation loss {reading(after, _LOSS)}, {number(before, 3)} before training"
     return Check(
         name="model learned",
         key="validation",
         outcome=Outcome.PASS if validation.improved else Outcome.INCONCLUSIVE,
         value=after,
         threshold=before,
-        unit="bits per token",
+        unit=_LOSS,
         reason=sentence(
             f"the model learned: {loss}"
             if validation.improved

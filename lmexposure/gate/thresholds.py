@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 
+from lmexposure._style import setting, short
 from lmexposure._validate import flag, fraction, integer, positive
 from lmexposure.errors import SettingsError
 
@@ -101,8 +102,8 @@ def _at_least_guessing(name: str, bits: float, quantile: float) -> None:
     least = -math.log2(1 - quantile)
     if positive(name, bits) < least:
         raise SettingsError(
-            f"{name}={bits:g} bits must be at least {least:.3g}, which guessing alone gives for "
-            f"the {quantile:g} quantile; raise it"
+            f"{name}={setting(bits)} bits must be at least {short(least)}, which guessing alone "
+            f"gives for the {setting(quantile)} quantile; raise it"
         )
 
 

@@ -22,6 +22,18 @@ _PLAIN = {
 }
 _EPSILON = ("max_epsilon", "claimed_epsilon")
 _WORST = (Outcome.LEAK, Outcome.INCONCLUSIVE, Outcome.PASS, Outcome.NOT_TESTED)
+_WORDS = {
+    ("max_epsilon", Outcome.LEAK): "above the limit",
+    ("max_epsilon", Outcome.PASS): "not above the limit",
+    ("claimed_epsilon", Outcome.LEAK): "contradicted",
+    ("claimed_epsilon", Outcome.PASS): "not contradicted",
+}
+_CAME_TO = {
+    Outcome.LEAK: "leaks",
+    Outcome.INCONCLUSIVE: "undecided",
+    Outcome.PASS: "passed",
+    Outcome.NOT_TESTED: "not tested",
+}
 _ASKED = {
     Outcome.LEAK: "How badly?",
     Outcome.INCONCLUSIVE: "Why?",
@@ -31,7 +43,7 @@ _MOST_LINES = 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tested:
+class CheckLine:
     """One kind of check and what it came to.
 
     Attributes:
@@ -43,6 +55,11 @@ class Tested:
     outcome: Outcome
     what: str
     said: str
+
+    @property
+    def word(self) -> str:
+        """What it came to, where no mark is drawn."""
+        return _CAME_TO[self.outcome]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +79,7 @@ class Answers:
     asked: str
     finding: str
     since: tuple[Fact, ...]
-    tested: tuple[Tested, ...]
+    tested: tuple[CheckLine, ...]
     more: int
     sure: tuple[str, ...]
     steps: tuple[str, ...]
@@ -98,7 +115,7 @@ def _since(provenance: Provenance) -> tuple[Fact, ...]:
     )
 
 
-def _tested(checks: Sequence[Check]) -> list[Tested]:
+def _tested(checks: Sequence[Check]) -> list[CheckLine]:
     """One line for each kind of check; what had to be in order, and is, shares one."""
     kinds: dict[str, list[Check]] = {}
     for check in checks:
@@ -112,32 +129,36 @@ def _tested(checks: Sequence[Check]) -> list[Tested]:
             lines.append(line)
     if sound:
         said = ", ".join(sound)
-        lines.append(Tested(outcome=Outcome.PASS, what="the measurement itself", said=said))
+        lines.append(CheckLine(outcome=Outcome.PASS, what="the measurement itself", said=said))
     return sorted(lines, key=lambda line: _WORST.index(line.outcome))
 
 
-def _line(name: str, made: Sequence[Check]) -> Tested:
+def _line(name: str, made: Sequence[Check]) -> CheckLine:
     outcome = min((check.outcome for check in made), key=_WORST.index)
     so = [check for check in made if check.outcome is outcome]
     name = _PLAIN.get(made[0].key, name)
-    return Tested(outcome=outcome, what=name, said=_said(outcome, so, made))
+    return CheckLine(outcome=outcome, what=name, said=_said(outcome, so, made))
 
 
 def _said(outcome: Outcome, so: Sequence[Check], made: Sequence[Check]) -> str:
     """In how many classes, where a check is of classes."""
     if outcome is Outcome.NOT_TESTED:
         return f"not tested, for {_clause(so[0].reason)}"
-    words = {
-        Outcome.LEAK: ("leaks", "leak"),
-        Outcome.INCONCLUSIVE: ("not so",) * 2 if made[0].key in _SOUND else ("undecided",) * 2,
-        Outcome.PASS: ("no leak",) * 2,
-    }[outcome]
-    noun = ("format", "formats") if made[0].key == "controls" else ("class", "classes")
+    key = made[0].key
+    word = _WORDS.get((key, outcome)) or _word(outcome, key)
     if not made[0].scope:
-        return words[0]
+        return word
+    noun = ("format", "formats") if key == "controls" else ("class", "classes")
     of = count(len(made), *noun) if len(so) == len(made) else f"{len(so)} of {len(made)} {noun[1]}"
-    verb = words[0] if len(so) == 1 else words[1]
-    return f"{of} {verb}" if outcome is Outcome.LEAK else f"{verb} in {of}"
+    if outcome is Outcome.LEAK:
+        return f"{of} {'leaks' if len(so) == 1 else 'leak'}"
+    return f"{word} in {of}"
+
+
+def _word(outcome: Outcome, key: str) -> str:
+    if outcome is Outcome.INCONCLUSIVE:
+        return "not so" if key in _SOUND else "undecided"
+    return "leaks" if outcome is Outcome.LEAK else "no leak"
 
 
 def _clause(reason: str) -> str:
@@ -146,13 +167,13 @@ def _clause(reason: str) -> str:
     return f"{clause[:1].lower()}{clause[1:]}"
 
 
-def _left_out(untested: Sequence[str], checks: Sequence[Check]) -> Iterator[Tested]:
+def _left_out(untested: Sequence[str], checks: Sequence[Check]) -> Iterator[CheckLine]:
     """What no check was made of; what a check could not be made of has its line."""
     names = tuple({f"{check.name}{end}" for check in checks for end in (":", " (")})
     for line in untested:
         if not line.startswith(names or ("\0",)):
             what, _, why = line.partition(": ")
-            yield Tested(outcome=Outcome.NOT_TESTED, what=what, said=why)
+            yield CheckLine(outcome=Outcome.NOT_TESTED, what=what, said=why)
 
 
 def _sure(checks: Sequence[Check], significance: float) -> Iterator[str]:

@@ -2,20 +2,25 @@
 
 from collections.abc import Iterator, Sequence
 
+from lmexposure._style import (
+    LABELS,
+    MISSING,
+    bits,
+    class_name,
+    interval,
+    nats,
+    number,
+    outcome_word,
+    probability,
+    short,
+    signed,
+)
 from lmexposure._text import printable
 from lmexposure.reporting.compare import CompareData, ComparedFormat, ComparedRun
 from lmexposure.reporting.data import ClassRow
-from lmexposure.reporting.figures import (
-    class_name,
-    found_of,
-    interval,
-    median_bits,
-    number,
-    probability,
-)
-from lmexposure.reporting.markdown import WORDS
 from lmexposure.reporting.markdown_text import code, fence, inline, table
 from lmexposure.reporting.pairs import Difference
+from lmexposure.reporting.sections import class_cells
 
 
 def compare_markdown(data: CompareData) -> str:
@@ -41,20 +46,27 @@ def compare_markdown(data: CompareData) -> str:
 
 
 def _runs(runs: Sequence[ComparedRun]) -> str:
-    header = ("run", "verdict", "epsilon, lower bound", "at delta", "could have shown", "loss")
+    header = (
+        LABELS["run"],
+        "verdict",
+        LABELS["epsilon_bound"],
+        LABELS["delta"],
+        LABELS["max_attainable"],
+        LABELS["validation_bits"],
+    )
     rows = [
         (
             code(run.name),
-            WORDS[run.verdict.outcome],
-            number(run.epsilon, 3),
-            "n/a" if run.delta is None else f"{run.delta:.3g}",
-            number(run.max_attainable, 3),
+            outcome_word(run.verdict.outcome),
+            nats(run.epsilon),
+            short(run.delta),
+            nats(run.max_attainable),
             number(run.validation_bits, 3),
         )
         for run in runs
     ]
     legend = (
-        "epsilon in nats, higher = less private; loss: validation, bits per token, lower = more "
+        "epsilon in nats, higher = less private; validation loss in bits per token, lower = more "
         "useful."
     )
     return f"{table(header, rows, left=2)}\n\n{legend}"
@@ -64,22 +76,20 @@ def _format(form: ComparedFormat, runs: Sequence[ComparedRun]) -> Iterator[str]:
     yield f"## {code(form.name)}"
     yield (
         f"Median exposure in bits with its interval; higher = more memorised; guessing has 1, the "
-        f"whole secret {form.bits:.1f}. Then p (chance), and secrets found by guessing; (n/m): "
-        "guessing alone would find half as many or more."
+        f"whole secret {bits(form.bits, 1)}. Then p (chance), and secrets found by guessing; "
+        "(n/m): guessing alone would find half as many or more."
     )
     yield table(
-        ["repetitions", *(code(run.name) for run in runs)],
+        [LABELS["repetitions"], *(code(run.name) for run in runs)],
         [[class_name(row.role, row.repetitions), *map(_cell, row.cells)] for row in form.classes],
     )
 
 
 def _cell(row: ClassRow | None) -> str:
     if row is None:
-        return "n/a"
-    found = found_of(row.guesses[-1] if row.guesses else None)
-    return (
-        f"{median_bits(row)} ({interval(row.low, row.high)}), p {probability(row.p_value)}, {found}"
-    )
+        return MISSING
+    median, ends, p_value, found = class_cells(row, ("median", "interval", "p_value", "guesses"))
+    return f"{median} ({ends}), p {p_value}, {found}"
 
 
 def _differences(rows: Sequence[Difference]) -> Iterator[str]:
@@ -93,8 +103,9 @@ def _differences(rows: Sequence[Difference]) -> Iterator[str]:
         "lower bounds, references and draws leave open; adjusted: so that the p of all classes "
         "hold together (Holm); open: pairs of which they do not tell which is higher."
     )
-    header = ("run", "less", "format", "repetitions", "canaries", "median", "interval", "p")
-    yield table((*header, "adjusted", "open"), [_difference(row) for row in rows], left=3)
+    header = ("run", "less", "format", "repetitions", "n", "median", "interval", "p_value")
+    heads = [LABELS.get(name, name) for name in (*header, "adjusted", "open")]
+    yield table(heads, [_difference(row) for row in rows], left=3)
 
 
 def _difference(row: Difference) -> list[str]:
@@ -103,8 +114,8 @@ def _difference(row: Difference) -> list[str]:
         code(row.base),
         code(row.format),
         class_name(row.role, row.repetitions),
-        f"{row.n} same" if row.paired else f"{row.n} and {row.n_base}",
-        f"{row.median:+.2f}",
+        f"{row.n:,} same" if row.paired else f"{row.n:,} and {row.n_base:,}",
+        signed(row.median),
         interval(row.low, row.high),
         probability(row.p_value),
         probability(row.p_adjusted),

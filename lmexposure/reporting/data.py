@@ -22,6 +22,25 @@ class Fact:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Section:
+    """A part of a report in words, for whatever shows it: a terminal, Markdown.
+
+    Attributes:
+        title: what it is about, in one line.
+        columns: heads of the table; none where there is no table.
+        rows: its cells, as people read them, one for each column.
+        words: how many of the first columns hold words; the others hold numbers.
+        notes: what belongs to it and needs no column, one line each.
+    """
+
+    title: str
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+    words: int = 1
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Found:
     """How many secrets of a class were found with so much given.
 
@@ -47,6 +66,11 @@ class ClassRow:
         median, low, high: median exposure with its interval at `level`; `low` or `high` None where
             so few canaries give no interval.
         capped: the median is a lower bound.
+        mean_capped: the mean is one, which takes a single exposure that is.
+        high_capped: `high` is one.
+        certificate: median of the proven lower bounds of each exposure; None where there are none.
+        skew_normal: median by extrapolation along the curve through the references.
+        skew_normal_doubted: the references do not vouch for it.
         p_value: of the permutation test against guessing.
         epsilon: point value in nats (Jagielski 2023), not a bound; None for controls.
         exact: canaries whose rank was counted over all of R.
@@ -69,6 +93,11 @@ class ClassRow:
     exact: int
     guesses: tuple[Found, ...]
     revealed: tuple[Found, ...]
+    mean_capped: bool = False
+    high_capped: bool = False
+    certificate: float | None = None
+    skew_normal: float | None = None
+    skew_normal_doubted: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ A seed that was chosen stays out with the secrets: who has it and the formats ca
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
+from lmexposure._style import MISSING, number, setting, whole
 from lmexposure.records import MeasureOptions, RunFiles, RunOptions, RunRecord, Validation
 from lmexposure.reporting.data import Fact
 
@@ -19,13 +20,13 @@ _NO_SECRET = "of shuffles and refits; no secret follows from it"
 _MEANING = {
     "measure.level": "coverage of the intervals",
     "measure.significance": "how often, at most, a bound on epsilon may be wrong",
-    "measure.references": "fills to compare with, per format; none: 10,000, or all there are",
+    "measure.references": "fills to compare with, per format; n/a: 10,000, or all there are",
     "measure.permutations": "shuffles behind a p-value",
     "measure.bootstraps": "refits behind the goodness of the skew-normal curve",
     "measure.guesses": "likeliest fills that best-first search finds",
     "measure.draws": "fills drawn for importance sampling",
     "measure.revealed": "characters revealed to the searches, at most",
-    "measure.budget_steps": "model steps for the exact search; none: by the size of the model",
+    "measure.budget_steps": "model steps for the exact search; n/a: by the size of the model",
     "measure.quick": "a first look in about a tenth of the time",
     "measure.seed": _NO_SECRET,
 }
@@ -54,12 +55,12 @@ def model_facts(run: RunFiles) -> tuple[Fact, ...]:
     return (
         Fact(name="model", value=model.path, meaning="where it lies, or its name on a hub"),
         Fact(name="type", value=model.type),
-        Fact(name="parameters", value=str(model.parameters)),
+        Fact(name="parameters", value=whole(model.parameters)),
         Fact(name="measured in", value=model.dtype),
         Fact(
             name="context window",
-            value=_text(model.context_window),
-            meaning="tokens; none where it has no limit",
+            value=setting(model.context_window),
+            meaning="tokens; n/a where it has no limit",
         ),
         Fact(name="weights, SHA-256", value=model.weights_sha256),
         *_validation_facts(model.validation),
@@ -68,18 +69,18 @@ def model_facts(run: RunFiles) -> tuple[Fact, ...]:
 
 def _validation_facts(validation: Validation | None) -> Iterator[Fact]:
     if validation is None:
-        yield Fact(name="validation loss", value="not known", meaning="trained elsewhere")
+        yield Fact(name="validation loss", value=MISSING, meaning="trained elsewhere")
         return
     for name, bits in (
         ("validation loss", validation.validation_bits),
         ("validation loss before training", validation.initial_validation_bits),
     ):
-        value = "not known" if bits is None else f"{bits:.3f} bits per token"
+        value = MISSING if bits is None else f"{number(bits, 3)} bits per token"
         yield Fact(name=name, value=value, meaning="lower = the model predicts better")
-    yield Fact(name="best epoch", value=_text(validation.best_epoch))
-    yield Fact(name="epochs", value=_text(validation.epochs))
+    yield Fact(name="best epoch", value=setting(validation.best_epoch))
+    yield Fact(name="epochs", value=setting(validation.epochs))
     yield Fact(name="stopped", value=validation.stopped)
-    yield Fact(name="learned", value=_text(validation.improved))
+    yield Fact(name="learned", value=setting(validation.improved))
 
 
 def setting_facts(run: RunFiles, *, show_seeds: bool = False) -> tuple[Fact, ...]:
@@ -132,14 +133,14 @@ def _training_facts(training: Mapping[str, Setting]) -> Iterator[Fact]:
 
 def _named(settings: Mapping[str, Setting]) -> Iterator[Fact]:
     for name, value in settings.items():
-        yield Fact(name=name, value=_text(value), meaning=_MEANING.get(name, ""))
+        yield Fact(name=name, value=setting(value), meaning=_MEANING.get(name, ""))
 
 
 def _seed_facts(run: RunFiles, options: RunOptions, show: bool) -> Iterator[Fact]:
     yield _seed_fact(options.seed, show)
     if options.inclusion_probability is not None:
         known = show and run.manifest is not None
-        value = _text(run.manifest.plan.inclusion_seed) if known and run.manifest else _LEFT_OUT
+        value = setting(run.manifest.plan.inclusion_seed) if known and run.manifest else _LEFT_OUT
         yield Fact(
             name="coin seed", value=value, meaning="decides who went in; the manifest has it"
         )
@@ -150,12 +151,12 @@ def _seed_fact(seed: int | None, show: bool) -> Fact:
         return Fact(name="seed", value="drawn fresh", meaning=_FRESH_MEANING)
     if not show:
         return Fact(name="seed", value=_LEFT_OUT, meaning=_SEED_MEANING)
-    return Fact(name="seed", value=_text(seed), meaning="decides the secrets and the training")
+    return Fact(name="seed", value=setting(seed), meaning="decides the secrets and the training")
 
 
 def _version_facts(record: RunRecord) -> Iterator[Fact]:
     yield Fact(name="record by lmexposure", value=record.lmexposure)
-    yield Fact(name="git revision", value=_text(record.git_revision))
+    yield Fact(name="git revision", value=setting(record.git_revision))
     yield Fact(name="Python", value=record.python)
     yield Fact(name="platform", value=record.platform)
     if record.device is not None:
@@ -163,14 +164,4 @@ def _version_facts(record: RunRecord) -> Iterator[Fact]:
     for name, version in record.versions.items():
         yield Fact(name=name, value=version)
     for name, seconds in record.seconds.items():
-        yield Fact(name=f"time to {name}", value=f"{_text(seconds)} s")
-
-
-def _text(value: Setting) -> str:
-    if value is None:
-        return "none"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, tuple):
-        return ", ".join(map(_text, value))
-    return f"{value:.10g}" if isinstance(value, float) else str(value)
+        yield Fact(name=f"time to {name}", value=f"{setting(seconds)} s")

@@ -12,6 +12,7 @@ from huggingface_hub.repocard import REGEX_YAML_BLOCK
 from huggingface_hub.repocard_data import EvalResult, eval_results_to_model_index
 
 from lmexposure._files import atomic_write
+from lmexposure._style import bits, count, short
 from lmexposure.errors import ModelError
 from lmexposure.records import Privacy
 from lmexposure.reporting.data import ClassRow, FormatData, ReportData
@@ -117,18 +118,18 @@ def _epsilon(privacy: Privacy | None) -> Iterator[EvalResult]:
     bound = None if privacy is None else privacy.primary
     if bound is not None:
         name = (
-            f"lower bound on epsilon, nats, at delta {bound.delta:.3g} ({bound.validity}; "
+            f"lower bound on epsilon, nats, at delta {short(bound.delta)} ({bound.validity}; "
             "higher = less private)"
         )
         yield _result("all formats", None, "epsilon", name, bound.value)
 
 
 def _exposures(form: FormatData) -> Iterator[EvalResult]:
-    about = f"{form.name} ({form.bits:.1f} bits)"
+    about = f"{form.name} ({bits(form.bits, 1)})"
     for row in form.classes:
         if row.role != "canary":
             continue
-        where = f"repetitions {row.repetitions}, {row.n} canaries"
+        where = f"repetitions {row.repetitions}, {count(row.n, 'canary', 'canaries')}"
         for kind, name, value, args in _metrics(row):
             if value is not None:
                 yield _result(about, form.name, kind, f"{name}, {where}", value, **args)

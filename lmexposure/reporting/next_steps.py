@@ -42,14 +42,11 @@ def next_steps(verdict: Verdict, *, quick: bool = False) -> tuple[str, ...]:
         verdict: of the gate.
         quick: whether the measurement was a first look.
     """
-    steps = {
-        Outcome.LEAK: _after_a_leak,
-        Outcome.INCONCLUSIVE: _undecided,
-        Outcome.PASS: _after_a_pass,
-    }
-    rest = ("Measure again without --quick before a release: this was a first look.",)
-    unsure = quick and verdict.outcome is not Outcome.LEAK
-    return (*(rest if unsure else ()), *steps[verdict.outcome](verdict.checks))
+    if verdict.outcome is Outcome.LEAK:
+        return tuple(_after_a_leak(verdict.checks))
+    if verdict.outcome is Outcome.PASS:
+        return tuple(_after_a_pass(verdict.checks, quick))
+    return tuple(_undecided(verdict.checks, quick))
 
 
 def class_of(check: Check) -> tuple[str, int] | None:
@@ -95,8 +92,9 @@ def _remedy(leaking: Sequence[tuple[str, int]], checks: Sequence[Check]) -> str:
     least = min(n for _, n in leaking)
     if least == 1:
         return (
-            "Removing repeats is not enough, for secrets inserted once leak too: take such secrets "
-            "out of the training text, or train for fewer epochs or with differential privacy."
+            "Removing repeats is not enough, since secrets inserted once leak too: take such "
+            "secrets out of the training text, or train for fewer epochs or with differential "
+            "privacy."
         )
     doubtful = _classes([c for c in checks if c.outcome is Outcome.INCONCLUSIVE])
     unsafe = {n for _, n in [*leaking, *doubtful]}
@@ -108,15 +106,18 @@ def _remedy(leaking: Sequence[tuple[str, int]], checks: Sequence[Check]) -> str:
     )
 
 
-def _undecided(checks: Sequence[Check]) -> Iterator[str]:
+def _undecided(checks: Sequence[Check], quick: bool) -> Iterator[str]:
     yield "Do not take this for a pass: this run can neither show a leak nor rule one out."
     open_keys = {check.key for check in checks if check.outcome is Outcome.INCONCLUSIVE}
     said = dict.fromkeys(what for key, what in _DECIDES.items() if key in open_keys)
     yield from list(said)[:_MOST_REASONS]
-    yield "Then measure again, and hold the result against the same thresholds."
+    how = " without --quick" if quick else ""
+    yield f"Then measure again{how}, and hold the result against the same thresholds."
 
 
-def _after_a_pass(checks: Sequence[Check]) -> Iterator[str]:
+def _after_a_pass(checks: Sequence[Check], quick: bool) -> Iterator[str]:
+    if quick:
+        yield "Measure again without --quick before a release: this was a first look."
     yield (
         "No leak found is no proof that there is none: it holds for secrets of the forms and "
         "repetitions inserted here, not for other texts."

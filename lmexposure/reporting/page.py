@@ -17,10 +17,11 @@ from markupsafe import Markup, escape
 
 from lmexposure import _style
 from lmexposure._text import printable
-from lmexposure.records import PrimaryBound, PrivacyClass
 from lmexposure.reporting.answers import answers_of
 from lmexposure.reporting.charts import Chart, charts_of, compare_exposure
 from lmexposure.reporting.data import CanaryRow, ClassRow, FormatData, ReportData, RocData
+from lmexposure.reporting.privacy_sections import where
+from lmexposure.reporting.sections import found_cell
 
 if TYPE_CHECKING:
     from lmexposure.reporting.compare import CompareData, ComparedFormat
@@ -33,6 +34,7 @@ _FLAG = re.compile(r"--[a-z][a-z-]*")
 _WORDS = (
     _style.at_least,
     _style.bound_name,
+    _style.claim_word,
     _style.class_name,
     _style.interval,
     _style.nats,
@@ -138,11 +140,6 @@ def _rate(one: RocData, fpr: float) -> float | None:
     return max((float(t) for f, t in zip(one.fpr, one.tpr, strict=True) if f <= fpr), default=0.0)
 
 
-def where(about: PrivacyClass | PrimaryBound) -> str:
-    """Which formats and repetitions a bound is about."""
-    return ", ".join(filter(None, [*about.formats, f"repetitions {about.repetitions}"]))
-
-
 def _page(template: str, **values: object) -> str:
     """A template with the style and the script that every page carries, and their policy."""
     style, script = _asset("report.css"), _asset("report.js")
@@ -182,7 +179,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update({written.__name__: written for written in (*_WORDS, where)})
+    made.filters.update({written.__name__: written for written in (*_WORDS, found_cell, where)})
     # What a chart draws holds its data escaped.
     made.filters["flags_whole"] = _flags_whole
     made.filters["drawn"] = lambda chart: Markup(chart.svg())

@@ -1,5 +1,6 @@
 """The rows of a report: classes and canaries, as the result holds them, ready to be read."""
 
+import math
 from collections.abc import Iterable
 
 from lmexposure.canaries.manifest import Manifest
@@ -19,10 +20,11 @@ def class_rows(result: Result, form: Format) -> tuple[ClassRow, ...]:
     """
     rows = [row for row in result.summary if row.format == form.name]
     rows.sort(key=lambda row: (row.role != "control", row.repetitions))
-    return tuple(_class_row(row, form.space_size) for row in rows)
+    return tuple(_class_row(row, form) for row in rows)
 
 
-def _class_row(row: ClassSummary, size: int) -> ClassRow:
+def _class_row(row: ClassSummary, form: Format) -> ClassRow:
+    skew_normal = row.other_medians.get("skew_normal")
     return ClassRow(
         role=row.role,
         repetitions=row.repetitions,
@@ -33,6 +35,11 @@ def _class_row(row: ClassSummary, size: int) -> ClassRow:
         high=row.median.high,
         level=row.level,
         capped=row.median_capped,
+        mean_capped=row.capped > 0,
+        high_capped=_high_capped(row, form),
+        certificate=row.other_medians.get("certificate"),
+        skew_normal=skew_normal,
+        skew_normal_doubted=skew_normal is not None and not _vouched_for(row, form),
         p_value=None if row.guessing_test is None else row.guessing_test.p_value,
         epsilon=None if row.epsilon is None else row.epsilon.value,
         exact=row.counted,
@@ -41,12 +48,26 @@ def _class_row(row: ClassSummary, size: int) -> ClassRow:
                 given=count.guesses,
                 found=count.found,
                 of=count.of,
-                by_chance=count.of * min(1.0, count.guesses / size),
+                by_chance=count.of * min(1.0, count.guesses / form.space_size),
             )
             for count in row.guesses
         ),
         revealed=_revealed(row.extraction),
     )
+
+
+def _high_capped(row: ClassSummary, form: Format) -> bool:
+    """The interval ends where the references do, and some exposures may be past them."""
+    high = row.median.high
+    return row.capped > 0 and high is not None and abs(high - math.log2(form.references)) < 0.005
+
+
+def _vouched_for(row: ClassSummary, form: Format) -> bool:
+    """Whether the references bear out the median by the curve; older results flag no canaries."""
+    fits = form.skew_normal is not None and not form.skew_normal.goodness.warnings
+    median, flagged = row.other_medians.get("skew_normal"), row.skew_normal_flagged or 0
+    within = median is not None and median <= min(math.log2(form.references), form.bits)
+    return fits and within and 2 * flagged < row.n
 
 
 def _revealed(counts: Iterable[ExtractionCount]) -> tuple[Found, ...]:

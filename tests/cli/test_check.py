@@ -62,7 +62,7 @@ def test_a_clean_result_is_0(call: Call, written: Written) -> None:
 def test_a_leaking_result_is_1(call: Call, written: Written) -> None:
     seen = call("check", written(leaking()))
     assert seen.code == 1
-    assert seen.out.startswith("Leaks: 12 of 12 secrets inserted once are found")
+    assert seen.out.startswith("Leaks: a secret inserted once is found at guess 1, and 12 of 12")
 
 
 def test_three_canaries_are_2(call: Call, written: Written) -> None:

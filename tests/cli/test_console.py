@@ -1,3 +1,6 @@
+import io
+import sys
+
 import pytest
 from rich.errors import MarkupError
 
@@ -41,3 +44,28 @@ def test_bars_are_quiet_where_there_is_no_terminal(
         bars.show("scoring", 1, 2)
     assert not bars.drawn
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("encoding", "line", "cell"),
+    [
+        ("utf-8", "epsilon ≥ 1, 16× é \u4e2d", "≥ 13.29"),
+        ("cp1252", "epsilon >= 1, 16× é \\u4e2d", ">= 13.29"),
+        ("ascii", "epsilon >= 1, 16x \\xe9 \\u4e2d", ">= 13.29"),
+    ],
+)
+def test_a_terminal_that_lacks_a_sign_gets_it_in_others(
+    monkeypatch: pytest.MonkeyPatch, encoding: str, line: str, cell: str
+) -> None:
+    """Standard output refuses what its encoding lacks; a table keeps its columns all the same."""
+    written = {name: io.BytesIO() for name in ("stdout", "stderr")}
+    for name, stream in written.items():
+        monkeypatch.setattr(sys, name, io.TextIOWrapper(stream, encoding, write_through=True))
+    console.say("epsilon ≥ 1, 16× é \u4e2d")
+    console.print_table(["epsilon ≥", "n"], [["≥ 13.29", "7"], ["≥ 2.00", "10"]], right=(0, 1))
+    console.warn("≥")
+    shown = written["stdout"].getvalue().decode(encoding).splitlines()
+    assert shown[0] == line
+    assert [" ".join(row.split()[:2]) for row in shown[2:]] == [cell, cell.split()[0] + " 2.00"]
+    assert len({len(row.rstrip()) for row in shown[1:]}) == 1
+    assert written["stderr"].getvalue().decode(encoding).startswith("warning: ")

@@ -86,6 +86,8 @@ def test_the_reason_counts_what_guessing_finds() -> None:
     )
     alone = judged([7, *NONE[:9]]).reason
     assert "is found at guess 7, the only one of 10 within 1,000 guesses; " in alone
+    first = judged([1, *NONE[:9]], thresholds=Thresholds(max_guesses=1)).reason
+    assert "the only one of 10 within 1 guess; " in first
     assert "fewer than 26 % of such secrets could have gone unseen" in judged(NONE).reason
 
 

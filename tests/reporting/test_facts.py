@@ -21,7 +21,7 @@ def test_the_model_and_what_it_learned(tmp_path: Path) -> None:
     run = open_run(small_run(tmp_path))
     facts = values(model_facts(run))
     assert facts["type"] == "lmexposure_lstm"
-    assert facts["context window"] == "none"
+    assert facts["context window"] == "n/a"
     assert facts["validation loss"] == "1.500 bits per token"
     assert facts["learned"] == "yes"
 
@@ -31,7 +31,7 @@ def test_a_model_that_was_trained_elsewhere(tmp_path: Path) -> None:
     model = run.result.model.model_copy(update={"validation": None})
     result = run.result.model_copy(update={"model": model})
     facts = values(model_facts(replace(run, result=result)))
-    assert facts["validation loss"] == "not known"
+    assert facts["validation loss"] == "n/a"
 
 
 def test_settings_versions_and_hashes(tmp_path: Path) -> None:

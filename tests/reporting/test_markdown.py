@@ -10,7 +10,7 @@ from made_results import HOSTILE, hostile_run, secret_texts, small_run
 from lmexposure.records import open_run
 from lmexposure.reporting.build import report_data
 from lmexposure.reporting.data import ReportData
-from lmexposure.reporting.markdown import privacy_lines, report_markdown
+from lmexposure.reporting.markdown import report_markdown
 
 
 @pytest.fixture(scope="module")
@@ -20,12 +20,15 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> ReportData:
 
 def test_one_screen_says_it_all(data: ReportData) -> None:
     text = report_markdown(data)
-    assert text.startswith("# mine: leaks\n\n**Leaks: 6 of 10 secrets inserted 4 times")
+    assert text.startswith("# mine: leaks\n\n**Leaks: a secret inserted 4 times is found at ")
+    assert "\n\nFalse alarms: at most 1 % of models that memorised nothing are called" in text
+    assert "What now:\n\n1. Do not release this model: whoever can query it can guess" in text
+    assert "Tested:\n\n- leaks: secrets found by guessing: 1 of 2 classes leaks\n- " in text
     assert "Not tested:\n\n- " in text
     assert "| `random_number` | controls | 16 | 0.95 | 0.53 .. 2.24 | 0.4180 | 0/16 | n/a |" in text
-    assert "| `random_number` | 4 | 10 | 20.82 |" in text
+    assert "| `random_number` | 4× | 10 | 20.82 |" in text
     assert "29.9 bits are the whole secret" in text
-    assert "**epsilon ≥ 0.860** nats at delta 0, a lower bound" in text
+    assert "**epsilon ≥ 0.860 nats at delta 0, a lower bound" in text
     assert "\n- assumes: " in text
     assert text.rstrip().endswith("--settings mine-again.toml\n```")
     assert len(text.splitlines()) < 60
@@ -61,7 +64,7 @@ def test_many_classes_fold(data: ReportData) -> None:
     assert "<details><summary>All 15 classes</summary>" in text
     above = text.split("<details>")[0]
     assert above.count("| `format_") == 5
-    assert above.count(" | 4 | 10 | 20.82 |") == 5
+    assert above.count(" | 4× | 10 | 20.82 |") == 5
 
 
 def test_without_canaries_it_says_so(data: ReportData) -> None:
@@ -75,7 +78,8 @@ def test_without_canaries_it_says_so(data: ReportData) -> None:
 def test_a_bound_that_is_not_there(data: ReportData) -> None:
     assert data.privacy is not None
     none = data.privacy.model_copy(update={"primary": None})
-    assert privacy_lines(none) == ["No bound on epsilon: no class has canaries on both sides."]
+    text = report_markdown(replace(data, privacy=none))
+    assert "**No bound on epsilon: no class has canaries on both sides.**" in text
 
 
 def test_a_claim_is_told_its_verdict(tmp_path: Path) -> None:
@@ -84,5 +88,5 @@ def test_a_claim_is_told_its_verdict(tmp_path: Path) -> None:
 
     made_of["measure"] = MeasureSettings(bootstraps=39, permutations=999, revealed=2, delta=0.0)
     run = open_run(small_run(tmp_path, **made_of))
-    lines = privacy_lines(report_data(run).privacy)
-    assert lines[-1].startswith("claim of epsilon 0.1 at delta 0: **contradicted**")
+    text = report_markdown(report_data(run))
+    assert "- claim of epsilon 0.1 at delta 0: contradicted: " in text

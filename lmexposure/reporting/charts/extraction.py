@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
-from lmexposure._style import class_name, count, probability, slug
+from lmexposure._style import class_name, count, percent, probability, slug
 from lmexposure.reporting.charts.chart import Chart
 from lmexposure.reporting.charts.looks import Style, Styles, class_styles, key, log_ticks, quiet
 from lmexposure.reporting.charts.palette import INK
@@ -81,7 +81,7 @@ def _draw(
         axes.set_ylim(-0.04, 1.04)
     every[0].set_ylabel("Secrets found")
     every[0].yaxis.set_major_locator(FixedLocator([0, 0.25, 0.5, 0.75, 1]))
-    every[0].yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share:.0%}"))
+    every[0].yaxis.set_major_formatter(FuncFormatter(lambda share, _: percent(share)))
 
 
 def _lines(axes: Axes, classes: Sequence[ClassRow], rows: Rows, styles: Styles) -> None:

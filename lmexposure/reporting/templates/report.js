@@ -1,8 +1,8 @@
 "use strict";
 // Without this the page reads the same: it only sorts, filters, copies and opens what is printed.
 (() => {
-  // A number as it stands in a cell: "1,000", "≥ 21.20", "10.74 .. 10.95", "3 of 10". Words are none.
-  const NUMBER = /^\s*(?:≥\s*|ε\s*)?(-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?)/;
+  // A number as it stands in a cell: "1,000", "≥ 21.20", "10.74 .. 10.95", "(3/10)". Words are none.
+  const NUMBER = /^\s*(?:≥\s*|ε\s*|\()?(-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?)/;
 
   function key(cell, kind) {
     const text = cell ? cell.textContent.trim() : "";

@@ -1,0 +1,156 @@
+"""Bounds on epsilon, membership and claim in words: sections for terminal and Markdown."""
+
+from collections.abc import Iterator
+
+from lmexposure._style import (
+    LABELS,
+    bound_name,
+    claim_word,
+    interval,
+    nats,
+    number,
+    setting,
+    short,
+    validity,
+    whole,
+)
+from lmexposure.records import Bound, ClaimCheck, PrimaryBound, Privacy, PrivacyClass
+from lmexposure.records.result import ClassBounds, Membership, TruePositiveRate
+from lmexposure.reporting.data import Section
+
+_BOUND = ("bound", "validity", "delta", "epsilon_bound", "max_attainable", "significance")
+MAX_ATTAINABLE = "what a perfect attack on these canaries would have shown"
+
+
+def privacy_sections(privacy: Privacy) -> Iterator[Section]:
+    """Class by class, then the bound to quote and what it rests on.
+
+    Args:
+        privacy: of a result, or of scores alone.
+    """
+    coins = privacy.inclusion_probability
+    how = "in a fixed number" if coins is None else f"each with probability {setting(coins)}"
+    yield Section(
+        title=f"Lower bounds on epsilon of one document, in nats; canaries inserted {how}; higher "
+        f"= less private. All hold together at significance {short(privacy.significance)}, each "
+        "for its kind of training"
+    )
+    classes = [_class(part) for part in privacy.classes]
+    yield from classes
+    if any(part.bounds is not None for part in privacy.classes):
+        yield _legend(privacy)
+    yield primary_section(privacy)
+
+
+def _class(part: PrivacyClass) -> Section:
+    """The bounds and the membership metrics of one class of repetitions."""
+    return Section(
+        title=f"{where(part)}: {whole(part.canaries)} {LABELS['inserted']}, "
+        f"{whole(part.held_out)} {LABELS['held_out']}, {whole(part.references)} references",
+        columns=() if part.bounds is None else tuple(LABELS[name] for name in _BOUND),
+        rows=() if part.bounds is None else tuple(_rows(part.bounds)),
+        words=2,
+        notes=(
+            *(() if part.bounds is None else _remarks(part.bounds)),
+            *(() if part.membership is None else _membership(part.membership)),
+            *(() if part.note is None else (part.note,)),
+        ),
+    )
+
+
+def where(about: PrivacyClass | PrimaryBound) -> str:
+    """Which formats and repetitions a bound is about."""
+    return ", ".join(filter(None, [*about.formats, f"repetitions {about.repetitions}"]))
+
+
+def _rows(bounds: ClassBounds) -> Iterator[tuple[str, ...]]:
+    """All bounds of one class, the primary one first."""
+    for place, bound in enumerate([bounds.primary, *bounds.others]):
+        yield (
+            bound_name(bound.name) + ("" if place else ", primary"),
+            bound.validity,
+            short(bound.delta),
+            nats(bound.value),
+            nats(bound.max_attainable),
+            short(bound.significance),
+        )
+
+
+def _remarks(bounds: ClassBounds) -> Iterator[str]:
+    """What belongs to a single bound, and which are not supported."""
+    for bound in (bounds.primary, *bounds.others):
+        for line in bound.notes:
+            yield f"{bound_name(bound.name)} at delta {short(bound.delta)}: {line}"
+    for refused in bounds.refused:
+        yield f"not given: {bound_name(refused.method)}: {refused.reason}"
+
+
+def _membership(metrics: Membership) -> Iterator[str]:
+    """Area under the curve and true positives at few false ones, each with its interval."""
+    area = metrics.area_under_curve
+    ends = interval(area.low, area.high, 3)
+    yield f"membership: {LABELS['auc']} {number(area.value, 3)} ({ends})"
+    if metrics.tpr_at_fpr:
+        yield f"membership: {'; '.join(map(_rate, metrics.tpr_at_fpr))}"
+
+
+def _rate(rate: TruePositiveRate) -> str:
+    if rate.value is None:
+        return f"at FPR {short(rate.fpr)}: {rate.note}"
+    ends = interval(rate.low, rate.high, 3)
+    return f"TPR {number(rate.value, 3)} ({ends}) at FPR {short(rate.fpr)}"
+
+
+def _legend(privacy: Privacy) -> Section:
+    """What the tables of bounds hold; of the kinds of validity only those that are there."""
+    tables = [part.bounds for part in privacy.classes if part.bounds is not None]
+    bounds: list[Bound] = [bound for one in tables for bound in (one.primary, *one.others)]
+    kinds = dict.fromkeys(bound.validity for bound in bounds)
+    lines = [
+        "primary: named beforehand by how the canaries were drawn; half the significance is its",
+        *(f"{kind}: holds for {validity(kind)}" for kind in kinds),
+    ]
+    if any(bound.max_attainable is not None for bound in bounds):
+        lines.append(f"{LABELS['max_attainable']}: {MAX_ATTAINABLE}")
+    return Section(title="How to read these bounds", notes=tuple(lines))
+
+
+def primary_section(privacy: Privacy | None) -> Section:
+    """The bound to quote, and its conditions.
+
+    Args:
+        privacy: of a result; None where it has none.
+    """
+    if privacy is None:
+        return Section(title="No bound on epsilon: the result holds none.")
+    bound = privacy.primary
+    if bound is None:
+        return Section(
+            title="No bound on epsilon: no class has canaries on both sides.",
+            notes=(*_notes(privacy), *_claim(privacy.claim)),
+        )
+    return Section(
+        title=f"{LABELS['epsilon_bound']} {nats(bound.value)} nats at delta {short(bound.delta)}, "
+        f"a lower bound ({bound_name(bound.name)}; {where(bound)}; {bound.adjacency}); higher = "
+        "less private.",
+        notes=(
+            f"holds for {validity(bound.validity)} ({bound.validity}), at significance "
+            f"{short(bound.significance)}, that of the largest primary bound; all bounds together "
+            f"at {short(privacy.significance)}",
+            f"{LABELS['max_attainable']} {nats(privacy.max_attainable)}: {MAX_ATTAINABLE}",
+            *(f"assumes: {line}" for line in bound.assumptions),
+            *_notes(privacy),
+            *_claim(privacy.claim),
+        ),
+    )
+
+
+def _notes(privacy: Privacy) -> Iterator[str]:
+    return (f"note: {line}" for line in privacy.notes)
+
+
+def _claim(claim: ClaimCheck | None) -> Iterator[str]:
+    """What the bounds say of a claim."""
+    if claim is not None:
+        said = f"epsilon {setting(claim.claimed_epsilon)} at delta {setting(claim.claimed_delta)}"
+        yield f"claim of {said}: {claim_word(claim.verdict)}: {claim.reason}"

@@ -1,0 +1,190 @@
+"""A result in words: sections of text cells, which terminal and Markdown show as they are.
+
+Each quantity of a class has one way to be written, wherever it is shown.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+from lmexposure._style import (
+    LABELS,
+    MISSING,
+    at_least,
+    bits,
+    class_name,
+    count,
+    found_of,
+    interval,
+    number,
+    percent,
+    probability,
+    whole,
+)
+from lmexposure.records import Format, Result
+from lmexposure.records.result import GuessingBaseline
+from lmexposure.reporting.data import ClassRow, Found, Section
+from lmexposure.reporting.privacy_sections import privacy_sections
+from lmexposure.reporting.rows import class_rows
+
+DOUBT = "(!)"
+_CELLS: dict[str, Callable[[ClassRow], str]] = {
+    "repetitions": lambda row: class_name(row.role, row.repetitions),
+    "n": lambda row: whole(row.n),
+    "mean": lambda row: at_least(row.mean, row.mean_capped),
+    "median": lambda row: at_least(row.median, row.capped),
+    "interval": lambda row: interval(row.low, row.high, capped=row.high_capped),
+    "exact": lambda row: f"{row.exact:,}/{row.n:,}",
+    "p_value": lambda row: probability(row.p_value),
+    "certificate": lambda row: number(row.certificate),
+    "skew_normal": lambda row: _doubted(number(row.skew_normal), row.skew_normal_doubted),
+    "epsilon_point": lambda row: at_least(row.epsilon, row.capped),
+    "guesses": lambda row: found_cell(row.guesses[-1] if row.guesses else None),
+}
+_EXPOSURE = (
+    "repetitions",
+    "n",
+    "mean",
+    "median",
+    "interval",
+    "exact",
+    "p_value",
+    "certificate",
+    "skew_normal",
+    "epsilon_point",
+)
+# What heads of columns mean.
+_HEADS = {
+    "exact": "ranks counted over all of R; the others come from draws or from references",
+    "p_value": "how often chance alone gives such a mean (controls: in either direction)",
+    "certificate": "median of what is proven of each canary: log2|R| - the bits of its secret",
+    "skew_normal": "median by extrapolation along a curve through the references",
+    "epsilon_point": "an estimate, not a bound: ln 2 (median - 1) / repetitions (Jagielski 2023)",
+}
+# Signs in heads and cells: how the legend names them, where they are, what they mean.
+_SIGNS = (
+    ("≥", "≥", "at least this: more draws, references or search could show more"),
+    (
+        DOUBT,
+        re.escape(DOUBT),
+        "do not rely on it: a bad fit, or beyond what the references show, for which no good fit "
+        "vouches",
+    ),
+    (
+        "guesses",
+        r"guess(es)?$",
+        "tries of the likeliest fills of all of R, in a proven order (best-first search)",
+    ),
+    ("known", r"known$", "characters of the secret that the search was given (greedy or beam)"),
+    ("(n/m)", r"^\(", "guessing alone would find half as many or more"),
+)
+
+
+def result_sections(result: Result) -> Iterator[Section]:
+    """All that a result holds: exposure and extraction of each format, then privacy.
+
+    No secret is in it: a result holds none.
+    """
+    shown = [section for form in result.formats for section in _format(result, form)]
+    yield from shown
+    yield legend(shown, percent(result.settings.level))
+    if result.privacy is not None:
+        yield from privacy_sections(result.privacy)
+    if result.model.validation is not None:
+        loss = number(result.model.validation.validation_bits, 3)
+        yield Section(title=f"{LABELS['validation_bits']}: {loss} bits per token")
+
+
+def _format(result: Result, form: Format) -> Iterator[Section]:
+    rows = class_rows(result, form)
+    if rows:
+        guessing = next(row.guessing for row in reversed(result.summary) if row.format == form.name)
+        yield _exposure(form, rows, guessing)
+        yield from _found(form, [(row, row.guesses) for row in rows], "guesses tried", _guesses)
+        yield from _found(form, [(row, row.revealed) for row in rows], "characters known", _known)
+
+
+def _exposure(form: Format, rows: Sequence[ClassRow], guessing: GuessingBaseline) -> Section:
+    references = count(form.references, "reference")
+    among = f"all {form.references:,} others" if form.exhaustive else references
+    return Section(
+        title=f"Exposure in bits, {form.name}: |R| = {whole(form.space_size)} "
+        f"({bits(form.bits, 1)}), {among}; higher = more memorised",
+        columns=class_columns(_EXPOSURE),
+        rows=(*(class_cells(row, _EXPOSURE) for row in rows), _guessing(guessing)),
+    )
+
+
+def _guessing(guessing: GuessingBaseline) -> tuple[str, ...]:
+    """What guessing gives, beside what was measured; the rest of the row is empty."""
+    known = {
+        "repetitions": "guessing",
+        "mean": number(guessing.mean),
+        "median": number(guessing.median),
+    }
+    return tuple(known.get(name, "") for name in _EXPOSURE)
+
+
+def _found(
+    form: Format,
+    rows: Sequence[tuple[ClassRow, tuple[Found, ...]]],
+    by: str,
+    head: Callable[[int], str],
+) -> Iterator[Section]:
+    """Secrets found with ever more given; nothing where no search was made."""
+    tried = [(row, {found.given: found for found in counts}) for row, counts in rows if counts]
+    given = sorted({amount for _, found in tried for amount in found})
+    if given:
+        yield Section(
+            title=f"Secrets found, {form.name}, by {by}",
+            columns=(LABELS["repetitions"], *map(head, given)),
+            rows=tuple(
+                (*class_cells(row, ("repetitions",)), *(found_cell(found.get(n)) for n in given))
+                for row, found in tried
+            ),
+        )
+
+
+def _guesses(given: int) -> str:
+    return count(given, "guess", "guesses")
+
+
+def _known(given: int) -> str:
+    return f"{given:,} known"
+
+
+def class_columns(names: Sequence[str]) -> tuple[str, ...]:
+    """The heads of these quantities of a class."""
+    return tuple(LABELS[name] for name in names)
+
+
+def class_cells(row: ClassRow, names: Sequence[str]) -> tuple[str, ...]:
+    """These quantities of a class, as people read them."""
+    return tuple(_CELLS[name](row) for name in names)
+
+
+def found_cell(found: Found | None) -> str:
+    """Found of searched for; missing where it was not tried."""
+    return MISSING if found is None else found_of(found.found, found.of, found.by_chance)
+
+
+def _doubted(cell: str, doubted: bool) -> str:
+    return f"{cell} {DOUBT}" if doubted else cell
+
+
+def legend(sections: Sequence[Section], level: str) -> Section:
+    """What heads and signs mean; only those that these sections have.
+
+    Args:
+        sections: with tables of classes.
+        level: coverage of the intervals, in words.
+    """
+    heads = {head for section in sections for head in section.columns}
+    shown = [*heads, *(cell for section in sections for row in section.rows for cell in row)]
+    meant = {"interval": f"of the median, at {level}"} | _HEADS
+    lines = [f"{LABELS[name]}: {said}" for name, said in meant.items() if LABELS[name] in heads]
+    lines += [
+        f"{sign}: {said}"
+        for sign, pattern, said in _SIGNS
+        if any(re.search(pattern, text) for text in shown)
+    ]
+    return Section(title="How to read these tables", notes=tuple(lines))

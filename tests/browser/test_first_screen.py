@@ -1,0 +1,90 @@
+"""A manager opens a report on a laptop: five questions are answered before anybody scrolls."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from browser.checks import CUT, OUTSIDE
+from browser.conftest import Open
+from made_results import canary, clean, exact, made
+from page_data import page_data
+
+from lmexposure.gate import check_result
+from lmexposure.records import Result
+from lmexposure.reporting.page import render_report
+
+QUESTIONS = ["How sure?", "Since when?", "What now?"]
+# Of the verdict's parts those that end below the screen; folded parts come after the answers.
+BELOW = """() => [...document.querySelectorAll('#verdict :is(h2, h3, p, dl, ul, ol)')]
+  .filter(e => !e.closest('details') && e.getBoundingClientRect().bottom > innerHeight)
+  .map(e => e.textContent)"""
+WIDE = """() => [...document.querySelectorAll('#verdict *')]
+  .filter(e => !e.closest('details, .sr')
+    && e.getBoundingClientRect().right > document.querySelector('main').clientWidth
+      + document.querySelector('main').getBoundingClientRect().left + 1)
+  .map(e => e.outerHTML)"""
+
+
+def leak() -> Result:
+    """As the demo leaks: a little where inserted once, all of it where inserted 16 times."""
+    classes = ((1, 14.0, None), (4, 21.0, 300), (16, 29.0, 1))
+    return made(
+        [
+            canary(i, exact(bits), repetitions=r, place=None if first is None else first + i)
+            for r, bits, first in classes
+            for i in range(10)
+        ]
+    )
+
+
+def page_of(result: Result) -> str:
+    """A report of this verdict, without what takes time to draw."""
+    data = page_data(canaries=2, controls=2, references=30, bounded=False)
+    formats = tuple(replace(one, classes=(), reference_bits=np.empty(0)) for one in data.formats)
+    undrawn = replace(data, formats=formats, roc=(), training=(), quick=True)
+    return render_report(replace(undrawn, verdict=check_result(result)))
+
+
+@pytest.mark.parametrize(
+    ("result", "word", "asked", "answer"),
+    [
+        (leak(), "leaks", "How badly?", "A secret inserted 16 times is found at guess 1,"),
+        (clean(), "no leak found", "What was found?", "No secret is more familiar to the model"),
+        (clean(n=3), "inconclusive", "Why?", "3 secrets inserted once are too few: 10 are"),
+    ],
+    ids=["leak", "pass", "inconclusive"],
+)
+def test_five_questions_are_answered_without_scrolling(
+    open_page: Open, result: Result, word: str, asked: str, answer: str
+) -> None:
+    page = open_page(page_of(result)).page
+    page.set_viewport_size({"width": 1280, "height": 800})
+    verdict = page.locator("#verdict")
+    questions = verdict.locator("h3.ask").all_inner_texts()
+    assert sorted(questions) == sorted([asked, *QUESTIONS])
+    assert "Does it leak?" in verdict.locator("h2").inner_text()
+    assert word in verdict.locator("h2").inner_text().lower()
+    assert verdict.locator(".sentence").inner_text().startswith(answer)
+    assert "2026-11-22, 06:30 UTC" in verdict.locator(".since").inner_text()
+    assert verdict.locator(".marks li").count() >= 4
+    assert 2 <= verdict.locator(".steps li").count() <= 4
+    assert page.evaluate(BELOW) == []
+    assert page.evaluate(WIDE) == []
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.evaluate("document.scrollingElement.scrollWidth <= innerWidth")
+    assert page.evaluate(OUTSIDE) == []
+    assert page.evaluate(CUT) == []
+    assert verdict.locator(".sentence").bounding_box()["y"] < 844  # type: ignore[index]
+
+
+def test_a_mark_is_a_shape_and_a_word(open_page: Open) -> None:
+    page = open_page(page_of(leak())).page
+    said = [" ".join(text.split()) for text in page.locator(".marks li").all_text_contents()]
+    assert said[0] == "leaks: secrets found by guessing: 2 of 3 classes leak"
+    assert said[3].startswith("passed: the measurement itself: controls at chance, ")
+    assert said[-1].startswith("not tested: epsilon: no threshold was given")
+    shapes = {
+        page.locator(f".marks .mark.{kind} path").first.get_attribute("d")
+        for kind in ("leak", "pass", "not-tested")
+    }
+    assert len(shapes) == 3

@@ -1,0 +1,137 @@
+"""The same quantity is written the same in all renderings, and by nobody but the one voice."""
+
+import ast
+import re
+from html import unescape
+from pathlib import Path
+
+import pytest
+from made_results import canary, class_row, exact, made, options, privacy, sampled, with_test
+
+from lmexposure import _style
+from lmexposure.cli.reporting import print_result
+from lmexposure.gate import Thresholds, check_result
+from lmexposure.gate.outputs.as_summary import verdict_summary
+from lmexposure.gate.outputs.as_text import verdict_text
+from lmexposure.records import Result, RunFiles, open_run
+from lmexposure.reporting import render_report, report_data
+from lmexposure.reporting.markdown import report_markdown
+
+PACKAGE = Path(_style.__file__).parent
+ROOMS = ("cli", "gate", "reporting")
+# Coordinates, durations, and numbers that a machine reads back.
+NOT_FOR_PEOPLE = ("reporting/charts/svg.py", "cli/forecast.py", "reporting/model_card.py")
+# How a missing value was written before there was one way.
+OTHER_WORDS = {"?", "missing", "not known", "no end", "no bound", "not tried", "none given"}
+
+
+def _result() -> Result:
+    """Ten capped canaries with a tiny p-value, ten of which one has no exposure, and controls."""
+    often = [canary(i, sampled(13.288, 11.4, 29.9, capped=True), repetitions=16) for i in range(10)]
+    once = [canary(i, exact(2.5) if i else exact(None)) for i in range(10)]
+    null = [canary(i, exact(1.0), repetitions=0, guesses=None) for i in range(16)]
+    rows = [class_row(null, p_value=0.5), class_row(once), class_row(often)]
+    rows[2] = with_test(rows[2], p_value=0.00005, permutations=99_999)
+    found = privacy(1.23456, 3.45678, claimed=8.0, canaries=10)
+    assert found.claim is not None
+    claim = found.claim.model_copy(update={"claimed_delta": 1e-5})
+    return made(
+        [*null, *once, *often],
+        summary=rows,
+        improved=None,
+        settings=options(claimed_epsilon=8.0, delta=1e-5),
+        privacy=found.model_copy(update={"claim": claim}),
+    )
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> RunFiles:
+    path = tmp_path_factory.mktemp("voice") / "result.json"
+    _result().write(path)
+    return open_run(path)
+
+
+@pytest.fixture
+def shown(run: RunFiles, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
+    """Each rendering, without what is mark-up in it."""
+    thresholds = Thresholds(median_exposure=5.0, max_epsilon=2.0)
+    data = report_data(run, thresholds=thresholds)
+    verdict = check_result(run.result, thresholds)
+    print_result(run.result)
+    page = render_report(data).split("<main", 1)[1].split("</main>")[0]
+    return {
+        "terminal": capsys.readouterr().out,
+        "markdown": report_markdown(data),
+        "page": unescape(re.sub(r"<[^>]+>", " ", page)),
+        "gate": verdict_text(verdict, run.provenance),
+        "summary": verdict_summary(verdict, run.provenance),
+    }
+
+
+@pytest.mark.parametrize(
+    ("quantity", "written", "where"),
+    [
+        ("a median that is a lower bound", "≥ 13.29", ("terminal", "markdown", "page")),
+        ("the same in a sentence", "13.29 bits", ("gate", "summary", "page")),
+        ("a tiny p-value", "5.0e-05", ("terminal", "markdown", "page", "gate", "summary")),
+        ("a bound on epsilon", "1.235", ("terminal", "markdown", "page", "gate", "summary")),
+        ("what it could be", "3.457", ("terminal", "markdown", "page", "gate", "summary")),
+        (
+            "a claim",
+            "epsilon 8 at delta 1e-05",
+            ("terminal", "markdown", "page", "gate", "summary"),
+        ),
+        ("a missing value", "n/a", ("terminal", "markdown", "page")),
+        ("a class", "16×", ("terminal", "markdown", "page")),
+        ("a class in a sentence", "inserted 16 times", ("gate", "summary", "markdown", "page")),
+        ("the size of the space", "29.9 bits", ("terminal", "markdown", "page")),
+        ("a p-value's label", "p (chance)", ("terminal", "markdown", "page")),
+        ("a ceiling's label", "max attainable", ("terminal", "markdown", "page")),
+        ("the median's label", "median", ("terminal", "markdown", "page")),
+        ("the class's label", "repetitions", ("terminal", "markdown", "page")),
+        ("those held out", "held out", ("terminal", "page")),
+    ],
+)
+def test_a_quantity_is_written_in_one_way(
+    shown: dict[str, str], quantity: str, written: str, where: tuple[str, ...]
+) -> None:
+    assert {name for name in where if written in shown[name]} == set(where), quantity
+
+
+def test_nothing_is_written_in_an_older_way(shown: dict[str, str]) -> None:
+    older = re.compile(
+        r"< 0\.0001| \? |\bno end\b|certified|at most:|p against guessing|\bleft out,"
+        r"|could have shown,|13\.3 bits|\b1\.23 nats|(?:\| |  )(?:missing|none|not known)(?: \||  )"
+    )
+    found = {name: older.findall(text) for name, text in shown.items()}
+    assert {name: words for name, words in found.items() if words} == {}
+
+
+def _sources() -> list[Path]:
+    return [path for room in ROOMS for path in sorted((PACKAGE / room).rglob("*.py"))]
+
+
+@pytest.mark.parametrize("path", _sources(), ids=lambda path: path.stem)
+def test_no_other_module_formats_a_number_or_a_missing_value(path: Path) -> None:
+    """No f-string rounds a number, and no literal is a missing value."""
+    if path.relative_to(PACKAGE).as_posix() in NOT_FOR_PEOPLE:
+        return
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FormattedValue) and node.format_spec is not None:
+            spec = ast.unparse(node.format_spec)
+            assert not re.search(r"[efg%]['\"]$", spec), f"line {node.lineno}: use _style"
+        if isinstance(node, ast.Constant) and node.value == _style.MISSING:
+            pytest.fail(f"line {node.lineno}: use MISSING")
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            assert node.value not in OTHER_WORDS - {"missing"}, f"line {node.lineno}: use MISSING"
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted((PACKAGE / "reporting" / "templates").rglob("*.jinja")),
+    ids=lambda path: path.stem,
+)
+def test_no_cell_of_a_page_is_missing_in_other_words(path: Path) -> None:
+    words = "|".join(map(re.escape, sorted(OTHER_WORDS | {"none"})))
+    assert re.findall(rf"<td[^>]*>(?:{words})</td>", path.read_text(encoding="utf-8")) == []
