@@ -90,8 +90,8 @@ def _neither(base: str, other: str, rows: Sequence[Difference], tests: int) -> s
     bits, under = abs(row.median), other if row.median > 0 else base
     much = f"{_style.number(bits, 1)} bits more exposed in the median under {under}"
     said = (
-        f"No difference between {base} and {other} that chance does not explain; nearest to one are "
-        f"{_secrets(row, rows)}, {much if bits >= _SEEN else 'alike in the median'} "
+        f"No difference between {base} and {other} that chance does not explain; nearest to one "
+        f"are {_secrets(row, rows)}, {much if bits >= _SEEN else 'alike in the median'} "
         f"({_why(row, tests)})."
     )
     if min(row.p_least for row in rows) > _SIGNIFICANCE:
