@@ -11,11 +11,12 @@ from lmexposure.reporting.pairs import Difference
 Which = Literal["more", "less", "both", "neither", "unknown"]
 
 _SIGNIFICANCE = 0.05  # of all classes of canaries together
+_SEEN = 0.05  # bits: less is 0.0 in a sentence
 _CONTROLS = 0.01  # of the controls of one run, which are no finding but an alarm
 # Of `MeasureOptions`: what decides how near an estimate comes to the exposure.
 _MEASURED = (
-    *("method", "draws", "extraction", "guesses", "budget_steps"),
-    *("budget_seconds", "live_states", "quick"),
+    *("method", "draws", "extraction", "guesses"),
+    *("budget_steps", "budget_seconds", "live_states", "quick"),
 )
 
 
@@ -86,11 +87,12 @@ def _adjusted(row: Difference) -> float:
 def _neither(base: str, other: str, rows: Sequence[Difference], tests: int) -> str:
     """The class that differs most, and what keeps it from being shown."""
     row = min(rows, key=lambda row: (row.p_value, -abs(row.median)))
-    sign = 1 if row.median >= 0 else -1
-    said = f"{_much(row, sign, rows)} under {other if sign > 0 else base}"
+    bits, under = abs(row.median), other if row.median > 0 else base
+    much = f"{_style.number(bits, 1)} bits more exposed in the median under {under}"
     said = (
-        f"No difference between {base} and {other} that chance does not explain: at the most, "
-        f"{said} ({_why(row, tests)})."
+        f"No difference between {base} and {other} that chance does not explain; nearest to one "
+        f"are {_secrets(row, rows)}, {much if bits >= _SEEN else 'alike in the median'} "
+        f"({_why(row, tests)})."
     )
     if min(row.p_least for row in rows) > _SIGNIFICANCE:
         return f"{said} With so few canaries none could have been shown."
@@ -120,10 +122,13 @@ def _much(row: Difference, sign: int, rows: Sequence[Difference]) -> str:
     bits = f"{_style.number(shown, 1)} bits "
     if surely < shown:
         bits = f"at least {_style.number(surely, 1)} bits " if surely > 0 else ""
+    return f"{_secrets(row, rows)} are {bits}more exposed in the median"
+
+
+def _secrets(row: Difference, rows: Sequence[Difference]) -> str:
+    """A class, by its format where there are several."""
     of = f" of {row.format}" if len({row.format for row in rows}) > 1 else ""
-    return (
-        f"secrets{of} inserted {_style.times(row.repetitions)} are {bits}more exposed in the median"
-    )
+    return f"secrets{of} inserted {_style.times(row.repetitions)}"
 
 
 def _why(row: Difference, tests: int) -> str:

@@ -1,7 +1,19 @@
 """What every page is held against, in the browser's own words."""
 
-__all__ = ["AXE", "COUNTED", "CUT", "EVERYWHERE", "FEW_ROWS", "OPEN_ALL", "OUTSIDE"]
+__all__ = [
+    "AXE",
+    "CHARTS",
+    "COUNTED",
+    "CUT",
+    "EVERYWHERE",
+    "FEW_ROWS",
+    "OPEN_ALL",
+    "OUTSIDE",
+    "SCROLLING",
+    "WIDTHS",
+]
 
+WIDTHS = (360, 1600)  # what fits at its own size must fit at these too
 EVERYWHERE = [(s, c) for s in ("desktop", "phone") for c in ("light", "dark")]
 AXE = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}
 
@@ -19,6 +31,22 @@ CUT = """() => [...document.querySelectorAll('th, td, dd, dt, p, li, h1, h2, h3,
   .filter(e => !e.closest('svg, .sr') && e.clientWidth && e.scrollWidth > e.clientWidth + 1)
   .filter(e => getComputedStyle(e).display !== 'inline')
   .map(e => `${e.tagName} ${e.textContent.slice(0, 40)}`)"""
+
+# Tables that are wider than their place.
+SCROLLING = """() => [...document.querySelectorAll('.scroll')]
+  .filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.querySelector('table').id)"""
+
+# Charts with a letter beyond the screen or their own edge, or letters too small to read.
+CHARTS = """() => [...document.querySelectorAll('figure svg')].filter(svg => {
+  const edge = svg.getBoundingClientRect();
+  if (edge.left < -0.5 || edge.right > innerWidth + 0.5) return true;
+  const scale = svg.getScreenCTM().a;
+  return [...svg.querySelectorAll('text')].some(text => {
+    const box = text.getBoundingClientRect();
+    const small = parseFloat(getComputedStyle(text).fontSize) * scale < 9;
+    return small || box.left < edge.left - 0.5 || box.right > edge.right + 0.5;
+  });
+}).map(svg => svg.textContent.slice(0, 60))"""
 
 OPEN_ALL = "() => document.querySelectorAll('details').forEach(d => { d.open = true })"
 

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Dialog, Page, sync_playwright
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-SIZES = {"desktop": (1280, 900), "phone": (360, 740)}
+SIZES = {"desktop": (1280, 900), "phone": (390, 844)}
 
 
 @dataclass

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from browser.checks import AXE, CUT, EVERYWHERE, OPEN_ALL, OUTSIDE
+from browser.checks import AXE, CHARTS, CUT, EVERYWHERE, OPEN_ALL, OUTSIDE, SCROLLING, WIDTHS
 from browser.conftest import Open
 from made_results import HOSTILE, hostile_run, small_run
 
@@ -27,9 +27,13 @@ def test_it_is_quiet_cuts_nothing_and_puts_no_obstacle_in_the_way(
     seen = open_page(comparison, size, scheme)
     page = seen.page
     page.evaluate(OPEN_ALL)
-    assert page.evaluate("document.scrollingElement.scrollWidth <= innerWidth")
-    assert page.evaluate(OUTSIDE) == []
-    assert page.evaluate(CUT) == []
+    for width in (page.evaluate("innerWidth"), *WIDTHS):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert page.evaluate("document.scrollingElement.scrollWidth <= innerWidth")
+        assert page.evaluate(OUTSIDE) == []
+        assert page.evaluate(CUT) == []
+        assert page.evaluate(CHARTS) == []
+        assert width < 700 or page.evaluate(SCROLLING) == []
     assert seen.messages == []
     assert seen.requests == [page.url]
     found = Axe().run(page, options=AXE)
@@ -38,6 +42,11 @@ def test_it_is_quiet_cuts_nothing_and_puts_no_obstacle_in_the_way(
 
 def test_each_run_has_its_verdict_and_each_class_its_row(comparison: str, open_page: Open) -> None:
     page = open_page(comparison).page
+    assert (
+        page.locator("#finding .sentence")
+        .inner_text()
+        .startswith("undefended leaks more than defended: secrets inserted 4 times are ")
+    )
     words = [one.strip() for one in page.locator(".runs .word").all_text_contents()]
     assert words == ["leaks", "no leak found"]
     assert page.locator("#classes-1 tbody tr").count() == 2 * 3  # two runs, controls and 1, 4

@@ -3,7 +3,18 @@ from dataclasses import replace
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from browser.checks import AXE, COUNTED, CUT, EVERYWHERE, FEW_ROWS, OPEN_ALL, OUTSIDE
+from browser.checks import (
+    AXE,
+    CHARTS,
+    COUNTED,
+    CUT,
+    EVERYWHERE,
+    FEW_ROWS,
+    OPEN_ALL,
+    OUTSIDE,
+    SCROLLING,
+    WIDTHS,
+)
 from browser.conftest import Open
 from page_data import page_data
 from playwright.sync_api import Page, expect
@@ -37,9 +48,13 @@ def test_it_is_quiet_stays_at_home_and_cuts_nothing(
     seen = open_page(report, size, scheme)
     page = seen.page
     page.evaluate(OPEN_ALL)
-    assert page.evaluate("document.scrollingElement.scrollWidth <= innerWidth")
-    assert page.evaluate(OUTSIDE) == []
-    assert page.evaluate(CUT) == []
+    for width in (page.evaluate("innerWidth"), *WIDTHS):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert page.evaluate("document.scrollingElement.scrollWidth <= innerWidth")
+        assert page.evaluate(OUTSIDE) == []
+        assert page.evaluate(CUT) == []
+        assert page.evaluate(CHARTS) == []
+        assert width < 700 or page.evaluate(SCROLLING) == []
     # Only now, for what a page asks for late.
     assert seen.messages == []
     assert seen.requests == [page.url]

@@ -95,10 +95,12 @@ def test_what_chance_explains_is_no_difference() -> None:
     found = finding(replace(ROW, **NONE))
     assert found.which == "neither"
     assert found.sentence == (
-        "No difference between base and tuned that chance does not explain: at the most, secrets "
-        "inserted 16 times are 0.5 bits more exposed in the median under tuned (p = 1.0000 by a "
-        "sign test of the same 10 canaries)."
+        "No difference between base and tuned that chance does not explain; nearest to one are "
+        "secrets inserted 16 times, 0.5 bits more exposed in the median under tuned (p = 1.0000 "
+        "by a sign test of the same 10 canaries)."
     )
+    alike = replace(ROW, **NONE | {"median": 0.0})
+    assert "secrets inserted 16 times, alike in the median (p = 1.0000" in finding(alike).sentence
     few = finding(replace(ROW, **NONE, n=3, p_least=0.25)).sentence
     assert few.endswith("With so few canaries none could have been shown.")
     left_open = finding(replace(ROW, **NONE, open=4)).sentence

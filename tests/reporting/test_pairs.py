@@ -113,7 +113,7 @@ def others(n: int, values: Sequence[float], *, capped: bool = False, seed: int =
 
 def test_other_canaries_of_the_class_are_shuffled_with_these() -> None:
     values = np.random.default_rng(5).exponential(3.0, 13)
-    base, other = others(6, list(values[:6]), seed=2), others(7, list(values[6:] + 2))
+    base, other = others(6, values[:6].tolist(), seed=2), others(7, (values[6:] + 2).tolist())
     found = of_class_4(base, other)
     assert (found.paired, found.n_base, found.n) == (False, 6, 7)
     assert found.higher + found.lower == 42

@@ -51,7 +51,7 @@ def _repetitions(data: ReportData) -> Iterator[int]:
     """Of every class that a chart may show."""
     for form in data.formats:
         yield from (row.repetitions for row in form.classes)
-        yield from (row.repetitions for row in form.canaries)
+        yield from (canary.repetitions for canary in form.canaries)
     if data.privacy is not None:
         yield from (part.repetitions for part in data.privacy.classes)
     yield from (curve.repetitions for curve in data.roc)

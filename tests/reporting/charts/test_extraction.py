@@ -12,7 +12,7 @@ def test_the_message_is_said_in_words() -> None:
         "1× 2 of 4; 8× 3 of 4; guessing finds each with probability 0.0003."
     )
     written = texts(chart)
-    assert {"Guesses", "Characters revealed", "1,000", "100%", "by chance"} <= set(written)
+    assert {"Guesses", "Characters revealed", "1,000", "100 %", "by chance"} <= set(written)
 
 
 def test_one_way_alone_has_one_panel() -> None:
