@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         SkewNormalFit,
         Validation,
     )
+    from lmexposure.records.result_views import FoundShare
     from lmexposure.records.run import Evaluation, RunFiles, open_run
     from lmexposure.records.run_record import RunOptions, RunRecord, TrainingRecord
     from lmexposure.records.score_columns import read_score_file
@@ -57,6 +58,7 @@ else:
                 "SkewNormalFit",
                 "Validation",
             ],
+            "result_views": ["FoundShare"],
             "run": ["Evaluation", "RunFiles", "open_run"],
             "run_record": ["RunOptions", "RunRecord", "TrainingRecord"],
             "score_columns": ["read_score_file"],
@@ -73,6 +75,7 @@ __all__ = [
     "Evaluation",
     "Extraction",
     "Format",
+    "FoundShare",
     "MeasureOptions",
     "Model",
     "PrimaryBound",
