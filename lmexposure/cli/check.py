@@ -148,7 +148,7 @@ def _measured(
             load_for_measuring(model, chosen),
             inserted,
             out=out,
-            settings=replace(chosen.measure, seed=chosen.public_seed),
+            settings=replace(chosen.measure, bootstrap_seed=chosen.public_seed),
             progress=progress,
         )
         measured = open_run(out)

@@ -25,7 +25,7 @@ def epsilon(
     lower_is_in: Annotated[
         bool, typer.Option("--lower-is-in", help="Lower scores mean in, as of a loss.")
     ] = False,
-    coins: Annotated[
+    inclusion_probability: Annotated[
         float | None,
         typer.Option(
             help="Each candidate went in by its own independent coin of this probability. Say so "
@@ -66,11 +66,11 @@ def epsilon(
         columns.roles,
         columns.repetitions,
         columns.formats,
-        pooled=coins is not None,
+        pooled=inclusion_probability is not None,
     )
     found = privacy_of(
         classes,
-        coins=coins,
+        coins=inclusion_probability,
         significance=significance,
         deltas=delta or (0.0,),
         claim=claim,

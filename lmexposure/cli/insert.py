@@ -28,9 +28,8 @@ def insert(
     out: Annotated[Path, options.out_option("For corpus/ and manifest.json.")],
     formats: options.Formats = None,
     canaries: options.Canaries = None,
-    coins: options.Coins = None,
-    candidates: options.Candidates = None,
-    coin_seed: options.CoinSeed = None,
+    inclusion_probability: options.InclusionProbability = None,
+    inclusion_seed: options.InclusionSeed = None,
     repetitions: options.Repetitions = None,
     controls: options.Controls = None,
     seed: options.InsertSeed = None,
@@ -80,7 +79,7 @@ def insert(
             )
     count = sum(one.inserted for one in manifest.canaries)
     tell(f"corpus    {inserted}  ({count:,} documents inserted)")
-    if chosen.coins != "fixed":
+    if chosen.inclusion_probability is not None:
         tell(f"coins     {_tossed(manifest)}")
     for name, indices in manifest.set_aside.items():
         tell(f"set aside {len(indices):,} fills of {name} that the corpus held already")
@@ -128,7 +127,7 @@ def _dry_run(corpus: Sequence[str], chosen: "RunSettings") -> None:
         raise SettingsError("--dry-run looks at files, not at standard input; give a file")
     shape = shape_of(corpus, chosen.layout, chosen.text_field)
     would = preview(corpus, settings=chosen, shape=shape)
-    _print_preview(would, coins=chosen.coins != "fixed")
+    _print_preview(would, coins=chosen.inclusion_probability is not None)
     say_attainable(chosen)
     too_many = share_warning(
         chosen, of_documents=would.share_of_documents, of_bytes=would.share_of_bytes

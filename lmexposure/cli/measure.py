@@ -53,7 +53,9 @@ def measure(
                 load_for_measuring(model, chosen),
                 inserted,
                 out=out,
-                settings=replace(chosen.measure, seed=chosen.public_seed, threads=chosen.threads),
+                settings=replace(
+                    chosen.measure, bootstrap_seed=chosen.public_seed, threads=chosen.threads
+                ),
                 progress=progress,
             )
         print_result(result)

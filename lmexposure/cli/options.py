@@ -10,7 +10,7 @@ from typer.models import OptionInfo
 from lmexposure.errors import SettingsError
 
 if TYPE_CHECKING:
-    from lmexposure.audit import RunSettings
+    from lmexposure.records import RunSettings
 
 # The one rule of --out, which every help of it ends with.
 _OUT_RULE = (
@@ -61,24 +61,10 @@ Formats = Annotated[
 Canaries = Annotated[
     int | None, typer.Option(help="Canaries per format and repetition class.  [default: 10]")
 ]
-Coins = Annotated[
-    str | None,
-    typer.Option(
-        help="fixed, or the probability with which each candidate is inserted: 0.5 for an audit "
-        "in one run, a small one for few canaries among many references.  [default: fixed]"
-    ),
+InclusionProbability = Annotated[
+    float | None, typer.Option(help="With which each candidate is inserted.")
 ]
-Candidates = Annotated[
-    int | None,
-    typer.Option(help="With --coins P: candidates per format and repetition class."),
-]
-CoinSeed = Annotated[
-    int | None,
-    typer.Option(
-        help="With --coins P: decides the coins.  [default: fresh from the operating system, kept "
-        "in the manifest]"
-    ),
-]
+InclusionSeed = Annotated[int | None, typer.Option(help="Decides which candidates are inserted.")]
 Repetitions = Annotated[
     str | None, typer.Option(help="How often they are inserted, as 1,4,16.  [default: 1,4,16]")
 ]
@@ -248,42 +234,21 @@ def merged(
 ) -> "RunSettings":
     """Defaults, then the settings file, then the flags that were given (not None).
 
-    A flag for a fixed number of canaries overrules the file's coins too, and the reverse.
-
     Args:
         flags: a command's arguments by name, its settings file among them.
         apart: arguments of the command that are no settings.
         base: the defaults, where they are not those of `RunSettings`.
     """
-    from lmexposure.audit import RunSettings, read_settings_file
+    from lmexposure.records import RunSettings, read_settings_file
 
     given = {k: v for k, v in flags.items() if v is not None and k not in apart}
     file = given.pop("settings", None)
     said = {} if file is None else read_settings_file(Path(str(file)))
-    said = {name: value for name, value in said.items() if name not in _overruled(given)}
     if "repetitions" in given:
         given["repetitions"] = numbers("--repetitions", str(given["repetitions"]))
-    if "coins" in given:
-        given["coins"] = _probability(str(given["coins"]))
     training = {_TRAINING[name]: given.pop(name) for name in _TRAINING if name in given}
-    if isinstance(said.get("training", {}), Mapping):
-        given["training"] = {**said.get("training", {}), **training}
+    from_file = said.get("training", {})
+    if isinstance(from_file, Mapping):
+        given["training"] = {**from_file, **training}
     # Both at once, for one may be right only with the other.
     return (base or RunSettings()).override({**said, **given})
-
-
-def _overruled(given: Mapping[str, object]) -> set[str]:
-    """What a settings file says in vain, because flags decide how many canaries there are."""
-    if given.get("coins") == "fixed":
-        return {"candidates", "coin_seed"}
-    if {"coins", "candidates"} & given.keys():
-        return {"canaries"}
-    return {"coins", "candidates", "coin_seed"} if "canaries" in given else set()
-
-
-def _probability(text: str) -> float | str:
-    """A number where there is one; the settings judge anything else."""
-    try:
-        return float(text)
-    except ValueError:
-        return text

@@ -34,14 +34,14 @@ _MEANING = {
 def run_settings(options: RunOptions) -> dict[str, Setting]:
     """Each setting but those of the training, by the name that a settings file gives it.
 
-    What a record calls `inclusion_probability` users set as `coins`, "fixed" where there are none.
+    A record counts canaries and candidates apart, and users give one number.
 
     Args:
         options: what was asked of a run.
     """
-    names = {"inclusion_probability": "coins"}
-    settings = {names.get(name, name): value for name, value in options if name != "training"}
-    return settings | {"coins": options.inclusion_probability or "fixed"}
+    apart = ("training", "candidates")
+    settings: dict[str, Setting] = {name: value for name, value in options if name not in apart}
+    return settings | {"canaries": options.candidates or options.canaries}
 
 
 def model_facts(run: RunFiles) -> tuple[Fact, ...]:

@@ -124,10 +124,10 @@ def test_a_chosen_seed_is_left_out_unless_asked_for(tmp_path: Path) -> None:
 
 
 def test_coins_keep_their_seed(tmp_path: Path) -> None:
-    made_of: dict[str, Any] = {"coins": 0.5, "canaries": 30, "repetitions": (1,)}
+    made_of: dict[str, Any] = {"inclusion_probability": 0.5, "canaries": 30, "repetitions": (1,)}
     run = open_run(small_run(tmp_path, **made_of))
     said = command_of(run)
-    assert "--coins 0.5 --candidates 30" in said
+    assert "--inclusion-probability 0.5 --canaries 30" in said
     assert "coin-seed" not in said  # the manifest has it
     assert "--canaries" not in said
 

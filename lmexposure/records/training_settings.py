@@ -1,15 +1,26 @@
 """How a model is trained: what changes the result, apart from what changes only the speed."""
 
 import dataclasses
+import math
 from dataclasses import dataclass
-from typing import Any
 
+from lmexposure._settings import (
+    build,
+    check_settings,
+    choice,
+    refuse_unknown,
+    setting,
+    settings_of,
+    whole,
+)
 from lmexposure._validate import MOST_THREADS, fraction, integer, one_of, positive
 from lmexposure.errors import SettingsError
 
+PANEL = "Training"
+
 _ONLY_SPEED = ("accumulation", "checkpoint_seconds", "threads")
 
-_DEFAULTS: dict[str, dict[str, Any]] = {
+_DEFAULTS: dict[str, dict[str, object]] = {
     "lstm": {},
     "gpt2-tiny": {
         "learning_rate": 1e-3,
@@ -28,6 +39,17 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
 }
 
 _LONGEST_BLOCK = 10**7  # tokens; past every context window, and within memory
+_COUNT = whole(1)
+
+
+def _decay(name: str, value: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise SettingsError(f"{name}={value!r} must be finite and at least 0")
+
+
+def _epochs(name: str, values: object) -> None:
+    if not isinstance(values, tuple | list):
+        raise SettingsError(f"{name}={values!r} must be a list of epochs, such as [1, 5]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,52 +88,93 @@ class TrainingSettings:
         SettingsError: a value out of its range.
     """
 
-    seed: int = 0
-    epochs: int = 20
-    patience: int = 3
-    evaluate_every: int | None = None
-    batch_size: int = 32
-    block_size: int = 128
-    learning_rate: float = 5e-3
-    schedule: str = "constant"
-    warmup_steps: int = 0
-    weight_decay: float = 0.0
-    gradient_clip: float = 1.0
-    precision: str = "float32"
-    validation_fraction: float = 0.05
-    validation_characters: int = 500_000
-    snapshot_epochs: tuple[int, ...] = ()
-    max_seconds: float | None = None
-    accumulation: int = 1
-    checkpoint_seconds: float = 60.0
-    threads: int | None = None
+    seed: int = setting(
+        0,
+        "of the order of blocks, of dropout and of the validation documents",
+        panel=PANEL,
+        rule=whole(0),
+        by_flag=False,
+    )
+    epochs: int = setting(
+        20,
+        "most passes over the corpus; training stops earlier when it can",
+        panel=PANEL,
+        rule=_COUNT,
+    )
+    patience: int = setting(
+        3, "evaluations without a better one before training stops", panel=PANEL, rule=_COUNT
+    )
+    evaluate_every: int | None = setting(
+        None,
+        "optimizer steps between evaluations",
+        panel=PANEL,
+        rule=_COUNT,
+        usual="once an epoch",
+        by_flag=False,
+    )
+    batch_size: int = setting(32, "blocks in a training step", panel=PANEL, rule=_COUNT)
+    block_size: int = setting(
+        128, "tokens in a training block", panel=PANEL, rule=whole(2, _LONGEST_BLOCK)
+    )
+    learning_rate: float = setting(5e-3, "the highest learning rate", panel=PANEL, rule=positive)
+    schedule: str = setting(
+        "constant",
+        "of the learning rate: constant, or linear down to 0",
+        panel=PANEL,
+        rule=choice("constant", "linear"),
+        by_flag=False,
+    )
+    warmup_steps: int = setting(
+        0, "steps in which the learning rate grows", panel=PANEL, rule=whole(0), by_flag=False
+    )
+    weight_decay: float = setting(0.0, "of AdamW", panel=PANEL, rule=_decay, by_flag=False)
+    gradient_clip: float = setting(
+        1.0, "largest norm of a step's gradient", panel=PANEL, rule=positive, by_flag=False
+    )
+    precision: str = setting(
+        "float32", "float32 or bf16", panel=PANEL, rule=choice("float32", "bf16")
+    )
+    validation_fraction: float = setting(
+        0.05,
+        "share of the corpus's characters held out for validation",
+        panel=PANEL,
+        rule=fraction,
+        by_flag=False,
+    )
+    validation_characters: int = setting(
+        500_000,
+        "characters held out for validation, at most",
+        panel=PANEL,
+        rule=_COUNT,
+        by_flag=False,
+    )
+    snapshot_epochs: tuple[int, ...] = setting(
+        (),
+        "epochs after which a copy of the model is kept",
+        panel=PANEL,
+        rule=_epochs,
+        by_flag=False,
+    )
+    max_seconds: float | None = setting(
+        None, "seconds after which training ends", panel=PANEL, rule=positive
+    )
+    accumulation: int = setting(
+        1, "parts of a step, to save memory; changes no result", panel=PANEL, rule=_COUNT
+    )
+    checkpoint_seconds: float = setting(
+        60.0, "seconds between checkpoints", panel=PANEL, rule=positive, by_flag=False
+    )
+    threads: int | None = setting(
+        None, "of the CPU", panel=PANEL, rule=whole(1, MOST_THREADS), by_flag=False
+    )
 
     def __post_init__(self) -> None:
-        integer("seed", self.seed, low=0)
-        for name in ("epochs", "patience", "batch_size", "accumulation", "validation_characters"):
-            integer(name, getattr(self, name), low=1)
-        integer("block_size", self.block_size, low=2, high=_LONGEST_BLOCK)
-        integer("warmup_steps", self.warmup_steps, low=0)
-        for name in ("learning_rate", "gradient_clip", "checkpoint_seconds"):
-            positive(name, getattr(self, name))
-        fraction("validation_fraction", self.validation_fraction)
-        one_of("schedule", self.schedule, ("constant", "linear"))
-        one_of("precision", self.precision, ("float32", "bf16"))
-        self._check_optional()
-
-    def _check_optional(self) -> None:
-        if not 0 <= self.weight_decay < float("inf"):
-            raise SettingsError(f"weight_decay={self.weight_decay!r} must be finite and at least 0")
-        for name, most in (("evaluate_every", None), ("threads", MOST_THREADS)):
-            if getattr(self, name) is not None:
-                integer(name, getattr(self, name), low=1, high=most)
-        if self.max_seconds is not None:
-            positive("max_seconds", self.max_seconds)
+        check_settings(self)
         for epoch in self.snapshot_epochs:
             integer("snapshot_epochs", epoch, low=1, high=self.epochs)
 
     @classmethod
-    def for_model(cls, kind: str, **changes: Any) -> "TrainingSettings":
+    def for_model(cls, kind: str, **changes: object) -> "TrainingSettings":
         """Defaults for a kind of model, with changes.
 
         Args:
@@ -125,16 +188,14 @@ class TrainingSettings:
         5e-05
         """
         one_of("kind", kind, tuple(_DEFAULTS))
-        known = [field.name for field in dataclasses.fields(cls)]
-        for name in changes:
-            one_of("setting", name, known)
-        return cls(**(_DEFAULTS[kind] | changes))
+        refuse_unknown(changes, settings_of(cls), what="setting of the training")
+        return build(cls, _DEFAULTS[kind] | changes)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """All settings as JSON values."""
         return dataclasses.asdict(self) | {"snapshot_epochs": list(self.snapshot_epochs)}
 
-    def decisive(self) -> dict[str, Any]:
+    def decisive(self) -> dict[str, object]:
         """Those settings that change the result, as JSON values."""
         return {name: value for name, value in self.to_dict().items() if name not in _ONLY_SPEED}
 
