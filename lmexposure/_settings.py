@@ -70,7 +70,8 @@ class Setting:
     @property
     def meaning(self) -> str:
         """What it decides, and what no value comes to: for a table of settings."""
-        return f"{self.help}; none: {self.usual}" if self.usual else self.help
+        said = self.default is None and self.usual
+        return f"{self.help}; none: {self.usual}" if said else self.help
 
 
 def setting(

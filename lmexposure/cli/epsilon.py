@@ -43,7 +43,7 @@ def epsilon(
         list[float] | None,
         typer.Option(help="Beside which epsilon is bounded; may be repeated.  [default: 0]"),
     ] = None,
-    claimed_epsilon: options.ClaimedEpsilon = None,
+    claimed_epsilon: Annotated[float | None, options.option("claimed_epsilon")] = None,
     seed: Annotated[int, typer.Option(help="Of ties and splits.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:

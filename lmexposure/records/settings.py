@@ -44,6 +44,7 @@ _LOG = logging.getLogger(__name__)
 # The panels of a command's help.
 HIDDEN, TRAINING, MEASURING = "What is hidden", "Training", "Measuring"
 PRIVACY, MACHINE = "Privacy", "Machine"
+PANELS = (HIDDEN, TRAINING, MEASURING, PRIVACY, MACHINE)
 
 _BUDGET_OPERATIONS = 3e12  # half a minute of a small CPU
 _FEWEST_STEPS, _MOST_STEPS = 10_000, 2_000_000
@@ -56,7 +57,7 @@ _CANARIES = 10  # per class, where no number is given
 
 _MOST = 10**8  # of anything that is held in memory one by one
 
-_THREADS = "of the CPU; what is resumed keeps its own"
+_THREADS = "threads of the CPU; what is resumed keeps its own"
 _USUAL_THREADS = "1 for a small model, else all"
 
 METHODS = ("auto", "exact", "importance", "sampled", "skew_normal", "certificate")
@@ -229,7 +230,7 @@ class MeasureSettings:
     )
     bootstrap_seed: int = setting(
         0,
-        "of bootstraps, draws and permutations; no secret follows from it",
+        "seed of bootstraps, draws and permutations; no secret follows from it",
         panel=MEASURING,
         rule=whole(0, LARGEST_SEED),
     )
@@ -374,6 +375,7 @@ class RunSettings:
         panel=HIDDEN,
         rule=words,
         flag_name="--format",
+        metavar="NAME",
     )
     canaries: int | None = setting(
         None,
@@ -384,11 +386,11 @@ class RunSettings:
     )
     inclusion_probability: float | None = setting(
         None,
-        "with which each candidate is inserted: 0.5 for an audit in one run, a small one for few "
-        "canaries among many references",
+        "probability of each candidate to be inserted: 0.5 for an audit in one run, a small one "
+        "for few canaries among many references",
         panel=HIDDEN,
         rule=fraction,
-        usual="a fixed number is",
+        usual="a fixed number is inserted",
     )
     inclusion_seed: int | None = setting(
         None,
@@ -420,7 +422,8 @@ class RunSettings:
     )
     layout: str | None = setting(
         None,
-        "lines (a document a line), paragraphs (blank lines between), jsonl or parquet",
+        "what a document is: lines (each of them), paragraphs (blank lines between), jsonl or "
+        "parquet",
         panel=HIDDEN,
         rule=choice("lines", "paragraphs", "jsonl", "parquet"),
         usual="by the file's suffix, else lines",
@@ -438,10 +441,12 @@ class RunSettings:
     units: int = setting(200, "units of the LSTM", panel=TRAINING, rule=whole(1, 100_000))
     training: Mapping[str, object] = field(default_factory=dict)
     measure: MeasureSettings = field(default_factory=MeasureSettings)
-    device: str = setting("auto", "cpu, cuda, cuda:1 or mps", panel=MACHINE, rule=text)
+    device: str = setting(
+        "auto", "where the model is: cpu, cuda, cuda:1 or mps", panel=MACHINE, rule=text
+    )
     dtype: str = setting(
         "float32",
-        "float32, bfloat16 or float16, in which the model is measured",
+        "precision of measuring: float32, bfloat16 or float16",
         panel=MACHINE,
         rule=choice("float32", "bfloat16", "float16"),
     )
@@ -512,7 +517,7 @@ class RunSettings:
             SettingsError: a name that no setting has; names the nearest.
         """
         values = dict(values)
-        refuse_unknown(values, KNOWN, elsewhere=_ELSEWHERE)
+        refuse_unknown(values, KNOWN, elsewhere=NAMES_BY_TABLE)
         for name in ("formats", "repetitions"):
             if isinstance(value := values.get(name), list):
                 values[name] = tuple(value)
@@ -527,7 +532,10 @@ class RunSettings:
 # Names that a settings file, or `override`, may give, without a table.
 _MEASURE = set(settings_of(MeasureSettings)) - {"threads"}
 KNOWN = sorted({*settings_of(RunSettings), "training"} | _MEASURE)
-_ELSEWHERE = {"the table [training]": set(settings_of(TrainingSettings)) - set(KNOWN)}
+NAMES_BY_TABLE = {
+    "the settings without a table": set(KNOWN),
+    "the table [training]": set(settings_of(TrainingSettings)) - set(KNOWN),
+}
 
 
 def check_training(values: Mapping[str, object]) -> None:
@@ -537,8 +545,7 @@ def check_training(values: Mapping[str, object]) -> None:
         SettingsError: a name that none has, or a value out of range.
     """
     known = settings_of(TrainingSettings)
-    top = {"the settings without a table": set(KNOWN) - set(known)}
-    refuse_unknown(values, known, what="setting of the training", elsewhere=top)
+    refuse_unknown(values, known, what="setting of the training", elsewhere=NAMES_BY_TABLE)
     for name, value in values.items():
         known[name].check(value)
 
@@ -570,7 +577,7 @@ def read_settings_file(path: Path) -> dict[str, object]:
 
 def _check_file(values: dict[str, object]) -> None:
     """Each value by itself; what goes with what is known with the flags."""
-    refuse_unknown(values, KNOWN, elsewhere=_ELSEWHERE)
+    refuse_unknown(values, KNOWN, elsewhere=NAMES_BY_TABLE)
     for name, value in values.items():
         if name == "training":
             if not isinstance(value, Mapping):

@@ -42,6 +42,13 @@ _LONGEST_BLOCK = 10**7  # tokens; past every context window, and within memory
 _COUNT = whole(1)
 
 
+def _usual(name: str, default: float) -> str:
+    """A default in words, and those of the kinds of models that have another."""
+    kinds = {"gpt2-tiny": "gpt2-tiny", "pretrained": "fine-tuning"}
+    others = [f"{shown} {_DEFAULTS[k][name]}" for k, shown in kinds.items() if name in _DEFAULTS[k]]
+    return "; ".join([str(default), *others])
+
+
 def _decay(name: str, value: float) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
         raise SettingsError(f"{name}={value!r} must be finite and at least 0")
@@ -90,7 +97,7 @@ class TrainingSettings:
 
     seed: int = setting(
         0,
-        "of the order of blocks, of dropout and of the validation documents",
+        "seed of the order of blocks, of dropout and of the validation documents",
         panel=PANEL,
         rule=whole(0),
         by_flag=False,
@@ -98,6 +105,7 @@ class TrainingSettings:
     epochs: int = setting(
         20,
         "most passes over the corpus; training stops earlier when it can",
+        usual=_usual("epochs", 20),
         panel=PANEL,
         rule=_COUNT,
     )
@@ -112,11 +120,23 @@ class TrainingSettings:
         usual="once an epoch",
         by_flag=False,
     )
-    batch_size: int = setting(32, "blocks in a training step", panel=PANEL, rule=_COUNT)
-    block_size: int = setting(
-        128, "tokens in a training block", panel=PANEL, rule=whole(2, _LONGEST_BLOCK)
+    batch_size: int = setting(
+        32, "blocks in a training step", usual=_usual("batch_size", 32), panel=PANEL, rule=_COUNT
     )
-    learning_rate: float = setting(5e-3, "the highest learning rate", panel=PANEL, rule=positive)
+    block_size: int = setting(
+        128,
+        "tokens in a training block",
+        usual=_usual("block_size", 128),
+        panel=PANEL,
+        rule=whole(2, _LONGEST_BLOCK),
+    )
+    learning_rate: float = setting(
+        5e-3,
+        "the highest learning rate",
+        usual=_usual("learning_rate", 5e-3),
+        panel=PANEL,
+        rule=positive,
+    )
     schedule: str = setting(
         "constant",
         "of the learning rate: constant, or linear down to 0",
@@ -132,7 +152,10 @@ class TrainingSettings:
         1.0, "largest norm of a step's gradient", panel=PANEL, rule=positive, by_flag=False
     )
     precision: str = setting(
-        "float32", "float32 or bf16", panel=PANEL, rule=choice("float32", "bf16")
+        "float32",
+        "precision of training: float32 or bf16",
+        panel=PANEL,
+        rule=choice("float32", "bf16"),
     )
     validation_fraction: float = setting(
         0.05,

@@ -82,5 +82,5 @@ def test_the_seed_of_coins_stays_in_the_manifest(tmp_path: Path) -> None:
     }
     run = open_run(small_run(tmp_path, **made_of))
     seed = str(small_manifest(**made_of).plan.inclusion_seed)
-    assert values(setting_facts(run))["coin seed"] == "left out"
-    assert values(setting_facts(run, show_seeds=True))["coin seed"] == seed
+    assert values(setting_facts(run))["inclusion seed"] == "left out"
+    assert values(setting_facts(run, show_seeds=True))["inclusion seed"] == seed
