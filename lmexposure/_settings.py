@@ -8,7 +8,7 @@ settings file, the command that does a run again, and the table of settings in a
 import difflib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
-from functools import cache, partial
+from functools import partial
 from types import UnionType
 from typing import Any, TypeVar, get_args
 
@@ -110,9 +110,17 @@ def setting(
     return made
 
 
-@cache
-def settings_of(record: type) -> Mapping[str, Setting]:
+_FOUND: dict[type, dict[str, Setting]] = {}
+
+
+def settings_of(record: type) -> dict[str, Setting]:
     """The settings that a record declares, by name, in its order."""
+    if record not in _FOUND:
+        _FOUND[record] = _declared(record)
+    return _FOUND[record]
+
+
+def _declared(record: type) -> dict[str, Setting]:
     found = {}
     for declared in fields(record):
         if _KEY in declared.metadata:

@@ -32,6 +32,7 @@ def epsilon(
             "only where it is true: the strongest bounds rest on it."
         ),
     ] = None,
+    coins: Annotated[float | None, typer.Option("--coins", hidden=True)] = None,
     repetitions: Annotated[
         int | None,
         typer.Option(help="Copies of each candidate, where no column says so.  [default: 1]"),
@@ -41,7 +42,7 @@ def epsilon(
     ] = 0.05,
     delta: Annotated[
         list[float] | None,
-        typer.Option(help="Beside which epsilon is bounded; may be repeated.  [default: 0]"),
+        typer.Option(help="A delta that epsilon is bounded at; may be repeated.  [default: 0]"),
     ] = None,
     claimed_epsilon: Annotated[float | None, options.option("claimed_epsilon")] = None,
     seed: Annotated[int, typer.Option(help="Of ties and splits.")] = 0,
@@ -51,8 +52,13 @@ def epsilon(
     from lmexposure._record import plain
     from lmexposure.errors import InputError, SettingsError
     from lmexposure.records import Privacy, read_score_file
+    from lmexposure.records.settings import with_new_names
     from lmexposure.statistics import Claim, privacy_of, score_classes
 
+    if coins is not None:
+        given = {"coins": coins, "inclusion_probability": inclusion_probability}
+        with_new_names(given, shown="--{}")
+        inclusion_probability = coins
     if claimed_epsilon is not None and not delta:
         raise SettingsError(f"--claimed-epsilon {claimed_epsilon:g} needs --delta, such as 0")
     claim = None

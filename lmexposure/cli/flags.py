@@ -7,14 +7,15 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import update_wrapper
-from typing import Literal, TypeAlias, get_origin
+from typing import Literal, ParamSpec, TypeAlias, get_origin
 
 import typer
 from typer.models import OptionInfo
 
-from lmexposure._settings import Setting
+from lmexposure._settings import Setting, build
 
 Given: TypeAlias = dict[str, object]
+P = ParamSpec("P")
 
 
 def _as_given(given: Given) -> object:
@@ -42,14 +43,14 @@ class Group:
     make: Callable[[Given], object] = _as_given
 
 
-def takes(**groups: Group) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def takes(**groups: Group) -> Callable[[Callable[P, None]], Callable[P, None]]:
     """Give a command these groups of flags, each for one of its arguments.
 
     Args:
         groups: by the argument that gets what a group makes.
     """
 
-    def command_of(function: Callable[..., None]) -> Callable[..., None]:
+    def command_of(function: Callable[P, None]) -> Callable[P, None]:
         own = [
             parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
             for name, parameter in inspect.signature(function).parameters.items()
@@ -59,13 +60,13 @@ def takes(**groups: Group) -> Callable[[Callable[..., None]], Callable[..., None
 
         def command(**given: object) -> None:
             made = {name: group.make(_given(parts[name], given)) for name, group in groups.items()}
-            function(**{parameter.name: given[parameter.name] for parameter in own}, **made)
+            build(function, {**{p.name: given[p.name] for p in own}, **made})
 
         update_wrapper(command, function)
         every = [*own, *(parameter for part in parts.values() for parameter in part)]
         vars(command)["__signature__"] = inspect.Signature(every)
         command.__annotations__ = {parameter.name: parameter.annotation for parameter in every}
-        return command
+        return command  # type: ignore[return-value]
 
     return command_of
 

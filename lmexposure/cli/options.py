@@ -28,6 +28,7 @@ from lmexposure.records.settings import (
 from lmexposure.records.training_settings import TrainingSettings
 
 _FILE = "settings_file"
+_GATE_S = {"the table [check]": settings_of(Thresholds).keys()}
 _TRAINING = "training_"  # before the arguments that are settings of the training
 
 # The one rule of --out, which every help of it ends with.
@@ -137,7 +138,7 @@ def merged(given: Given, *, base: RunSettings | None = None) -> RunSettings:
     """
     given = dict(given)
     file = given.pop(_FILE, None)
-    said = {} if file is None else read_settings_file(Path(str(file)))
+    said = {} if file is None else read_settings_file(Path(str(file)), elsewhere=_GATE_S)
     if given.get("coins") == "fixed":  # the old word against a file's probability
         said = _by_a_fixed_number(said)
     if "coins" in given:
@@ -194,7 +195,6 @@ LEARNING = _settings(
 )
 MEASUREMENT = _settings(
     MEASURING,
-    PANELS,
     PRIVACY,
     MACHINE,
     first=("quick", "references", "method"),
@@ -202,12 +202,7 @@ MEASUREMENT = _settings(
     make=_measurement,
 )
 RUN = _settings(
-    HIDDEN,
-    TRAINING,
-    MEASURING,
-    PANELS,
-    PRIVACY,
-    MACHINE,
+    *PANELS,
     without=("batch_size",),
     first=("model", "formats", "canaries", "repetitions", "quick"),
     old=_OLD_PLAN,

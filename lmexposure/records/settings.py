@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -550,11 +550,17 @@ def check_training(values: Mapping[str, object]) -> None:
         known[name].check(value)
 
 
-def read_settings_file(path: Path) -> dict[str, object]:
+def read_settings_file(
+    path: Path, *, elsewhere: Mapping[str, Collection[str]] | None = None
+) -> dict[str, object]:
     """The settings of a TOML file, ready for `RunSettings.override`.
 
     A table [check] is the gate's, and left out. Names of old are read as those of today, with a
     note on standard error.
+
+    Args:
+        path: of the file.
+        elsewhere: place -> names that belong there, for whoever wrote them without a table.
 
     Example:
         model = "gpt2-tiny"
@@ -569,15 +575,15 @@ def read_settings_file(path: Path) -> dict[str, object]:
     values = {name: value for name, value in read_toml(path).items() if name != "check"}
     try:
         values = with_new_names(values)
+        refuse_unknown(values, KNOWN, elsewhere={**NAMES_BY_TABLE, **(elsewhere or {})})
         _check_file(values)
     except SettingsError as failure:
         raise SettingsError(f"{path}: {failure}") from None
     return values
 
 
-def _check_file(values: dict[str, object]) -> None:
+def _check_file(values: Mapping[str, object]) -> None:
     """Each value by itself; what goes with what is known with the flags."""
-    refuse_unknown(values, KNOWN, elsewhere=NAMES_BY_TABLE)
     for name, value in values.items():
         if name == "training":
             if not isinstance(value, Mapping):

@@ -136,7 +136,7 @@ def test_coins(call: Call, corpus: Path, tmp_path: Path) -> None:
     manifest = Manifest.read(tmp_path / "o" / "manifest.json")
     inserted = [c for c in manifest.entries if c.role == "canary"]
     assert f"{sum(c.repetitions for c in inserted)} documents inserted" in outcome.out
-    assert f"coins     {len(inserted)} of 18 candidates inserted\n" in outcome.out
+    assert f"included  {len(inserted)} of 18 candidates inserted\n" in outcome.out
     dry = call(
         "insert",
         corpus,
@@ -148,13 +148,13 @@ def test_coins(call: Call, corpus: Path, tmp_path: Path) -> None:
         "--dry-run",
     )
     assert "would insert         about 18 documents, about 270 bytes" in dry.out
-    assert "excluded by coins    about 9 candidates" in dry.out
+    assert "held out             about 9 candidates" in dry.out
     seeded = ("--inclusion-seed", str(manifest.plan.inclusion_seed), "--dry-run")
     sure = call(
         "insert", corpus, "--out", tmp_path / "p", *COINS, "--inclusion-probability", "0.5", *seeded
     )
-    assert f"excluded by coins    {18 - len(inserted)} candidates" in sure.out
-    assert "excluded" not in call("insert", corpus, "--out", tmp_path / "p", *PLAN, "--dry-run").out
+    assert f"held out             {18 - len(inserted)} candidates" in sure.out
+    assert "held out" not in call("insert", corpus, "--out", tmp_path / "p", *PLAN, "--dry-run").out
 
 
 def test_coins_that_insert_nothing_say_so(call: Call, corpus: Path, tmp_path: Path) -> None:
@@ -170,7 +170,10 @@ def test_file_and_flags_together_may_say_what_coins_need(
     call: Call, corpus: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "s.toml"
-    path.write_text('formats = ["pin"]\ncoins = 0.5\nrepetitions = [2]\ntraining = {epochs = 2}\n')
+    path.write_text(
+        'formats = ["pin"]\ninclusion_probability = 0.5\nrepetitions = [2]\n'
+        "training = {epochs = 2}\n"
+    )
     out = tmp_path / "o"
     assert call("insert", corpus, "--out", out, "--settings", path, "--canaries", "6").code == 0
     assert Manifest.read(out / "manifest.json").plan.canaries == 6
@@ -182,21 +185,15 @@ def test_file_and_flags_together_may_say_what_coins_need(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--inclusion-probability", "0.5"), "coins=0.5 needs candidates"),
-        (("--canaries", "5"), "candidates=5 needs coins"),
+        (("--inclusion-probability", "0.5"), "inclusion_probability=0.5 needs canaries: how many"),
+        (("--inclusion-probability", "1"), "inclusion_probability=1.0 must lie strictly between"),
+        (("--inclusion-probability", "nan"), "inclusion_probability=nan must lie strictly"),
+        (("--inclusion-probability", "heads"), "Input should be a valid number"),
+        (("--inclusion-seed", "5"), "an inclusion_seed needs inclusion_probability"),
+        (("--coins", "heads"), "inclusion_probability='heads' must lie strictly"),
         (
-            ("--inclusion-probability", "0.5", "--canaries", "5", "--canaries", "2"),
-            "give candidates instead",
-        ),
-        (
-            ("--inclusion-probability", "1", "--canaries", "5"),
-            "coins=1.0 must lie strictly between 0 and 1",
-        ),
-        (("--inclusion-probability", "nan", "--canaries", "5"), "coins=nan must lie strictly"),
-        (("--inclusion-seed", "5"), "a coin_seed needs coins to toss"),
-        (
-            ("--inclusion-probability", "heads", "--canaries", "5"),
-            "coins='heads' must be 'fixed' or a prob",
+            ("--coins", "0.5", "--candidates", "5", "--canaries", "2"),
+            "--candidates and --canaries are the same setting; give --canaries alone",
         ),
     ],
 )
@@ -230,34 +227,28 @@ def test_a_coin_seed_decides_the_coins(call: Call, corpus: Path, tmp_path: Path)
     assert (refused.code, "manifest of another plan" in refused.err) == (3, True)
 
 
+TOSSED = "inclusion_probability = 0.5\ncanaries = 6\ninclusion_seed = 3"
+
+
 @pytest.mark.parametrize(
-    ("file", "flags", "coins", "drawn"),
+    ("file", "flags", "probability", "drawn"),
     [
-        (
-            "coins = 0.5\ncandidates = 6\ncoin_seed = 3",
-            ("--inclusion-probability", "fixed"),
-            None,
-            10,
-        ),
-        (
-            "coins = 0.5\ncandidates = 6\ncoin_seed = 3",
-            ("--inclusion-probability", "fixed", "--canaries", "4"),
-            None,
-            4,
-        ),
-        ("coins = 0.5\ncandidates = 6\ncoin_seed = 3", ("--canaries", "4"), None, 4),
-        ("canaries = 4", ("--inclusion-probability", "0.5", "--canaries", "6"), 0.5, 6),
-        ("coins = 0.5\ncandidates = 6", ("--inclusion-probability", "0.25"), 0.25, 6),
-        ("coins = 0.5\ncandidates = 6", ("--canaries", "7"), 0.5, 7),
+        (TOSSED, ("--coins", "fixed"), None, 10),
+        (TOSSED, ("--coins", "fixed", "--canaries", "4"), None, 4),
+        (TOSSED, ("--canaries", "4"), 0.5, 4),
+        (TOSSED, ("--inclusion-probability", "0.25"), 0.25, 6),
+        ("canaries = 4", ("--inclusion-probability", "0.5"), 0.5, 4),
+        ("coins = 0.5\ncandidates = 6\ncoin_seed = 3", ("--canaries", "7"), 0.5, 7),
+        ('coins = "fixed"\ncanaries = 6', (), None, 6),
     ],
 )
-def test_flags_about_coins_win_over_the_file(
+def test_flags_about_inclusion_win_over_the_file(
     call: Call,
     corpus: Path,
     tmp_path: Path,
     file: str,
     flags: tuple[str, ...],
-    coins: float | None,
+    probability: float | None,
     drawn: int,
 ) -> None:
     path = tmp_path / "s.toml"
@@ -265,25 +256,24 @@ def test_flags_about_coins_win_over_the_file(
     outcome = call("insert", corpus, "--out", tmp_path / "o", "--settings", path, *flags)
     assert outcome.code == 0, outcome.err
     plan = manifest_of(tmp_path / "o").plan
-    assert (plan.inclusion_probability, plan.canaries) == (coins, drawn)
+    assert (plan.inclusion_probability, plan.canaries) == (probability, drawn)
 
 
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (("--inclusion-probability", "0.5", "--canaries", "4"), "give candidates instead"),
-        (("--inclusion-probability", "fixed", "--canaries", "4"), "candidates=4 needs coins"),
         (
-            ("--inclusion-probability", "fixed", "--inclusion-seed", "4"),
-            "a coin_seed needs coins to toss",
+            ("--coins", "0.5", "--inclusion-probability", "0.5"),
+            "the same setting; give --inclusion",
         ),
+        (("--coins", "fixed", "--inclusion-seed", "4"), "an inclusion_seed needs inclusion_prob"),
     ],
 )
 def test_flags_that_contradict_each_other_are_refused_with_a_file_too(
     call: Call, corpus: Path, tmp_path: Path, flags: tuple[str, ...], message: str
 ) -> None:
     path = tmp_path / "s.toml"
-    path.write_text('formats = ["pin"]\ncoins = 0.5\ncandidates = 6\n')
+    path.write_text('formats = ["pin"]\ninclusion_probability = 0.5\ncanaries = 6\n')
     outcome = call("insert", corpus, "--out", tmp_path / "o", "--settings", path, *flags)
     assert (outcome.code, message in outcome.err) == (3, True)
 
