@@ -67,11 +67,9 @@ class Setting:
             return ",".join(map(str, self.default))
         return str(self.default)
 
-    @property
-    def meaning(self) -> str:
-        """What it decides, and what no value comes to: for a table of settings."""
-        said = self.default is None and self.usual
-        return f"{self.help}; none: {self.usual}" if said else self.help
+    def meaning(self, value: object) -> str:
+        """What it decides, and what it comes to where it has no value: for a table of settings."""
+        return f"{self.help}; none: {self.usual}" if value is None and self.usual else self.help
 
 
 def setting(

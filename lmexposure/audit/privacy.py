@@ -51,7 +51,7 @@ def privacy_section(
         claim = Claim(epsilon=settings.claimed_epsilon, delta=settings.delta)
     section = privacy_of(
         score_classes(*_columns(scores), pooled=coins is not None),
-        coins=coins,
+        inclusion_probability=coins,
         significance=settings.significance,
         deltas=settings.deltas(manifest.corpus.documents),
         claim=claim,

@@ -1,6 +1,5 @@
 """`lmexposure check`: what stops a release. Exit code 0 pass, 1 leak, 2 inconclusive, 3 failure."""
 
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -110,6 +109,8 @@ def _measured(
     model: str, manifest: Path, flags: CheckFlags, thresholds: "Thresholds"
 ) -> "tuple[Result, Provenance]":
     """Measure as `lmexposure measure` does; without --out nothing stays on the disk."""
+    import tempfile
+
     from lmexposure.audit import load_for_measuring
     from lmexposure.audit import measure as measure_model
     from lmexposure.canaries import Manifest

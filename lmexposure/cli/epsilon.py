@@ -76,7 +76,7 @@ def epsilon(
     )
     found = privacy_of(
         classes,
-        coins=inclusion_probability,
+        inclusion_probability=inclusion_probability,
         significance=significance,
         deltas=delta or (0.0,),
         claim=claim,

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lmexposure._files import append, atomic_write, is_standard_output, read_toml
 from lmexposure._settings import build, refuse_unknown, settings_of
 from lmexposure.cli.flags import Given, parsed
 from lmexposure.errors import SettingsError
@@ -69,6 +68,7 @@ def gate_thresholds(flags: CheckFlags) -> "Thresholds":
 
 def _file_s_thresholds(path: Path) -> dict[str, object]:
     """The table [check] of a settings file, each value checked by itself."""
+    from lmexposure._files import read_toml
     from lmexposure.gate.thresholds import Thresholds, quantile_pair
 
     said = read_toml(path).get("check", {})
@@ -150,6 +150,8 @@ def of_a_run(path: Path, home: Path) -> bool:
 
 def writes_to_standard_output(flags: CheckFlags) -> bool:
     """Whether an output is for the next program in a pipe, and the verdict must not mix with it."""
+    from lmexposure._files import is_standard_output
+
     return any(map(is_standard_output, flags.outputs.values()))
 
 
@@ -165,6 +167,7 @@ def write_outputs(
     Raises:
         FileError: the disk refused.
     """
+    from lmexposure._files import append, atomic_write
     from lmexposure.gate import verdict_json, verdict_junit, verdict_sarif, verdict_summary
 
     writers = {

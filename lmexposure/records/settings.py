@@ -1,13 +1,11 @@
 """What a person may choose, each declared once: what is inserted, trained and measured."""
 
-import logging
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from lmexposure._files import read_toml
 from lmexposure._settings import (
     Rule,
     build,
@@ -24,6 +22,7 @@ from lmexposure._settings import (
 )
 from lmexposure._validate import (
     LARGEST_NUMBER,
+    LARGEST_SEED,
     MOST_THREADS,
     coverage,
     delta_of_dp,
@@ -31,15 +30,12 @@ from lmexposure._validate import (
     positive,
     text,
 )
-from lmexposure.canaries.randomness import LARGEST_SEED
 from lmexposure.errors import SettingsError
 from lmexposure.records.training_settings import TrainingSettings
 
 if TYPE_CHECKING:
     from lmexposure.records.result import MeasureOptions
     from lmexposure.records.run_record import RunOptions
-
-_LOG = logging.getLogger(__name__)
 
 # The panels of a command's help.
 HIDDEN, TRAINING, MEASURING = "What is hidden", "Training", "Measuring"
@@ -572,6 +568,8 @@ def read_settings_file(
         SettingsError: the file is missing or is not TOML; a name that no setting has, or a value
             that one cannot have: with the file, the name and the nearest one, or the range.
     """
+    from lmexposure._files import read_toml  # no help waits for it
+
     values = {name: value for name, value in read_toml(path).items() if name != "check"}
     try:
         values = with_new_names(values)
@@ -588,10 +586,17 @@ def _check_file(values: Mapping[str, object]) -> None:
         if name == "training":
             if not isinstance(value, Mapping):
                 raise SettingsError(f"training={value!r} must be a table of settings by name")
-            check_training(value)
+            _check_table(value)
         else:
             taken = tuple(value) if isinstance(value, list) else value
             (settings_of(RunSettings) | settings_of(MeasureSettings))[name].check(taken)
+
+
+def _check_table(training: Mapping[str, object]) -> None:
+    try:
+        check_training(training)
+    except SettingsError as failure:
+        raise SettingsError(f"[training] {failure}") from None
 
 
 def with_new_names(
@@ -618,7 +623,11 @@ def with_new_names(
         said = ", ".join(
             f"{_spelled(shown, old)} is now {_spelled(shown, new)}" for old, new in given.items()
         )
-        _LOG.warning("note: %s; the old spelling is read for one more version", said)
+        import logging  # no help waits for it
+
+        logging.getLogger(__name__).warning(
+            "note: %s; the old spelling is read for one more version", said
+        )
     found = {
         given.get(name, name): value
         for name, value in values.items()

@@ -141,7 +141,7 @@ def _named(
     settings: Mapping[str, Setting], declared: Mapping[str, Declared], table: str = ""
 ) -> Iterator[Fact]:
     for name, value in settings.items():
-        meaning = declared[name].meaning if name in declared else ""
+        meaning = declared[name].meaning(value) if name in declared else ""
         yield Fact(name=f"{table}{name}", value=_text(value), meaning=meaning)
 
 

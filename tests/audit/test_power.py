@@ -28,7 +28,7 @@ def ceiling(
     primary = joint_bounds(
         included.astype(float),
         included,
-        coins=coins,
+        inclusion_probability=coins,
         significance=significance,
         deltas=(delta,),
         repetitions=repetitions,

@@ -26,7 +26,7 @@ def test_every_bound_that_the_data_supports_and_why_not_the_others(call: Call, f
     seen = call("epsilon", file)
     assert seen.code == 0
     assert "epsilon_from_scores, primary" in seen.out
-    assert "not given: one_run_audit: needs declared fair coins (coins=0.5)" in seen.out
+    assert "not given: one_run_audit: needs a declared inclusion probability of 0.5" in seen.out
     assert "AUC" in seen.out
 
 
@@ -58,7 +58,10 @@ def test_a_claim_without_its_delta_is_refused(call: Call, file: Path) -> None:
     ("arguments", "said"),
     [
         (("--score", "loss"), "no column 'loss'"),
-        (("--inclusion-probability", "2"), "coins=2.0 must lie strictly between 0 and 1"),
+        (
+            ("--inclusion-probability", "2"),
+            "inclusion_probability=2.0 must lie strictly between 0 and 1",
+        ),
         (("--significance", "0"), "significance=0.0 must lie"),
         (("--delta", "1"), "must lie in [0, 1)"),
         (("--repetitions", "-1"), "repetitions=-1"),
