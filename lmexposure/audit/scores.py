@@ -120,7 +120,7 @@ def epsilon_of_columns(
         score_classes(
             scores, roles, repetitions, formats, pooled=inclusion_probability is not None
         ),
-        coins=inclusion_probability,
+        inclusion_probability=inclusion_probability,
         significance=significance,
         deltas=deltas,
         claim=claim,

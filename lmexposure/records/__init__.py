@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from lmexposure.records.run_record import RunOptions, RunRecord, TrainingRecord
     from lmexposure.records.score_columns import read_score_file
     from lmexposure.records.scores import Scores
+    from lmexposure.records.settings import MeasureSettings, RunSettings, read_settings_file
+    from lmexposure.records.training_settings import TrainingSettings
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
@@ -63,6 +65,8 @@ else:
             "run_record": ["RunOptions", "RunRecord", "TrainingRecord"],
             "score_columns": ["read_score_file"],
             "scores": ["Scores"],
+            "settings": ["MeasureSettings", "RunSettings", "read_settings_file"],
+            "training_settings": ["TrainingSettings"],
         },
     )
 
@@ -77,6 +81,7 @@ __all__ = [
     "Format",
     "FoundShare",
     "MeasureOptions",
+    "MeasureSettings",
     "Model",
     "PrimaryBound",
     "Privacy",
@@ -87,12 +92,15 @@ __all__ = [
     "RunFiles",
     "RunOptions",
     "RunRecord",
+    "RunSettings",
     "Scores",
     "Search",
     "SkewNormalFit",
     "TrainingRecord",
+    "TrainingSettings",
     "Validation",
     "open_run",
     "read_score_file",
+    "read_settings_file",
     "utc_now",
 ]
