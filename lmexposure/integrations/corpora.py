@@ -175,7 +175,7 @@ def _files(sources: Files) -> list[str | Path]:
         return [sources]
     wrong = [one for one in sources if not isinstance(one, str | Path)]
     if wrong or not sources:
-        what = f"holds a {type(wrong[0]).__name__}" if wrong else "is empty"
+        what = f"holds one of type {type(wrong[0]).__name__}" if wrong else "is empty"
         raise CorpusError(f"sources {what}; give paths of files, or patterns")
     return list(sources)
 
