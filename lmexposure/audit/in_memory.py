@@ -8,7 +8,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from lmexposure.errors import ModelError
 from lmexposure.models.adapters import active_adapters, as_loaded
-from lmexposure.models.load import LoadedModel, check_causal, check_fit
+from lmexposure.models.load import LoadedModel, check_causal, check_fit, is_usable
 from lmexposure.scoring.evaluation import evaluation_mode
 
 _WANTED = (
@@ -100,12 +100,12 @@ def _check_head(name: str, model: PreTrainedModel) -> None:
     kind = type(model).__name__
     if model.config.is_encoder_decoder:
         raise ModelError(
-            f"model {name!r} is a {kind} of an encoder and a decoder, which reads a text behind "
-            f"another one; {_WANTED}"
+            f"model {name!r} ({kind}) has an encoder and a decoder, and is no causal language "
+            f"model; {_WANTED}"
         )
     if model.get_output_embeddings() is None:
         raise ModelError(
-            f"model {name!r} is a {kind}, which has no language-model head and predicts no token; "
+            f"model {name!r} ({kind}) has no language-model head, so it predicts no token; "
             f"{_WANTED}"
         )
     with evaluation_mode(model):
@@ -129,8 +129,11 @@ def _checked_tokenizer(name: str, tokenizer: Any) -> PreTrainedTokenizerBase:
         raise ModelError(
             f"tokenizer is of type {_type(tokenizer)}, not a tokenizer of transformers; {what}"
         )
-    if not tokenizer("a", add_special_tokens=False)["input_ids"]:
-        raise ModelError(f"the tokenizer given for {name!r} is empty; pass {_LOAD_IT}")
+    if not is_usable(tokenizer):
+        raise ModelError(
+            f"the tokenizer given for {name!r} is empty or damaged: it cannot read the letter a; "
+            f"pass {_LOAD_IT}"
+        )
     return tokenizer
 
 

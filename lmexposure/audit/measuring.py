@@ -1,6 +1,8 @@
 """Measuring a model: scores, then what they mean, then one result. Works on anyone's model."""
 
 import json
+import math
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -82,23 +84,37 @@ def measure(
             at work there.
         SettingsError: settings that are no `MeasureSettings`.
     """
-    settings = _checked_settings(settings)
+    settings = MeasureSettings() if settings is None else settings
+    progress = silent if progress is None else progress
+    _check_arguments(out, settings, progress)
     manifest = _checked_manifest(manifest, model)
     with nullcontext() if out is None else only_writer(out), same_random_numbers():
         loaded = _loaded(model, tokenizer)
         with evaluation_mode(loaded.model):
-            return _measured(loaded, manifest, out, settings, validation, progress or silent)
+            return _measured(
+                loaded,
+                manifest,
+                out,
+                settings,
+                validation,
+                progress,
+                paired_by_hand=tokenizer is not None,
+            )
 
 
-def _checked_settings(settings: Any) -> MeasureSettings:
-    if settings is None:
-        return MeasureSettings()
+def _check_arguments(out: object, settings: object, progress: object) -> None:
     if not isinstance(settings, MeasureSettings):
         raise SettingsError(
             f"settings is of type {type(settings).__name__}; give MeasureSettings(...), such as "
             "MeasureSettings(references=1000)"
         )
-    return settings
+    if out is not None and (not isinstance(out, str | Path) or not str(out)):
+        raise SettingsError(f"out={out!r} is no directory; give a path, or leave it out")
+    if not callable(progress):
+        raise SettingsError(
+            f"progress is of type {type(progress).__name__}; give a function of (what, done, "
+            "total, note), or leave it out"
+        )
 
 
 def _checked_manifest(manifest: Any, model: Any) -> Manifest:
@@ -140,6 +156,8 @@ def _measured(
     settings: MeasureSettings,
     validation: Validation | None,
     progress: Progress,
+    *,
+    paired_by_hand: bool,
 ) -> Result:
     described = loaded.to_dict()
     inputs = _inputs(loaded, described, manifest, settings)
@@ -188,6 +206,7 @@ def _measured(
             *_quick_warnings(settings),
             *_training_warnings(validation),
             *_clock_warnings(settings, validation),
+            *(_tokenizer_warnings(loaded, scores) if paired_by_hand else ()),
             *work.notes.values(),
             *work.warnings,
             *(line for one in estimates for line in one.warnings),
@@ -241,12 +260,28 @@ def _clock_warnings(settings: MeasureSettings, validation: Validation | None) ->
     return found
 
 
+def _tokenizer_warnings(loaded: LoadedModel, scores: Sequence[FormatScores]) -> list[str]:
+    """A model reads tokens of another one's tokenizer as noise, and knows no canary in them."""
+    bits = sum(one.bits.sum() for one in scores) / sum(one.tokens.sum() for one in scores)
+    guessing = math.log2(loaded.model.get_output_embeddings().weight.shape[0])
+    if bits <= guessing:
+        return []
+    return [
+        f"the model finds these texts less likely than random tokens ({bits:.1f} bits per token; "
+        f"random tokens take {guessing:.1f}), so low exposure says nothing: check that tokenizer "
+        "is the one that the model was trained with, and that the model was trained"
+    ]
+
+
 def _inputs(
     loaded: LoadedModel, described: dict[str, Any], manifest: Manifest, settings: MeasureSettings
 ) -> str:
     """One hash for all that decides the numbers; where the model lies is not part of it."""
     tokenizer = loaded.tokenizer
-    spelled = tokenizer.backend_tokenizer.to_str() if tokenizer.is_fast else repr(tokenizer)
+    if tokenizer.is_fast:
+        spelled = tokenizer.backend_tokenizer.to_str()
+    else:
+        spelled = f"{tokenizer!r} {sorted(tokenizer.get_vocab().items())}"
     values = {
         "version": __version__,
         "manifest": manifest.sha256,

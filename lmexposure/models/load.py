@@ -347,6 +347,14 @@ def _load_tokenizer(name: str, options: dict[str, Any]) -> PreTrainedTokenizerBa
     return tokenizer
 
 
+def is_usable(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Whether a tokenizer reads text at all."""
+    try:
+        return bool(tokenizer("a", add_special_tokens=False)["input_ids"])
+    except Exception:  # what is raised differs from one tokenizer class to the next
+        return False
+
+
 def _reason(failure: Exception) -> str:
     return str(failure).strip().split("\n")[0][:300] or type(failure).__name__
 

@@ -103,12 +103,14 @@ class Model(Record):
     """The model that was measured.
 
     Attributes:
-        path: its directory, from the result's where it lies below it, or its name on a hub.
+        path: its directory, from the result's where it lies below it, or its name on a hub; of a
+            model in memory its `name_or_path`, else its class, with the adapters in use.
         type: of its config, such as "gpt2".
         parameters: how many.
         dtype: that it was measured in, such as "float32".
         context_window: tokens; None where it has no end.
-        weights_sha256: of the weights that were measured.
+        weights_sha256: of the weights that were measured: of an adapter in float32 merged with its
+            base, whether it was saved or in memory.
         validation: None for a model that was trained elsewhere.
     """
 

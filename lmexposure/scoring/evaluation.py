@@ -16,15 +16,15 @@ def evaluation_mode(model: Any) -> Iterator[None]:
     Each module gets its own mode back, also after an exception: frozen parts may be in evaluation
     mode while the others train. So does each buffer that the forward pass exchanged. Where
     accelerate made the forward pass one of mixed precision, or `compile` put a compiled one in its
-    place, it is the model's own inside: numbers are those of the weights as they are, whether or
-    not the model was trained in this process.
+    place, it is the model's own inside, and `torch.autocast` is off: numbers are those of the
+    weights as they are, whether or not the model was trained in this process.
 
     Args:
         model: the bare `torch.nn.Module`, not one wrapped for several processes; one with adapters
             too.
     """
     with ExitStack() as stack:
-        for keep in (_forward, _uncompiled, _buffers, _modes):
+        for keep in (_forward, _uncompiled, _own_precision, _buffers, _modes):
             stack.enter_context(keep(model))
         yield
 
@@ -33,7 +33,9 @@ def evaluation_mode(model: Any) -> Iterator[None]:
 def same_random_numbers() -> Iterator[None]:
     """Put the random number generators of Python, NumPy and torch back to where they were."""
     python, numpy, cpu = random.getstate(), np.random.get_state(), torch.get_rng_state()
-    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
+    # Where CUDA is not in use, asking for its state would begin to use every GPU.
+    in_use = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    cuda = torch.cuda.get_rng_state_all() if in_use else None
     mps = torch.mps.get_rng_state() if torch.backends.mps.is_available() else None
     try:
         yield
@@ -88,6 +90,17 @@ def _uncompiled(model: Any) -> Iterator[None]:
     finally:
         for module, compiled in kept:
             module._compiled_call_impl = compiled
+
+
+@contextmanager
+def _own_precision(model: Any) -> Iterator[None]:
+    """Without the half precision of a caller's `torch.autocast`, which no result would name."""
+    device = next((weight.device.type for weight in model.parameters()), "cpu")
+    if not torch.is_autocast_enabled(device):
+        yield
+        return
+    with torch.autocast(device, enabled=False):
+        yield
 
 
 @contextmanager

@@ -201,8 +201,11 @@ def _newcombe(found: _Placements, significance: float) -> float:
         variance = area * (1 - area) * (1 + (mean_size - 1) * skew) / (m * n)
         return value - area - z * sqrt(variance)
 
-    # An area of 1 is a root of its own, but not the one sought.
-    return float(optimize.brentq(excess, 0.0, min(value, 1 - 1e-12), xtol=1e-14))
+    # An area of 1 is a root of its own, but not the one sought; at a level near 0 that is nearer.
+    highest = min(value, 1 - 1e-12)
+    if excess(highest) >= 0:
+        return highest
+    return float(optimize.brentq(excess, 0.0, highest, xtol=1e-14))
 
 
 _RULES = {"effective": _effective, "newcombe": _newcombe, "hoeffding": _hoeffding}

@@ -40,6 +40,13 @@ def test_at_an_area_of_one_it_is_the_exact_bound_of_so_many_successes(m: int, n:
     assert 1 - shown.low > 0.5 * (1 - found.low)
 
 
+@pytest.mark.parametrize("level", [1e-10, 1e-6, 0.05])
+@pytest.mark.parametrize("method", ["effective", "newcombe"])
+def test_a_level_near_0_has_ends_next_to_an_area_of_one(level: float, method: str) -> None:
+    found = area_under_curve([3, 4], [1, 2], level=level, method=method)  # type: ignore[arg-type]
+    assert 0 < found.low <= found.value == found.high == 1
+
+
 def test_the_shown_interval_against_its_definition() -> None:
     """The placements by every pair; Clopper and Pearson's by the binomial tail it inverts."""
     rng = np.random.default_rng(8)
