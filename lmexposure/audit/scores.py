@@ -127,10 +127,11 @@ def epsilon_of_columns(
         seed=seed,
         if_reversed=if_reversed,
     )
+    privacy = Privacy.model_validate(plain(found))
     if warn:
-        for note in (note for note in found["notes"] if note.endswith(if_reversed)):
+        for note in (note for note in privacy.notes if note.endswith(if_reversed)):
             warnings.warn(note, stacklevel=3)
-    return Privacy.model_validate(plain(found))
+    return privacy
 
 
 def _truths(included: ArrayLike) -> NDArray[np.bool_]:
