@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from lmexposure.audit.progress import Progress, silent
     from lmexposure.audit.training import train_corpus
     from lmexposure.audit.whole_path import estimate_cost, run
-    from lmexposure.records.settings import MeasureSettings, RunSettings, read_settings_file
+    from lmexposure.records.settings import MeasureSettings, RunSettings
+    from lmexposure.records.settings_file import read_settings_file
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
@@ -24,11 +25,8 @@ else:
             "progress": ["Progress", "silent"],
             "training": ["train_corpus"],
             "whole_path": ["estimate_cost", "run"],
-            "lmexposure.records.settings": [
-                "MeasureSettings",
-                "RunSettings",
-                "read_settings_file",
-            ],
+            "lmexposure.records.settings": ["MeasureSettings", "RunSettings"],
+            "lmexposure.records.settings_file": ["read_settings_file"],
         },
     )
 

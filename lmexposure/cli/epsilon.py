@@ -52,7 +52,7 @@ def epsilon(
     from lmexposure._record import plain
     from lmexposure.errors import InputError, SettingsError
     from lmexposure.records import Privacy, read_score_file
-    from lmexposure.records.settings import with_new_names
+    from lmexposure.records.settings_file import with_new_names
     from lmexposure.statistics import Claim, privacy_of, score_classes
 
     if coins is not None:
