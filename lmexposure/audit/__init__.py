@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from lmexposure.audit.scores import epsilon
     from lmexposure.audit.training import train_corpus
     from lmexposure.audit.whole_path import estimate_cost, run
-    from lmexposure.records.settings import MeasureSettings, RunSettings, read_settings_file
+    from lmexposure.records.settings import MeasureSettings, RunSettings
+    from lmexposure.records.settings_file import read_settings_file
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
@@ -26,11 +27,8 @@ else:
             "scores": ["epsilon"],
             "training": ["train_corpus"],
             "whole_path": ["estimate_cost", "run"],
-            "lmexposure.records.settings": [
-                "MeasureSettings",
-                "RunSettings",
-                "read_settings_file",
-            ],
+            "lmexposure.records.settings": ["MeasureSettings", "RunSettings"],
+            "lmexposure.records.settings_file": ["read_settings_file"],
         },
     )
 

@@ -52,7 +52,7 @@ def epsilon(
     from lmexposure.audit.scores import epsilon_of_columns
     from lmexposure.errors import InputError, SettingsError
     from lmexposure.records import read_score_file
-    from lmexposure.records.settings import with_new_names
+    from lmexposure.records.settings_file import with_new_names
 
     if coins is not None:
         given = {"coins": coins, "inclusion_probability": inclusion_probability}

@@ -22,9 +22,8 @@ from lmexposure.records.settings import (
     TRAINING,
     MeasureSettings,
     RunSettings,
-    read_settings_file,
-    with_new_names,
 )
+from lmexposure.records.settings_file import read_settings_file, with_new_names
 from lmexposure.records.training_settings import TrainingSettings
 
 _FILE = "settings_file"

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from lmexposure.records.run_record import RunOptions, RunRecord, TrainingRecord
     from lmexposure.records.score_columns import read_score_file
     from lmexposure.records.scores import Scores
-    from lmexposure.records.settings import MeasureSettings, RunSettings, read_settings_file
+    from lmexposure.records.settings import MeasureSettings, RunSettings
+    from lmexposure.records.settings_file import read_settings_file
     from lmexposure.records.training_settings import TrainingSettings
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
@@ -65,7 +66,8 @@ else:
             "run_record": ["RunOptions", "RunRecord", "TrainingRecord"],
             "score_columns": ["read_score_file"],
             "scores": ["Scores"],
-            "settings": ["MeasureSettings", "RunSettings", "read_settings_file"],
+            "settings": ["MeasureSettings", "RunSettings"],
+            "settings_file": ["read_settings_file"],
             "training_settings": ["TrainingSettings"],
         },
     )

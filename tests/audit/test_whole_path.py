@@ -114,7 +114,9 @@ def test_refuses_a_directory_that_is_no_run(
 def test_bad_settings_are_found_before_anything_is_written(
     corpus: Path, settings: RunSettings, tmp_path: Path
 ) -> None:
-    with pytest.raises(SettingsError, match="'speed' must be one of"):
+    with pytest.raises(
+        SettingsError, match="unknown setting of the training 'speed'; did you mean 'seed'"
+    ):
         run(corpus, out=tmp_path / "r", settings=replace(settings, training={"speed": 1}))
     with pytest.raises(PlanError, match="the largest plan that fits"):
         run(corpus, out=tmp_path / "r", settings=replace(settings, canaries=9_999))

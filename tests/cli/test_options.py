@@ -14,7 +14,7 @@ from lmexposure.cli.app import app
 from lmexposure.errors import SettingsError
 from lmexposure.gate import Thresholds
 from lmexposure.records import MeasureSettings, RunSettings, TrainingSettings, read_settings_file
-from lmexposure.records.settings import RENAMED, with_new_names
+from lmexposure.records.settings_file import RENAMED, with_new_names
 
 
 def flags_of(command: str, *, hidden: bool = False) -> set[str]:

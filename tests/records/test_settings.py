@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from lmexposure.errors import SettingsError
-from lmexposure.records import MeasureSettings, RunSettings, read_settings_file
+from lmexposure.records import MeasureOptions, MeasureSettings, RunSettings, read_settings_file
 
 
 def test_override_reaches_run_measurement_and_training() -> None:
@@ -101,6 +101,14 @@ def test_speed_does_not_decide() -> None:
     assert MeasureSettings(batch_size=3, threads=2).decisive() == MeasureSettings().decisive()
     assert RunSettings(threads=2).record() == RunSettings().record()
     assert MeasureSettings(bootstrap_seed=1).decisive() != MeasureSettings().decisive()
+
+
+def test_files_and_hashes_keep_the_names_that_they_had() -> None:
+    """A measurement of an older version resumes: what decides it is hashed as it was."""
+    chosen = MeasureSettings(bootstrap_seed=3)
+    assert chosen.decisive()["seed"] == chosen.record().seed == 3
+    assert "bootstrap_seed" not in chosen.decisive()
+    assert set(chosen.decisive()) == set(MeasureOptions.model_fields) - {"quick", "threads"}
 
 
 def test_one_number_says_how_many() -> None:
