@@ -16,7 +16,7 @@ they are asked for, so that this module itself imports nothing heavy.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lmexposure.audit import MeasureSettings, RunSettings, epsilon, measure, run
+    from lmexposure.audit import epsilon, measure, run
     from lmexposure.canaries import Format, Manifest, Plan
     from lmexposure.gate import Thresholds, check
     from lmexposure.integrations import (
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         verify,
     )
     from lmexposure.models import load_model
-    from lmexposure.records import Result, open_run
+    from lmexposure.records import MeasureSettings, Result, RunSettings, open_run
     from lmexposure.reporting import report
     from lmexposure.statistics import exposure
 else:
@@ -37,7 +37,7 @@ else:
     __getattr__, __dir__ = _lazy_face(
         __name__,
         {
-            "audit": ["MeasureSettings", "RunSettings", "epsilon", "measure", "run"],
+            "audit": ["epsilon", "measure", "run"],
             "canaries": ["Format", "Manifest", "Plan"],
             "gate": ["Thresholds", "check"],
             "integrations": [
@@ -49,7 +49,7 @@ else:
                 "verify",
             ],
             "models": ["load_model"],
-            "records": ["Result", "open_run"],
+            "records": ["MeasureSettings", "Result", "RunSettings", "open_run"],
             "reporting": ["report"],
             "statistics": ["exposure"],
         },

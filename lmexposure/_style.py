@@ -237,10 +237,10 @@ def reading(value: float | None, unit: str) -> str:
     return f"{whole(int(value)) if float(value).is_integer() else number(value)} {named}"
 
 
-def setting(value: "bool | int | float | str | tuple[int | float | str, ...] | None") -> str:
+def setting_value(value: "bool | int | float | str | tuple[int | float | str, ...] | None") -> str:
     """What was chosen, in full.
 
-    >>> setting(True), setting((1, 16)), setting(0.1), setting(None)
+    >>> setting_value(True), setting_value((1, 16)), setting_value(0.1), setting_value(None)
     ('yes', '1, 16', '0.1', 'n/a')
     """
     if value is None:
@@ -248,7 +248,7 @@ def setting(value: "bool | int | float | str | tuple[int | float | str, ...] | N
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, tuple):
-        return ", ".join(map(setting, value))
+        return ", ".join(map(setting_value, value))
     return f"{value:.10g}" if isinstance(value, float) else str(value)
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 LARGEST_NUMBER = 1e100  # of bits or nats in a result: nothing measured or claimed comes near
+LARGEST_SEED = 2**63 - 1
 LEAST_LEVEL = 1e-9  # of an interval, and how far from 1 that of a sample is at least
 MOST_THREADS = 1024  # more than a machine has; of far more, torch takes none or ends the process
 

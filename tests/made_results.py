@@ -471,7 +471,7 @@ class Small:
     memorised: tuple[tuple[int, float], ...] = ((4, 40.0),)
     privacy: bool = True
     extraction: bool = True
-    coins: float | str = "fixed"
+    inclusion_probability: float | None = None
     claimed_epsilon: float | None = None
     seed: int = 0
     measure: "MeasureSettings | None" = None
@@ -584,8 +584,8 @@ def _manifest(small: Small) -> Manifest:
         repetitions=small.repetitions,
         controls=small.controls,
         seed=small.seed,
-        inclusion_probability=None if small.coins == "fixed" else small.coins,  # type: ignore[arg-type]
-        inclusion_seed=None if small.coins == "fixed" else small.seed + 1,
+        inclusion_probability=small.inclusion_probability,
+        inclusion_seed=None if small.inclusion_probability is None else small.seed + 1,
     )
     return insert_into_texts(sentences(max(200, *small.repetitions)), plan)[1]
 
@@ -699,9 +699,8 @@ def _record(small: Small) -> RunRecord:
 
     settings = RunSettings(
         formats=small.formats,
-        canaries=small.canaries if small.coins == "fixed" else None,
-        candidates=None if small.coins == "fixed" else small.canaries,
-        coins=small.coins,  # type: ignore[arg-type]
+        canaries=small.canaries,
+        inclusion_probability=small.inclusion_probability,
         repetitions=small.repetitions,
         controls=small.controls,
         seed=small.seed,

@@ -15,6 +15,8 @@ from tiny import byte_level_bpe, model_of
 import lmexposure as lx
 from lmexposure.errors import CorpusError, InputError, ManifestError, PlanError, SettingsError
 from lmexposure.records import open_run
+from lmexposure.records.run import run_of
+from lmexposure.reporting import write_report
 
 TEXTS = sentences(40)
 PLAN: dict[str, Any] = {"formats": ["pin"], "canaries": 2, "repetitions": (3,), "seed": 7}
@@ -123,23 +125,29 @@ def test_a_stream_needs_its_length() -> None:
         lx.insert(stream, **PLAN)
     with pytest.raises(CorpusError, match="too late to set it aside; leave existing out"):
         lx.insert(stream, total=40, existing="set_aside", **PLAN)
-    with pytest.raises(CorpusError, match="total=40 is for a stream; a list is counted"):
+    with pytest.raises(CorpusError, match="total=40 is for a stream; leave it out"):
         lx.insert(TEXTS, total=40, **PLAN)
 
 
 @pytest.mark.parametrize(
     ("documents", "message"),
     [
-        ([1, 2, 3], r"holds a int at the beginning; give texts \(str\).*of token ids, give the"),
-        ([[1, 2], [3]], "holds a list at the beginning; give texts"),
+        (
+            [1, 2, 3],
+            r"the first document is of type int; give texts \(str\).*of token ids, give the",
+        ),
+        ([[1, 2], [3]], "the first document is of type list; give texts"),
         ("one text", "documents is one text; give a list of texts, one a document; files go into"),
-        (b"bytes", "documents is a bytes; give a list of texts"),
-        (Path("a.txt"), "documents is a PosixPath; give a list of texts, one a document; files go"),
+        (b"bytes", "documents is of type bytes; give a list of texts"),
+        (Path("a.txt"), "documents is of type PosixPath; give a list of texts"),
         ([Path("a.txt")], "holds names of files, such as 'a.txt'; files go into insert_files"),
         ([__file__], "holds names of files, such as .*; files go into insert_files"),
-        ({"text": TEXTS}, "documents is a dict; give a list of texts or of records, a DataFrame"),
-        ({"a", "b"}, "documents is a set; give a list of texts"),
-        (5, "documents is a int; give a list of texts"),
+        (
+            {"text": TEXTS},
+            "documents is of type dict; give a list of texts or of records, a DataFrame",
+        ),
+        ({"a", "b"}, "documents is of type set; give a list of texts"),
+        (5, "documents is of type int; give a list of texts"),
         ([], "has 0 records and none holds text; give some"),
         (["one", 2], "record 2 is of type int, not a string"),
         ([{"text": "a"}, "b"], "record 2 is one text, and must be fields by name"),
@@ -164,7 +172,7 @@ def test_a_wrapping_is_for_records(kind: str) -> None:
     [
         (None, {}, r'say what to insert, such as formats=\["pin"\]'),
         (None, {"format": "pin"}, "a plan has no 'format'; it has formats, canaries"),
-        (["pin"], {}, "plan is a list; give a Plan, or its fields by name"),
+        (["pin"], {}, "plan is of type list; give a Plan, or its fields by name"),
         (lx.Plan(formats="pin"), {"seed": 1}, r"not both; replace\(plan, seed=...\)"),
     ],
 )
@@ -193,7 +201,9 @@ def test_files_are_inserted_into_verified_and_restored(tmp_path: Path) -> None:
 
 def test_what_is_no_file(tmp_path: Path) -> None:
     manifest = small_manifest()
-    with pytest.raises(CorpusError, match="sources holds a int; give paths of files, or patterns"):
+    with pytest.raises(
+        CorpusError, match="sources holds one of type int; give paths of files, or patterns"
+    ):
         lx.insert_files([3], tmp_path / "out", **PLAN)  # type: ignore[list-item]
     with pytest.raises(CorpusError, match="sources is empty; give paths of files"):
         lx.remove([], manifest, tmp_path / "out")
@@ -220,7 +230,7 @@ def test_a_measurement_is_judged_and_reported_however_it_is_given(tmp_path: Path
     assert lx.check(given[0], lax).outcome != "leak"
     pages = [lx.report(one, tmp_path / f"{i}.md").read_text() for i, one in enumerate(given[1:])]
     assert pages[1:] == pages[:-1]
-    with pytest.raises(InputError, match="a dict is no measurement; give a Result, what open_run"):
+    with pytest.raises(InputError, match="is of type dict; give a Result, what open_run gave"):
         lx.check({})  # type: ignore[arg-type]
 
 
@@ -242,6 +252,8 @@ def test_a_report_shows_secrets_to_their_owner_who_has_the_manifest(tmp_path: Pa
         page = lx.report(result, tmp_path / "r.csv", manifest=given, show_secrets=True)
         assert manifest.canaries[0].text.split()[-1] in page.read_text()
         assert page.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(SettingsError, match="the result is in memory; say with out where its rep"):
+        write_report(run_of(result))
     with pytest.raises(SettingsError, match="no manifest beside the result in memory"):
         lx.report(result, tmp_path / "s.csv", show_secrets=True)
     with pytest.raises(ManifestError, match="but the result in memory was made from"):
@@ -283,7 +295,10 @@ def test_exposure_both_ways_side_by_side() -> None:
     assert set(by_rank.warnings) <= set(found.warnings)
     assert lx.exposure(3.5, range(1, 17)).skew_normal is None
     assert "no skew-normal curve" in lx.exposure(3.5, range(1, 17)).warnings[0]
-    assert len(repr(found)) < 600
+    assert repr(found) == f"<Exposures of 2 canaries: 8.97, {by_rank.value[1]:.2f} bits>"
+    assert (
+        repr(lx.exposure([1] * 6, [2])) == "<Exposures of 6 canaries: 0.00, 0.00, 0.00, ... bits>"
+    )
 
 
 @pytest.mark.parametrize(
@@ -320,6 +335,8 @@ def test_epsilon_takes_columns_of_any_kind() -> None:
     ):
         assert lx.epsilon(values, inside, **asked) == found
     assert lx.epsilon(-scores, coins, lower_is_in=True, **asked) == found
+    assert repr(found).startswith("<Privacy: epsilon >= ")
+    assert "no bound" in repr(lx.epsilon([1, 2], [True, True]))
     with pytest.warns(UserWarning, match="score lower than the rest.*give lower_is_in=True if low"):
         lx.epsilon(-scores, coins, **asked)
     with pytest.warns(UserWarning, match="leave out lower_is_in if lower scores do not mean in"):

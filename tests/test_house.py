@@ -21,6 +21,7 @@ FLOORS = {
     "_files": 1,
     "_text": 1,
     "_style": 1,
+    "_settings": 2,
     "_integrity": 2,
     "_locks": 2,
     "_record": 3,

@@ -34,7 +34,7 @@ def test_the_published_schema_is_that_of_the_record(record: type[FileRecord]) ->
 
 def test_files_fit_their_schemas(tmp_path: Path) -> None:
     """By another reader of JSON Schema than the one that wrote it."""
-    run = small_run(tmp_path / "run", coins=0.5, canaries=30)
+    run = small_run(tmp_path / "run", inclusion_probability=0.5, canaries=30)
     clean().write(run / "made.json")
     small_manifest().write(run / "other_manifest.json")
     records: dict[str, type[FileRecord]] = {

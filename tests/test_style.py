@@ -19,7 +19,7 @@ def test_what_is_missing_looks_the_same_wherever_it_is(missing: float | None) ->
         style.bits(missing),
         style.nats(missing),
         style.reading(missing, "guesses"),
-        style.setting(None),
+        style.setting_value(None),
         style.whole(None),
     }
     assert written == {"n/a"}

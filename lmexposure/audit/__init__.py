@@ -9,9 +9,10 @@ if TYPE_CHECKING:
     from lmexposure.audit.measuring import measure
     from lmexposure.audit.progress import Progress, silent
     from lmexposure.audit.scores import epsilon
-    from lmexposure.audit.settings import MeasureSettings, RunSettings, read_settings_file
     from lmexposure.audit.training import train_corpus
     from lmexposure.audit.whole_path import estimate_cost, run
+    from lmexposure.records.settings import MeasureSettings, RunSettings
+    from lmexposure.records.settings_file import read_settings_file
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
@@ -24,9 +25,10 @@ else:
             "measuring": ["measure"],
             "progress": ["Progress", "silent"],
             "scores": ["epsilon"],
-            "settings": ["MeasureSettings", "RunSettings", "read_settings_file"],
             "training": ["train_corpus"],
             "whole_path": ["estimate_cost", "run"],
+            "lmexposure.records.settings": ["MeasureSettings", "RunSettings"],
+            "lmexposure.records.settings_file": ["read_settings_file"],
         },
     )
 

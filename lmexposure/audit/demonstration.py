@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from lmexposure._files import atomic_write
-from lmexposure.audit.settings import MeasureSettings, RunSettings
 from lmexposure.errors import CorpusError
+from lmexposure.records import MeasureSettings, RunSettings
 
 _QUICK_LINES = 3_000
 _QUICK_TRAINING: Mapping[str, Any] = {"epochs": 8, "learning_rate": 6e-3}

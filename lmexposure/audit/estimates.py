@@ -14,10 +14,16 @@ import numpy as np
 from lmexposure.audit.extracting import Extractions
 from lmexposure.audit.format_scores import FormatScores
 from lmexposure.audit.searching import Estimates, FormatSearch
-from lmexposure.audit.settings import MeasureSettings
 from lmexposure.audit.summaries import summarise
 from lmexposure.errors import InputError, ModelError
-from lmexposure.records import CanaryResult, ClassSummary, Estimate, Format, SkewNormalFit
+from lmexposure.records import (
+    CanaryResult,
+    ClassSummary,
+    Estimate,
+    Format,
+    MeasureSettings,
+    SkewNormalFit,
+)
 from lmexposure.records.result import EstimateName
 from lmexposure.statistics import (
     SkewNormalExposure,
@@ -186,7 +192,7 @@ def _by_curve(
             space_size=scores.format.size,
             level=settings.level,
             bootstraps=settings.bootstraps,
-            seed=settings.seed,
+            seed=settings.bootstrap_seed,
         )
     except InputError as failure:  # too few references, or all of them alike
         return None, [f"no skew-normal curve: {failure}"]

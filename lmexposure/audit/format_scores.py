@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 from lmexposure._files import PRIVATE
 from lmexposure._integrity import read_sealed, say_rebuilt, write_sealed
 from lmexposure.audit.parts import MOVED, UNKNOWN, name_of
-from lmexposure.audit.settings import MeasureSettings
 from lmexposure.canaries import DEFAULT_REFERENCES, Canary, Format, Manifest
 from lmexposure.errors import ManifestError, ModelError
 from lmexposure.models.encoding import Encoded, context_window, encode_in_context
 from lmexposure.models.load import LoadedModel
-from lmexposure.records import Scores
+from lmexposure.records import MeasureSettings, Scores
 from lmexposure.records.scores import write_score_table
 from lmexposure.scoring import Beginning, find_beginning, score_encoded
 from lmexposure.scoring.space.vocabulary import Vocabulary

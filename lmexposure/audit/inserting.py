@@ -7,7 +7,6 @@ from typing import Any
 
 from lmexposure._integrity import say_rebuilt
 from lmexposure._locks import only_writer
-from lmexposure.audit.settings import RunSettings
 from lmexposure.canaries import (
     Manifest,
     Plan,
@@ -22,6 +21,7 @@ from lmexposure.canaries import (
     shape_named,
 )
 from lmexposure.errors import CorpusError, ResultError
+from lmexposure.records import RunSettings
 
 # Beyond, canaries are a part of what the model learns, and it is no longer the model of the corpus.
 _FEWEST = 10  # of a class: the gate takes no fewer for a pass
@@ -42,14 +42,14 @@ def plan_of(settings: RunSettings) -> Plan:
         controls=settings.controls,
         seed=fresh_seed() if settings.seed is None else settings.seed,
         inclusion_probability=settings.inclusion_probability,
-        inclusion_seed=fresh_seed() if _fresh_coins(settings) else settings.coin_seed,
+        inclusion_seed=fresh_seed() if _fresh_coins(settings) else settings.inclusion_seed,
     )
     plan.check_space(references=settings.measure.references or 1)
     return plan
 
 
 def _fresh_coins(settings: RunSettings) -> bool:
-    return settings.coins != "fixed" and settings.coin_seed is None
+    return settings.inclusion_probability is not None and settings.inclusion_seed is None
 
 
 def _drawn_before(plan: Plan, manifest: Manifest, settings: RunSettings) -> Plan:
@@ -82,16 +82,17 @@ def preview(
         shape=shape or _shape(corpus[0], settings),
         existing=settings.existing,
     )
-    return _on_average(would, float(settings.coins)) if fresh else would
+    probability = settings.inclusion_probability
+    return would if probability is None or not fresh else _on_average(would, probability)
 
 
-def _on_average(everyone: Preview, coins: float) -> Preview:
+def _on_average(everyone: Preview, probability: float) -> Preview:
     """What coins give on average, from what inserting every candidate would."""
-    canaries = round(coins * everyone.canaries)
+    canaries = round(probability * everyone.canaries)
     return replace(
         everyone,
-        insertions=round(coins * everyone.insertions),
-        bytes_added=round(coins * everyone.bytes_added),
+        insertions=round(probability * everyone.insertions),
+        bytes_added=round(probability * everyone.bytes_added),
         canaries=canaries,
         held_out=everyone.canaries - canaries,
         expected=True,
@@ -129,12 +130,11 @@ def share_warning(
 
 def _fewer(settings: RunSettings, above: float) -> str:
     """What brings the share down by this factor."""
-    flag = "--canaries" if settings.coins == "fixed" else "--candidates"
     enough = int(settings.per_class / above)
     copies = f"lower --repetitions (now {','.join(map(str, settings.repetitions))})"
     if enough >= _FEWEST:
-        return f"give {flag} {enough} (now {settings.per_class}), or {copies}"
-    fewer = "" if settings.per_class <= _FEWEST else f" and {flag} (now {settings.per_class})"
+        return f"give --canaries {enough} (now {settings.per_class}), or {copies}"
+    fewer = "" if settings.per_class <= _FEWEST else f" and --canaries (now {settings.per_class})"
     return f"{copies}{fewer}"
 
 

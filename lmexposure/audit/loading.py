@@ -5,7 +5,6 @@ from pathlib import Path
 
 import torch
 
-from lmexposure.audit.settings import RunSettings
 from lmexposure.errors import ModelError
 from lmexposure.models import (
     NEW_MODELS,
@@ -15,6 +14,7 @@ from lmexposure.models import (
     damaged_model,
     load_model,
 )
+from lmexposure.records import RunSettings
 
 
 def chosen_device(settings: RunSettings) -> str:

@@ -23,14 +23,13 @@ from lmexposure.audit.privacy import privacy_section
 from lmexposure.audit.progress import Progress, end_asked, silent, tell_phases
 from lmexposure.audit.run_record import mend_record
 from lmexposure.audit.searching import FormatSearch, search_format
-from lmexposure.audit.settings import MeasureSettings
 from lmexposure.audit.workload import measuring_phases, measuring_title
 from lmexposure.canaries import Manifest
 from lmexposure.errors import ManifestError, ModelError, SettingsError
 from lmexposure.models.adapters import adapters_beside
 from lmexposure.models.load import LoadedModel, load_model
 from lmexposure.models.threads import computing_threads, threads_for
-from lmexposure.records import Model, Result, Validation
+from lmexposure.records import MeasureSettings, Model, Result, Validation
 from lmexposure.scoring import Extractor
 from lmexposure.scoring.evaluation import evaluation_mode, same_random_numbers
 from lmexposure.scoring.space.vocabulary import Vocabulary

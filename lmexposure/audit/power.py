@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lmexposure.audit.settings import RunSettings
 from lmexposure.errors import InputError
+from lmexposure.records import RunSettings
 
 # Beyond, to find out takes longer than a person waits, and a claim that needs more is out of reach.
 _MOST_CANDIDATES = 2**17
@@ -45,7 +45,7 @@ class Attainable:
         """That the claim cannot be tested, or None."""
         if self.claimed_epsilon is None or self.epsilon > self.claimed_epsilon:
             return None
-        more = "" if self.needed is None else f"; it takes about --candidates {self.needed}"
+        more = "" if self.needed is None else f"; it takes about --canaries {self.needed}"
         return (
             f"the claim of epsilon={self.claimed_epsilon:g} cannot be tested with so few "
             f"candidates: no attack could show more than {self.epsilon:.3g}{more}"
@@ -56,12 +56,12 @@ def attainable(settings: RunSettings) -> Attainable | None:
     """What a perfect attack would show, and how many candidates a claim needs.
 
     Args:
-        settings: coins, candidates, repetitions, significance, delta and claim.
+        settings: inclusion probability, candidates, repetitions, significance, delta and claim.
 
     Returns:
         The most, beside the primary bound's delta; None without coins.
     """
-    if settings.coins == "fixed":
+    if settings.inclusion_probability is None:
         return None
     claimed, most = settings.measure.claimed_epsilon, _most(settings, settings.per_class)
     short = claimed is not None and most <= claimed
@@ -100,7 +100,7 @@ def _most(settings: RunSettings, per_class: int) -> float:
     try:
         return _ceiling(
             candidates,
-            float(settings.coins),
+            settings.inclusion_probability or 0.0,
             significance=significance,
             delta=_delta(settings),
             repetitions=repetitions,

@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 
 from lmexposure.audit.format_scores import FormatScores
-from lmexposure.audit.settings import MeasureSettings
 from lmexposure.canaries import Manifest
-from lmexposure.records import Privacy
+from lmexposure.records import MeasureSettings, Privacy
 from lmexposure.statistics import Claim, privacy_of, score_classes
 
 _PACKED = (
@@ -52,12 +51,12 @@ def privacy_section(
         claim = Claim(epsilon=settings.claimed_epsilon, delta=settings.delta)
     section = privacy_of(
         score_classes(*_columns(scores), pooled=coins is not None),
-        coins=coins,
+        inclusion_probability=coins,
         significance=settings.significance,
         deltas=settings.deltas(manifest.corpus.documents),
         claim=claim,
         level=settings.level,
-        seed=settings.seed,
+        seed=settings.bootstrap_seed,
         if_reversed=_REVERSED,
     )
     packed = _PACKED if own_training else _PERHAPS_PACKED

@@ -15,9 +15,15 @@ from lmexposure import __version__
 from lmexposure._files import PRIVATE
 from lmexposure._integrity import say_rebuilt
 from lmexposure._record import plain
-from lmexposure.audit.settings import RunSettings
 from lmexposure.errors import ResultError
-from lmexposure.records import MeasureOptions, RunOptions, RunRecord, TrainingRecord, utc_now
+from lmexposure.records import (
+    MeasureOptions,
+    RunOptions,
+    RunRecord,
+    RunSettings,
+    TrainingRecord,
+    utc_now,
+)
 
 _PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "numpy", "scipy")
 _ONCE_DEFAULT = 0  # the seed of a run that gave none, before the plan's came from the system
@@ -253,10 +259,11 @@ def _difference(name: str, old: dict[str, Any], new: dict[str, Any]) -> str:
 
 def _named(settings: RunOptions | None, measure: MeasureOptions) -> dict[str, Any]:
     """Settings by the names that a person gives them, but for the threads: measure.references."""
-    values: dict[str, Any] = {"measure": measure.model_dump(exclude={"threads"})}
+    asked = measure.model_dump(exclude={"threads", "seed"})
+    values: dict[str, Any] = {"measure": asked | {"bootstrap_seed": measure.seed}}
     if settings is not None:
-        values |= settings.model_dump(exclude={"inclusion_probability"})
-        values["coins"] = settings.inclusion_probability or "fixed"
+        values |= settings.model_dump(exclude={"candidates"})
+        values["canaries"] = settings.candidates or settings.canaries
     return _flat(values)
 
 

@@ -120,17 +120,18 @@ def epsilon_of_columns(
         score_classes(
             scores, roles, repetitions, formats, pooled=inclusion_probability is not None
         ),
-        coins=inclusion_probability,
+        inclusion_probability=inclusion_probability,
         significance=significance,
         deltas=deltas,
         claim=claim,
         seed=seed,
         if_reversed=if_reversed,
     )
+    privacy = Privacy.model_validate(plain(found))
     if warn:
-        for note in (note for note in found["notes"] if note.endswith(if_reversed)):
+        for note in (note for note in privacy.notes if note.endswith(if_reversed)):
             warnings.warn(note, stacklevel=3)
-    return Privacy.model_validate(plain(found))
+    return privacy
 
 
 def _truths(included: ArrayLike) -> NDArray[np.bool_]:

@@ -18,12 +18,11 @@ from pydantic import Field
 from lmexposure._record import Record, Rows
 from lmexposure.audit.format_scores import FormatScores
 from lmexposure.audit.parts import keep_part, read_part
-from lmexposure.audit.settings import MeasureSettings
 from lmexposure.canaries import Manifest
 from lmexposure.errors import MarginError, ModelError
 from lmexposure.models.encoding import context_window
 from lmexposure.models.load import LoadedModel
-from lmexposure.records import Estimate, Extraction, Search
+from lmexposure.records import Estimate, Extraction, MeasureSettings, Search
 from lmexposure.records.result import EstimateName, Margin, TokenProof
 from lmexposure.scoring import (
     Budget,
@@ -163,7 +162,7 @@ class _Search:
             loaded.model,
             excluded=[*planted, *self._aside],
             live_states=settings.live_states,
-            seed=settings.seed,
+            seed=settings.bootstrap_seed,
         )
         self._most = settings.steps_for(loaded.model.num_parameters())
         self._budget = Budget(
@@ -249,7 +248,7 @@ class _Search:
             self._space,
             self._steps,
             draws=count,
-            seed=self._settings.seed,
+            seed=self._settings.bootstrap_seed,
             progress=self._told_of_draws,
         )
         self._draws = draws

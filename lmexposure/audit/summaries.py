@@ -9,8 +9,7 @@ import numpy as np
 from lmexposure._files import sha256_bytes
 from lmexposure.audit.format_scores import FormatScores
 from lmexposure.audit.searching import FormatSearch
-from lmexposure.audit.settings import MeasureSettings
-from lmexposure.records import CanaryResult, ClassSummary, Extraction
+from lmexposure.records import CanaryResult, ClassSummary, Extraction, MeasureSettings
 from lmexposure.records.result import EstimateName, ExtractionCount, GuessCount
 from lmexposure.statistics import (
     GUESSING,
@@ -51,7 +50,7 @@ def summarise(
         chosen = np.flatnonzero(repetitions == count)
         own = [canaries[i] for i in chosen.tolist()]
         shown = [estimates[i] for i in chosen.tolist()]
-        seed = _seed_of(settings.seed, origin, scores.format.name, count)
+        seed = _seed_of(settings.bootstrap_seed, origin, scores.format.name, count)
         summary = _exposures(scores, shown, controls if count else [], settings.level, seed)
         test = guessing_test(
             scores.canary_bits[chosen],

@@ -9,7 +9,6 @@ from lmexposure._locks import only_writer
 from lmexposure._text import visible
 from lmexposure.audit.loading import chosen_device
 from lmexposure.audit.progress import Phase, Progress, Watcher, silent
-from lmexposure.audit.settings import RunSettings
 from lmexposure.audit.workload import measuring_phases, measuring_title, watch_training
 from lmexposure.canaries import (
     Manifest,
@@ -33,6 +32,7 @@ from lmexposure.models import (
     new_model,
     train,
 )
+from lmexposure.records import RunSettings
 
 _FILE_LAYOUTS = ("lines", "paragraphs", "jsonl", "parquet")
 _LOG = logging.getLogger(__name__)

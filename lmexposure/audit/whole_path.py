@@ -10,11 +10,10 @@ from lmexposure.audit.loading import check_model, chosen_device, load_for_measur
 from lmexposure.audit.measuring import measure
 from lmexposure.audit.progress import Progress, silent
 from lmexposure.audit.run_record import RunLog
-from lmexposure.audit.settings import RunSettings
 from lmexposure.audit.training import train_corpus, training_settings
 from lmexposure.canaries import DEFAULT_REFERENCES, Manifest, Preview
 from lmexposure.errors import ManifestError, ResultError, SettingsError
-from lmexposure.records import Result, TrainingRecord, Validation
+from lmexposure.records import Result, RunSettings, TrainingRecord, Validation
 
 
 def run(

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 
 from lmexposure.audit.progress import Phase, Progress, Watcher
-from lmexposure.audit.settings import MeasureSettings
 from lmexposure.canaries import DEFAULT_REFERENCES, Format, Manifest
 from lmexposure.errors import LmexposureError
 from lmexposure.models import LoadedModel, TrainingSettings
 from lmexposure.models import Progress as TrainingProgress
+from lmexposure.records import MeasureSettings
 from lmexposure.scoring import beam_width, next_token_steps
 from lmexposure.scoring.batching import UNABLE
 

@@ -191,8 +191,8 @@ def _loaded(formats: FormatLike | Iterable[FormatLike]) -> tuple[Format, ...]:
 def _load(form: object) -> Format:
     if not isinstance(form, str | Path):
         raise PlanError(
-            f"formats holds a {type(form).__name__}; give names such as 'pin', paths of format "
-            "files, or Format objects"
+            f"formats holds one of type {type(form).__name__}; give names such as 'pin', paths of "
+            "format files, or Format objects"
         )
     return Format.load(form)
 

@@ -5,8 +5,7 @@ import secrets
 from collections.abc import Callable, Iterator
 
 from lmexposure._files import canonical_json, sha256_bytes
-
-LARGEST_SEED = 2**63 - 1
+from lmexposure._validate import LARGEST_SEED as LARGEST_SEED
 
 
 def fresh_seed() -> int:

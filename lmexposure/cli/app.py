@@ -10,6 +10,7 @@ from lmexposure.cli.compare import compare
 from lmexposure.cli.demo import demo
 from lmexposure.cli.epsilon import epsilon
 from lmexposure.cli.formats import formats
+from lmexposure.cli.help import EXAMPLES, PanelCommand, examples, width
 from lmexposure.cli.insert import insert
 from lmexposure.cli.measure import measure
 from lmexposure.cli.remove import remove
@@ -25,6 +26,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"max_content_width": width(), "terminal_width": width()},
 )
 
 
@@ -61,4 +63,5 @@ for command in (
     epsilon,
     demo,
 ):
-    app.command()(command)
+    shown = EXAMPLES.get(command.__name__, ())
+    app.command(cls=PanelCommand, epilog=examples(*shown) or None)(command)

@@ -1,6 +1,5 @@
 """`lmexposure check`: what stops a release. Exit code 0 pass, 1 leak, 2 inconclusive, 3 failure."""
 
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,8 +8,8 @@ import typer
 
 from lmexposure.cli import options
 from lmexposure.cli.console import say
+from lmexposure.cli.flags import Given, takes
 from lmexposure.cli.gate_options import (
-    MEASURING,
     CheckFlags,
     gate_thresholds,
     refuse_mixed,
@@ -18,84 +17,59 @@ from lmexposure.cli.gate_options import (
     write_outputs,
     writes_to_standard_output,
 )
+from lmexposure.cli.help import FILES
 from lmexposure.cli.long_work import long_work
+from lmexposure.records.settings import MEASURING
 
 if TYPE_CHECKING:
-    from lmexposure.audit import RunSettings
     from lmexposure.gate import Thresholds
-    from lmexposure.records import Provenance, Result
+    from lmexposure.records import Provenance, Result, RunSettings
 
 
+@takes(thresholds=options.THRESHOLDS, measuring=options.MEASURED_FIRST)
 def check(
     run: Annotated[
         Path | None,
         typer.Argument(metavar="RUN_OR_RESULT", help="A run directory or a result.json."),
     ] = None,
     model: Annotated[
-        str | None, typer.Option(help="Measure this model first; needs --manifest.")
+        str | None,
+        typer.Option(help="Measure this model first; needs --manifest.", rich_help_panel=MEASURING),
     ] = None,
     manifest: Annotated[
-        Path | None, typer.Option(help="The manifest.json of the insertion, with --model.")
+        Path | None,
+        typer.Option(
+            help="The manifest.json of the insertion, with --model.", rich_help_panel=MEASURING
+        ),
     ] = None,
     out: Annotated[
         Path | None,
-        options.out_option("With --model: for the result; without it, nothing of it is kept."),
-    ] = None,
-    max_exposure: Annotated[
-        float | None,
-        typer.Option(
-            help="Largest exposure of any canary, in bits.  [default: what chance hardly passes]"
+        options.out_option(
+            "With --model: for the result; without it, nothing of it is kept.", panel=MEASURING
         ),
     ] = None,
-    median_exposure: Annotated[
-        float | None, typer.Option(help="Largest median exposure of any class, in bits.")
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write JSON here.", rich_help_panel=FILES)
     ] = None,
-    quantile_exposure: Annotated[
-        str | None, typer.Option(help="A quantile and its most bits, as 0.9:8.")
+    junit: Annotated[
+        Path | None, typer.Option(help="Write JUnit XML here.", rich_help_panel=FILES)
     ] = None,
-    max_guesses: Annotated[
-        int | None,
-        typer.Option(help="A secret found within so many guesses leaks.  [default: 1000]"),
+    sarif: Annotated[
+        Path | None, typer.Option(help="Write SARIF 2.1.0 here.", rich_help_panel=FILES)
     ] = None,
-    max_epsilon: Annotated[
-        float | None, typer.Option(help="Most that the lower bound on epsilon may be, in nats.")
-    ] = None,
-    p_value: Annotated[
-        bool | None,
-        typer.Option("--p-value/--no-p-value", help="The test against guessing.  [default: made]"),
-    ] = None,
-    significance: Annotated[
-        float | None,
-        typer.Option(
-            help="How often, at most, a clean model is called leaking by chance.  [default: 0.01]"
-        ),
-    ] = None,
-    min_canaries: Annotated[
-        int | None, typer.Option(help="A class of fewer cannot pass.  [default: 10]")
-    ] = None,
-    repetitions: Annotated[
-        int | None, typer.Option(help="Judge only classes of at most so many.  [default: all]")
-    ] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write JSON here.")] = None,
-    junit: Annotated[Path | None, typer.Option(help="Write JUnit XML here.")] = None,
-    sarif: Annotated[Path | None, typer.Option(help="Write SARIF 2.1.0 here.")] = None,
     summary: Annotated[
         Path | None,
-        typer.Option(help='Append Markdown here, as to "$GITHUB_STEP_SUMMARY".'),
+        typer.Option(
+            help='Append Markdown here, as to "$GITHUB_STEP_SUMMARY".', rich_help_panel=FILES
+        ),
     ] = None,
-    quick: options.Quick = None,
-    references: options.References = None,
-    delta: options.Delta = None,
-    claimed_epsilon: options.ClaimedEpsilon = None,
-    seed: options.MeasureSeed = None,
-    device: options.Device = None,
-    dtype: options.Dtype = None,
-    offline: options.Offline = None,
-    revision: options.Revision = None,
-    settings: Annotated[
+    settings_file: Annotated[
         Path | None,
-        typer.Option(help="A TOML file; thresholds in its table [check]; flags win."),
+        typer.Option("--settings", help="A TOML file; thresholds in its table [check]; flags win."),
     ] = None,
+    *,
+    thresholds: Given,
+    measuring: Given,
 ) -> None:
     """Hold a result, or a model that is measured first, against thresholds.
 
@@ -105,9 +79,9 @@ def check(
     flags = CheckFlags(**locals())
     from lmexposure.gate import check_result, verdict_text
 
-    thresholds = gate_thresholds(flags)
-    result, provenance, source = _measured_or_read(flags, thresholds)
-    verdict = check_result(result, thresholds)
+    limits = gate_thresholds(flags)
+    result, provenance, source = _measured_or_read(flags, limits)
+    verdict = check_result(result, limits)
     aside = writes_to_standard_output(flags)
     for line in verdict_text(verdict, provenance).split("\n"):
         say(line, aside=aside)
@@ -136,6 +110,8 @@ def _measured(
     model: str, manifest: Path, flags: CheckFlags, thresholds: "Thresholds"
 ) -> "tuple[Result, Provenance]":
     """Measure as `lmexposure measure` does; without --out nothing stays on the disk."""
+    import tempfile
+
     from lmexposure.audit import load_for_measuring
     from lmexposure.audit import measure as measure_model
     from lmexposure.canaries import Manifest
@@ -149,7 +125,7 @@ def _measured(
             load_for_measuring(model, chosen),
             inserted,
             out=out,
-            settings=replace(chosen.measure, seed=chosen.public_seed),
+            settings=chosen.measure,
             progress=progress,
         )
         measured = open_run(out)
@@ -158,9 +134,7 @@ def _measured(
 
 def _settings(flags: CheckFlags, thresholds: "Thresholds") -> "RunSettings":
     """Defaults, then the settings file, then flags; at least as many guesses as are allowed."""
-    from lmexposure.audit import RunSettings, read_settings_file
-
-    said = {} if flags.settings is None else read_settings_file(flags.settings)
-    chosen = RunSettings().override({**said, **flags.given(MEASURING)})
+    file = {} if flags.settings_file is None else {"settings_file": flags.settings_file}
+    chosen = options.merged({**flags.measuring, **file})
     guesses = max(chosen.measure.guesses, thresholds.guesses)
     return replace(chosen, measure=replace(chosen.measure, guesses=guesses))

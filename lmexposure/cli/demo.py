@@ -7,9 +7,11 @@ import typer
 
 from lmexposure.cli import options
 from lmexposure.cli.console import say
+from lmexposure.cli.flags import Given, takes
 from lmexposure.cli.long_work import long_work
 
 
+@takes(given=options.DEMO)
 def demo(
     out: Annotated[
         Path | None,
@@ -21,12 +23,10 @@ def demo(
         bool,
         typer.Option("--quick", help="In half a minute: less text, a small LSTM, a first look."),
     ] = False,
-    model: options.Model = None,
-    seed: options.Seed = None,
-    epochs: options.Epochs = None,
+    *,
+    given: Given,
 ) -> None:
     """Run the whole test on the language reference that comes with Python. No download."""
-    given = {"model": model, "seed": seed, "epochs": epochs}
     from lmexposure._locks import only_writer
     from lmexposure.audit import demo_corpus, demo_settings, estimate_cost
     from lmexposure.audit import run as run_audit

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from lmexposure._style import setting
+from lmexposure._style import setting_value
 from lmexposure.cli import options
 from lmexposure.cli.console import print_sections, say
 
@@ -26,13 +26,14 @@ def epsilon(
     lower_is_in: Annotated[
         bool, typer.Option("--lower-is-in", help="Lower scores mean in, as of a loss.")
     ] = False,
-    coins: Annotated[
+    inclusion_probability: Annotated[
         float | None,
         typer.Option(
             help="Each candidate went in by its own independent coin of this probability. Say so "
             "only where it is true: the strongest bounds rest on it."
         ),
     ] = None,
+    coins: Annotated[float | None, typer.Option("--coins", hidden=True)] = None,
     repetitions: Annotated[
         int | None,
         typer.Option(help="Copies of each candidate, where no column says so.  [default: 1]"),
@@ -42,9 +43,9 @@ def epsilon(
     ] = 0.05,
     delta: Annotated[
         list[float] | None,
-        typer.Option(help="Beside which epsilon is bounded; may be repeated.  [default: 0]"),
+        typer.Option(help="A delta that epsilon is bounded at; may be repeated.  [default: 0]"),
     ] = None,
-    claimed_epsilon: options.ClaimedEpsilon = None,
+    claimed_epsilon: Annotated[float | None, options.option("claimed_epsilon")] = None,
     seed: Annotated[int, typer.Option(help="Of ties and splits.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -52,10 +53,15 @@ def epsilon(
     from lmexposure.audit.scores import epsilon_of_columns
     from lmexposure.errors import InputError, SettingsError
     from lmexposure.records import read_score_file
+    from lmexposure.records.settings_file import with_new_names
 
+    if coins is not None:
+        given = {"coins": coins, "inclusion_probability": inclusion_probability}
+        with_new_names(given, shown="--{}")
+        inclusion_probability = coins
     if claimed_epsilon is not None and not delta:
         raise SettingsError(
-            f"--claimed-epsilon {setting(claimed_epsilon)} needs --delta, such as 0"
+            f"--claimed-epsilon {setting_value(claimed_epsilon)} needs --delta, such as 0"
         )
     columns = read_score_file(
         file, score=score, included=included, repetitions=repetitions, lower_is_in=lower_is_in
@@ -65,7 +71,7 @@ def epsilon(
         columns.roles,
         columns.repetitions,
         columns.formats,
-        inclusion_probability=coins,
+        inclusion_probability=inclusion_probability,
         deltas=delta or (0.0,),
         claim=claimed_epsilon,
         significance=significance,

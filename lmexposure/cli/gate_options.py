@@ -1,30 +1,19 @@
 """What `lmexposure check` was told: its thresholds, its files, and what does not go together."""
 
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lmexposure._files import append, atomic_write, is_standard_output, read_toml
+from lmexposure._settings import build, refuse_unknown, settings_of
+from lmexposure.cli.flags import Given, parsed
 from lmexposure.errors import SettingsError
+from lmexposure.records.settings import NAMES_BY_TABLE
 
 if TYPE_CHECKING:
     from lmexposure.gate import Thresholds, Verdict
     from lmexposure.records import Provenance, Result
 
-# Flags that only a measurement can follow.
-MEASURING = (
-    "quick",
-    "references",
-    "delta",
-    "claimed_epsilon",
-    "seed",
-    "device",
-    "dtype",
-    "offline",
-    "revision",
-)
 # What a run holds; the directories with all that is in them.
 _RUN_FILES = (
     "manifest.json",
@@ -45,34 +34,13 @@ class CheckFlags:
     model: str | None
     manifest: Path | None
     out: Path | None
-    max_exposure: float | None
-    median_exposure: float | None
-    quantile_exposure: str | None
-    max_guesses: int | None
-    max_epsilon: float | None
-    p_value: bool | None
-    significance: float | None
-    min_canaries: int | None
-    repetitions: int | None
     json_file: Path | None
     junit: Path | None
     sarif: Path | None
     summary: Path | None
-    quick: bool | None
-    references: int | None
-    delta: float | None
-    claimed_epsilon: float | None
-    seed: int | None
-    device: str | None
-    dtype: str | None
-    offline: bool | None
-    revision: str | None
-    settings: Path | None
-
-    def given(self, names: Iterable[str]) -> dict[str, object]:
-        """Those of these flags that were given."""
-        said = {name: getattr(self, name) for name in names}
-        return {name: value for name, value in said.items() if value is not None}
+    settings_file: Path | None
+    thresholds: Given
+    measuring: Given
 
     @property
     def outputs(self) -> dict[str, Path]:
@@ -92,20 +60,32 @@ def gate_thresholds(flags: CheckFlags) -> "Thresholds":
     Raises:
         SettingsError: an unknown threshold, or one out of range.
     """
-    from lmexposure.gate import Thresholds
+    from lmexposure.gate.thresholds import Thresholds
 
-    known = [field.name for field in fields(Thresholds)]
-    said = {} if flags.settings is None else read_toml(flags.settings).get("check", {})
+    said = {} if flags.settings_file is None else _file_s_thresholds(flags.settings_file)
+    return build(Thresholds, {**said, **parsed(settings_of(Thresholds), flags.thresholds)})
+
+
+def _file_s_thresholds(path: Path) -> dict[str, object]:
+    """The table [check] of a settings file, each value checked by itself."""
+    from lmexposure._files import read_toml
+    from lmexposure.gate.thresholds import Thresholds, quantile_pair
+
+    said = read_toml(path).get("check", {})
     if not isinstance(said, dict):
-        raise SettingsError(f"[check] in {flags.settings} must be a table of thresholds by name")
-    unknown = sorted(set(said) - set(known))
-    if unknown:
-        raise SettingsError(f"unknown threshold {unknown[0]!r}; there are {', '.join(known)}")
-    values = {**said, **flags.given(known)}
-    pair = values.get("quantile_exposure")
-    if isinstance(pair, str | list):
-        values["quantile_exposure"] = _pair(pair)
-    return Thresholds(**values)
+        raise SettingsError(f"[check] in {path} must be a table of thresholds by name")
+    known = settings_of(Thresholds)
+    try:
+        refuse_unknown(said, known, what="threshold", elsewhere=NAMES_BY_TABLE)
+        if "quantile_exposure" in said:
+            said["quantile_exposure"] = quantile_pair(
+                "quantile_exposure", said["quantile_exposure"]
+            )
+        for name, value in said.items():
+            known[name].check(value)
+    except SettingsError as failure:
+        raise SettingsError(f"{path}: [check] {failure}") from None
+    return said
 
 
 def refuse_mixed(flags: CheckFlags) -> None:
@@ -120,7 +100,7 @@ def refuse_mixed(flags: CheckFlags) -> None:
         raise SettingsError(
             "give either RUN_OR_RESULT, or both --model and --manifest to measure first"
         )
-    vain = list(flags.given(("out", *MEASURING)))
+    vain = [*(["out"] if flags.out is not None else []), *flags.measuring]
     if vain and not measure:
         raise SettingsError(
             f"--{vain[0].replace('_', '-')} decides how a model is measured, and "
@@ -140,8 +120,8 @@ def refuse_overwriting(flags: CheckFlags, source: Path) -> None:
         SettingsError: an output is one of them.
     """
     taken = {source.resolve(): "what is judged"}
-    if flags.settings is not None:
-        taken[flags.settings.resolve()] = "the settings file"
+    if flags.settings_file is not None:
+        taken[flags.settings_file.resolve()] = "the settings file"
     homes = [source.parent, *([] if flags.out is None else [flags.out])]
     model = None if flags.model is None else Path(flags.model).resolve()
     for name, given in flags.outputs.items():
@@ -170,6 +150,8 @@ def of_a_run(path: Path, home: Path) -> bool:
 
 def writes_to_standard_output(flags: CheckFlags) -> bool:
     """Whether an output is for the next program in a pipe, and the verdict must not mix with it."""
+    from lmexposure._files import is_standard_output
+
     return any(map(is_standard_output, flags.outputs.values()))
 
 
@@ -185,6 +167,7 @@ def write_outputs(
     Raises:
         FileError: the disk refused.
     """
+    from lmexposure._files import append, atomic_write
     from lmexposure.gate import verdict_json, verdict_junit, verdict_sarif, verdict_summary
 
     writers = {
@@ -200,15 +183,3 @@ def write_outputs(
             continue
         with atomic_write(path) as stream:
             stream.write(content)
-
-
-def _pair(value: str | list[object]) -> tuple[float, float]:
-    """A quantile and its bits: "0.9:8" on the command line, [0.9, 8] in a file."""
-    parts = value.split(":") if isinstance(value, str) else value
-    try:
-        quantile, bits = (float(str(part)) for part in parts)
-    except (TypeError, ValueError):
-        raise SettingsError(
-            f"quantile_exposure={value!r} must be a quantile and bits, such as 0.9:8"
-        ) from None
-    return quantile, bits

@@ -10,6 +10,8 @@ import typer
 from lmexposure._style import percent
 from lmexposure.cli import options
 from lmexposure.cli.console import print_pairs, say, say_aside, warn
+from lmexposure.cli.flags import takes
+from lmexposure.cli.help import OTHER
 
 if TYPE_CHECKING:
     from lmexposure.audit import RunSettings
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 _STDIN = "-"
 
 
+@takes(settings=options.PLAN)
 def insert(
     corpus: Annotated[
         list[str],
@@ -27,66 +30,61 @@ def insert(
         ),
     ],
     out: Annotated[Path, options.out_option("For corpus/ and manifest.json.")],
-    formats: options.Formats = None,
-    canaries: options.Canaries = None,
-    coins: options.Coins = None,
-    candidates: options.Candidates = None,
-    coin_seed: options.CoinSeed = None,
-    repetitions: options.Repetitions = None,
-    controls: options.Controls = None,
-    seed: options.InsertSeed = None,
-    layout: options.Layout = None,
-    text_field: options.TextField = None,
-    existing: options.Existing = None,
     documents: Annotated[
         int | None,
         typer.Option(
             min=1,
+            rich_help_panel=OTHER,
             help="How many there are: checked, and - needs no temporary file.  [default: counted]",
         ),
     ] = None,
     verify: Annotated[
-        bool, typer.Option("--verify/--no-verify", help="Look for fills, hash, check the result.")
+        bool,
+        typer.Option(
+            "--verify/--no-verify",
+            help="Look for fills, hash, check the result.",
+            rich_help_panel=OTHER,
+        ),
     ] = True,
-    settings: options.SettingsFile = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done.")] = False,
+    *,
+    settings: "RunSettings",
 ) -> None:
     """Insert canaries into a corpus; write OUT/corpus/NAME and OUT/manifest.json.
 
     Of several files, packed ones and Parquet, a note NAME.canaries.json beside each says which
     canaries stand where in it.
     """
-    chosen = options.merged(locals(), apart=("corpus", "out", "dry_run", "documents", "verify"))
     from lmexposure.cli.inserting import insert_anything, is_one_text
 
     alone = is_one_text(corpus) and documents is None and verify
     if dry_run:
-        _dry_run(corpus, chosen)
+        _dry_run(corpus, settings)
         return
     tell = say_aside if corpus == [_STDIN] else say
     from lmexposure.audit import insert_corpus
     from lmexposure.audit.inserting import plan_of
 
-    plan_of(chosen)  # what no format can hold is not worked out first
-    say_attainable(chosen, tell=tell)
+    plan_of(settings)  # what no format can hold is not worked out first
+    say_attainable(settings, tell=tell)
 
     inserted: Path | str
     if alone:
-        inserted, manifest = insert_corpus(corpus[0], out=out, settings=chosen)
+        inserted, manifest = insert_corpus(corpus[0], out=out, settings=settings)
     else:
         inserted, manifest = insert_anything(
-            corpus, out, chosen, documents=documents, verify=verify
+            corpus, out, settings, documents=documents, verify=verify
         )
     count = sum(one.inserted for one in manifest.canaries)
     tell(f"corpus    {inserted}  ({count:,} documents inserted)")
-    if chosen.coins != "fixed":
-        tell(f"coins     {_tossed(manifest)}")
+    if settings.inclusion_probability is not None:
+        tell(f"included  {_tossed(manifest)}")
     for name, indices in manifest.set_aside.items():
         tell(f"set aside {len(indices):,} fills of {name} that the corpus held already")
     if not verify:
         warn("nobody looked for fills that the corpus held already, or at what was written")
     tell(f"manifest  {out / 'manifest.json'}  (holds the secrets; keep it apart from the corpus)")
-    _warn_of_share(chosen, manifest, inserted)
+    _warn_of_share(settings, manifest, inserted)
     for line in _next_commands(inserted, out, alone=alone):
         tell(line)
 
@@ -127,7 +125,7 @@ def _dry_run(corpus: Sequence[str], chosen: "RunSettings") -> None:
         raise SettingsError("--dry-run looks at files, not at standard input; give a file")
     shape = shape_of(corpus, chosen.layout, chosen.text_field)
     would = preview(corpus, settings=chosen, shape=shape)
-    _print_preview(would, coins=chosen.coins != "fixed")
+    _print_preview(would, coins=chosen.inclusion_probability is not None)
     say_attainable(chosen)
     too_many = share_warning(
         chosen, of_documents=would.share_of_documents, of_bytes=would.share_of_bytes
@@ -157,7 +155,7 @@ def _print_preview(would: "Preview", *, coins: bool) -> None:
         ("canaries, controls", f"{about}{would.canaries:,}, {would.controls:,}"),
     ]
     if coins:
-        pairs.append(("excluded by coins", f"{about}{would.held_out:,} candidates"))
+        pairs.append(("held out", f"{about}{would.held_out:,} candidates"))
     pairs += [
         (f"set aside, {name}", f"{n:,} fills that the corpus holds already")
         for name, n in would.set_aside.items()

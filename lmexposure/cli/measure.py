@@ -2,43 +2,27 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lmexposure.cli import options
 from lmexposure.cli.console import say
+from lmexposure.cli.flags import takes
 from lmexposure.cli.long_work import long_work
 
+if TYPE_CHECKING:
+    from lmexposure.records import RunSettings
 
+
+@takes(settings=options.MEASUREMENT)
 def measure(
     model: Annotated[str, typer.Argument(help="A model directory or hub name.")],
     manifest: Annotated[Path, typer.Argument(help="The manifest.json of the insertion.")],
     out: Annotated[Path, options.out_option("For result.json, scores.parquet and the report.")],
-    quick: options.Quick = None,
-    references: options.References = None,
-    revealed: options.Revealed = None,
-    beam_width: options.Beam = None,
-    method: options.Method = None,
-    budget_steps: options.BudgetSteps = None,
-    budget_seconds: options.BudgetSeconds = None,
-    draws: options.Draws = None,
-    guesses: options.Guesses = None,
-    live_states: options.LiveStates = None,
-    significance: options.Significance = None,
-    delta: options.Delta = None,
-    claimed_epsilon: options.ClaimedEpsilon = None,
-    seed: options.MeasureSeed = None,
-    batch_size: options.Batch = None,
-    device: options.Device = None,
-    dtype: options.Dtype = None,
-    threads: options.Threads = None,
-    offline: options.Offline = None,
-    revision: options.Revision = None,
-    settings: options.SettingsFile = None,
+    settings: "RunSettings",
 ) -> None:
     """Measure exposure and extraction of the canaries in MANIFEST under MODEL."""
-    chosen = options.merged(locals(), apart=("model", "manifest", "out"))
     from lmexposure._locks import only_writer
     from lmexposure.audit import load_for_measuring
     from lmexposure.audit import measure as measure_model
@@ -49,10 +33,10 @@ def measure(
     with only_writer(out):
         with long_work() as progress:
             result = measure_model(
-                load_for_measuring(model, chosen),
+                load_for_measuring(model, settings),
                 inserted,
                 out=out,
-                settings=replace(chosen.measure, seed=chosen.public_seed, threads=chosen.threads),
+                settings=replace(settings.measure, threads=settings.threads),
                 progress=progress,
             )
         print_result(result)

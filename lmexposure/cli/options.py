@@ -1,16 +1,34 @@
-"""Flags that several commands share. One that is not given is None: a settings file may speak."""
+"""Which settings each command takes as flags, and what it is called with."""
 
-from collections.abc import Collection, Mapping
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from typer.models import OptionInfo
 
+from lmexposure._settings import Setting, settings_of
+from lmexposure.cli.flags import Given, Group, option_of, parsed
+from lmexposure.cli.help import OTHER
 from lmexposure.errors import SettingsError
+from lmexposure.gate.thresholds import Thresholds
+from lmexposure.records.settings import (
+    HIDDEN,
+    MACHINE,
+    MEASURING,
+    PANELS,
+    PRIVACY,
+    TRAINING,
+    MeasureSettings,
+    RunSettings,
+)
+from lmexposure.records.settings_file import read_settings_file, with_new_names
+from lmexposure.records.training_settings import TrainingSettings
 
-if TYPE_CHECKING:
-    from lmexposure.audit import RunSettings
+_FILE = "settings_file"
+_GATE_S = {"the table [check]": settings_of(Thresholds).keys()}
+_TRAINING = "training_"  # before the arguments that are settings of the training
 
 # The one rule of --out, which every help of it ends with.
 _OUT_RULE = (
@@ -19,13 +37,16 @@ _OUT_RULE = (
 )
 
 
-def out_option(what: str) -> OptionInfo:
+def out_option(what: str, *, panel: str | None = None) -> OptionInfo:
     """The flag --out, by its one rule, in every command that has it.
 
     Args:
         what: is written there, for the help.
+        panel: of the help.
     """
-    option: OptionInfo = typer.Option("--out", help=f"{what} {_OUT_RULE}", callback=_directory)
+    option: OptionInfo = typer.Option(
+        "--out", help=f"{what} {_OUT_RULE}", callback=_directory, rich_help_panel=panel
+    )
     return option
 
 
@@ -47,238 +68,99 @@ def _directory(out: Path | None) -> Path | None:
 
 
 Corpus = Annotated[Path, typer.Argument(help="The corpus: a UTF-8 text file or JSONL.")]
-Model = Annotated[
-    str | None,
-    typer.Option(help="lstm, gpt2-tiny, or a path or hub name to fine-tune.  [default: lstm]"),
-]
-Formats = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--format",
-        help="A shipped format or a .toml file; may be repeated.  [default: random_number]",
-    ),
-]
-Canaries = Annotated[
-    int | None, typer.Option(help="Canaries per format and repetition class.  [default: 10]")
-]
-Coins = Annotated[
-    str | None,
-    typer.Option(
-        help="fixed, or the probability with which each candidate is inserted: 0.5 for an audit "
-        "in one run, a small one for few canaries among many references.  [default: fixed]"
-    ),
-]
-Candidates = Annotated[
-    int | None,
-    typer.Option(help="With --coins P: candidates per format and repetition class."),
-]
-CoinSeed = Annotated[
-    int | None,
-    typer.Option(
-        help="With --coins P: decides the coins.  [default: fresh from the operating system, kept "
-        "in the manifest]"
-    ),
-]
-Repetitions = Annotated[
-    str | None, typer.Option(help="How often they are inserted, as 1,4,16.  [default: 1,4,16]")
-]
-Controls = Annotated[
-    int | None, typer.Option(help="Canaries per format never inserted.  [default: 32]")
-]
-References = Annotated[
-    int | None,
-    typer.Option(help="Fills to compare with, per format.  [default: 10000, or all there are]"),
-]
-Seed = Annotated[
-    int | None, typer.Option(help="Decides all that is random but coins.  [default: 0]")
-]
-MeasureSeed = Annotated[
-    int | None,
-    typer.Option(
-        help="Of draws, bootstraps and permutations; secrets and references follow from the "
-        "manifest.  [default: 0]"
-    ),
-]
-InsertSeed = Annotated[
-    int | None,
-    typer.Option(
-        help="Decides secrets and positions: who has it has the secrets, and a small one is "
-        "guessed.  [default: fresh from the operating system, kept in the manifest]"
-    ),
-]
-RunSeed = Annotated[
-    int | None,
-    typer.Option(
-        help="Decides all that is random but coins: secrets, positions, training.  [default: "
-        "secrets and positions fresh from the operating system, kept in the manifest; the "
-        "training's is 0]"
-    ),
-]
-Layout = Annotated[
-    str | None,
-    typer.Option(
-        help="lines (a document a line), paragraphs (blank lines between), or jsonl.  "
-        "[default: by the file's suffix, else lines]"
-    ),
-]
-TextField = Annotated[
-    str | None, typer.Option(help="The JSONL field that holds the text.  [default: text]")
-]
-Existing = Annotated[
-    str | None,
-    typer.Option(
-        help="Fills already in the corpus: refuse, or set_aside (not drawn, not counted).  "
-        "[default: refuse]"
-    ),
-]
-Revealed = Annotated[
-    int | None, typer.Option(help="Reveal up to this many characters.  [default: 4]")
-]
-Beam = Annotated[
-    int | None,
-    typer.Option("--beam-width", help="Beam width.  [default: 100, and twice the canaries]"),
-]
-Method = Annotated[
-    str | None,
-    typer.Option(
-        help="The estimate of exposure that is shown: auto, exact, importance, sampled, "
-        "certificate; skew_normal stands beside what was counted.  [default: auto]"
-    ),
-]
-BudgetSteps = Annotated[
-    int | None,
-    typer.Option(help="Model steps for the exact search of a format.  [default: by model size]"),
-]
-BudgetSeconds = Annotated[
-    float | None, typer.Option(help="An end in seconds besides.  [default: none]")
-]
-Draws = Annotated[
-    int | None, typer.Option(help="Fills drawn for importance sampling.  [default: 20000]")
-]
-Guesses = Annotated[
-    int | None, typer.Option(help="Likeliest fills that best-first search finds.  [default: 1000]")
-]
-LiveStates = Annotated[
-    int | None, typer.Option(help="Model states that a search holds at once.  [default: found]")
-]
-Quick = Annotated[
-    bool | None,
-    typer.Option(
-        "--quick",
-        help="A first look in about a tenth of the time: fewer references, draws and steps of the "
-        "search, no extraction with characters given. The result says what is coarser.",
-    ),
-]
-Significance = Annotated[
-    float | None,
-    typer.Option(help="How often, at most, a bound on epsilon may be wrong.  [default: 0.05]"),
-]
-Delta = Annotated[
-    float | None,
-    typer.Option(help="Beside which epsilon is bounded.  [default: 0, and 1 / documents]"),
-]
-ClaimedEpsilon = Annotated[
-    float | None, typer.Option(help="An epsilon to hold the bound against; needs --delta.")
-]
-Batch = Annotated[
-    int | None, typer.Option("--batch-size", help="Texts a forward pass.  [default: found]")
-]
-TrainingBatch = Annotated[int | None, typer.Option("--batch-size", help="Blocks a training step.")]
-Epochs = Annotated[
-    int | None, typer.Option(help="Most epochs; training stops earlier when it can.")
-]
-MaxSeconds = Annotated[float | None, typer.Option(help="End training after so many seconds.")]
-Patience = Annotated[
-    int | None, typer.Option(help="Evaluations without a better one before training stops.")
-]
-BlockSize = Annotated[int | None, typer.Option(help="Tokens in a training block.")]
-LearningRate = Annotated[float | None, typer.Option(help="The highest learning rate.")]
-Accumulation = Annotated[
-    int | None, typer.Option(help="Parts of a step, to save memory; changes no result.")
-]
-Precision = Annotated[str | None, typer.Option(help="Training in float32 or bf16.")]
-Layers = Annotated[int | None, typer.Option(help="Layers of the LSTM.  [default: 2]")]
-Units = Annotated[int | None, typer.Option(help="Units of the LSTM.  [default: 200]")]
-Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps.  [default: auto]")]
-Dtype = Annotated[
-    str | None, typer.Option(help="float32, bfloat16 or float16.  [default: float32]")
-]
-Threads = Annotated[
-    int | None,
-    typer.Option(
-        help="Of the CPU; what is resumed keeps its own.  [default: 1 for a small model, else all]"
-    ),
-]
-Offline = Annotated[bool | None, typer.Option("--offline", help="Never ask a model hub.")]
-Revision = Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub model.")]
-SettingsFile = Annotated[
-    Path | None, typer.Option("--settings", help="A TOML file of settings; flags win.")
-]
 
 
-# Arguments of commands that are settings of training, by their names there.
-_TRAINING = {
-    "epochs": "epochs",
-    "patience": "patience",
-    "training_batch": "batch_size",
-    "block_size": "block_size",
-    "learning_rate": "learning_rate",
-    "accumulation": "accumulation",
-    "precision": "precision",
-    "max_seconds": "max_seconds",
-}
+def _every_flag() -> dict[str, Setting]:
+    """The settings of the whole path that have a flag, by their arguments."""
+    found = {**settings_of(RunSettings)}
+    found |= {f"{_TRAINING}{name}": told for name, told in settings_of(TrainingSettings).items()}
+    found |= {n: told for n, told in settings_of(MeasureSettings).items() if n not in found}
+    shown = sorted(found.items(), key=lambda item: PANELS.index(item[1].panel))
+    return {name: told for name, told in shown if told.flag is not None}
 
 
-def numbers(name: str, text: str) -> tuple[int, ...]:
-    """Whole numbers separated by commas.
-
-    Raises:
-        SettingsError: something between the commas is no whole number.
-    """
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise SettingsError(
-            f"{name}={text!r} must be whole numbers separated by commas, such as 1,4,16"
-        ) from None
+_FLAGS = _every_flag()
 
 
-def merged(
-    flags: Mapping[str, object], *, apart: Collection[str] = (), base: "RunSettings | None" = None
-) -> "RunSettings":
-    """Defaults, then the settings file, then the flags that were given (not None).
+def option(name: str) -> OptionInfo:
+    """The flag of one setting, for a command that takes it by itself."""
+    return option_of(_FLAGS[name])
 
-    A flag for a fixed number of canaries overrules the file's coins too, and the reverse.
+
+def file_option(words: str, *, panel: str | None = None) -> inspect.Parameter:
+    """The flag --settings.
 
     Args:
-        flags: a command's arguments by name, its settings file among them.
-        apart: arguments of the command that are no settings.
-        base: the defaults, where they are not those of `RunSettings`.
+        words: of its help.
+        panel: of the help.
     """
-    from lmexposure.audit import RunSettings, read_settings_file
+    made = typer.Option(None, "--settings", help=words, rich_help_panel=panel)
+    return inspect.Parameter(_FILE, inspect.Parameter.KEYWORD_ONLY, default=made, annotation=Path)
 
-    given = {k: v for k, v in flags.items() if v is not None and k not in apart}
-    file = given.pop("settings", None)
-    said = {} if file is None else read_settings_file(Path(str(file)))
-    said = {name: value for name, value in said.items() if name not in _overruled(given)}
-    if "repetitions" in given:
-        given["repetitions"] = numbers("--repetitions", str(given["repetitions"]))
+
+def _settings(
+    *panels: str,
+    also: Collection[str] = (),
+    without: Collection[str] = (),
+    first: Sequence[str] = (),
+    said: Mapping[str, str] | None = None,
+    old: Mapping[str, type] | None = None,
+    make: Callable[[Given], object] | None = None,
+) -> Group:
+    """The settings of these panels; a command gets `RunSettings`.
+
+    Args:
+        panels: of the help.
+        also, without: settings that are taken, or not, whatever their panel.
+        first, said, old, make: as in `Group`; make None: `merged`.
+    """
+    taken = {
+        name: told
+        for name, told in _FLAGS.items()
+        if (told.panel in panels or name in also) and name not in without
+    }
+    file = file_option("A TOML file of settings; flags win.", panel=OTHER)
+    return Group(
+        flags=taken, first=first, said=said or {}, more=[file], old=old or {}, make=make or merged
+    )
+
+
+def merged(given: Given, *, base: RunSettings | None = None) -> RunSettings:
+    """Defaults, then the settings file, then the flags that were given.
+
+    Args:
+        given: flags by their arguments, the settings file among them.
+        base: the defaults, where they are not those of `RunSettings`.
+
+    Raises:
+        SettingsError: a value out of range; what no setting is called; an old and a new name.
+    """
+    given = dict(given)
+    file = given.pop(_FILE, None)
+    said = {} if file is None else read_settings_file(Path(str(file)), elsewhere=_GATE_S)
+    if given.get("coins") == "fixed":  # the old word against a file's probability
+        said = _by_a_fixed_number(said)
     if "coins" in given:
         given["coins"] = _probability(str(given["coins"]))
-    training = {_TRAINING[name]: given.pop(name) for name in _TRAINING if name in given}
-    if isinstance(said.get("training", {}), Mapping):
-        given["training"] = {**said.get("training", {}), **training}
+    given = parsed(_FLAGS, with_new_names(given, shown="--{}"))
+    training = {
+        name.removeprefix(_TRAINING): given.pop(name)
+        for name in list(given)
+        if name.startswith(_TRAINING)
+    }
+    from_file = said.get("training", {})
+    if isinstance(from_file, Mapping):
+        given["training"] = {**from_file, **training}
     # Both at once, for one may be right only with the other.
     return (base or RunSettings()).override({**said, **given})
 
 
-def _overruled(given: Mapping[str, object]) -> set[str]:
-    """What a settings file says in vain, because flags decide how many canaries there are."""
-    if given.get("coins") == "fixed":
-        return {"candidates", "coin_seed"}
-    if {"coins", "candidates"} & given.keys():
-        return {"canaries"}
-    return {"coins", "candidates", "coin_seed"} if "canaries" in given else set()
+def _by_a_fixed_number(said: Mapping[str, object]) -> dict[str, object]:
+    """What a file says of a plan whose number of canaries is fixed after all."""
+    if "inclusion_probability" not in said:
+        return dict(said)
+    vain = ("inclusion_probability", "inclusion_seed", "canaries")
+    return {name: value for name, value in said.items() if name not in vain}
 
 
 def _probability(text: str) -> float | str:
@@ -287,3 +169,60 @@ def _probability(text: str) -> float | str:
         return float(text)
     except ValueError:
         return text
+
+
+def _with_bootstrap_seed(given: Given) -> Given:
+    """Of a measurement, which has no plan to draw: its --seed is --bootstrap-seed today."""
+    return with_new_names(given, shown="--{}", renamed={"seed": "bootstrap_seed"})
+
+
+def _measurement(given: Given) -> RunSettings:
+    return merged(_with_bootstrap_seed(given))
+
+
+_OLD_PLAN = {"coins": str, "candidates": int, "coin_seed": int}
+_OLD_SEED = {"seed": int}
+
+PLAN = _settings(HIDDEN, first=("formats", "canaries", "repetitions"), old=_OLD_PLAN)
+LEARNING = _settings(
+    TRAINING,
+    MACHINE,
+    also=("seed", "layout", "text_field"),
+    without=("batch_size", "dtype"),
+    first=("model", "training_epochs", "training_max_seconds"),
+    said={"seed": "Of initial weights and of the order of training.  [default: 0]"},
+)
+MEASUREMENT = _settings(
+    MEASURING,
+    PRIVACY,
+    MACHINE,
+    first=("quick", "references", "method"),
+    old=_OLD_SEED,
+    make=_measurement,
+)
+RUN = _settings(
+    *PANELS,
+    without=("batch_size",),
+    first=("model", "formats", "canaries", "repetitions", "quick"),
+    old=_OLD_PLAN,
+)
+DEMO = Group(
+    flags={name: _FLAGS[name] for name in ("model", "seed", "training_epochs")},
+    first=("model", "seed", "training_epochs"),
+    said={"seed": "Decides all that is random but who is included.  [default: 0]"},
+)
+THRESHOLDS = Group(
+    flags=settings_of(Thresholds), first=("max_exposure", "max_guesses", "max_epsilon")
+)
+# What only a measurement can follow, of a command that may do without one.
+MEASURED_FIRST = Group(
+    flags={
+        name: _FLAGS[name]
+        for name in (
+            *("quick", "references", "delta", "claimed_epsilon", "bootstrap_seed"),
+            *("device", "dtype", "offline", "revision"),
+        )
+    },
+    old=_OLD_SEED,
+    make=_with_bootstrap_seed,
+)

@@ -1,16 +1,21 @@
 """`lmexposure train`: a model on a corpus that `lmexposure insert` wrote."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lmexposure._style import number, reading
 from lmexposure.cli import options
 from lmexposure.cli.console import print_pairs, warn
+from lmexposure.cli.flags import takes
 from lmexposure.cli.long_work import long_work
 
+if TYPE_CHECKING:
+    from lmexposure.records import RunSettings
 
+
+@takes(settings=options.LEARNING)
 def train(
     corpus: options.Corpus,
     out: Annotated[Path, options.out_option("For model/ and metrics.jsonl.")],
@@ -18,33 +23,15 @@ def train(
         Path | None,
         typer.Option(help="Its manifest: canaries are kept whole, and out of validation."),
     ] = None,
-    model: options.Model = None,
-    seed: options.Seed = None,
-    layout: options.Layout = None,
-    text_field: options.TextField = None,
-    epochs: options.Epochs = None,
-    patience: options.Patience = None,
-    training_batch: options.TrainingBatch = None,
-    block_size: options.BlockSize = None,
-    learning_rate: options.LearningRate = None,
-    accumulation: options.Accumulation = None,
-    precision: options.Precision = None,
-    layers: options.Layers = None,
-    units: options.Units = None,
-    device: options.Device = None,
-    threads: options.Threads = None,
-    offline: options.Offline = None,
-    revision: options.Revision = None,
-    max_seconds: options.MaxSeconds = None,
-    settings: options.SettingsFile = None,
+    *,
+    settings: "RunSettings",
 ) -> None:
     """Train a model on a corpus; keep the checkpoint with the lowest validation loss."""
-    chosen = options.merged(locals(), apart=("corpus", "out", "manifest"))
     from lmexposure.audit import train_corpus
 
     with long_work() as progress:
         trained = train_corpus(
-            corpus, out=out, manifest=manifest, settings=chosen, progress=progress
+            corpus, out=out, manifest=manifest, settings=settings, progress=progress
         )
     if not trained.improved:
         warn("the model did not learn: its validation loss is no lower than before training")

@@ -44,7 +44,7 @@ def verify(
             "manifest's]"
         ),
     ] = None,
-    text_field: options.TextField = None,
+    text_field: Annotated[str | None, options.option("text_field")] = None,
     tokenizer: Annotated[
         str | None, typer.Option(help="Of a tokenised data set: a directory or hub name.")
     ] = None,

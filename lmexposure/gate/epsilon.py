@@ -5,7 +5,7 @@ One rule for both: the bound keeps the significance that it was measured with (`
 shared out among the other checks alone. The reason of each check says the level.
 """
 
-from lmexposure._style import claim_word, nats, percent, sentence, setting, short, validity
+from lmexposure._style import claim_word, nats, percent, sentence, setting_value, short, validity
 from lmexposure._text import visible
 from lmexposure.gate.thresholds import Thresholds
 from lmexposure.gate.verdict import Check, Outcome
@@ -69,7 +69,7 @@ def check_claim(result: Result) -> Check | None:
     if claim is not None:
         outcome = _CLAIMS[claim.verdict]
         reason = (
-            f"the claim of epsilon {setting(wanted)} at delta {setting(claim.claimed_delta)} is "
+            f"the claim of epsilon {setting_value(wanted)} at delta {setting_value(claim.claimed_delta)} is "
             f"{claim_word(claim.verdict)}: {visible(claim.reason)}{_level(claim)}"
         )
     return Check(
@@ -102,16 +102,16 @@ def _judge(privacy: Privacy | None, most: float) -> tuple[Outcome, str]:
         f"significance {short(primary.significance)}, holds for {validity(primary.validity)})"
     )
     if primary.value > most:
-        allowed = setting(most)
+        allowed = setting_value(most)
         return Outcome.LEAK, f"the training is less private than the {allowed} allowed: {bound}"
     if attainable is None or attainable <= most:
         could = "nothing that is known" if attainable is None else nats(attainable)
         return Outcome.INCONCLUSIVE, (
             f"{bound}, and a perfect attack on these canaries would have shown {could}, not above "
-            f"the {setting(most)} allowed; insert more canaries, or draw which of them go in "
+            f"the {setting_value(most)} allowed; insert more canaries, or draw which of them go in "
             "(--inclusion-probability)"
         )
     return Outcome.PASS, (
-        f"{bound}, not above the {setting(most)} allowed; a perfect attack would have shown "
+        f"{bound}, not above the {setting_value(most)} allowed; a perfect attack would have shown "
         f"{nats(attainable)}, and a stronger attack than this one may show more"
     )

@@ -3,7 +3,7 @@
 import math
 
 from lmexposure._quantiles import order_tail, quantile_of, quantile_range
-from lmexposure._style import bits, number, sentence, setting, short
+from lmexposure._style import bits, number, sentence, setting_value, short
 from lmexposure.gate.classes import CanaryClass
 from lmexposure.gate.thresholds import Thresholds
 from lmexposure.gate.verdict import Check, Outcome
@@ -39,7 +39,7 @@ def check_quantiles(one: CanaryClass, thresholds: Thresholds, share: float) -> l
         wanted.append(("median exposure", "median_exposure", 0.5, thresholds.median_exposure))
     if thresholds.quantile_exposure is not None:
         quantile, limit = thresholds.quantile_exposure
-        name = f"{setting(quantile)} quantile of exposure"
+        name = f"{setting_value(quantile)} quantile of exposure"
         wanted.append((name, "quantile_exposure", quantile, limit))
     return [_check(one, *what, share) for what in wanted] if one.known else []
 

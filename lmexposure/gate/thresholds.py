@@ -1,14 +1,68 @@
 """What the gate holds a result against: each threshold with its default and the reason for it."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lmexposure._style import setting, short
-from lmexposure._validate import flag, fraction, integer, positive
+from lmexposure._settings import check_settings, setting, whole
+from lmexposure._style import setting_value, short
+from lmexposure._validate import fraction, positive
 from lmexposure.errors import SettingsError
 
 DEFAULT_GUESSES = 1000
 _MOST = 10**15  # of a count
+
+
+PANEL = "Thresholds"  # of the command's help
+
+
+def quantile_pair(flag: str, value: object) -> tuple[float, float]:
+    """A quantile and its bits: "0.9:8" on the command line, [0.9, 8] in a file.
+
+    Args:
+        flag: what is called wrong.
+        value: text, or a list.
+
+    Raises:
+        SettingsError: it is no such pair.
+    """
+    parts = value.split(":") if isinstance(value, str) else value
+    try:
+        if not isinstance(parts, Sequence):
+            raise TypeError
+        quantile, bits = (float(str(part)) for part in parts)
+    except (TypeError, ValueError):
+        raise SettingsError(
+            f"quantile_exposure={value!r} must be a quantile and bits, such as 0.9:8"
+        ) from None
+    return quantile, bits
+
+
+def _check_quantile(name: str, value: object) -> None:
+    if not isinstance(value, tuple | list) or len(value) != 2:
+        raise SettingsError(f"{name}={value!r} must be a quantile and bits, such as (0.9, 8)")
+    quantile, bits = value
+    _at_least_guessing(name, bits, fraction(name, quantile))
+
+
+def _at_least_guessing(name: str, bits: float, quantile: float) -> None:
+    """A threshold below what guessing gives would call every model leaking."""
+    least = -math.log2(1 - quantile)
+    if positive(name, bits) < least:
+        raise SettingsError(
+            f"{name}={setting_value(bits)} bits must be at least {short(least)}, which guessing "
+            f"alone gives for the {setting_value(quantile)} quantile; raise it"
+        )
+
+
+def _check_epsilon(name: str, value: object) -> None:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not 0 <= value < math.inf:  # type: ignore[operator]
+        raise SettingsError(f"{name}={value!r} must be a finite number, at least 0, in nats")
+
+
+def _median(name: str, bits: float) -> None:
+    _at_least_guessing(name, bits, 0.5)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,13 +87,13 @@ class Thresholds:
             No default: what a median may be depends on what the model is for.
         quantile_exposure: a quantile in (0, 1), and its most bits, at least what guessing gives:
             -log2(1 - quantile). No default.
-        max_guesses: a secret found within so many guesses of the likeliest fills is a leak. None:
+        max_guesses: a secret found within this many guesses of the likeliest fills is a leak. None:
             1,000, which anyone can try by hand, and as many as a measurement searches.
         max_epsilon: the most that the primary lower bound on epsilon may be, in nats. No default:
             it is a claim about the training, and only its owner knows it.
         min_canaries: a class of fewer cannot pass. 10: with none of them leaking, up to 26 % of
             such secrets may leak all the same (95 %); with 5 it is 45 %.
-        repetitions: judge only classes of at most so many repetitions; None: all. A canary that
+        repetitions: judge only classes of at most this many repetitions; None: all. A canary that
             stands in the corpus 64 times tests nothing where the corpus is deduplicated.
 
     Raises:
@@ -49,33 +103,69 @@ class Thresholds:
     (True, 1000)
     """
 
-    significance: float = 0.01
-    p_value: bool | None = None
-    max_exposure: float | None = None
-    median_exposure: float | None = None
-    quantile_exposure: tuple[float, float] | None = None
-    max_guesses: int | None = None
-    max_epsilon: float | None = None
-    min_canaries: int = 10
-    repetitions: int | None = None
+    max_exposure: float | None = setting(
+        None,
+        "largest exposure of any canary, in bits",
+        panel=PANEL,
+        rule=positive,
+        usual="what chance hardly passes",
+    )
+    median_exposure: float | None = setting(
+        None,
+        "largest median exposure of any class, in bits",
+        panel=PANEL,
+        rule=_median,
+        usual="any",
+    )
+    quantile_exposure: tuple[float, float] | None = setting(
+        None,
+        "a quantile and its most bits, as 0.9:8",
+        panel=PANEL,
+        rule=_check_quantile,
+        usual="any",
+        metavar="Q:BITS",
+        parse=quantile_pair,
+    )
+    max_guesses: int | None = setting(
+        None,
+        "a secret found within this many guesses leaks",
+        panel=PANEL,
+        rule=whole(1, _MOST),
+        usual=str(DEFAULT_GUESSES),
+    )
+    max_epsilon: float | None = setting(
+        None,
+        "most that the lower bound on epsilon may be, in nats",
+        panel=PANEL,
+        rule=_check_epsilon,
+        usual="any",
+    )
+    p_value: bool | None = setting(
+        None,
+        "the test against guessing",
+        panel=PANEL,
+        usual="made",
+        flag_name="--p-value/--no-p-value",
+    )
+    significance: float = setting(
+        0.01,
+        "how often, at most, a clean model is called leaking by chance",
+        panel=PANEL,
+        rule=fraction,
+    )
+    min_canaries: int = setting(
+        10, "a class of fewer cannot pass", panel=PANEL, rule=whole(1, _MOST)
+    )
+    repetitions: int | None = setting(
+        None,
+        "judge only classes that were inserted at most this often",
+        panel=PANEL,
+        rule=whole(1, _MOST),
+        usual="all",
+    )
 
     def __post_init__(self) -> None:
-        fraction("significance", self.significance)
-        if self.p_value is not None:
-            flag("p_value", self.p_value)
-        if self.max_exposure is not None:
-            positive("max_exposure", self.max_exposure)
-        if self.median_exposure is not None:
-            _at_least_guessing("median_exposure", self.median_exposure, 0.5)
-        if self.quantile_exposure is not None:
-            _check_quantile(self.quantile_exposure)
-        if self.max_guesses is not None:
-            integer("max_guesses", self.max_guesses, low=1, high=_MOST)
-        if self.max_epsilon is not None:
-            _check_epsilon(self.max_epsilon)
-        integer("min_canaries", self.min_canaries, low=1, high=_MOST)
-        if self.repetitions is not None:
-            integer("repetitions", self.repetitions, low=1, high=_MOST)
+        check_settings(self)
 
     @property
     def guesses(self) -> int:
@@ -86,28 +176,3 @@ class Thresholds:
         """Whether somebody set this threshold; a test that was switched off is not asked for."""
         value = getattr(self, key)
         return value is not None and value is not False
-
-
-def _check_quantile(value: object) -> None:
-    if not isinstance(value, tuple | list) or len(value) != 2:
-        raise SettingsError(
-            f"quantile_exposure={value!r} must be a quantile and bits, such as (0.9, 8)"
-        )
-    quantile, bits = value
-    _at_least_guessing("quantile_exposure", bits, fraction("quantile_exposure", quantile))
-
-
-def _at_least_guessing(name: str, bits: float, quantile: float) -> None:
-    """A threshold below what guessing gives would call every model leaking."""
-    least = -math.log2(1 - quantile)
-    if positive(name, bits) < least:
-        raise SettingsError(
-            f"{name}={setting(bits)} bits must be at least {short(least)}, which guessing alone "
-            f"gives for the {setting(quantile)} quantile; raise it"
-        )
-
-
-def _check_epsilon(value: object) -> None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 <= value < math.inf:  # type: ignore[operator]
-        raise SettingsError(f"max_epsilon={value!r} must be a finite number, at least 0, in nats")

@@ -175,7 +175,7 @@ def _files(sources: Files) -> list[str | Path]:
         return [sources]
     wrong = [one for one in sources if not isinstance(one, str | Path)]
     if wrong or not sources:
-        what = f"holds a {type(wrong[0]).__name__}" if wrong else "is empty"
+        what = f"holds one of type {type(wrong[0]).__name__}" if wrong else "is empty"
         raise CorpusError(f"sources {what}; give paths of files, or patterns")
     return list(sources)
 
@@ -189,8 +189,8 @@ def _count_files(
 ) -> CorpusCount:
     if (tokenizer is not None) != (len(files) == 1 and files[0].is_dir()):
         raise SettingsError(
-            f"{files[0]}: a tokenizer goes with the directory of a saved tokenised data set, and "
-            "such a directory with a tokenizer; give files, or both"
+            f"{files[0]}: --tokenizer goes with the directory of a saved tokenised data set, and "
+            "such a directory with --tokenizer; give files, or both"
         )
     if tokenizer is not None:
         return _count_tokens(files[0], manifest, tokenizer)
@@ -199,8 +199,8 @@ def _count_files(
     if manifest.layout == "chat" and text_field is None and shape.name in ("jsonl", "parquet"):
         raise SettingsError(
             "the canaries of this manifest stand in chats, and records are read by one text field; "
-            "name the text field that holds whole chats as text, or give the tokenised data set "
-            "with its tokenizer"
+            "name the --text-field that holds whole chats as text, or give the tokenised data set "
+            "with --tokenizer"
         )
     if layout is None and (shape.name, manifest.layout) == ("lines", "paragraphs"):
         shape = shape_of(files, "paragraphs", field)

@@ -4,6 +4,7 @@ What holds the documents is recognised and given back as the same kind, by the f
 it. Neither `datasets` nor pandas is imported here: who gives a data set has loaded the library.
 """
 
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
@@ -96,7 +97,9 @@ def plan_from(plan: Plan | None, values: Mapping[str, Any]) -> Plan:
             raise PlanError('say what to insert, such as formats=["pin"]')
         return Plan(**values)
     if not isinstance(plan, Plan):
-        raise PlanError(f"plan is a {type(plan).__name__}; give a Plan, or its fields by name")
+        raise PlanError(
+            f"plan is of type {type(plan).__name__}; give a Plan, or its fields by name"
+        )
     if values:
         raise PlanError(
             f"give a plan or its fields, not both; replace(plan, {next(iter(values))}=...) of "
@@ -116,7 +119,7 @@ def _insert(
     if _is(documents, "datasets", "IterableDataset"):
         return _into_stream(documents, plan, wrapping, text_field, existing, total)
     if total is not None:
-        raise CorpusError(f"total={total} is for a stream; {_kind(documents)} is counted")
+        raise CorpusError(f"total={total} is for a stream; leave it out: these are counted")
     if _is(documents, "datasets", "Dataset", "DatasetDict"):
         from lmexposure.canaries import insert_into_dataset
 
@@ -161,8 +164,8 @@ def _listed(documents: Any) -> tuple[Any, list[Any]]:
         raise CorpusError(f"documents holds names of files, such as {str(first)!r}; {_FILES}")
     if not isinstance(first, str | Mapping):
         raise CorpusError(
-            f"documents holds {_kind(first)} at the beginning; give texts (str) or records (dict); "
-            "of token ids, give the texts that they were made from"
+            f"the first document is {_kind(first)}; give texts (str) or records (dict); of token "
+            "ids, give the texts that they were made from"
         )
     return first, listed
 
@@ -171,12 +174,12 @@ def _are_paths(listed: Sequence[Any]) -> bool:
     """Whether each text is the name of a file that is there."""
     if not 0 < len(listed) <= _MOST_PATHS:
         return False
-    short = all(isinstance(text, str) and 0 < len(text) <= _LONGEST_PATH for text in listed)
-    return short and all("\0" not in text and Path(text).is_file() for text in listed)
+    short = all(isinstance(text, str) and len(text) <= _LONGEST_PATH for text in listed)
+    return short and all(map(os.path.isfile, listed))
 
 
 def _kind(value: Any) -> str:
-    return "one text" if isinstance(value, str) else f"a {type(value).__name__}"
+    return "one text" if isinstance(value, str) else f"of type {type(value).__name__}"
 
 
 def _refuse_wrapping(wrapping: "Wrapping | None", instead: str) -> None:

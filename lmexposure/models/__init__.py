@@ -25,12 +25,12 @@ from lmexposure.models.load import (
 from lmexposure.models.lstm import LstmConfig, LstmForCausalLM, LstmState
 from lmexposure.models.new import NEW_MODELS, LstmSizes, new_model
 from lmexposure.models.packing import Packed, pack
-from lmexposure.models.settings import TrainingSettings
 from lmexposure.models.threads import computing_threads, threads_for
 from lmexposure.models.tiny_gpt2 import byte_level_tokenizer, tiny_gpt2_config
 from lmexposure.models.trainer import Progress, ProgressCallback
 from lmexposure.models.training import TrainingResult, damaged_model, train
 from lmexposure.models.validation import split_validation
+from lmexposure.records import TrainingSettings
 
 __all__ = [
     "NEW_MODELS",

@@ -23,7 +23,7 @@ from lmexposure.models.checkpoints import CheckpointDirectory, Counters
 from lmexposure.models.load import save_model
 from lmexposure.models.loss import Blocks
 from lmexposure.models.packing import Packed
-from lmexposure.models.settings import TrainingSettings
+from lmexposure.records import TrainingSettings
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,11 +27,10 @@ from lmexposure.models.encoding import context_window
 from lmexposure.models.half_precision import warn_imitated
 from lmexposure.models.load import LoadedModel, weights_sha256
 from lmexposure.models.packing import Packed, pack
-from lmexposure.models.settings import TrainingSettings
 from lmexposure.models.threads import computing_threads, threads_for
 from lmexposure.models.trainer import ProgressCallback, Trainer
 from lmexposure.models.validation import split_validation
-from lmexposure.records import TrainingRecord
+from lmexposure.records import TrainingRecord, TrainingSettings
 
 _SCHEMA = "lmexposure.training/1"
 _LEAST_GAIN = 0.01  # bits per token

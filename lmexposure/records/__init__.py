@@ -27,10 +27,14 @@ if TYPE_CHECKING:
         SkewNormalFit,
         Validation,
     )
+    from lmexposure.records.result_views import FoundShare
     from lmexposure.records.run import Evaluation, RunFiles, open_run
     from lmexposure.records.run_record import RunOptions, RunRecord, TrainingRecord
     from lmexposure.records.score_columns import read_score_file
     from lmexposure.records.scores import Scores
+    from lmexposure.records.settings import MeasureSettings, RunSettings
+    from lmexposure.records.settings_file import read_settings_file
+    from lmexposure.records.training_settings import TrainingSettings
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
@@ -57,10 +61,14 @@ else:
                 "SkewNormalFit",
                 "Validation",
             ],
+            "result_views": ["FoundShare"],
             "run": ["Evaluation", "RunFiles", "open_run"],
             "run_record": ["RunOptions", "RunRecord", "TrainingRecord"],
             "score_columns": ["read_score_file"],
             "scores": ["Scores"],
+            "settings": ["MeasureSettings", "RunSettings"],
+            "settings_file": ["read_settings_file"],
+            "training_settings": ["TrainingSettings"],
         },
     )
 
@@ -73,7 +81,9 @@ __all__ = [
     "Evaluation",
     "Extraction",
     "Format",
+    "FoundShare",
     "MeasureOptions",
+    "MeasureSettings",
     "Model",
     "PrimaryBound",
     "Privacy",
@@ -84,12 +94,15 @@ __all__ = [
     "RunFiles",
     "RunOptions",
     "RunRecord",
+    "RunSettings",
     "Scores",
     "Search",
     "SkewNormalFit",
     "TrainingRecord",
+    "TrainingSettings",
     "Validation",
     "open_run",
     "read_score_file",
+    "read_settings_file",
     "utc_now",
 ]

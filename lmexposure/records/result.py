@@ -30,6 +30,7 @@ from lmexposure._record import (
     Share,
     Upgrades,
 )
+from lmexposure._style import at_least, number, percent, short
 from lmexposure._text import visible
 from lmexposure._validate import LARGEST_NUMBER, LEAST_LEVEL
 from lmexposure.errors import ResultError
@@ -689,6 +690,12 @@ class ClassSummary(Record):
         """The same for a message."""
         return f"{visible(self.format)}, {self.role}, repetitions {self.repetitions}"
 
+    def __repr__(self) -> str:
+        median = at_least(self.median.value, self.median_capped)
+        return f"<{self.name}: n={self.n}, median exposure {median} bits>"
+
+    __str__ = __repr__
+
     @property
     def counted(self) -> int:
         """Canaries whose rank was counted over all of R."""
@@ -948,6 +955,18 @@ class Privacy(Record):
     classes: Rows[PrivacyClass]
     claim: ClaimCheck | None
     notes: Rows[str]
+
+    def __repr__(self) -> str:
+        bound = self.primary
+        if bound is None:
+            return f"<Privacy: no bound on epsilon: {self.classes[0].note}>"
+        claim = "" if self.claim is None else f"; the claim: {self.claim.verdict}"
+        return (
+            f"<Privacy: epsilon >= {number(bound.value)} nats at delta {short(bound.delta)} with "
+            f"confidence {percent(1 - bound.significance)}, by {bound.name}{claim}>"
+        )
+
+    __str__ = __repr__
 
     @model_validator(mode="after")
     def _primary_is_the_largest(self) -> Self:

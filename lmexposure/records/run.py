@@ -119,8 +119,8 @@ def run_of(measured: "Measured") -> RunFiles:
     if isinstance(measured, str | Path):
         return open_run(measured)
     raise ResultError(
-        f"a {type(measured).__name__} is no measurement; give a Result, what open_run gave, or the "
-        "path of a run directory or a result.json"
+        f"what was measured is of type {type(measured).__name__}; give a Result, what open_run "
+        "gave, or the path of a run directory or a result.json"
     )
 
 

@@ -9,8 +9,10 @@ import posixpath
 import shlex
 from collections.abc import Iterator, Mapping
 
-from lmexposure.records import RunFiles
-from lmexposure.reporting.facts import Setting, run_settings
+from lmexposure._settings import settings_of
+from lmexposure.records import MeasureSettings, RunFiles, RunSettings, TrainingSettings
+from lmexposure.records.settings import QUICK
+from lmexposure.reporting.facts import Setting, measure_settings, run_settings
 
 # What is in the command instead; written bare, so that a shell shows what is missing.
 SEED = "SEED"
@@ -18,65 +20,11 @@ SEED = "SEED"
 DEMO_TEXT = "source/python_topics.txt"
 _SHORT = 12  # characters of a hash where people read it
 
-# The defaults of the settings that a command has a flag for, and of those that only a file sets.
-DEFAULTS: dict[str, Setting] = {
-    "model": "lstm",
-    "formats": ("random_number",),
-    "canaries": 10,
-    "coins": "fixed",
-    "candidates": None,
-    "repetitions": (1, 4, 16),
-    "controls": 32,
-    "seed": None,
-    "layout": None,
-    "text_field": "text",
-    "existing": "refuse",
-    "layers": 2,
-    "units": 200,
-    "device": "auto",
-    "dtype": "float32",
-    "threads": None,
-    "offline": False,
-    "revision": None,
-    "references": None,
-    "revealed": 4,
-    "beam_width": None,
-    "extraction": True,
-    "method": "auto",
-    "draws": 20_000,
-    "guesses": 1_000,
-    "budget_steps": None,
-    "budget_seconds": None,
-    "live_states": None,
-    "level": 0.95,
-    "bootstraps": 199,
-    "permutations": 9_999,
-    "significance": 0.05,
-    "delta": None,
-    "claimed_epsilon": None,
-    "quick": False,
-}
-# What --quick sets, where no flag says otherwise.
-QUICK: dict[str, Setting] = {"revealed": 0, "draws": 2_000, "bootstraps": 39}
-_BY_FILE = ("extraction", "level", "bootstraps", "permutations")
-FLAGS = {
-    name: "--format" if name == "formats" else "--" + name.replace("_", "-")
-    for name in DEFAULTS
-    if name not in _BY_FILE
-}
-TRAINING_FLAGS = {
-    name: "--" + name.replace("_", "-")
-    for name in (
-        "epochs",
-        "patience",
-        "batch_size",
-        "block_size",
-        "learning_rate",
-        "accumulation",
-        "precision",
-        "max_seconds",
-    )
-}
+_RUN, _TRAINING = settings_of(RunSettings), settings_of(TrainingSettings)
+_MEASURE = {name: told for name, told in settings_of(MeasureSettings).items() if name not in _RUN}
+# What a measurement alone has a flag for, and a run has another of that name.
+_LEFT_OUT = ("batch_size", "inclusion_seed")
+_DECLARED = {name: told for name, told in (dict(_RUN) | _MEASURE).items() if name not in _LEFT_OUT}
 
 
 def command_of(run: RunFiles, *, show_seeds: bool = False) -> str:
@@ -98,22 +46,15 @@ def command_of(run: RunFiles, *, show_seeds: bool = False) -> str:
     words += ["lmexposure run", _path(_corpus(run)), "--out", again]
     # What was asked of the machine is no setting of a run: the result says what it was.
     chosen = {
-        **dict(record.measure),
+        **measure_settings(record.measure),
         **run_settings(record.settings),
         "threads": run.result.settings.threads,
     }
-    training = record.settings.training
+    given = {name: v for name, v in record.settings.training.items() if v is not None}
+    flags = {name: told.flag for name, told in _TRAINING.items() if told.flag is not None}
     words += _flags(chosen, show_seeds or _is_demo(run))
-    words += [
-        f"{TRAINING_FLAGS[name]} {_word(value)}"
-        for name, value in training.items()
-        if name in TRAINING_FLAGS and value is not None
-    ]
-    rest = {
-        name: value
-        for name, value in training.items()
-        if name not in TRAINING_FLAGS and value is not None
-    }
+    words += [f"{flags[name]} {_word(value)}" for name, value in given.items() if name in flags]
+    rest = {name: value for name, value in given.items() if name not in flags}
     return _with_file(run, words, chosen, rest)
 
 
@@ -163,11 +104,8 @@ def _measure_command(run: RunFiles) -> str:
     manifest = "MANIFEST" if run.manifest is None else _path(f"{run.name}/manifest.json")
     words = ["lmexposure measure", _path(f"{run.name}/{path}" if within else path), manifest]
     words += ["--out", _again(run)]
-    # This seed is of shuffles and refits, not of the plan: no secret follows from it.
-    seed = run.result.settings.seed
-    settings = dict(run.result.settings) | {"seed": None}
+    settings = measure_settings(run.result.settings)
     words += _flags(settings, show_seeds=True)
-    words += [f"--seed {_word(seed)}"] if seed else []
     return _with_file(run, words, settings, {})
 
 
@@ -183,9 +121,11 @@ def _path(name: str) -> str:
 
 def _flags(settings: Mapping[str, Setting], show_seeds: bool) -> Iterator[str]:
     usual = _usual(settings)
-    for name, flag in FLAGS.items():
-        value = settings.get(name, usual[name])
-        if (value == usual[name] and name != "quick") or value is None or value is False:
+    for name, told in _DECLARED.items():
+        flag, value = told.flag, settings.get(name, usual[name])
+        if flag is None or value is None or value is False:
+            continue
+        if value == usual[name] and name != "quick":
             continue
         if name == "seed" and not show_seeds:
             yield f"{flag} {SEED}"
@@ -196,8 +136,11 @@ def _flags(settings: Mapping[str, Setting], show_seeds: bool) -> Iterator[str]:
 
 
 def _usual(settings: Mapping[str, Setting]) -> dict[str, Setting]:
-    """The defaults, or those of a first look."""
-    return {**DEFAULTS, **QUICK} if settings.get("quick") else DEFAULTS
+    """The defaults, or those of a first look; candidates have none."""
+    usual: dict[str, Setting] = {name: told.default for name, told in _DECLARED.items()}
+    if settings.get("inclusion_probability") is None:
+        usual["canaries"] = RunSettings().per_class
+    return {**usual, **QUICK} if settings.get("quick") else usual
 
 
 def _word(value: Setting) -> str:
@@ -216,8 +159,8 @@ def _with_file(
     usual = _usual(settings)
     lines = [
         f"{name} = {json.dumps(settings[name])}"
-        for name in _BY_FILE
-        if settings.get(name, usual[name]) != usual[name]
+        for name, told in _DECLARED.items()
+        if told.flag is None and settings.get(name, usual[name]) != usual[name]
     ]
     if training:
         lines += ["[training]", *(f"{k} = {json.dumps(v)}" for k, v in training.items())]

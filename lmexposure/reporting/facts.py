@@ -6,8 +6,19 @@ A seed that was chosen stays out with the secrets: who has it and the formats ca
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
-from lmexposure._style import MISSING, number, setting, whole
-from lmexposure.records import MeasureOptions, RunFiles, RunOptions, RunRecord, Validation
+from lmexposure._settings import Setting as Declared
+from lmexposure._settings import settings_of
+from lmexposure._style import MISSING, number, setting_value, whole
+from lmexposure.records import (
+    MeasureOptions,
+    MeasureSettings,
+    RunFiles,
+    RunOptions,
+    RunRecord,
+    RunSettings,
+    TrainingSettings,
+    Validation,
+)
 from lmexposure.reporting.data import Fact
 
 Setting: TypeAlias = "bool | int | float | str | tuple[int | float | str, ...] | None"
@@ -15,34 +26,28 @@ Setting: TypeAlias = "bool | int | float | str | tuple[int | float | str, ...] |
 _LEFT_OUT = "left out"
 _SEED_MEANING = "decides the secrets; left out, for who has it and the formats can draw them"
 _FRESH_MEANING = "decides the secrets, and the manifest alone has it; the training's is another"
-_NO_SECRET = "of shuffles and refits; no secret follows from it"
-
-_MEANING = {
-    "measure.level": "coverage of the intervals",
-    "measure.significance": "how often, at most, a bound on epsilon may be wrong",
-    "measure.references": "fills to compare with, per format; n/a: 10,000, or all there are",
-    "measure.permutations": "shuffles behind a p-value",
-    "measure.bootstraps": "refits behind the goodness of the skew-normal curve",
-    "measure.guesses": "likeliest fills that best-first search finds",
-    "measure.draws": "fills drawn for importance sampling",
-    "measure.revealed": "characters revealed to the searches, at most",
-    "measure.budget_steps": "model steps for the exact search; n/a: by the size of the model",
-    "measure.quick": "a first look in about a tenth of the time",
-    "measure.seed": _NO_SECRET,
-}
 
 
 def run_settings(options: RunOptions) -> dict[str, Setting]:
     """Each setting but those of the training, by the name that a settings file gives it.
 
-    What a record calls `inclusion_probability` users set as `coins`, "fixed" where there are none.
+    A record counts canaries and candidates apart, and users give one number.
 
     Args:
         options: what was asked of a run.
     """
-    names = {"inclusion_probability": "coins"}
-    settings = {names.get(name, name): value for name, value in options if name != "training"}
-    return settings | {"coins": options.inclusion_probability or "fixed"}
+    apart = ("training", "candidates")
+    settings: dict[str, Setting] = {name: value for name, value in options if name not in apart}
+    return settings | {"canaries": options.candidates or options.canaries}
+
+
+def measure_settings(options: MeasureOptions) -> dict[str, Setting]:
+    """Each setting of a measurement, by the name that a settings file gives it.
+
+    Args:
+        options: what was asked of it.
+    """
+    return {"bootstrap_seed" if name == "seed" else name: value for name, value in options}
 
 
 def model_facts(run: RunFiles) -> tuple[Fact, ...]:
@@ -59,7 +64,7 @@ def model_facts(run: RunFiles) -> tuple[Fact, ...]:
         Fact(name="measured in", value=model.dtype),
         Fact(
             name="context window",
-            value=setting(model.context_window),
+            value=setting_value(model.context_window),
             meaning="tokens; n/a where it has no limit",
         ),
         Fact(name="weights, SHA-256", value=model.weights_sha256),
@@ -77,10 +82,10 @@ def _validation_facts(validation: Validation | None) -> Iterator[Fact]:
     ):
         value = MISSING if bits is None else f"{number(bits, 3)} bits per token"
         yield Fact(name=name, value=value, meaning="lower = the model predicts better")
-    yield Fact(name="best epoch", value=setting(validation.best_epoch))
-    yield Fact(name="epochs", value=setting(validation.epochs))
+    yield Fact(name="best epoch", value=setting_value(validation.best_epoch))
+    yield Fact(name="epochs", value=setting_value(validation.epochs))
     yield Fact(name="stopped", value=validation.stopped)
-    yield Fact(name="learned", value=setting(validation.improved))
+    yield Fact(name="learned", value=setting_value(validation.improved))
 
 
 def setting_facts(run: RunFiles, *, show_seeds: bool = False) -> tuple[Fact, ...]:
@@ -88,7 +93,7 @@ def setting_facts(run: RunFiles, *, show_seeds: bool = False) -> tuple[Fact, ...
 
     Args:
         run: a whole run, or a measurement, of which only the measurement's settings are known.
-        show_seeds: show a seed that was chosen, and that of the coins.
+        show_seeds: show a seed that was chosen, and that of who is included.
     """
     record, result = run.record, run.result
     options = None if record is None else record.settings
@@ -116,33 +121,40 @@ def _option_facts(options: RunOptions | None, measure: MeasureOptions) -> Iterat
     own = {} if options is None else run_settings(options)
     own.pop("seed", None)
     machine = ("device", "dtype", "offline", "revision")
-    yield from _named({name: value for name, value in own.items() if name not in machine})
+    declared = settings_of(RunSettings)
+    yield from _named({name: v for name, v in own.items() if name not in machine}, declared)
     if options is not None:
         yield from _training_facts(options.training)
-    asked = dict(measure)
+    asked = measure_settings(measure)
     left_out = [name for name in ("quick", "threads") if not asked[name]]
-    yield from _named({f"measure.{n}": value for n, value in asked.items() if n not in left_out})
-    yield from _named({name: value for name, value in own.items() if name in machine})
+    shown = {name: value for name, value in asked.items() if name not in left_out}
+    yield from _named(shown, settings_of(MeasureSettings), "measure.")
+    yield from _named({name: v for name, v in own.items() if name in machine}, declared)
 
 
 def _training_facts(training: Mapping[str, Setting]) -> Iterator[Fact]:
-    yield from _named({f"training.{name}": value for name, value in training.items()})
+    yield from _named(training, settings_of(TrainingSettings), "training.")
     if not training:
         yield Fact(name="training", value="{}")
 
 
-def _named(settings: Mapping[str, Setting]) -> Iterator[Fact]:
+def _named(
+    settings: Mapping[str, Setting], declared: Mapping[str, Declared], table: str = ""
+) -> Iterator[Fact]:
     for name, value in settings.items():
-        yield Fact(name=name, value=setting(value), meaning=_MEANING.get(name, ""))
+        meaning = declared[name].meaning(value) if name in declared else ""
+        yield Fact(name=f"{table}{name}", value=setting_value(value), meaning=meaning)
 
 
 def _seed_facts(run: RunFiles, options: RunOptions, show: bool) -> Iterator[Fact]:
     yield _seed_fact(options.seed, show)
     if options.inclusion_probability is not None:
         known = show and run.manifest is not None
-        value = setting(run.manifest.plan.inclusion_seed) if known and run.manifest else _LEFT_OUT
+        value = (
+            setting_value(run.manifest.plan.inclusion_seed) if known and run.manifest else _LEFT_OUT
+        )
         yield Fact(
-            name="coin seed", value=value, meaning="decides who went in; the manifest has it"
+            name="inclusion seed", value=value, meaning="decides who went in; the manifest has it"
         )
 
 
@@ -151,12 +163,14 @@ def _seed_fact(seed: int | None, show: bool) -> Fact:
         return Fact(name="seed", value="drawn fresh", meaning=_FRESH_MEANING)
     if not show:
         return Fact(name="seed", value=_LEFT_OUT, meaning=_SEED_MEANING)
-    return Fact(name="seed", value=setting(seed), meaning="decides the secrets and the training")
+    return Fact(
+        name="seed", value=setting_value(seed), meaning="decides the secrets and the training"
+    )
 
 
 def _version_facts(record: RunRecord) -> Iterator[Fact]:
     yield Fact(name="record by lmexposure", value=record.lmexposure)
-    yield Fact(name="git revision", value=setting(record.git_revision))
+    yield Fact(name="git revision", value=setting_value(record.git_revision))
     yield Fact(name="Python", value=record.python)
     yield Fact(name="platform", value=record.platform)
     if record.device is not None:
@@ -164,4 +178,4 @@ def _version_facts(record: RunRecord) -> Iterator[Fact]:
     for name, version in record.versions.items():
         yield Fact(name=name, value=version)
     for name, seconds in record.seconds.items():
-        yield Fact(name=f"time to {name}", value=f"{setting(seconds)} s")
+        yield Fact(name=f"time to {name}", value=f"{setting_value(seconds)} s")

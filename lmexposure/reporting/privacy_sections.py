@@ -9,7 +9,7 @@ from lmexposure._style import (
     interval,
     nats,
     number,
-    setting,
+    setting_value,
     short,
     validity,
     whole,
@@ -29,7 +29,7 @@ def privacy_sections(privacy: Privacy) -> Iterator[Section]:
         privacy: of a result, or of scores alone.
     """
     coins = privacy.inclusion_probability
-    how = "in a fixed number" if coins is None else f"each with probability {setting(coins)}"
+    how = "in a fixed number" if coins is None else f"each with probability {setting_value(coins)}"
     yield Section(
         title=f"Lower bounds on epsilon of one document, in nats; canaries inserted {how}; higher "
         f"= less private. All hold together at significance {short(privacy.significance)}, each "
@@ -153,5 +153,6 @@ def _notes(privacy: Privacy) -> Iterator[str]:
 def _claim(claim: ClaimCheck | None) -> Iterator[str]:
     """What the bounds say of a claim."""
     if claim is not None:
-        said = f"epsilon {setting(claim.claimed_epsilon)} at delta {setting(claim.claimed_delta)}"
+        claimed, delta = map(setting_value, (claim.claimed_epsilon, claim.claimed_delta))
+        said = f"epsilon {claimed} at delta {delta}"
         yield f"claim of {said}: {claim_word(claim.verdict)}: {claim.reason}"

@@ -31,6 +31,11 @@ class Exposures:
     skew_normal: SkewNormalExposure | None = field(repr=False)
     warnings: tuple[str, ...]
 
+    def __repr__(self) -> str:
+        first = [f"{value:.2f}" for value in self.value[: None if self.value.size < 6 else 3]]
+        more = ["..."] if len(first) < self.value.size else []
+        return f"<Exposures of {self.value.size} canaries: {', '.join(first + more)} bits>"
+
     @property
     def value(self) -> NDArray[np.float64]:
         """By rank."""

@@ -21,7 +21,7 @@ from lmexposure.statistics.score_class import ScoreClass
 def privacy_of(
     classes: Sequence[ScoreClass],
     *,
-    coins: float | None = None,
+    inclusion_probability: float | None = None,
     significance: float = 0.05,
     deltas: Sequence[float] = (0.0,),
     claim: Claim | None = None,
@@ -37,7 +37,7 @@ def privacy_of(
 
     Args:
         classes: at least one.
-        coins: the probability with which each candidate went in by its own coin; None: no coins.
+        inclusion_probability: with which each candidate went in by its own coin; None: no coins.
         significance: of all bounds together.
         deltas: beside which epsilon is bounded, the primary bound's first.
         claim: held against the primary bound.
@@ -67,13 +67,13 @@ def privacy_of(
                 one.scores,
                 one.included,
                 references=one.references,
-                coins=coins,
+                inclusion_probability=inclusion_probability,
                 significance=share,
                 deltas=deltas,
                 repetitions=one.repetitions,
                 seed=seed,
             )
-            _refuse_unlikely(classes, coins)
+            _refuse_unlikely(classes, inclusion_probability)
         except SettingsError:
             raise
         except InputError as failure:  # all candidates of the class on one side, for one
@@ -84,7 +84,7 @@ def privacy_of(
     best = _largest(primary)
     ceilings = [bound.max_attainable for bound, _ in primary if bound.max_attainable is not None]
     return {
-        "inclusion_probability": coins,
+        "inclusion_probability": inclusion_probability,
         "significance": significance,
         "deltas": list(deltas),
         "primary": None if best is None else _named(*best),
@@ -95,15 +95,15 @@ def privacy_of(
     }
 
 
-def _refuse_unlikely(classes: Sequence[ScoreClass], coins: float | None) -> None:
+def _refuse_unlikely(classes: Sequence[ScoreClass], probability: float | None) -> None:
     """Refuse coins that all classes together would hardly ever give, where each alone still might.
 
     Raises:
         InputError: as `refuse_unlikely_coins`.
     """
-    if coins is not None:
+    if probability is not None:
         went_in = sum(int(np.count_nonzero(one.included)) for one in classes)
-        refuse_unlikely_coins(went_in, sum(one.included.size for one in classes), coins)
+        refuse_unlikely_coins(went_in, sum(one.included.size for one in classes), probability)
 
 
 def _left_out(classes: Sequence[ScoreClass]) -> Iterator[str]:

@@ -21,7 +21,9 @@ from lmexposure.audit import MeasureSettings
 from lmexposure.cli.console import say
 
 # What may be typed (in the directory of the files that `made` leaves) and its processor seconds.
+_IMPORT = "import lmexposure"  # what every notebook and script begins with
 _COMMANDS = (
+    (_IMPORT, 0.1),
     ("--help", 0.5),
     ("formats", 1.0),
     ("insert corpus.txt --out text", 1.0),
@@ -76,8 +78,9 @@ def taken(words: str, here: Path, number: int) -> float:
     words = words.replace("text/", f"text{number}/").replace("jsonl/", f"jsonl{number}/")
     words += str(number) if words.startswith("insert") else ""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    typed = ["-c", words] if words == _IMPORT else ["-m", "lmexposure", *words.split()]
     done = subprocess.run(
-        [sys.executable, "-m", "lmexposure", *words.split()],
+        [sys.executable, *typed],
         cwd=here,
         capture_output=True,
         text=True,

@@ -35,7 +35,7 @@ def _everything(generator: np.random.Generator) -> tuple[str, bool]:
     def work() -> None:
         found = sampled_exposure(bits[coins], bits[~coins])
         exposure_summary(found.value, resamples=0)
-        joint_bounds(-bits, coins, coins=share, deltas=(0.0, 1e-5))
+        joint_bounds(-bits, coins, inclusion_probability=share, deltas=(0.0, 1e-5))
 
     spent = _seconds("exposures and bounds, 10^5 canaries and 10^6 references", work)
     return f"all exposures and bounds of 10^5 canaries in 10^6 references: {spent:.2f} s < 3 s", (

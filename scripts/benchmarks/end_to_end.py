@@ -91,7 +91,7 @@ def leakage(corpus: Path, out: Path, seeds: Sequence[int]) -> list[tuple[str, bo
                 load_model(here / "snapshots" / f"epoch-{epoch}"),
                 Manifest.read(here / "manifest.json"),
                 out=here / f"measured-epoch-{epoch}",
-                settings=MeasureSettings(seed=seed),
+                settings=MeasureSettings(bootstrap_seed=seed),
             )
             measured.setdefault(f"epoch {epoch}", []).append(result)
         scores.append(control_scores(here))

@@ -39,7 +39,7 @@ def estimated(origin: str, seed: int = 0) -> FormatEstimates:
         exhaustive=False,
         set_aside=0,
     )
-    settings = MeasureSettings(bootstraps=39, permutations=199, seed=seed)
+    settings = MeasureSettings(bootstraps=39, permutations=199, bootstrap_seed=seed)
     search = FormatSearch(estimates=tuple({} for _ in canaries))
     return estimate_format(scores, search, {}, settings, origin=origin)
 

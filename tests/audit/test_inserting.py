@@ -32,7 +32,7 @@ def test_a_damaged_corpus_is_written_again(
     assert inserted.read_bytes() == whole
 
 
-@pytest.mark.parametrize("coins", [{}, {"canaries": None, "candidates": 6, "coins": 0.5}])
+@pytest.mark.parametrize("coins", [{}, {"canaries": 6, "inclusion_probability": 0.5}])
 def test_the_manifest_of_an_older_version_is_kept(
     corpus: Path, settings: RunSettings, tmp_path: Path, coins: dict[str, Any]
 ) -> None:
@@ -108,7 +108,7 @@ def test_references_that_the_space_cannot_give_are_refused_before_anything_is_wr
 def test_coins_decide_who_of_the_candidates_is_inserted(
     corpus: Path, settings: RunSettings, tmp_path: Path
 ) -> None:
-    tossed = replace(settings, canaries=None, coins=0.5, candidates=20, coin_seed=5)
+    tossed = replace(settings, inclusion_probability=0.5, canaries=20, inclusion_seed=5)
     _, manifest = insert_corpus(corpus, out=tmp_path / "o", settings=tossed)
     plan = manifest.plan
     assert (plan.canaries, plan.inclusion_probability, plan.inclusion_seed) == (20, 0.5, 5)
@@ -117,15 +117,17 @@ def test_coins_decide_who_of_the_candidates_is_inserted(
     would = preview([corpus], settings=tossed)
     assert (would.canaries, would.held_out) == (roles.count("canary"), roles.count("held_out"))
     with pytest.raises(ResultError, match="manifest of another plan"):
-        insert_corpus(corpus, out=tmp_path / "o", settings=replace(tossed, coins=0.4))
+        insert_corpus(
+            corpus, out=tmp_path / "o", settings=replace(tossed, inclusion_probability=0.4)
+        )
     with pytest.raises(ResultError, match="manifest of another plan"):
-        insert_corpus(corpus, out=tmp_path / "o", settings=replace(tossed, coin_seed=6))
+        insert_corpus(corpus, out=tmp_path / "o", settings=replace(tossed, inclusion_seed=6))
 
 
 def test_coins_are_fresh_and_decide_nothing_else(
     corpus: Path, settings: RunSettings, tmp_path: Path
 ) -> None:
-    tossed = replace(settings, canaries=None, coins=0.5, candidates=20)
+    tossed = replace(settings, inclusion_probability=0.5, canaries=20)
     one, other = (
         insert_corpus(corpus, out=tmp_path / name, settings=tossed)[1] for name in ("a", "b")
     )
@@ -137,7 +139,7 @@ def test_coins_are_fresh_and_decide_nothing_else(
         replace(c, role="canary") for c in other.entries
     ]
     assert one.references("pin", 50) == other.references("pin", 50)
-    again = replace(tossed, coin_seed=one.plan.inclusion_seed)
+    again = replace(tossed, inclusion_seed=one.plan.inclusion_seed)
     path, same = insert_corpus(corpus, out=tmp_path / "c", settings=again)
     assert same == one
     assert path.read_bytes() == (tmp_path / "a" / "corpus" / "corpus.txt").read_bytes()
@@ -146,7 +148,7 @@ def test_coins_are_fresh_and_decide_nothing_else(
 def test_coins_are_tossed_once_for_a_directory(
     corpus: Path, settings: RunSettings, tmp_path: Path
 ) -> None:
-    tossed = replace(settings, canaries=None, coins=0.5, candidates=20)
+    tossed = replace(settings, inclusion_probability=0.5, canaries=20)
     path, first = insert_corpus(corpus, out=tmp_path / "o", settings=tossed)
     whole = path.read_bytes()
     assert insert_corpus(corpus, out=tmp_path / "o", settings=tossed)[1] == first
@@ -159,7 +161,7 @@ def test_coins_are_tossed_once_for_a_directory(
 
 
 def test_a_preview_tosses_no_fresh_coin(corpus: Path, settings: RunSettings) -> None:
-    tossed = replace(settings, canaries=None, coins=0.25, candidates=20)
+    tossed = replace(settings, inclusion_probability=0.25, canaries=20)
     would = preview([corpus], settings=tossed)
     assert would.expected
     assert (would.canaries, would.held_out, would.insertions) == (10, 30, 155)

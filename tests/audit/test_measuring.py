@@ -146,7 +146,7 @@ def test_the_same_inputs_are_measured_once(
     assert again.to_dict() == Result.read(measured / "result.json").to_dict()
     assert (measured / "result.json").stat().st_mtime_ns == before
     assert again.lmexposure == __version__
-    other = replace(QUICK, seed=4)
+    other = replace(QUICK, bootstrap_seed=4)
     with pytest.raises(ResultError, match="holds the result of another model, manifest or sett"):
         measure(untrained, manifest, out=measured, settings=other)
 

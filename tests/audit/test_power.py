@@ -10,11 +10,9 @@ from lmexposure.audit.power import attainable
 from lmexposure.statistics import joint_bounds
 
 
-def settings_of(coins: float | str, per_class: int, **values: object) -> RunSettings:
-    many = "canaries" if coins == "fixed" else "candidates"
-    return RunSettings().override(
-        {"coins": coins, many: per_class, "repetitions": (1,), "coin_seed": None} | values
-    )
+def settings_of(probability: float | None, per_class: int, **values: object) -> RunSettings:
+    asked = {"inclusion_probability": probability, "canaries": per_class, "repetitions": (1,)}
+    return RunSettings().override(asked | values)
 
 
 def ceiling(
@@ -30,7 +28,7 @@ def ceiling(
     primary = joint_bounds(
         included.astype(float),
         included,
-        coins=coins,
+        inclusion_probability=coins,
         significance=significance,
         deltas=(delta,),
         repetitions=repetitions,
@@ -64,7 +62,7 @@ def test_formats_are_pooled_and_classes_share_the_significance() -> None:
 
 
 def test_no_coins_no_ceiling() -> None:
-    assert attainable(settings_of("fixed", 9)) is None
+    assert attainable(settings_of(None, 9)) is None
 
 
 @pytest.mark.parametrize(
@@ -84,7 +82,7 @@ def test_a_claim_that_needs_more_is_told_how_many(coins: float) -> None:
     assert best is not None
     assert best.needed is not None
     assert best.warning is not None
-    assert f"it takes about --candidates {best.needed}" in best.warning
+    assert f"it takes about --canaries {best.needed}" in best.warning
     enough = attainable(settings_of(coins, best.needed, **claim))
     assert enough is not None
     assert enough.epsilon > 4

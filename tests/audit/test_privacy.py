@@ -81,7 +81,7 @@ def test_fair_coins_give_the_one_run_audit_of_the_candidates() -> None:
     alone = joint_bounds(
         -np.concatenate([inside, outside]),
         np.arange(60) < inside.size,
-        coins=0.5,
+        inclusion_probability=0.5,
         deltas=(0.0, 1 / 400),
     )
     assert known(section.primary).value == alone.primary.value > 2

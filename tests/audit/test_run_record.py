@@ -27,8 +27,8 @@ def begun(out: Path, settings: RunSettings = SETTINGS) -> Path:
     [
         ({"formats": ("pin",)}, r"its formats is \['random_number'\], now \['pin'\] is asked for"),
         (
-            {"canaries": None, "coins": 0.5, "candidates": 3},
-            "its canaries is 3, now None is asked for",
+            {"inclusion_probability": 0.5, "canaries": 3},
+            "its inclusion_probability is None, now 0.5 is asked for",
         ),
         ({"training": {"epochs": 3}}, "its training.epochs is 2, now 3 is asked for"),
         (
@@ -53,11 +53,13 @@ def test_another_run_is_refused_by_what_differs(
 
 
 def test_other_coins_are_refused_by_their_name(tmp_path: Path) -> None:
-    tossed = RunSettings(coins=0.5, candidates=9, coin_seed=987654321)
+    tossed = RunSettings(inclusion_probability=0.5, canaries=9, inclusion_seed=987654321)
     out = begun(tmp_path / "r", tossed)
     assert "987654321" not in (out / "run.json").read_text()
-    with pytest.raises(ResultError, match=r"its coins is 0\.5, now 0\.25 is asked for"):
-        RunLog.open(out, replace(tossed, coins=0.25))
+    with pytest.raises(
+        ResultError, match=r"its inclusion_probability is 0\.5, now 0\.25 is asked for"
+    ):
+        RunLog.open(out, replace(tossed, inclusion_probability=0.25))
 
 
 def test_a_run_record_of_before_schemas_goes_on(tmp_path: Path) -> None:

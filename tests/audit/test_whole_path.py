@@ -114,7 +114,9 @@ def test_refuses_a_directory_that_is_no_run(
 def test_bad_settings_are_found_before_anything_is_written(
     corpus: Path, settings: RunSettings, tmp_path: Path
 ) -> None:
-    with pytest.raises(SettingsError, match="'speed' must be one of"):
+    with pytest.raises(
+        SettingsError, match="unknown setting of the training 'speed'; did you mean 'seed'"
+    ):
         run(corpus, out=tmp_path / "r", settings=replace(settings, training={"speed": 1}))
     with pytest.raises(PlanError, match="the largest plan that fits"):
         run(corpus, out=tmp_path / "r", settings=replace(settings, canaries=9_999))
@@ -228,10 +230,9 @@ def test_only_the_manifest_tells_the_coins_seed_and_a_run_finds_it_again(
 ) -> None:
     given = replace(
         settings,
-        canaries=None,
-        coins=0.5,
-        candidates=8,
-        coin_seed=987654321,
+        inclusion_probability=0.5,
+        canaries=8,
+        inclusion_seed=987654321,
         training={"epochs": 1},
         measure=replace(settings.measure, extraction=False),
     )
@@ -239,10 +240,10 @@ def test_only_the_manifest_tells_the_coins_seed_and_a_run_finds_it_again(
     files = [p for p in (tmp_path / "r").rglob("*") if p.is_file()]
     assert [p.name for p in files if b"987654321" in p.read_bytes()] == ["manifest.json"]
     # The same command without the seed goes on with the coins that were tossed here.
-    fresh = replace(given, coin_seed=None)
+    fresh = replace(given, inclusion_seed=None)
     assert run(corpus, out=tmp_path / "r", settings=fresh).to_dict() == first.to_dict()
     with pytest.raises(ResultError, match="manifest of another plan"):
-        run(corpus, out=tmp_path / "r", settings=replace(given, coin_seed=1))
+        run(corpus, out=tmp_path / "r", settings=replace(given, inclusion_seed=1))
 
 
 def test_a_vocabulary_is_not_made_of_the_canaries(
@@ -261,10 +262,9 @@ def test_a_vocabulary_is_not_made_of_the_canaries(
 def test_a_run_with_coins(corpus: Path, settings: RunSettings, tmp_path: Path) -> None:
     tossed = replace(
         settings,
-        canaries=None,
-        coins=0.5,
-        candidates=8,
-        coin_seed=0,
+        inclusion_probability=0.5,
+        canaries=8,
+        inclusion_seed=0,
         training={"epochs": 8, "learning_rate": 0.01},
     )
     texts = 16 + 8 + (settings.measure.references or 0)
@@ -289,7 +289,7 @@ def test_a_run_with_coins(corpus: Path, settings: RunSettings, tmp_path: Path) -
 def test_a_run_in_which_nothing_was_inserted_ends_before_the_training(
     corpus: Path, settings: RunSettings, tmp_path: Path
 ) -> None:
-    tossed = replace(settings, canaries=None, coins=1e-12, candidates=8)
+    tossed = replace(settings, inclusion_probability=1e-12, canaries=8)
     with pytest.raises(ManifestError, match="nothing was inserted: the coins left all 16 candidat"):
         run(corpus, out=tmp_path / "r", settings=tossed)
     assert not (tmp_path / "r" / "model").exists()
@@ -301,9 +301,11 @@ def test_training_refuses_the_corpus_of_other_coins(
     corpus: Path, settings: RunSettings, tmp_path: Path
 ) -> None:
     """All canaries of the manifest stand in it, and so does one that by the manifest does not."""
-    tossed = replace(settings, canaries=None, coins=0.5, candidates=8, coin_seed=0)
+    tossed = replace(settings, inclusion_probability=0.5, canaries=8, inclusion_seed=0)
     _, manifest = insert_corpus(corpus, out=tmp_path / "a", settings=tossed)
-    more, _ = insert_corpus(corpus, out=tmp_path / "b", settings=replace(tossed, coins=0.9))
+    more, _ = insert_corpus(
+        corpus, out=tmp_path / "b", settings=replace(tossed, inclusion_probability=0.9)
+    )
     with pytest.raises(ManifestError, match=r"pin/x\d+/000\d stands in the corpus, but by the man"):
         train_corpus(more, out=tmp_path / "t", settings=tossed, manifest=manifest)
     assert not (tmp_path / "t").exists()

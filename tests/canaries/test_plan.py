@@ -109,7 +109,7 @@ def test_more_repetitions_than_documents() -> None:
         ({"repetitions": (2, 2)}, r"repetitions=\[2, 2\] must hold .* each once"),
         ({"formats": ()}, r"formats=\[\] must hold at least one"),
         ({"formats": (PIN, PIN)}, r"formats=\['pin', 'pin'\] must hold"),
-        ({"formats": (PIN, 3)}, "formats holds a int; give names such as 'pin', paths"),
+        ({"formats": (PIN, 3)}, "formats holds one of type int; give names such as 'pin', paths"),
         ({"formats": 3}, "formats=3 must be a list, also of a single value"),
         ({"repetitions": 4}, "repetitions=4 must be a list, also of a single value"),
         ({"left_out": ("pin/x9/0000",)}, r"left_out=\['pin/x9/0000'\] names no canary"),

@@ -179,7 +179,7 @@ def test_thresholds_come_from_flags_and_from_a_file(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[check]\nmax_bits = 3", "unknown threshold 'max_bits'; there are significance,"),
+        ("[check]\nmax_bits = 3", "unknown threshold 'max_bits'; there are max_epsilon, "),
         ("check = 3", "must be a table of thresholds"),
         ("[check", "is not TOML"),
         ('[check]\nmax_exposure = "much"', "max_exposure='much' must be"),

@@ -8,7 +8,7 @@ import pytest
 from cli.conftest import Call
 
 import lmexposure
-from lmexposure.cli import entry, options
+from lmexposure.cli import entry
 
 
 def test_the_installed_command_and_the_module_are_one() -> None:
@@ -102,7 +102,7 @@ def test_every_failure_is_3(
     def fail(*_: object, **__: object) -> None:
         raise failure
 
-    monkeypatch.setattr(options, "merged", fail)
+    monkeypatch.setattr("lmexposure.audit.preview", fail)
     outcome = call("run", tmp_path / "c.txt", "--out", tmp_path / "o")
     assert outcome.code == 3
     assert message in outcome.err

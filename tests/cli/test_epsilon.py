@@ -26,12 +26,12 @@ def test_every_bound_that_the_data_supports_and_why_not_the_others(call: Call, f
     seen = call("epsilon", file)
     assert seen.code == 0
     assert "from scores above a threshold, primary" in seen.out
-    assert "not given: one-run audit: needs declared fair coins (coins=0.5)" in seen.out
+    assert "not given: one-run audit: needs a declared inclusion probability of 0.5" in seen.out
     assert "AUC" in seen.out
 
 
 def test_declared_coins_give_the_strongest_bound(call: Call, file: Path) -> None:
-    seen = call("epsilon", file, "--coins", 0.5, "--delta", 1e-5, "--json")
+    seen = call("epsilon", file, "--inclusion-probability", 0.5, "--delta", 1e-5, "--json")
     section = json.loads(seen.out)
     record, primary = section["classes"][0], section["primary"]
     assert primary["method"] == "one_run_audit"
@@ -42,7 +42,7 @@ def test_declared_coins_give_the_strongest_bound(call: Call, file: Path) -> None
 
 
 def test_a_claim_is_held_against_the_primary_bound(call: Call, file: Path) -> None:
-    claim = ("epsilon", file, "--coins", 0.5, "--delta", 1e-5, "--claimed-epsilon")
+    claim = ("epsilon", file, "--inclusion-probability", 0.5, "--delta", 1e-5, "--claimed-epsilon")
     assert "at delta 1e-05: contradicted: " in call(*claim, 0.5).out
     assert "not contradicted: " in call(*claim, 3).out
     assert "not decided: " in call(*claim, 50).out
@@ -51,7 +51,17 @@ def test_a_claim_is_held_against_the_primary_bound(call: Call, file: Path) -> No
 def test_the_command_says_what_the_library_says(call: Call, file: Path) -> None:
     import lmexposure as lx
 
-    seen = call("epsilon", file, "--coins", 0.5, "--delta", 1e-5, "--claimed-epsilon", 3, "--json")
+    seen = call(
+        "epsilon",
+        file,
+        "--inclusion-probability",
+        0.5,
+        "--delta",
+        1e-5,
+        "--claimed-epsilon",
+        3,
+        "--json",
+    )
     columns = np.loadtxt(file, delimiter=",", skiprows=1)
     found = lx.epsilon(
         columns[:, 0], columns[:, 1], inclusion_probability=0.5, deltas=(1e-5,), claim=3
@@ -69,7 +79,10 @@ def test_a_claim_without_its_delta_is_refused(call: Call, file: Path) -> None:
     ("arguments", "said"),
     [
         (("--score", "loss"), "no column 'loss'"),
-        (("--coins", "2"), "coins=2.0 must lie strictly between 0 and 1"),
+        (
+            ("--inclusion-probability", "2"),
+            "inclusion_probability=2.0 must lie strictly between 0 and 1",
+        ),
         (("--significance", "0"), "significance=0.0 must lie"),
         (("--delta", "1"), "must lie in [0, 1)"),
         (("--repetitions", "-1"), "repetitions=-1"),
@@ -84,13 +97,13 @@ def test_wrong_use_is_exit_code_3(
 
 
 def test_scores_in_the_wrong_direction_give_0_and_say_so(call: Call, file: Path) -> None:
-    seen = call("epsilon", file, "--coins", 0.5, "--lower-is-in", "--json")
+    seen = call("epsilon", file, "--inclusion-probability", 0.5, "--lower-is-in", "--json")
     primary = json.loads(seen.out)["primary"]
     assert primary["value"] == 0
     assert "wrong direction" in " ".join(primary["notes"])
-    seen = call("epsilon", file, "--coins", 0.5, "--lower-is-in")
+    seen = call("epsilon", file, "--inclusion-probability", 0.5, "--lower-is-in")
     assert "leave out --lower-is-in if lower scores do not mean in" in seen.out
-    assert "--lower-is-in" not in call("epsilon", file, "--coins", 0.5).out
+    assert "--lower-is-in" not in call("epsilon", file, "--inclusion-probability", 0.5).out
 
 
 def test_pooled_formats_of_unequal_numbers_show_no_leak_that_is_not_there(
@@ -108,7 +121,16 @@ def test_pooled_formats_of_unequal_numbers_show_no_leak_that_is_not_there(
             lines += [f"{-rng.normal()},{role},{name},1" for role in roles]
         path = tmp_path / "scores.csv"
         path.write_text("\n".join(lines) + "\n")
-        seen = call("epsilon", path, "--coins", 0.5, "--delta", 1e-5, "--json", "--lower-is-in")
+        seen = call(
+            "epsilon",
+            path,
+            "--inclusion-probability",
+            0.5,
+            "--delta",
+            1e-5,
+            "--json",
+            "--lower-is-in",
+        )
         section = json.loads(seen.out)
         bounds = section["classes"][0]["bounds"]
         assert [one["value"] for one in (bounds["primary"], *bounds["others"])] == [0] * 6
@@ -124,7 +146,9 @@ def test_scores_of_one_side_give_no_bound_and_no_exit_code_0(call: Call, tmp_pat
 
 
 def test_coins_that_were_never_tossed_give_no_bound(call: Call, file: Path) -> None:
-    seen = call("epsilon", file, "--coins", 0.01, "--delta", 0, "--claimed-epsilon", 1)
+    seen = call(
+        "epsilon", file, "--inclusion-probability", 0.01, "--delta", 0, "--claimed-epsilon", 1
+    )
     assert seen.code == 3
     assert "no bound: 325 of 600 candidates went in, which coins of 0.01 give" in seen.out
     assert "not decided: no class of canaries has a bound" in seen.out
@@ -138,7 +162,7 @@ def test_it_needs_no_torch(file: Path) -> None:
         "        if name.split('.')[0] in {'torch', 'transformers', 'datasets'}:\n"
         "            raise ImportError('blocked: ' + name)\n"
         "sys.meta_path.insert(0, Blocked())\n"
-        f"sys.argv = ['lmexposure', 'epsilon', {str(file)!r}, '--coins', '0.5']\n"
+        f"sys.argv = ['lmexposure', 'epsilon', {str(file)!r}, '--inclusion-probability', '0.5']\n"
         "from lmexposure.cli.entry import _run\n"
         "sys.exit(_run())\n"
     )

@@ -125,27 +125,42 @@ def test_a_read_only_directory_is_refused(call: Call, corpus: Path, tmp_path: Pa
     assert "choose a" in outcome.err
 
 
-COINS = ("--format", "pin", "--repetitions", "1,3", "--controls", "2", "--candidates", "9")
+COINS = ("--format", "pin", "--repetitions", "1,3", "--controls", "2", "--canaries", "9")
 
 
 def test_coins(call: Call, corpus: Path, tmp_path: Path) -> None:
-    outcome = call("insert", corpus, "--out", tmp_path / "o", *COINS, "--coins", "0.5")
+    outcome = call(
+        "insert", corpus, "--out", tmp_path / "o", *COINS, "--inclusion-probability", "0.5"
+    )
     assert outcome.code == 0
     manifest = Manifest.read(tmp_path / "o" / "manifest.json")
     inserted = [c for c in manifest.entries if c.role == "canary"]
     assert f"{sum(c.repetitions for c in inserted)} documents inserted" in outcome.out
-    assert f"coins     {len(inserted)} of 18 candidates inserted\n" in outcome.out
-    dry = call("insert", corpus, "--out", tmp_path / "p", *COINS, "--coins", "0.5", "--dry-run")
+    assert f"included  {len(inserted)} of 18 candidates inserted\n" in outcome.out
+    dry = call(
+        "insert",
+        corpus,
+        "--out",
+        tmp_path / "p",
+        *COINS,
+        "--inclusion-probability",
+        "0.5",
+        "--dry-run",
+    )
     assert "would insert         about 18 documents, about 270 bytes" in dry.out
-    assert "excluded by coins    about 9 candidates" in dry.out
-    seeded = ("--coin-seed", str(manifest.plan.inclusion_seed), "--dry-run")
-    sure = call("insert", corpus, "--out", tmp_path / "p", *COINS, "--coins", "0.5", *seeded)
-    assert f"excluded by coins    {18 - len(inserted)} candidates" in sure.out
-    assert "excluded" not in call("insert", corpus, "--out", tmp_path / "p", *PLAN, "--dry-run").out
+    assert "held out             about 9 candidates" in dry.out
+    seeded = ("--inclusion-seed", str(manifest.plan.inclusion_seed), "--dry-run")
+    sure = call(
+        "insert", corpus, "--out", tmp_path / "p", *COINS, "--inclusion-probability", "0.5", *seeded
+    )
+    assert f"held out             {18 - len(inserted)} candidates" in sure.out
+    assert "held out" not in call("insert", corpus, "--out", tmp_path / "p", *PLAN, "--dry-run").out
 
 
 def test_coins_that_insert_nothing_say_so(call: Call, corpus: Path, tmp_path: Path) -> None:
-    outcome = call("insert", corpus, "--out", tmp_path / "o", *COINS, "--coins", "1e-12")
+    outcome = call(
+        "insert", corpus, "--out", tmp_path / "o", *COINS, "--inclusion-probability", "1e-12"
+    )
     assert outcome.code == 0
     assert "0 of 18 candidates inserted: nothing to find in a model" in outcome.out
     assert (tmp_path / "o" / "corpus" / "corpus.txt").read_bytes() == corpus.read_bytes()
@@ -155,9 +170,12 @@ def test_file_and_flags_together_may_say_what_coins_need(
     call: Call, corpus: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "s.toml"
-    path.write_text('formats = ["pin"]\ncoins = 0.5\nrepetitions = [2]\ntraining = {epochs = 2}\n')
+    path.write_text(
+        'formats = ["pin"]\ninclusion_probability = 0.5\nrepetitions = [2]\n'
+        "training = {epochs = 2}\n"
+    )
     out = tmp_path / "o"
-    assert call("insert", corpus, "--out", out, "--settings", path, "--candidates", "6").code == 0
+    assert call("insert", corpus, "--out", out, "--settings", path, "--canaries", "6").code == 0
     assert Manifest.read(out / "manifest.json").plan.canaries == 6
     path.write_text("training = 3\n")
     outcome = call("insert", corpus, "--out", out, "--settings", path)
@@ -167,13 +185,16 @@ def test_file_and_flags_together_may_say_what_coins_need(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--coins", "0.5"), "coins=0.5 needs candidates"),
-        (("--candidates", "5"), "candidates=5 needs coins"),
-        (("--coins", "0.5", "--candidates", "5", "--canaries", "2"), "give candidates instead"),
-        (("--coins", "1", "--candidates", "5"), "coins=1.0 must lie strictly between 0 and 1"),
-        (("--coins", "nan", "--candidates", "5"), "coins=nan must lie strictly"),
-        (("--coin-seed", "5"), "a coin_seed needs coins to toss"),
-        (("--coins", "heads", "--candidates", "5"), "coins='heads' must be 'fixed' or a prob"),
+        (("--inclusion-probability", "0.5"), "inclusion_probability=0.5 needs canaries: how many"),
+        (("--inclusion-probability", "1"), "inclusion_probability=1.0 must lie strictly between"),
+        (("--inclusion-probability", "nan"), "inclusion_probability=nan must lie strictly"),
+        (("--inclusion-probability", "heads"), "Input should be a valid number"),
+        (("--inclusion-seed", "5"), "an inclusion_seed needs inclusion_probability"),
+        (("--coins", "heads"), "inclusion_probability='heads' must lie strictly"),
+        (
+            ("--coins", "0.5", "--candidates", "5", "--canaries", "2"),
+            "--candidates and --canaries are the same setting; give --canaries alone",
+        ),
     ],
 )
 def test_coins_that_are_refused(
@@ -190,12 +211,12 @@ def manifest_of(out: Path) -> Manifest:
 
 
 def test_a_coin_seed_decides_the_coins(call: Call, corpus: Path, tmp_path: Path) -> None:
-    coins = (*COINS, "--coins", "0.5", "--seed", "0")
+    coins = (*COINS, "--inclusion-probability", "0.5", "--seed", "0")
     for name in ("a", "b"):
         assert call("insert", corpus, "--out", tmp_path / name, *coins).code == 0
     fresh, other = manifest_of(tmp_path / "a"), manifest_of(tmp_path / "b")
     assert fresh.plan.inclusion_seed != other.plan.inclusion_seed
-    seed = ("--coin-seed", str(fresh.plan.inclusion_seed))
+    seed = ("--inclusion-seed", str(fresh.plan.inclusion_seed))
     assert call("insert", corpus, "--out", tmp_path / "c", *coins, *seed).code == 0
     for name in ("manifest.json", "corpus/corpus.txt"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "c" / name).read_bytes()
@@ -206,29 +227,28 @@ def test_a_coin_seed_decides_the_coins(call: Call, corpus: Path, tmp_path: Path)
     assert (refused.code, "manifest of another plan" in refused.err) == (3, True)
 
 
+TOSSED = "inclusion_probability = 0.5\ncanaries = 6\ninclusion_seed = 3"
+
+
 @pytest.mark.parametrize(
-    ("file", "flags", "coins", "drawn"),
+    ("file", "flags", "probability", "drawn"),
     [
-        ("coins = 0.5\ncandidates = 6\ncoin_seed = 3", ("--coins", "fixed"), None, 10),
-        (
-            "coins = 0.5\ncandidates = 6\ncoin_seed = 3",
-            ("--coins", "fixed", "--canaries", "4"),
-            None,
-            4,
-        ),
-        ("coins = 0.5\ncandidates = 6\ncoin_seed = 3", ("--canaries", "4"), None, 4),
-        ("canaries = 4", ("--coins", "0.5", "--candidates", "6"), 0.5, 6),
-        ("coins = 0.5\ncandidates = 6", ("--coins", "0.25"), 0.25, 6),
-        ("coins = 0.5\ncandidates = 6", ("--candidates", "7"), 0.5, 7),
+        (TOSSED, ("--coins", "fixed"), None, 10),
+        (TOSSED, ("--coins", "fixed", "--canaries", "4"), None, 4),
+        (TOSSED, ("--canaries", "4"), 0.5, 4),
+        (TOSSED, ("--inclusion-probability", "0.25"), 0.25, 6),
+        ("canaries = 4", ("--inclusion-probability", "0.5"), 0.5, 4),
+        ("coins = 0.5\ncandidates = 6\ncoin_seed = 3", ("--canaries", "7"), 0.5, 7),
+        ('coins = "fixed"\ncanaries = 6', (), None, 6),
     ],
 )
-def test_flags_about_coins_win_over_the_file(
+def test_flags_about_inclusion_win_over_the_file(
     call: Call,
     corpus: Path,
     tmp_path: Path,
     file: str,
     flags: tuple[str, ...],
-    coins: float | None,
+    probability: float | None,
     drawn: int,
 ) -> None:
     path = tmp_path / "s.toml"
@@ -236,22 +256,24 @@ def test_flags_about_coins_win_over_the_file(
     outcome = call("insert", corpus, "--out", tmp_path / "o", "--settings", path, *flags)
     assert outcome.code == 0, outcome.err
     plan = manifest_of(tmp_path / "o").plan
-    assert (plan.inclusion_probability, plan.canaries) == (coins, drawn)
+    assert (plan.inclusion_probability, plan.canaries) == (probability, drawn)
 
 
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (("--coins", "0.5", "--canaries", "4"), "give candidates instead"),
-        (("--coins", "fixed", "--candidates", "4"), "candidates=4 needs coins"),
-        (("--coins", "fixed", "--coin-seed", "4"), "a coin_seed needs coins to toss"),
+        (
+            ("--coins", "0.5", "--inclusion-probability", "0.5"),
+            "the same setting; give --inclusion",
+        ),
+        (("--coins", "fixed", "--inclusion-seed", "4"), "an inclusion_seed needs inclusion_prob"),
     ],
 )
 def test_flags_that_contradict_each_other_are_refused_with_a_file_too(
     call: Call, corpus: Path, tmp_path: Path, flags: tuple[str, ...], message: str
 ) -> None:
     path = tmp_path / "s.toml"
-    path.write_text('formats = ["pin"]\ncoins = 0.5\ncandidates = 6\n')
+    path.write_text('formats = ["pin"]\ninclusion_probability = 0.5\ncanaries = 6\n')
     outcome = call("insert", corpus, "--out", tmp_path / "o", "--settings", path, *flags)
     assert (outcome.code, message in outcome.err) == (3, True)
 
@@ -259,7 +281,16 @@ def test_flags_that_contradict_each_other_are_refused_with_a_file_too(
 def test_what_an_audit_could_show_is_said_before_it(
     call: Call, corpus: Path, tmp_path: Path
 ) -> None:
-    coins = ("--format", "pin", "--repetitions", "1", "--candidates", "40", "--coins", "0.5")
+    coins = (
+        "--format",
+        "pin",
+        "--repetitions",
+        "1",
+        "--canaries",
+        "40",
+        "--inclusion-probability",
+        "0.5",
+    )
     settings = tmp_path / "s.toml"
     settings.write_text("claimed_epsilon = 4.0\ndelta = 1e-5\n")
     out = ("--out", tmp_path / "o", "--settings", settings)
@@ -269,7 +300,7 @@ def test_what_an_audit_could_show_is_said_before_it(
         assert "a perfect attack on 40 candidates shows epsilon of at most 2." in outcome.out
         assert "at delta 1e-05" in outcome.out
         assert "warning: the claim of epsilon=4 cannot be tested with so few" in outcome.err
-        assert "it takes about --candidates 2" in outcome.err
+        assert "it takes about --canaries 2" in outcome.err
     settings.write_text("claimed_epsilon = 1.0\ndelta = 1e-5\n")
     enough = call("insert", corpus, *out, *coins, "--dry-run")
     assert ("a perfect attack" in enough.out, "cannot be tested" in enough.err) == (True, False)

@@ -50,7 +50,7 @@ _COMMANDS: dict[str, tuple[str, int, set[str]]] = {
         {"numpy"},
     ),
     "insert by coins": (
-        "insert corpus.txt --coins 0.5 --candidates 50 --repetitions 1 --out coins",
+        "insert corpus.txt --inclusion-probability 0.5 --canaries 50 --repetitions 1 --out coins",
         0,
         _STATISTICS,
     ),

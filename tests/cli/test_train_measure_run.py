@@ -139,9 +139,18 @@ def test_demo_runs_on_the_text_of_this_python(
 
 
 def test_run_takes_coins(call: Call, corpus: Path, tmp_path: Path) -> None:
-    coins = ("--format", "pin", "--repetitions", "20", "--controls", "4", "--coins", "0.5")
+    coins = (
+        "--format",
+        "pin",
+        "--repetitions",
+        "20",
+        "--controls",
+        "4",
+        "--inclusion-probability",
+        "0.5",
+    )
     outcome = call(
-        "run", corpus, "--out", tmp_path / "r", *coins, "--candidates", "12", *SMALL, *QUICK
+        "run", corpus, "--out", tmp_path / "r", *coins, "--canaries", "12", *SMALL, *QUICK
     )
     assert outcome.code == 0
     assert "a perfect attack on 12 candidates shows epsilon of at most 0.0" in outcome.out

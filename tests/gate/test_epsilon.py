@@ -103,7 +103,12 @@ def test_a_claim_that_nothing_could_contradict_was_not_tested(most: float) -> No
 
 
 def test_a_claim_of_a_real_measurement() -> None:
-    made = {"coins": 0.5, "canaries": 200, "repetitions": (1,), "memorised": ((1, 60.0),)}
+    made = {
+        "inclusion_probability": 0.5,
+        "canaries": 200,
+        "repetitions": (1,),
+        "memorised": ((1, 60.0),),
+    }
     result = small_result(claimed_epsilon=0.1, measure=_delta(), formats=("random_number",), **made)
     assert of_claim(result).outcome is Outcome.LEAK
 

@@ -32,7 +32,18 @@ from lmexposure.canaries import (
 from lmexposure.errors import CorpusError
 
 PLAN = ("--format", "pin", "--canaries", 2, "--repetitions", "1,3", "--controls", 1, "--seed", 0)
-TOSSED = ("--format", "pin", "--candidates", 4, "--coins", 0.5, "--coin-seed", 5, "--seed", 0)
+TOSSED = (
+    "--format",
+    "pin",
+    "--canaries",
+    4,
+    "--inclusion-probability",
+    0.5,
+    "--inclusion-seed",
+    5,
+    "--seed",
+    0,
+)
 COINS = (*TOSSED, "--repetitions", "1,2", "--controls", 1)
 MANY = ("--format", "pin", "--format", "api_key", "--format", "own.toml", "--seed", 2**62)
 FORMATS = (*MANY, "--canaries", 1, "--repetitions", "2,5", "--controls", 2)
@@ -316,7 +327,7 @@ def test_dry_runs(said: Transcript) -> None:
         ("corpus.txt", *FORMATS, *aside),
         ("corpus.txt", *COINS, *aside),
         ("corpus.txt", "--settings", "settings.toml", *aside),
-        ("corpus.txt", "--settings", "settings.toml", "--coin-seed", 3, *aside),
+        ("corpus.txt", "--settings", "settings.toml", "--inclusion-seed", 3, *aside),
         ("shard.jsonl.gz", *PLAN),
         ("rows.parquet", *PLAN),
         ("corpus.txt", *PLAN),

@@ -290,21 +290,25 @@ def test_comparisons(call: Call, name: str) -> None:
 # Bounds on epsilon from scores.
 
 _BOUNDS = {
-    "coins": "coins/scores.parquet --coins 0.5",
-    "coins-deltas-json": "coins/scores.parquet --coins 0.5 --delta 1e-5 --delta 0.001 "
-    "--claimed-epsilon 2 --json",
+    "coins": "coins/scores.parquet --inclusion-probability 0.5",
+    "coins-deltas-json": "coins/scores.parquet --inclusion-probability 0.5 --delta 1e-5 "
+    "--delta 0.001 --claimed-epsilon 2 --json",
     "fixed": "demo/scores.parquet",
     "fixed-contradicted": "demo/scores.parquet --delta 0 --claimed-epsilon 0.1",
     "formats": "formats_before/scores.parquet --delta 0.01 --significance 0.2 --seed 7",
     "column": "demo/scores.parquet --score tokens --json",
-    "csv": "scores.csv --lower-is-in --coins 0.5 --repetitions 2 --delta 0 --delta 1e-3",
-    "csv-contradicted": "scores.csv --lower-is-in --coins 0.5 --delta 1e-5 --claimed-epsilon 0.25",
-    "csv-consistent": "scores.csv --lower-is-in --coins 0.5 --delta 1e-5 --claimed-epsilon 4",
+    "csv": "scores.csv --lower-is-in --inclusion-probability 0.5 --repetitions 2 --delta 0 "
+    "--delta 1e-3",
+    "csv-contradicted": "scores.csv --lower-is-in --inclusion-probability 0.5 --delta 1e-5 "
+    "--claimed-epsilon 0.25",
+    "csv-consistent": "scores.csv --lower-is-in --inclusion-probability 0.5 --delta 1e-5 "
+    "--claimed-epsilon 4",
     "csv-uncoined": "scores.csv --lower-is-in --claimed-epsilon 4 --delta 0",
-    "csv-reversed": "scores.csv --coins 0.5",
-    "csv-other-columns": "other.csv --score gap --included member --coins 0.1 --json",
-    "csv-no-bound": "scores.csv --lower-is-in --coins 0.9",
-    "csv-few": "few.csv --coins 0.5",
+    "csv-reversed": "scores.csv --inclusion-probability 0.5",
+    "csv-other-columns": "other.csv --score gap --included member "
+    "--inclusion-probability 0.1 --json",
+    "csv-no-bound": "scores.csv --lower-is-in --inclusion-probability 0.9",
+    "csv-few": "few.csv --inclusion-probability 0.5",
 }
 
 

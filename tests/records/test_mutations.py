@@ -127,7 +127,9 @@ def test_the_sound_one_is_sound_and_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize("batch", range(4))
 def test_no_damage_is_taken_for_a_manifest(tmp_path: Path, batch: int) -> None:
     """Nor does a message show what stands in a manifest: it may be a secret."""
-    manifest = small_manifest(coins=0.5, canaries=3, controls=2, formats=("random_number", "pin"))
+    manifest = small_manifest(
+        inclusion_probability=0.5, canaries=3, controls=2, formats=("random_number", "pin")
+    )
     manifest.write(tmp_path / "sound.json")
     assert Manifest.read(tmp_path / "sound.json") == manifest
     values = json.loads((tmp_path / "sound.json").read_text())

@@ -61,6 +61,20 @@ def test_a_quantile_of_counted_exposures_is_that_of_their_order() -> None:
         result.quantile(1, repetitions=1)
 
 
+def test_a_class_that_lacks_an_exposure_has_no_quantiles() -> None:
+    result = small_result()
+    canary = next(one for one in result.canaries if one.repetitions == 4)
+    bare = canary.model_copy(update={"log_perplexity_bits": None})
+    lacking = tuple(bare if one is canary else one for one in result.canaries)
+    with pytest.raises(ResultError, match="canary random_number/x4/0000 has no exposure, so its"):
+        result.model_copy(update={"canaries": lacking}).quantile(0.9, repetitions=4)
+
+
+def test_a_class_is_short_where_it_is_printed() -> None:
+    shown = repr(small_result().exposure(repetitions=4))
+    assert shown == "<random_number, canary, repetitions 4: n=10, median exposure 20.82 bits>"
+
+
 def test_a_share_of_secrets_found_has_the_interval_of_clopper_and_pearson() -> None:
     result = small_result()
     share = result.extraction(repetitions=4, guesses=1000)
@@ -95,7 +109,7 @@ def test_secrets_that_nobody_searched_for() -> None:
 
 
 def test_epsilon_is_the_section_on_privacy() -> None:
-    result = small_result(coins=0.5, canaries=30)
+    result = small_result(inclusion_probability=0.5, canaries=30)
     assert result.epsilon is result.privacy is not None
     assert small_result(privacy=False).epsilon is None
 

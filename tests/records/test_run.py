@@ -75,7 +75,7 @@ def test_a_path_may_be_a_text(tmp_path: Path) -> None:
 
 
 def test_candidates_left_out_are_among_the_references(tmp_path: Path) -> None:
-    made_of: dict[str, Any] = {"coins": 0.5, "canaries": 30, "repetitions": (1,)}
+    made_of: dict[str, Any] = {"inclusion_probability": 0.5, "canaries": 30, "repetitions": (1,)}
     run = open_run(small_run(tmp_path, **made_of))
     scores = run.scores()
     assert scores is not None

@@ -102,7 +102,9 @@ def test_without_scores_there_is_no_roc_and_no_histogram(tmp_path: Path) -> None
 
 
 def test_candidates_left_out_count_as_references(tmp_path: Path) -> None:
-    data = shown(tmp_path, coins=0.5, canaries=30, repetitions=(1,), formats=("pin", "tiny"))
+    data = shown(
+        tmp_path, inclusion_probability=0.5, canaries=30, repetitions=(1,), formats=("pin", "tiny")
+    )
     assert [form.reference_bits.size for form in data.formats] == [
         form.references for form in data.formats
     ]

@@ -74,8 +74,13 @@ def test_a_fresh_seed_is_the_manifests(tmp_path: Path) -> None:
 
 
 def test_the_seed_of_coins_stays_in_the_manifest(tmp_path: Path) -> None:
-    made_of: dict[str, Any] = {"coins": 0.5, "canaries": 30, "repetitions": (1,), "seed": SEED}
+    made_of: dict[str, Any] = {
+        "inclusion_probability": 0.5,
+        "canaries": 30,
+        "repetitions": (1,),
+        "seed": SEED,
+    }
     run = open_run(small_run(tmp_path, **made_of))
     seed = str(small_manifest(**made_of).plan.inclusion_seed)
-    assert values(setting_facts(run))["coin seed"] == "left out"
-    assert values(setting_facts(run, show_seeds=True))["coin seed"] == seed
+    assert values(setting_facts(run))["inclusion seed"] == "left out"
+    assert values(setting_facts(run, show_seeds=True))["inclusion seed"] == seed

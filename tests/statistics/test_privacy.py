@@ -32,8 +32,10 @@ EMPTY = ScoreClass(
 
 def test_one_class_is_the_joint_bounds_of_its_scores() -> None:
     one = tossed(400, 2.0, 1)
-    found = privacy_of([one], coins=0.5, deltas=(0.0, 1e-5), seed=3)
-    alone = joint_bounds(one.scores, one.included, coins=0.5, deltas=(0.0, 1e-5), seed=3)
+    found = privacy_of([one], inclusion_probability=0.5, deltas=(0.0, 1e-5), seed=3)
+    alone = joint_bounds(
+        one.scores, one.included, inclusion_probability=0.5, deltas=(0.0, 1e-5), seed=3
+    )
     assert found["classes"][0]["bounds"] == alone.to_dict()
     assert found["primary"]["value"] == alone.primary.value > 0
     assert found["max_attainable"] == alone.primary.max_attainable
@@ -42,7 +44,7 @@ def test_one_class_is_the_joint_bounds_of_its_scores() -> None:
 
 def test_the_largest_of_several_classes_is_paid_for() -> None:
     classes = [tossed(400, 0.0, 1), tossed(400, 3.0, 2, repetitions=2)]
-    found = privacy_of(classes, coins=0.5)
+    found = privacy_of(classes, inclusion_probability=0.5)
     strong = classes[1]
     paid = one_run_audit(strong.scores, strong.included, significance=0.0125, repetitions=2, seed=0)
     assert found["primary"]["value"] == paid.value
@@ -79,29 +81,31 @@ def test_the_largest_of_many_bounds_and_its_verdict_have_the_sum_of_their_levels
 def test_a_claim_that_only_another_class_could_have_contradicted_is_consistent() -> None:
     # The many show nothing and could have shown much; the few of 16 copies could show little.
     classes = [tossed(2_000, 0.0, 1), tossed(400, 12.0, 2, repetitions=16)]
-    found = privacy_of(classes, coins=0.5, claim=Claim(epsilon=3.0, delta=0.0))
+    found = privacy_of(classes, inclusion_probability=0.5, claim=Claim(epsilon=3.0, delta=0.0))
     assert found["primary"]["repetitions"] == 16
     assert found["primary"]["max_attainable"] < 3 < found["max_attainable"]
     assert found["claim"]["verdict"] == "consistent"
 
 
 def test_a_class_without_a_bound_says_why_and_a_claim_is_never_dropped() -> None:
-    found = privacy_of([EMPTY], coins=0.5, claim=Claim(epsilon=1.0, delta=1e-5), deltas=(1e-5,))
+    found = privacy_of(
+        [EMPTY], inclusion_probability=0.5, claim=Claim(epsilon=1.0, delta=1e-5), deltas=(1e-5,)
+    )
     assert found["primary"] is None
     assert "0 scores were in and 2 were not" in found["classes"][0]["note"]
     assert found["claim"]["verdict"] == "cannot tell"
     assert found["claim"]["bound"] is None
-    beside = privacy_of([tossed(400, 3.0, 1), EMPTY], coins=0.5)
+    beside = privacy_of([tossed(400, 3.0, 1), EMPTY], inclusion_probability=0.5)
     assert beside["primary"]["value"] > 0
 
 
 def test_no_signal_gives_0() -> None:
-    assert privacy_of([tossed(400, 0.0, 1)], coins=0.5)["primary"]["value"] == 0
+    assert privacy_of([tossed(400, 0.0, 1)], inclusion_probability=0.5)["primary"]["value"] == 0
 
 
 def test_wrong_settings_are_errors_and_no_notes() -> None:
-    with pytest.raises(SettingsError, match="coins="):
-        privacy_of([tossed(20, 0.0, 1)], coins=2.0)
+    with pytest.raises(SettingsError, match="inclusion_probability="):
+        privacy_of([tossed(20, 0.0, 1)], inclusion_probability=2.0)
     with pytest.raises(SettingsError, match="significance="):
         privacy_of([tossed(20, 0.0, 1)], significance=0.0)
     with pytest.raises(InputError, match="no candidates"):
@@ -111,13 +115,13 @@ def test_wrong_settings_are_errors_and_no_notes() -> None:
 def test_scores_the_wrong_way_round_are_said_with_what_to_do() -> None:
     turned = tossed(400, -3.0, 1)
     classes = [tossed(400, 0.0, 2), turned]
-    found = privacy_of(classes, coins=0.5, if_reversed="turn them")
+    found = privacy_of(classes, inclusion_probability=0.5, if_reversed="turn them")
     assert found["primary"]["value"] == 0
     (note,) = found["notes"]
     assert note.startswith("pin, repetitions 1: those that were in score lower than the rest (AUC ")
     assert note.endswith("which no bound counts as a leak; turn them")
     right = replace(turned, scores=-turned.scores)
-    assert privacy_of([right], coins=0.5)["notes"] == []
+    assert privacy_of([right], inclusion_probability=0.5)["notes"] == []
 
 
 def test_coins_that_no_class_alone_refutes_are_refuted_by_all() -> None:
@@ -131,9 +135,9 @@ def test_coins_that_no_class_alone_refutes_are_refuted_by_all() -> None:
         )
         for copies in (1, 4, 16)
     ]
-    alone = privacy_of(fixed[:1], coins=0.5)
+    alone = privacy_of(fixed[:1], inclusion_probability=0.5)
     assert alone["primary"] is not None
-    found = privacy_of(fixed, coins=0.5)
+    found = privacy_of(fixed, inclusion_probability=0.5)
     assert found["primary"] is None
     for row in found["classes"]:
         assert "30 of 30 candidates went in, which coins of 0.5 give" in row["note"]

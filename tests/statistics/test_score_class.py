@@ -141,7 +141,7 @@ def test_without_a_leak_the_joint_table_and_the_verdict_show_none() -> None:
     """Runs in which the table went up to 1.01 nats, by bounds that take scores for alike."""
     for seed in (2, 4, 6):
         one = pooled(UNEQUAL[2], np.random.default_rng([seed, 9]))
-        section = privacy_of([one], coins=0.5, deltas=(1e-5,), seed=seed)
+        section = privacy_of([one], inclusion_probability=0.5, deltas=(1e-5,), seed=seed)
         bounds = section["classes"][0]["bounds"]
         assert all(bound["value"] == 0 for bound in [bounds["primary"], *bounds["others"]])
         assert section["notes"] == [
@@ -149,7 +149,11 @@ def test_without_a_leak_the_joint_table_and_the_verdict_show_none() -> None:
             "are compared by places, which takes as many references for each candidate in each"
         ]
         table = joint_bounds(
-            one.scores, one.included, references=one.references, coins=0.5, seed=seed
+            one.scores,
+            one.included,
+            references=one.references,
+            inclusion_probability=0.5,
+            seed=seed,
         )
         assert max(bound.value for bound in (table.primary, *table.others)) == 0
         area = section["classes"][0]["membership"]["area_under_curve"]

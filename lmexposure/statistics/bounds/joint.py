@@ -34,14 +34,14 @@ class JointBounds:
         refused: (the bound, why the data does not support it).
         significance: how often, at most, any of those that are no "gaussian" model's lies above
             the truth, each under its own conditions.
-        coins: the probability with which each candidate went in; None where no coins were tossed.
+        inclusion_probability: of each candidate; None where no coins were tossed.
     """
 
     primary: EpsilonBound
     others: tuple[EpsilonBound, ...]
     refused: tuple[tuple[str, str], ...]
     significance: float
-    coins: float | None
+    inclusion_probability: float | None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain Python values."""
@@ -50,7 +50,7 @@ class JointBounds:
             "others": [one.to_dict() for one in self.others],
             "refused": [{"method": method, "reason": why} for method, why in self.refused],
             "significance": self.significance,
-            "inclusion_probability": self.coins,
+            "inclusion_probability": self.inclusion_probability,
         }
 
 
@@ -59,7 +59,7 @@ def joint_bounds(
     included: ArrayLike,
     *,
     references: ArrayLike = (),
-    coins: float | None = None,
+    inclusion_probability: float | None = None,
     significance: float = 0.05,
     deltas: Sequence[float] = (0.0,),
     repetitions: int = 1,
@@ -76,8 +76,8 @@ def joint_bounds(
         included: whether it went in, shape (m,), booleans.
         references: scores of texts for which no coin was tossed and that were never in, shape
             (n,); may be empty. Only bounds that take scores for independent and alike use them.
-        coins: the probability with which each candidate went in by its own independent coin; None
-            where a fixed number went in, or nobody knows.
+        inclusion_probability: with which each candidate went in by its own independent coin; None
+            where a fixed number went in, or it is not known.
         significance: of all bounds together.
         deltas: one or more, in [0, 1), different; each bound is given beside each of them.
         repetitions: copies of each candidate that went in.
@@ -91,7 +91,9 @@ def joint_bounds(
         scores=bits_array("scores", scores),
         included=true_or_false(included),
         references=bits_array("references", references) if np.size(references) else np.empty(0),
-        coins=None if coins is None else fraction("coins", coins),
+        coins=None
+        if inclusion_probability is None
+        else fraction("inclusion_probability", inclusion_probability),
         repetitions=repetitions,
         seed=seed,
     )
@@ -114,7 +116,7 @@ def joint_bounds(
         others=tuple(rule(data, share, delta) for rule, delta in others),
         refused=tuple(refused),
         significance=significance,
-        coins=data.coins,
+        inclusion_probability=data.coins,
     )
 
 
@@ -169,13 +171,15 @@ def _rules(data: _Data, refused: list[tuple[str, str]]) -> Iterator[Callable[...
         yield _one_run
     else:
         why = (
-            "needs declared fair coins (coins=0.5)"
+            "needs a declared inclusion probability of 0.5"
             if data.coins is None
             else f"needs fair coins; these are of {data.coins}"
         )
         refused += [("one_run_audit", why), ("one_run_gaussian_audit", why)]
     if data.coins is None:
-        refused.append(("epsilon_from_exposure with coins", "needs declared coins (coins=p)"))
+        refused.append(
+            ("epsilon_from_exposure with coins", "needs a declared inclusion probability")
+        )
     elif not data.left_out.size:
         refused.append(("epsilon_from_exposure with coins", "no coin kept a candidate out"))
     else:

@@ -23,7 +23,7 @@ def laplace(n: int, seed: int) -> NDArray[np.float64]:
 
 
 def test_fair_coins_give_the_one_run_audit_at_half_of_the_significance() -> None:
-    found = joint_bounds(SCORES, COINS, coins=0.5, seed=3)
+    found = joint_bounds(SCORES, COINS, inclusion_probability=0.5, seed=3)
     assert found.primary == one_run_audit(SCORES, COINS, significance=0.025, seed=3)
     assert {one.method for one in found.others} == {"epsilon_from_exposure", "epsilon_from_scores"}
     assert sum(one.significance for one in found.others) == pytest.approx(0.025)
@@ -32,7 +32,7 @@ def test_fair_coins_give_the_one_run_audit_at_half_of_the_significance() -> None
 def test_other_coins_give_the_bound_of_their_own_probability() -> None:
     coins = np.random.default_rng(1).random(2_000) < 0.02
     scores = laplace(2_000, 2) + 3 * coins
-    found = joint_bounds(scores, coins, coins=0.02)
+    found = joint_bounds(scores, coins, inclusion_probability=0.02)
     alone = epsilon_from_exposure(-scores[coins], -scores[~coins], coins=0.02, significance=0.025)
     assert found.primary == alone.bound
     assert found.primary.validity == "any-dp"
@@ -47,13 +47,18 @@ def test_without_coins_the_numbers_decide_and_coin_bounds_are_refused(
     found = joint_bounds(laplace(400 + outside, 5) + included, included)
     assert found.primary.method == f"epsilon_from_{method}"
     assert {one.validity for one in (found.primary, *found.others)} == {"iid-scores"}
-    assert "needs declared fair coins" in dict(found.refused)["one_run_audit"]
-    assert "needs declared coins" in dict(found.refused)["epsilon_from_exposure with coins"]
+    assert "needs a declared inclusion probability of 0.5" in dict(found.refused)["one_run_audit"]
+    assert (
+        "needs a declared inclusion probability"
+        in dict(found.refused)["epsilon_from_exposure with coins"]
+    )
 
 
 def test_references_are_used_by_bounds_that_take_scores_for_alike_only() -> None:
     references = laplace(1_000, 7)
-    found = joint_bounds(SCORES, COINS, references=references, coins=0.5, deltas=(0.0, 1e-5))
+    found = joint_bounds(
+        SCORES, COINS, references=references, inclusion_probability=0.5, deltas=(0.0, 1e-5)
+    )
     share = found.others[0].significance
     everything = np.concatenate([SCORES[~COINS], references])
     by_kind = {(one.method, one.validity, one.delta): one for one in found.others}
@@ -68,27 +73,32 @@ def test_references_are_used_by_bounds_that_take_scores_for_alike_only() -> None
 
 
 def test_each_bound_stands_beside_each_delta_once() -> None:
-    found = joint_bounds(SCORES, COINS, coins=0.5, deltas=(0.0, 1e-5))
+    found = joint_bounds(SCORES, COINS, inclusion_probability=0.5, deltas=(0.0, 1e-5))
     kinds = [(one.method, one.validity, one.delta) for one in (found.primary, *found.others)]
     assert len(kinds) == len(set(kinds)) == 4 + 6  # no Gaussian bounds at delta 0
     assert found.primary.delta == 0.0
 
 
 def test_a_single_delta_of_0_says_why_there_is_no_gaussian_bound() -> None:
-    why = dict(joint_bounds(SCORES, COINS, coins=0.5).refused)
+    why = dict(joint_bounds(SCORES, COINS, inclusion_probability=0.5).refused)
     assert "at delta 0" in why["gaussian_dp_epsilon"]
     assert "at delta 0" in why["one_run_gaussian_audit"]
 
 
 def test_a_gaussian_bound_from_coins_needs_fair_ones() -> None:
-    for coins, reason in ((None, "needs declared fair coins"), (0.45, "these are of 0.45")):
-        found = joint_bounds(SCORES, COINS, coins=coins, deltas=(1e-5,))
+    for coins, reason in (
+        (None, "needs a declared inclusion probability of 0.5"),
+        (0.45, "these are of 0.45"),
+    ):
+        found = joint_bounds(SCORES, COINS, inclusion_probability=coins, deltas=(1e-5,))
         assert reason in dict(found.refused)["one_run_gaussian_audit"]
         assert "one_run_gaussian_audit" not in {one.method for one in found.others}
 
 
 def test_no_signal_gives_0_and_the_result_is_plain() -> None:
-    found = joint_bounds(laplace(400, 9), COINS, coins=0.5, deltas=(0.0, 1e-5)).to_dict()
+    found = joint_bounds(
+        laplace(400, 9), COINS, inclusion_probability=0.5, deltas=(0.0, 1e-5)
+    ).to_dict()
     assert found["primary"]["value"] == 0.0
     assert [one["value"] for one in found["others"]] == [0.0] * len(found["others"])
     assert found["inclusion_probability"] == 0.5
@@ -100,7 +110,9 @@ def test_all_bounds_hold_together() -> None:
     for seed in range(60):
         rng = np.random.default_rng([seed, 11])
         coins = rng.random(200) < 0.5
-        found = joint_bounds(rng.laplace(size=200) + coins, coins, coins=0.5, seed=seed)
+        found = joint_bounds(
+            rng.laplace(size=200) + coins, coins, inclusion_probability=0.5, seed=seed
+        )
         above += max(one.value for one in (found.primary, *found.others)) > 1
     assert above <= 9  # 3 expected at most; binomial tail 1e-3
 
@@ -114,10 +126,12 @@ def test_what_cannot_be_compared_is_refused() -> None:
         joint_bounds([1.0, float("nan")], [1, 0])
     with pytest.raises(SettingsError, match="deltas="):
         joint_bounds(SCORES, COINS, deltas=(0.0, 0.0))
-    with pytest.raises(SettingsError, match="coins="):
-        joint_bounds(SCORES, COINS, coins=1.5)
+    with pytest.raises(SettingsError, match="inclusion_probability="):
+        joint_bounds(SCORES, COINS, inclusion_probability=1.5)
 
 
 def test_coins_that_kept_nobody_out_leave_the_references() -> None:
-    found = joint_bounds([1.0, 2.0, 3.0], [1, 1, 1], references=laplace(100, 1), coins=0.9)
+    found = joint_bounds(
+        [1.0, 2.0, 3.0], [1, 1, 1], references=laplace(100, 1), inclusion_probability=0.9
+    )
     assert dict(found.refused)["epsilon_from_exposure with coins"] == "no coin kept a candidate out"

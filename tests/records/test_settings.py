@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from lmexposure.audit import MeasureSettings, RunSettings, read_settings_file
 from lmexposure.errors import SettingsError
+from lmexposure.records import MeasureOptions, MeasureSettings, RunSettings, read_settings_file
 
 
 def test_override_reaches_run_measurement_and_training() -> None:
@@ -11,7 +11,7 @@ def test_override_reaches_run_measurement_and_training() -> None:
     new = base.override(
         {"seed": 5, "references": 99, "repetitions": [1, 2], "training": {"epochs": 7}}
     )
-    assert (new.seed, new.measure.seed, new.measure.references) == (5, 0, 99)
+    assert (new.seed, new.measure.bootstrap_seed, new.measure.references) == (5, 0, 99)
     assert new.repetitions == (1, 2)
     assert new.training == {"epochs": 7, "patience": 1}
     assert base.training == {"epochs": 3, "patience": 1}
@@ -26,8 +26,11 @@ def test_settings_file_then_flags(tmp_path: Path) -> None:
 
 
 def test_unknown_names_are_refused_with_those_there_are() -> None:
-    with pytest.raises(SettingsError, match=r"unknown setting 'canary'; there are .*canaries"):
-        RunSettings().override({"canary": 3})
+    with pytest.raises(
+        SettingsError,
+        match=r"unknown setting 'canarie'; did you mean 'canaries'\? There are batch_size, ",
+    ):
+        RunSettings().override({"canarie": 3})
 
 
 @pytest.mark.parametrize(
@@ -49,19 +52,16 @@ def test_unknown_names_are_refused_with_those_there_are() -> None:
         ({"threads": 0}, "threads=0 must be a whole number from 1 to 1024"),
         ({"threads": 10**11}, "threads=100000000000 must be a whole number from 1 to 1024"),
         ({"canaries": 2.0}, "canaries=2.0"),
-        ({"coins": 0.5, "candidates": 0}, "candidates=0 must be a whole number at least 1"),
-        ({"coins": 0.5}, "coins=0.5 needs candidates: how many coins"),
-        ({"candidates": 9}, "candidates=9 needs coins, such as coins=0.5"),
+        ({"inclusion_probability": 0.5}, "inclusion_probability=0.5 needs canaries: how many cand"),
+        ({"inclusion_probability": 1}, "inclusion_probability=1 must lie strictly between 0 and 1"),
+        ({"inclusion_probability": 0.0}, "inclusion_probability=0.0 must lie strictly"),
+        ({"inclusion_probability": "half"}, "inclusion_probability='half' must lie strictly"),
         (
-            {"coins": 0.5, "candidates": 9, "canaries": 9},
-            "canaries=9 is a fixed number, but coins=0.5 decide .* give candidates instead",
+            {"inclusion_seed": 3},
+            "an inclusion_seed needs inclusion_probability, such as 0.5; leave",
         ),
-        ({"coins": 1, "candidates": 9}, "coins=1 must lie strictly between 0 and 1"),
-        ({"coins": 0.0, "candidates": 9}, "coins=0.0 must lie strictly"),
-        ({"coins": "half", "candidates": 9}, "coins='half' must be 'fixed' or a probability"),
-        ({"coin_seed": 3}, "a coin_seed needs coins to toss, such as coins=0.5; leave it out"),
-        ({"coins": 0.5, "candidates": 9, "coin_seed": -1}, "coin_seed=-1 must be a whole number"),
-        ({"coins": 0.5, "candidates": 9, "coin_seed": 2**63}, "coin_seed=.* from 0 to 92233720"),
+        ({"inclusion_seed": -1}, "inclusion_seed=-1 must be a whole number"),
+        ({"inclusion_seed": 2**63}, "inclusion_seed=.* from 0 to 92233720"),
         ({"controls": -1}, "controls=-1"),
         ({"seed": -1}, "seed=-1"),
         ({"layers": 0}, "layers=0"),
@@ -100,24 +100,32 @@ def test_a_settings_file_that_cannot_be_read(tmp_path: Path) -> None:
 def test_speed_does_not_decide() -> None:
     assert MeasureSettings(batch_size=3, threads=2).decisive() == MeasureSettings().decisive()
     assert RunSettings(threads=2).record() == RunSettings().record()
-    assert MeasureSettings(seed=1).decisive() != MeasureSettings().decisive()
+    assert MeasureSettings(bootstrap_seed=1).decisive() != MeasureSettings().decisive()
+
+
+def test_files_and_hashes_keep_the_names_that_they_had() -> None:
+    """A measurement of an older version resumes: what decides it is hashed as it was."""
+    chosen = MeasureSettings(bootstrap_seed=3)
+    assert chosen.decisive()["seed"] == chosen.record().seed == 3
+    assert "bootstrap_seed" not in chosen.decisive()
+    assert set(chosen.decisive()) == set(MeasureOptions.model_fields) - {"quick", "threads"}
 
 
 def test_one_number_says_how_many() -> None:
     assert RunSettings().per_class == 10
     assert RunSettings(canaries=3).per_class == 3
-    assert RunSettings(coins=0.5, candidates=7).per_class == 7
+    assert RunSettings(inclusion_probability=0.5, canaries=7).per_class == 7
     # What is recorded is the number itself, so that the default and the same by name are one run.
     assert RunSettings().record() == RunSettings(canaries=10).record()
     assert RunSettings().record().inclusion_probability is None
-    tossed = RunSettings(coins=0.5, candidates=7).record()
+    tossed = RunSettings(inclusion_probability=0.5, canaries=7).record()
     assert (tossed.inclusion_probability, tossed.candidates, tossed.canaries) == (0.5, 7, None)
 
 
-def test_the_coin_seed_is_in_no_record() -> None:
+def test_the_inclusion_seed_is_in_no_record() -> None:
     """Only the manifest keeps it."""
-    seeded = RunSettings(coins=0.5, candidates=7, coin_seed=987654321)
-    assert seeded.record() == RunSettings(coins=0.5, candidates=7).record()
+    seeded = RunSettings(inclusion_probability=0.5, canaries=7, inclusion_seed=987654321)
+    assert seeded.record() == RunSettings(inclusion_probability=0.5, canaries=7).record()
     assert "987654321" not in str(seeded.to_dict()) + repr(seeded)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from lmexposure.errors import SettingsError
-from lmexposure.models.settings import TrainingSettings
+from lmexposure.records import TrainingSettings
 
 
 def test_defaults_differ_by_model() -> None:
@@ -23,7 +23,9 @@ def test_changes_win_over_defaults() -> None:
 def test_unknown_kind_and_unknown_setting_are_refused() -> None:
     with pytest.raises(SettingsError, match="kind='gru' must be one of lstm, gpt2-tiny, pretrain"):
         TrainingSettings.for_model("gru")
-    with pytest.raises(SettingsError, match="setting='epoch' must be one of seed, epochs"):
+    with pytest.raises(
+        SettingsError, match="unknown setting of the training 'epoch'; did you mean 'epochs'"
+    ):
         TrainingSettings.for_model("lstm", epoch=3)
 
 

@@ -1,0 +1,537 @@
+"""What a person may choose, each declared once: what is inserted, trained and measured."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from lmexposure._settings import (
+    Rule,
+    build,
+    changed,
+    check_settings,
+    choice,
+    refuse_unknown,
+    setting,
+    settings_of,
+    several,
+    whole,
+    whole_numbers,
+    words,
+)
+from lmexposure._validate import (
+    LARGEST_NUMBER,
+    LARGEST_SEED,
+    MOST_THREADS,
+    coverage,
+    delta_of_dp,
+    fraction,
+    positive,
+    text,
+)
+from lmexposure.errors import SettingsError
+from lmexposure.records.training_settings import TrainingSettings
+
+if TYPE_CHECKING:
+    from lmexposure.records.result import MeasureOptions
+    from lmexposure.records.run_record import RunOptions
+
+# The panels of a command's help.
+HIDDEN, TRAINING, MEASURING = "What is hidden", "Training", "Measuring"
+PRIVACY, MACHINE = "Privacy", "Machine"
+PANELS = (HIDDEN, TRAINING, MEASURING, PRIVACY, MACHINE)
+
+_BUDGET_OPERATIONS = 3e12  # half a minute of a small CPU
+_FEWEST_STEPS, _MOST_STEPS = 10_000, 2_000_000
+
+# What a first look has instead of the defaults; of references and budget it has a tenth.
+QUICK: dict[str, int] = {"revealed": 0, "draws": 2_000, "bootstraps": 39}
+_TENTH = 10
+
+_CANARIES = 10  # per class, where no number is given
+
+_MOST = 10**8  # of anything that is held in memory one by one
+
+_THREADS = "threads of the CPU; what is resumed keeps its own"
+_USUAL_THREADS = "1 for a small model, else all"
+
+METHODS = ("auto", "exact", "importance", "sampled", "skew_normal", "certificate")
+
+
+def _without_search(rule: Rule) -> Rule:
+    """The rule of a budget: who refuses one may mean to leave the search out."""
+
+    def check(name: str, value: object) -> None:
+        try:
+            rule(name, value)
+        except SettingsError as failure:
+            raise SettingsError(
+                f"{failure}; to leave the exact search out, choose method='importance' or 'sampled'"
+            ) from None
+
+    return check
+
+
+def _nats(name: str, value: object) -> None:
+    """The rule of a claim; what a claim is besides, `Claim` says."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise SettingsError(f"{name}={value!r} must be a number of nats, at least 0")
+    if value > LARGEST_NUMBER:
+        raise SettingsError(
+            f"{name}={value!r} must be at most {LARGEST_NUMBER:g} nats: a larger one claims "
+            "nothing; leave it out"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasureSettings:
+    """What is measured, and how closely.
+
+    Attributes:
+        references: fills to compare with, per format; None: 10,000, or as many as there are.
+            A number that R cannot give is an error.
+        revealed: extraction is tried with 0 to this many of the secret's characters given.
+        beam_width: candidates a beam keeps; None: 100, and twice the canaries of the format.
+        extraction: whether to search for the secrets at all.
+        method: which estimate of exposure is shown: "auto" (exact where the budget suffices, else
+            importance, else sampled), or one of `METHODS` by name. "skew_normal" must give a curve,
+            and shows a rank all the same: an extrapolation stands beside what was counted.
+        draws: fills drawn by importance, per format.
+        guesses: the likeliest fills that best-first search finds, per format.
+        budget_steps: model steps that the exact search of a format may take, and best-first search
+            again; None: as many as 3e12 floating-point operations give, 10,000 to 2,000,000. Draws
+            come besides: a few steps each.
+        budget_seconds: an end in seconds for each walk besides; with one, another machine may show
+            other methods.
+        live_states: model states that a search may hold at once; where the budget ends a search, it
+            changes what was reached until then.
+        level: coverage of every interval.
+        bootstraps: refits behind the goodness of the skew-normal curve.
+        permutations: shuffles behind each p-value against guessing.
+        significance: of all bounds on epsilon together.
+        delta: beside which epsilon is bounded, in [0, 1); None: 0, and one by the number of
+            documents.
+        claimed_epsilon: what was claimed of the training, in nats, with `delta`.
+        quick: a first look in about a tenth of the time, by `first_look`: references that are not
+            asked for are 1,000, a budget that is not a tenth; the result says what is coarser.
+        bootstrap_seed: of bootstraps and, with the hashes of manifest and weights, of draws and
+            permutations; it is not the plan's, for a result does not tell from which seed its
+            secrets were drawn.
+        batch_size: texts a forward pass; changes only speed.
+        threads: of the CPU, which decide the last bits of a score; None: one for a small model,
+            else what torch has. A measurement that is resumed keeps those that it began with, and
+            the result names them.
+    """
+
+    references: int | None = setting(
+        None,
+        "fills to compare with, per format",
+        panel=MEASURING,
+        rule=whole(20, _MOST),
+        usual="10,000, or all there are",
+    )
+    revealed: int = setting(
+        4, "characters given to the searches, at most", panel=MEASURING, rule=whole(0, _MOST)
+    )
+    beam_width: int | None = setting(
+        None,
+        "candidates that a beam search keeps",
+        panel=MEASURING,
+        rule=whole(2, _MOST),
+        usual="100, and twice the canaries",
+    )
+    extraction: bool = setting(
+        True, "whether the secrets are searched for", panel=MEASURING, by_flag=False
+    )
+    method: str = setting(
+        "auto",
+        "the estimate of exposure that is shown: auto, exact, importance, sampled, certificate, or "
+        "skew_normal, an extrapolation next to what was counted",
+        panel=MEASURING,
+        rule=choice(*METHODS),
+    )
+    draws: int = setting(
+        20_000, "fills drawn for importance sampling", panel=MEASURING, rule=whole(10, _MOST)
+    )
+    guesses: int = setting(
+        1_000,
+        "likeliest fills that best-first search finds",
+        panel=MEASURING,
+        rule=whole(1, _MOST),
+    )
+    budget_steps: int | None = setting(
+        None,
+        "model steps for the exact search of a format",
+        panel=MEASURING,
+        rule=_without_search(whole(1, LARGEST_SEED)),
+        usual="by the size of the model",
+    )
+    budget_seconds: float | None = setting(
+        None,
+        "seconds after which each search ends; another machine may then show other methods",
+        panel=MEASURING,
+        rule=_without_search(positive),
+        usual="no end",
+    )
+    live_states: int | None = setting(
+        None,
+        "model states that a search holds at once",
+        panel=MEASURING,
+        rule=whole(1, _MOST),
+        usual="as memory allows",
+    )
+    level: float = setting(
+        0.95, "coverage of the intervals", panel=MEASURING, rule=coverage, by_flag=False
+    )
+    bootstraps: int = setting(
+        199,
+        "refits behind the goodness of the skew-normal curve",
+        panel=MEASURING,
+        rule=whole(39, _MOST),
+        by_flag=False,
+    )
+    permutations: int = setting(
+        9_999, "shuffles behind a p-value", panel=MEASURING, rule=whole(99, _MOST), by_flag=False
+    )
+    significance: float = setting(
+        0.05, "how often, at most, a bound on epsilon may be wrong", panel=PRIVACY, rule=fraction
+    )
+    delta: float | None = setting(
+        None,
+        "the delta that epsilon is bounded at",
+        panel=PRIVACY,
+        rule=delta_of_dp,
+        usual="0, and 1 / documents",
+    )
+    claimed_epsilon: float | None = setting(
+        None,
+        "an epsilon to hold the bound against, in nats; needs a delta",
+        panel=PRIVACY,
+        rule=_nats,
+        usual="no claim",
+    )
+    quick: bool = setting(
+        False,
+        "a first look in about a tenth of the time: fewer references, draws and steps of the "
+        "search, no extraction with characters given; the result says what is coarser",
+        panel=MEASURING,
+    )
+    bootstrap_seed: int = setting(
+        0,
+        "seed of bootstraps, draws and permutations; no secret follows from it",
+        panel=MEASURING,
+        rule=whole(0, LARGEST_SEED),
+    )
+    batch_size: int | None = setting(
+        None, "texts in a forward pass", panel=MACHINE, rule=whole(1), usual="found"
+    )
+    threads: int | None = setting(
+        None, _THREADS, panel=MACHINE, rule=whole(1, MOST_THREADS), usual=_USUAL_THREADS
+    )
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        if self.claimed_epsilon is not None:
+            from lmexposure.statistics import Claim  # brings scipy: only for a claim
+
+            Claim(epsilon=self.claimed_epsilon, delta=self.delta)
+
+    @classmethod
+    def first_look(cls, **values: object) -> "MeasureSettings":
+        """Settings of a first look, but for these values.
+
+        >>> look = MeasureSettings.first_look(draws=5_000)
+        >>> look.draws, look.revealed, look.references_for(10_000)
+        (5000, 0, 1000)
+        """
+        return build(cls, {"quick": True, **QUICK, **values})
+
+    def references_for(self, usual: int) -> int:
+        """References per format, if there are so many.
+
+        Args:
+            usual: their number where none is asked for.
+        """
+        return self.references or (usual // _TENTH if self.quick else usual)
+
+    @property
+    def coarser(self) -> str | None:
+        """What a first look leaves open, in one sentence; None where it is none."""
+        if not self.quick:
+            return None
+        from lmexposure.canaries import DEFAULT_REFERENCES  # brings the formats
+
+        said = [
+            *_fewer("references", self.references_for(DEFAULT_REFERENCES), DEFAULT_REFERENCES),
+            *_fewer("draws", self.draws, MeasureSettings.draws),
+            *(["a tenth of the search"] if self.budget_steps is None else []),
+            *_fewer("characters given to extraction", self.revealed, MeasureSettings.revealed),
+            *_fewer("bootstraps", self.bootstraps, MeasureSettings.bootstraps),
+        ]
+        return f"a quick look, with {', '.join(said)}" if said else None
+
+    def deltas(self, documents: int) -> tuple[float, ...]:
+        """The deltas beside which epsilon is bounded, the primary bound's first.
+
+        Args:
+            documents: of the corpus; a claim's delta should be far below one by their number.
+        """
+        return (0.0, 1 / max(2, documents)) if self.delta is None else (self.delta,)
+
+    def steps_for(self, parameters: int) -> int:
+        """Model steps that a search may take: as asked, or by the size of the model.
+
+        Args:
+            parameters: of the model; a step takes about twice as many operations.
+        """
+        by_size = int(_BUDGET_OPERATIONS // (2 * max(1, parameters)))
+        whole = min(max(by_size, _FEWEST_STEPS), _MOST_STEPS)
+        return self.budget_steps or (whole // _TENTH if self.quick else whole)
+
+    def record(self, *, threads: int | None = None) -> "MeasureOptions":
+        """What a result says of them: all but what changes speed alone.
+
+        Args:
+            threads: that were computed with; None before it is known.
+        """
+        from lmexposure.records.result import MeasureOptions  # brings pydantic
+
+        return MeasureOptions.model_validate({**self._by_file_names(), "threads": threads})
+
+    def decisive(self) -> dict[str, object]:
+        """The settings that decide the numbers, for the hash of a result's inputs."""
+        values = self._by_file_names()
+        del values["threads"]
+        if not self.quick:
+            del values["quick"]  # as before there was one: the hash is then the same
+        return values
+
+    def _by_file_names(self) -> dict[str, object]:
+        """All but what changes speed alone, by the names that files have."""
+        names = {"bootstrap_seed": "seed"}
+        values = asdict(self)
+        del values["batch_size"]
+        return {names.get(name, name): value for name, value in values.items()}
+
+
+def _fewer(what: str, number: int, usual: int) -> list[str]:
+    return [f"{number:,} {what} instead of {usual:,}"] if number < usual else []
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSettings:
+    """The whole path: what is inserted, what is trained, what is measured.
+
+    Attributes:
+        model: "lstm", "gpt2-tiny", or a path or hub name to fine-tune.
+        formats: names of shipped formats, or paths of format files.
+        canaries: per format and class of repetitions; None: 10. Where there is a probability they
+            are candidates, and their number must be given.
+        inclusion_probability: None inserts a fixed number; p in (0, 1) inserts each candidate with
+            probability p.
+        inclusion_seed: decides which candidates are inserted; None, where a probability does, draws
+            a fresh one from the operating system when the plan is made. It is kept in the manifest
+            and in no other file.
+        repetitions: how often the canaries of each class are inserted.
+        controls: canaries per format that are drawn and never inserted.
+        seed: decides secrets, positions, initial weights and the order of training; not who is
+            included.
+            None draws the plan's own from the operating system when the plan is made, and keeps it
+            in the manifest and in no other file; the training then has the seed 0. Whoever
+            has a seed that was given, or guesses it, can draw the secrets.
+        layout: "lines", "paragraphs" or "jsonl"; None: by the corpus's suffix, else lines.
+        text_field: the field of a JSONL record that holds its text.
+        existing: what to do with fills that the corpus holds already: "refuse" or "set_aside".
+        layers, units: size of the LSTM.
+        training: overrides of the model's training defaults, by name.
+        measure: what is measured.
+        device, dtype: where and in which precision the model is measured.
+        threads: of the CPU, in training and measuring; None: one for a small model, else what torch
+            has. What is resumed keeps those that it began with.
+        offline, revision: how a hub name is looked up.
+    """
+
+    model: str = setting(
+        "lstm",
+        "the model: lstm, gpt2-tiny, or a path or hub name to fine-tune",
+        panel=TRAINING,
+        rule=text,
+    )
+    formats: tuple[str, ...] = setting(
+        ("random_number",),
+        "a shipped format of secrets, or a .toml file; may be repeated",
+        panel=HIDDEN,
+        rule=words,
+        flag_name="--format",
+        metavar="NAME",
+    )
+    canaries: int | None = setting(
+        None,
+        "secrets per format and class of repetitions; with an inclusion probability, candidates",
+        panel=HIDDEN,
+        rule=whole(1),
+        usual=str(_CANARIES),
+    )
+    inclusion_probability: float | None = setting(
+        None,
+        "probability of each candidate to be inserted: 0.5 for an audit in one run, a small one "
+        "for few canaries among many references",
+        panel=HIDDEN,
+        rule=fraction,
+        usual="a fixed number is inserted",
+    )
+    inclusion_seed: int | None = setting(
+        None,
+        "decides which candidates are inserted",
+        panel=HIDDEN,
+        rule=whole(0, LARGEST_SEED),
+        usual="fresh from the operating system, kept in the manifest",
+        secret=True,
+    )
+    repetitions: tuple[int, ...] = setting(
+        (1, 4, 16),
+        "how often the secrets of each class are inserted",
+        panel=HIDDEN,
+        rule=several(whole(1)),
+        metavar="N,N,...",
+        parse=whole_numbers,
+    )
+    controls: int = setting(
+        32, "secrets per format that are never inserted", panel=HIDDEN, rule=whole(0)
+    )
+    seed: int | None = setting(
+        None,
+        "decides secrets, positions and training, but not who is included: who has it has the "
+        "secrets, and a small one is guessed",
+        panel=HIDDEN,
+        rule=whole(0, LARGEST_SEED),
+        usual="secrets and positions fresh from the operating system, kept in the manifest; the "
+        "training's is 0",
+    )
+    layout: str | None = setting(
+        None,
+        "what a document is: lines (each of them), paragraphs (blank lines between), jsonl or "
+        "parquet",
+        panel=HIDDEN,
+        rule=choice("lines", "paragraphs", "jsonl", "parquet"),
+        usual="by the file's suffix, else lines",
+    )
+    text_field: str = setting(
+        "text", "the JSONL field that holds the text", panel=HIDDEN, rule=text
+    )
+    existing: Literal["refuse", "set_aside"] = setting(
+        "refuse",
+        "fills already in the corpus: refuse, or set_aside (not drawn, not counted)",
+        panel=HIDDEN,
+        rule=choice("refuse", "set_aside"),
+    )
+    layers: int = setting(2, "layers of the LSTM", panel=TRAINING, rule=whole(1, 1000))
+    units: int = setting(200, "units of the LSTM", panel=TRAINING, rule=whole(1, 100_000))
+    training: Mapping[str, object] = field(default_factory=dict)
+    measure: MeasureSettings = field(default_factory=MeasureSettings)
+    device: str = setting(
+        "auto", "where the model is: cpu, cuda, cuda:1 or mps", panel=MACHINE, rule=text
+    )
+    dtype: str = setting(
+        "float32",
+        "precision of measuring: float32, bfloat16 or float16",
+        panel=MACHINE,
+        rule=choice("float32", "bfloat16", "float16"),
+    )
+    threads: int | None = setting(
+        None, _THREADS, panel=MACHINE, rule=whole(1, MOST_THREADS), usual=_USUAL_THREADS
+    )
+    offline: bool = setting(False, "never ask a model hub", panel=MACHINE)
+    revision: str | None = setting(
+        None, "branch, tag or commit of a hub model", panel=MACHINE, rule=text, usual="the newest"
+    )
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        self._check_inclusion()
+        if not isinstance(self.training, Mapping):
+            raise SettingsError(f"training={self.training!r} must be a table of settings by name")
+        check_training(self.training)
+
+    @property
+    def per_class(self) -> int:
+        """Canaries to draw per format and class of repetitions, or candidates."""
+        return self.canaries or _CANARIES
+
+    @property
+    def public_seed(self) -> int:
+        """Of initial weights and of the training, unless `training` has its own; 0 by default.
+
+        It never follows from a plan's fresh seed: what a training writes is for others to read.
+        """
+        return 0 if self.seed is None else self.seed
+
+    def _check_inclusion(self) -> None:
+        """Candidates are counted, and have a seed, only where a probability decides on each."""
+        if self.inclusion_probability is None and self.inclusion_seed is not None:
+            raise SettingsError(
+                "an inclusion_seed needs inclusion_probability, such as 0.5; leave it out"
+            )
+        if self.inclusion_probability is not None and self.canaries is None:
+            raise SettingsError(
+                f"inclusion_probability={self.inclusion_probability} needs canaries: how many "
+                "candidates there are per format and class of repetitions; an audit in one run "
+                "takes hundreds"
+            )
+
+    def to_dict(self) -> dict[str, object]:
+        """All settings, defaults included, as plain values; but never the inclusion seed."""
+        values: dict[str, object] = asdict(self)
+        del values["inclusion_seed"]
+        return values | {"canaries": self.per_class, "training": dict(self.training)}
+
+    def record(self) -> "RunOptions":
+        """What run.json says of them: all but inclusion seed, threads and what is measured."""
+        from lmexposure._record import plain  # brings pydantic
+        from lmexposure.records.run_record import RunOptions
+
+        values = self.to_dict()
+        del values["measure"], values["threads"]
+        fixed = self.inclusion_probability is None
+        counted = {"canaries": self.per_class, "candidates": None}
+        if not fixed:
+            counted = {"canaries": None, "candidates": self.per_class}
+        return RunOptions.model_validate(plain(values | counted))
+
+    def override(self, values: Mapping[str, object]) -> "RunSettings":
+        """A copy with some values replaced; the names of `MeasureSettings` reach into `measure`.
+
+        Raises:
+            SettingsError: a name that no setting has; names the nearest.
+        """
+        values = dict(values)
+        refuse_unknown(values, KNOWN, elsewhere=NAMES_BY_TABLE)
+        for name in ("formats", "repetitions"):
+            if isinstance(value := values.get(name), list):
+                values[name] = tuple(value)
+        if isinstance(training := values.get("training"), Mapping):
+            values["training"] = {**self.training, **training}
+        measure = {name: values.pop(name) for name in list(values) if name in _MEASURE}
+        if measure.get("quick") is True:
+            measure = {**QUICK, **measure}
+        return changed(self, {**values, "measure": changed(self.measure, measure)})
+
+
+# Names that a settings file, or `override`, may give, without a table.
+_MEASURE = set(settings_of(MeasureSettings)) - {"threads"}
+KNOWN = sorted({*settings_of(RunSettings), "training"} | _MEASURE)
+NAMES_BY_TABLE = {
+    "the settings without a table": set(KNOWN),
+    "the table [training]": set(settings_of(TrainingSettings)) - set(KNOWN),
+}
+
+
+def check_training(values: Mapping[str, object]) -> None:
+    """Hold settings of a training against their rules, whatever model it will be of.
+
+    Raises:
+        SettingsError: a name that none has, or a value out of range.
+    """
+    known = settings_of(TrainingSettings)
+    refuse_unknown(values, known, what="setting of the training", elsewhere=NAMES_BY_TABLE)
+    for name, value in values.items():
+        known[name].check(value)

@@ -1,0 +1,229 @@
+"""How a model is trained: what changes the result, apart from what changes only the speed."""
+
+import dataclasses
+import math
+from dataclasses import dataclass
+
+from lmexposure._settings import (
+    build,
+    check_settings,
+    choice,
+    refuse_unknown,
+    setting,
+    settings_of,
+    whole,
+)
+from lmexposure._validate import MOST_THREADS, fraction, integer, one_of, positive
+from lmexposure.errors import SettingsError
+
+PANEL = "Training"
+
+_ONLY_SPEED = ("accumulation", "checkpoint_seconds", "threads")
+
+_DEFAULTS: dict[str, dict[str, object]] = {
+    "lstm": {},
+    "gpt2-tiny": {
+        "learning_rate": 1e-3,
+        "batch_size": 16,
+        "weight_decay": 0.01,
+        "warmup_steps": 100,
+    },
+    "pretrained": {
+        "learning_rate": 5e-5,
+        "epochs": 3,
+        "patience": 3,
+        "batch_size": 8,
+        "block_size": 256,
+        "schedule": "linear",
+    },
+}
+
+_LONGEST_BLOCK = 10**7  # tokens; past every context window, and within memory
+_COUNT = whole(1)
+
+
+def _usual(name: str, default: float) -> str:
+    """A default in words, and those of the kinds of models that have another."""
+    kinds = {"gpt2-tiny": "gpt2-tiny", "pretrained": "fine-tuning"}
+    others = [f"{shown} {_DEFAULTS[k][name]}" for k, shown in kinds.items() if name in _DEFAULTS[k]]
+    return "; ".join([str(default), *others])
+
+
+def _decay(name: str, value: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise SettingsError(f"{name}={value!r} must be finite and at least 0")
+
+
+def _epochs(name: str, values: object) -> None:
+    if not isinstance(values, tuple | list):
+        raise SettingsError(f"{name}={values!r} must be a list of epochs, such as [1, 5]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSettings:
+    """Settings of a training; the defaults are those of a new LSTM.
+
+    These change the result:
+
+    Args:
+        seed: order of the blocks, dropout, choice of the validation documents.
+        epochs: passes over the corpus at most.
+        patience: evaluations without a new lowest validation loss before training stops.
+        evaluate_every: optimizer steps between evaluations; None: once an epoch.
+        batch_size: blocks in an optimizer step, over all processes together.
+        block_size: tokens in a block, at least 2.
+        learning_rate: of AdamW, at its highest.
+        schedule: "constant", or "linear" down to 0 at the last step of the last epoch.
+        warmup_steps: steps in which the learning rate grows from 0.
+        weight_decay: of AdamW, at least 0.
+        gradient_clip: largest norm of the gradient of one step.
+        precision: "float32", or "bf16" for mixed precision (the weights stay float32).
+        validation_fraction: share of the corpus's characters held out, in (0, 1).
+        validation_characters: held out at most.
+        snapshot_epochs: after these epochs a copy of the model is kept in `snapshots/`.
+        max_seconds: stop when training has taken this long; the result then depends on the machine.
+
+    These change only the speed:
+
+    Args:
+        accumulation: parts in which a process handles its share of a step: more need less memory.
+        checkpoint_seconds: time between checkpoints to resume from, beside those at evaluations.
+        threads: of the CPU, which decide the last bits of a sum; None: one for a small model, else
+            what torch has. A training that is resumed keeps those that it began with.
+
+    Raises:
+        SettingsError: a value out of its range.
+    """
+
+    seed: int = setting(
+        0,
+        "seed of the order of blocks, of dropout and of the validation documents",
+        panel=PANEL,
+        rule=whole(0),
+        by_flag=False,
+    )
+    epochs: int = setting(
+        20,
+        "most passes over the corpus; training stops earlier when it can",
+        usual=_usual("epochs", 20),
+        panel=PANEL,
+        rule=_COUNT,
+    )
+    patience: int = setting(
+        3, "evaluations without a better one before training stops", panel=PANEL, rule=_COUNT
+    )
+    evaluate_every: int | None = setting(
+        None,
+        "optimizer steps between evaluations",
+        panel=PANEL,
+        rule=_COUNT,
+        usual="once an epoch",
+        by_flag=False,
+    )
+    batch_size: int = setting(
+        32, "blocks in a training step", usual=_usual("batch_size", 32), panel=PANEL, rule=_COUNT
+    )
+    block_size: int = setting(
+        128,
+        "tokens in a training block",
+        usual=_usual("block_size", 128),
+        panel=PANEL,
+        rule=whole(2, _LONGEST_BLOCK),
+    )
+    learning_rate: float = setting(
+        5e-3,
+        "the highest learning rate",
+        usual=_usual("learning_rate", 5e-3),
+        panel=PANEL,
+        rule=positive,
+    )
+    schedule: str = setting(
+        "constant",
+        "of the learning rate: constant, or linear down to 0",
+        panel=PANEL,
+        rule=choice("constant", "linear"),
+        by_flag=False,
+    )
+    warmup_steps: int = setting(
+        0, "steps in which the learning rate grows", panel=PANEL, rule=whole(0), by_flag=False
+    )
+    weight_decay: float = setting(0.0, "of AdamW", panel=PANEL, rule=_decay, by_flag=False)
+    gradient_clip: float = setting(
+        1.0, "largest norm of a step's gradient", panel=PANEL, rule=positive, by_flag=False
+    )
+    precision: str = setting(
+        "float32",
+        "precision of training: float32 or bf16",
+        panel=PANEL,
+        rule=choice("float32", "bf16"),
+    )
+    validation_fraction: float = setting(
+        0.05,
+        "share of the corpus's characters held out for validation",
+        panel=PANEL,
+        rule=fraction,
+        by_flag=False,
+    )
+    validation_characters: int = setting(
+        500_000,
+        "characters held out for validation, at most",
+        panel=PANEL,
+        rule=_COUNT,
+        by_flag=False,
+    )
+    snapshot_epochs: tuple[int, ...] = setting(
+        (),
+        "epochs after which a copy of the model is kept",
+        panel=PANEL,
+        rule=_epochs,
+        by_flag=False,
+    )
+    max_seconds: float | None = setting(
+        None, "seconds after which training ends", panel=PANEL, rule=positive
+    )
+    accumulation: int = setting(
+        1, "parts of a step, to save memory; changes no result", panel=PANEL, rule=_COUNT
+    )
+    checkpoint_seconds: float = setting(
+        60.0, "seconds between checkpoints", panel=PANEL, rule=positive, by_flag=False
+    )
+    threads: int | None = setting(
+        None, "of the CPU", panel=PANEL, rule=whole(1, MOST_THREADS), by_flag=False
+    )
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        for epoch in self.snapshot_epochs:
+            integer("snapshot_epochs", epoch, low=1, high=self.epochs)
+
+    @classmethod
+    def for_model(cls, kind: str, **changes: object) -> "TrainingSettings":
+        """Defaults for a kind of model, with changes.
+
+        Args:
+            kind: "lstm", "gpt2-tiny", or "pretrained" for a model that is fine-tuned.
+            changes: settings by name.
+
+        Raises:
+            SettingsError: another kind, a setting that does not exist, or a value out of range.
+
+        >>> TrainingSettings.for_model("pretrained", epochs=1).learning_rate
+        5e-05
+        """
+        one_of("kind", kind, tuple(_DEFAULTS))
+        refuse_unknown(changes, settings_of(cls), what="setting of the training")
+        return build(cls, _DEFAULTS[kind] | changes)
+
+    def to_dict(self) -> dict[str, object]:
+        """All settings as JSON values."""
+        return dataclasses.asdict(self) | {"snapshot_epochs": list(self.snapshot_epochs)}
+
+    def decisive(self) -> dict[str, object]:
+        """Those settings that change the result, as JSON values."""
+        return {name: value for name, value in self.to_dict().items() if name not in _ONLY_SPEED}
+
+    def learning_rate_at(self, step: int, total_steps: int) -> float:
+        """Learning rate of optimizer step `step`, the first being 0, of `total_steps`."""
+        warm = min(1.0, (step + 1) / (self.warmup_steps + 1))
+        left = 1.0 - step / total_steps if self.schedule == "linear" else 1.0
+        return self.learning_rate * warm * left

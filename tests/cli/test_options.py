@@ -1,0 +1,180 @@
+"""Flags and keys of a settings file: declared once, and what is wrong with them is said by name."""
+
+from pathlib import Path
+
+import pytest
+import typer.main
+from cli.conftest import Call
+from corpora import write_corpus
+
+from lmexposure._settings import settings_of
+from lmexposure.canaries import Manifest
+from lmexposure.cli import options
+from lmexposure.cli.app import app
+from lmexposure.errors import SettingsError
+from lmexposure.gate import Thresholds
+from lmexposure.records import MeasureSettings, RunSettings, TrainingSettings, read_settings_file
+from lmexposure.records.settings_file import RENAMED, with_new_names
+
+
+def flags_of(command: str, *, hidden: bool = False) -> set[str]:
+    """The flags of a command that its help shows, or those that it does not."""
+    found = typer.main.get_command(app).commands[command].params  # type: ignore[attr-defined]
+    return {
+        flag
+        for option in found
+        if getattr(option, "hidden", False) == hidden
+        for flag in (*option.opts, *option.secondary_opts)
+        if flag.startswith("--")
+    }
+
+
+def declared(*records: type) -> set[str]:
+    return {
+        flag
+        for record in records
+        for told in settings_of(record).values()
+        if told.flag
+        for flag in told.flag.split("/")
+    }
+
+
+def test_each_declared_flag_is_one_of_the_command_line() -> None:
+    own = {"--out", "--settings", "--help"}
+    # What a run has as --batch-size is the training's.
+    assert flags_of("run") - own == declared(RunSettings, MeasureSettings, TrainingSettings)
+    assert declared(Thresholds) <= flags_of("check")
+    assert declared(MeasureSettings) - flags_of("measure") == set()
+    assert flags_of("run", hidden=True) == {"--" + name.replace("_", "-") for name in RENAMED}
+    assert flags_of("measure", hidden=True) == flags_of("check", hidden=True) == {"--seed"}
+    assert flags_of("epsilon", hidden=True) == {"--coins"}
+
+
+def test_a_measurement_has_no_seed_of_a_plan(caplog: pytest.LogCaptureFixture) -> None:
+    chosen = options.MEASUREMENT.make({"seed": 3, "draws": 50})
+    assert isinstance(chosen, RunSettings)
+    assert (chosen.seed, chosen.measure.bootstrap_seed, chosen.measure.draws) == (None, 3, 50)
+    assert "note: --seed is now --bootstrap-seed; the old spelling is read for" in caplog.text
+    with pytest.raises(SettingsError, match="--seed and --bootstrap-seed are the same setting"):
+        options.MEASUREMENT.make({"seed": 3, "bootstrap_seed": 3})
+
+
+def test_old_flags_are_read_with_one_note(
+    call: Call, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    corpus = write_corpus(tmp_path / "corpus.txt", 200)
+    plan = ("--format", "pin", "--repetitions", "1", "--controls", "2", "--seed", "0")
+    old = ("--coins", "0.5", "--candidates", "9", "--coin-seed", "3")
+    new = ("--inclusion-probability", "0.5", "--canaries", "9", "--inclusion-seed", "3")
+    assert call("insert", corpus, "--out", tmp_path / "o", *plan, *old).code == 0
+    assert [record.getMessage() for record in caplog.records] == [
+        "note: --coins is now --inclusion-probability, --candidates is now --canaries, --coin-seed "
+        "is now --inclusion-seed; the old spelling is read for one more version"
+    ]
+    caplog.clear()
+    assert call("insert", corpus, "--out", tmp_path / "n", *plan, *new).code == 0
+    assert not caplog.records
+    found = [Manifest.read(tmp_path / name / "manifest.json") for name in ("o", "n")]
+    assert found[0] == found[1]
+
+
+def test_only_the_first_process_says_a_note(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANK", "1")
+    assert with_new_names({"candidates": 4}) == {"canaries": 4}
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        ("canarys = 4", "unknown setting 'canarys'; did you mean 'canaries'[?] There are batch"),
+        ("zzz = 4", "unknown setting 'zzz'; there are batch_size, beam_width, "),
+        ("epochs = 4", r"'epochs' is no setting here: it belongs in the table \[training\]"),
+        (
+            "[training]\nepoch = 4",
+            r"\[training\] unknown setting of the training 'epoch'; did you mean 'epochs'",
+        ),
+        (
+            "[training]\ndraws = 4",
+            r"\[training\] 'draws' is no setting of the training here: it be",
+        ),
+        ('draws = "many"', "draws='many' must be a whole number from 10 to 100000000"),
+        ('[training]\nepochs = "2"', r"\[training\] epochs='2' must be a whole number at least 1"),
+        ("repetitions = [1, true]", "repetitions=True must be a whole number at least 1"),
+        ("quick = 1", "quick=1 must be true or false"),
+        ("claimed_epsilon = true", "claimed_epsilon=True must be a number of nats, at least 0"),
+        (
+            "[training]\nsnapshot_epochs = 3",
+            r"\[training\] snapshot_epochs=3 must be a list of epochs",
+        ),
+        ("training = 3", "training=3 must be a table of settings by name"),
+        ("candidates = 3\ncanaries = 3", "candidates and canaries are the same setting; give can"),
+    ],
+)
+def test_what_is_wrong_in_a_settings_file(tmp_path: Path, file: str, message: str) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text(file)
+    with pytest.raises(SettingsError, match=f"settings.toml: {message}"):
+        read_settings_file(path)
+
+
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        ("max_guess = 4", "unknown threshold 'max_guess'; did you mean 'max_guesses'? There are"),
+        ("draws = 40", "'draws' is no threshold here: it belongs in the settings without a table"),
+        ("max_guesses = 1.5", "max_guesses=1.5 must be a whole number from 1 to"),
+        ("quantile_exposure = 3", "quantile_exposure=3 must be a quantile and bits, such as 0.9:8"),
+    ],
+)
+def test_what_is_wrong_in_the_gate_s_table(
+    call: Call, tmp_path: Path, file: str, message: str
+) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text(f"[check]\n{file}\n")
+    seen = call("check", tmp_path, "--settings", path)
+    assert seen.code == 3
+    assert f"settings.toml: [check] {message}" in seen.err.replace("\n", "")
+
+
+def test_thresholds_at_the_top_say_where_they_belong(tmp_path: Path, call: Call) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text("max_guesses = 10\n")
+    seen = call("insert", tmp_path / "c.txt", "--out", tmp_path / "o", "--settings", path)
+    assert "'max_guesses' is no setting here: it belongs in the table [check]; move" in seen.err
+
+
+def panels(text: str) -> list[str]:
+    """The titles of a help."""
+    return [line[:-1] for line in text.splitlines() if line.endswith(":") and line[0] != " "]
+
+
+def test_a_help_has_panels_and_examples(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = call("run", "--help").out
+    assert panels(said) == [
+        *("Arguments", "Most used", "What is hidden", "Training", "Measuring", "Privacy"),
+        *("Machine", "Other", "Examples"),
+    ]
+    top = said[said.index("Most used") : said.index("What is hidden")]
+    most = ("--out", "--model", "--format", "--canaries", "--repetitions", "--quick")
+    assert [word for word in top.split() if word.startswith("--")] == list(most)
+    options_alone = said[: said.index("Examples:")]
+    assert max(map(len, options_alone.splitlines())) <= 80
+    monkeypatch.setenv("COLUMNS", "160")
+    assert call("run", "--help").out == said  # a pipe has no width
+    assert panels(call("demo", "--help").out) == ["Options"]
+
+
+def test_every_example_of_a_help_can_be_called(call: Call) -> None:
+    """Its words are read as flags of that command; the files that it names are not there."""
+    from lmexposure.cli.help import EXAMPLES
+
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    for name, pairs in EXAMPLES.items():
+        assert 2 <= len(pairs) <= 4
+        for _, words in pairs:
+            given = words.partition(" < ")[0].split()
+            assert given[0] == name
+            commands[name].make_context(name, given[1:])
