@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lmexposure._settings import build, refuse_unknown, settings_of
 from lmexposure.cli.flags import Given, parsed
 from lmexposure.errors import SettingsError
-from lmexposure.records.settings import NAMES_BY_TABLE
+from lmexposure.records.settings import KNOWN, NAMES_BY_TABLE
 
 if TYPE_CHECKING:
     from lmexposure.gate import Thresholds, Verdict
@@ -71,10 +71,16 @@ def _file_s_thresholds(path: Path) -> dict[str, object]:
     from lmexposure._files import read_toml
     from lmexposure.gate.thresholds import Thresholds, quantile_pair
 
-    said = read_toml(path).get("check", {})
+    whole = read_toml(path)
+    said = whole.pop("check", {})
     if not isinstance(said, dict):
         raise SettingsError(f"[check] in {path} must be a table of thresholds by name")
     known = settings_of(Thresholds)
+    astray = [name for name in whole if name in known and name not in KNOWN]
+    try:
+        refuse_unknown(astray, KNOWN, elsewhere={"the table [check]": known})
+    except SettingsError as failure:
+        raise SettingsError(f"{path}: {failure}") from None
     try:
         refuse_unknown(said, known, what="threshold", elsewhere=NAMES_BY_TABLE)
         if "quantile_exposure" in said:

@@ -142,8 +142,11 @@ def test_what_is_wrong_in_the_gate_s_table(
 def test_thresholds_at_the_top_say_where_they_belong(tmp_path: Path, call: Call) -> None:
     path = tmp_path / "settings.toml"
     path.write_text("max_guesses = 10\n")
-    seen = call("insert", tmp_path / "c.txt", "--out", tmp_path / "o", "--settings", path)
-    assert "'max_guesses' is no setting here: it belongs in the table [check]; move" in seen.err
+    inserted = call("insert", tmp_path / "c.txt", "--out", tmp_path / "o", "--settings", path)
+    checked = call("check", tmp_path, "--settings", path)
+    for seen in (inserted, checked):
+        assert seen.code == 3
+        assert "'max_guesses' is no setting here: it belongs in the table [check]; mo" in seen.err
 
 
 def panels(text: str) -> list[str]:
