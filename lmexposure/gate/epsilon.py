@@ -69,7 +69,8 @@ def check_claim(result: Result) -> Check | None:
     if claim is not None:
         outcome = _CLAIMS[claim.verdict]
         reason = (
-            f"the claim of epsilon {setting_value(wanted)} at delta {setting_value(claim.claimed_delta)} is "
+            f"the claim of epsilon {setting_value(wanted)} at delta "
+            f"{setting_value(claim.claimed_delta)} is "
             f"{claim_word(claim.verdict)}: {visible(claim.reason)}{_level(claim)}"
         )
     return Check(
