@@ -170,7 +170,7 @@ class MeasureSettings:
         "seconds after which each search ends; another machine may then show other methods",
         panel=MEASURING,
         rule=_without_search(positive),
-        usual="no end",
+        usual="no limit",
     )
     live_states: int | None = setting(
         None,
