@@ -58,7 +58,10 @@ def _found(base: str, other: str, rows: Sequence[Difference], tests: int) -> tup
     up = [row for row in beyond if row.higher > row.lower]
     down = [row for row in beyond if row.higher < row.lower]
     if not rows:
-        return "unknown", f"{base} and {other} have no class of canaries that can be compared."
+        return "unknown", (
+            f"{base} and {other} have no class of canaries that can be compared: it takes one "
+            "format, one number of repetitions and one method, which is no extrapolation."
+        )
     if not beyond:
         return "neither", _neither(base, other, rows, tests)
     if up and down:
@@ -90,8 +93,8 @@ def _neither(base: str, other: str, rows: Sequence[Difference], tests: int) -> s
     bits, under = abs(row.median), other if row.median > 0 else base
     much = f"{_style.number(bits, 1)} bits more exposed in the median under {under}"
     said = (
-        f"No difference between {base} and {other} that chance does not explain; nearest to one "
-        f"are {_secrets(row, rows)}, {much if bits >= _SEEN else 'alike in the median'} "
+        f"No difference beyond chance between {base} and {other}; nearest to one are "
+        f"{_secrets(row, rows)}, {much if bits >= _SEEN else 'alike in the median'} "
         f"({_why(row, tests)})."
     )
     if min(row.p_least for row in rows) > _SIGNIFICANCE:

@@ -110,7 +110,7 @@ def test_what_chance_explains_is_no_difference() -> None:
     found = finding(replace(ROW, **NONE))
     assert found.which == "neither"
     assert found.sentence == (
-        "No difference between base and tuned that chance does not explain; nearest to one are "
+        "No difference beyond chance between base and tuned; nearest to one are "
         "secrets inserted 16 times, 0.5 bits more exposed in the median under tuned (p = 1.0000 "
         "by a sign test of the same 10 canaries)."
     )
@@ -126,7 +126,9 @@ def test_nothing_in_common_is_not_known() -> None:
     controls = replace(ROW, role="control", repetitions=0, p_value=1.0, p_adjusted=None)
     found = finding(controls)
     assert found.which == "unknown"
-    assert found.sentence == "base and tuned have no class of canaries that can be compared."
+    assert found.sentence.startswith(
+        "base and tuned have no class of canaries that can be compared:"
+    )
 
 
 def test_controls_that_differ_raise_an_alarm() -> None:
