@@ -217,6 +217,33 @@ def test_what_is_no_file(tmp_path: Path) -> None:
         lx.verify(DatasetDict(test=KINDS["data set"]), manifest)
 
 
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: lx.check(small_result(), {"p_value": 1}), "thresholds is of type dict; give Thre"),
+        (lambda: lx.open_run(small_result()), "path is of type Result; give that of a run direct"),
+        (lambda: lx.verify(TEXTS, small_result()), "manifest is of type Result; give the manifest"),
+        (lambda: lx.remove("a", small_result(), "b"), "manifest is of type Result; give the manif"),
+        (lambda: lx.ExposureCallback(lx.insert(TEXTS, **PLAN)), "manifest is of type Inserted; gi"),
+        (lambda: lx.load_model({}), "name_or_path is of type dict; give the path of a saved model"),
+        (lambda: lx.run("c.txt", out="r", settings={}), "settings is of type dict; give RunSettin"),
+        (lambda: lx.run(TEXTS, out="r"), "corpus is of type list; give the path of a file; write"),
+        (lambda: lx.RunSettings(measure={}), "measure is of type dict; give MeasureSettings[(]"),
+        (lambda: lx.insert([{"text": "a"}], wrapping="user", **PLAN), "wrapping is of type str; g"),
+    ],
+)
+def test_one_thing_in_place_of_another(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        call()
+
+
+def test_records_print_themselves_short_and_without_secrets() -> None:
+    manifest = lx.insert(TEXTS, **PLAN).manifest
+    assert repr(manifest) == "<Manifest of 40 documents: 2 canaries and 32 controls of pin>"
+    verdict = lx.check(small_result())
+    assert repr(verdict) == f"<Verdict: {verdict.sentence}>"
+
+
 def test_a_measurement_is_judged_and_reported_however_it_is_given(tmp_path: Path) -> None:
     run = small_run(tmp_path / "run")
     opened = open_run(run)
@@ -335,7 +362,7 @@ def test_epsilon_takes_columns_of_any_kind() -> None:
     ):
         assert lx.epsilon(values, inside, **asked) == found
     assert lx.epsilon(-scores, coins, lower_is_in=True, **asked) == found
-    assert repr(found).startswith("<Privacy: epsilon >= ")
+    assert repr(found).startswith("<Privacy: epsilon ≥ ")
     assert "no bound" in repr(lx.epsilon([1, 2], [True, True]))
     with pytest.warns(UserWarning, match="score lower than the rest.*give lower_is_in=True if low"):
         lx.epsilon(-scores, coins, **asked)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from typer.models import OptionInfo
 
-from lmexposure._settings import Setting, settings_of
+from lmexposure._settings import Setting, settings_of, with_new_names
 from lmexposure.cli.flags import Given, Group, option_of, parsed
 from lmexposure.cli.help import OTHER
 from lmexposure.errors import SettingsError
@@ -19,11 +19,12 @@ from lmexposure.records.settings import (
     MEASURING,
     PANELS,
     PRIVACY,
+    RENAMED,
     TRAINING,
     MeasureSettings,
     RunSettings,
 )
-from lmexposure.records.settings_file import read_settings_file, with_new_names
+from lmexposure.records.settings_file import read_settings_file
 from lmexposure.records.training_settings import TrainingSettings
 
 _FILE = "settings_file"
@@ -142,7 +143,7 @@ def merged(given: Given, *, base: RunSettings | None = None) -> RunSettings:
         said = _by_a_fixed_number(said)
     if "coins" in given:
         given["coins"] = _probability(str(given["coins"]))
-    given = parsed(_FLAGS, with_new_names(given, shown="--{}"))
+    given = parsed(_FLAGS, with_new_names(given, RENAMED, shown="--{}"))
     training = {
         name.removeprefix(_TRAINING): given.pop(name)
         for name in list(given)
@@ -173,7 +174,7 @@ def _probability(text: str) -> float | str:
 
 def _with_bootstrap_seed(given: Given) -> Given:
     """Of a measurement, which has no plan to draw: its --seed is --bootstrap-seed today."""
-    return with_new_names(given, shown="--{}", renamed={"seed": "bootstrap_seed"})
+    return with_new_names(given, {"seed": "bootstrap_seed"}, shown="--{}")
 
 
 def _measurement(given: Given) -> RunSettings:

@@ -7,14 +7,14 @@ import typer.main
 from cli.conftest import Call
 from corpora import write_corpus
 
-from lmexposure._settings import settings_of
+from lmexposure._settings import settings_of, with_new_names
 from lmexposure.canaries import Manifest
 from lmexposure.cli import options
 from lmexposure.cli.app import app
 from lmexposure.errors import SettingsError
 from lmexposure.gate import Thresholds
 from lmexposure.records import MeasureSettings, RunSettings, TrainingSettings, read_settings_file
-from lmexposure.records.settings_file import RENAMED, with_new_names
+from lmexposure.records.settings import RENAMED
 
 
 def flags_of(command: str, *, hidden: bool = False) -> set[str]:
@@ -82,7 +82,7 @@ def test_only_the_first_process_says_a_note(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RANK", "1")
-    assert with_new_names({"candidates": 4}) == {"canaries": 4}
+    assert with_new_names({"candidates": 4}, RENAMED) == {"canaries": 4}
     assert not caplog.records
 
 
