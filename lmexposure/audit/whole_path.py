@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from lmexposure._locks import only_writer
+from lmexposure._style import percent
 from lmexposure._validate import of_type
 from lmexposure.audit.inserting import insert_corpus, plan_of, preview
 from lmexposure.audit.loading import check_model, chosen_device, load_for_measuring
@@ -117,7 +118,7 @@ def estimate_cost(
     about = "about " * would.expected
     return (
         f"{would.documents:,} documents, {about}{would.insertions:,} insertions of "
-        f"{would.canaries} canaries ({would.share_of_bytes:.1%} of the corpus); training "
+        f"{would.canaries} canaries ({percent(would.share_of_bytes)} of the corpus); training "
         f"{settings.model}: at most {training.epochs} epochs of {size / 1e6:.2f} MB; scoring "
         f"{scored:,} texts"
     )

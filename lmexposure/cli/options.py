@@ -29,6 +29,7 @@ from lmexposure.records.training_settings import TrainingSettings
 
 _FILE = "settings_file"
 _GATE_S = {"the table [check]": settings_of(Thresholds).keys()}
+_SEED_OF_A_MEASUREMENT = {"seed": "bootstrap_seed"}  # name of old -> name of today
 _TRAINING = "training_"  # before the arguments that are settings of the training
 
 # The one rule of --out, which every help of it ends with.
@@ -126,12 +127,14 @@ def _settings(
     )
 
 
-def merged(given: Given, *, base: RunSettings | None = None) -> RunSettings:
+def merged(given: Given, *, base: RunSettings | None = None, measures: bool = False) -> RunSettings:
     """Defaults, then the settings file, then the flags that were given.
 
     Args:
         given: flags by their arguments, the settings file among them.
         base: the defaults, where they are not those of `RunSettings`.
+        measures: it is for a measurement, which has no plan to draw: what a file of an older
+            version calls seed is the bootstraps'.
 
     Raises:
         SettingsError: a value out of range; what no setting is called; an old and a new name.
@@ -139,6 +142,8 @@ def merged(given: Given, *, base: RunSettings | None = None) -> RunSettings:
     given = dict(given)
     file = given.pop(_FILE, None)
     said = {} if file is None else read_settings_file(Path(str(file)), elsewhere=_GATE_S)
+    if measures and "bootstrap_seed" not in {*said, *given}:
+        said = with_new_names(said, _SEED_OF_A_MEASUREMENT)
     if given.get("coins") == "fixed":  # the old word against a file's probability
         said = _by_a_fixed_number(said)
     if "coins" in given:
@@ -174,11 +179,11 @@ def _probability(text: str) -> float | str:
 
 def _with_bootstrap_seed(given: Given) -> Given:
     """Of a measurement, which has no plan to draw: its --seed is --bootstrap-seed today."""
-    return with_new_names(given, {"seed": "bootstrap_seed"}, shown="--{}")
+    return with_new_names(given, _SEED_OF_A_MEASUREMENT, shown="--{}")
 
 
 def _measurement(given: Given) -> RunSettings:
-    return merged(_with_bootstrap_seed(given))
+    return merged(_with_bootstrap_seed(given), measures=True)
 
 
 _OLD_PLAN = {"coins": str, "candidates": int, "coin_seed": int}
