@@ -217,19 +217,49 @@ def test_what_is_no_file(tmp_path: Path) -> None:
         lx.verify(DatasetDict(test=KINDS["data set"]), manifest)
 
 
+door: Any = lx  # to be called with what type checkers refuse
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: lx.check(small_result(), {"p_value": 1}), "thresholds is of type dict; give Thre"),
-        (lambda: lx.open_run(small_result()), "path is of type Result; give that of a run direct"),
-        (lambda: lx.verify(TEXTS, small_result()), "manifest is of type Result; give the manifest"),
-        (lambda: lx.remove("a", small_result(), "b"), "manifest is of type Result; give the manif"),
-        (lambda: lx.ExposureCallback(lx.insert(TEXTS, **PLAN)), "manifest is of type Inserted; gi"),
-        (lambda: lx.load_model({}), "name_or_path is of type dict; give the path of a saved model"),
-        (lambda: lx.run("c.txt", out="r", settings={}), "settings is of type dict; give RunSettin"),
-        (lambda: lx.run(TEXTS, out="r"), "corpus is of type list; give the path of a file; write"),
-        (lambda: lx.RunSettings(measure={}), "measure is of type dict; give MeasureSettings[(]"),
-        (lambda: lx.insert([{"text": "a"}], wrapping="user", **PLAN), "wrapping is of type str; g"),
+        (
+            lambda: door.check(small_result(), {"p_value": 1}),
+            "thresholds is of type dict; give Thre",
+        ),
+        (
+            lambda: door.open_run(small_result()),
+            "path is of type Result; give that of a run direct",
+        ),
+        (
+            lambda: door.verify(TEXTS, small_result()),
+            "manifest is of type Result; give the manifest",
+        ),
+        (
+            lambda: door.remove("a", small_result(), "b"),
+            "manifest is of type Result; give the manif",
+        ),
+        (
+            lambda: door.ExposureCallback(lx.insert(TEXTS, **PLAN)),
+            "manifest is of type Inserted; gi",
+        ),
+        (
+            lambda: door.load_model({}),
+            "name_or_path is of type dict; give the path of a saved model",
+        ),
+        (
+            lambda: door.run("c.txt", out="r", settings={}),
+            "settings is of type dict; give RunSettin",
+        ),
+        (
+            lambda: door.run(TEXTS, out="r"),
+            "corpus is of type list; give the path of a file; write",
+        ),
+        (lambda: door.RunSettings(measure={}), "measure is of type dict; give MeasureSettings[(]"),
+        (
+            lambda: door.insert([{"text": "a"}], wrapping="user", **PLAN),
+            "wrapping is of type str; g",
+        ),
     ],
 )
 def test_one_thing_in_place_of_another(call: Callable[[], object], message: str) -> None:

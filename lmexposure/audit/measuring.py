@@ -115,10 +115,10 @@ def _check_arguments(out: object, settings: object, progress: object) -> None:
         )
 
 
-def _checked_manifest(manifest: Any, model: Any) -> Manifest:
+def _checked_manifest(given: Any, model: Any) -> Manifest:
     if isinstance(model, Manifest):
         raise ModelError("the model is a manifest; give the model first: measure(model, manifest)")
-    manifest = Manifest.of(manifest)
+    manifest: Manifest = Manifest.of(given)
     if not manifest.canaries:
         raise ManifestError("the manifest holds no inserted canary, so there is nothing to measure")
     if manifest.layout == "chat":
