@@ -6,9 +6,10 @@ settings file, the command that does a run again, and the table of settings in a
 """
 
 import difflib
+import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
-from functools import partial
+from functools import partial, wraps
 from types import UnionType
 from typing import Any, TypeVar, get_args
 
@@ -139,13 +140,17 @@ def _without_none(kind: Any) -> Any:
 
 
 def check_settings(record: object) -> None:
-    """Hold every setting of a record against its own rule.
+    """Hold every setting of a record against its own rule; a list becomes a tuple.
 
     Raises:
         SettingsError: a value out of range; with its name, the value and the range.
     """
     for name, told in settings_of(type(record)).items():
-        told.check(getattr(record, name))
+        value = getattr(record, name)
+        if isinstance(value, list):
+            value = tuple(value)
+            object.__setattr__(record, name, value)  # it is frozen from here on
+        told.check(value)
 
 
 def whole(low: int, high: int | None = None) -> Rule:
@@ -226,3 +231,62 @@ def changed(record: T, values: Mapping[str, Any]) -> T:
     """A copy of a record with some values replaced; their types are checked by its own rules."""
     made: T = replace(record, **values)  # type: ignore[type-var]
     return made
+
+
+def reads_old_names(renamed: Mapping[str, str]) -> Callable[[type[T]], type[T]]:
+    """A record of settings that takes names of old for one version more; see `with_new_names`."""
+
+    def decorate(record: type[T]) -> type[T]:
+        made = record.__init__
+
+        @wraps(made)
+        def __init__(self: T, *args: object, **values: object) -> None:  # noqa: N807
+            made(self, *args, **with_new_names(values, renamed))
+
+        record.__init__ = __init__  # type: ignore[method-assign,assignment]
+        return record
+
+    return decorate
+
+
+def with_new_names(
+    values: Mapping[str, object], renamed: Mapping[str, str], *, shown: str = "{}"
+) -> dict[str, object]:
+    """The values by the names of today; names of old are read for one version, with a note.
+
+    Args:
+        values: by name; "coins" = "fixed" said what is said by no probability today.
+        renamed: name of old -> name of today.
+        shown: how a name is written where it was given.
+
+    Raises:
+        SettingsError: an old name and its new one are both given.
+    """
+    given = {old: new for old, new in renamed.items() if values.get(old) is not None}
+    for old, new in given.items():
+        if values.get(new) is not None:
+            raise SettingsError(
+                f"{_spelled(shown, old)} and {_spelled(shown, new)} are the same setting; give "
+                f"{_spelled(shown, new)} alone"
+            )
+    if given and os.environ.get("RANK", "0") == "0":
+        said = ", ".join(
+            f"{_spelled(shown, old)} is now {_spelled(shown, new)}" for old, new in given.items()
+        )
+        import logging  # no help waits for it
+
+        logging.getLogger(__name__).warning(
+            "note: %s; the old spelling is read for one more version", said
+        )
+    found = {
+        given.get(name, name): value
+        for name, value in values.items()
+        if name not in renamed or name in given
+    }
+    if found.get("inclusion_probability") == "fixed":
+        del found["inclusion_probability"]
+    return found
+
+
+def _spelled(shown: str, name: str) -> str:
+    return shown.format(name.replace("_", "-") if shown.startswith("--") else name)

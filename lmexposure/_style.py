@@ -179,9 +179,11 @@ def short(value: float | None, digits: int = 3) -> str:
 def percent(share: float) -> str:
     """A share as people say it.
 
-    >>> percent(0.2589), percent(0.00997)
-    ('26 %', '1 %')
+    >>> percent(0.2589), percent(0.00997), percent(0.999)
+    ('26 %', '1 %', '99.9 %')
     """
+    if 0.995 <= share < 1:  # not all
+        return f"{100 * share:.10g} %"
     return f"{100 * share:.2g} %" if share < 0.0995 else f"{100 * share:.0f} %"
 
 

@@ -51,6 +51,19 @@ def _is_finite(value: float) -> bool:
         return False
 
 
+def of_type(
+    name: str,
+    value: object,
+    kinds: type | tuple[type, ...],
+    wanted: str,
+    *,
+    error: type[InputError] = SettingsError,
+) -> None:
+    """Refuse what is of another type, and say what to give: the noun phrase `wanted`."""
+    if not isinstance(value, kinds):
+        raise error(f"{name} is of type {type(value).__name__}; give {wanted}")
+
+
 def text(name: str, value: str, *, error: type[InputError] = SettingsError) -> str:
     """Return `value` if it is a string with something in it, and no NUL."""
     if not isinstance(value, str) or not value:

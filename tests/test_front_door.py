@@ -217,6 +217,63 @@ def test_what_is_no_file(tmp_path: Path) -> None:
         lx.verify(DatasetDict(test=KINDS["data set"]), manifest)
 
 
+door: Any = lx  # to be called with what type checkers refuse
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: door.check(small_result(), {"p_value": 1}),
+            "thresholds is of type dict; give Thre",
+        ),
+        (
+            lambda: door.open_run(small_result()),
+            "path is of type Result; give that of a run direct",
+        ),
+        (
+            lambda: door.verify(TEXTS, small_result()),
+            "manifest is of type Result; give the manifest",
+        ),
+        (
+            lambda: door.remove("a", small_result(), "b"),
+            "manifest is of type Result; give the manif",
+        ),
+        (
+            lambda: door.ExposureCallback(lx.insert(TEXTS, **PLAN)),
+            "manifest is of type Inserted; gi",
+        ),
+        (
+            lambda: door.load_model({}),
+            "name_or_path is of type dict; give the path of a saved model",
+        ),
+        (
+            lambda: door.run("c.txt", out="r", settings={}),
+            "settings is of type dict; give RunSettin",
+        ),
+        (
+            lambda: door.run(TEXTS, out="r"),
+            "corpus is of type list; give the path of a file; write",
+        ),
+        (lambda: door.RunSettings(measure={}), "measure is of type dict; give MeasureSettings[(]"),
+        (
+            lambda: door.insert([{"text": "a"}], wrapping="user", **PLAN),
+            "wrapping is of type str; g",
+        ),
+    ],
+)
+def test_one_thing_in_place_of_another(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        call()
+
+
+def test_records_print_themselves_short_and_without_secrets() -> None:
+    manifest = lx.insert(TEXTS, **PLAN).manifest
+    assert repr(manifest) == "<Manifest of 40 documents: 2 canaries and 32 controls of pin>"
+    verdict = lx.check(small_result())
+    assert repr(verdict) == f"<Verdict: {verdict.sentence}>"
+
+
 def test_a_measurement_is_judged_and_reported_however_it_is_given(tmp_path: Path) -> None:
     run = small_run(tmp_path / "run")
     opened = open_run(run)
@@ -335,7 +392,7 @@ def test_epsilon_takes_columns_of_any_kind() -> None:
     ):
         assert lx.epsilon(values, inside, **asked) == found
     assert lx.epsilon(-scores, coins, lower_is_in=True, **asked) == found
-    assert repr(found).startswith("<Privacy: epsilon >= ")
+    assert repr(found).startswith("<Privacy: epsilon ≥ ")
     assert "no bound" in repr(lx.epsilon([1, 2], [True, True]))
     with pytest.warns(UserWarning, match="score lower than the rest.*give lower_is_in=True if low"):
         lx.epsilon(-scores, coins, **asked)

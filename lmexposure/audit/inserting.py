@@ -7,6 +7,7 @@ from typing import Any
 
 from lmexposure._integrity import say_rebuilt
 from lmexposure._locks import only_writer
+from lmexposure._style import percent
 from lmexposure.canaries import (
     Manifest,
     Plan,
@@ -113,12 +114,14 @@ def share_warning(
     said, above = [], 1.0
     if of_bytes is not None and of_bytes > _MOST_OF_TOKENS:
         said.append(
-            f"{of_bytes:.1%} of the corpus' bytes (about its share of tokens; at most "
-            f"{_MOST_OF_TOKENS:.0%})"
+            f"{percent(of_bytes)} of the corpus' bytes (about their share of its tokens, which "
+            f"should be at most {percent(_MOST_OF_TOKENS)})"
         )
         above = max(above, of_bytes / _MOST_OF_TOKENS)
     if of_documents > _MOST_OF_DOCUMENTS:
-        said.append(f"{of_documents:.1%} of its documents (at most {_MOST_OF_DOCUMENTS:.0%})")
+        said.append(
+            f"{percent(of_documents)} of its documents (at most {percent(_MOST_OF_DOCUMENTS)})"
+        )
         above = max(above, of_documents / _MOST_OF_DOCUMENTS)
     if not said:
         return None

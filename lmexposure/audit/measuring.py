@@ -14,6 +14,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from lmexposure import __version__
 from lmexposure._files import canonical_json, sha256_bytes
 from lmexposure._locks import only_writer
+from lmexposure._validate import of_type
 from lmexposure.audit.estimates import FormatEstimates, estimate_format
 from lmexposure.audit.extracting import Extractions, cut_short, extract_format
 from lmexposure.audit.format_scores import FormatScores, score_format, scores_of
@@ -30,6 +31,7 @@ from lmexposure.models.adapters import adapters_beside
 from lmexposure.models.load import LoadedModel, load_model
 from lmexposure.models.threads import computing_threads, threads_for
 from lmexposure.records import MeasureSettings, Model, Result, Validation
+from lmexposure.records.settings import MEASURE_SETTINGS
 from lmexposure.scoring import Extractor
 from lmexposure.scoring.evaluation import evaluation_mode, same_random_numbers
 from lmexposure.scoring.space.vocabulary import Vocabulary
@@ -103,11 +105,7 @@ def measure(
 
 
 def _check_arguments(out: object, settings: object, progress: object) -> None:
-    if not isinstance(settings, MeasureSettings):
-        raise SettingsError(
-            f"settings is of type {type(settings).__name__}; give MeasureSettings(...), such as "
-            "MeasureSettings(references=1000)"
-        )
+    of_type("settings", settings, MeasureSettings, MEASURE_SETTINGS)
     if out is not None and (not isinstance(out, str | Path) or not str(out)):
         raise SettingsError(f"out={out!r} is no directory; give a path, or leave it out")
     if not callable(progress):
@@ -117,16 +115,10 @@ def _check_arguments(out: object, settings: object, progress: object) -> None:
         )
 
 
-def _checked_manifest(manifest: Any, model: Any) -> Manifest:
+def _checked_manifest(given: Any, model: Any) -> Manifest:
     if isinstance(model, Manifest):
         raise ModelError("the model is a manifest; give the model first: measure(model, manifest)")
-    if isinstance(manifest, str | Path):
-        manifest = Manifest.read(manifest)
-    if not isinstance(manifest, Manifest):
-        raise ManifestError(
-            f"manifest is of type {type(manifest).__name__}; give the manifest that the insertion "
-            "returned next to the texts, or the path of manifest.json"
-        )
+    manifest: Manifest = Manifest.of(given)
     if not manifest.canaries:
         raise ManifestError("the manifest holds no inserted canary, so there is nothing to measure")
     if manifest.layout == "chat":

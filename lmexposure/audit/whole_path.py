@@ -5,6 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from lmexposure._locks import only_writer
+from lmexposure._style import percent
+from lmexposure._validate import of_type
 from lmexposure.audit.inserting import insert_corpus, plan_of, preview
 from lmexposure.audit.loading import check_model, chosen_device, load_for_measuring
 from lmexposure.audit.measuring import measure
@@ -12,7 +14,7 @@ from lmexposure.audit.progress import Progress, silent
 from lmexposure.audit.run_record import RunLog
 from lmexposure.audit.training import train_corpus, training_settings
 from lmexposure.canaries import DEFAULT_REFERENCES, Manifest, Preview
-from lmexposure.errors import ManifestError, ResultError, SettingsError
+from lmexposure.errors import CorpusError, ManifestError, ResultError, SettingsError
 from lmexposure.records import Result, RunSettings, TrainingRecord, Validation
 
 
@@ -46,7 +48,14 @@ def run(
         FileError: the disk refused.
     """
     _refuse_several_processes()
-    settings, out = settings or RunSettings(), Path(out)
+    settings = RunSettings() if settings is None else settings
+    of_type(
+        "settings", settings, RunSettings, 'RunSettings(...), such as RunSettings(formats=["pin"])'
+    )
+    of_type(
+        "corpus", corpus, (str, Path), "the path of a file; write texts to one", error=CorpusError
+    )
+    out = Path(out)
     # What is wrong with the settings is better found before the first step.
     training_settings(settings)
     plan_of(settings)
@@ -109,7 +118,7 @@ def estimate_cost(
     about = "about " * would.expected
     return (
         f"{would.documents:,} documents, {about}{would.insertions:,} insertions of "
-        f"{would.canaries} canaries ({would.share_of_bytes:.1%} of the corpus); training "
+        f"{would.canaries} canaries ({percent(would.share_of_bytes)} of the corpus); training "
         f"{settings.model}: at most {training.epochs} epochs of {size / 1e6:.2f} MB; scoring "
         f"{scored:,} texts"
     )

@@ -18,7 +18,9 @@ from pydantic import ConfigDict, Field, StringConstraints
 from lmexposure._files import PRIVATE, atomic_write
 from lmexposure._integrity import content_hash
 from lmexposure._record import BigInteger, Count, FileRecord, JsonTable, Record, Rows, Upgrades
-from lmexposure._validate import integer
+from lmexposure._style import count, listed
+from lmexposure._text import visible
+from lmexposure._validate import integer, of_type
 from lmexposure.canaries.format import Format
 from lmexposure.canaries.inclusion import checked_inclusion
 from lmexposure.canaries.manifest_checks import check_entries, check_set_aside, check_texts
@@ -157,7 +159,7 @@ class ManifestFile(FileRecord):
         return made
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Manifest:
     """Which canaries exist, where each goes, and the controls.
 
@@ -182,6 +184,13 @@ class Manifest:
     def __post_init__(self) -> None:
         check_entries(self.plan, self.entries, documents=self.corpus.documents)
         check_set_aside(self.plan, self.entries, self.set_aside)
+
+    def __repr__(self) -> str:
+        roles = [count(len(self.canaries), "canary", "canaries")]
+        roles += [f"{len(self.held_out):,} held out"] if self.held_out else []
+        roles += [count(len(self.controls), "control")]
+        documents = count(self.corpus.documents, "document")
+        return f"<Manifest of {documents}: {listed(roles)} of {visible(', '.join(self.formats))}>"
 
     @cached_property
     def canaries(self) -> tuple[Canary, ...]:
@@ -298,6 +307,22 @@ class Manifest:
         if is_older(content):
             object.__setattr__(manifest, "_older", content)
         return manifest
+
+    @classmethod
+    def of(cls, given: "Manifest | str | Path") -> "Manifest":
+        """A manifest, or the one at a path.
+
+        Raises:
+            ManifestError: neither; or as `read`.
+        """
+        if isinstance(given, str | Path):
+            return cls.read(given)
+        wanted = (
+            "the manifest that the insertion returned next to the texts, or the path of "
+            "manifest.json"
+        )
+        of_type("manifest", given, cls, wanted, error=ManifestError)
+        return given
 
     def _in_role(self, role: Role) -> tuple[Canary, ...]:
         return tuple(one for one in self.entries if one.role == role)

@@ -50,14 +50,15 @@ def epsilon(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Print every lower bound on epsilon that the scores in FILE support."""
+    from lmexposure._settings import with_new_names
     from lmexposure.audit.scores import epsilon_of_columns
     from lmexposure.errors import InputError, SettingsError
     from lmexposure.records import read_score_file
-    from lmexposure.records.settings_file import with_new_names
+    from lmexposure.records.settings import RENAMED
 
     if coins is not None:
         given = {"coins": coins, "inclusion_probability": inclusion_probability}
-        with_new_names(given, shown="--{}")
+        with_new_names(given, RENAMED, shown="--{}")
         inclusion_probability = coins
     if claimed_epsilon is not None and not delta:
         raise SettingsError(

@@ -62,4 +62,6 @@ def check(file: Annotated[Path, typer.Argument(help="A format file, .toml.")]) -
         say(f"advice   {advice}")
     if found.format is None:
         raise FormatError(f"{file} cannot be used as a format; mend what is named above")
-    say(f"sound    {found.format.name}: {found.format.size} fills, {bits(found.format.bits)}")
+    say(
+        f"sound    {found.format.name}: {whole(found.format.size)} fills, {bits(found.format.bits)}"
+    )

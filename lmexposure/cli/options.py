@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from typer.models import OptionInfo
 
-from lmexposure._settings import Setting, settings_of
+from lmexposure._settings import Setting, settings_of, with_new_names
 from lmexposure.cli.flags import Given, Group, option_of, parsed
 from lmexposure.cli.help import OTHER
 from lmexposure.errors import SettingsError
@@ -19,15 +19,17 @@ from lmexposure.records.settings import (
     MEASURING,
     PANELS,
     PRIVACY,
+    RENAMED,
     TRAINING,
     MeasureSettings,
     RunSettings,
 )
-from lmexposure.records.settings_file import read_settings_file, with_new_names
+from lmexposure.records.settings_file import read_settings_file
 from lmexposure.records.training_settings import TrainingSettings
 
 _FILE = "settings_file"
 _GATE_S = {"the table [check]": settings_of(Thresholds).keys()}
+_SEED_OF_A_MEASUREMENT = {"seed": "bootstrap_seed"}  # name of old -> name of today
 _TRAINING = "training_"  # before the arguments that are settings of the training
 
 # The one rule of --out, which every help of it ends with.
@@ -125,12 +127,14 @@ def _settings(
     )
 
 
-def merged(given: Given, *, base: RunSettings | None = None) -> RunSettings:
+def merged(given: Given, *, base: RunSettings | None = None, measures: bool = False) -> RunSettings:
     """Defaults, then the settings file, then the flags that were given.
 
     Args:
         given: flags by their arguments, the settings file among them.
         base: the defaults, where they are not those of `RunSettings`.
+        measures: it is for a measurement, which has no plan to draw: what a file of an older
+            version calls seed is the bootstraps'.
 
     Raises:
         SettingsError: a value out of range; what no setting is called; an old and a new name.
@@ -138,11 +142,13 @@ def merged(given: Given, *, base: RunSettings | None = None) -> RunSettings:
     given = dict(given)
     file = given.pop(_FILE, None)
     said = {} if file is None else read_settings_file(Path(str(file)), elsewhere=_GATE_S)
+    if measures and "bootstrap_seed" not in {*said, *given}:
+        said = with_new_names(said, _SEED_OF_A_MEASUREMENT)
     if given.get("coins") == "fixed":  # the old word against a file's probability
         said = _by_a_fixed_number(said)
     if "coins" in given:
         given["coins"] = _probability(str(given["coins"]))
-    given = parsed(_FLAGS, with_new_names(given, shown="--{}"))
+    given = parsed(_FLAGS, with_new_names(given, RENAMED, shown="--{}"))
     training = {
         name.removeprefix(_TRAINING): given.pop(name)
         for name in list(given)
@@ -173,11 +179,11 @@ def _probability(text: str) -> float | str:
 
 def _with_bootstrap_seed(given: Given) -> Given:
     """Of a measurement, which has no plan to draw: its --seed is --bootstrap-seed today."""
-    return with_new_names(given, shown="--{}", renamed={"seed": "bootstrap_seed"})
+    return with_new_names(given, _SEED_OF_A_MEASUREMENT, shown="--{}")
 
 
 def _measurement(given: Given) -> RunSettings:
-    return merged(_with_bootstrap_seed(given))
+    return merged(_with_bootstrap_seed(given), measures=True)
 
 
 _OLD_PLAN = {"coins": str, "candidates": int, "coin_seed": int}

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from lmexposure._style import bits, sentence, times
 from lmexposure._text import visible
+from lmexposure._validate import of_type
 from lmexposure.gate.chance import Shares
 from lmexposure.gate.classes import CanaryClass, classes_of
 from lmexposure.gate.epsilon import check_claim, check_epsilon
@@ -78,8 +79,13 @@ def check(measured: Measured, thresholds: Thresholds | None = None) -> Verdict:
 
     Raises:
         ResultError, ManifestError: no measurement, or one that cannot be read; see `open_run`.
+        SettingsError: thresholds that are no `Thresholds`.
     """
-    return check_result(run_of(measured).result, thresholds or _NO_THRESHOLDS)
+    thresholds = _NO_THRESHOLDS if thresholds is None else thresholds
+    of_type(
+        "thresholds", thresholds, Thresholds, "Thresholds(...), such as Thresholds(max_guesses=100)"
+    )
+    return check_result(run_of(measured).result, thresholds)
 
 
 def _looked_quickly(verdict: Verdict, classes: list[CanaryClass]) -> Verdict:

@@ -49,7 +49,7 @@ class Check:
     asked: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Verdict:
     """The outcome of all checks.
 
@@ -68,6 +68,9 @@ class Verdict:
     checks: tuple[Check, ...]
     tested: tuple[str, ...]
     untested: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"<Verdict: {self.sentence}>"
 
     @property
     def finding(self) -> str:

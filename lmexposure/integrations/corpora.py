@@ -113,7 +113,7 @@ def verify(
         SettingsError: a tokenizer without such a directory, or the other way round; or chats that
             no text field gives.
     """
-    known = manifest if isinstance(manifest, Manifest) else Manifest.read(manifest)
+    known = Manifest.of(manifest)
     files = [Path(corpus)] if isinstance(corpus, str | Path) else corpus
     on_disk = isinstance(files, list | tuple) and all(isinstance(one, Path) for one in files)
     field = text_field or known.corpus.text_field or "text"
@@ -146,7 +146,7 @@ def remove(sources: Files, manifest: Manifest | str | Path, out: str | Path) -> 
         ManifestError: the manifest cannot be read.
         FileError: the disk refused; nothing half-written is left.
     """
-    known, out = manifest if isinstance(manifest, Manifest) else Manifest.read(manifest), Path(out)
+    known, out = Manifest.of(manifest), Path(out)
     paths = corpus_files(_files(sources))
     target = out / paths[0].name if out.is_dir() else out
     if len(paths) == 1 and target.exists():

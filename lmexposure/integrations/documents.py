@@ -12,6 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+from lmexposure._validate import of_type
 from lmexposure.canaries import Manifest, Plan, dataset_texts, insert_into_texts
 from lmexposure.canaries.insertion import Existing
 from lmexposure.canaries.placing import Placement
@@ -237,7 +238,10 @@ def _into_records(
 ) -> tuple[list[Any], Manifest]:
     if wrapping is not None:
         from lmexposure.integrations.records import insert_into_records
+        from lmexposure.integrations.wrapping import Wrapping
 
+        example = 'Wrapping(...), such as Wrapping(turn="assistant")'
+        of_type("wrapping", wrapping, Wrapping, example, error=CorpusError)
         return insert_into_records(records, plan, wrapping, existing=existing)
     for number, record in enumerate(records, 1):
         if not isinstance(record, Mapping):

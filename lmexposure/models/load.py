@@ -22,7 +22,7 @@ from transformers import (
 from transformers.utils import logging as transformers_logging
 
 from lmexposure._files import atomic_directory
-from lmexposure._validate import one_of
+from lmexposure._validate import of_type, one_of
 from lmexposure.errors import FileError, ModelError, SettingsError
 from lmexposure.models.adapters import base_of_adapter, check_adapter, is_adapter, with_adapter
 from lmexposure.models.encoding import context_window
@@ -93,6 +93,11 @@ def load_model(
             its tokenizer has more tokens than it; it is an adapter, and peft is not installed.
         SettingsError: an unknown dtype, or a device that this machine does not have.
     """
+    wanted = (
+        "the path of a saved model or a hub name; a model in memory goes into measure, with its "
+        "tokenizer"
+    )
+    of_type("name_or_path", name_or_path, (str, os.PathLike), wanted, error=ModelError)
     one_of("dtype", dtype, tuple(_DTYPES))
     check_device(device)
     warn_imitated(_DTYPES[dtype], device)

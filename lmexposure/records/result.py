@@ -30,7 +30,7 @@ from lmexposure._record import (
     Share,
     Upgrades,
 )
-from lmexposure._style import at_least, number, percent, short
+from lmexposure._style import at_least, bound_name, nats, short
 from lmexposure._text import visible
 from lmexposure._validate import LARGEST_NUMBER, LEAST_LEVEL
 from lmexposure.errors import ResultError
@@ -962,8 +962,8 @@ class Privacy(Record):
             return f"<Privacy: no bound on epsilon: {self.classes[0].note}>"
         claim = "" if self.claim is None else f"; the claim: {self.claim.verdict}"
         return (
-            f"<Privacy: epsilon >= {number(bound.value)} nats at delta {short(bound.delta)} with "
-            f"confidence {percent(1 - bound.significance)}, by {bound.name}{claim}>"
+            f"<Privacy: epsilon ≥ {nats(bound.value)} nats at delta {short(bound.delta)}, "
+            f"significance {short(bound.significance)}, {bound_name(bound.name)}{claim}>"
         )
 
     __str__ = __repr__
@@ -1174,8 +1174,8 @@ class Result(FileRecord):
 
         Columns: id, format, role, repetitions; log_perplexity_bits (lower = more memorised);
         exposure with low and high, in bits (higher = more memorised), whether it is capped, and the
-        method; rank and place, as in `Estimate`; found_at: the guess at which the secret falls,
-        missing where it does not within all `guesses`.
+        method; rank and place, as in `Estimate`; found_at: the guess at which the secret falls by
+        the best of the searches, missing where it does not within all `guesses_tried`.
         """
         from lmexposure.records.result_views import frame_of
 

@@ -198,7 +198,7 @@ def _row(canary: CanaryResult) -> dict[str, object]:
         "rank": shown.rank,
         "place": shown.place,
         "found_at": min((s.found_at for s in blind if s.found_at is not None), default=None),
-        "guesses": max((s.tried for s in blind), default=0),
+        "guesses_tried": max((s.tried for s in blind), default=0),
     }
 
 

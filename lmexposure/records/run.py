@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from lmexposure._validate import of_type
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.errors import ManifestError, ResultError
 from lmexposure.records.provenance import Provenance
@@ -137,6 +138,7 @@ def open_run(path: str | Path) -> RunFiles:
             run (it has a run.json) without its manifest.
         ManifestError: a manifest that cannot be read, or that the result was not made from.
     """
+    of_type("path", path, (str, Path), "that of a run directory or of a result", error=ResultError)
     path = Path(path)
     result_path = path / "result.json" if path.is_dir() else path
     _refuse_missing(path, result_path)

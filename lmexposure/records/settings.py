@@ -10,6 +10,7 @@ from lmexposure._settings import (
     changed,
     check_settings,
     choice,
+    reads_old_names,
     refuse_unknown,
     setting,
     settings_of,
@@ -25,6 +26,7 @@ from lmexposure._validate import (
     coverage,
     delta_of_dp,
     fraction,
+    of_type,
     positive,
     text,
 )
@@ -49,10 +51,20 @@ _TENTH = 10
 
 _CANARIES = 10  # per class, where no number is given
 
+# Names of old that are read for one version more; what a person writes now.
+RENAMED = {
+    "coins": "inclusion_probability",
+    "candidates": "canaries",
+    "coin_seed": "inclusion_seed",
+}
+
 _MOST = 10**8  # of anything that is held in memory one by one
 
 _THREADS = "threads of the CPU; what is resumed keeps its own"
 _USUAL_THREADS = "1 for a small model, else all"
+
+# What is given where measuring is settled.
+MEASURE_SETTINGS = "MeasureSettings(...), such as MeasureSettings(references=1000)"
 
 METHODS = ("auto", "exact", "importance", "sampled", "skew_normal", "certificate")
 
@@ -82,6 +94,7 @@ def _nats(name: str, value: object) -> None:
         )
 
 
+@reads_old_names({"seed": "bootstrap_seed"})
 @dataclass(frozen=True, kw_only=True)
 class MeasureSettings:
     """What is measured, and how closely.
@@ -317,6 +330,7 @@ def _fewer(what: str, number: int, usual: int) -> list[str]:
     return [f"{number:,} {what} instead of {usual:,}"] if number < usual else []
 
 
+@reads_old_names(RENAMED)
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
     """The whole path: what is inserted, what is trained, what is measured.
@@ -448,6 +462,7 @@ class RunSettings:
     def __post_init__(self) -> None:
         check_settings(self)
         self._check_inclusion()
+        of_type("measure", self.measure, MeasureSettings, MEASURE_SETTINGS)
         if not isinstance(self.training, Mapping):
             raise SettingsError(f"training={self.training!r} must be a table of settings by name")
         check_training(self.training)
@@ -505,9 +520,6 @@ class RunSettings:
         """
         values = dict(values)
         refuse_unknown(values, KNOWN, elsewhere=NAMES_BY_TABLE)
-        for name in ("formats", "repetitions"):
-            if isinstance(value := values.get(name), list):
-                values[name] = tuple(value)
         if isinstance(training := values.get("training"), Mapping):
             values["training"] = {**self.training, **training}
         measure = {name: values.pop(name) for name in list(values) if name in _MEASURE}

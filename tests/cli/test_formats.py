@@ -27,7 +27,7 @@ def test_checks_a_file(call: Call, tmp_path: Path) -> None:
     good.write_text('name = "badge"\ntemplate = "Badge {upper:2}-{digits:6}"\n')
     outcome = call("formats", "check", good)
     assert outcome.code == 0
-    assert "sound    badge: 676000000 fills, 29.33 bits" in outcome.out
+    assert "sound    badge: 676,000,000 fills, 29.33 bits" in outcome.out
     bad = tmp_path / "bad.toml"
     bad.write_text('name = "bad"\ntemplate = "no hole"\n')
     outcome = call("formats", "check", bad)

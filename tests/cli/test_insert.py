@@ -91,12 +91,15 @@ def test_too_many_canaries_are_said_with_what_to_change(call: Call, tmp_path: Pa
     for dry in (("--dry-run",), ()):  # the defaults
         outcome = call("insert", corpus, *more, *dry)
         assert outcome.code == 0
-        assert "% of the corpus' bytes (about its share of tokens; at most 1%)" in outcome.err
-        assert "45.6% of its documents (at most 5%)" in outcome.err
+        assert (
+            " % of the corpus' bytes (about their share of its tokens, which should be at most 1 %)"
+            in outcome.err
+        )
+        assert "46 % of its documents (at most 5 %)" in outcome.err
         assert "lower --repetitions (now 1,4,16), or take more text" in outcome.err
     few = ("--canaries", "60", "--repetitions", "1", "--format", "pin", "--out", tmp_path / "p")
     outcome = call("insert", corpus, *few)
-    assert "10.7% of its documents" in outcome.err
+    assert "11 % of its documents" in outcome.err
     assert "give --canaries " in outcome.err
     assert "(now 60), or lower --repetitions (now 1)" in outcome.err
 

@@ -7,14 +7,14 @@ import typer.main
 from cli.conftest import Call
 from corpora import write_corpus
 
-from lmexposure._settings import settings_of
+from lmexposure._settings import settings_of, with_new_names
 from lmexposure.canaries import Manifest
 from lmexposure.cli import options
 from lmexposure.cli.app import app
 from lmexposure.errors import SettingsError
 from lmexposure.gate import Thresholds
 from lmexposure.records import MeasureSettings, RunSettings, TrainingSettings, read_settings_file
-from lmexposure.records.settings_file import RENAMED, with_new_names
+from lmexposure.records.settings import RENAMED
 
 
 def flags_of(command: str, *, hidden: bool = False) -> set[str]:
@@ -59,6 +59,23 @@ def test_a_measurement_has_no_seed_of_a_plan(caplog: pytest.LogCaptureFixture) -
         options.MEASUREMENT.make({"seed": 3, "bootstrap_seed": 3})
 
 
+def test_the_seed_of_a_file_was_a_measurement_s(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "s.toml"
+    file.write_text("seed = 3\n")
+    assert options.merged({"settings_file": file}).measure.bootstrap_seed == 0
+    assert not caplog.records
+    chosen = options.MEASUREMENT.make({"settings_file": file})
+    assert isinstance(chosen, RunSettings)
+    assert chosen.measure.bootstrap_seed == 3
+    assert "note: seed is now bootstrap_seed; the old spelling is read for" in caplog.text
+    file.write_text("seed = 3\nbootstrap_seed = 4\n")  # one file for a run and a measurement
+    both = options.MEASUREMENT.make({"settings_file": file})
+    assert isinstance(both, RunSettings)
+    assert (both.seed, both.measure.bootstrap_seed) == (3, 4)
+
+
 def test_old_flags_are_read_with_one_note(
     call: Call, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -82,7 +99,7 @@ def test_only_the_first_process_says_a_note(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RANK", "1")
-    assert with_new_names({"candidates": 4}) == {"canaries": 4}
+    assert with_new_names({"candidates": 4}, RENAMED) == {"canaries": 4}
     assert not caplog.records
 
 

@@ -131,6 +131,7 @@ def test_a_frame_has_a_row_for_each_canary_and_no_secret() -> None:
     found = frame[frame["repetitions"] == 4]["found_at"] <= 1000
     assert int(found.sum()) == result.extraction(repetitions=4).found
     assert set(frame) >= {"format", "role", "low", "high", "capped", "method", "rank", "place"}
+    assert set(frame["guesses_tried"]) == {1000}
     assert not {"text", "secret", "index"} & set(frame)
 
 

@@ -158,10 +158,11 @@ def test_a_model_card_without_its_model(tmp_path: Path) -> None:
 
 
 def test_a_comparison(tmp_path: Path) -> None:
-    runs = [open_run(small_run(tmp_path / name)) for name in ("a", "b")]
+    runs = [open_run(small_run(tmp_path / "a")), open_run(small_run(tmp_path / "b", seed=3))]
     written = write_compare(runs, out=tmp_path / "c")
     assert [path.name for path in written] == ["compare.html", "compare.md"]
     assert "a and b" in written[0].read_text()
+    assert "<li>b measured another manifest than a: other canaries" in written[0].read_text()
 
 
 def test_runs_that_cannot_be_compared_leave_nothing(tmp_path: Path) -> None:
