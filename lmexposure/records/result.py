@@ -30,7 +30,7 @@ from lmexposure._record import (
     Share,
     Upgrades,
 )
-from lmexposure._style import at_least, number, percent, short
+from lmexposure._style import at_least, bound_name, claim_word, nats, percent, short
 from lmexposure._text import visible
 from lmexposure._validate import LARGEST_NUMBER, LEAST_LEVEL
 from lmexposure.errors import ResultError
@@ -960,10 +960,10 @@ class Privacy(Record):
         bound = self.primary
         if bound is None:
             return f"<Privacy: no bound on epsilon: {self.classes[0].note}>"
-        claim = "" if self.claim is None else f"; the claim: {self.claim.verdict}"
+        claim = "" if self.claim is None else f"; the claim: {claim_word(self.claim.verdict)}"
         return (
-            f"<Privacy: epsilon >= {number(bound.value)} nats at delta {short(bound.delta)} with "
-            f"confidence {percent(1 - bound.significance)}, by {bound.name}{claim}>"
+            f"<Privacy: epsilon >= {nats(bound.value)} nats at delta {short(bound.delta)} with "
+            f"confidence {percent(1 - bound.significance)}, by {bound_name(bound.name)}{claim}>"
         )
 
     __str__ = __repr__

@@ -29,14 +29,14 @@ from lmexposure._validate import (
     text,
 )
 from lmexposure.errors import SettingsError
-from lmexposure.records.training_settings import TrainingSettings
+from lmexposure.records.training_settings import TRAINING, TrainingSettings
 
 if TYPE_CHECKING:
     from lmexposure.records.result import MeasureOptions
     from lmexposure.records.run_record import RunOptions
 
 # The panels of a command's help.
-HIDDEN, TRAINING, MEASURING = "What is hidden", "Training", "Measuring"
+HIDDEN, MEASURING = "What is hidden", "Measuring"
 PRIVACY, MACHINE = "Privacy", "Machine"
 PANELS = (HIDDEN, TRAINING, MEASURING, PRIVACY, MACHINE)
 

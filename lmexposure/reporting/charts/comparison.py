@@ -15,7 +15,7 @@ from lmexposure.reporting.charts.chart import Chart
 from lmexposure.reporting.charts.exposure import GUESSING_HIGH, GUESSING_LOW
 from lmexposure.reporting.charts.looks import key, quiet, series_style, some_ticks
 from lmexposure.reporting.charts.palette import BAND, INK, LINE, MUTED
-from lmexposure.reporting.charts.words import clipped, listed
+from lmexposure.reporting.charts.words import clipped, joined
 from lmexposure.reporting.data import ClassRow
 
 _CARET: Literal[10] = 10  # matplotlib.markers.CARETUPBASE
@@ -111,6 +111,6 @@ def _description(bits: float, runs: Sequence[Run]) -> str:
         parts.append(f"{clipped(name)}: {', '.join(medians[-4:]) or 'no medians'}")
     return (
         f"Median exposure in bits, higher = more memorised, of the classes repeated most. "
-        f"{listed(parts, 6)}. Extraction is at "
+        f"{joined(parts, 6)}. Extraction is at "
         f"{number(bits, 1)} bits, the median of guessing at 1."
     )

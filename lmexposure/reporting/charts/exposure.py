@@ -20,7 +20,7 @@ from lmexposure.reporting.charts.palette import (
     LINE,
     MUTED,
 )
-from lmexposure.reporting.charts.words import clipped, listed
+from lmexposure.reporting.charts.words import clipped, joined
 from lmexposure.reporting.data import CanaryRow, ClassRow, FormatData
 
 Floats = NDArray[np.float64]
@@ -227,7 +227,7 @@ def _class_medians(data: FormatData) -> str:
         f"{class_name(row.role, row.repetitions)} {at_least(row.median, row.capped)}"
         for row in data.classes
     ]
-    return f" Medians: {listed(medians)}." if medians else ""
+    return f" Medians: {joined(medians)}." if medians else ""
 
 
 def _left_out(data: FormatData, columns: Sequence[_Column]) -> str:
