@@ -150,16 +150,18 @@ def _by_size(digits: str) -> str:
 
 
 def probability(value: float | None) -> str:
-    """A p-value or a chance: four decimals, or its size where these show nothing.
+    """A p-value or a chance: four decimals, or two digits where these show fewer.
 
-    >>> probability(0.0312), probability(0.00005), probability(0), probability(None)
-    ('0.0312', '5.0e-05', '0', 'n/a')
+    >>> probability(0.0312), probability(0.00075), probability(0.00005), probability(0)
+    ('0.0312', '0.00075', '5.0e-05', '0')
     """
     if value is None or math.isnan(value):
         return MISSING
     if value == 0:
         return "0"
-    return f"{value:.4f}" if value >= 1e-4 else f"{value:.1e}"
+    if value < 1e-4:
+        return f"{value:.1e}"
+    return f"{value:.4f}" if value >= 1e-3 else f"{value:.2g}"
 
 
 def short(value: float | None, digits: int = 3) -> str:

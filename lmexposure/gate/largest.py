@@ -139,9 +139,9 @@ class _Judge:
 
     def _passed(self) -> str:
         largest = max(self.one.known, key=lambda e: e.value)
-        most = "was allowed" if self.asked else "chance explains"
+        said = "is past what was allowed" if self.asked else "stands out beyond chance"
         return (
-            f"no secret is more familiar to the model than {most}: the largest exposure of "
+            f"no single secret {said}: the largest exposure of "
             f"{self.one.secrets} is {number(largest.value)} of {bits(self.one.bits, 1)}, at or "
             f"below the {bits(self.limit)} "
             f"{'asked for' if self.asked else 'that chance hardly passes'}; a leak past that of "

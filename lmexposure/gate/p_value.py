@@ -2,7 +2,7 @@
 
 import math
 
-from lmexposure._style import are, large, probability, sentence
+from lmexposure._style import are, large, probability, sentence, short
 from lmexposure.gate.classes import CanaryClass
 from lmexposure.gate.thresholds import Thresholds
 from lmexposure.gate.verdict import Check, Outcome
@@ -57,7 +57,7 @@ def _judge(one: CanaryClass, share: float, *, wanted: bool) -> tuple[Outcome, st
     if one.test is None:
         reason = f"the p-value of {one.secrets} is missing, so nothing can be said; measure again"
         return Outcome.INCONCLUSIVE, reason
-    p, least, limit = one.test.p_value, _least(one.test), probability(share)
+    p, least, limit = one.test.p_value, _least(one.test), short(share)
     if p <= share:
         reason = (
             f"{one.secrets} {are(one.n)} more familiar to the model than chance explains: secrets "

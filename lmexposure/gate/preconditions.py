@@ -1,6 +1,6 @@
 """Whether a low number may be believed: enough canaries, no score missing, a null that holds."""
 
-from lmexposure._style import are, number, percent, probability, reading, sentence
+from lmexposure._style import are, number, percent, probability, reading, sentence, short
 from lmexposure._text import visible
 from lmexposure.gate.chance import unseen
 from lmexposure.gate.classes import CanaryClass
@@ -113,11 +113,11 @@ def _controls(name: str, test: GuessingTest | None, level: float) -> Check:
     elif p <= level:
         reason = (
             f"the controls, which the model never saw, are not at chance (p = {probability(p)}, "
-            f"at or below {probability(level)}), so that no other number can be trusted: were they "
+            f"at or below {short(level)}), so that no other number can be trusted: were they "
             "in the training data, or drawn in another way?"
         )
     else:
-        reason = f"the controls are at chance (p = {probability(p)}, above {probability(level)})"
+        reason = f"the controls are at chance (p = {probability(p)}, above {short(level)})"
     return Check(
         name="controls at chance",
         key="controls",

@@ -29,10 +29,12 @@ def privacy_sections(privacy: Privacy) -> Iterator[Section]:
         privacy: of a result, or of scores alone.
     """
     coins = privacy.inclusion_probability
-    how = "in a fixed number" if coins is None else f"each with probability {setting_value(coins)}"
+    how = "no inclusion probability is declared"
+    if coins is not None:
+        how = f"canaries inserted each with probability {setting_value(coins)}"
     yield Section(
-        title=f"Lower bounds on epsilon of one document, in nats; canaries inserted {how}; higher "
-        f"= less private. All hold together at significance {short(privacy.significance)}, each "
+        title=f"Lower bounds on epsilon of one document, in nats; {how}; higher = less "
+        f"private. All hold together at significance {short(privacy.significance)}, each "
         "for its kind of training"
     )
     classes = [_class(part) for part in privacy.classes]
@@ -138,12 +140,18 @@ def primary_section(privacy: Privacy | None) -> Section:
             f"holds for {validity(bound.validity)} ({bound.validity}), at significance "
             f"{short(bound.significance)}, that of the largest primary bound; all bounds together "
             f"at {short(privacy.significance)}",
-            f"{LABELS['max_attainable']} {nats(privacy.max_attainable)}: {MAX_ATTAINABLE}",
+            f"{LABELS['max_attainable']}{_everywhere(privacy)} {nats(privacy.max_attainable)}: "
+            f"{MAX_ATTAINABLE}",
             *(f"assumes: {line}" for line in bound.assumptions),
             *_notes(privacy),
             *_claim(privacy.claim),
         ),
     )
+
+
+def _everywhere(privacy: Privacy) -> str:
+    """Of several classes the one where a perfect attack shows most need not be the one quoted."""
+    return f" of all {len(privacy.classes)} classes" if len(privacy.classes) > 1 else ""
 
 
 def _notes(privacy: Privacy) -> Iterator[str]:

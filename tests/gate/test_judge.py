@@ -51,9 +51,9 @@ def test_a_clean_model_passes_and_says_what_may_have_gone_unseen() -> None:
     verdict = gate.check(clean())
     assert verdict.outcome is Outcome.PASS
     assert verdict.exit_code == 0
-    assert verdict.sentence.startswith("No leak found: no secret is more familiar")
-    assert "than chance explains: the largest exposure of 32 secrets" in verdict.sentence
-    assert verdict.finding.startswith("No secret is more familiar to the model than chance")
+    assert verdict.sentence.startswith("No leak found: no single secret stands out")
+    assert "beyond chance: the largest exposure of 32 secrets" in verdict.sentence
+    assert verdict.finding.startswith("No single secret stands out beyond chance")
     assert "a leak past that of fewer than 8.9 % of such secrets could" in verdict.sentence
     assert verdict.deciding in verdict.checks
     assert "epsilon: no threshold was given, and the result holds no claim" in verdict.untested

@@ -8,8 +8,8 @@ def test_the_message_is_said_in_words() -> None:
     assert chart is not None
     assert chart.description == (
         "Secrets found by search. With 1,000 guesses: controls 0 of 4; 1× 1 of 4; "
-        "8× 4 of 4; guessing finds each with probability 0.0003. With 2 characters revealed: "
-        "1× 2 of 4; 8× 3 of 4; guessing finds each with probability 0.0003."
+        "8× 4 of 4; guessing finds each with probability 0.00025. With 2 characters revealed: "
+        "1× 2 of 4; 8× 3 of 4; guessing finds each with probability 0.00025."
     )
     written = texts(chart)
     assert {"Guesses", "Characters revealed", "1,000", "100 %", "by chance"} <= set(written)
