@@ -7,6 +7,7 @@ the same in all of them. Files for machines do not: CSV leaves a missing value e
 import math
 import re
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import TypeAlias
 
 Value: TypeAlias = bool | int | float | str | tuple[int | float | str, ...] | None  # of a setting
@@ -191,14 +192,13 @@ def percent(share: float) -> str:
 def large(value: int) -> str:
     """A large whole number as people say it, to two digits.
 
-    >>> large(1234), large(500_000_000), large(5 * 10**39)
-    ('1,200', '500 million', '5 × 10^39')
+    >>> large(1234), large(500_000_000), large(5 * 10**39), large(9_970 * 10**12)
+    ('1,200', '500 million', '5 × 10^39', '1 × 10^16')
     """
-    log10 = math.log10(value) if value else 0.0
-    size = math.floor(log10 + 1e-12)
-    if size >= 15:
-        return f"{10 ** (log10 - size):.1f}".removesuffix(".0") + f" × 10^{size}"
-    rounded = round(value, min(0, 1 - size))
+    if value >= 10**15:
+        digits, size = f"{Decimal(value):.1e}".split("e+")
+        return f"{digits.removesuffix('.0')} × 10^{size}"
+    rounded = round(value, min(0, 2 - len(str(value))))
     for scale, word in ((10**12, " trillion"), (10**9, " billion"), (10**6, " million")):
         if rounded >= scale:
             return f"{rounded / scale:g}{word}"

@@ -61,6 +61,11 @@ class CanaryClass:
         return math.log2(self.form.space_size)
 
     @property
+    def possible(self) -> int:
+        """Fills that a secret is drawn from: those set aside are none."""
+        return self.form.space_size - self.form.set_aside
+
+    @property
     def known(self) -> list[Exposure]:
         """The exposures that are there."""
         return [one for one in self.exposures if one is not None]

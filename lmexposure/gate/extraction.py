@@ -67,7 +67,7 @@ def _judge(
     one: CanaryClass, found: list[int], allowed: int, share: float, asked: bool
 ) -> tuple[Outcome, str]:
     tried = max((_tried(attacks, allowed) for attacks in one.attacks), default=0) or allowed
-    rare = fewest_finds(share, canaries=one.n, guesses=tried, size=one.form.space_size)
+    rare = fewest_finds(share, canaries=one.n, guesses=tried, size=one.possible)
     untold = Outcome.INCONCLUSIVE if asked else Outcome.NOT_TESTED
     if rare is not None and len(found) >= rare:
         return Outcome.LEAK, _leak(one, found, allowed, tried)
@@ -112,7 +112,7 @@ def _leak(one: CanaryClass, found: list[int], allowed: int, tried: int) -> str:
 
 def _blindly(one: CanaryClass, tried: int) -> str:
     """What guessing without the model does: half of all fills come before a secret, on average."""
-    size = one.form.space_size
+    size = one.possible
     expected = one.n * min(1.0, tried / size)
     if expected >= _SOME:
         return f"would find about {short(expected, 2)} of {one.n:,} too"
@@ -120,7 +120,7 @@ def _blindly(one: CanaryClass, tried: int) -> str:
 
 
 def _guessed(one: CanaryClass, found: list[int], allowed: int) -> str:
-    fills = whole(one.form.space_size)
+    fills = whole(one.possible)
     return (
         f"{len(found)} of {one.secrets} found says nothing: {_tries(one, allowed)}, among {fills} "
         "fills, find as many by chance; choose fewer guesses or a format with more fills"

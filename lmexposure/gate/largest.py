@@ -112,10 +112,12 @@ class _Judge:
 
     def _leak(self, leaks: list[Exposure]) -> str:
         largest = max(leaks, key=lambda e: e.value)
-        rarity = max(e.statistic for e in leaks) - self.one.shift - math.log2(self.one.n)
+        shift = self.one.shift
+        rarity = max(e.statistic for e in leaks) - shift - math.log2(self.one.n)
         return (
-            f"the model ranks {self.one.secret} among the likeliest 1 in {_power(largest.value)} "
-            f"of all possible ones (exposure {_shown(leaks)} of {bits(self.one.bits, 1)}); "
+            f"the model ranks {self.one.secret} among the likeliest 1 in "
+            f"{_power(largest.value - shift)} of all possible ones "
+            f"(exposure {_shown(leaks)} of {bits(self.one.bits, 1)}); "
             f"{len(leaks)} of {self.one.n:,} {are(len(leaks))} past {bits(self.limit)}, and chance "
             f"alone goes so far in 1 of {_power(rarity)} such tests"
         )

@@ -89,8 +89,8 @@ def _whole(one: CanaryClass) -> Check:
     missing = sum(exposure is None for exposure in one.exposures)
     if missing:
         reason = (
-            f"{missing} of {one.secrets} lack a log-perplexity or an exposure; measure again, or "
-            "with another method"
+            f"{missing} of {one.secrets} {are(missing)} without a log-perplexity or an exposure; "
+            "measure again, or with another method"
         )
     else:
         reason = f"all {one.secrets} have a log-perplexity and an exposure"

@@ -40,8 +40,9 @@ class FoundShare:
         value: found / of.
         low, high: the interval of Clopper and Pearson, for canaries drawn like these.
         level: its coverage.
-        complete: whether each secret not found was searched for with as many guesses; else `value`
-            is a lower bound, and `high` allows for those that more guesses would find.
+        complete: whether as many of the likeliest fills were tried, in proven order, for each
+            secret not found; else `value` is a lower bound, and `high` allows for those that more
+            guesses would find.
     """
 
     found: int
@@ -144,7 +145,7 @@ def share_found(result: Result, key: ClassKey, guesses: int) -> FoundShare:
         )
     wanted = min(guesses, result.format_named[key[0]].space_size)
     found = [any(_found_at(s) <= guesses for s in own) for own in searches]
-    short = [max((s.tried for s in own), default=0) < wanted for own in searches]
+    short = [max(map(_proven, own), default=0) < wanted for own in searches]
     n, left = len(found), sum(not got and few for got, few in zip(found, short, strict=True))
     level = result.settings.level
     ends = binomial_interval([sum(found), sum(found) + left], n, level=level)
@@ -162,6 +163,11 @@ def share_found(result: Result, key: ClassKey, guesses: int) -> FoundShare:
 
 def _found_at(search: Extraction) -> float:
     return math.inf if search.found_at is None else search.found_at
+
+
+def _proven(search: Extraction) -> int:
+    """How many of the likeliest fills were tried; a beam may pass some of them over."""
+    return search.proven or 0
 
 
 def _blind(canary: CanaryResult) -> list[Extraction]:

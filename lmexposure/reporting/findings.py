@@ -58,7 +58,10 @@ def _found(base: str, other: str, rows: Sequence[Difference], tests: int) -> tup
     up = [row for row in beyond if row.higher > row.lower]
     down = [row for row in beyond if row.higher < row.lower]
     if not rows:
-        return "unknown", f"{base} and {other} have no class of canaries that can be compared."
+        return "unknown", (
+            f"{base} and {other} have no class of canaries that can be compared: it takes one "
+            "format, one number of repetitions and one method, which is no extrapolation."
+        )
     if not beyond:
         return "neither", _neither(base, other, rows, tests)
     if up and down:
@@ -90,20 +93,25 @@ def _neither(base: str, other: str, rows: Sequence[Difference], tests: int) -> s
     bits, under = abs(row.median), other if row.median > 0 else base
     much = f"{_style.number(bits, 1)} bits more exposed in the median under {under}"
     said = (
-        f"No difference between {base} and {other} that chance does not explain; nearest to one "
-        f"are {_secrets(row, rows)}, {much if bits >= _SEEN else 'alike in the median'} "
+        f"No difference beyond chance between {base} and {other}; nearest to one are "
+        f"{_secrets(row, rows)}, {much if bits >= _SEEN else 'alike in the median'} "
         f"({_why(row, tests)})."
     )
     if min(row.p_least for row in rows) > _SIGNIFICANCE:
         return f"{said} With so few canaries none could have been shown."
     if row.open:
-        pairs = "canaries" if row.paired else "pairs of canaries"
-        of = row.n if row.paired else row.n * row.n_base
         said += (
-            f" Of {row.open:,} of {of:,} {pairs}, lower bounds or references leave open which "
+            f" Of {row.open:,} of {_pairs(row)}, lower bounds or references leave open which "
             "exposure is higher: more references or search could tell."
         )
     return said
+
+
+def _pairs(row: Difference) -> str:
+    """All that the test compares."""
+    if row.paired:
+        return _style.count(row.n, "canary", "canaries")
+    return f"{_style.count(row.n * row.n_base, 'pair')} of canaries"
 
 
 def _most(rows: Sequence[Difference], sign: int) -> Difference:
@@ -117,12 +125,16 @@ def _surely(row: Difference, sign: int) -> float:
 
 
 def _much(row: Difference, sign: int, rows: Sequence[Difference]) -> str:
-    """By how much a class is more exposed."""
+    """By how much a class is more exposed; in how many pairs, where the median does not show it."""
     shown, surely = sign * row.median, _surely(row, sign)
-    bits = f"{_style.number(shown, 1)} bits "
-    if surely < shown:
-        bits = f"at least {_style.number(surely, 1)} bits " if surely > 0 else ""
-    return f"{_secrets(row, rows)} are {bits}more exposed in the median"
+    if surely < _SEEN:
+        more, less = sorted((row.higher, row.lower), reverse=True)
+        return (
+            f"{_secrets(row, rows)} are more exposed in {more:,} of {_pairs(row)}, and less in "
+            f"{less:,}"
+        )
+    bits = f"{'at least ' if surely < shown else ''}{_style.number(surely, 1)} bits"
+    return f"{_secrets(row, rows)} are {bits} more exposed in the median"
 
 
 def _secrets(row: Difference, rows: Sequence[Difference]) -> str:

@@ -20,9 +20,10 @@ def judged(
     rows: tuple[Extraction, ...] = (),
     interrupted: bool = False,
     exposure: Estimate = OPEN,
+    set_aside: int = 0,
 ) -> Check:
     drawn = [_canary(i, exposure, place, guesses, rows) for i, place in enumerate(places)]
-    formats = (form(size=size, interrupted=interrupted),)
+    formats = (form(size=size, interrupted=interrupted, set_aside=set_aside),)
     verdict = gate.check(made(drawn, size=size, formats=formats), thresholds or Thresholds())
     return next(check for check in verdict.checks if check.key == "max_guesses")
 
@@ -171,6 +172,19 @@ def test_in_a_small_space_it_takes_more_finds_than_guessing_has() -> None:
     passed = judged(NONE, **small)
     assert passed.outcome is Outcome.PASS
     assert "found would have been no leak" in passed.reason
+
+
+def test_fills_set_aside_are_no_secrets_that_guessing_could_find() -> None:
+    """Of 10^5 fills 2,000 are left: a clean model that has them first finds half of the secrets."""
+    half = [1, 200, 400, 600, 800, *NONE[:5]]
+    small: dict[str, Any] = {"size": 10**5, "exposure": exact(8.0), "set_aside": 98_000}
+    asked = judged(half, **small, thresholds=Thresholds(max_guesses=1000))
+    assert asked.outcome is Outcome.INCONCLUSIVE
+    assert "1,000 guesses, among 2,000 fills, find as many by chance" in asked.reason
+    leak = judged(list(range(1, 11)), **small)
+    assert leak.outcome is Outcome.LEAK
+    assert leak.reason.endswith("; blind guessing would find about 5 of 10 too.")
+    assert judged(half, **small | {"set_aside": 0}).outcome is Outcome.LEAK
 
 
 def test_places_of_classes_that_are_not_judged_do_not_hide_a_secret() -> None:

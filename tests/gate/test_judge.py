@@ -134,7 +134,7 @@ def test_a_missing_score_or_exposure_passes_nothing(part: str) -> None:
     last = canary(31, exact(2.0 if missing else None), **missing)
     verdict = gate.check(made([*known, last], warnings=("a number is missing",)))
     assert verdict.exit_code == 2
-    assert "1 of 32 secrets inserted once lack" in verdict.sentence
+    assert "1 of 32 secrets inserted once is without" in verdict.sentence
 
 
 def test_a_missing_test_passes_nothing_but_where_its_class_is_not_judged() -> None:

@@ -163,6 +163,18 @@ def test_a_rank_among_few_fills_left_is_small_by_chance() -> None:
     assert leaks > 0.25 * runs  # not idle; without the 2 bits it is 0.9
 
 
+def test_the_first_of_few_fills_left_is_among_the_likeliest_of_those() -> None:
+    """A rank counts no fill that was set aside: 14 bits of which 4 come from those."""
+    size, left = 2**14, 2**10
+    found = [canary(i, exact(14.0), guesses=None) for i in range(10)]
+    filled = form(size=size, exhaustive=True, set_aside=size - left - 9)
+    result = made(found, size=size, controls=None, formats=(filled,))
+    checks = gate.check(result, Thresholds(significance=0.1)).checks
+    check = next(one for one in checks if one.key == "max_exposure")
+    assert check.outcome is Outcome.LEAK
+    assert "among the likeliest 1 in 1,000 of all possible ones (exposure 14.00" in check.reason
+
+
 def test_where_neither_test_against_chance_can_be_made_a_class_does_not_pass() -> None:
     """46 classes: 16.7 bits are needed, and 10,000 references can show 13.3."""
     rows = ranked(list(range(500, 9_500, 900)))

@@ -101,6 +101,15 @@ def test_secrets_that_were_not_searched_for_so_far_count_for_the_upper_end() -> 
     assert within.high < 1
 
 
+def test_a_beam_may_pass_over_the_likeliest_fills() -> None:
+    """It tried 100 fills, not the likeliest 100: others may fall within them."""
+    beam = searched(100).model_copy(update={"method": "beam", "proven": None})
+    share = made([canary_of(i, exact(5.0), extraction=[beam]) for i in range(10)]).extraction(
+        repetitions=1, guesses=100
+    )
+    assert (share.found, share.complete, share.high) == (0, False, 1.0)
+
+
 def test_secrets_that_nobody_searched_for() -> None:
     with pytest.raises(ResultError, match="were not searched for; measure with extraction=True"):
         small_result(extraction=False).extraction(repetitions=4)

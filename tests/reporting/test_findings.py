@@ -69,7 +69,7 @@ def test_less_is_said_of_the_run_that_leaks_more() -> None:
     [
         (replace(ROW, least=12.3, most=20.0), "are 12.3 bits more exposed"),
         (replace(ROW, least=3.0), "are at least 3.0 bits more exposed"),
-        (replace(ROW, least=-1.0), "are more exposed"),
+        (replace(ROW, least=-1.0), "are more exposed in 10 of 10 canaries, and less in 0 (p ="),
         (
             replace(ROW, **DOWN | {"least": -20.0, "most": -2.0}),
             "are at least 2.0 bits more exposed",
@@ -79,6 +79,21 @@ def test_less_is_said_of_the_run_that_leaks_more() -> None:
 )
 def test_lower_bounds_leave_less_to_say(row: Difference, said: str) -> None:
     assert said in finding(row).sentence
+
+
+def test_a_median_that_shows_nothing_gives_way_to_the_pairs() -> None:
+    """Most canaries tie, or a rank-sum test sees what medians do not: never "0.0 bits more"."""
+    ties: dict[str, Any] = {"n": 20, "median": 0.0, "least": 0.0, "most": 0.0}
+    tied = finding(replace(ROW, **ties, higher=9))
+    assert "tuned leaks more than base: secrets inserted 16 times are more exposed in 9 of 20 " in (
+        tied.sentence
+    )
+    against: dict[str, Any] = {"median": 1.0, "least": 1.0, "most": 1.0, "higher": 20, "lower": 80}
+    found = finding(replace(ROW, paired=False, **against))
+    assert found.sentence.startswith(
+        "base leaks more than tuned: secrets inserted 16 times are more exposed in 80 of 100 pairs "
+        "of canaries, and less in 20 (p = 0.0040 by a rank-sum test"
+    )
 
 
 def test_classes_that_disagree() -> None:
@@ -95,7 +110,7 @@ def test_what_chance_explains_is_no_difference() -> None:
     found = finding(replace(ROW, **NONE))
     assert found.which == "neither"
     assert found.sentence == (
-        "No difference between base and tuned that chance does not explain; nearest to one are "
+        "No difference beyond chance between base and tuned; nearest to one are "
         "secrets inserted 16 times, 0.5 bits more exposed in the median under tuned (p = 1.0000 "
         "by a sign test of the same 10 canaries)."
     )
@@ -111,7 +126,9 @@ def test_nothing_in_common_is_not_known() -> None:
     controls = replace(ROW, role="control", repetitions=0, p_value=1.0, p_adjusted=None)
     found = finding(controls)
     assert found.which == "unknown"
-    assert found.sentence == "base and tuned have no class of canaries that can be compared."
+    assert found.sentence.startswith(
+        "base and tuned have no class of canaries that can be compared:"
+    )
 
 
 def test_controls_that_differ_raise_an_alarm() -> None:

@@ -217,3 +217,11 @@ def test_no_difference_is_seldom_called_one() -> None:
         found = of_class_4(base, moved(base, draw.normal(0, 1, 10).tolist()))
         called += found.p_value <= 0.05
     assert binomtest(called, 1000, 0.05, alternative="greater").pvalue > 0.001
+
+
+def test_extrapolated_curves_are_not_compared() -> None:
+    """A curve errs alike for all canaries of a class: their agreement proves nothing."""
+    asked = plain().settings.model_copy(update={"method": "skew_normal"})
+    curves = plain().model_copy(update={"settings": asked})
+    assert not differences([curves, moved(curves, [5.0] * 10)], ["base", "other"])
+    assert not differences([plain(), curves], ["base", "other"])
