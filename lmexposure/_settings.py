@@ -34,7 +34,7 @@ class Setting:
         rule: which values it takes; None is taken where it is the default.
         usual: what the default comes to, in words; empty: the default says it itself.
         flag: of the command line; None: only a settings file sets it.
-        metavar: what stands for its value in the help; empty: its type.
+        metavar: the sign for its value in the help; empty: its type.
         parse: reads the flag's text, given the flag; None: the command line does, by the type.
         kind: the type of its value, without None.
     """

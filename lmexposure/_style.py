@@ -8,11 +8,15 @@ import math
 import re
 from collections.abc import Sequence
 from decimal import Decimal
+from typing import TypeAlias
+
+Value: TypeAlias = bool | int | float | str | tuple[int | float | str, ...] | None  # of a setting
 
 MISSING = "n/a"
 _MOST_DIGITS = 15  # of a whole number that is written out
 _LARGE = 10.0**_MOST_DIGITS
 _LONGEST_SLUG = 48
+_HASH = 12  # characters
 
 # One label for each quantity, wherever it heads a column or a row.
 LABELS = {
@@ -241,7 +245,7 @@ def reading(value: float | None, unit: str) -> str:
     return f"{whole(int(value)) if float(value).is_integer() else number(value)} {named}"
 
 
-def setting_value(value: "bool | int | float | str | tuple[int | float | str, ...] | None") -> str:
+def setting_value(value: Value) -> str:
     """What was chosen, in full.
 
     >>> setting_value(True), setting_value((1, 16)), setting_value(0.1), setting_value(None)
@@ -360,6 +364,15 @@ def bound_name(method: str) -> str:
     """
     name, space, rest = method.partition(" ")
     return f"{_BOUNDS.get(name, name)}{space}{rest}"
+
+
+def short_hash(sha256: str) -> str:
+    """As much of a hash as people read.
+
+    >>> short_hash("ab" * 32)
+    'abababababab'
+    """
+    return sha256[:_HASH]
 
 
 def sentence(text: str) -> str:

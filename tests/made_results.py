@@ -24,8 +24,7 @@ from scipy.special import gammaincc, ndtr
 from lmexposure._files import canonical_json, sha256_bytes
 from lmexposure._integrity import CONTENT
 from lmexposure._quantiles import quantile_of
-from lmexposure.canaries import Canary, Manifest, Plan, insert_into_texts
-from lmexposure.canaries import Format as CanaryFormat
+from lmexposure.canaries import Canary, Format, Manifest, Plan, insert_into_texts
 from lmexposure.records import (
     Bound,
     CanaryResult,
@@ -33,7 +32,7 @@ from lmexposure.records import (
     ClassSummary,
     Estimate,
     Extraction,
-    Format,
+    FormatResult,
     MeasureOptions,
     Model,
     PrimaryBound,
@@ -254,7 +253,7 @@ def epsilon_point(median: float, repetitions: int) -> EpsilonPoint:
     )
 
 
-def form(name: str = "random_number", size: int = RANDOM_NUMBER, **parts: Any) -> Format:
+def form(name: str = "random_number", size: int = RANDOM_NUMBER, **parts: Any) -> FormatResult:
     """A format that nothing was searched of."""
     values: dict[str, Any] = {
         "name": name,
@@ -271,7 +270,7 @@ def form(name: str = "random_number", size: int = RANDOM_NUMBER, **parts: Any) -
         "search": None,
         "interrupted": False,
     }
-    return Format(**(values | parts))
+    return FormatResult(**(values | parts))
 
 
 def made(
@@ -579,7 +578,7 @@ def _measure(small: Small) -> "MeasureSettings":
 
 def _manifest(small: Small) -> Manifest:
     plan = Plan(
-        formats=tuple(CanaryFormat(name=n, template=TEMPLATES[n]) for n in small.formats),
+        formats=tuple(Format(name=n, template=TEMPLATES[n]) for n in small.formats),
         canaries=small.canaries,
         repetitions=small.repetitions,
         controls=small.controls,

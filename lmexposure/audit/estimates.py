@@ -20,7 +20,7 @@ from lmexposure.records import (
     CanaryResult,
     ClassSummary,
     Estimate,
-    Format,
+    FormatResult,
     MeasureSettings,
     SkewNormalFit,
 )
@@ -45,7 +45,7 @@ class FormatEstimates:
     """
 
     canaries: list[CanaryResult]
-    record: Format
+    record: FormatResult
     summary: list[ClassSummary]
     warnings: list[str]
 
@@ -221,14 +221,16 @@ def _certificate(scores: FormatScores, i: int) -> Estimate:
     return Estimate.model_validate(row)
 
 
-def _record(scores: FormatScores, search: FormatSearch, curve: SkewNormalExposure | None) -> Format:
+def _record(
+    scores: FormatScores, search: FormatSearch, curve: SkewNormalExposure | None
+) -> FormatResult:
     null = scores.reference_bits
     quantiles = np.quantile(null, [0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1])
     fit = None
     if curve is not None:
         shape = curve.curve.to_dict() | {"goodness": curve.goodness.to_dict()}
         fit = SkewNormalFit.model_validate(shape)
-    return Format(
+    return FormatResult(
         name=scores.format.name,
         space_size=scores.format.size,
         bits=scores.format.bits,

@@ -77,11 +77,12 @@ def check(
     rest on are explained in the README.
     """
     flags = CheckFlags(**locals())
-    from lmexposure.gate import check_result, verdict_text
+    from lmexposure.gate import check as judge
+    from lmexposure.gate import verdict_text
 
     limits = gate_thresholds(flags)
     result, provenance, source = _measured_or_read(flags, limits)
-    verdict = check_result(result, limits)
+    verdict = judge(result, limits)
     aside = writes_to_standard_output(flags)
     for line in verdict_text(verdict, provenance).split("\n"):
         say(line, aside=aside)
@@ -134,7 +135,7 @@ def _measured(
 
 def _settings(flags: CheckFlags, thresholds: "Thresholds") -> "RunSettings":
     """Defaults, then the settings file, then flags; at least as many guesses as are allowed."""
-    file = {} if flags.settings_file is None else {"settings_file": flags.settings_file}
+    file = {"settings_file": flags.settings_file}
     chosen = options.merged({**flags.measuring, **file}, measures=True)
     guesses = max(chosen.measure.guesses, thresholds.guesses)
     return replace(chosen, measure=replace(chosen.measure, guesses=guesses))

@@ -27,9 +27,8 @@ def compare(
     from lmexposure.records import open_run
     from lmexposure.reporting import compare_data, write_compare
 
-    opened = [open_run(run) for run in runs]
-    written = write_compare(opened, out=out, formats=formats or ("html", "md"))
-    compared = compare_data(opened)
+    compared = compare_data([open_run(run) for run in runs])
+    written = write_compare(compared, out=out, formats=formats or ("html", "md"))
     for finding in compared.findings:
         say(visible(finding.sentence))
     for run in compared.runs:

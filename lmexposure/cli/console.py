@@ -10,17 +10,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from lmexposure._text import printable, visible
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.progress import Progress, TaskID
+    from rich.text import Text
 
     from lmexposure.reporting.data import Section
 
+# rich is imported where something is said: no help waits for it.
 
 # Signs of ours that terminals of one byte a letter may lack.
 _SIGNS = {"≥": ">=", "×": "x", "…": "..."}
@@ -31,18 +30,24 @@ def speaks() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def _out() -> Console:
+def _out() -> "Console":
+    from rich.console import Console
+
     # A pipe gets whole lines, whatever the width of the terminal behind it.
     width = None if sys.stdout.isatty() else 160
     return Console(width=width, highlight=False, quiet=not speaks())
 
 
-def _err() -> Console:
+def _err() -> "Console":
+    from rich.console import Console
+
     return Console(stderr=True, highlight=False)
 
 
-def _text(shown: str, console: Console, style: str = "") -> Text:
+def _text(shown: str, console: "Console", style: str = "") -> "Text":
     """Text that a terminal can write: signs in other words, and what else it lacks spelled out."""
+    from rich.text import Text
+
     encoding = console.encoding
     for sign, plain in _SIGNS.items():
         if sign.encode(encoding, "replace") == b"?":
@@ -110,6 +115,8 @@ def print_table(
     right: Sequence[int] = (),
 ) -> None:
     """A table; the columns numbered in `right` hold numbers."""
+    from rich.table import Table
+
     console = _out()
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column, name in enumerate(header):

@@ -13,13 +13,10 @@ import typer
 from typer.models import OptionInfo
 
 from lmexposure._settings import Setting, build
+from lmexposure._style import sentence
 
 Given: TypeAlias = dict[str, object]
 P = ParamSpec("P")
-
-
-def _as_given(given: Given) -> object:
-    return given
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +37,7 @@ class Group:
     said: Mapping[str, str] = field(default_factory=dict)
     more: Sequence[inspect.Parameter] = ()
     old: Mapping[str, type] = field(default_factory=dict)
-    make: Callable[[Given], object] = _as_given
+    make: Callable[[Given], object] = dict
 
 
 def takes(**groups: Group) -> Callable[[Callable[P, None]], Callable[P, None]]:
@@ -86,8 +83,8 @@ def option_of(told: Setting, *, panel: str | None = None, said: str | None = Non
 
 def help_of(told: Setting) -> str:
     """What a help says of a setting: a sentence, and its default."""
-    sentence = f"{told.help[0].upper()}{told.help[1:]}."
-    return sentence if told.default is False else f"{sentence}  [default: {told.shown_default}]"
+    said = sentence(told.help)
+    return said if told.default is False else f"{said}  [default: {told.shown_default}]"
 
 
 def _option(
@@ -136,8 +133,7 @@ def _type_of(told: Setting) -> object:
 
 def _given(parameters: Sequence[inspect.Parameter], given: Mapping[str, object]) -> Given:
     """Those of a group's flags that were given."""
-    values = {parameter.name: given[parameter.name] for parameter in parameters}
-    return {name: value for name, value in values.items() if value is not None}
+    return {one.name: given[one.name] for one in parameters if given[one.name] is not None}
 
 
 def parsed(flags: Mapping[str, Setting], given: Given) -> Given:

@@ -62,11 +62,11 @@ def gate_thresholds(flags: CheckFlags) -> "Thresholds":
     """
     from lmexposure.gate.thresholds import Thresholds
 
-    said = {} if flags.settings_file is None else _file_s_thresholds(flags.settings_file)
+    said = {} if flags.settings_file is None else _thresholds_in(flags.settings_file)
     return build(Thresholds, {**said, **parsed(settings_of(Thresholds), flags.thresholds)})
 
 
-def _file_s_thresholds(path: Path) -> dict[str, object]:
+def _thresholds_in(path: Path) -> dict[str, object]:
     """The table [check] of a settings file, each value checked by itself."""
     from lmexposure._files import read_toml
     from lmexposure.gate.thresholds import Thresholds, quantile_pair

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from lmexposure.audit import RunSettings
     from lmexposure.canaries import Manifest, Preview
 
-_STDIN = "-"
-
 
 @takes(settings=options.PLAN)
 def insert(
@@ -55,13 +53,13 @@ def insert(
     Of several files, packed ones and Parquet, a note NAME.canaries.json beside each says which
     canaries stand where in it.
     """
-    from lmexposure.cli.inserting import insert_anything, is_one_text
+    from lmexposure.cli.inserting import STDIN, insert_anything, is_one_text
 
     alone = is_one_text(corpus) and documents is None and verify
     if dry_run:
         _dry_run(corpus, settings)
         return
-    tell = say_aside if corpus == [_STDIN] else say
+    tell = say_aside if corpus == [STDIN] else say
     from lmexposure.audit import insert_corpus
     from lmexposure.audit.inserting import plan_of
 
@@ -84,25 +82,26 @@ def insert(
     if not verify:
         warn("nobody looked for fills that the corpus held already, or at what was written")
     tell(f"manifest  {out / 'manifest.json'}  (holds the secrets; keep it apart from the corpus)")
-    _warn_of_share(settings, manifest, inserted)
+    warn_of_share(settings, *_shares(manifest, inserted))
     for line in _next_commands(inserted, out, alone=alone):
         tell(line)
 
 
-def _warn_of_share(chosen: "RunSettings", manifest: "Manifest", inserted: Path | str) -> None:
+def warn_of_share(settings: "RunSettings", of_documents: float, of_bytes: float | None) -> None:
     """A corpus that is canaries in good part makes another model than the user's."""
     from lmexposure.audit import share_warning
 
+    too_many = share_warning(settings, of_documents=of_documents, of_bytes=of_bytes)
+    if too_many:
+        warn(too_many)
+
+
+def _shares(manifest: "Manifest", inserted: Path | str) -> tuple[float, float | None]:
+    """What canaries are of all documents, and of all bytes where there is one file of them."""
     added = sum(one.inserted for one in manifest.canaries)
     size = inserted.stat().st_size if isinstance(inserted, Path) and inserted.is_file() else 0
     bytes_added = sum(one.inserted * (len(one.text.encode()) + 1) for one in manifest.canaries)
-    too_many = share_warning(
-        chosen,
-        of_documents=added / (manifest.corpus.documents + added),
-        of_bytes=bytes_added / size if size else None,
-    )
-    if too_many:
-        warn(too_many)
+    return added / (manifest.corpus.documents + added), bytes_added / size if size else None
 
 
 def _next_commands(inserted: Path | str, out: Path, *, alone: bool) -> list[str]:
@@ -117,21 +116,18 @@ def _next_commands(inserted: Path | str, out: Path, *, alone: bool) -> list[str]
 
 
 def _dry_run(corpus: Sequence[str], chosen: "RunSettings") -> None:
-    from lmexposure.audit import preview, share_warning
+    from lmexposure.audit import preview
+    from lmexposure.cli.inserting import STDIN
     from lmexposure.errors import SettingsError
     from lmexposure.integrations.corpora import shape_of
 
-    if corpus == [_STDIN]:
+    if corpus == [STDIN]:
         raise SettingsError("--dry-run looks at files, not at standard input; give a file")
     shape = shape_of(corpus, chosen.layout, chosen.text_field)
     would = preview(corpus, settings=chosen, shape=shape)
     _print_preview(would, coins=chosen.inclusion_probability is not None)
     say_attainable(chosen)
-    too_many = share_warning(
-        chosen, of_documents=would.share_of_documents, of_bytes=would.share_of_bytes
-    )
-    if too_many:
-        warn(too_many)
+    warn_of_share(chosen, would.share_of_documents, would.share_of_bytes)
 
 
 def say_attainable(settings: "RunSettings", *, tell: Callable[[str], None] = say) -> None:

@@ -20,15 +20,14 @@ from lmexposure.records.settings import (
     PANELS,
     PRIVACY,
     RENAMED,
-    TRAINING,
     MeasureSettings,
     RunSettings,
 )
 from lmexposure.records.settings_file import read_settings_file
-from lmexposure.records.training_settings import TrainingSettings
+from lmexposure.records.training_settings import TRAINING, TrainingSettings
 
 _FILE = "settings_file"
-_GATE_S = {"the table [check]": settings_of(Thresholds).keys()}
+_OF_THE_GATE = {"the table [check]": settings_of(Thresholds).keys()}
 _SEED_OF_A_MEASUREMENT = {"seed": "bootstrap_seed"}  # name of old -> name of today
 _TRAINING = "training_"  # before the arguments that are settings of the training
 
@@ -89,17 +88,6 @@ def option(name: str) -> OptionInfo:
     return option_of(_FLAGS[name])
 
 
-def file_option(words: str, *, panel: str | None = None) -> inspect.Parameter:
-    """The flag --settings.
-
-    Args:
-        words: of its help.
-        panel: of the help.
-    """
-    made = typer.Option(None, "--settings", help=words, rich_help_panel=panel)
-    return inspect.Parameter(_FILE, inspect.Parameter.KEYWORD_ONLY, default=made, annotation=Path)
-
-
 def _settings(
     *panels: str,
     also: Collection[str] = (),
@@ -121,10 +109,21 @@ def _settings(
         for name, told in _FLAGS.items()
         if (told.panel in panels or name in also) and name not in without
     }
-    file = file_option("A TOML file of settings; flags win.", panel=OTHER)
     return Group(
-        flags=taken, first=first, said=said or {}, more=[file], old=old or {}, make=make or merged
+        flags=taken,
+        first=first,
+        said=said or {},
+        more=[_file()],
+        old=old or {},
+        make=make or merged,
     )
+
+
+def _file() -> inspect.Parameter:
+    """The flag --settings."""
+    words = "A TOML file of settings; flags win."
+    made = typer.Option(None, "--settings", help=words, rich_help_panel=OTHER)
+    return inspect.Parameter(_FILE, inspect.Parameter.KEYWORD_ONLY, default=made, annotation=Path)
 
 
 def merged(given: Given, *, base: RunSettings | None = None, measures: bool = False) -> RunSettings:
@@ -141,7 +140,7 @@ def merged(given: Given, *, base: RunSettings | None = None, measures: bool = Fa
     """
     given = dict(given)
     file = given.pop(_FILE, None)
-    said = {} if file is None else read_settings_file(Path(str(file)), elsewhere=_GATE_S)
+    said = {} if file is None else read_settings_file(Path(str(file)), elsewhere=_OF_THE_GATE)
     if measures and "bootstrap_seed" not in {*said, *given}:
         said = with_new_names(said, _SEED_OF_A_MEASUREMENT)
     if given.get("coins") == "fixed":  # the old word against a file's probability

@@ -51,7 +51,7 @@ def report(
     """Write the report of RUN: report.html and report.md."""
     from lmexposure.canaries.manifest import Manifest
     from lmexposure.errors import SettingsError
-    from lmexposure.gate import check_result
+    from lmexposure.gate import check
     from lmexposure.records import open_run
     from lmexposure.reporting import write_report
 
@@ -70,7 +70,7 @@ def report(
         model_card=model_card,
         card_weights=known,
     )
-    say(check_result(opened.result).sentence)
+    say(check(opened.result).sentence)
     say(opened.provenance.line)
     for path in written:
         say(f"report  {path}")

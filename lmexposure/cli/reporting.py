@@ -35,13 +35,13 @@ def write_and_say(run_directory: Path) -> None:
     """
     if not speaks():
         return
-    from lmexposure.gate import check_result
+    from lmexposure.gate import check
     from lmexposure.records import open_run
     from lmexposure.reporting import write_report
 
     run = open_run(run_directory)
     written = write_report(run)
-    say(f"\n{check_result(run.result).sentence}")
+    say(f"\n{check(run.result).sentence}")
     say(run.provenance.line)
     for path in written:
         say(f"report  {path}")

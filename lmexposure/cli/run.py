@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from lmexposure.cli import options
-from lmexposure.cli.console import say, warn
+from lmexposure.cli.console import say
 from lmexposure.cli.flags import takes
-from lmexposure.cli.insert import say_attainable
+from lmexposure.cli.insert import say_attainable, warn_of_share
 from lmexposure.cli.long_work import long_work
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def run(
 ) -> None:
     """Insert canaries into CORPUS, train a model on it, measure what it gives away."""
     from lmexposure._locks import only_writer
-    from lmexposure.audit import estimate_cost, preview, share_warning
+    from lmexposure.audit import estimate_cost, preview
     from lmexposure.audit import run as run_audit
     from lmexposure.cli.reporting import print_result, write_and_say
 
@@ -29,11 +29,7 @@ def run(
         would = preview([corpus], settings=settings)
         say(estimate_cost(corpus, settings, would=would))
         say_attainable(settings)
-        too_many = share_warning(
-            settings, of_documents=would.share_of_documents, of_bytes=would.share_of_bytes
-        )
-        if too_many:
-            warn(too_many)
+        warn_of_share(settings, would.share_of_documents, would.share_of_bytes)
         with long_work() as progress:
             result = run_audit(corpus, out=out, settings=settings, progress=progress)
         print_result(result)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lmexposure.gate.chance import unseen
-    from lmexposure.gate.judge import check, check_result
+    from lmexposure.gate.judge import check
     from lmexposure.gate.outputs.as_json import verdict_json
     from lmexposure.gate.outputs.as_junit import verdict_junit
     from lmexposure.gate.outputs.as_sarif import verdict_sarif
@@ -19,7 +19,7 @@ else:
         __name__,
         {
             "chance": ["unseen"],
-            "judge": ["check", "check_result"],
+            "judge": ["check"],
             "outputs.as_json": ["verdict_json"],
             "outputs.as_junit": ["verdict_junit"],
             "outputs.as_sarif": ["verdict_sarif"],
@@ -37,7 +37,6 @@ __all__ = [
     "Thresholds",
     "Verdict",
     "check",
-    "check_result",
     "unseen",
     "verdict_json",
     "verdict_junit",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from lmexposure._quantiles import ExposureEstimate
 from lmexposure._style import times
 from lmexposure._text import visible
-from lmexposure.records import CanaryResult, Estimate, Extraction, Format, Result
+from lmexposure.records import CanaryResult, Estimate, Extraction, FormatResult, Result
 from lmexposure.records.result import EstimateName, GuessingTest, Method
 
 # An extrapolation or a certificate may be shown, but what was counted or drawn decides.
@@ -42,7 +42,7 @@ class CanaryClass:
         apart: places, in best-first order, of canaries of this format that are not judged.
     """
 
-    form: Format
+    form: FormatResult
     repetitions: int
     exposures: tuple[Exposure | None, ...]
     attacks: tuple[tuple[Extraction, ...], ...]
@@ -96,7 +96,7 @@ def classes_of(result: Result, *, most: int | None = None) -> list[CanaryClass]:
     return [found for form in result.formats for found in _of_format(result, form, most)]
 
 
-def _of_format(result: Result, form: Format, most: int | None) -> Iterator[CanaryClass]:
+def _of_format(result: Result, form: FormatResult, most: int | None) -> Iterator[CanaryClass]:
     """The classes of one format that are judged."""
     groups = {
         repetitions: canaries
@@ -123,7 +123,7 @@ def _of_format(result: Result, form: Format, most: int | None) -> Iterator[Canar
         )
 
 
-def _shift(exposures: Iterable[Exposure | None], form: Format, inserted: int) -> float:
+def _shift(exposures: Iterable[Exposure | None], form: FormatResult, inserted: int) -> float:
     """See `CanaryClass`; fills that were inserted or set aside count in no rank."""
     if all(exposure is None or exposure.method == "sampled" for exposure in exposures):
         return 0.0
@@ -131,7 +131,7 @@ def _shift(exposures: Iterable[Exposure | None], form: Format, inserted: int) ->
     return -math.log1p(-(taken - 1) / form.space_size) / math.log(2)
 
 
-def _exposure(canary: CanaryResult, form: Format) -> Exposure | None:
+def _exposure(canary: CanaryResult, form: FormatResult) -> Exposure | None:
     """The estimate that decides; None where its value or the log-perplexity is missing."""
     estimate, bits = _deciding(canary), canary.log_perplexity_bits
     if estimate is None or estimate.value is None or bits is None:

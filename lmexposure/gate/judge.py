@@ -19,8 +19,6 @@ from lmexposure.gate.verdict import Check, Outcome, Verdict, verdict_of
 from lmexposure.records import Result
 from lmexposure.records.run import Measured, run_of
 
-_NO_THRESHOLDS = Thresholds()
-
 # What passed after a first look, by its check, and more references may bring past its threshold.
 _CLOSER = {
     "p_value": "a smaller p-value",
@@ -29,8 +27,8 @@ _CLOSER = {
 }
 
 
-def check_result(result: Result, thresholds: Thresholds = _NO_THRESHOLDS) -> Verdict:
-    """Hold a result against thresholds.
+def check(measured: Measured, thresholds: Thresholds | None = None) -> Verdict:
+    """Hold a measurement against thresholds.
 
     A secret that is found by guessing is a leak whatever else is wrong. Where the controls of a
     format are not at chance, its other leaks are inconclusive. Any leak left makes the verdict a
@@ -38,12 +36,22 @@ def check_result(result: Result, thresholds: Thresholds = _NO_THRESHOLDS) -> Ver
     every class of canaries, none of which failed.
 
     Args:
-        result: what was measured.
-        thresholds: what the model may show.
+        measured: a result in memory, what `open_run` gave, or the path of a run directory or a
+            result.json.
+        thresholds: what the model may show; None: the defaults.
 
     Returns:
         The verdict, from which every output is made.
+
+    Raises:
+        ResultError, ManifestError: no measurement, or one that cannot be read; see `open_run`.
+        SettingsError: thresholds that are no `Thresholds`.
     """
+    thresholds = Thresholds() if thresholds is None else thresholds
+    of_type(
+        "thresholds", thresholds, Thresholds, "Thresholds(...), such as Thresholds(max_guesses=100)"
+    )
+    result = run_of(measured).result
     classes = classes_of(result, most=thresholds.repetitions)
     formats = list(dict.fromkeys(one.form.name for one in classes))
     controls = check_controls(result, formats)
@@ -67,25 +75,6 @@ def check_result(result: Result, thresholds: Thresholds = _NO_THRESHOLDS) -> Ver
         untested.append("whether the model learned: its validation loss is not known")
     verdict = verdict_of(checks if classes else [_nothing(thresholds), *checks], untested)
     return _looked_quickly(verdict, classes) if result.settings.quick else verdict
-
-
-def check(measured: Measured, thresholds: Thresholds | None = None) -> Verdict:
-    """Hold a measurement against thresholds; see `check_result`.
-
-    Args:
-        measured: a result in memory, what `open_run` gave, or the path of a run directory or a
-            result.json.
-        thresholds: what the model may show; None: the defaults.
-
-    Raises:
-        ResultError, ManifestError: no measurement, or one that cannot be read; see `open_run`.
-        SettingsError: thresholds that are no `Thresholds`.
-    """
-    thresholds = _NO_THRESHOLDS if thresholds is None else thresholds
-    of_type(
-        "thresholds", thresholds, Thresholds, "Thresholds(...), such as Thresholds(max_guesses=100)"
-    )
-    return check_result(run_of(measured).result, thresholds)
 
 
 def _looked_quickly(verdict: Verdict, classes: list[CanaryClass]) -> Verdict:

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
+from lmexposure._style import outcome_word
+
 
 class Outcome(StrEnum):
     """What one check, or the gate as a whole, came to."""
@@ -75,7 +77,7 @@ class Verdict:
     @property
     def finding(self) -> str:
         """The sentence without the word for its outcome."""
-        text = self.sentence.removeprefix(f"{_PREFIX[self.outcome]}: ")
+        text = self.sentence.removeprefix(f"{_word(self.outcome)}: ")
         return f"{text[:1].upper()}{text[1:]}"
 
     @property
@@ -120,11 +122,6 @@ _LEAKS = (
 _DOUBTS = ("controls", "validation", "scores", "min_canaries", "classes")
 _LOW_IS_WORSE = ("max_guesses", "p_value")
 _BOUNDS = ("claimed_epsilon", "max_epsilon")
-_PREFIX = {
-    Outcome.LEAK: "Leaks",
-    Outcome.INCONCLUSIVE: "Inconclusive",
-    Outcome.PASS: "No leak found",
-}
 
 
 def verdict_of(checks: Sequence[Check], untested: Sequence[str]) -> Verdict:
@@ -197,7 +194,11 @@ def _sentence(outcome: Outcome, deciding: Check | None, checks: Sequence[Check])
     several = len({_format_of(check) for check in checks} - {""}) > 1
     where = f"in format {name}, " if several and name else ""
     many = _how_many(checks) if outcome is Outcome.LEAK else ""
-    return f"{_PREFIX[outcome]}: {where}{reason[:1].lower()}{reason[1:]}{many}"
+    return f"{_word(outcome)}: {where}{reason[:1].lower()}{reason[1:]}{many}"
+
+
+def _word(outcome: Outcome) -> str:
+    return outcome_word(outcome).capitalize()
 
 
 def _how_many(checks: Sequence[Check]) -> str:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _FILES = "files go into insert_files, and as Path objects into verify"
-_MOST_PATHS = 1000  # of so many strings it is looked whether all of them are files
+_MOST_PATHS = 1000  # strings; of more it is not looked up whether all are files
 _LONGEST_PATH = 255
 
 
@@ -57,11 +57,11 @@ def insert(
             `datasets.Dataset`, a DatasetDict, whose "train" split alone is changed, or an
             IterableDataset, which needs `total`.
         plan: what to insert; or give its fields: `formats=["pin"], repetitions=(1, 16)`.
-        wrapping: where in a record a canary stands: as a turn of a chat, or behind a prompt.
+        wrapping: where in a record a canary goes: as a turn of a chat, or behind a prompt.
         text_field: of records and columns, the one that holds the text.
         existing: fills of a format that a document holds already: "refuse", or "set_aside": never
             draw them, and say so in the manifest.
-        total: how many documents a stream has, which nobody can look up.
+        total: how many documents a stream has, which cannot be looked up.
         plan_fields: of `Plan`, in place of `plan`.
 
     Returns:

@@ -85,7 +85,7 @@ class FinalReport:
         Raises:
             LmexposureError: as `lmexposure measure` and its report.
         """
-        from lmexposure.gate import check_result
+        from lmexposure.gate import check
         from lmexposure.records import open_run
         from lmexposure.reporting import write_report
 
@@ -96,7 +96,7 @@ class FinalReport:
             write_rows(self.out / "exposure.jsonl", rows)
             run = open_run(self.out)
             written = write_report(run)
-        return [check_result(run.result).sentence, *(f"report  {path}" for path in written)]
+        return [check(run.result).sentence, *(f"report  {path}" for path in written)]
 
     def _measure(self, loaded: LoadedModel) -> None:
         progress = _Lines()

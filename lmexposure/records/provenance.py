@@ -7,10 +7,9 @@ renders is never looked at.
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
+from lmexposure._style import short_hash
 from lmexposure._text import visible
 from lmexposure.records.result import Result
-
-_SHORT = 12  # characters of a hash where people read it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +61,7 @@ class Provenance:
         >>> Provenance(**said, model="gpt2", weights_sha256="ab" * 32).line
         'lmexposure 0.1.0, date unknown; model gpt2, weights abababababab'
         """
-        weights = self.weights_sha256[:_SHORT]
+        weights = short_hash(self.weights_sha256)
         return visible(f"{self.version}, {self.date}; model {self.model}, weights {weights}")
 
     def to_dict(self) -> dict[str, str | None]:

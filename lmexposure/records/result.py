@@ -30,7 +30,7 @@ from lmexposure._record import (
     Share,
     Upgrades,
 )
-from lmexposure._style import at_least, bound_name, nats, short
+from lmexposure._style import at_least, bound_name, claim_word, nats, short
 from lmexposure._text import visible
 from lmexposure._validate import LARGEST_NUMBER, LEAST_LEVEL
 from lmexposure.errors import ResultError
@@ -254,7 +254,7 @@ class Search(Record):
     guess_steps: Count | None
 
 
-class Format(Record):
+class FormatResult(Record):
     """A format, and the references that its canaries were compared with.
 
     Attributes:
@@ -960,7 +960,7 @@ class Privacy(Record):
         bound = self.primary
         if bound is None:
             return f"<Privacy: no bound on epsilon: {self.classes[0].note}>"
-        claim = "" if self.claim is None else f"; the claim: {self.claim.verdict}"
+        claim = "" if self.claim is None else f"; the claim: {claim_word(self.claim.verdict)}"
         return (
             f"<Privacy: epsilon ≥ {nats(bound.value)} nats at delta {short(bound.delta)}, "
             f"significance {short(bound.significance)}, {bound_name(bound.name)}{claim}>"
@@ -1068,7 +1068,7 @@ class Result(FileRecord):
     scores_sha256: Sha256 | None
     model: Model
     settings: MeasureOptions
-    formats: Rows[Format]
+    formats: Rows[FormatResult]
     canaries: Rows[CanaryResult]
     summary: Rows[ClassSummary]
     privacy: Privacy | None
@@ -1207,7 +1207,7 @@ class Result(FileRecord):
         return kept
 
     @cached_property
-    def format_named(self) -> Mapping[str, Format]:
+    def format_named(self) -> Mapping[str, FormatResult]:
         """The formats by name."""
         return {form.name: form for form in self.formats}
 
@@ -1338,7 +1338,7 @@ class Result(FileRecord):
         return self
 
 
-def _check_estimate(canary: CanaryResult, estimate: Estimate, form: Format) -> None:
+def _check_estimate(canary: CanaryResult, estimate: Estimate, form: FormatResult) -> None:
     """Exposure follows from the rank; an extrapolation alone may lie beyond all ranks."""
     value, references = estimate.value, form.references
     if value is None or estimate.method == "skew_normal":
@@ -1363,7 +1363,7 @@ def _check_estimate(canary: CanaryResult, estimate: Estimate, form: Format) -> N
         )
 
 
-def _check_summary(row: ClassSummary, canaries: Sequence[CanaryResult], form: Format) -> None:
+def _check_summary(row: ClassSummary, canaries: Sequence[CanaryResult], form: FormatResult) -> None:
     """A row says what its canaries say."""
     shown = [canary.exposure for canary in canaries]
     _same(row.name, "n", row.n, len(canaries))

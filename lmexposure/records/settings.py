@@ -31,14 +31,14 @@ from lmexposure._validate import (
     text,
 )
 from lmexposure.errors import SettingsError
-from lmexposure.records.training_settings import TrainingSettings
+from lmexposure.records.training_settings import TRAINING, TrainingSettings
 
 if TYPE_CHECKING:
     from lmexposure.records.result import MeasureOptions
     from lmexposure.records.run_record import RunOptions
 
 # The panels of a command's help.
-HIDDEN, TRAINING, MEASURING = "What is hidden", "Training", "Measuring"
+HIDDEN, MEASURING = "What is hidden", "Measuring"
 PRIVACY, MACHINE = "Privacy", "Machine"
 PANELS = (HIDDEN, TRAINING, MEASURING, PRIVACY, MACHINE)
 
@@ -84,7 +84,7 @@ def _without_search(rule: Rule) -> Rule:
 
 
 def _nats(name: str, value: object) -> None:
-    """The rule of a claim; what a claim is besides, `Claim` says."""
+    """The rule of a claim; its other conditions are those of `Claim`."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise SettingsError(f"{name}={value!r} must be a number of nats, at least 0")
     if value > LARGEST_NUMBER:
@@ -107,13 +107,13 @@ class MeasureSettings:
         extraction: whether to search for the secrets at all.
         method: which estimate of exposure is shown: "auto" (exact where the budget suffices, else
             importance, else sampled), or one of `METHODS` by name. "skew_normal" must give a curve,
-            and shows a rank all the same: an extrapolation stands beside what was counted.
+            and shows a rank all the same: an extrapolation goes next to what was counted.
         draws: fills drawn by importance, per format.
         guesses: the likeliest fills that best-first search finds, per format.
         budget_steps: model steps that the exact search of a format may take, and best-first search
             again; None: as many as 3e12 floating-point operations give, 10,000 to 2,000,000. Draws
-            come besides: a few steps each.
-        budget_seconds: an end in seconds for each walk besides; with one, another machine may show
+            are extra: a few steps each.
+        budget_seconds: seconds after which each walk ends too; with them another machine may show
             other methods.
         live_states: model states that a search may hold at once; where the budget ends a search, it
             changes what was reached until then.
@@ -259,7 +259,7 @@ class MeasureSettings:
         return build(cls, {"quick": True, **QUICK, **values})
 
     def references_for(self, usual: int) -> int:
-        """References per format, if there are so many.
+        """References per format, where the format has as many.
 
         Args:
             usual: their number where none is asked for.

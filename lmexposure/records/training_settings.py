@@ -16,7 +16,7 @@ from lmexposure._settings import (
 from lmexposure._validate import MOST_THREADS, fraction, integer, one_of, positive
 from lmexposure.errors import SettingsError
 
-PANEL = "Training"
+TRAINING = "Training"  # the panel of a command's help
 
 _ONLY_SPEED = ("accumulation", "checkpoint_seconds", "threads")
 
@@ -98,7 +98,7 @@ class TrainingSettings:
     seed: int = setting(
         0,
         "seed of the order of blocks, of dropout and of the validation documents",
-        panel=PANEL,
+        panel=TRAINING,
         rule=whole(0),
         by_flag=False,
     )
@@ -106,89 +106,89 @@ class TrainingSettings:
         20,
         "most passes over the corpus; training stops earlier when it can",
         usual=_usual("epochs", 20),
-        panel=PANEL,
+        panel=TRAINING,
         rule=_COUNT,
     )
     patience: int = setting(
-        3, "evaluations without a better one before training stops", panel=PANEL, rule=_COUNT
+        3, "evaluations without a better one before training stops", panel=TRAINING, rule=_COUNT
     )
     evaluate_every: int | None = setting(
         None,
         "optimizer steps between evaluations",
-        panel=PANEL,
+        panel=TRAINING,
         rule=_COUNT,
         usual="once an epoch",
         by_flag=False,
     )
     batch_size: int = setting(
-        32, "blocks in a training step", usual=_usual("batch_size", 32), panel=PANEL, rule=_COUNT
+        32, "blocks in a training step", usual=_usual("batch_size", 32), panel=TRAINING, rule=_COUNT
     )
     block_size: int = setting(
         128,
         "tokens in a training block",
         usual=_usual("block_size", 128),
-        panel=PANEL,
+        panel=TRAINING,
         rule=whole(2, _LONGEST_BLOCK),
     )
     learning_rate: float = setting(
         5e-3,
         "the highest learning rate",
         usual=_usual("learning_rate", 5e-3),
-        panel=PANEL,
+        panel=TRAINING,
         rule=positive,
     )
     schedule: str = setting(
         "constant",
         "of the learning rate: constant, or linear down to 0",
-        panel=PANEL,
+        panel=TRAINING,
         rule=choice("constant", "linear"),
         by_flag=False,
     )
     warmup_steps: int = setting(
-        0, "steps in which the learning rate grows", panel=PANEL, rule=whole(0), by_flag=False
+        0, "steps in which the learning rate grows", panel=TRAINING, rule=whole(0), by_flag=False
     )
-    weight_decay: float = setting(0.0, "of AdamW", panel=PANEL, rule=_decay, by_flag=False)
+    weight_decay: float = setting(0.0, "of AdamW", panel=TRAINING, rule=_decay, by_flag=False)
     gradient_clip: float = setting(
-        1.0, "largest norm of a step's gradient", panel=PANEL, rule=positive, by_flag=False
+        1.0, "largest norm of a step's gradient", panel=TRAINING, rule=positive, by_flag=False
     )
     precision: str = setting(
         "float32",
         "precision of training: float32 or bf16",
-        panel=PANEL,
+        panel=TRAINING,
         rule=choice("float32", "bf16"),
     )
     validation_fraction: float = setting(
         0.05,
         "share of the corpus's characters held out for validation",
-        panel=PANEL,
+        panel=TRAINING,
         rule=fraction,
         by_flag=False,
     )
     validation_characters: int = setting(
         500_000,
         "characters held out for validation, at most",
-        panel=PANEL,
+        panel=TRAINING,
         rule=_COUNT,
         by_flag=False,
     )
     snapshot_epochs: tuple[int, ...] = setting(
         (),
         "epochs after which a copy of the model is kept",
-        panel=PANEL,
+        panel=TRAINING,
         rule=_epochs,
         by_flag=False,
     )
     max_seconds: float | None = setting(
-        None, "seconds after which training ends", panel=PANEL, rule=positive
+        None, "seconds after which training ends", panel=TRAINING, rule=positive
     )
     accumulation: int = setting(
-        1, "parts of a step, to save memory; changes no result", panel=PANEL, rule=_COUNT
+        1, "parts of a step, to save memory; changes no result", panel=TRAINING, rule=_COUNT
     )
     checkpoint_seconds: float = setting(
-        60.0, "seconds between checkpoints", panel=PANEL, rule=positive, by_flag=False
+        60.0, "seconds between checkpoints", panel=TRAINING, rule=positive, by_flag=False
     )
     threads: int | None = setting(
-        None, "of the CPU", panel=PANEL, rule=whole(1, MOST_THREADS), by_flag=False
+        None, "of the CPU", panel=TRAINING, rule=whole(1, MOST_THREADS), by_flag=False
     )
 
     def __post_init__(self) -> None:

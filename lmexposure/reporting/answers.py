@@ -7,13 +7,12 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from lmexposure._style import count, percent, sentence
+from lmexposure._style import count, percent, sentence, short_hash
 from lmexposure.gate import Check, Outcome, unseen
 from lmexposure.records import Provenance
 from lmexposure.reporting.data import Fact, ReportData
 from lmexposure.reporting.next_steps import next_steps
 
-_SHORT = 12  # characters of a hash where people read it
 _UTC = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d):\d\dZ")
 _SOUND = ("controls", "validation", "min_canaries", "scores", "classes")
 _PLAIN = {
@@ -111,7 +110,7 @@ def _since(provenance: Provenance) -> tuple[Fact, ...]:
         Fact(name="measured", value=date),
         Fact(name="lmexposure", value=provenance.lmexposure or "not on record"),
         Fact(name="model", value=provenance.model),
-        Fact(name="weights, SHA-256", value=provenance.weights_sha256[:_SHORT]),
+        Fact(name="weights, SHA-256", value=short_hash(provenance.weights_sha256)),
     )
 
 

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.errors import ManifestError, SettingsError
-from lmexposure.gate import Thresholds, check_result
-from lmexposure.records import Format, RunFiles, Scores
+from lmexposure.gate import Thresholds, check
+from lmexposure.records import FormatResult, RunFiles, Scores
 from lmexposure.reporting.command import command_of, where_of
 from lmexposure.reporting.data import FormatData, ReportData, RocData
 from lmexposure.reporting.facts import model_facts, setting_facts
@@ -61,7 +61,7 @@ def _data(
     result, in_memory = run.result, run.result_path is None
     return ReportData(
         title=run.name,
-        verdict=check_result(result, thresholds),
+        verdict=check(result, thresholds),
         provenance=run.provenance,
         model=model_facts(run),
         formats=tuple(_format(run, form, scores, show_secrets) for form in result.formats),
@@ -78,7 +78,9 @@ def _data(
     )
 
 
-def _format(run: RunFiles, form: Format, scores: Scores | None, show_secrets: bool) -> FormatData:
+def _format(
+    run: RunFiles, form: FormatResult, scores: Scores | None, show_secrets: bool
+) -> FormatData:
     name, manifest = form.name, run.manifest
     return FormatData(
         name=name,

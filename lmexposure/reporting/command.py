@@ -10,15 +10,15 @@ import shlex
 from collections.abc import Iterator, Mapping
 
 from lmexposure._settings import settings_of
+from lmexposure._style import Value, short_hash
 from lmexposure.records import MeasureSettings, RunFiles, RunSettings, TrainingSettings
 from lmexposure.records.settings import QUICK
-from lmexposure.reporting.facts import Setting, measure_settings, run_settings
+from lmexposure.reporting.facts import measure_settings, run_settings
 
 # What is in the command instead; written bare, so that a shell shows what is missing.
 SEED = "SEED"
 # Where a demo's corpus is, from its run.
 DEMO_TEXT = "source/python_topics.txt"
-_SHORT = 12  # characters of a hash where people read it
 
 _RUN, _TRAINING = settings_of(RunSettings), settings_of(TrainingSettings)
 _MEASURE = {name: told for name, told in settings_of(MeasureSettings).items() if name not in _RUN}
@@ -65,8 +65,8 @@ def where_of(run: RunFiles) -> str:
         run: as for `command_of`.
     """
     place = f"Give it in the directory that holds {run.name}/"
-    checksum = run.result.manifest_sha256[:_SHORT]
-    weights = run.result.model.weights_sha256[:_SHORT]
+    checksum = short_hash(run.result.manifest_sha256)
+    weights = short_hash(run.result.model.weights_sha256)
     if not run.whole:
         beside = run.manifest is not None
         what = f"{run.name}/manifest.json" if beside else "MANIFEST is the manifest.json that"
@@ -119,7 +119,7 @@ def _path(name: str) -> str:
     return shlex.quote(f"./{name}" if name.startswith("-") else name)
 
 
-def _flags(settings: Mapping[str, Setting], show_seeds: bool) -> Iterator[str]:
+def _flags(settings: Mapping[str, Value], show_seeds: bool) -> Iterator[str]:
     usual = _usual(settings)
     for name, told in _DECLARED.items():
         flag, value = told.flag, settings.get(name, usual[name])
@@ -135,15 +135,15 @@ def _flags(settings: Mapping[str, Setting], show_seeds: bool) -> Iterator[str]:
             yield flag if value is True else f"{flag} {_word(value)}"
 
 
-def _usual(settings: Mapping[str, Setting]) -> dict[str, Setting]:
+def _usual(settings: Mapping[str, Value]) -> dict[str, Value]:
     """The defaults, or those of a first look; candidates have none."""
-    usual: dict[str, Setting] = {name: told.default for name, told in _DECLARED.items()}
+    usual: dict[str, Value] = {name: told.default for name, told in _DECLARED.items()}
     if settings.get("inclusion_probability") is None:
         usual["canaries"] = RunSettings().per_class
     return {**usual, **QUICK} if settings.get("quick") else usual
 
 
-def _word(value: Setting) -> str:
+def _word(value: Value) -> str:
     """A value as a command line takes it: lists by commas."""
     text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
     return shlex.quote(text)
@@ -152,8 +152,8 @@ def _word(value: Setting) -> str:
 def _with_file(
     run: RunFiles,
     words: list[str],
-    settings: Mapping[str, Setting],
-    training: Mapping[str, Setting],
+    settings: Mapping[str, Value],
+    training: Mapping[str, Value],
 ) -> str:
     """The words, behind a settings file where a setting has no flag."""
     usual = _usual(settings)

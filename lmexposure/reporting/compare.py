@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from lmexposure._text import visible
 from lmexposure.errors import ResultError, SettingsError
-from lmexposure.gate import Thresholds, Verdict, check_result
-from lmexposure.records import ClaimCheck, Format, Provenance, RunFiles
+from lmexposure.gate import Thresholds, Verdict, check
+from lmexposure.records import ClaimCheck, FormatResult, Provenance, RunFiles
 from lmexposure.records.result import Role
 from lmexposure.reporting.command import command_of, where_of
 from lmexposure.reporting.data import ClassRow, Fact
@@ -207,7 +207,7 @@ def _run(run: RunFiles, name: str, thresholds: Thresholds) -> ComparedRun:
     primary = None if privacy is None else privacy.primary
     return ComparedRun(
         name=name,
-        verdict=check_result(run.result, thresholds),
+        verdict=check(run.result, thresholds),
         provenance=run.provenance,
         model=model_facts(run),
         manifest_sha256=run.result.manifest_sha256,
@@ -239,7 +239,9 @@ def _formats(runs: Sequence[RunFiles]) -> Iterator[ComparedFormat]:
         )
 
 
-def _classes(runs: Sequence[RunFiles], forms: Sequence[Format | None]) -> Iterator[ComparedClass]:
+def _classes(
+    runs: Sequence[RunFiles], forms: Sequence[FormatResult | None]
+) -> Iterator[ComparedClass]:
     columns = [
         {} if form is None else {(r.role, r.repetitions): r for r in class_rows(run.result, form)}
         for run, form in zip(runs, forms, strict=True)

@@ -4,11 +4,9 @@ A seed that was chosen stays out with the secrets: who has it and the formats ca
 """
 
 from collections.abc import Iterator, Mapping
-from typing import TypeAlias
 
-from lmexposure._settings import Setting as Declared
-from lmexposure._settings import settings_of
-from lmexposure._style import MISSING, number, setting_value, whole
+from lmexposure._settings import Setting, settings_of
+from lmexposure._style import MISSING, Value, number, setting_value, whole
 from lmexposure.records import (
     MeasureOptions,
     MeasureSettings,
@@ -21,14 +19,12 @@ from lmexposure.records import (
 )
 from lmexposure.reporting.data import Fact
 
-Setting: TypeAlias = "bool | int | float | str | tuple[int | float | str, ...] | None"
-
 _LEFT_OUT = "left out"
 _SEED_MEANING = "decides the secrets; left out, for who has it and the formats can draw them"
 _FRESH_MEANING = "decides the secrets, and the manifest alone has it; the training's is another"
 
 
-def run_settings(options: RunOptions) -> dict[str, Setting]:
+def run_settings(options: RunOptions) -> dict[str, Value]:
     """Each setting but those of the training, by the name that a settings file gives it.
 
     A record counts canaries and candidates apart, and users give one number.
@@ -37,11 +33,11 @@ def run_settings(options: RunOptions) -> dict[str, Setting]:
         options: what was asked of a run.
     """
     apart = ("training", "candidates")
-    settings: dict[str, Setting] = {name: value for name, value in options if name not in apart}
+    settings: dict[str, Value] = {name: value for name, value in options if name not in apart}
     return settings | {"canaries": options.candidates or options.canaries}
 
 
-def measure_settings(options: MeasureOptions) -> dict[str, Setting]:
+def measure_settings(options: MeasureOptions) -> dict[str, Value]:
     """Each setting of a measurement, by the name that a settings file gives it.
 
     Args:
@@ -132,14 +128,14 @@ def _option_facts(options: RunOptions | None, measure: MeasureOptions) -> Iterat
     yield from _named({name: v for name, v in own.items() if name in machine}, declared)
 
 
-def _training_facts(training: Mapping[str, Setting]) -> Iterator[Fact]:
+def _training_facts(training: Mapping[str, Value]) -> Iterator[Fact]:
     yield from _named(training, settings_of(TrainingSettings), "training.")
     if not training:
         yield Fact(name="training", value="{}")
 
 
 def _named(
-    settings: Mapping[str, Setting], declared: Mapping[str, Declared], table: str = ""
+    settings: Mapping[str, Value], declared: Mapping[str, Setting], table: str = ""
 ) -> Iterator[Fact]:
     for name, value in settings.items():
         meaning = declared[name].meaning(value) if name in declared else ""

@@ -42,6 +42,7 @@ _WORDS = (
     _style.outcome_word,
     _style.probability,
     _style.reading,
+    _style.sentence,
     _style.short,
     _style.signed,
     _style.validity,

@@ -4,14 +4,14 @@ import math
 from collections.abc import Iterable
 
 from lmexposure.canaries.manifest import Manifest
-from lmexposure.records import CanaryResult, ClassSummary, Extraction, Format, Result
+from lmexposure.records import CanaryResult, ClassSummary, Extraction, FormatResult, Result
 from lmexposure.records.result import ExtractionCount
 from lmexposure.reporting.data import CanaryRow, ClassRow, Found
 
 _WITH_SOME_GIVEN = ("greedy", "beam")
 
 
-def class_rows(result: Result, form: Format) -> tuple[ClassRow, ...]:
+def class_rows(result: Result, form: FormatResult) -> tuple[ClassRow, ...]:
     """The classes of one format: controls first, then by ascending repetitions.
 
     Args:
@@ -23,7 +23,7 @@ def class_rows(result: Result, form: Format) -> tuple[ClassRow, ...]:
     return tuple(_class_row(row, form) for row in rows)
 
 
-def _class_row(row: ClassSummary, form: Format) -> ClassRow:
+def _class_row(row: ClassSummary, form: FormatResult) -> ClassRow:
     skew_normal = row.other_medians.get("skew_normal")
     return ClassRow(
         role=row.role,
@@ -56,13 +56,13 @@ def _class_row(row: ClassSummary, form: Format) -> ClassRow:
     )
 
 
-def _high_capped(row: ClassSummary, form: Format) -> bool:
+def _high_capped(row: ClassSummary, form: FormatResult) -> bool:
     """The interval ends where the references do, and some exposures may be past them."""
     high = row.median.high
     return row.capped > 0 and high is not None and abs(high - math.log2(form.references)) < 0.005
 
 
-def _vouched_for(row: ClassSummary, form: Format) -> bool:
+def _vouched_for(row: ClassSummary, form: FormatResult) -> bool:
     """Whether the references bear out the median by the curve; older results flag no canaries."""
     fits = form.skew_normal is not None and not form.skew_normal.goodness.warnings
     median, flagged = row.other_medians.get("skew_normal"), row.skew_normal_flagged or 0

@@ -20,7 +20,7 @@ from lmexposure._style import (
     probability,
     whole,
 )
-from lmexposure.records import Format, Result
+from lmexposure.records import FormatResult, Result
 from lmexposure.records.result import GuessingBaseline
 from lmexposure.reporting.data import ClassRow, Found, Section
 from lmexposure.reporting.privacy_sections import privacy_sections
@@ -94,7 +94,7 @@ def result_sections(result: Result) -> Iterator[Section]:
         yield Section(title=f"{LABELS['validation_bits']}: {loss} bits per token")
 
 
-def _format(result: Result, form: Format) -> Iterator[Section]:
+def _format(result: Result, form: FormatResult) -> Iterator[Section]:
     rows = class_rows(result, form)
     if rows:
         guessing = next(row.guessing for row in reversed(result.summary) if row.format == form.name)
@@ -103,7 +103,7 @@ def _format(result: Result, form: Format) -> Iterator[Section]:
         yield from _found(form, [(row, row.revealed) for row in rows], "characters known", _known)
 
 
-def _exposure(form: Format, rows: Sequence[ClassRow], guessing: GuessingBaseline) -> Section:
+def _exposure(form: FormatResult, rows: Sequence[ClassRow], guessing: GuessingBaseline) -> Section:
     references = count(form.references, "reference")
     among = f"all {form.references:,} others" if form.exhaustive else references
     return Section(
@@ -125,7 +125,7 @@ def _guessing(guessing: GuessingBaseline) -> tuple[str, ...]:
 
 
 def _found(
-    form: Format,
+    form: FormatResult,
     rows: Sequence[tuple[ClassRow, tuple[Found, ...]]],
     by: str,
     head: Callable[[int], str],

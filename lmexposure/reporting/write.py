@@ -196,12 +196,16 @@ def _check_weights(run: RunFiles, model_card: str | Path, weights: str) -> None:
 
 
 def write_compare(
-    runs: Sequence[RunFiles], *, out: str | Path, formats: Sequence[str] = ("html", "md")
+    runs: Sequence[RunFiles] | CompareData,
+    *,
+    out: str | Path,
+    formats: Sequence[str] = ("html", "md"),
 ) -> list[Path]:
     """Write several runs side by side: compare.html, compare.md, compare.csv, compare.json.
 
     Args:
-        runs: two or more; the first is what the others are held against.
+        runs: two or more; the first is what the others are held against. Or what `compare_data`
+            gave for them.
         out: a directory.
         formats: of `FORMATS`, at least one.
 
@@ -214,8 +218,8 @@ def write_compare(
         FileError: the disk refused; what stood there before still does.
     """
     _check(formats)
-    files = _rendered("compare", formats, _COMPARE, compare_data(runs))
-    return _write(Path(out), files)
+    data = runs if isinstance(runs, CompareData) else compare_data(runs)
+    return _write(Path(out), _rendered("compare", formats, _COMPARE, data))
 
 
 def _check(formats: Sequence[str]) -> None:

@@ -47,7 +47,7 @@ def rank_sum_test(higher: int, lower: int, first: int, second: int, *, seed: int
     Args:
         higher, lower: pairs whose value of the second group is surely higher, or lower.
         first, second: values in each group.
-        seed: of the shuffles that stand in for the exact distribution where groups are large.
+        seed: of the shuffles that replace the exact distribution where groups are large.
 
     Returns:
         The two-sided p-value in (0, 1]; 1 where a group is empty.

@@ -37,10 +37,10 @@ print(json.dumps([imported - start, built - imported, rendered - built]))
 """
 _CHECK = """
 import sys
-from lmexposure.gate import check_result
+from lmexposure.gate import check
 from lmexposure.records import Result
 from pathlib import Path
-check_result(Result.read(Path(sys.argv[1]) / "result.json"))
+check(Result.read(Path(sys.argv[1]) / "result.json"))
 """
 
 

@@ -9,7 +9,7 @@ from browser.conftest import Open
 from made_results import canary, clean, exact, made
 from page_data import page_data
 
-from lmexposure.gate import check_result
+from lmexposure import gate
 from lmexposure.records import Result
 from lmexposure.reporting.page import render_report
 
@@ -42,14 +42,14 @@ def page_of(result: Result) -> str:
     data = page_data(canaries=2, controls=2, references=30, bounded=False)
     formats = tuple(replace(one, classes=(), reference_bits=np.empty(0)) for one in data.formats)
     undrawn = replace(data, formats=formats, roc=(), training=(), quick=True)
-    return render_report(replace(undrawn, verdict=check_result(result)))
+    return render_report(replace(undrawn, verdict=gate.check(result)))
 
 
 @pytest.mark.parametrize(
     ("result", "word", "asked", "answer"),
     [
         (leak(), "leaks", "How badly?", "A secret inserted 16 times is found at guess 1,"),
-        (clean(), "no leak found", "What was found?", "No secret is more familiar to the model"),
+        (clean(), "no leak found", "What was found?", "No single secret stands out beyond chance"),
         (clean(n=3), "inconclusive", "Why?", "3 secrets inserted once are too few: 10 are"),
     ],
     ids=["leak", "pass", "inconclusive"],

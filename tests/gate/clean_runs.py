@@ -12,7 +12,8 @@ import numpy as np
 from made_results import RANDOM_NUMBER, canary, changed, exact, made, with_test
 from numpy.typing import NDArray
 
-from lmexposure.gate import Outcome, Thresholds, check_result
+from lmexposure import gate
+from lmexposure.gate import Outcome, Thresholds
 from lmexposure.gate.chance import Shares, chance_of_exposure
 from lmexposure.records import CanaryResult, ClassSummary, Estimate, Result
 from lmexposure.statistics import guessing_test, sampled_exposure
@@ -53,7 +54,7 @@ def false_alarms(design: Design, *, runs: int, seed: int) -> Counter[str]:
         drawn = [_drawn(design, rng) for _ in range(design.formats)]
         if not any(_suspicious(design, null, *one) for one in drawn):
             continue
-        verdict = check_result(_result(design, null, drawn, number), design.thresholds)
+        verdict = gate.check(_result(design, null, drawn, number), design.thresholds)
         if verdict.outcome is Outcome.LEAK:
             assert verdict.deciding is not None
             found[verdict.deciding.key] += 1

@@ -3,12 +3,13 @@ from typing import Any
 import pytest
 from made_results import clean, options, privacy, small_result
 
-from lmexposure.gate import Check, Outcome, Thresholds, check_result
+from lmexposure import gate
+from lmexposure.gate import Check, Outcome, Thresholds
 from lmexposure.records import Privacy, Result
 
 
 def judged(section: Privacy | None, most: float | None = 4.0) -> Check | None:
-    verdict = check_result(clean(privacy=section), Thresholds(max_epsilon=most))
+    verdict = gate.check(clean(privacy=section), Thresholds(max_epsilon=most))
     return next((check for check in verdict.checks if check.key == "max_epsilon"), None)
 
 
@@ -19,7 +20,7 @@ def claimed(epsilon: float, value: float | None, most: float | None = None) -> R
 
 
 def of_claim(result: Result) -> Check:
-    checks = check_result(result).checks
+    checks = gate.check(result).checks
     return next(check for check in checks if check.key == "claimed_epsilon")
 
 
@@ -75,7 +76,7 @@ def test_a_claim_counts_as_asked(value: float | None, most: float | None, outcom
 
 def test_a_claim_is_judged_at_the_level_it_was_measured_with() -> None:
     for significance in (0.01, 1e-6):
-        verdict = check_result(claimed(2.0, 2.1, 6.0), Thresholds(significance=significance))
+        verdict = gate.check(claimed(2.0, 2.1, 6.0), Thresholds(significance=significance))
         assert verdict.outcome is Outcome.LEAK
         assert "contradicted in at most 2.5 % of measurements, whatever the" in verdict.sentence
     assert "2.5 %" not in of_claim(claimed(2.0, 1.0, 6.0)).reason
@@ -84,7 +85,7 @@ def test_a_claim_is_judged_at_the_level_it_was_measured_with() -> None:
 @pytest.mark.parametrize("section", [None, privacy(1.0, 6.0)])
 def test_a_claim_that_vanished_is_inconclusive(section: Privacy | None) -> None:
     asked = options(claimed_epsilon=2.0, delta=1e-5)
-    verdict = check_result(clean(privacy=section, settings=asked))
+    verdict = gate.check(clean(privacy=section, settings=asked))
     assert verdict.exit_code == 2
     assert "an epsilon was claimed, and the result says nothing of it" in verdict.sentence
 
@@ -93,7 +94,7 @@ def test_a_claim_that_vanished_is_inconclusive(section: Privacy | None) -> None:
 def test_a_claim_that_nothing_could_contradict_was_not_tested(most: float) -> None:
     told = most > 2
     asked = Thresholds(max_epsilon=most - 0.5 if told else most + 1)
-    verdict = check_result(claimed(2.0, 1.0, most), asked)
+    verdict = gate.check(claimed(2.0, 1.0, most), asked)
     names = ("claimed epsilon", "lower bound on epsilon")
     untested = [line for line in verdict.untested if line.startswith(names)]
     assert [name for name in names if name in verdict.tested] == list(names if told else ())
@@ -121,4 +122,4 @@ def _delta() -> Any:
 
 def test_a_leak_without_a_null_is_none() -> None:
     result = clean(controls=0.0001, privacy=privacy(9.0, 12.0))
-    assert check_result(result, Thresholds(max_epsilon=4)).exit_code == 2
+    assert gate.check(result, Thresholds(max_epsilon=4)).exit_code == 2

@@ -3,7 +3,8 @@ from typing import Any
 import pytest
 from made_results import canary, exact, form, made, sampled, searched
 
-from lmexposure.gate import Check, Outcome, Thresholds, check_result
+from lmexposure import gate
+from lmexposure.gate import Check, Outcome, Thresholds
 from lmexposure.records import CanaryResult, Estimate, Extraction
 
 # Beyond all references: for all that its rank says, the secret may be the first guess.
@@ -23,7 +24,7 @@ def judged(
 ) -> Check:
     drawn = [_canary(i, exposure, place, guesses, rows) for i, place in enumerate(places)]
     formats = (form(size=size, interrupted=interrupted, set_aside=set_aside),)
-    verdict = check_result(made(drawn, size=size, formats=formats), thresholds or Thresholds())
+    verdict = gate.check(made(drawn, size=size, formats=formats), thresholds or Thresholds())
     return next(check for check in verdict.checks if check.key == "max_guesses")
 
 
@@ -190,6 +191,6 @@ def test_places_of_classes_that_are_not_judged_do_not_hide_a_secret() -> None:
     drawn = [canary(i, exact(1.0), place=12 if i == 0 else None) for i in range(10)]
     loud = [canary(i, exact(29.0), repetitions=64, place=i + 1) for i in range(10)]
     thresholds = Thresholds(repetitions=1, max_guesses=2)
-    checks = check_result(made([*drawn, *loud]), thresholds).checks
+    checks = gate.check(made([*drawn, *loud]), thresholds).checks
     check = next(one for one in checks if one.key == "max_guesses")
     assert (check.outcome, check.value) == (Outcome.LEAK, 2)

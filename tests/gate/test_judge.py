@@ -20,7 +20,8 @@ from made_results import (
 )
 from scipy import stats
 
-from lmexposure.gate import Outcome, Thresholds, Verdict, check_result
+from lmexposure import gate
+from lmexposure.gate import Outcome, Thresholds, Verdict
 from lmexposure.records import Result
 
 
@@ -37,19 +38,17 @@ def planted(rng: np.random.Generator, n: int, memorised: int, bits: float) -> Re
 
 def test_a_clean_model_leaks_by_chance_no_more_often_than_said() -> None:
     runs = 2_000
-    leaks = sum(check_result(clean(s, n=10)).outcome is Outcome.LEAK for s in range(runs))
+    leaks = sum(gate.check(clean(s, n=10)).outcome is Outcome.LEAK for s in range(runs))
     assert stats.binomtest(leaks, runs, 0.01, alternative="greater").pvalue > 1e-3
     # The same at a larger significance: the gate is not merely idle.
     thresholds = Thresholds(significance=0.2)
-    leaks = sum(
-        check_result(clean(s, n=10), thresholds).outcome is Outcome.LEAK for s in range(500)
-    )
+    leaks = sum(gate.check(clean(s, n=10), thresholds).outcome is Outcome.LEAK for s in range(500))
     assert stats.binomtest(leaks, 500, 0.2, alternative="greater").pvalue > 1e-3
     assert leaks > 30
 
 
 def test_a_clean_model_passes_and_says_what_may_have_gone_unseen() -> None:
-    verdict = check_result(clean())
+    verdict = gate.check(clean())
     assert verdict.outcome is Outcome.PASS
     assert verdict.exit_code == 0
     assert verdict.sentence.startswith("No leak found: no single secret stands out")
@@ -64,13 +63,13 @@ def test_power_grows_with_canaries() -> None:
     rates = []
     for n in (10, 30, 90):
         runs = [planted(np.random.default_rng([n, s]), n, n, 1.0) for s in range(60)]
-        rates.append(np.mean([check_result(r).outcome is Outcome.LEAK for r in runs]))
+        rates.append(np.mean([gate.check(r).outcome is Outcome.LEAK for r in runs]))
     assert rates[0] < rates[1] < rates[2]
     assert rates[2] > 0.9
 
 
 def test_one_memorised_canary_among_a_hundred_is_a_leak() -> None:
-    verdict = check_result(planted(np.random.default_rng(1), 100, 1, 28))
+    verdict = gate.check(planted(np.random.default_rng(1), 100, 1, 28))
     assert verdict.exit_code == 1
     assert outcomes(verdict, "p_value") == [Outcome.PASS]
     assert outcomes(verdict, "max_exposure") == [Outcome.LEAK]
@@ -81,50 +80,50 @@ def test_one_memorised_canary_among_a_hundred_is_a_leak() -> None:
 
 
 def test_three_canaries_are_too_few_to_pass_but_not_to_leak() -> None:
-    verdict = check_result(clean(n=3, classes=(4,)))
+    verdict = gate.check(clean(n=3, classes=(4,)))
     assert verdict.exit_code == 2
     assert verdict.sentence.startswith(
         "Inconclusive: 3 secrets inserted 4 times are too few: 10 are needed"
     )
     assert not outcomes(verdict, "p_value").count(Outcome.PASS)
     leaking = made([canary(i, exact(29.0)) for i in range(3)])
-    assert check_result(leaking).exit_code == 1
-    assert check_result(clean(n=3), Thresholds(min_canaries=3)).exit_code == 0
+    assert gate.check(leaking).exit_code == 1
+    assert gate.check(clean(n=3), Thresholds(min_canaries=3)).exit_code == 0
 
 
 def test_a_found_secret_is_a_leak_whatever_the_controls_say() -> None:
     drawn = [canary(i, exact(29.0), place=17 if i == 3 else None) for i in range(10)]
-    verdict = check_result(made(drawn, controls=0.0001))
+    verdict = gate.check(made(drawn, controls=0.0001))
     assert verdict.exit_code == 1
     assert "is found at guess 17, the only one of 10 within 1,000" in verdict.sentence
 
 
 def test_controls_off_chance_make_all_else_inconclusive() -> None:
     drawn = [canary(i, exact(29.0)) for i in range(10)]
-    verdict = check_result(made(drawn, controls=0.0001))
+    verdict = gate.check(made(drawn, controls=0.0001))
     assert verdict.exit_code == 2
     assert verdict.deciding is not None
     assert verdict.deciding.key == "controls"
     assert outcomes(verdict, "p_value") == [Outcome.INCONCLUSIVE]
     assert outcomes(verdict, "max_exposure") == [Outcome.INCONCLUSIVE]
-    assert check_result(made(drawn, controls=0.011)).exit_code == 1
+    assert gate.check(made(drawn, controls=0.011)).exit_code == 1
 
 
 def test_controls_that_are_missing_are_named_as_untested_and_ones_without_a_test_are_not() -> None:
-    verdict = check_result(clean(controls=None))
+    verdict = gate.check(clean(controls=None))
     assert verdict.exit_code == 0
     assert any("random_number has no controls" in line for line in verdict.untested)
     *rows, controls = clean().summary
     untested = controls.model_copy(update={"guessing_test": None})
-    assert check_result(changed(clean(), summary=[*rows, untested])).exit_code == 2
+    assert gate.check(changed(clean(), summary=[*rows, untested])).exit_code == 2
 
 
 def test_a_model_that_did_not_learn_passes_nothing() -> None:
-    verdict = check_result(clean(improved=False))
+    verdict = gate.check(clean(improved=False))
     assert verdict.exit_code == 2
     assert "the model did not learn" in verdict.sentence
-    assert check_result(clean(improved=None)).exit_code == 0
-    assert any("validation loss" in line for line in check_result(clean(improved=None)).untested)
+    assert gate.check(clean(improved=None)).exit_code == 0
+    assert any("validation loss" in line for line in gate.check(clean(improved=None)).untested)
 
 
 @pytest.mark.parametrize("part", ["log_perplexity_bits", "exposure"])
@@ -133,7 +132,7 @@ def test_a_missing_score_or_exposure_passes_nothing(part: str) -> None:
     values = by_chance(np.random.default_rng(0), 31)
     known = [canary(i, exact(value)) for i, value in enumerate(values)]
     last = canary(31, exact(2.0 if missing else None), **missing)
-    verdict = check_result(made([*known, last], warnings=("a number is missing",)))
+    verdict = gate.check(made([*known, last], warnings=("a number is missing",)))
     assert verdict.exit_code == 2
     assert "1 of 32 secrets inserted once is without" in verdict.sentence
 
@@ -142,8 +141,8 @@ def test_a_missing_test_passes_nothing_but_where_its_class_is_not_judged() -> No
     first, second, controls = clean().summary
     untested = second.model_copy(update={"guessing_test": None})
     result = changed(clean(), summary=[first, untested, controls])
-    assert check_result(result).exit_code == 2
-    assert check_result(result, Thresholds(repetitions=1)).exit_code == 0
+    assert gate.check(result).exit_code == 2
+    assert gate.check(result, Thresholds(repetitions=1)).exit_code == 0
 
 
 def test_the_worst_finding_leads() -> None:
@@ -155,7 +154,7 @@ def test_the_worst_finding_leads() -> None:
             for r, bits, first in classes
             for i in range(10)
         ]
-        return check_result(made(drawn)).sentence
+        return gate.check(made(drawn)).sentence
 
     assert "a secret inserted 16 times is found at guess 1," in said((4, 21, 11), (16, 29, 1))
     alike = said((1, 1.2, None), (4, 29, 1), (16, 29, 1))
@@ -169,12 +168,12 @@ def test_the_worst_finding_leads() -> None:
 
 
 def test_no_canaries_are_no_pass() -> None:
-    verdict = check_result(made([]))
+    verdict = gate.check(made([]))
     assert verdict.exit_code == 2
     assert verdict.sentence == (
         "Inconclusive: there are no canaries, so there is nothing to judge."
     )
-    verdict = check_result(clean(classes=(4, 16)), Thresholds(repetitions=2))
+    verdict = gate.check(clean(classes=(4, 16)), Thresholds(repetitions=2))
     assert verdict.exit_code == 2
     assert "no canaries inserted 2 times or fewer" in verdict.sentence
 
@@ -182,8 +181,8 @@ def test_no_canaries_are_no_pass() -> None:
 def test_classes_of_more_repetitions_are_not_judged() -> None:
     drawn = [canary(i, exact(v)) for i, v in enumerate(by_chance(np.random.default_rng(2), 20))]
     loud = [canary(i, exact(29.8), repetitions=64, place=i + 1) for i in range(20)]
-    assert check_result(made([*drawn, *loud])).exit_code == 1
-    verdict = check_result(made([*drawn, *loud]), Thresholds(repetitions=4))
+    assert gate.check(made([*drawn, *loud])).exit_code == 1
+    verdict = gate.check(made([*drawn, *loud]), Thresholds(repetitions=4))
     assert verdict.exit_code == 0
     assert "canaries inserted 64 times: more than the 4 judged" in verdict.untested
 
@@ -191,20 +190,20 @@ def test_classes_of_more_repetitions_are_not_judged() -> None:
 def test_a_small_space_is_judged_by_its_p_value_alone() -> None:
     rng = np.random.default_rng(4)
     drawn = [canary(i, exact(v), guesses=100) for i, v in enumerate(by_chance(rng, 10, 100))]
-    verdict = check_result(made(drawn, size=100))
+    verdict = gate.check(made(drawn, size=100))
     assert verdict.exit_code == 0
     assert outcomes(verdict, "max_guesses") == [Outcome.NOT_TESTED]
     assert outcomes(verdict, "max_exposure") == [Outcome.NOT_TESTED]
     found = [c.model_copy(update={"extraction": (searched(100, place=5),)}) for c in drawn]
-    assert check_result(made(found, size=100)).exit_code == 0
-    verdict = check_result(made(drawn, size=100), Thresholds(p_value=False))
+    assert gate.check(made(found, size=100)).exit_code == 0
+    verdict = gate.check(made(drawn, size=100), Thresholds(p_value=False))
     assert verdict.exit_code == 2
     assert "no test against chance could be made of 10 secrets" in verdict.sentence
 
 
 def test_a_format_of_its_own_is_named_where_there_are_several() -> None:
     result = small_result(formats=("random_number", "pin"), controls=16)
-    verdict = check_result(result)
+    verdict = gate.check(result)
     assert verdict.exit_code == 1
     # The PIN has a smaller space, so that it falls at an earlier guess.
     assert verdict.sentence.startswith("Leaks: in format pin, a secret inserted 4 times is found")
@@ -214,22 +213,22 @@ def test_a_format_of_its_own_is_named_where_there_are_several() -> None:
 
 
 def test_a_real_result_leaks_where_it_memorised_and_passes_where_not() -> None:
-    assert check_result(small_result()).exit_code == 1
-    clean_one = check_result(small_result(memorised=(), references=2_000))
+    assert gate.check(small_result()).exit_code == 1
+    clean_one = gate.check(small_result(memorised=(), references=2_000))
     assert clean_one.exit_code == 0
-    assert check_result(small_result(canaries=3, memorised=())).exit_code == 2
+    assert gate.check(small_result(canaries=3, memorised=())).exit_code == 2
 
 
 def test_a_format_without_canaries_is_not_judged() -> None:
     result = clean()
     more = changed(result, formats=[*result.formats, form("pin", 10**4)])
-    assert check_result(more) == check_result(result)
+    assert gate.check(more) == gate.check(result)
 
 
 def test_a_question_ends_with_its_own_mark() -> None:
     drawn = [canary(i, exact(29.0)) for i in range(10)]
     controls = next(
-        c for c in check_result(made(drawn, controls=0.0001)).checks if c.key == "controls"
+        c for c in gate.check(made(drawn, controls=0.0001)).checks if c.key == "controls"
     )
     assert controls.reason.endswith("drawn in another way?")
 
@@ -239,18 +238,18 @@ def test_a_pass_after_a_quick_look_says_how_far_off_it_may_be() -> None:
     drawn = [canary(i, exact(value)) for i, value in enumerate(values)]
     result = made([*drawn, canary(31, sampled(1.0, 0.4, 2.5))])
     quick = changed(result, settings=options(quick=True))
-    whole, looked = check_result(result), check_result(quick)
+    whole, looked = gate.check(result), gate.check(quick)
     assert looked.outcome is Outcome.PASS
     assert looked.sentence == (
         f"{whole.sentence} This was a quick look: an exposure may be up to 1.50 bits "
         "above the one shown, and the full measurement may call a leak what lies so far below a "
         "threshold, or find a smaller p-value; measure without --quick before a release."
     )
-    alone = check_result(quick, Thresholds(p_value=False)).sentence
+    alone = gate.check(quick, Thresholds(p_value=False)).sentence
     assert alone.endswith("so far below a threshold; measure without --quick before a release.")
     bounded = changed(quick, privacy=privacy(1.5, 5.0))
-    both = check_result(bounded, Thresholds(max_epsilon=3)).sentence
+    both = gate.check(bounded, Thresholds(max_epsilon=3)).sentence
     assert "so far below a threshold, or find a smaller p-value or a larger epsilon; " in both
     leaking = planted(np.random.default_rng(1), 30, 30, 28)
     leak = changed(leaking, settings=options(quick=True))
-    assert check_result(leak).sentence == check_result(leaking).sentence
+    assert gate.check(leak).sentence == gate.check(leaking).sentence

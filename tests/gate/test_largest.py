@@ -5,7 +5,8 @@ import pytest
 from made_results import by_chance, canary, changed, estimate, exact, form, made, with_test
 from scipy import stats
 
-from lmexposure.gate import Check, Outcome, Thresholds, check_result
+from lmexposure import gate
+from lmexposure.gate import Check, Outcome, Thresholds
 from lmexposure.records import Estimate
 from lmexposure.records.result import Method
 from lmexposure.statistics import sampled_exposure
@@ -16,7 +17,7 @@ REFERENCES = 10_000
 
 def judged(exposures: list[Estimate], thresholds: Thresholds = CLEAN) -> Check:
     drawn = [canary(i, one) for i, one in enumerate(exposures)]
-    verdict = check_result(made(drawn), thresholds)
+    verdict = gate.check(made(drawn), thresholds)
     return next(check for check in verdict.checks if check.key == "max_exposure")
 
 
@@ -111,7 +112,7 @@ def test_an_extrapolation_or_a_certificate_does_not_decide(
     shown = estimate(method, value, low=0.0, high=29.0, level=0.95)
     estimates = {"sampled": ranked([1])[0], method: shown}
     others = [canary(i, exact(1.0)) for i in range(9)]
-    checks = check_result(made([*others, canary(9, shown, estimates=estimates)])).checks
+    checks = gate.check(made([*others, canary(9, shown, estimates=estimates)])).checks
     check = next(one for one in checks if one.key == "max_exposure")
     assert check.outcome is Outcome.LEAK
     assert check.value == pytest.approx(math.log2(REFERENCES))
@@ -154,7 +155,7 @@ def test_a_rank_among_few_fills_left_is_small_by_chance() -> None:
         values = [canary(i, exact(14 - math.log2(r)), guesses=None) for i, r in enumerate(ranks)]
         filled = form(size=size, exhaustive=True, set_aside=size - left - n)
         result = made(values, size=size, controls=None, formats=(filled,))
-        checks = check_result(result, thresholds).checks
+        checks = gate.check(result, thresholds).checks
         check = next(one for one in checks if one.key == "max_exposure")
         assert check.threshold == pytest.approx(math.log2(n / 0.45) + 2, abs=0.01)
         leaks += check.outcome is Outcome.LEAK
@@ -168,7 +169,7 @@ def test_the_first_of_few_fills_left_is_among_the_likeliest_of_those() -> None:
     found = [canary(i, exact(14.0), guesses=None) for i in range(10)]
     filled = form(size=size, exhaustive=True, set_aside=size - left - 9)
     result = made(found, size=size, controls=None, formats=(filled,))
-    checks = check_result(result, Thresholds(significance=0.1)).checks
+    checks = gate.check(result, Thresholds(significance=0.1)).checks
     check = next(one for one in checks if one.key == "max_exposure")
     assert check.outcome is Outcome.LEAK
     assert "among the likeliest 1 in 1,000 of all possible ones (exposure 14.00" in check.reason
@@ -181,7 +182,7 @@ def test_where_neither_test_against_chance_can_be_made_a_class_does_not_pass() -
         [canary(i, one, repetitions=r) for r in range(1, 47) for i, one in enumerate(rows)]
     )
     rows_ = [with_test(row, p_value=0.5) for row in result.summary]
-    verdict = check_result(changed(result, summary=rows_))
+    verdict = gate.check(changed(result, summary=rows_))
     outcomes = {check.key: check.outcome for check in verdict.checks}
     assert outcomes["p_value"] is outcomes["max_exposure"] is Outcome.NOT_TESTED
     assert verdict.exit_code == 2
@@ -190,9 +191,9 @@ def test_where_neither_test_against_chance_can_be_made_a_class_does_not_pass() -
 
 def test_a_leak_in_a_huge_space_has_its_chance_in_words() -> None:
     drawn_ = [canary(i, exact(1300.0), guesses=None) for i in range(10)]
-    checks = check_result(made(drawn_, size=10**400)).checks
+    checks = gate.check(made(drawn_, size=10**400)).checks
     check = next(one for one in checks if one.key == "max_exposure")
     assert check.outcome is Outcome.LEAK
     assert "in 1 of 2.2 × 10^390 such tests" in check.reason
-    asked = check_result(made(drawn_, size=10**400), Thresholds(max_guesses=10**15))
+    asked = gate.check(made(drawn_, size=10**400), Thresholds(max_guesses=10**15))
     assert asked.exit_code == 1

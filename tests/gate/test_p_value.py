@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 from made_results import by_chance, canary, changed, class_row, clean, exact, made, with_test
 
-from lmexposure.gate import Check, Outcome, Thresholds, check_result
+from lmexposure import gate
+from lmexposure.gate import Check, Outcome, Thresholds
 
 
 def judged(p: float, thresholds: Thresholds | None = None, **test: Any) -> Check | None:
     drawn = [canary(i, exact(1.0)) for i in range(10)]
     row = with_test(class_row(drawn, p_value=p), **test)
-    verdict = check_result(made(drawn, summary=[row]), thresholds or Thresholds())
+    verdict = gate.check(made(drawn, summary=[row]), thresholds or Thresholds())
     return next((check for check in verdict.checks if check.key == "p_value"), None)
 
 
@@ -40,21 +41,21 @@ def test_few_canaries_among_few_references_cannot_give_a_small_p_value() -> None
     drawn = [canary(0, exact(1.0))]
     row = class_row(drawn, p_value=0.2, references=20)
     result = made(drawn, summary=[row], references=20)
-    check = next(c for c in check_result(result).checks if c.key == "p_value")
+    check = next(c for c in gate.check(result).checks if c.key == "p_value")
     assert check.outcome is Outcome.NOT_TESTED
     assert "cannot give p below 0.0476" in check.reason  # one of 21 places
 
 
 def test_switched_off_it_stands_in_untested() -> None:
     assert judged(0.0001, Thresholds(p_value=False)) is None
-    verdict = check_result(clean(), Thresholds(p_value=False))
+    verdict = gate.check(clean(), Thresholds(p_value=False))
     assert "p-value against guessing: switched off" in verdict.untested
 
 
 def test_a_class_without_a_test_says_so() -> None:
     result = clean()
     rows = [row.model_copy(update={"guessing_test": None}) for row in result.summary]
-    verdict = check_result(changed(result, summary=rows))
+    verdict = gate.check(changed(result, summary=rows))
     checks = [c for c in verdict.checks if c.key == "p_value"]
     assert {c.outcome for c in checks} == {Outcome.INCONCLUSIVE}
     assert "is missing" in checks[0].reason
@@ -88,8 +89,8 @@ def test_forty_six_classes_at_the_floor_of_their_test_are_no_pass() -> None:
         for i, v in enumerate(by_chance(rng, 10))
     ]
     result = made(drawn)
-    assert check_result(result).exit_code == 0
+    assert gate.check(result).exit_code == 0
     rows = [with_test(row, p_value=1e-4) for row in result.summary[:46]]
-    verdict = check_result(changed(result, summary=[*rows, *result.summary[46:]]))
+    verdict = gate.check(changed(result, summary=[*rows, *result.summary[46:]]))
     assert verdict.exit_code == 2
     assert "cannot give p below 0.0001, and a leak takes 9.78e-05" in verdict.sentence

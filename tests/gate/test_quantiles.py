@@ -3,14 +3,15 @@ import pytest
 from made_results import RANDOM_NUMBER, by_chance, canary, changed, exact, made, sampled, with_test
 from scipy.stats import norm
 
-from lmexposure.gate import Check, Outcome, Thresholds, check_result
+from lmexposure import gate
+from lmexposure.gate import Check, Outcome, Thresholds
 from lmexposure.records import Estimate, Result
 from lmexposure.statistics import sampled_exposure
 
 
 def judged(values: list[float], thresholds: Thresholds) -> Check:
     drawn = [canary(i, exact(value)) for i, value in enumerate(values)]
-    verdict = check_result(made(drawn), thresholds)
+    verdict = gate.check(made(drawn), thresholds)
     return next(c for c in verdict.checks if c.key in ("median_exposure", "quantile_exposure"))
 
 
@@ -64,7 +65,7 @@ def test_another_quantile_has_its_own_needs() -> None:
 def test_the_upper_end_of_a_capped_exposure_is_what_is_possible() -> None:
     capped = sampled(3.0, 2.0, 29.9, capped=True)
     drawn = [canary(i, capped) for i in range(30)]
-    verdict = check_result(made(drawn), Thresholds(median_exposure=5))
+    verdict = gate.check(made(drawn), Thresholds(median_exposure=5))
     check = next(c for c in verdict.checks if c.key == "median_exposure")
     assert check.outcome is Outcome.INCONCLUSIVE
 
@@ -88,11 +89,11 @@ def test_shared_references_call_no_clean_median_a_leak() -> None:
     limit = float(-norm.logcdf(-1.5) / np.log(2)) + 0.01
     thresholds = Thresholds(median_exposure=limit, significance=0.2)
     outcomes = [
-        next(c.outcome for c in check_result(r, thresholds).checks if c.key == "median_exposure")
+        next(c.outcome for c in gate.check(r, thresholds).checks if c.key == "median_exposure")
         for r in (shared(rng, 200, 100, 1.5) for _ in range(100))
     ]
     assert outcomes.count(Outcome.LEAK) <= 9  # its share is .06; it was called one in a third
-    strong = check_result(shared(rng, 200, 1000, 2.0), Thresholds(median_exposure=1.5))
+    strong = gate.check(shared(rng, 200, 1000, 2.0), Thresholds(median_exposure=1.5))
     assert strong.outcome is Outcome.LEAK
 
 
@@ -111,7 +112,7 @@ def test_a_small_space_that_was_filled_calls_no_clean_median_a_leak() -> None:
         past += float(np.median(bits)) > 1
         result = made(drawn, size=100, references=8)
         rows = [with_test(row, p_value=0.5) for row in result.summary]
-        verdict = check_result(changed(result, summary=rows), thresholds)
+        verdict = gate.check(changed(result, summary=rows), thresholds)
         leaks += verdict.outcome is Outcome.LEAK
         checks = [c for c in verdict.checks if c.key == "median_exposure"]
         assert {c.outcome for c in checks} == {Outcome.INCONCLUSIVE}

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from older_runs import FINISHED, older_run
 
-from lmexposure.gate import check_result
+from lmexposure import gate
 from lmexposure.records import open_run
 from lmexposure.reporting import write_report
 
@@ -18,7 +18,7 @@ def test_a_finished_run_is_read_judged_and_rendered(tmp_path: Path, name: str) -
     scores = found.scores()
     assert scores is not None
     assert scores.ids.size > len(found.result.canaries)
-    assert check_result(found.result).outcome == OUTCOMES[name]
+    assert gate.check(found.result).outcome == OUTCOMES[name]
     # The coins' ranks were all counted, those of the others partly drawn.
     narrow = any(
         "intervals of medians and quartiles are too narrow" in w for w in found.result.warnings

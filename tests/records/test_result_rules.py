@@ -26,10 +26,11 @@ from made_results import (
 )
 from pydantic import ValidationError
 
+from lmexposure import gate
 from lmexposure._files import canonical_json, sha256_bytes
 from lmexposure._integrity import CONTENT
 from lmexposure.errors import ResultError
-from lmexposure.gate import Thresholds, check_result, verdict_json
+from lmexposure.gate import Thresholds, verdict_json
 from lmexposure.records import Provenance, Result, Search
 from lmexposure.records.result import ExtractionCount, GuessCount, Margin, Method, TokenProof
 
@@ -506,7 +507,7 @@ def exit_code(values: Values) -> int:
         result = read(values)
     except ResultError:
         return 3
-    verdict = check_result(result, ALL)
+    verdict = gate.check(result, ALL)
     json.loads(verdict_json(verdict, result, Provenance.of(result)))
     return verdict.exit_code
 

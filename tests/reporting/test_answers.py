@@ -16,7 +16,8 @@ from made_results import (
 )
 from page_data import page_data
 
-from lmexposure.gate import Check, Outcome, Thresholds, Verdict, check_result
+from lmexposure import gate
+from lmexposure.gate import Check, Outcome, Thresholds, Verdict
 from lmexposure.records import Provenance, Result
 from lmexposure.reporting.answers import Answers, CheckLine, answers_of
 from lmexposure.reporting.next_steps import class_of, next_steps
@@ -28,7 +29,7 @@ OPEN = made([canary(i, sampled(1.2, 0.5, 20.5), guesses=200) for i in range(10)]
 
 
 def answered(result: Result, thresholds: Thresholds | None = None, **parts: Any) -> Answers:
-    verdict = check_result(result, thresholds or Thresholds())
+    verdict = gate.check(result, thresholds or Thresholds())
     return answers_of(replace(DATA, verdict=verdict, **parts))
 
 
@@ -48,7 +49,7 @@ def leaking(*classes: tuple[int, float, int | None]) -> Result:
 
 
 def steps(result: Result, thresholds: Thresholds | None = None, *, quick: bool = False) -> str:
-    verdict = check_result(result, thresholds or Thresholds())
+    verdict = gate.check(result, thresholds or Thresholds())
     found = next_steps(verdict, quick=quick)
     assert 2 <= len(found) <= 4
     return " ".join(found)
@@ -222,7 +223,7 @@ def test_after_a_pass_what_it_does_not_cover() -> None:
 def test_every_kind_of_doubt_has_a_step() -> None:
     keys = {
         c.key
-        for c in check_result(
+        for c in gate.check(
             clean(), Thresholds(median_exposure=3, quantile_exposure=(0.9, 8), max_epsilon=8)
         ).checks
     }

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from made_results import hostile_run, secret_texts, small_manifest, small_run
 
+from lmexposure import gate
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.errors import ManifestError, ResultError, SettingsError
-from lmexposure.gate import Outcome, Thresholds, check_result
+from lmexposure.gate import Outcome, Thresholds
 from lmexposure.records import Result, RunFiles, open_run
 from lmexposure.reporting.build import report_data
 from lmexposure.reporting.data import ReportData
@@ -51,8 +52,8 @@ def test_thresholds_are_the_verdicts(tmp_path: Path) -> None:
     run = open_run(small_run(tmp_path))
     lenient = Thresholds(repetitions=1)
     data = report_data(run, thresholds=lenient)
-    assert data.verdict == check_result(run.result, lenient)
-    assert data.verdict != report_data(run).verdict == check_result(run.result)
+    assert data.verdict == gate.check(run.result, lenient)
+    assert data.verdict != report_data(run).verdict == gate.check(run.result)
 
 
 def test_no_secret_is_shown_unasked(tmp_path: Path) -> None:

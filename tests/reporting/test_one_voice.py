@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from made_results import canary, class_row, exact, made, options, privacy, sampled, with_test
 
-from lmexposure import _style
+from lmexposure import _style, gate
 from lmexposure.cli.reporting import print_result
-from lmexposure.gate import Thresholds, check_result
+from lmexposure.gate import Thresholds
 from lmexposure.gate.outputs.as_summary import verdict_summary
 from lmexposure.gate.outputs.as_text import verdict_text
 from lmexposure.records import Result, RunFiles, open_run
@@ -56,7 +56,7 @@ def shown(run: RunFiles, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
     """Each rendering, without what is mark-up in it."""
     thresholds = Thresholds(median_exposure=5.0, max_epsilon=2.0)
     data = report_data(run, thresholds=thresholds)
-    verdict = check_result(run.result, thresholds)
+    verdict = gate.check(run.result, thresholds)
     print_result(run.result)
     page = render_report(data).split("<main", 1)[1].split("</main>")[0]
     return {

@@ -297,7 +297,11 @@ def test_several_formats_stand_in_one_table_first() -> None:
 
 def test_the_style_tells_light_from_dark_and_paper() -> None:
     style = page_module._asset("report.css")
-    for word in ("prefers-color-scheme: dark", "@media print", "prefers-reduced-motion"):
+    for word in (
+        "@media screen and (prefers-color-scheme: dark)",
+        "@media print",
+        "prefers-reduced-motion",
+    ):
         assert word in style
     defined = set(re.findall(r"(--chart-[a-z0-9-]+):", style))
     assert set(VARIABLES.values()) <= defined
@@ -318,7 +322,8 @@ def _contrast(one: str, other: str) -> float:
 @pytest.mark.parametrize("scheme", [0, 1, 2], ids=["light", "dark", "print"])
 def test_what_a_chart_draws_stands_out_from_the_page(scheme: int) -> None:
     blocks = re.findall(r":root \{(.*?)\}", page_module._asset("report.css"), flags=re.DOTALL)
-    colors = dict(re.findall(r"(--[a-z0-9-]+): (#[0-9a-f]{6})", blocks[scheme]))
+    inherited = f"{blocks[0]} {blocks[scheme]}"
+    colors = dict(re.findall(r"(--[a-z0-9-]+): (#[0-9a-f]{6})", inherited))
     for name, color in colors.items():
         if re.fullmatch(r"--chart-(control|reference|fit|line|accent|(class-)?\d)", name):
             assert _contrast(color, colors["--paper"]) >= 3, name

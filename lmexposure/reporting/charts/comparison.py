@@ -7,15 +7,14 @@ import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
-from matplotlib.patches import Patch
 
 from lmexposure._style import at_least, class_name, number, slug
 from lmexposure.records.result import Role
 from lmexposure.reporting.charts.chart import Chart
-from lmexposure.reporting.charts.exposure import GUESSING_HIGH, GUESSING_LOW
+from lmexposure.reporting.charts.exposure import frame, frame_keys
 from lmexposure.reporting.charts.looks import key, quiet, series_style, some_ticks
-from lmexposure.reporting.charts.palette import BAND, INK, LINE, MUTED
-from lmexposure.reporting.charts.words import clipped, listed
+from lmexposure.reporting.charts.palette import INK
+from lmexposure.reporting.charts.words import clipped, joined
 from lmexposure.reporting.data import ClassRow
 
 _CARET: Literal[10] = 10  # matplotlib.markers.CARETUPBASE
@@ -58,16 +57,12 @@ def _draw(
 ) -> None:
     axes = figure.subplots()
     quiet(axes)
-    top = min(GUESSING_HIGH, bits)
-    axes.axhspan(min(GUESSING_LOW, top), top, color=BAND, zorder=0.5)
-    axes.axhline(bits, color=LINE, linewidth=1.6, linestyle="--")
+    frame(axes, bits)
     offsets = (np.arange(len(runs)) - (len(runs) - 1) / 2) * min(0.2, 0.7 / len(runs))
     for position, ((_, rows), offset) in enumerate(zip(runs, offsets, strict=True)):
         _series(axes, rows, classes, position, float(offset))
     zero = "controls" if len(classes) <= 6 else "0"
     some_ticks(axes, [zero if role == "control" else f"{n:,}" for n, role in classes], 7)
-    axes.set_ylim(-0.03 * bits, 1.06 * bits)
-    axes.set_xlabel("Repetitions in the training data")
     axes.set_ylabel("Median exposure (bits),\nhigher = more memorised")
 
 
@@ -95,10 +90,7 @@ def _legend(bits: float, runs: Sequence[Run]) -> list[Artist]:
     ]
     if any(row.capped for _, rows in runs for row in rows):
         found.append(key("lower bound", marker=_CARET, color=INK, linestyle="none"))
-    found.append(Patch(facecolor=BAND, edgecolor=MUTED, label="middle 90 % of guessing"))
-    extraction = f"extraction, log₂|R| = {number(bits, 1)}"
-    found.append(key(extraction, color=LINE, linestyle="--", linewidth=1.6))
-    return found
+    return found + frame_keys(bits)
 
 
 def _description(bits: float, runs: Sequence[Run]) -> str:
@@ -111,6 +103,6 @@ def _description(bits: float, runs: Sequence[Run]) -> str:
         parts.append(f"{clipped(name)}: {', '.join(medians[-4:]) or 'no medians'}")
     return (
         f"Median exposure in bits, higher = more memorised, of the classes repeated most. "
-        f"{listed(parts, 6)}. Extraction is at "
+        f"{joined(parts, 6)}. Extraction is at "
         f"{number(bits, 1)} bits, the median of guessing at 1."
     )

@@ -13,7 +13,7 @@ from lmexposure.records.result import Validity
 from lmexposure.reporting.charts.chart import Chart
 from lmexposure.reporting.charts.looks import Style, Styles, class_styles, key, quiet
 from lmexposure.reporting.charts.palette import INK, LINE, MUTED
-from lmexposure.reporting.charts.words import clipped, listed
+from lmexposure.reporting.charts.words import clipped, joined
 
 _VALIDITY: dict[Validity, tuple[str, str]] = {
     "any-dp": ("o", "any training"),
@@ -169,5 +169,5 @@ def _description(claimed: float | None, part: PrivacyClass, bounds: Sequence[Bou
     claim = "" if claimed is None else f" Claimed is {short(claimed)}."
     return (
         f"Lower bounds on epsilon in nats, higher = less private, from {_class(part)}, the primary "
-        f"one first{_beside(bounds)}: {listed(parts)}.{claim}"
+        f"one first{_beside(bounds)}: {joined(parts)}.{claim}"
     )

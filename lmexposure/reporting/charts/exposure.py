@@ -20,7 +20,7 @@ from lmexposure.reporting.charts.palette import (
     LINE,
     MUTED,
 )
-from lmexposure.reporting.charts.words import clipped, listed
+from lmexposure.reporting.charts.words import clipped, joined
 from lmexposure.reporting.data import CanaryRow, ClassRow, FormatData
 
 Floats = NDArray[np.float64]
@@ -101,10 +101,8 @@ def _columns(canaries: Sequence[CanaryRow]) -> list[_Column]:
 def _draw(figure: FigureBase, data: FormatData, columns: Sequence[_Column], styles: Styles) -> None:
     axes = figure.subplots()
     quiet(axes)
-    top = min(GUESSING_HIGH, data.bits)
-    axes.axhspan(min(GUESSING_LOW, top), top, color=BAND, zorder=0.5)
-    axes.axhline(top, color=MUTED, linewidth=0.8, linestyle=":")
-    axes.axhline(data.bits, color=LINE, linewidth=1.6, linestyle="--")
+    axes.axhline(min(GUESSING_HIGH, data.bits), color=MUTED, linewidth=0.8, linestyle=":")
+    frame(axes, data.bits)
     shown = [_thinned(one, columns) for one in columns]
     if sum(len(one.rows) for one in shown) <= _MOST_INTERVALS:
         _intervals(axes, shown, data.bits, styles)
@@ -112,9 +110,30 @@ def _draw(figure: FigureBase, data: FormatData, columns: Sequence[_Column], styl
         _dots(axes, one, styles[one.repetitions]["color"])
     _medians(axes, data.classes, columns)
     some_ticks(axes, [_label(one, len(columns)) for one in columns], 9)
-    axes.set_xlabel("Repetitions in the training data")
-    axes.set_ylim(-0.03 * data.bits, 1.06 * data.bits)
     axes.set_ylabel("Exposure (bits),\nhigher = more memorised")
+
+
+def frame(axes: Axes, bits: float) -> None:
+    """What exposures lie between: the band of guessing and the line of extraction.
+
+    Args:
+        axes: with repetitions along the x-axis.
+        bits: log2 of the size of the randomness space.
+    """
+    top = min(GUESSING_HIGH, bits)
+    axes.axhspan(min(GUESSING_LOW, top), top, color=BAND, zorder=0.5)
+    axes.axhline(bits, color=LINE, linewidth=1.6, linestyle="--")
+    axes.set_xlabel("Repetitions in the training data")
+    axes.set_ylim(-0.03 * bits, 1.06 * bits)
+
+
+def frame_keys(bits: float) -> list[Artist]:
+    """The same in a legend."""
+    extraction = f"extraction, log₂|R| = {number(bits, 1)}"
+    return [
+        Patch(facecolor=BAND, edgecolor=MUTED, label="middle 90 % of guessing"),
+        key(extraction, color=LINE, linestyle="--", linewidth=1.6),
+    ]
 
 
 def _thinned(column: _Column, columns: Sequence[_Column]) -> _Column:
@@ -191,11 +210,7 @@ def _legend(data: FormatData, columns: Sequence[_Column]) -> list[Artist]:
     ]
     if any(row.capped for one in columns for row in one.rows):
         found.append(key("lower bound", **_dot(INK, "^", hollow=True)))
-    found.append(key("class median", color=INK, linewidth=2.2))
-    found.append(Patch(facecolor=BAND, edgecolor=MUTED, label="middle 90 % of guessing"))
-    extraction = f"extraction, log₂|R| = {number(data.bits, 1)}"
-    found.append(key(extraction, color=LINE, linestyle="--", linewidth=1.6))
-    return found
+    return [*found, key("class median", color=INK, linewidth=2.2), *frame_keys(data.bits)]
 
 
 def _dot(color: str, marker: str, *, hollow: bool) -> Style:
@@ -227,7 +242,7 @@ def _class_medians(data: FormatData) -> str:
         f"{class_name(row.role, row.repetitions)} {at_least(row.median, row.capped)}"
         for row in data.classes
     ]
-    return f" Medians: {listed(medians)}." if medians else ""
+    return f" Medians: {joined(medians)}." if medians else ""
 
 
 def _left_out(data: FormatData, columns: Sequence[_Column]) -> str:

@@ -11,7 +11,7 @@ from lmexposure._style import class_name, count, percent, probability, slug
 from lmexposure.reporting.charts.chart import Chart
 from lmexposure.reporting.charts.looks import Style, Styles, class_styles, key, log_ticks, quiet
 from lmexposure.reporting.charts.palette import INK
-from lmexposure.reporting.charts.words import clipped, listed
+from lmexposure.reporting.charts.words import clipped, joined
 from lmexposure.reporting.data import ClassRow, FormatData, Found
 
 Rows = Callable[[ClassRow], tuple[Found, ...]]
@@ -126,6 +126,6 @@ def _most(found: Sequence[tuple[ClassRow, tuple[Found, ...]]], one: str, many: s
     ]
     chance = max(min(1.0, end.by_chance / end.of) for _, end in ends if end.given == given)
     return (
-        f"With {count(given, one, many)}: {listed(shares)}; guessing finds each with probability "
+        f"With {count(given, one, many)}: {joined(shares)}; guessing finds each with probability "
         f"{probability(chance)}."
     )

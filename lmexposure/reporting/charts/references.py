@@ -18,7 +18,7 @@ from lmexposure.records.result import Role
 from lmexposure.reporting.charts.chart import Chart
 from lmexposure.reporting.charts.looks import Styles, class_styles, key, quiet
 from lmexposure.reporting.charts.palette import FIT, REFERENCE
-from lmexposure.reporting.charts.words import clipped, listed
+from lmexposure.reporting.charts.words import clipped, joined
 from lmexposure.reporting.data import CanaryRow, FormatData
 
 Floats = NDArray[np.float64]
@@ -136,7 +136,7 @@ def _rug(axes: Axes, rows: Sequence[_Class], styles: Styles) -> None:
         ys = np.tile([at - 0.34, at + 0.34, np.nan], bits.size)
         axes.plot(xs, ys, color=styles[repetitions]["color"], linewidth=1.2)
     axes.set_yticks(range(len(rows)))
-    axes.set_yticklabels(["controls" if role == "control" else f"{n:,}×" for role, n, _ in rows])
+    axes.set_yticklabels([class_name(role, n) for role, n, _ in rows])
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.spines["left"].set_visible(False)
@@ -173,7 +173,7 @@ def _description(data: FormatData, histogram: _Histogram, rows: Sequence[_Class]
     low, high = histogram.edges[0], histogram.edges[-1]
     share = "" if histogram.scores else " (drawn from nine quantiles)"
     classes = [f"{class_name(role, n)} {number(float(np.median(bits)))}" for role, n, bits in rows]
-    medians = f" Median of each class, in bits: {listed(classes)}." if classes else ""
+    medians = f" Median of each class, in bits: {joined(classes)}." if classes else ""
     fit = f" A skew-normal curve is fitted{_goodness(data.fit)}." if data.fit else ""
     return (
         f"{count(data.references, 'reference')} have log-perplexities from {number(low)} to "

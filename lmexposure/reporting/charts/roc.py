@@ -21,7 +21,7 @@ from lmexposure.reporting.charts.looks import (
     series_style,
 )
 from lmexposure.reporting.charts.palette import BAND, INK, MUTED
-from lmexposure.reporting.charts.words import clipped, listed
+from lmexposure.reporting.charts.words import clipped, joined
 from lmexposure.reporting.data import RocData
 
 Floats = NDArray[np.float64]
@@ -135,6 +135,6 @@ def _description(curves: Sequence[RocData]) -> str:
     areas = [f"{clipped(curve.name)} {_area(curve)}" for curve in curves]
     return (
         "True-positive against false-positive rate on logarithmic axes, the ordinary curve and its "
-        f"concave hull. Area under the curve, 0.5 = guessing: {listed(areas)}. False-positive "
+        f"concave hull. Area under the curve, 0.5 = guessing: {joined(areas)}. False-positive "
         f"rates below {short(edge)} cannot be resolved with so many negatives."
     )

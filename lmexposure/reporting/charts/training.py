@@ -13,7 +13,7 @@ from lmexposure.records import Evaluation
 from lmexposure.reporting.charts.chart import Chart
 from lmexposure.reporting.charts.looks import Style, Styles, key, quiet, series_style
 from lmexposure.reporting.charts.palette import ACCENT, FIT, MUTED, REFERENCE
-from lmexposure.reporting.charts.words import clipped, listed
+from lmexposure.reporting.charts.words import clipped, joined
 
 Floats = NDArray[np.float64]
 Rows = Sequence[Evaluation]
@@ -170,4 +170,4 @@ def _description(
     names = {name for row in rows for name, bits in row.exposures if bits is not None}
     more = len(names) - len(followed)
     rest = f" (the highest; {more} more are not drawn)" if more > 0 else ""
-    return text + (f" Median exposure at the end, in bits{rest}: {listed(ends)}." if ends else "")
+    return text + (f" Median exposure at the end, in bits{rest}: {joined(ends)}." if ends else "")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 _LONGEST = 48
 
 
-def listed(parts: Sequence[str], most: int = 8) -> str:
+def joined(parts: Sequence[str], most: int = 8) -> str:
     """Joined by semicolons; what is beyond `most` is counted."""
     more = [f"and {len(parts) - most} more"] if len(parts) > most else []
     return "; ".join([*parts[:most], *more])

@@ -9,11 +9,11 @@ from xml.etree import ElementTree
 import pytest
 from made_results import HOSTILE, canary, clean, exact, made, renamed
 
+from lmexposure import gate
 from lmexposure.gate import (
     Outcome,
     Thresholds,
     Verdict,
-    check_result,
     verdict_json,
     verdict_junit,
     verdict_sarif,
@@ -42,7 +42,7 @@ def verdicts() -> list[tuple[Result, Verdict]]:
     few = made([canary(i, exact(1.0)) for i in range(3)])
     results = [clean(), leaking(), few, made([]), leaking(NAME)]
     asked = Thresholds(max_epsilon=3, median_exposure=2, max_exposure=5, quantile_exposure=(0.9, 9))
-    return [(r, check_result(r, t)) for r in results for t in (Thresholds(), asked)]
+    return [(r, gate.check(r, t)) for r in results for t in (Thresholds(), asked)]
 
 
 @pytest.mark.parametrize(("result", "verdict"), verdicts())
@@ -130,7 +130,7 @@ def test_every_form_says_where_its_numbers_come_from(provenance: Provenance) -> 
 
 
 def test_an_absolute_place_is_a_file_uri(tmp_path: Path) -> None:
-    log = json.loads(verdict_sarif(check_result(leaking()), tmp_path / "a b.json", KNOWN))
+    log = json.loads(verdict_sarif(gate.check(leaking()), tmp_path / "a b.json", KNOWN))
     place = log["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]
     assert place["uri"].startswith("file:///")
     assert place["uri"].endswith("/a%20b.json")
@@ -144,7 +144,7 @@ def test_every_kind_of_check_has_a_help_text() -> None:
 
 def test_a_hostile_name_stays_a_name_in_every_form() -> None:
     result = leaking(NAME)
-    verdict = check_result(result, Thresholds(max_epsilon=3))
+    verdict = gate.check(result, Thresholds(max_epsilon=3))
     assert verdict.outcome is Outcome.LEAK
     text = verdict_text(verdict, KNOWN)
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e\ud800]", text)
@@ -159,7 +159,7 @@ def test_a_hostile_name_stays_a_name_in_every_form() -> None:
 
 
 def test_a_table_of_markdown_is_not_broken_by_a_name() -> None:
-    verdict = check_result(leaking(NAME))
+    verdict = gate.check(leaking(NAME))
     summary = verdict_summary(verdict, KNOWN)
     rows = [line for line in summary.splitlines() if line.startswith("| ")]
     assert len(rows) == 2 + len(verdict.checks)
@@ -171,8 +171,8 @@ def test_a_table_of_markdown_is_not_broken_by_a_name() -> None:
 
 
 def test_a_verdict_of_any_words_is_safe() -> None:
-    """Also one that `check_result` did not write."""
-    verdict = check_result(clean())
+    """Also one that `gate.check` did not write."""
+    verdict = gate.check(clean())
     check = replace(verdict.checks[0], reason=NASTY, scope=NASTY, name=NASTY)
     other = replace(verdict, checks=(check,), sentence=NASTY, untested=(NASTY,), tested=(NASTY,))
     ElementTree.fromstring(verdict_junit(other, KNOWN))
@@ -185,4 +185,4 @@ def test_a_verdict_of_any_words_is_safe() -> None:
 
 def test_a_real_result_with_another_name() -> None:
     result = renamed(clean(), "random_number", HOSTILE)
-    assert check_result(result).outcome is Outcome.PASS
+    assert gate.check(result).outcome is Outcome.PASS

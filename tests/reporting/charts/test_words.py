@@ -1,8 +1,8 @@
-from lmexposure.reporting.charts.words import clipped, listed
+from lmexposure.reporting.charts.words import clipped, joined
 
 
 def test_lists_count_what_they_leave_out() -> None:
-    assert listed(["a", "b", "c"], 2) == "a; b; and 1 more"
+    assert joined(["a", "b", "c"], 2) == "a; b; and 1 more"
 
 
 def test_long_names_are_cut_and_odd_letters_replaced() -> None:
