@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -194,6 +195,14 @@ def test_a_model_is_as_it_was(measured: Result) -> None:
         )
 
     undisturbed(in_training, look)
+
+
+def test_measurements_of_one_model_in_several_threads_wait_for_each_other(model: Any) -> None:
+    alone = in_memory(model)
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(in_memory, [model] * 3))
+    assert [one.canaries for one in found] == [alone.canaries] * 3
+    assert model.training
 
 
 @pytest.mark.parametrize("at", ["scoring pin", "estimating pin"])
