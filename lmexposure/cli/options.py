@@ -177,7 +177,17 @@ def _with_bootstrap_seed(given: Given) -> Given:
 
 
 def _measurement(given: Given) -> RunSettings:
-    return merged(_with_bootstrap_seed(given))
+    settings = merged(_with_bootstrap_seed(given))
+    # Not read as the other: a result tells its bootstrap seed, and the plan's has the secrets.
+    if settings.seed and settings.measure.bootstrap_seed == MeasureSettings.bootstrap_seed:
+        import logging  # no help waits for it
+
+        logging.getLogger(__name__).warning(
+            "note: seed in a settings file is the plan's alone, and no longer that of a measurement"
+            ", whose bootstrap_seed is now %d",
+            settings.measure.bootstrap_seed,
+        )
+    return settings
 
 
 _OLD_PLAN = {"coins": str, "candidates": int, "coin_seed": int}
