@@ -33,12 +33,20 @@ def speaks() -> bool:
 
 def _out() -> Console:
     # A pipe gets whole lines, whatever the width of the terminal behind it.
-    width = None if sys.stdout.isatty() else 160
-    return Console(width=width, highlight=False, quiet=not speaks())
+    terminal = sys.stdout is not None and sys.stdout.isatty()
+    width = None if terminal else 160
+    return _seen(Console(width=width, highlight=False, quiet=not speaks()))
 
 
 def _err() -> Console:
-    return Console(stderr=True, highlight=False)
+    return _seen(Console(stderr=True, highlight=False))
+
+
+def _seen(console: Console) -> Console:
+    """With COLUMNS=0 in the environment nothing would be written, no error either."""
+    if console.width < 1:
+        console.width = 80
+    return console
 
 
 def _text(shown: str, console: Console, style: str = "") -> Text:
