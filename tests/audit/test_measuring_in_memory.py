@@ -304,6 +304,13 @@ def test_a_model_with_an_adapter_is_as_it_was(options: dict[str, Any]) -> None:
     undisturbed(make, look)
 
 
+def test_adapters_in_use_at_once_are_all_named() -> None:
+    adapted = with_lora(gpt2())
+    adapted.add_adapter("two", adapted.peft_config["default"])
+    adapted.base_model.set_adapter(["default", "two"])
+    assert in_memory(adapted).model.path == "GPT2LMHeadModel with adapter default, two"
+
+
 def test_adapters_that_are_switched_off_stay_so(measured: Result) -> None:
     adapted = with_lora(gpt2())
     on = in_memory(adapted)
