@@ -147,8 +147,8 @@ def report(
         the file, or report.html in the directory.
 
     Raises:
-        SettingsError: no path, or another suffix; or `out` is, or lies next to, something that is no report of
-            this measurement.
+        SettingsError: no path, or another suffix; or `out` is, or lies next to, something that is
+            no report of this measurement.
         ManifestError, ResultError, FileError: as for `write_report`.
     """
     run = run_of(measured)
