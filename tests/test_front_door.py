@@ -328,6 +328,21 @@ def test_a_report_replaces_a_report_and_nothing_else(tmp_path: Path, suffix: str
     assert out.read_text() == "# my own notes\n"
 
 
+def test_a_report_in_a_directory_replaces_a_report_and_nothing_else(tmp_path: Path) -> None:
+    first = lx.report(small_result(), tmp_path).read_bytes()
+    assert lx.report(small_result(), tmp_path).read_bytes() == first
+    (tmp_path / "report.md").write_text("# my own notes\n")
+    with pytest.raises(SettingsError, match=r"report.md is there already, and is no report"):
+        lx.report(small_result(), tmp_path)
+    assert (tmp_path / "report.md").read_text() == "# my own notes\n"
+
+
+@pytest.mark.parametrize("out", ["", None, 3])
+def test_a_report_needs_a_path(out: Any) -> None:
+    with pytest.raises(SettingsError, match=r"out=.* is no path; give a file such as report.html"):
+        lx.report(small_result(), out)
+
+
 def test_a_report_stays_away_from_another_run(tmp_path: Path) -> None:
     small_run(tmp_path / "other", seed=5)
     with pytest.raises(SettingsError, match="holds the result of another run"):

@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -39,6 +40,9 @@ from lmexposure.scoring.space.vocabulary import Vocabulary
 if TYPE_CHECKING:
     from peft import PeftModel
 
+# The model's modes, the random number generators and torch's threads are those of the process.
+_ALONE = RLock()
+
 
 def measure(
     model: "str | Path | PreTrainedModel | PeftModel | LoadedModel",
@@ -54,7 +58,8 @@ def measure(
 
     The model may have been trained by anyone, on a corpus that `lmexposure insert` wrote. At the
     end, also after an error or Ctrl-C, all is as it was: a model in memory with the mode of each of
-    its parts, random number generators, torch's number of threads.
+    its parts, random number generators, torch's number of threads. In several threads of a process
+    one measurement waits for the other.
 
     Args:
         model: a directory or hub name that `load_model` takes (float32, on the CPU), what it
@@ -90,7 +95,7 @@ def measure(
     progress = silent if progress is None else progress
     _check_arguments(out, settings, progress)
     manifest = _checked_manifest(manifest, model)
-    with nullcontext() if out is None else only_writer(out), same_random_numbers():
+    with _ALONE, nullcontext() if out is None else only_writer(out), same_random_numbers():
         loaded = _loaded(model, tokenizer)
         with evaluation_mode(loaded.model):
             return _measured(

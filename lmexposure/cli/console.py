@@ -34,14 +34,22 @@ def _out() -> "Console":
     from rich.console import Console
 
     # A pipe gets whole lines, whatever the width of the terminal behind it.
-    width = None if sys.stdout.isatty() else 160
-    return Console(width=width, highlight=False, quiet=not speaks())
+    terminal = sys.stdout is not None and sys.stdout.isatty()
+    width = None if terminal else 160
+    return _seen(Console(width=width, highlight=False, quiet=not speaks()))
 
 
 def _err() -> "Console":
     from rich.console import Console
 
-    return Console(stderr=True, highlight=False)
+    return _seen(Console(stderr=True, highlight=False))
+
+
+def _seen(console: "Console") -> "Console":
+    """With COLUMNS=0 in the environment nothing would be written, no error either."""
+    if console.width < 1:
+        console.width = 80
+    return console
 
 
 def _text(shown: str, console: "Console", style: str = "") -> "Text":

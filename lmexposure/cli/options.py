@@ -126,14 +126,12 @@ def _file() -> inspect.Parameter:
     return inspect.Parameter(_FILE, inspect.Parameter.KEYWORD_ONLY, default=made, annotation=Path)
 
 
-def merged(given: Given, *, base: RunSettings | None = None, measures: bool = False) -> RunSettings:
+def merged(given: Given, *, base: RunSettings | None = None) -> RunSettings:
     """Defaults, then the settings file, then the flags that were given.
 
     Args:
         given: flags by their arguments, the settings file among them.
         base: the defaults, where they are not those of `RunSettings`.
-        measures: it is for a measurement, which has no plan to draw: what a file of an older
-            version calls seed is the bootstraps'.
 
     Raises:
         SettingsError: a value out of range; what no setting is called; an old and a new name.
@@ -141,8 +139,6 @@ def merged(given: Given, *, base: RunSettings | None = None, measures: bool = Fa
     given = dict(given)
     file = given.pop(_FILE, None)
     said = {} if file is None else read_settings_file(Path(str(file)), elsewhere=_OF_THE_GATE)
-    if measures and "bootstrap_seed" not in {*said, *given}:
-        said = with_new_names(said, _SEED_OF_A_MEASUREMENT)
     if given.get("coins") == "fixed":  # the old word against a file's probability
         said = _by_a_fixed_number(said)
     if "coins" in given:
@@ -181,8 +177,23 @@ def _with_bootstrap_seed(given: Given) -> Given:
     return with_new_names(given, _SEED_OF_A_MEASUREMENT, shown="--{}")
 
 
-def _measurement(given: Given) -> RunSettings:
-    return merged(_with_bootstrap_seed(given), measures=True)
+def measurement(given: Given) -> RunSettings:
+    """As `merged`, for a measurement, whose --seed of older versions is --bootstrap-seed today.
+
+    Args:
+        given: as for `merged`.
+    """
+    settings = merged(_with_bootstrap_seed(given))
+    # Not read as the other: a result tells its bootstrap seed, and the plan's has the secrets.
+    if settings.seed and settings.measure.bootstrap_seed == MeasureSettings.bootstrap_seed:
+        import logging  # no help waits for it
+
+        logging.getLogger(__name__).warning(
+            "note: seed in a settings file is the plan's alone, and no longer that of a measurement"
+            ", whose bootstrap_seed is now %d",
+            settings.measure.bootstrap_seed,
+        )
+    return settings
 
 
 _OLD_PLAN = {"coins": str, "candidates": int, "coin_seed": int}
@@ -203,7 +214,7 @@ MEASUREMENT = _settings(
     MACHINE,
     first=("quick", "references", "method"),
     old=_OLD_SEED,
-    make=_measurement,
+    make=measurement,
 )
 RUN = _settings(
     *PANELS,

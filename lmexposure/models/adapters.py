@@ -133,8 +133,8 @@ def as_loaded(name: str, adapted: Any) -> PreTrainedModel:
 
 def active_adapters(adapted: Any) -> list[str]:
     """Names of the adapters of a `peft.PeftModel` that are in use."""
-    active = adapted.active_adapter
-    return [active] if isinstance(active, str) else list(active)
+    # Not `active_adapter`, which keeps one of those that `base_model.set_adapter` put in use.
+    return list(adapted.active_adapters)
 
 
 def adapters_beside(model: Any) -> dict[str, list[Any]]:

@@ -1107,7 +1107,7 @@ class Result(FileRecord):
             the path of result.json, which `Result.read` and `open_run` take.
 
         Raises:
-            ResultError: another result is there.
+            ResultError: another result is there, or other scores or a run without a result are.
             FileError: the disk refused.
         """
         from lmexposure.records.result_views import save

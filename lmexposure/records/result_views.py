@@ -251,6 +251,15 @@ def title_of(result: Result) -> str:
     )
 
 
+def _refuse_another_run(directory: Path) -> None:
+    """Scores that have no result here are somebody's, and a run begun here is to have its own."""
+    for path in (directory / "scores.parquet", directory / "run.json"):
+        if path.exists():
+            raise ResultError(
+                f"{path} is there already, and not of this result; choose another directory"
+            )
+
+
 def save(result: Result, directory: Path) -> Path:
     """Write result.json and, where the scores are known, scores.parquet; see `Result.save`."""
     from lmexposure.records.scores import write_score_table  # brings numpy
@@ -263,11 +272,18 @@ def save(result: Result, directory: Path) -> Path:
             raise ResultError(f"{path} is another result; choose another directory")
         if table.exists() or scores is None:
             return path
+    else:
+        _refuse_another_run(directory)
     with disk_errors(directory):
         directory.mkdir(parents=True, exist_ok=True)
     if scores is None:
         result.write(path)
         return path
     write_score_table(table, scores)
-    result.model_copy(update={"scores_sha256": sha256_file(table)}).write(path)
+    try:
+        result.model_copy(update={"scores_sha256": sha256_file(table)}).write(path)
+    except BaseException:
+        if not path.exists():  # scores alone would be taken for somebody's when this is tried again
+            table.unlink()
+        raise
     return path

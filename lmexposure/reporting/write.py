@@ -23,7 +23,7 @@ from lmexposure.reporting.tables import compare_csv, compare_json, report_csv, r
 
 FORMATS = ("html", "md", "csv", "json")
 # How a report of ours begins.
-_LOOKED_AT = 4096  # bytes
+_LOOKED_AT = 65536  # bytes; a run's name may be long
 _IS_REPORT = {
     ".html": re.compile(rb"\(lmexposure\)</title>"),
     ".md": re.compile(rb"\A# .*: (leaks|no leak found|inconclusive)\n"),
@@ -93,7 +93,8 @@ def write_report(
 
     Raises:
         SettingsError: an unknown format, secrets asked for without a manifest, or `out` is the
-            directory of another run, or is missing for a result in memory.
+            directory of another run, or holds something else under a report's name, or is missing
+            for a result in memory.
         ManifestError, ResultError: see `report_data`.
         ModelError: other weights than were measured; see `card_with_results`.
         FileError: the disk refused; what stood there before still does.
@@ -109,6 +110,9 @@ def write_report(
     files |= _drawn(data) if charts else {}
     if out is None:
         _refuse_leading_out(where, files)
+    else:
+        for name in formats:
+            _refuse_no_report(where / f"report.{name}")
     mode = 0o600 if show_secrets else 0o644
     if model_card is None:
         return _write(where, files, mode=mode)
@@ -143,11 +147,14 @@ def report(
         the file, or report.html in the directory.
 
     Raises:
-        SettingsError: another suffix; or `out` is, or lies next to, something that is no report of
-            this measurement.
+        SettingsError: no path, or another suffix; or `out` is, or lies next to, something that is
+            no report of this measurement.
         ManifestError, ResultError, FileError: as for `write_report`.
     """
-    run, out = run_of(measured), Path(out)
+    run = run_of(measured)
+    if not isinstance(out, str | Path) or not str(out):
+        raise SettingsError(f"out={out!r} is no path; give a file such as report.html")
+    out = Path(out)
     if manifest is not None and not isinstance(manifest, Manifest):
         manifest = Manifest.read(manifest)
     suffix = out.suffix.removeprefix(".")
@@ -168,7 +175,7 @@ def report(
 
 def _refuse_no_report(out: Path) -> None:
     """A report may be written again; what else has its name stays."""
-    if not out.exists():
+    if not out.is_file():
         return
     with open(out, "rb") as file:
         start = file.read(_LOOKED_AT)

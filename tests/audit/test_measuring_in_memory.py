@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -196,6 +197,14 @@ def test_a_model_is_as_it_was(measured: Result) -> None:
     undisturbed(in_training, look)
 
 
+def test_measurements_of_one_model_in_several_threads_wait_for_each_other(model: Any) -> None:
+    alone = in_memory(model)
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(in_memory, [model] * 3))
+    assert [one.canaries for one in found] == [alone.canaries] * 3
+    assert model.training
+
+
 @pytest.mark.parametrize("at", ["scoring pin", "estimating pin"])
 def test_a_model_is_as_it_was_after_ctrl_c(at: str) -> None:
     def stop(what: str, done: int, total: int, note: str = "") -> None:
@@ -293,6 +302,13 @@ def test_a_model_with_an_adapter_is_as_it_was(options: dict[str, Any]) -> None:
         in_memory(model)
 
     undisturbed(make, look)
+
+
+def test_adapters_in_use_at_once_are_all_named() -> None:
+    adapted = with_lora(gpt2())
+    adapted.add_adapter("two", adapted.peft_config["default"])
+    adapted.base_model.set_adapter(["default", "two"])
+    assert in_memory(adapted).model.path == "GPT2LMHeadModel with adapter default, two"
 
 
 def test_adapters_that_are_switched_off_stay_so(measured: Result) -> None:

@@ -69,3 +69,17 @@ def test_a_terminal_that_lacks_a_sign_gets_it_in_others(
     assert [" ".join(row.split()[:2]) for row in shown[2:]] == [cell, cell.split()[0] + " 2.00"]
     assert len({len(row.rstrip()) for row in shown[1:]}) == 1
     assert written["stderr"].getvalue().decode(encoding).startswith("warning: ")
+
+
+def test_an_error_is_seen_without_a_width(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "0")
+    console.error("no such run")
+    assert capsys.readouterr().err == "error: no such run\n"
+
+
+def test_without_standard_output_nothing_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout", None)  # as Python has it where a shell closed it
+    console.say("a line")
+    console.print_table(["a"], [["1"]])

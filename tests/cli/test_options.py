@@ -59,21 +59,19 @@ def test_a_measurement_has_no_seed_of_a_plan(caplog: pytest.LogCaptureFixture) -
         options.MEASUREMENT.make({"seed": 3, "bootstrap_seed": 3})
 
 
-def test_the_seed_of_a_file_was_a_measurement_s(
+def test_a_files_seed_is_not_that_of_a_measurement_and_a_note_says_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = tmp_path / "s.toml"
     file.write_text("seed = 3\n")
-    assert options.merged({"settings_file": file}).measure.bootstrap_seed == 0
-    assert not caplog.records
     chosen = options.MEASUREMENT.make({"settings_file": file})
     assert isinstance(chosen, RunSettings)
-    assert chosen.measure.bootstrap_seed == 3
-    assert "note: seed is now bootstrap_seed; the old spelling is read for" in caplog.text
-    file.write_text("seed = 3\nbootstrap_seed = 4\n")  # one file for a run and a measurement
-    both = options.MEASUREMENT.make({"settings_file": file})
-    assert isinstance(both, RunSettings)
-    assert (both.seed, both.measure.bootstrap_seed) == (3, 4)
+    assert chosen.measure.bootstrap_seed == 0
+    assert "note: seed in a settings file is the plan's alone, and no longer that" in caplog.text
+    assert "3" not in caplog.text.partition("note:")[2]
+    caplog.clear()
+    options.MEASUREMENT.make({"settings_file": file, "bootstrap_seed": 3})
+    assert not caplog.records
 
 
 def test_old_flags_are_read_with_one_note(

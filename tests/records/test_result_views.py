@@ -2,7 +2,9 @@
 
 import pickle
 from copy import copy, deepcopy
+from errno import ENOSPC
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from made_results import canary as canary_of
 from made_results import clean, exact, made, searched, small_result, small_run
 from scipy import stats
 
-from lmexposure.errors import ResultError, SettingsError
+from lmexposure.errors import FileError, ResultError, SettingsError
 from lmexposure.records import Result, open_run
 from lmexposure.statistics import quantile_interval
 
@@ -184,6 +186,28 @@ def test_a_result_is_kept_with_its_scores(tmp_path: Path) -> None:
         small_result(seed=5).save(path.parent)
     small_result().save(tmp_path / "bare")
     assert [p.name for p in (tmp_path / "bare").iterdir()] == ["result.json"]
+
+
+@pytest.mark.parametrize("name", ["scores.parquet", "run.json"])
+def test_a_result_is_kept_away_from_somebody_elses_files(tmp_path: Path, name: str) -> None:
+    theirs = tmp_path / name
+    theirs.write_text("theirs")
+    with pytest.raises(ResultError, match=f"{name} is there already, and not of this result"):
+        small_result().save(tmp_path)
+    assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [(name, "theirs")]
+
+
+def test_a_result_is_kept_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = open_run(small_run(tmp_path / "run")).result
+    assert read.scores is not None
+    held = small_result().with_scores(read.scores)
+    with monkeypatch.context() as full, pytest.raises(FileError, match="No space left"):
+        full.setattr(Result, "write", Mock(side_effect=FileError(ENOSPC, "No space left")))
+        held.save(tmp_path / "kept")
+    assert list((tmp_path / "kept").iterdir()) == []
+    assert open_run(held.save(tmp_path / "kept")).result.scores is not None
 
 
 def test_a_measurements_own_scores_stay_as_they_were(tmp_path: Path) -> None:
