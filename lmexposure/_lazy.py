@@ -37,6 +37,6 @@ def lazy_face(
         return value
 
     def __dir__() -> list[str]:  # noqa: N807
-        return sorted({*vars(sys.modules[room]), *home_of})
+        return sorted({*vars(sys.modules[room]), *home_of} - {"TYPE_CHECKING"})
 
     return __getattr__, __dir__

@@ -227,6 +227,8 @@ door: Any = lx  # to be called with what type checkers refuse
             lambda: door.check(small_result(), {"p_value": 1}),
             "thresholds is of type dict; give Thre",
         ),
+        (lambda: small_result().save(""), r"directory='' is no path; give a directory's"),
+        (lambda: door.insert_files(None, "o", **PLAN), "sources is of type NoneType; give a path"),
         (
             lambda: door.open_run(small_result()),
             "path is of type Result; give that of a run direct",
@@ -335,6 +337,12 @@ def test_a_report_in_a_directory_replaces_a_report_and_nothing_else(tmp_path: Pa
     with pytest.raises(SettingsError, match=r"report.md is there already, and is no report"):
         lx.report(small_result(), tmp_path)
     assert (tmp_path / "report.md").read_text() == "# my own notes\n"
+
+
+def test_limits_of_a_report_are_thresholds(tmp_path: Path) -> None:
+    limits: Any = 3
+    with pytest.raises(SettingsError, match=r"thresholds is of type int; give Thresholds"):
+        lx.report(small_result(), tmp_path / "r.html", thresholds=limits)
 
 
 @pytest.mark.parametrize("out", ["", None, 3])

@@ -27,6 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"max_content_width": width(), "terminal_width": width()},
+    epilog="Begin with: lmexposure demo --quick",
 )
 
 
@@ -49,19 +50,22 @@ def _main(
     """Measure how much of its training data a language model gives away."""
 
 
-app.add_typer(formats, name="formats")
-for command in (
-    insert,
-    verify,
-    remove,
-    train,
-    measure,
-    run,
-    report,
-    compare,
-    check,
-    epsilon,
-    demo,
-):
-    shown = EXAMPLES.get(command.__name__, ())
-    app.command(cls=PanelCommand, epilog=examples(*shown) or None)(command)
+# What the list of commands says of each: no more than a narrow terminal shows of it.
+_SHORT = {
+    "run": "Insert, train, measure and report: the whole test.",
+    "insert": "Put canaries into a corpus, and write its manifest.",
+    "verify": "Count the canaries that a corpus holds.",
+    "remove": "Take the canaries out again.",
+    "train": "Train a model on a corpus.",
+    "measure": "Measure any model against a manifest.",
+    "report": "Write the report of a run.",
+    "compare": "Say which of several runs leaks more.",
+    "check": "Stop a release that leaks: verdict and exit code.",
+    "epsilon": "Bound epsilon from scores of your own.",
+    "demo": "The whole test on text that Python carries.",
+}
+
+for command in (run, insert, verify, remove, train, measure, report, compare, check, epsilon, demo):
+    shown, what = EXAMPLES.get(command.__name__, ()), _SHORT[command.__name__]
+    app.command(cls=PanelCommand, epilog=examples(*shown) or None, short_help=what)(command)
+app.add_typer(formats, name="formats", short_help="List, show and check the formats of secrets.")

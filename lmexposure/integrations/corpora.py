@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from lmexposure._files import disk_errors
 from lmexposure._locks import only_writer
+from lmexposure._validate import of_type
 from lmexposure.canaries import (
     CorpusCount,
     Manifest,
@@ -173,6 +174,7 @@ def shape_of(sources: Sequence[str | Path], layout: str | None, text_field: str)
 def _files(sources: Files) -> list[str | Path]:
     if isinstance(sources, str | Path):
         return [sources]
+    of_type("sources", sources, Sequence, "a path, or a list of paths", error=CorpusError)
     wrong = [one for one in sources if not isinstance(one, str | Path)]
     if wrong or not sources:
         what = f"holds one of type {type(wrong[0]).__name__}" if wrong else "is empty"

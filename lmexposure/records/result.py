@@ -33,7 +33,7 @@ from lmexposure._record import (
 from lmexposure._style import at_least, bound_name, claim_word, nats, short
 from lmexposure._text import visible
 from lmexposure._validate import LARGEST_NUMBER, LEAST_LEVEL
-from lmexposure.errors import ResultError
+from lmexposure.errors import ResultError, SettingsError
 from lmexposure.records.result_upgrades import from_version_1
 
 if TYPE_CHECKING:
@@ -1107,11 +1107,14 @@ class Result(FileRecord):
             the path of result.json, which `Result.read` and `open_run` take.
 
         Raises:
+            SettingsError: no path.
             ResultError: another result is there, or other scores or a run without a result are.
             FileError: the disk refused.
         """
         from lmexposure.records.result_views import save
 
+        if not isinstance(directory, str | Path) or not str(directory):
+            raise SettingsError(f"directory={directory!r} is no path; give a directory's")
         return save(self, Path(directory))
 
     def exposure(

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from lmexposure._style import count, percent, sentence, short_hash
 from lmexposure.gate import Check, Outcome, unseen
-from lmexposure.records import Provenance
 from lmexposure.reporting.data import Fact, ReportData
 from lmexposure.reporting.next_steps import next_steps
 
@@ -94,8 +93,8 @@ def answers_of(data: ReportData) -> Answers:
     lines = [*_tested(verdict.checks), *_left_out(verdict.untested, verdict.checks)]
     return Answers(
         asked=_ASKED[verdict.outcome],
-        finding=verdict.finding,
-        since=_since(data.provenance),
+        finding=_finding(data),
+        since=tuple(_since(data)),
         tested=tuple(lines[:_MOST_LINES]),
         more=len(lines[_MOST_LINES:]),
         sure=tuple(_sure(verdict.checks, data.significance)),
@@ -103,15 +102,25 @@ def answers_of(data: ReportData) -> Answers:
     )
 
 
-def _since(provenance: Provenance) -> tuple[Fact, ...]:
+def _finding(data: ReportData) -> str:
+    """Of a pass the first clause: what it may have missed is among how sure it is."""
+    verdict = data.verdict
+    if verdict.outcome is not Outcome.PASS or data.quick:
+        return verdict.finding
+    return sentence(verdict.finding.partition("; ")[0].removesuffix("."))
+
+
+def _since(data: ReportData) -> Iterator[Fact]:
+    provenance = data.provenance
     measured = provenance.measured
     date = "no date on record" if measured is None else _UTC.sub(r"\1, \2 UTC", measured)
-    return (
-        Fact(name="measured", value=date),
-        Fact(name="lmexposure", value=provenance.lmexposure or "not on record"),
-        Fact(name="model", value=provenance.model),
-        Fact(name="weights, SHA-256", value=short_hash(provenance.weights_sha256)),
-    )
+    yield Fact(name="measured", value=date)
+    yield Fact(name="lmexposure", value=provenance.lmexposure or "not on record")
+    # A run trains into a directory of its own: what was trained says more.
+    trained = next((fact.value for fact in data.settings if fact.name == "model"), None)
+    named = provenance.model if trained is None else f"{trained}, in {provenance.model}/"
+    yield Fact(name="model", value=named)
+    yield Fact(name="weights, SHA-256", value=short_hash(provenance.weights_sha256))
 
 
 def _tested(checks: Sequence[Check]) -> list[CheckLine]:

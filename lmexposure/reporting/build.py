@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from lmexposure._validate import of_type
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.errors import ManifestError, SettingsError
 from lmexposure.gate import Thresholds, check
@@ -37,7 +38,9 @@ def report_data(
         ResultError: scores that do not agree with the result.
     """
     run = replace(run, manifest=_manifest(run, manifest, show_secrets))
-    return _data(run, run.scores(), thresholds or Thresholds(), show_secrets)
+    limits = Thresholds() if thresholds is None else thresholds
+    of_type("thresholds", limits, Thresholds, "Thresholds(...)")
+    return _data(run, run.scores(), limits, show_secrets)
 
 
 def _manifest(run: RunFiles, given: Manifest | None, show_secrets: bool) -> Manifest | None:

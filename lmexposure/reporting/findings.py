@@ -59,8 +59,8 @@ def _found(base: str, other: str, rows: Sequence[Difference], tests: int) -> tup
     down = [row for row in beyond if row.higher < row.lower]
     if not rows:
         return "unknown", (
-            f"{base} and {other} have no class of canaries that can be compared: it takes one "
-            "format, one number of repetitions and one method, which is no extrapolation."
+            f"{base} and {other} have no class of canaries that can be compared: that takes "
+            "the same format, repetitions and method in both, and no extrapolation."
         )
     if not beyond:
         return "neither", _neither(base, other, rows, tests)

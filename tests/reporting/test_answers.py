@@ -20,6 +20,7 @@ from lmexposure import gate
 from lmexposure.gate import Check, Outcome, Thresholds, Verdict
 from lmexposure.records import Provenance, Result
 from lmexposure.reporting.answers import Answers, CheckLine, answers_of
+from lmexposure.reporting.data import Fact
 from lmexposure.reporting.next_steps import class_of, next_steps
 
 DATA = page_data(canaries=2, controls=2, references=30, bounded=False)
@@ -123,6 +124,19 @@ def test_since_when_is_a_date_a_version_a_model_and_its_weights() -> None:
     unknown = {fact.name: fact.value for fact in answers_of(replace(DATA, provenance=older)).since}
     assert unknown["measured"] == "no date on record"
     assert unknown["lmexposure"] == "not on record"
+
+
+def test_what_was_trained_says_more_than_the_directory_that_it_is_in() -> None:
+    run = replace(DATA, settings=(Fact(name="model", value="lstm"), *DATA.settings))
+    assert Fact(name="model", value="lstm, in model/") in answers_of(run).since
+
+
+def test_a_pass_is_said_in_one_clause_and_what_it_may_have_missed_below() -> None:
+    found = answered(clean())
+    assert found.finding.startswith("No single secret stands out beyond chance: the largest")
+    assert found.finding.endswith("that chance hardly passes.")
+    assert any(line.startswith("Missed leaks: ") for line in found.sure)
+    assert "could have gone unseen" in answered(clean(), quick=True).finding
 
 
 def test_a_long_list_ends_on_the_first_screen() -> None:
