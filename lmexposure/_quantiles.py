@@ -43,6 +43,12 @@ class ExposureEstimate:
         """Whether a sample stands behind it, so that its ends can miss."""
         return self.method == "sampled" or (self.method == "importance" and self.level < 1)
 
+    @property
+    def statistic(self) -> float:
+        """What chance passes rarely: a rank itself, else the lower end of what was estimated."""
+        ranked = self.method == "sampled" or self.method.startswith("exact")
+        return self.value if ranked else self.low
+
     def ends(self, tail: float) -> tuple[float, float]:
         """The least and the most that the exposure can be; each end misses with `tail` at most.
 
