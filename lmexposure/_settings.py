@@ -238,7 +238,7 @@ def reads_old_names(renamed: Mapping[str, str]) -> Callable[[type[T]], type[T]]:
     """A record of settings that takes names of old for one version more; see `with_new_names`."""
 
     def decorate(record: type[T]) -> type[T]:
-        record.__init__ = takes_old_names(renamed)(record.__init__)  # type: ignore[misc]
+        record.__init__ = takes_old_names(renamed)(record.__init__)  # type: ignore[method-assign]
         return record
 
     return decorate
@@ -250,7 +250,8 @@ def takes_old_names(renamed: Mapping[str, str]) -> Callable[[Callable[P, T]], Ca
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         @wraps(function)
         def call(*args: Any, **values: Any) -> T:
-            return function(*args, **with_new_names(values, renamed))
+            named: dict[str, Any] = with_new_names(values, renamed)
+            return function(*args, **named)
 
         return call
 
@@ -291,7 +292,8 @@ def with_new_names(
         for name, value in values.items()
         if name not in renamed or name in given
     }
-    if found.get("inclusion_probability") == "fixed":
+    probability = found.get("inclusion_probability")
+    if isinstance(probability, str) and probability == "fixed":  # of an array "==" is no answer
         del found["inclusion_probability"]
     return found
 

@@ -248,6 +248,8 @@ def test_refusals() -> None:
         epsilon_from_exposure([1.0], [1.0], quantile=0)
     with pytest.raises(SettingsError, match="inclusion_probability=1 must lie strictly between"):
         epsilon_from_exposure([1.0], [1.0], inclusion_probability=1)
+    with pytest.raises(SettingsError, match="inclusion_probability=array"):
+        epsilon_from_exposure([1.0], [1.0], inclusion_probability=np.full(2, 0.5))  # type: ignore[arg-type]
     with pytest.raises(SettingsError, match="significance=2 must lie"):
         epsilon_from_exposure([1.0], [1.0], significance=2)
     with pytest.raises(SettingsError, match=r"delta=1 must lie in \[0, 1\)"):
