@@ -43,6 +43,12 @@ class ExposureEstimate:
         """Whether a sample stands behind it, so that its ends can miss."""
         return self.method == "sampled" or (self.method == "importance" and self.level < 1)
 
+    @property
+    def statistic(self) -> float:
+        """What chance passes rarely: a rank itself, else the lower end of what was estimated."""
+        ranked = self.method == "sampled" or self.method.startswith("exact")
+        return self.value if ranked else self.low
+
     def ends(self, tail: float) -> tuple[float, float]:
         """The least and the most that the exposure can be; each end misses with `tail` at most.
 
@@ -154,34 +160,51 @@ def proportion_ends(count: int, trials: int, tail: float) -> tuple[float, float]
     >>> [round(end, 6) for end in proportion_ends(0, 100, 0.05)]
     [0.0, 0.029513]
     """
-    return max(0.0, 1 - _upper_end(trials - count, trials, tail)), _upper_end(count, trials, tail)
+    misses = trials - count
+    low = _share(_least_logit(count, trials, tail)) if count else 0.0
+    return low, _share(-_least_logit(misses, trials, tail)) if misses else 1.0
 
 
-def _upper_end(count: int, trials: int, tail: float) -> float:
-    """The share p with P(Bin(trials, p) <= count) = tail, by Newton's steps on its logarithm.
+def _share(logit: float) -> float:
+    """The share p of ln(p / (1 - p)); to all its digits, near 0 and near 1."""
+    return 1 / (1 + math.exp(-logit)) if logit > 0 else math.exp(logit) / (1 + math.exp(logit))
 
-    That is concave in p, so that from the first step on every step ends above the root.
+
+def _least_logit(count: int, trials: int, tail: float) -> float:
+    """ln(p / (1 - p)) of the share p with P(Bin(trials, p) >= count) = tail, by Newton's steps.
+
+    The logarithm of that chance is concave in this logit, so that from the first step on every
+    step ends below the root. The start is Chernoff's bound of a bell curve.
     """
-    if count >= trials:
-        return 1.0
-    share = (count + 1) / (trials + 1)
+    rest = trials - count + 1
+    spread = math.sqrt(1 / count + 1 / rest)  # of the logit, about
+    logit = math.log(count / rest) - spread * math.sqrt(-2 * math.log(tail))
     for _ in range(_STEPS):
-        terms = _terms(count, trials, share)
-        chance = _log_chance(count, trials, share) + math.log(terms)  # of at most so many
-        step = (chance - math.log(tail)) * terms * (1 - share) / (trials - count)
-        share = share + step if share + step < 1 else (share + 1) / 2
-        if abs(step) < 1e-14 * share or share >= 1:
+        share = _share(logit)
+        fraction = _beta_fraction(count, rest, share)
+        chance = _log_chance(count, trials, share) + math.log1p(-share) + math.log(fraction)
+        step = (math.log(tail) - chance) * fraction / count
+        logit += step
+        if abs(step) < 1e-9 * spread:  # the next one would be about the square of it
             break
-    return min(share, 1.0)
+    return logit
 
 
-def _terms(count: int, trials: int, share: float) -> float:
-    """P(Bin(trials, share) <= count) / P(= count) for a share above count / trials."""
-    total = term = 1.0
-    for k in range(count, 0, -1):
-        term *= k * (1 - share) / ((trials - k + 1) * share)
-        total += term
-        if term < 1e-17 * total:
+def _beta_fraction(a: int, b: int, x: float) -> float:
+    """I_x(a, b) a B(a, b) / (x^a (1 - x)^b), a continued fraction, by Lentz; x < about a / (a + b).
+
+    Source: Digital Library of Mathematical Functions, 8.17.22; it ends with the 2b-th term.
+    """
+    below = total = 1 / (1 - (a + b) * x / (a + 1))
+    above = 1.0
+    for m in range(1, b + 1):
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        below, above = 1 / (1 + even * below), 1 + even / above
+        total *= below * above
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        below, above = 1 / (1 + odd * below), 1 + odd / above
+        total *= below * above
+        if abs(below * above - 1) < 1e-15:
             break
     return total
 

@@ -11,11 +11,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import partial, wraps
 from types import UnionType
-from typing import Any, TypeVar, get_args
+from typing import Any, ParamSpec, TypeVar, get_args
 
 from lmexposure._validate import flag, integer, one_of, text
 from lmexposure.errors import SettingsError
 
+P = ParamSpec("P")
 T = TypeVar("T")
 Rule = Callable[[str, Any], object]  # name and value; raises a SettingsError
 
@@ -237,14 +238,22 @@ def reads_old_names(renamed: Mapping[str, str]) -> Callable[[type[T]], type[T]]:
     """A record of settings that takes names of old for one version more; see `with_new_names`."""
 
     def decorate(record: type[T]) -> type[T]:
-        made = record.__init__
-
-        @wraps(made)
-        def __init__(self: T, *args: object, **values: object) -> None:  # noqa: N807
-            made(self, *args, **with_new_names(values, renamed))
-
-        record.__init__ = __init__  # type: ignore[method-assign,assignment]
+        record.__init__ = takes_old_names(renamed)(record.__init__)  # type: ignore[method-assign]
         return record
+
+    return decorate
+
+
+def takes_old_names(renamed: Mapping[str, str]) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """A function that takes keywords of old for one version more; see `with_new_names`."""
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        @wraps(function)
+        def call(*args: Any, **values: Any) -> T:
+            named: dict[str, Any] = with_new_names(values, renamed)
+            return function(*args, **named)
+
+        return call
 
     return decorate
 
@@ -283,7 +292,8 @@ def with_new_names(
         for name, value in values.items()
         if name not in renamed or name in given
     }
-    if found.get("inclusion_probability") == "fixed":
+    probability = found.get("inclusion_probability")
+    if isinstance(probability, str) and probability == "fixed":  # of an array "==" is no answer
         del found["inclusion_probability"]
     return found
 

@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import binom, gamma
+from scipy.stats import beta, binom, gamma
 
 from lmexposure._quantiles import (
     ExposureEstimate,
@@ -50,6 +50,17 @@ def test_ends_of_a_proportion_are_clopper_and_pearsons(trials: int, tail: float)
         known = binomial_interval(count, trials, level=1 - 2 * tail)
         ends = proportion_ends(count, trials, tail)
         assert ends == pytest.approx((known.low[0], known.high[0]), rel=1e-7, abs=1e-12)
+
+
+@pytest.mark.parametrize("trials", [1, 2, 20, 1000, 10**5, 10**6])
+@pytest.mark.parametrize("tail", [0.45, 1e-3, 1e-6, 1e-9])
+def test_ends_near_nothing_and_near_all_keep_their_digits(trials: int, tail: float) -> None:
+    for count in {0, 1, 3, trials // 100, trials // 2, trials - 1, trials} & {*range(trials + 1)}:
+        low, high = proportion_ends(count, trials, tail)
+        least = beta.ppf(tail, count, trials - count + 1) if count else 0.0
+        most = beta.isf(tail, count + 1, trials - count) if count < trials else 1.0
+        assert (low, high) == pytest.approx((least, most), rel=2e-9, abs=0)
+        assert (low, high) == pytest.approx((least, most), rel=0, abs=1e-12)
 
 
 def test_ends_of_tiny_tails_exist() -> None:

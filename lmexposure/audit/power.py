@@ -110,14 +110,19 @@ def _most(settings: RunSettings, per_class: int) -> float:
 
 
 def _ceiling(
-    candidates: int, coins: float, *, significance: float, delta: float, repetitions: int
+    candidates: int,
+    inclusion_probability: float,
+    *,
+    significance: float,
+    delta: float,
+    repetitions: int,
 ) -> float:
     """Of the primary rule; it depends on the number of candidates and not on how coins fell."""
     # Here, for they bring scipy: an insertion without coins asks for no ceiling.
     from lmexposure.statistics import epsilon_from_exposure, one_run_audit
 
-    included = np.arange(candidates) < max(1, round(coins * candidates))
-    if coins == 0.5:
+    included = np.arange(candidates) < max(1, round(inclusion_probability * candidates))
+    if inclusion_probability == 0.5:
         bound = one_run_audit(
             included,
             included,
@@ -130,7 +135,7 @@ def _ceiling(
         bound = epsilon_from_exposure(
             -included[included].astype(float),
             included[~included].astype(float),
-            coins=coins,
+            inclusion_probability=inclusion_probability,
             significance=significance,
             delta=delta,
             repetitions=repetitions,

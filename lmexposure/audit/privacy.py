@@ -45,13 +45,13 @@ def privacy_section(
     Returns:
         what `privacy_of` returns; its notes begin with one on documents.
     """
-    coins = manifest.plan.inclusion_probability
+    probability = manifest.plan.inclusion_probability
     claim = None
     if settings.claimed_epsilon is not None:
         claim = Claim(epsilon=settings.claimed_epsilon, delta=settings.delta)
     section = privacy_of(
-        score_classes(*_columns(scores), pooled=coins is not None),
-        inclusion_probability=coins,
+        score_classes(*_columns(scores), pooled=probability is not None),
+        inclusion_probability=probability,
         significance=settings.significance,
         deltas=settings.deltas(manifest.corpus.documents),
         claim=claim,

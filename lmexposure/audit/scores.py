@@ -10,6 +10,7 @@ from lmexposure._record import plain
 from lmexposure._validate import bits_array, flag
 from lmexposure.errors import InputError, SettingsError
 from lmexposure.records import Privacy
+from lmexposure.records.score_columns import ScoreColumns
 from lmexposure.statistics import Claim, privacy_of, score_classes
 
 _IN_AND_OUT = ({0.0, 1.0}, {0.0}, {1.0})
@@ -71,11 +72,15 @@ def epsilon(
         )
     copies = _copies(repetitions, values.size)
     _same_length(scores=values, included=inside, formats=names, repetitions=copies)
+    roles = np.where(inside, "canary", "held_out")
+    columns = ScoreColumns(
+        scores=np.concatenate([values, others]) * (-1 if flag("lower_is_in", lower_is_in) else 1),
+        roles=np.concatenate([roles, np.full(others.size, "reference")]),
+        repetitions=np.concatenate([copies, np.zeros(others.size)]),
+        formats=np.concatenate([names, np.full(others.size, names[0])]),
+    )
     return epsilon_of_columns(
-        np.concatenate([values, others]) * (-1 if flag("lower_is_in", lower_is_in) else 1),
-        np.concatenate([np.where(inside, "canary", "held_out"), np.full(others.size, "reference")]),
-        np.concatenate([copies, np.zeros(others.size)]),
-        np.concatenate([names, np.full(others.size, names[0])]),
+        columns,
         inclusion_probability=inclusion_probability,
         deltas=deltas,
         claim=claim,
@@ -88,10 +93,7 @@ def epsilon(
 
 
 def epsilon_of_columns(
-    scores: ArrayLike,
-    roles: ArrayLike,
-    repetitions: ArrayLike,
-    formats: ArrayLike,
+    columns: ScoreColumns,
     *,
     inclusion_probability: float | None,
     deltas: Sequence[float],
@@ -101,10 +103,10 @@ def epsilon_of_columns(
     if_reversed: str,
     warn: bool = False,
 ) -> Privacy:
-    """The same of columns with roles, as `read_score_file` gives them.
+    """The same of columns with roles.
 
     Args:
-        scores, roles, repetitions, formats: as for `score_classes`.
+        columns: as `read_score_file` gives them.
         inclusion_probability, deltas, claim, significance, seed: as for `epsilon`.
         if_reversed: what to do where those in score lower than the rest.
         warn: say so by a Python warning too, and not in the notes alone.
@@ -118,7 +120,11 @@ def epsilon_of_columns(
         claim = Claim(epsilon=claim, delta=deltas[0])
     found = privacy_of(
         score_classes(
-            scores, roles, repetitions, formats, pooled=inclusion_probability is not None
+            columns.scores,
+            columns.roles,
+            columns.repetitions,
+            columns.formats,
+            pooled=inclusion_probability is not None,
         ),
         inclusion_probability=inclusion_probability,
         significance=significance,

@@ -107,20 +107,13 @@ def _seed_of(seed: int, origin: str, name: str, repetitions: int) -> int:
 
 def _estimate(canary: CanaryResult, scores: FormatScores) -> ExposureEstimate:
     """The exposure shown, with what its error comes from."""
-    shown, most = canary.exposure, scores.format.bits
-    assert shown.value is not None  # only of an extrapolation it may be infinite
-    assert canary.log_perplexity_bits is not None
-    return ExposureEstimate(
-        method=shown.method,
-        value=shown.value,
-        low=0.0 if shown.low is None else shown.low,
-        high=most if shown.high is None else shown.high,
-        capped=shown.capped,
-        level=shown.level,
-        bits=canary.log_perplexity_bits,
+    found = canary.exposure.with_error(
+        canary.log_perplexity_bits,
         references=int(scores.reference_bits.size),
-        space_bits=most,
+        space_bits=scores.format.bits,
     )
+    assert found is not None  # only of an extrapolation it may be infinite
+    return found
 
 
 def _guessing(scores: FormatScores, methods: set[str]) -> GuessingBaseline:

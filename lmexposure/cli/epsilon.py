@@ -68,10 +68,7 @@ def epsilon(
         file, score=score, included=included, repetitions=repetitions, lower_is_in=lower_is_in
     )
     privacy = epsilon_of_columns(
-        columns.scores,
-        columns.roles,
-        columns.repetitions,
-        columns.formats,
+        columns,
         inclusion_probability=inclusion_probability,
         deltas=delta or (0.0,),
         claim=claimed_epsilon,

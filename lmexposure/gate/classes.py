@@ -16,17 +16,6 @@ _NOT_DECIDING: tuple[Method, ...] = ("skew_normal", "certificate")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Exposure(ExposureEstimate):
-    """One canary's exposure in bits; `high` is log2|R| where nothing is known."""
-
-    @property
-    def statistic(self) -> float:
-        """What chance passes rarely: a rank itself, else the lower end of what was estimated."""
-        ranked = self.method == "sampled" or self.method.startswith("exact")
-        return self.value if ranked else self.low
-
-
-@dataclass(frozen=True, kw_only=True)
 class CanaryClass:
     """Canaries of one format and number of repetitions.
 
@@ -44,7 +33,7 @@ class CanaryClass:
 
     form: FormatResult
     repetitions: int
-    exposures: tuple[Exposure | None, ...]
+    exposures: tuple[ExposureEstimate | None, ...]
     attacks: tuple[tuple[Extraction, ...], ...]
     test: GuessingTest | None
     shift: float
@@ -66,7 +55,7 @@ class CanaryClass:
         return self.form.space_size - self.form.set_aside
 
     @property
-    def known(self) -> list[Exposure]:
+    def known(self) -> list[ExposureEstimate]:
         """The exposures that are there."""
         return [one for one in self.exposures if one is not None]
 
@@ -123,7 +112,9 @@ def _of_format(result: Result, form: FormatResult, most: int | None) -> Iterator
         )
 
 
-def _shift(exposures: Iterable[Exposure | None], form: FormatResult, inserted: int) -> float:
+def _shift(
+    exposures: Iterable[ExposureEstimate | None], form: FormatResult, inserted: int
+) -> float:
     """See `CanaryClass`; fills that were inserted or set aside count in no rank."""
     if all(exposure is None or exposure.method == "sampled" for exposure in exposures):
         return 0.0
@@ -131,23 +122,13 @@ def _shift(exposures: Iterable[Exposure | None], form: FormatResult, inserted: i
     return -math.log1p(-(taken - 1) / form.space_size) / math.log(2)
 
 
-def _exposure(canary: CanaryResult, form: FormatResult) -> Exposure | None:
+def _exposure(canary: CanaryResult, form: FormatResult) -> ExposureEstimate | None:
     """The estimate that decides; None where its value or the log-perplexity is missing."""
-    estimate, bits = _deciding(canary), canary.log_perplexity_bits
-    if estimate is None or estimate.value is None or bits is None:
+    estimate, space_bits = _deciding(canary), math.log2(form.space_size)
+    if estimate is None:
         return None
-    most = math.log2(form.space_size)
-    least = estimate.value if estimate.capped else 0.0
-    return Exposure(
-        method=estimate.method,
-        value=estimate.value,
-        low=least if estimate.low is None else estimate.low,
-        high=most if estimate.high is None else min(estimate.high, most),
-        capped=estimate.capped,
-        level=estimate.level,
-        bits=bits,
-        references=form.references,
-        space_bits=most,
+    return estimate.with_error(
+        canary.log_perplexity_bits, references=form.references, space_bits=space_bits
     )
 
 

@@ -3,10 +3,10 @@
 import math
 from dataclasses import dataclass
 
-from lmexposure._quantiles import proportion_ends
+from lmexposure._quantiles import ExposureEstimate, proportion_ends
 from lmexposure._style import are, at_least, bits, large, number, percent, sentence
 from lmexposure.gate.chance import chance_of_exposure, unseen
-from lmexposure.gate.classes import CanaryClass, Exposure
+from lmexposure.gate.classes import CanaryClass
 from lmexposure.gate.thresholds import Thresholds
 from lmexposure.gate.verdict import Check, Outcome
 
@@ -78,19 +78,19 @@ class _Judge:
             return Outcome.INCONCLUSIVE, self._unknown(unknown)
         return Outcome.PASS, self._passed()
 
-    def _past(self, exposure: Exposure) -> bool:
+    def _past(self, exposure: ExposureEstimate) -> bool:
         return (exposure.low if self.asked else exposure.statistic) > self.limit
 
-    def _open(self, exposure: Exposure) -> bool:
+    def _open(self, exposure: ExposureEstimate) -> bool:
         """Whether the canary may be past the threshold, for all that is known."""
         return self._unclear(exposure) or (self.asked and exposure.high > self.limit)
 
-    def _unclear(self, exposure: Exposure) -> bool:
+    def _unclear(self, exposure: ExposureEstimate) -> bool:
         """Whether what was measured may be past it, though the statistic is not."""
         reached = exposure.high if exposure.capped else exposure.value
         return reached > self.limit
 
-    def _can_leak(self, exposure: Exposure) -> bool:
+    def _can_leak(self, exposure: ExposureEstimate) -> bool:
         """Whether this method would tell a memorised canary."""
         statistic, low = _attainable(self.one, exposure)
         return statistic > self.by_chance and (low if self.asked else statistic) > self.limit
@@ -110,7 +110,7 @@ class _Judge:
             "insert fewer canaries or classes"
         )
 
-    def _leak(self, leaks: list[Exposure]) -> str:
+    def _leak(self, leaks: list[ExposureEstimate]) -> str:
         largest = max(leaks, key=lambda e: e.value)
         shift = self.one.shift
         rarity = max(e.statistic for e in leaks) - shift - math.log2(self.one.n)
@@ -122,7 +122,7 @@ class _Judge:
             f"alone goes so far in 1 of {_power(rarity)} such tests"
         )
 
-    def _by_chance(self, past: list[Exposure]) -> str:
+    def _by_chance(self, past: list[ExposureEstimate]) -> str:
         return (
             f"{len(past)} of {self.one.secrets} {are(len(past))} past "
             f"{bits(self.limit)} of exposure, the largest with {_shown(past)} bits, but so many "
@@ -130,7 +130,7 @@ class _Judge:
             "a threshold above that, or more references"
         )
 
-    def _unknown(self, unknown: list[Exposure]) -> str:
+    def _unknown(self, unknown: list[ExposureEstimate]) -> str:
         worst = max(unknown, key=lambda e: (e.high, e.value))
         return (
             f"{len(unknown)} of {self.one.secrets} can be past {bits(self.limit)} of exposure: "
@@ -152,7 +152,7 @@ class _Judge:
         )
 
 
-def _attainable(one: CanaryClass, exposure: Exposure) -> tuple[float, float]:
+def _attainable(one: CanaryClass, exposure: ExposureEstimate) -> tuple[float, float]:
     """Statistic and lower end of a canary that is likelier than all it is compared with."""
     if exposure.method != "sampled":
         return one.bits, one.bits
@@ -161,7 +161,7 @@ def _attainable(one: CanaryClass, exposure: Exposure) -> tuple[float, float]:
     return most, min(most, -math.log2(none + 1 / one.form.space_size))
 
 
-def _shown(chosen: list[Exposure]) -> str:
+def _shown(chosen: list[ExposureEstimate]) -> str:
     largest = max(chosen, key=lambda e: e.value)
     return at_least(largest.value, largest.capped)
 

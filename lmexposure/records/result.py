@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from lmexposure._quantiles import quantile_of
+from lmexposure._quantiles import ExposureEstimate, quantile_of
 from lmexposure._record import (
     BigInteger,
     Count,
@@ -365,6 +365,37 @@ class Estimate(Record):
         if self.method == "sampled" and self.level > 1 - LEAST_LEVEL:
             raise ValueError("an interval of a sample that never misses would have no end")
         return self
+
+    def with_error(
+        self, bits: float | None, *, references: int, space_bits: float
+    ) -> ExposureEstimate | None:
+        """The same with what its error comes from, for a quantile of a class.
+
+        A missing lower end is 0 bits, or the value where that is a lower bound itself; a missing
+        upper end, like any that lies beyond it, is the whole secret.
+
+        Args:
+            bits: the canary's log-perplexity.
+            references: fills that were drawn to compare with.
+            space_bits: log2|R|.
+
+        Returns:
+            None where the value or the log-perplexity is missing.
+        """
+        if self.value is None or bits is None:
+            return None
+        least = self.value if self.capped else 0.0
+        return ExposureEstimate(
+            method=self.method,
+            value=self.value,
+            low=least if self.low is None else self.low,
+            high=space_bits if self.high is None else min(self.high, space_bits),
+            capped=self.capped,
+            level=self.level,
+            bits=bits,
+            references=references,
+            space_bits=space_bits,
+        )
 
 
 class Extraction(Record):

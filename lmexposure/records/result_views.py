@@ -108,23 +108,15 @@ def quantile_of_class(result: Result, quantile: float, key: ClassKey) -> Quantil
 
 def _estimate(canary: CanaryResult, references: int, space_bits: float) -> ExposureEstimate:
     """The exposure shown, with what its error comes from."""
-    shown, bits = canary.exposure, canary.log_perplexity_bits
-    if shown.value is None or bits is None:
+    found = canary.exposure.with_error(
+        canary.log_perplexity_bits, references=references, space_bits=space_bits
+    )
+    if found is None:
         raise ResultError(
             f"canary {visible(canary.id)} has no exposure, so its class has no quantiles; the "
             "result's warnings say why"
         )
-    return ExposureEstimate(
-        method=shown.method,
-        value=shown.value,
-        low=0.0 if shown.low is None else shown.low,
-        high=space_bits if shown.high is None else shown.high,
-        capped=shown.capped,
-        level=shown.level,
-        bits=bits,
-        references=references,
-        space_bits=space_bits,
-    )
+    return found
 
 
 def share_found(result: Result, key: ClassKey, guesses: int) -> FoundShare:

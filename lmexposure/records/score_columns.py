@@ -176,13 +176,14 @@ def _truths(path: Path, name: str, cells: Sequence[object]) -> NDArray[np.bool_]
     if given.dtype == bool:
         return given
     words, where = np.unique(np.asarray(cells, dtype=str), return_inverse=True)
-    plain = [word.strip().lower().removesuffix(".0") for word in words.tolist()]
-    known = np.array([word in _TRUE or word in _FALSE for word in plain])
+    plain = [word.strip().lower() for word in words.tolist()]
+    truths = np.array([word in _TRUE or _number(word) == 1 for word in plain])
+    known = truths | np.array([word in _FALSE or _number(word) == 0 for word in plain])
     if not known.all():
         row = int(np.flatnonzero(~known[where])[0]) + 1
         raise InputError(
             f"{path}, row {row}, column {name!r} must say who was in: one of "
             f"{', '.join(_TRUE + _FALSE)}"
         )
-    truths: NDArray[np.bool_] = np.array([word in _TRUE for word in plain])[where]
-    return truths
+    inside: NDArray[np.bool_] = truths[where]
+    return inside

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure._quantiles import ExposureEstimate, quantile_range
-from lmexposure.records import CanaryResult, Result
+from lmexposure.records import Result
 from lmexposure.records.result import ClassKey, Role
 from lmexposure.statistics import holm, quantile_interval, rank_sum_test, sign_test
 
@@ -109,21 +109,21 @@ def differences(
 
 
 class _Side:
-    """The canaries of one class that one run measured, by id."""
+    """The exposures of one class that one run measured, by the canary's id."""
 
     def __init__(self, result: Result, key: ClassKey) -> None:
         self.result, self.key = result, key
         form = result.format_named[key[0]]
-        self.bits, self.references = form.bits, form.references
-        self.canaries = {
-            canary.id: canary
-            for canary in result.canaries
-            if (canary.format, canary.role, canary.repetitions) == key and _is_measured(canary)
+        found = {
+            canary.id: canary.exposure.with_error(
+                canary.log_perplexity_bits, references=form.references, space_bits=form.bits
+            )
+            for canary in result.classes.get(key, ())
         }
+        self.exposures = {name: known for name, known in found.items() if known is not None}
 
     def of(self, ids: Sequence[str]) -> "_Known":
-        canaries = [self.canaries[name] for name in ids]
-        return _Known([_estimate(canary, self.bits, self.references) for canary in canaries])
+        return _Known([self.exposures[name] for name in ids])
 
 
 class _Known:
@@ -149,23 +149,18 @@ class _Known:
 def _classes(base: Result, other: Result) -> list[ClassKey]:
     """Classes with a canary that can be compared, formats in order of their names."""
     held = [
-        {(one.format, one.role, one.repetitions) for one in result.canaries if _is_measured(one)}
-        for result in (base, other)
+        {key for key in result.classes if _Side(result, key).exposures} for result in (base, other)
     ]
     keys = sorted(held[0] & held[1], key=lambda key: (key[0], key[1] != "control", key[2]))
     if base.manifest_sha256 != other.manifest_sha256:
         return keys
-    return [key for key in keys if _Side(base, key).canaries.keys() & _Side(other, key).canaries]
-
-
-def _is_measured(canary: CanaryResult) -> bool:
-    return None not in (canary.exposure.value, canary.log_perplexity_bits)
+    return [key for key in keys if _Side(base, key).exposures.keys() & _Side(other, key).exposures]
 
 
 def _difference(first: _Side, second: _Side, base: str, other: str, level: float) -> Difference:
     paired = first.result.manifest_sha256 == second.result.manifest_sha256
-    ids = [name for name in first.canaries if name in second.canaries] if paired else None
-    one, two = (side.of(ids or list(side.canaries)) for side in (first, second))
+    ids = [name for name in first.exposures if name in second.exposures] if paired else None
+    one, two = (side.of(ids or list(side.exposures)) for side in (first, second))
     higher, lower, left_open = _counts(one, two, paired, _MISSED)
     n, m = len(one.estimates), len(two.estimates)
     test = sign_test(higher, lower, left_open) if paired else rank_sum_test(higher, lower, n, m)
@@ -237,22 +232,6 @@ def _interval(one: _Known, two: _Known, level: float) -> tuple[float | None, flo
     base, other = (quantile_range(side.estimates, 0.5, tail) for side in (one, two))
     low = None if other[0] is None or base[1] is None else other[0] - base[1]
     return low, None if other[1] is None or base[0] is None else other[1] - base[0]
-
-
-def _estimate(canary: CanaryResult, bits: float, references: int) -> ExposureEstimate:
-    shown, value = canary.exposure, canary.exposure.value or 0.0
-    most = max(value, bits) if shown.capped else value
-    return ExposureEstimate(
-        method=shown.method,
-        value=value,
-        low=value if shown.capped or shown.low is None else shown.low,
-        high=most if shown.capped or shown.high is None else shown.high,
-        capped=shown.capped,
-        level=shown.level,
-        bits=canary.log_perplexity_bits or 0.0,
-        references=references,
-        space_bits=bits,
-    )
 
 
 def _most(known: ExposureEstimate) -> float:

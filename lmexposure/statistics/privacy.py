@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from lmexposure._settings import takes_old_names
 from lmexposure._validate import fraction
 from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics.bounds.bound import EpsilonBound
@@ -18,6 +19,7 @@ from lmexposure.statistics.membership.metrics import membership_metrics
 from lmexposure.statistics.score_class import ScoreClass
 
 
+@takes_old_names({"coins": "inclusion_probability"})
 def privacy_of(
     classes: Sequence[ScoreClass],
     *,

@@ -146,7 +146,9 @@ def _fixed_guesses_fdp(run: Run) -> float:
 
 
 def _exposure(run: Run) -> float:
-    found = epsilon_from_exposure(-run.inside, -run.outside, coins=run.coin, delta=run.delta)
+    found = epsilon_from_exposure(
+        -run.inside, -run.outside, inclusion_probability=run.coin, delta=run.delta
+    )
     return found.bound.value
 
 

@@ -81,7 +81,9 @@ def _run(design: list[tuple[int, int]], leak: tuple[str, float, float], seed: in
         epsilon_from_scores(inside, outside, delta=delta).value,
         epsilon_from_exposure(-inside, -outside, delta=delta).bound.value,
         gaussian_dp_epsilon(inside, outside, delta=_DELTA).value if gaussian else np.nan,
-        epsilon_from_exposure(-inside, -left_out, coins=0.5, delta=delta).bound.value,
+        epsilon_from_exposure(
+            -inside, -left_out, inclusion_probability=0.5, delta=delta
+        ).bound.value,
         one_run_audit(one.scores, one.included, delta=delta, seed=seed).value,
         float(not area.low <= 0.5 <= area.high),
     ]

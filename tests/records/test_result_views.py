@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 from made_results import canary as canary_of
-from made_results import clean, exact, made, searched, small_result, small_run
+from made_results import clean, estimate, exact, made, searched, small_result, small_run
 from scipy import stats
 
 from lmexposure.errors import FileError, ResultError, SettingsError
@@ -70,6 +70,27 @@ def test_a_class_that_lacks_an_exposure_has_no_quantiles() -> None:
     lacking = tuple(bare if one is canary else one for one in result.canaries)
     with pytest.raises(ResultError, match="canary random_number/x4/0000 has no exposure, so its"):
         result.model_copy(update={"canaries": lacking}).quantile(0.9, repetitions=4)
+
+
+@pytest.mark.parametrize("capped", [False, True])
+def test_a_missing_end_is_nothing_or_the_whole_secret(capped: bool) -> None:
+    """Of a lower bound the lower end is the value: it may be more, and not less."""
+    parts = {"low": None, "high": None, "level": 0.9, "warnings": ("no draw was near",)}
+    shown = estimate("importance", 12.0, capped=capped, **parts)
+    found = shown.with_error(17.5, references=400, space_bits=30.0)
+    assert found is not None
+    assert (found.low, found.value, found.high) == (12.0 if capped else 0.0, 12.0, 30.0)
+    assert (found.capped, found.level, found.bits, found.references) == (capped, 0.9, 17.5, 400)
+    assert found.method == "importance"
+
+
+def test_ends_that_are_known_stay_within_the_secret() -> None:
+    shown = estimate("skew_normal", 12.0, low=3.0, high=44.0)
+    found = shown.with_error(17.5, references=400, space_bits=30.0)
+    assert found is not None
+    assert (found.low, found.high) == (3.0, 30.0)
+    assert shown.with_error(None, references=400, space_bits=30.0) is None
+    assert estimate("exact", None).with_error(17.5, references=400, space_bits=30.0) is None
 
 
 def test_a_class_is_short_where_it_is_printed() -> None:

@@ -30,7 +30,17 @@ def test_a_csv_of_another_tool(tmp_path: Path) -> None:
     assert found.formats.tolist() == ["", "", ""]
 
 
-@pytest.mark.parametrize("words", ["1,0", "1.0,0.0", "True,False", "true,false", "yes,no"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "1,0",
+        "1.0,0.0",
+        "1.000000000000000000e+00,0.000000000000000000e+00",  # as numpy.savetxt writes them
+        "True,False",
+        "true,false",
+        "yes,no",
+    ],
+)
 def test_yes_and_no_in_many_spellings(tmp_path: Path, words: str) -> None:
     yes, no = words.split(",")
     file = written(tmp_path / "a.csv", f"score,included\n1,{yes}\n2,{no}\n")
@@ -95,6 +105,7 @@ def test_no_error_shows_a_cell(tmp_path: Path, column: str) -> None:
         ("score,included\n1,1\nnan,0\n", "holds no finite number"),
         ("score,included\n1,1\ninf,0\n", "holds no finite number"),
         ("score,included\n1,1\n2,maybe\n", "row 2, column 'included' must say who was in"),
+        ("score,included\n1,1.0\n2,2e0\n", "row 2, column 'included' must say who was in"),
         ("score,included\n1\n", "row 1 has 1 cells under 2 names"),
         ("score,score\n1,1\n", "two columns of one name"),
         ("value,included\n1,1\n", r"no column 'score'; it has included, value"),

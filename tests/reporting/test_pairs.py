@@ -5,12 +5,14 @@ from math import comb
 
 import numpy as np
 import pytest
-from made_results import estimate, sampled, small_result
+from made_results import RANDOM_NUMBER, estimate, exact, sampled, small_result
 from scipy.stats import binomtest, mannwhitneyu
 
 from lmexposure.records import Estimate, Result
 from lmexposure.reporting.pairs import Difference, differences
 from lmexposure.statistics import binomial_interval
+
+BITS = float(np.log2(RANDOM_NUMBER))
 
 
 def with_exposures(result: Result, exposures: Sequence[Estimate]) -> Result:
@@ -34,7 +36,12 @@ def moved(result: Result, gains: list[float], *, capped: bool = False) -> Result
 
 def _moved(exposure: Estimate, gain: float, capped: bool) -> Estimate:
     assert exposure.value is not None
-    return estimate("exact", exposure.value + gain, capped=capped)
+    return counted(exposure.value + gain, capped)
+
+
+def counted(value: float, capped: bool) -> Estimate:
+    """Of a search that ended at the canary, or before it: then the rest of the secret is open."""
+    return estimate("bounded", value, high=BITS, capped=True) if capped else exact(value)
 
 
 def plain() -> Result:
@@ -105,7 +112,7 @@ def others(n: int, values: Sequence[float], *, capped: bool = False, seed: int =
     return with_exposures(
         result,
         [
-            estimate("exact", next(left), capped=capped) if one.repetitions == 4 else one.exposure
+            counted(next(left), capped) if one.repetitions == 4 else one.exposure
             for one in result.canaries
         ],
     )
@@ -203,7 +210,7 @@ def test_no_difference_of_other_canaries_is_seldom_called_one() -> None:
         for result, n in ((one, 7), (two, 12)):
             values = iter(draw.exponential(6.0, n).tolist())
             drawn = [next(values) if c.repetitions == 4 else 1.0 for c in result.canaries]
-            shown = [estimate("exact", min(v, 10.0), capped=v > 10) for v in drawn]
+            shown = [counted(min(v, 10.0), v > 10) for v in drawn]
             sides.append(with_exposures(result, shown))
         called += of_class_4(*sides).p_value <= 0.05
     assert binomtest(called, 1000, 0.05, alternative="greater").pvalue > 0.001

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 from scipy.optimize import brentq
 
+from lmexposure._settings import takes_old_names
 from lmexposure._validate import bits_array, delta_of_dp, fraction, integer
 from lmexposure.errors import InputError
 from lmexposure.statistics.bounds.beta_mean import beta_nodes, beta_quantiles
@@ -97,12 +98,13 @@ def epsilon_from_median_exposure(median_exposure: float, *, repetitions: int = 1
     return _point(float(median_exposure), 0.5, repetitions)
 
 
+@takes_old_names({"coins": "inclusion_probability"})
 def epsilon_from_exposure(
     canary_bits: ArrayLike,
     reference_bits: ArrayLike,
     *,
     quantile: float = 0.5,
-    coins: float | None = None,
+    inclusion_probability: float | None = None,
     repetitions: int = 1,
     significance: float = 0.05,
     delta: float = 0.0,
@@ -110,20 +112,20 @@ def epsilon_from_exposure(
     """Lower bound on epsilon from the references that stand before a quantile of the canaries.
 
     With n references, let x of them have a log-perplexity as low as the k-th lowest canary's, ties
-    against the bound. Where every fill went in by an independent coin, the bound holds for every
-    training (class "any-dp"; proof in `coins.py`): with delta = 0 it is
-    logit(BetaInv(significance; k, x + 1)) - logit(coins). Where a fixed number was inserted it
-    holds if log-perplexities are independent (class "iid-scores"): the chance of epsilon is the
-    mean of BinCDF(x; n, (V - delta)_+ e^-epsilon) over V ~ Beta(k, m - k + 1).
+    against the bound. Where every fill went in by an independent coin of probability p, the bound
+    holds for every training (class "any-dp"; proof in `coins.py`): with delta = 0 it is
+    logit(BetaInv(significance; k, x + 1)) - logit(p). Where a fixed number was inserted it holds
+    if log-perplexities are independent (class "iid-scores"): the chance of epsilon is the mean of
+    BinCDF(x; n, (V - delta)_+ e^-epsilon) over V ~ Beta(k, m - k + 1).
 
     Args:
         canary_bits: log-perplexities in bits of the m inserted fills, lower = more memorised.
         reference_bits: log-perplexities in bits of n fills of the format never inserted; with
-            `coins`, of exactly those whose coin said so.
+            `inclusion_probability`, of exactly those whose coin said so.
         quantile: in (0, 1], fixed beforehand: k is this part of the canaries, rounded up; with
-            `coins`, of those expected, coins (m + n), because their number is chance. Small: the
-            most memorised ones; 0.5: the median exposure.
-        coins: the probability of each fill to go in, in (0, 1); None: a fixed number went in.
+            `inclusion_probability`, of the p (m + n) expected, because their number is chance.
+            Small: the most memorised ones; 0.5: the median exposure.
+        inclusion_probability: p, each fill's chance to go in, in (0, 1); None: a fixed number did.
         repetitions: copies of each canary, the same for all.
         significance: in (0, 1).
         delta: of one document, in [0, 1).
@@ -151,13 +153,13 @@ def epsilon_from_exposure(
     m, n = canaries.size, references.size
     own = _rank(quantile, m)
     epsilon_at, rank = _alike(own, m, n, significance, delta, repetitions), own
-    if coins is not None:
-        coins = fraction("coins", coins)
-        refuse_unlikely_coins(m, m + n, coins)
-        rank = _rank(quantile, coins * (m + n))
+    if inclusion_probability is not None:
+        coin = fraction("inclusion_probability", inclusion_probability)
+        refuse_unlikely_coins(m, m + n, coin)
+        rank = _rank(quantile, coin * (m + n))
         epsilon_at = CoinRule(
             fills=m + n,
-            coin=coins,
+            coin=coin,
             rank=rank,
             significance=significance,
             delta=delta,
@@ -170,14 +172,14 @@ def epsilon_from_exposure(
         value=value,
         significance=significance,
         delta=delta,
-        validity="iid-scores" if coins is None else "any-dp",
+        validity="iid-scores" if inclusion_probability is None else "any-dp",
         counts={"canaries": m, "references": n, "rank": rank, "references_before": before},
         threshold=-float(canaries[rank - 1]) if rank <= m else None,
         threshold_choice=f"canary {rank} from the lowest log-perplexity, fixed beforehand",
         max_attainable=ceiling,
         repetitions=repetitions,
         adjacency=adjacency(repetitions),
-        assumptions=_ALIKE if coins is None else _COINS,
+        assumptions=_ALIKE if inclusion_probability is None else _COINS,
         notes=_notes(value, rank, m, ceiling),
     )
     passed = int((references <= canaries[own - 1]).sum())

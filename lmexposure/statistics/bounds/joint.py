@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lmexposure._settings import takes_old_names
 from lmexposure._validate import bits_array, delta_of_dp, fraction
 from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics.bounds.bound import EpsilonBound
@@ -54,6 +55,7 @@ class JointBounds:
         }
 
 
+@takes_old_names({"coins": "inclusion_probability"})
 def joint_bounds(
     scores: ArrayLike,
     included: ArrayLike,
@@ -91,7 +93,7 @@ def joint_bounds(
         scores=bits_array("scores", scores),
         included=true_or_false(included),
         references=bits_array("references", references) if np.size(references) else np.empty(0),
-        coins=None
+        inclusion_probability=None
         if inclusion_probability is None
         else fraction("inclusion_probability", inclusion_probability),
         repetitions=repetitions,
@@ -116,7 +118,7 @@ def joint_bounds(
         others=tuple(rule(data, share, delta) for rule, delta in others),
         refused=tuple(refused),
         significance=significance,
-        inclusion_probability=data.coins,
+        inclusion_probability=data.inclusion_probability,
     )
 
 
@@ -127,7 +129,7 @@ class _Data:
     scores: NDArray[np.float64]
     included: NDArray[np.bool_]
     references: NDArray[np.float64]
-    coins: float | None
+    inclusion_probability: float | None
     repetitions: int
     seed: int
 
@@ -166,17 +168,17 @@ class _Rule(Protocol):
 
 def _rules(data: _Data, refused: list[tuple[str, str]]) -> Iterator[Callable[..., EpsilonBound]]:
     """What the data supports, the primary rule first; says why not of the others."""
-    fair = data.coins == 0.5
+    fair = data.inclusion_probability == 0.5
     if fair:
         yield _one_run
     else:
         why = (
             "needs a declared inclusion probability of 0.5"
-            if data.coins is None
-            else f"needs fair coins; these are of {data.coins}"
+            if data.inclusion_probability is None
+            else f"needs fair coins; these are of {data.inclusion_probability}"
         )
         refused += [("one_run_audit", why), ("one_run_gaussian_audit", why)]
-    if data.coins is None:
+    if data.inclusion_probability is None:
         refused.append(
             ("epsilon_from_exposure with coins", "needs a declared inclusion probability")
         )
@@ -203,7 +205,7 @@ def _one_run(data: _Data, significance: float, delta: float) -> EpsilonBound:
 
 
 def _p_coins(data: _Data, significance: float, delta: float) -> EpsilonBound:
-    return _from_exposure(data, data.left_out, data.coins, significance, delta)
+    return _from_exposure(data, data.left_out, data.inclusion_probability, significance, delta)
 
 
 def _exposure(data: _Data, significance: float, delta: float) -> EpsilonBound:
@@ -213,14 +215,14 @@ def _exposure(data: _Data, significance: float, delta: float) -> EpsilonBound:
 def _from_exposure(
     data: _Data,
     against: NDArray[np.float64],
-    coins: float | None,
+    inclusion_probability: float | None,
     significance: float,
     delta: float,
 ) -> EpsilonBound:
     found = epsilon_from_exposure(
         -data.inside,
         -against,
-        coins=coins,
+        inclusion_probability=inclusion_probability,
         repetitions=data.repetitions,
         significance=significance,
         delta=delta,

@@ -10,7 +10,7 @@ from lmexposure.errors import InputError
 _UNLIKELY = 1e-6
 
 
-def refuse_unlikely_coins(included: int, candidates: int, coins: float) -> None:
+def refuse_unlikely_coins(included: int, candidates: int, probability: float) -> None:
     """Refuse a number of canaries that such coins would hardly ever give.
 
     A bound that rests on coins which were never tossed can be anything. To refuse cannot raise the
@@ -19,18 +19,18 @@ def refuse_unlikely_coins(included: int, candidates: int, coins: float) -> None:
     Args:
         included: candidates that went in.
         candidates: all of them.
-        coins: the declared probability of each to go in.
+        probability: declared, of each to go in.
 
     Raises:
         InputError: a probability below 1e-6, both tails counted.
     """
-    below = float(special.bdtr(included, candidates, coins))
-    above = float(special.bdtrc(included - 1, candidates, coins)) if included else 1.0
+    below = float(special.bdtr(included, candidates, probability))
+    above = float(special.bdtrc(included - 1, candidates, probability)) if included else 1.0
     chance = 2 * min(below, above)
     if chance < _UNLIKELY:
         raise InputError(
-            f"{included} of {candidates} candidates went in, which coins of {coins:g} give with "
-            f"probability {chance:.1g}; declare the coins that were tossed, or none: use "
+            f"{included} of {candidates} candidates went in, which coins of {probability:g} give "
+            f"with probability {chance:.1g}; declare the coins that were tossed, or none: use "
             "epsilon_from_scores, or epsilon_from_exposure without coins"
         )
 

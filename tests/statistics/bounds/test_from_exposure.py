@@ -1,5 +1,7 @@
 import json
 import math
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from lmexposure.errors import InputError, SettingsError
+from lmexposure.statistics import joint_bounds, privacy_of, score_classes
 from lmexposure.statistics.bounds.from_exposure import (
     epsilon_from_exposure,
     epsilon_from_median_exposure,
@@ -64,7 +67,7 @@ def test_a_point_says_that_it_is_one() -> None:
 
 def test_ten_canaries_above_ten_thousand_references() -> None:
     found = epsilon_from_exposure(
-        np.zeros(10), np.arange(1, 10_001), quantile=1, coins=10 / 10_010
+        np.zeros(10), np.arange(1, 10_001), quantile=1, inclusion_probability=10 / 10_010
     ).bound
     # logit(0.05^(1/10)) - logit(10 / 10,010), by hand.
     expected = math.log(0.05**0.1 / (1 - 0.05**0.1)) + math.log(1000)
@@ -131,7 +134,9 @@ def test_coverage(coins: float | None, epsilon: float) -> None:
     for _ in range(reps):
         m = 40 if coins is None else max(1, rng.binomial(fills, coins))
         canaries, references = _least_favourable(rng, m, epsilon), rng.random(fills - m)
-        found.append(epsilon_from_exposure(canaries, references, coins=coins).bound.value)
+        found.append(
+            epsilon_from_exposure(canaries, references, inclusion_probability=coins).bound.value
+        )
     assert (np.array(found) > epsilon).sum() <= stats.binom.isf(2e-5, reps, 0.05)
     if epsilon >= 1:
         assert np.median(found) > epsilon - 0.75
@@ -142,7 +147,7 @@ def test_tightness(coins: float | None, at_1: float) -> None:
     rng = np.random.default_rng(13)
     found = [
         epsilon_from_exposure(
-            _least_favourable(rng, 64, 1.0), rng.random(10_000), coins=coins
+            _least_favourable(rng, 64, 1.0), rng.random(10_000), inclusion_probability=coins
         ).bound.value
         for _ in range(60)
     ]
@@ -164,21 +169,25 @@ def test_ties_count_against_the_bound(canaries: list[int], references: list[int]
 
 
 def test_no_signal_and_too_few_say_so() -> None:
-    same = epsilon_from_exposure([5.0] * 50, [5.0] * 100, coins=1 / 3).bound
+    same = epsilon_from_exposure([5.0] * 50, [5.0] * 100, inclusion_probability=1 / 3).bound
     assert same.value == 0
     assert "no signal" in same.notes[0]
-    lost = epsilon_from_exposure([5.0] * 3, range(6, 43), coins=0.25).bound
+    lost = epsilon_from_exposure([5.0] * 3, range(6, 43), inclusion_probability=0.25).bound
     assert lost.value == 0
     assert lost.threshold is None
     assert "3 canaries went in, fewer than the rank 5" in lost.notes[0]
-    vacuous = epsilon_from_exposure([5.0], range(6, 99), coins=0.01, delta=0.9).bound
+    vacuous = epsilon_from_exposure(
+        [5.0], range(6, 99), inclusion_probability=0.01, delta=0.9
+    ).bound
     assert vacuous.max_attainable == 0
     assert "nothing could have been shown" in vacuous.notes[0]
 
 
 def test_the_rank_with_coins_is_fixed_by_the_design() -> None:
     # 0.1 of 41 + 259 fills: 30 canaries expected, whatever number went in; 0.1 of 30 is 3.
-    found = epsilon_from_exposure(range(41), range(41, 300), quantile=0.1, coins=0.1).bound
+    found = epsilon_from_exposure(
+        range(41), range(41, 300), quantile=0.1, inclusion_probability=0.1
+    ).bound
     assert found.counts["rank"] == 3
     assert epsilon_from_exposure(range(30), range(40), quantile=0.1).bound.counts["rank"] == 3
 
@@ -186,14 +195,36 @@ def test_the_rank_with_coins_is_fixed_by_the_design() -> None:
 def test_groups() -> None:
     canaries, references = np.zeros(30), np.arange(1, 1001)
     for coins in (None, 30 / 1030):
-        one = epsilon_from_exposure(canaries, references, coins=coins)
-        four = epsilon_from_exposure(canaries, references, coins=coins, repetitions=4)
+        one = epsilon_from_exposure(canaries, references, inclusion_probability=coins)
+        four = epsilon_from_exposure(
+            canaries, references, inclusion_probability=coins, repetitions=4
+        )
         assert four.bound.value == pytest.approx(one.bound.value / 4)
         assert four.point.value == pytest.approx(one.point.value / 4)
         paid = epsilon_from_exposure(
-            canaries, references, coins=coins, repetitions=4, delta=1e-5
+            canaries, references, inclusion_probability=coins, repetitions=4, delta=1e-5
         ).bound.value
         assert 0 < paid < four.bound.value
+
+
+def test_the_old_name_of_the_probability_is_taken_with_a_note(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    scores, coins = np.arange(40.0), np.arange(40) % 2 == 0
+    roles = np.where(coins, "canary", "held_out")
+    classes = score_classes(scores, roles, np.ones(40), np.full(40, ""), pooled=True)
+    calls: tuple[Callable[..., object], ...] = (
+        partial(epsilon_from_exposure, -scores[coins], -scores[~coins]),
+        partial(joint_bounds, scores, coins),
+        partial(privacy_of, classes),
+    )
+    for call in calls:
+        caplog.clear()
+        assert call(coins=0.5) == call(inclusion_probability=0.5)
+        (said,) = caplog.messages
+        assert said.startswith("note: coins is now inclusion_probability; the old spelling is read")
+        with pytest.raises(SettingsError, match="coins and inclusion_probability are the same"):
+            call(coins=0.5, inclusion_probability=0.5)
 
 
 def test_plain_values() -> None:
@@ -215,8 +246,10 @@ def test_refusals() -> None:
         epsilon_from_exposure([1.0], [])
     with pytest.raises(SettingsError, match="quantile=0 must lie strictly between"):
         epsilon_from_exposure([1.0], [1.0], quantile=0)
-    with pytest.raises(SettingsError, match="coins=1 must lie strictly between"):
-        epsilon_from_exposure([1.0], [1.0], coins=1)
+    with pytest.raises(SettingsError, match="inclusion_probability=1 must lie strictly between"):
+        epsilon_from_exposure([1.0], [1.0], inclusion_probability=1)
+    with pytest.raises(SettingsError, match="inclusion_probability=array"):
+        epsilon_from_exposure([1.0], [1.0], inclusion_probability=np.full(2, 0.5))  # type: ignore[arg-type]
     with pytest.raises(SettingsError, match="significance=2 must lie"):
         epsilon_from_exposure([1.0], [1.0], significance=2)
     with pytest.raises(SettingsError, match=r"delta=1 must lie in \[0, 1\)"):

@@ -33,7 +33,9 @@ def test_other_coins_give_the_bound_of_their_own_probability() -> None:
     coins = np.random.default_rng(1).random(2_000) < 0.02
     scores = laplace(2_000, 2) + 3 * coins
     found = joint_bounds(scores, coins, inclusion_probability=0.02)
-    alone = epsilon_from_exposure(-scores[coins], -scores[~coins], coins=0.02, significance=0.025)
+    alone = epsilon_from_exposure(
+        -scores[coins], -scores[~coins], inclusion_probability=0.02, significance=0.025
+    )
     assert found.primary == alone.bound
     assert found.primary.validity == "any-dp"
     assert dict(found.refused)["one_run_audit"] == "needs fair coins; these are of 0.02"
@@ -64,7 +66,9 @@ def test_references_are_used_by_bounds_that_take_scores_for_alike_only() -> None
     by_kind = {(one.method, one.validity, one.delta): one for one in found.others}
     two = epsilon_from_scores(SCORES[COINS], everything, significance=share)
     assert by_kind["epsilon_from_scores", "iid-scores", 0.0] == two
-    coined = epsilon_from_exposure(-SCORES[COINS], -SCORES[~COINS], coins=0.5, significance=share)
+    coined = epsilon_from_exposure(
+        -SCORES[COINS], -SCORES[~COINS], inclusion_probability=0.5, significance=share
+    )
     assert by_kind["epsilon_from_exposure", "any-dp", 0.0] == coined.bound
     gaussian = gaussian_dp_epsilon(SCORES[COINS], everything, significance=share, delta=1e-5)
     assert by_kind["gaussian_dp_epsilon", "gaussian", 1e-5] == gaussian
