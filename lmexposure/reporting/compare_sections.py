@@ -86,16 +86,16 @@ def differences_section(rows: Sequence[Difference]) -> Section:
         rows=tuple(map(_difference, rows)),
         words=3,
         notes=(
-            "Exposure in the run less exposure in the first, in bits; above 0 = memorised more "
+            "exposure in the run less exposure in the first, in bits; above 0 = memorised more "
             "than in the first",
-            "The same canaries: the median of their differences, p of a sign test; others: the "
+            "the same canaries: the median of their differences, p of a sign test; others: the "
             "difference of both medians, p of a rank-sum test; either says how often chance alone "
             "parts two runs as far",
-            "Higher, lower: pairs of canaries whose exposure surely is; open: pairs of which lower "
-            "bounds, references or draws do not tell. Interval and p count these against a "
+            "higher, lower: pairs of canaries whose exposure surely is; open: pairs of which lower "
+            "bounds, references or draws do not tell, and interval and p count these against a "
             "difference",
-            *(f"Interval: of the median, at {percent(row.level)}" for row in rows[:1]),
-            "Adjusted: so that the p of all classes hold together (Holm); controls check the "
+            *(f"interval: of the median, at {percent(row.level)}" for row in rows[:1]),
+            "adjusted: so that the p of all classes hold together (Holm); controls check the "
             "measurement, and have none",
         ),
     )

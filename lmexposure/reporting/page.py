@@ -202,7 +202,8 @@ def _controls(formats: Sequence[FormatData]) -> Section:
 
 
 def _roc(curves: Sequence[RocData]) -> Section:
-    """The curves in numbers."""
+    """The curves in numbers, at rates that one of them resolves."""
+    rates = [rate for rate in _RATES if any(rate * one.negatives >= 1 for one in curves)]
     return Section(
         title="True-positive rate (TPR) of each class at each false-positive rate (FPR)",
         columns=(
@@ -210,7 +211,7 @@ def _roc(curves: Sequence[RocData]) -> Section:
             LABELS["inserted"],
             "not inserted",
             LABELS["auc"],
-            *(f"at {short(rate)}" for rate in _RATES),
+            *(f"at {short(rate)}" for rate in rates),
         ),
         rows=tuple(
             (
@@ -218,7 +219,7 @@ def _roc(curves: Sequence[RocData]) -> Section:
                 whole(one.positives),
                 whole(one.negatives),
                 number(one.area, 3),
-                *(number(_rate(one, rate), 3) for rate in _RATES),
+                *(number(_rate(one, rate), 3) for rate in rates),
             )
             for one in curves
         ),
