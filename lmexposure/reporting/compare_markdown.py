@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from lmexposure._style import LABELS, MISSING, bits, class_name
+from lmexposure._style import LABELS, MISSING, bits, class_name, sentence
 from lmexposure._text import printable
 from lmexposure.reporting.compare import CompareData, ComparedFormat, ComparedRun
 from lmexposure.reporting.compare_sections import differences_section, runs_section
@@ -65,7 +65,7 @@ def _cell(row: ClassRow | None) -> str:
 def _differences(section: Section) -> Iterator[str]:
     if section.rows:
         yield "## Each class held against the first run"
-        yield f"{'. '.join(section.notes)}."
+        yield " ".join(map(sentence, section.notes))
         yield section_table(section)
 
 

@@ -1,6 +1,6 @@
 """A comparison of runs in words: sections of text cells for Markdown and the page."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from lmexposure._style import (
     LABELS,
@@ -68,7 +68,17 @@ def classes_section(form: ComparedFormat, runs: Sequence[ComparedRun]) -> Sectio
             for run, cell, references in zip(runs, row.cells, form.references, strict=True)
         ),
         words=2,
+        notes=tuple(_most_guesses(form, runs)),
     )
+
+
+def _most_guesses(form: ComparedFormat, runs: Sequence[ComparedRun]) -> Iterator[str]:
+    """How far each search went, for the numbers that it found."""
+    for place, run in enumerate(runs):
+        cells = [row.cells[place] for row in form.classes]
+        most = max((found.given for cell in cells if cell for found in cell.guesses), default=0)
+        if most:
+            yield f"{LABELS['guesses']}, {run.name}: within {most:,} of the likeliest fills"
 
 
 def differences_section(rows: Sequence[Difference]) -> Section:

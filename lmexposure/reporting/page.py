@@ -126,13 +126,13 @@ def render_compare(data: "CompareData") -> str:
     """
     names = [run.name for run in data.runs]
     charts = [compare_exposure(one.name, one.bits, _runs(one, names)) for one in data.formats]
+    tables = [classes_section(one, data.runs) for one in data.formats]
+    cells = (cell for form in data.formats for row in form.classes for cell in row.cells if cell)
     return _page(
         "compare.html.jinja",
         data=data,
-        formats=[
-            (one, chart, classes_section(one, data.runs))
-            for one, chart in zip(data.formats, charts, strict=True)
-        ],
+        formats=list(zip(data.formats, charts, tables, strict=True)),
+        how_to_read=legend(tables, next((percent(cell.level) for cell in cells), "")).notes,
         runs=runs_section(data.runs),
         differences=differences_section(data.differences),
     )
