@@ -24,7 +24,6 @@ from lmexposure.reporting.sections import class_cells, class_columns
 
 _SHOWN = ("median", "interval", "p_value", "exact", "guesses")
 _OF_RUN = ("run", "validity", "epsilon_bound", "delta", "max_attainable", "validation_bits")
-_OF_DIFFERENCE = ("format", "repetitions", "run", "n", "median", "interval")
 
 
 def runs_section(runs: Sequence[ComparedRun]) -> Section:
@@ -86,15 +85,16 @@ def differences_section(rows: Sequence[Difference]) -> Section:
     return Section(
         title="Difference of exposure, class by class",
         columns=(
-            *(LABELS[name] for name in _OF_DIFFERENCE),
+            "class",
+            *(LABELS[name] for name in ("run", "median", "interval", "p_value")),
+            "adjusted",
+            LABELS["n"],
             "higher",
             "lower",
             "open",
-            LABELS["p_value"],
-            "adjusted",
         ),
         rows=tuple(map(_difference, rows)),
-        words=3,
+        words=2,
         notes=(
             "exposure in the run less exposure in the first, in bits; above 0 = memorised more "
             "than in the first",
@@ -113,15 +113,14 @@ def differences_section(rows: Sequence[Difference]) -> Section:
 
 def _difference(row: Difference) -> tuple[str, ...]:
     return (
-        row.format,
-        class_name(row.role, row.repetitions),
+        f"{row.format}, {class_name(row.role, row.repetitions)}",
         row.other,
-        f"{row.n:,} same" if row.paired else f"{row.n:,} and {row.n_base:,}",
         signed(row.median),
         interval(row.low, row.high),
+        probability(row.p_value),
+        probability(row.p_adjusted),
+        f"{row.n:,} same" if row.paired else f"{row.n:,} and {row.n_base:,}",
         whole(row.higher),
         whole(row.lower),
         whole(row.open),
-        probability(row.p_value),
-        probability(row.p_adjusted),
     )

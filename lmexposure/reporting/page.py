@@ -64,7 +64,6 @@ _WORDS = (
     _style.at_least,
     _style.bound_name,
     _style.claim_word,
-    _style.class_name,
     _style.interval,
     _style.nats,
     _style.number,
@@ -73,7 +72,6 @@ _WORDS = (
     _style.reading,
     _style.sentence,
     _style.short,
-    _style.signed,
     _style.validity,
     _style.whole,
 )
