@@ -41,7 +41,7 @@ LABELS = {
     "epsilon_bound": "epsilon ≥",
     "max_attainable": "max attainable",
     "significance": "significance",
-    "inserted": "in",
+    "inserted": "inserted",
     "held_out": "held out",
     "auc": "AUC",
     "validation_bits": "validation loss",

@@ -2,17 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 
-from lmexposure._style import LABELS, bits, outcome_word, percent
+from lmexposure._style import bits, outcome_word, percent
 from lmexposure._text import printable
 from lmexposure.gate import Outcome, Verdict
 from lmexposure.reporting.answers import Answers, answers_of
-from lmexposure.reporting.data import ClassRow, ReportData, Section
-from lmexposure.reporting.markdown_text import code, fence, inline, table
+from lmexposure.reporting.data import ReportData, Section
+from lmexposure.reporting.markdown_text import code, fence, inline, section_table, table
 from lmexposure.reporting.privacy_sections import primary_section
-from lmexposure.reporting.sections import class_cells, class_columns, found_cell, legend
+from lmexposure.reporting.sections import legend, most_memorised, overview_section
 
 _ONE_SCREEN = 12  # rows; of more, those of the most memorised class of each format are shown
-_OVERVIEW = ("repetitions", "n", "median", "interval", "p_value", "guesses")
 
 
 def report_markdown(data: ReportData) -> str:
@@ -57,64 +56,23 @@ def _exposure(data: ReportData) -> Iterator[str]:
     if not rows:
         yield "No canaries were measured."
         return
-    shown = rows if len(rows) <= _ONE_SCREEN else _worst(data)
-    overview = _overview(shown)
-    yield _table(overview)
-    yield _how_to_read(overview, shown, [form.bits for form in data.formats])
+    shown = rows if len(rows) <= _ONE_SCREEN else most_memorised(data.formats)
+    overview = overview_section(shown)
+    yield section_table(overview)
+    yield _how_to_read(overview, rows[0][1].level, [form.bits for form in data.formats])
     if len(shown) < len(rows):
         yield f"<details><summary>All {len(rows)} classes</summary>"
-        yield _table(_overview(rows))
+        yield section_table(overview_section(rows))
         yield "</details>"
 
 
-def _worst(data: ReportData) -> list[tuple[str, ClassRow]]:
-    """Of each format the class with the highest median."""
-    return [
-        (one.name, max(one.classes, key=lambda row: row.median))
-        for one in data.formats
-        if one.classes
-    ]
-
-
-def _overview(rows: Sequence[tuple[str, ClassRow]]) -> Section:
-    """The classes of all formats in one table, with the most that any search was given."""
-    given = _most_revealed(rows)
-    return Section(
-        title="Exposure and extraction",
-        columns=(LABELS["format"], *class_columns(_OVERVIEW), LABELS["revealed"]),
-        rows=tuple(
-            (
-                name,
-                *class_cells(row, _OVERVIEW),
-                found_cell(next((found for found in row.revealed if found.given == given), None)),
-            )
-            for name, row in rows
-        ),
-    )
-
-
-def _most_revealed(rows: Sequence[tuple[str, ClassRow]]) -> int:
-    return max((found.given for _, row in rows for found in row.revealed), default=0)
-
-
-def _table(section: Section) -> str:
-    """Names are code; the numbers behind them hold nothing from data."""
-    rows = [(*map(code, row[: section.words]), *row[section.words :]) for row in section.rows]
-    return table(section.columns, rows, left=section.words)
-
-
-def _how_to_read(
-    section: Section, rows: Sequence[tuple[str, ClassRow]], sizes: Sequence[float]
-) -> str:
-    given = max((found.given for _, row in rows for found in row.guesses), default=0)
-    revealed = _most_revealed(rows)
+def _how_to_read(section: Section, level: float, sizes: Sequence[float]) -> str:
     ends = [bits(size, 1) for size in sorted({min(sizes), max(sizes)})]
     lines = [
         "Exposure in bits, higher = more memorised; guessing has a median of 1 bit, and "
         f"{' to '.join(ends)} are the whole secret",
-        *legend([section], percent(rows[0][1].level)).notes,
-        *([f"{LABELS['guesses']}: within {given:,} of the likeliest fills"] if given else []),
-        *([f"{LABELS['revealed']}: {revealed} characters"] if revealed else []),
+        *legend([section], percent(level)).notes,
+        *section.notes,
     ]
     return inline(f"{'. '.join(lines)}.")
 

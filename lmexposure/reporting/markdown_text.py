@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterable, Sequence
 
+from lmexposure.reporting.data import Section
+
 # What CommonMark and GitHub's tables, autolinks, formulas and mentions give a meaning to.
 _SPECIAL = re.compile(r"([\\`*\[\]<>|~&$@#]|(?<![^\W_])_|_(?![^\W_]))")
 _AUTOLINK = re.compile(r"://|www\.", re.IGNORECASE)
@@ -50,3 +52,9 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1
     """A table whose cells are Markdown already; all columns but the first `left` hold numbers."""
     rule = ["---" if number < left else "---:" for number in range(len(header))]
     return "\n".join(f"| {' | '.join(row)} |" for row in [header, rule, *rows])
+
+
+def section_table(section: Section) -> str:
+    """The table of a section; its names are code, and its numbers hold nothing from data."""
+    rows = [(*map(code, row[: section.words]), *row[section.words :]) for row in section.rows]
+    return table(section.columns, rows, left=section.words)

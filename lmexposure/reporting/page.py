@@ -5,6 +5,7 @@ Its policy lets only its own style and script run, known by their hashes; every 
 
 import base64
 import hashlib
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,12 +17,40 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from lmexposure import _style
+from lmexposure._style import LABELS, number, percent, short, whole
 from lmexposure._text import printable
 from lmexposure.reporting.answers import answers_of
 from lmexposure.reporting.charts import Chart, charts_of, compare_exposure
-from lmexposure.reporting.data import CanaryRow, ClassRow, FormatData, ReportData, RocData
-from lmexposure.reporting.privacy_sections import where
-from lmexposure.reporting.sections import found_cell
+from lmexposure.reporting.compare_sections import (
+    classes_section,
+    differences_section,
+    runs_section,
+)
+from lmexposure.reporting.data import (
+    CanaryRow,
+    ClassRow,
+    FormatData,
+    ReportData,
+    RocData,
+    Section,
+)
+from lmexposure.reporting.privacy_sections import (
+    bounds_legend,
+    bounds_overview,
+    class_section,
+    where,
+)
+from lmexposure.reporting.sections import (
+    CHANCE,
+    class_cells,
+    class_columns,
+    exposure_section,
+    guesses_section,
+    known_section,
+    legend,
+    most_memorised,
+    overview_section,
+)
 
 if TYPE_CHECKING:
     from lmexposure.reporting.compare import CompareData, ComparedFormat
@@ -35,7 +64,6 @@ _WORDS = (
     _style.at_least,
     _style.bound_name,
     _style.claim_word,
-    _style.class_name,
     _style.interval,
     _style.nats,
     _style.number,
@@ -44,10 +72,11 @@ _WORDS = (
     _style.reading,
     _style.sentence,
     _style.short,
-    _style.signed,
     _style.validity,
     _style.whole,
 )
+_SECTIONS = (bounds_legend, class_section, bounds_overview, where)
+_OF_CONTROLS = ("median", "interval", "mean", "p_value")
 _RATES = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 
 
@@ -62,16 +91,25 @@ def render_report(data: ReportData) -> str:
     """
     rows, left_out = _canary_rows(data.formats)
     charts = charts_of(data)
+    formats = [_view(one, charts) for one in data.formats]
+    glance = overview_section(most_memorised(data.formats))
+    found = [table for view in formats for table in (view.guesses, view.known) if table]
+    level = next((percent(row.level) for one in data.formats for row in one.classes), "")
     return _page(
         "report.html.jinja",
         data=data,
         answers=answers_of(data),
-        formats=[_view(one, charts) for one in data.formats],
+        formats=formats,
+        glance=glance,
+        how_to_read={
+            "exposure": legend([glance, *(view.classes for view in formats)], level).notes,
+            "extraction": legend(found, level).notes,
+        },
+        controls=_controls(data.formats),
         charts={kind: _of(charts, kind) for kind in ("epsilon", "roc", "training")},
         canaries=rows,
         left_out=left_out,
-        rates=_RATES,
-        roc_rows=[(one, [_rate(one, rate) for rate in _RATES]) for one in data.roc],
+        roc_table=_roc(data.roc),
     )
 
 
@@ -86,10 +124,15 @@ def render_compare(data: "CompareData") -> str:
     """
     names = [run.name for run in data.runs]
     charts = [compare_exposure(one.name, one.bits, _runs(one, names)) for one in data.formats]
+    tables = [classes_section(one, data.runs) for one in data.formats]
+    cells = (cell for form in data.formats for row in form.classes for cell in row.cells if cell)
     return _page(
         "compare.html.jinja",
         data=data,
-        formats=list(zip(data.formats, charts, strict=True)),
+        formats=list(zip(data.formats, charts, tables, strict=True)),
+        how_to_read=legend(tables, next((percent(cell.level) for cell in cells), "")).notes,
+        runs=runs_section(data.runs),
+        differences=differences_section(data.differences),
     )
 
 
@@ -101,9 +144,12 @@ def _runs(form: "ComparedFormat", names: Sequence[str]) -> list[tuple[str, list[
 
 @dataclass(frozen=True, kw_only=True)
 class _FormatView:
-    """A format with its charts, each where its part of the page wants it."""
+    """A format with its tables and charts, each where its part of the page wants it."""
 
     data: FormatData
+    classes: Section
+    guesses: Section | None
+    known: Section | None
     exposure: Chart | None
     references: Chart | None
     extraction: Chart | None
@@ -112,8 +158,14 @@ class _FormatView:
 
 def _view(one: FormatData, charts: Sequence[Chart]) -> _FormatView:
     kinds = ("exposure", "references", "extraction", "controls")
-    found = {kind: _of(charts, kind, one.name) for kind in kinds}
-    return _FormatView(data=one, **{kind: next(iter(had), None) for kind, had in found.items()})
+    found = {kind: next(iter(_of(charts, kind, one.name)), None) for kind in kinds}
+    return _FormatView(
+        data=one,
+        classes=exposure_section(one, one.classes),
+        guesses=guesses_section(one.name, one.classes),
+        known=known_section(one.name, one.classes),
+        **found,
+    )
 
 
 def _of(charts: Sequence[Chart], kind: str, subject: str = "") -> list[Chart]:
@@ -132,6 +184,44 @@ def _canary_rows(formats: Sequence[FormatData]) -> tuple[list[tuple[str, CanaryR
     shown = [row for _, row in sorted(known, key=lambda pair: -pair[0])]
     kept = shown[: max(0, _MOST_ROWS - len(missing))] + missing
     return kept, len(rows) - len(kept)
+
+
+def _controls(formats: Sequence[FormatData]) -> Section:
+    """The controls of each format, above what is to be expected of them."""
+    rows = [(one.name, row) for one in formats for row in one.classes if row.role == "control"]
+    return Section(
+        title="Exposure of the controls in bits",
+        columns=(LABELS["format"], "controls", *class_columns(_OF_CONTROLS)),
+        rows=(
+            *((name, whole(row.n), *class_cells(row, _OF_CONTROLS)) for name, row in rows),
+            ("guessing", "", number(1.0), "", number(1 / math.log(2)), ""),
+        ),
+    )
+
+
+def _roc(curves: Sequence[RocData]) -> Section:
+    """The curves in numbers, at rates that one of them resolves."""
+    rates = [rate for rate in _RATES if any(rate * one.negatives >= 1 for one in curves)]
+    return Section(
+        title="True-positive rate (TPR) of each class at each false-positive rate (FPR)",
+        columns=(
+            "class",
+            LABELS["inserted"],
+            "not inserted",
+            LABELS["auc"],
+            *(f"at {short(rate)}" for rate in rates),
+        ),
+        rows=tuple(
+            (
+                one.name,
+                whole(one.positives),
+                whole(one.negatives),
+                number(one.area, 3),
+                *(number(_rate(one, rate), 3) for rate in rates),
+            )
+            for one in curves
+        ),
+    )
 
 
 def _rate(one: RocData, fpr: float) -> float | None:
@@ -180,8 +270,9 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update({written.__name__: written for written in (*_WORDS, found_cell, where)})
+    made.filters.update({written.__name__: written for written in (*_WORDS, *_SECTIONS)})
     # What a chart draws holds its data escaped.
+    made.globals["CHANCE"] = CHANCE
     made.filters["flags_whole"] = _flags_whole
     made.filters["drawn"] = lambda chart: Markup(chart.svg())
     return made

@@ -1,9 +1,10 @@
-"""Bounds on epsilon, membership and claim in words: sections for terminal and Markdown."""
+"""Bounds on epsilon, membership and claim in words: sections for all renderings."""
 
 from collections.abc import Iterator
 
 from lmexposure._style import (
     LABELS,
+    MISSING,
     bound_name,
     claim_word,
     interval,
@@ -15,11 +16,27 @@ from lmexposure._style import (
     whole,
 )
 from lmexposure.records import Bound, ClaimCheck, PrimaryBound, Privacy, PrivacyClass
-from lmexposure.records.result import ClassBounds, Membership, TruePositiveRate
+from lmexposure.records.result import AreaUnderCurve, ClassBounds, Membership, TruePositiveRate
 from lmexposure.reporting.data import Section
 
 _BOUND = ("bound", "validity", "delta", "epsilon_bound", "max_attainable", "significance")
+_OVERVIEW = (
+    "validity",
+    "inserted",
+    "held_out",
+    "references",
+    "epsilon_bound",
+    "max_attainable",
+    "auc",
+)
+_FPR = 0.01  # where a table has room for a single rate
 MAX_ATTAINABLE = "what a perfect attack on these canaries would have shown"
+_MEMBERSHIP = (
+    f"{LABELS['auc']}: how often a canary that was inserted scores above a text that was not; 0.5 "
+    "is guessing",
+    "TPR at FPR: the share of canaries found where at most this share of the others is taken for "
+    "one",
+)
 
 
 def privacy_sections(privacy: Privacy) -> Iterator[Section]:
@@ -37,14 +54,14 @@ def privacy_sections(privacy: Privacy) -> Iterator[Section]:
         f"private. All hold together at significance {short(privacy.significance)}, each "
         "for its kind of training"
     )
-    classes = [_class(part) for part in privacy.classes]
-    yield from classes
-    if any(part.bounds is not None for part in privacy.classes):
-        yield _legend(privacy)
+    yield from map(class_section, privacy.classes)
+    reading = bounds_legend(privacy)
+    if reading.notes:
+        yield reading
     yield primary_section(privacy)
 
 
-def _class(part: PrivacyClass) -> Section:
+def class_section(part: PrivacyClass) -> Section:
     """The bounds and the membership metrics of one class of repetitions."""
     return Section(
         title=f"{where(part)}: {whole(part.canaries)} {LABELS['inserted']}, "
@@ -90,9 +107,7 @@ def _remarks(bounds: ClassBounds) -> Iterator[str]:
 
 def _membership(metrics: Membership) -> Iterator[str]:
     """Area under the curve and true positives at few false ones, each with its interval."""
-    area = metrics.area_under_curve
-    ends = interval(area.low, area.high, 3)
-    yield f"membership: {LABELS['auc']} {number(area.value, 3)} ({ends})"
+    yield f"membership: {LABELS['auc']} {_with_ends(metrics.area_under_curve)}"
     if metrics.tpr_at_fpr:
         yield f"membership: {'; '.join(map(_rate, metrics.tpr_at_fpr))}"
 
@@ -100,21 +115,70 @@ def _membership(metrics: Membership) -> Iterator[str]:
 def _rate(rate: TruePositiveRate) -> str:
     if rate.value is None:
         return f"at FPR {short(rate.fpr)}: {rate.note}"
-    ends = interval(rate.low, rate.high, 3)
-    return f"TPR {number(rate.value, 3)} ({ends}) at FPR {short(rate.fpr)}"
+    return f"TPR {_with_ends(rate)} at FPR {short(rate.fpr)}"
 
 
-def _legend(privacy: Privacy) -> Section:
-    """What the tables of bounds hold; of the kinds of validity only those that are there."""
+def _with_ends(rate: AreaUnderCurve | TruePositiveRate | None) -> str:
+    """A rate with its interval."""
+    if rate is None or rate.value is None:
+        return MISSING
+    return f"{number(rate.value, 3)} ({interval(rate.low, rate.high, 3)})"
+
+
+def bounds_overview(privacy: Privacy) -> Section:
+    """Each class with its primary bound and its membership metrics; the others' reasons as notes.
+
+    Args:
+        privacy: of a result.
+    """
+    heads = (LABELS[name] for name in _OVERVIEW)
+    return Section(
+        title="Each class: its primary bound, and how well its canaries are told from texts that "
+        "were never inserted",
+        columns=("class", *heads, f"TPR at FPR {short(_FPR)}"),
+        rows=tuple(map(_overview, privacy.classes)),
+        words=2,
+        notes=tuple(f"{where(part)}: {part.note}" for part in privacy.classes if part.note),
+    )
+
+
+def _overview(part: PrivacyClass) -> tuple[str, ...]:
+    bound = None if part.bounds is None else part.bounds.primary
+    metrics = part.membership
+    rates = () if metrics is None else metrics.tpr_at_fpr
+    return (
+        where(part),
+        MISSING if bound is None else bound.validity,
+        whole(part.canaries),
+        whole(part.held_out),
+        whole(part.references),
+        nats(None if bound is None else bound.value),
+        nats(None if bound is None else bound.max_attainable),
+        _with_ends(None if metrics is None else metrics.area_under_curve),
+        _with_ends(next((rate for rate in rates if rate.fpr == _FPR), None)),
+    )
+
+
+def bounds_legend(privacy: Privacy) -> Section:
+    """What the tables hold; only of what is there.
+
+    Args:
+        privacy: of a result, or of scores alone.
+    """
     tables = [part.bounds for part in privacy.classes if part.bounds is not None]
     bounds: list[Bound] = [bound for one in tables for bound in (one.primary, *one.others)]
     kinds = dict.fromkeys(bound.validity for bound in bounds)
-    lines = [
-        "primary: named beforehand by how the canaries were drawn; half the significance is its",
-        *(f"{kind}: holds for {validity(kind)}" for kind in kinds),
-    ]
+    lines = [f"{kind}: holds for {validity(kind)}" for kind in kinds]
+    if bounds:
+        lines.insert(
+            0,
+            "primary: named beforehand by how the canaries were drawn; half the significance is "
+            "its",
+        )
     if any(bound.max_attainable is not None for bound in bounds):
         lines.append(f"{LABELS['max_attainable']}: {MAX_ATTAINABLE}")
+    if any(part.membership is not None for part in privacy.classes):
+        lines += _MEMBERSHIP
     return Section(title="How to read these bounds", notes=tuple(lines))
 
 
@@ -130,7 +194,7 @@ def primary_section(privacy: Privacy | None) -> Section:
     if bound is None:
         return Section(
             title="No bound on epsilon: no class has canaries on both sides.",
-            notes=(*_notes(privacy), *_claim(privacy.claim)),
+            notes=(*_notes(privacy), *claim_lines(privacy.claim)),
         )
     return Section(
         title=f"{LABELS['epsilon_bound']} {nats(bound.value)} nats at delta {short(bound.delta)}, "
@@ -144,7 +208,7 @@ def primary_section(privacy: Privacy | None) -> Section:
             f"{MAX_ATTAINABLE}",
             *(f"assumes: {line}" for line in bound.assumptions),
             *_notes(privacy),
-            *_claim(privacy.claim),
+            *claim_lines(privacy.claim),
         ),
     )
 
@@ -158,8 +222,8 @@ def _notes(privacy: Privacy) -> Iterator[str]:
     return (f"note: {line}" for line in privacy.notes)
 
 
-def _claim(claim: ClaimCheck | None) -> Iterator[str]:
-    """What the bounds say of a claim."""
+def claim_lines(claim: ClaimCheck | None) -> Iterator[str]:
+    """What the bounds say of a claim; nothing without one."""
     if claim is not None:
         claimed, delta = map(setting_value, (claim.claimed_epsilon, claim.claimed_delta))
         said = f"epsilon {claimed} at delta {delta}"

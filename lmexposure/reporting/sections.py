@@ -1,10 +1,11 @@
-"""A result in words: sections of text cells, which terminal and Markdown show as they are.
+"""A result in words: sections of text cells, which all renderings show as they are.
 
 Each quantity of a class has one way to be written, wherever it is shown.
 """
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from lmexposure._style import (
     LABELS,
@@ -22,7 +23,7 @@ from lmexposure._style import (
 )
 from lmexposure.records import FormatResult, Result
 from lmexposure.records.result import GuessingBaseline
-from lmexposure.reporting.data import ClassRow, Found, Section
+from lmexposure.reporting.data import ClassRow, FormatData, Found, Section
 from lmexposure.reporting.privacy_sections import privacy_sections
 from lmexposure.reporting.rows import class_rows
 
@@ -43,15 +44,17 @@ _CELLS: dict[str, Callable[[ClassRow], str]] = {
 _EXPOSURE = (
     "repetitions",
     "n",
-    "mean",
     "median",
     "interval",
-    "exact",
+    "mean",
     "p_value",
+    "exact",
     "certificate",
     "skew_normal",
     "epsilon_point",
 )
+_OVERVIEW = ("repetitions", "n", "median", "interval", "p_value", "guesses")
+CHANCE = "by chance"
 # What heads of columns mean.
 _HEADS = {
     "exact": "ranks counted over all of R; the others come from draws or from references",
@@ -76,6 +79,7 @@ _SIGNS = (
     ),
     ("known", r"known$", "characters of the secret that the search was given (greedy or beam)"),
     ("(n/m)", r"^\(", "guessing alone would find half as many or more"),
+    (CHANCE, f"^{CHANCE}$", "probability that guessing without a model finds one secret"),
 )
 
 
@@ -98,19 +102,20 @@ def _format(result: Result, form: FormatResult) -> Iterator[Section]:
     rows = class_rows(result, form)
     if rows:
         guessing = next(row.guessing for row in reversed(result.summary) if row.format == form.name)
-        yield _exposure(form, rows, guessing)
-        yield from _found(form, [(row, row.guesses) for row in rows], "guesses tried", _guesses)
-        yield from _found(form, [(row, row.revealed) for row in rows], "characters known", _known)
+        section = exposure_section(form, rows)
+        yield replace(section, rows=(*section.rows, _guessing(guessing)))
+        yield from filter(None, (guesses_section(form.name, rows), known_section(form.name, rows)))
 
 
-def _exposure(form: FormatResult, rows: Sequence[ClassRow], guessing: GuessingBaseline) -> Section:
+def exposure_section(form: FormatResult | FormatData, rows: Sequence[ClassRow]) -> Section:
+    """All that is said of the exposure of one format's classes."""
     references = count(form.references, "reference")
     among = f"all {form.references:,} others" if form.exhaustive else references
     return Section(
         title=f"Exposure in bits, {form.name}: |R| = {whole(form.space_size)} "
         f"({bits(form.bits, 1)}), {among}; higher = more memorised",
         columns=class_columns(_EXPOSURE),
-        rows=(*(class_cells(row, _EXPOSURE) for row in rows), _guessing(guessing)),
+        rows=tuple(class_cells(row, _EXPOSURE) for row in rows),
     )
 
 
@@ -124,32 +129,74 @@ def _guessing(guessing: GuessingBaseline) -> tuple[str, ...]:
     return tuple(known.get(name, "") for name in _EXPOSURE)
 
 
+def guesses_section(name: str, rows: Sequence[ClassRow]) -> Section | None:
+    """Secrets of a format found with ever more guesses; None where no search was made."""
+    tried = [(row, row.guesses) for row in rows]
+    return _found(f"{name}, by guesses tried", tried, lambda n: count(n, "guess", "guesses"))
+
+
+def known_section(name: str, rows: Sequence[ClassRow]) -> Section | None:
+    """Secrets of a format found with ever more characters known; None without a search."""
+    tried = [(row, row.revealed) for row in rows]
+    return _found(f"{name}, by characters known", tried, lambda n: f"{n:,} known")
+
+
 def _found(
-    form: FormatResult,
-    rows: Sequence[tuple[ClassRow, tuple[Found, ...]]],
-    by: str,
-    head: Callable[[int], str],
-) -> Iterator[Section]:
-    """Secrets found with ever more given; nothing where no search was made."""
-    tried = [(row, {found.given: found for found in counts}) for row, counts in rows if counts]
+    about: str, counts: Sequence[tuple[ClassRow, tuple[Found, ...]]], head: Callable[[int], str]
+) -> Section | None:
+    tried = [(row, {found.given: found for found in given}) for row, given in counts if given]
     given = sorted({amount for _, found in tried for amount in found})
-    if given:
-        yield Section(
-            title=f"Secrets found, {form.name}, by {by}",
-            columns=(LABELS["repetitions"], *map(head, given)),
-            rows=tuple(
-                (*class_cells(row, ("repetitions",)), *(found_cell(found.get(n)) for n in given))
-                for row, found in tried
-            ),
-        )
+    if not given:
+        return None
+    cells = [
+        (*class_cells(row, ("repetitions",)), *(found_cell(found.get(n)) for n in given))
+        for row, found in tried
+    ]
+    # The best chance that any class had.
+    chances = [
+        max((f[n].by_chance / f[n].of for _, f in tried if n in f and f[n].of), default=None)
+        for n in given
+    ]
+    return Section(
+        title=f"Secrets found, {about}",
+        columns=(LABELS["repetitions"], *map(head, given)),
+        rows=(*cells, (CHANCE, *map(probability, chances))),
+    )
 
 
-def _guesses(given: int) -> str:
-    return count(given, "guess", "guesses")
+def overview_section(rows: Sequence[tuple[str, ClassRow]]) -> Section:
+    """Classes of all formats in one table, with the most that any search was given.
+
+    Args:
+        rows: each with the name of its format.
+    """
+    guesses = max((found.given for _, row in rows for found in row.guesses), default=0)
+    known = max((found.given for _, row in rows for found in row.revealed), default=0)
+    return Section(
+        title="Exposure and extraction",
+        columns=(LABELS["format"], *class_columns(_OVERVIEW), LABELS["revealed"]),
+        rows=tuple(
+            (
+                name,
+                *class_cells(row, _OVERVIEW),
+                found_cell(next((found for found in row.revealed if found.given == known), None)),
+            )
+            for name, row in rows
+        ),
+        notes=(
+            *([f"{LABELS['guesses']}: within {guesses:,} of the likeliest fills"] * bool(guesses)),
+            *([f"{LABELS['revealed']}: {count(known, 'character')}"] * bool(known)),
+        ),
+    )
 
 
-def _known(given: int) -> str:
-    return f"{given:,} known"
+def most_memorised(formats: Sequence[FormatData]) -> list[tuple[str, ClassRow]]:
+    """Of each format the class with the highest median; controls only where there is no other."""
+    return [
+        (one.name, max(one.classes, key=lambda row: (row.role == "canary", row.median)))
+        for one in formats
+        if one.classes
+    ]
 
 
 def class_columns(names: Sequence[str]) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ def test_markdown_shows_runs_classes_and_differences(tmp_path: Path) -> None:
     text = compare_markdown(compare_data(runs))
     assert text.startswith("# Compared: base and tuned")
     assert "| repetitions | `base` | `tuned` |" in text
-    assert "| `tuned` | `base` | `random_number` | 4× | 10 same | +" in text
+    assert "| `random_number, 4×` | `tuned` | +" in text
     assert "\n- **tuned leaks more than base: secrets inserted 4 times are " in text
     assert text.count("lmexposure run") == 2
 

@@ -6,7 +6,17 @@ from html import unescape
 from pathlib import Path
 
 import pytest
-from made_results import canary, class_row, exact, made, options, privacy, sampled, with_test
+from made_results import (
+    canary,
+    class_row,
+    exact,
+    made,
+    options,
+    privacy,
+    sampled,
+    small_run,
+    with_test,
+)
 
 from lmexposure import _style, gate
 from lmexposure.cli.reporting import print_result
@@ -16,9 +26,11 @@ from lmexposure.gate.outputs.as_text import verdict_text
 from lmexposure.records import Result, RunFiles, open_run
 from lmexposure.reporting import render_report, report_data
 from lmexposure.reporting.markdown import report_markdown
+from lmexposure.reporting.sections import result_sections
 
 PACKAGE = Path(_style.__file__).parent
 ROOMS = ("cli", "gate", "reporting")
+_CELL = re.compile(r"<t[hd][ >].*?</t[hd]>", re.DOTALL)
 # Coordinates, durations, and numbers that a machine reads back.
 NOT_FOR_PEOPLE = ("reporting/charts/svg.py", "cli/forecast.py", "reporting/model_card.py")
 # How a missing value was written before there was one way.
@@ -96,6 +108,36 @@ def test_a_quantity_is_written_in_one_way(
     shown: dict[str, str], quantity: str, written: str, where: tuple[str, ...]
 ) -> None:
     assert {name for name in where if written in shown[name]} == set(where), quantity
+
+
+def _tables(page: str) -> dict[tuple[str, ...], list[tuple[str, ...]]]:
+    """The rows of all tables with the same heads."""
+    found: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
+    for table in re.findall(r"<table.*?</table>", page, re.DOTALL):
+        head, *rows = (
+            tuple(unescape(re.sub(r"<[^>]+>", "", cell)) for cell in _CELL.findall(row))
+            for row in re.findall(r"<tr.*?</tr>", table, re.DOTALL)
+        )
+        found.setdefault(head, []).extend(rows)
+    return found
+
+
+def test_page_and_terminal_show_the_same_cells_heads_and_legends(tmp_path: Path) -> None:
+    run = open_run(small_run(tmp_path / "run"))
+    page = render_report(report_data(run))
+    tables, text = _tables(page), unescape(page)
+    sections = list(result_sections(run.result))
+    drawn = [section for section in sections if section.columns]
+    # Exposure, guesses tried, characters known, and the bounds of two classes.
+    assert len(drawn) == 5
+    for section in drawn:
+        rows = [row for row in section.rows if row[0] != "guessing"]
+        assert set(rows) <= set(tables[section.columns]), section.title
+        assert section.title in text
+    for section in sections:
+        if section.title.startswith("How to read"):
+            assert section.notes
+            assert [line for line in section.notes if f"<li>{line}.</li>" not in text] == []
 
 
 def test_nothing_is_written_in_an_older_way(shown: dict[str, str]) -> None:

@@ -106,7 +106,7 @@ def test_the_bound_to_quote_and_what_it_rests_on() -> None:
 def test_bounds_of_each_class_and_a_legend_of_their_kinds() -> None:
     head, table, legend, quoted = privacy_sections(privacy(1.2, None, claimed=8.0))
     assert "no inclusion probability is declared" in head.title
-    assert table.title == "random_number, repetitions 1: 32 in, 0 held out, 10,000 references"
+    assert table.title == "random_number, repetitions 1: 32 inserted, 0 held out, 10,000 references"
     assert table.columns[4] == "max attainable"
     assert table.rows == (("one-run audit, primary", "any-dp", "1e-05", "1.200", "n/a", "0.025"),)
     assert table.notes == ("made by hand",)

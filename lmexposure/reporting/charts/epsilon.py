@@ -7,7 +7,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
 
-from lmexposure._style import bound_name, count, nats, short
+from lmexposure._style import bound_name, count, nats, short, validity
 from lmexposure.records import Bound, Privacy, PrivacyClass
 from lmexposure.records.result import Validity
 from lmexposure.reporting.charts.chart import Chart
@@ -15,12 +15,12 @@ from lmexposure.reporting.charts.looks import Style, Styles, class_styles, key, 
 from lmexposure.reporting.charts.palette import INK, LINE, MUTED
 from lmexposure.reporting.charts.words import clipped, joined
 
-_VALIDITY: dict[Validity, tuple[str, str]] = {
-    "any-dp": ("o", "any training"),
-    "iid-scores": ("s", "independent scores"),
-    "gaussian": ("^", "Gaussian trade-off"),
-    "bayesian": ("D", "Bayesian"),
-    "asymptotic": ("v", "large counts only"),
+_SHAPES: dict[Validity, str] = {
+    "any-dp": "o",
+    "iid-scores": "s",
+    "gaussian": "^",
+    "bayesian": "D",
+    "asymptotic": "v",
 }
 _ROW = 0.5  # inches
 
@@ -117,7 +117,7 @@ def _most(axes: Axes, bound: Bound, place: int, limit: float) -> None:
 
 def _row(axes: Axes, bound: Bound, place: int, name: str, color: str) -> None:
     """A thick way up to the value, the name above."""
-    marker, _ = _VALIDITY[bound.validity]
+    marker = _SHAPES[bound.validity]
     axes.plot([0, bound.value], [place, place], color=color, linewidth=4.0, solid_capstyle="butt")
     axes.plot(bound.value, place, marker=marker, markersize=8, color=color, clip_on=False, zorder=3)
     axes.text(
@@ -147,8 +147,8 @@ def _legend(bounds: Sequence[Bound], claimed: float | None) -> list[Artist]:
     dots: Style = {"linestyle": "none", "markersize": 8}
     there = {bound.validity for bound in bounds}
     found: list[Artist] = [
-        key(f"{name}: {words}", **(dots | {"marker": marker, "color": INK}))
-        for name, (marker, words) in _VALIDITY.items()
+        key(f"{name}: {validity(name)}", **(dots | {"marker": marker, "color": INK}))
+        for name, marker in _SHAPES.items()
         if name in there
     ]
     if any(bound.max_attainable is not None for bound in bounds):

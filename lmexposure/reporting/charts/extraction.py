@@ -1,4 +1,4 @@
-"""What an attacker finds: with so many guesses, and with so many characters of the secret given."""
+"""What an attacker finds: by guesses tried, and by characters of the secret known."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
-from lmexposure._style import class_name, count, percent, probability, slug
+from lmexposure._style import class_name, count, found_of, percent, probability, slug
 from lmexposure.reporting.charts.chart import Chart
 from lmexposure.reporting.charts.looks import Style, Styles, class_styles, key, log_ticks, quiet
 from lmexposure.reporting.charts.palette import INK
@@ -21,7 +21,7 @@ _CHANCE: Style = {"color": INK, "linestyle": (0, (2, 2)), "linewidth": 1.2}
 
 
 def extraction(data: FormatData, styles: Styles | None = None) -> Chart | None:
-    """The share of a class's secrets that was found, against guesses and revealed characters.
+    """The share of a class's secrets that was found, against guesses tried and characters known.
 
     Args:
         data: of one format.
@@ -54,8 +54,8 @@ def extraction(data: FormatData, styles: Styles | None = None) -> Chart | None:
 
 def _panels(classes: Sequence[ClassRow]) -> list[Panel]:
     choices: tuple[Panel, ...] = (
-        (lambda row: _tried(row.guesses), "Guesses"),
-        (lambda row: _tried(row.revealed), "Characters revealed"),
+        (lambda row: _tried(row.guesses), "Guesses tried"),
+        (lambda row: _tried(row.revealed), "Characters known"),
     )
     return [panel for panel in choices if any(panel[0](row) for row in classes)]
 
@@ -70,7 +70,7 @@ def _draw(
     every = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     for axes, (rows, label) in zip(every, panels, strict=True):
         quiet(axes, ticks=4)
-        if label == "Guesses":
+        if label == "Guesses tried":
             given = [one.given for row in classes for one in rows(row)]
             smallest, largest = max(1, min(given)), max(given)
             log_ticks(axes, "x", smallest / 1.4, max(largest, 10 * smallest) * 2.5)
@@ -108,7 +108,7 @@ def _description(data: FormatData) -> str:
     by_revealing = [(row, _tried(row.revealed)) for row in data.classes]
     parts = [
         _most(by_guessing, "guess", "guesses"),
-        _most(by_revealing, "character revealed", "characters revealed"),
+        _most(by_revealing, "character known", "characters known"),
     ]
     return f"Secrets found by search. {' '.join(filter(None, parts))}"
 
@@ -120,7 +120,7 @@ def _most(found: Sequence[tuple[ClassRow, tuple[Found, ...]]], one: str, many: s
         return ""
     given = max(end.given for _, end in ends)
     shares = [
-        f"{class_name(row.role, row.repetitions)} {end.found:,} of {end.of:,}"
+        f"{class_name(row.role, row.repetitions)} {found_of(end.found, end.of, end.by_chance)}"
         for row, end in ends
         if end.given == given
     ]

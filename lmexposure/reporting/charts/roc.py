@@ -136,5 +136,5 @@ def _description(curves: Sequence[RocData]) -> str:
     return (
         "True-positive against false-positive rate on logarithmic axes, the ordinary curve and its "
         f"concave hull. Area under the curve, 0.5 = guessing: {joined(areas)}. False-positive "
-        f"rates below {short(edge)} cannot be resolved with so many negatives."
+        f"rates below {short(edge)} cannot be resolved."
     )

@@ -16,7 +16,9 @@ def test_the_message_is_said_in_words() -> None:
     )
     written = texts(chart)
     assert "primary: one-run audit ≥ 0.900" in written
-    assert {"any-dp: any training", "asymptotic: large counts only", "claimed: 2"} <= set(written)
+    assert {"any-dp: every private training", "asymptotic: large counts only", "claimed: 2"} <= set(
+        written
+    )
     assert "Epsilon (nats) at delta 1e-05, higher = less private" in written
 
 
@@ -52,4 +54,4 @@ def test_a_far_end_does_not_press_the_rest_together() -> None:
     chart = epsilon(privacy(bound(1.0, max_attainable=90.0, validity="gaussian")))
     assert chart is not None
     assert "(max attainable 90.000)" in chart.description
-    assert "gaussian: Gaussian trade-off" in texts(chart)
+    assert "gaussian: a Gaussian trade-off only" in texts(chart)

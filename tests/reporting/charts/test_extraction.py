@@ -7,25 +7,25 @@ def test_the_message_is_said_in_words() -> None:
     chart = extraction(format_data())
     assert chart is not None
     assert chart.description == (
-        "Secrets found by search. With 1,000 guesses: controls 0 of 4; 1× 1 of 4; "
-        "8× 4 of 4; guessing finds each with probability 0.00025. With 2 characters revealed: "
-        "1× 2 of 4; 8× 3 of 4; guessing finds each with probability 0.00025."
+        "Secrets found by search. With 1,000 guesses: controls 0/4; 1× 1/4; "
+        "8× 4/4; guessing finds each with probability 0.00025. With 2 characters known: "
+        "1× 2/4; 8× 3/4; guessing finds each with probability 0.00025."
     )
     written = texts(chart)
-    assert {"Guesses", "Characters revealed", "1,000", "100 %", "by chance"} <= set(written)
+    assert {"Guesses tried", "Characters known", "1,000", "100 %", "by chance"} <= set(written)
 
 
 def test_one_way_alone_has_one_panel() -> None:
     guessed = format_data(classes=(class_row(1.0, guesses=(found(1, 0),)),))
     chart = extraction(guessed)
     assert chart is not None
-    assert "Guesses" in texts(chart)
-    assert "Characters revealed" not in texts(chart)
+    assert "Guesses tried" in texts(chart)
+    assert "Characters known" not in texts(chart)
     assert "With 1 guess:" in chart.description
     revealed = format_data(classes=(class_row(1.0, revealed=(found(0, 1), found(1, 1))),))
     chart = extraction(revealed)
     assert chart is not None
-    assert "Guesses" not in texts(chart)
+    assert "Guesses tried" not in texts(chart)
 
 
 def test_nothing_tried_has_no_chart() -> None:
