@@ -72,8 +72,8 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
     Raises:
         ManifestError: the manifest cannot be read or was edited, or a report is asked for of
             canaries in chats.
-        SettingsError: a value of another type or out of range; a threshold that no exposure can pass, or one beside
-            tossed coins; settings of a measurement without a report.
+        SettingsError: a value of another type or out of range; a threshold that no exposure can
+            pass, or one beside tossed coins; settings of a measurement without a report.
     """
 
     def __init__(

@@ -1108,7 +1108,8 @@ class Result(FileRecord):
 
         Raises:
             SettingsError: no path.
-            ResultError: another result is there, or other scores or a run without a result are.
+            ResultError: another result is there, or other scores or a run without a result are;
+                not so the scores that a save of this very result left when it was killed.
             FileError: the disk refused.
         """
         from lmexposure.records.result_views import save
