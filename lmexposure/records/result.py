@@ -56,7 +56,7 @@ EstimateName = Literal["exact", "bounded", "importance", "sampled", "skew_normal
 Role = Literal["canary", "control"]
 Validity = Literal["any-dp", "iid-scores", "gaussian", "asymptotic", "bayesian"]
 
-MEASURE_AGAIN = "measure again with another --out, or move the file aside before"
+MEASURE_AGAIN = "measure again with another directory, or move the file aside before"
 ROUNDING = 1e-6  # bits
 _QUANTILES = 9
 _HOME = "_read_from"  # of a result that was read: its file, which is no part of it
