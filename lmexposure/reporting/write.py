@@ -197,8 +197,8 @@ def _check_weights(run: RunFiles, model_card: str | Path, weights: str) -> None:
     if weights != measured:
         raise ModelError(
             f"the weights in {model_card} have sha256 {weights[:16]}, and {run.place} is of "
-            f"{measured[:16]}; give the directory of the model that was measured, or force it, "
-            "which the card then says"
+            f"{measured[:16]}; give the directory of the model that was measured, or --force, "
+            "which says so in the card"
         )
 
 
