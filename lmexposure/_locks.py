@@ -107,7 +107,7 @@ def _locked(out: Path, path: Path) -> int | None:
                 return None
             raise ResultError(
                 f"another process is at work in {visible(out)}; wait until it has ended, or choose "
-                "another --out"
+                "another directory"
             ) from None
         os.close(descriptor)
 

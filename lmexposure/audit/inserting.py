@@ -134,10 +134,10 @@ def share_warning(
 def _fewer(settings: RunSettings, above: float) -> str:
     """What brings the share down by this factor."""
     enough = int(settings.per_class / above)
-    copies = f"lower --repetitions (now {','.join(map(str, settings.repetitions))})"
+    copies = f"lower repetitions (now {','.join(map(str, settings.repetitions))})"
     if enough >= _FEWEST:
-        return f"give --canaries {enough} (now {settings.per_class}), or {copies}"
-    fewer = "" if settings.per_class <= _FEWEST else f" and --canaries (now {settings.per_class})"
+        return f"plan {enough} canaries (now {settings.per_class}), or {copies}"
+    fewer = "" if settings.per_class <= _FEWEST else f" and canaries (now {settings.per_class})"
     return f"{copies}{fewer}"
 
 
@@ -229,4 +229,4 @@ def _check_same(
     }
     for what, unchanged in same.items():
         if not unchanged:
-            raise ResultError(f"{out} holds a manifest of another {what}; choose another --out")
+            raise ResultError(f"{out} holds a manifest of another {what}; choose another directory")

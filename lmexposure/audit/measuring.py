@@ -229,7 +229,7 @@ def _quick_warnings(settings: MeasureSettings) -> list[str]:
         return []
     return [
         f"{settings.coarser}: intervals are wider and fewer ranks are exact; before a release, "
-        "measure without --quick"
+        "measure in full"
     ]
 
 

@@ -61,7 +61,7 @@ class MeasuringPlace:
         if result.inputs_sha256 != self.inputs:
             raise ResultError(
                 f"{self.out} holds the result of another model, manifest or settings; "
-                "choose another --out"
+                "choose another directory"
             )
         return result if self._scores_fit(result) and not _ended_early(result) else None
 

@@ -45,7 +45,7 @@ class Attainable:
         """That the claim cannot be tested, or None."""
         if self.claimed_epsilon is None or self.epsilon > self.claimed_epsilon:
             return None
-        more = "" if self.needed is None else f"; it takes about --canaries {self.needed}"
+        more = "" if self.needed is None else f"; it takes about {self.needed} canaries"
         return (
             f"the claim of epsilon={self.claimed_epsilon:g} cannot be tested with so few "
             f"candidates: no attack could show more than {self.epsilon:.3g}{more}"

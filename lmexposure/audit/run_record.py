@@ -112,8 +112,8 @@ def refuse_foreign(out: Path) -> None:
     there = next((path for path in (record, scores) if path.exists() and not ours), None)
     if there is not None:
         raise ResultError(
-            f"{there} is there already, and no measurement left it; choose another --out, or move "
-            "it away"
+            f"{there} is there already, and no measurement left it; choose another directory, or "
+            "move it away"
         )
 
 
@@ -208,7 +208,7 @@ def _refuse_newer(path: Path) -> None:
     if RunRecord.is_newer(said):
         raise ResultError(
             f"{path} is of a newer version of lmexposure ({said}); install that, or choose another "
-            "--out"
+            "directory"
         )
 
 
@@ -232,7 +232,7 @@ def _same_run(path: Path, settings: RunSettings) -> dict[str, float]:
             say_rebuilt(path)
             return {}
         why = str(failure).removesuffix(f"; {RunRecord.AGAIN}")
-        raise ResultError(f"{why}; choose another --out") from failure
+        raise ResultError(f"{why}; choose another directory") from failure
     old = _named(before.settings, before.measure)
     new = _named(settings.record(), settings.measure.record())
     if old.get("seed") == _ONCE_DEFAULT and new.get("seed") is None:
@@ -241,7 +241,7 @@ def _same_run(path: Path, settings: RunSettings) -> dict[str, float]:
         if old.get(name) != new.get(name):
             raise ResultError(
                 f"{path.parent} holds another run: {_difference(name, old, new)}; choose another "
-                "--out, or the old settings"
+                "directory, or the old settings"
             )
     return dict(before.seconds)
 

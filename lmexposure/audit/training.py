@@ -101,7 +101,7 @@ def _train(
     if manifest is not None and manifest.layout != layout:
         raise ManifestError(
             f"the manifest is of a corpus in layout {manifest.layout!r}, and layout {layout!r} is "
-            "asked for; leave --layout out"
+            "asked for; leave layout out"
         )
     text_field = (manifest.corpus.text_field if manifest else None) or settings.text_field
     documents = list(read_documents(corpus, layout=layout, text_field=text_field))

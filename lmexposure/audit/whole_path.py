@@ -130,7 +130,7 @@ def _refuse_nothing_inserted(manifest: Manifest) -> None:
         raise ManifestError(
             f"nothing was inserted: the coins left all {len(manifest.held_out)} candidates out, so "
             "there is nothing to measure; plan more candidates, or a higher probability, in "
-            "another --out"
+            "another directory"
         )
 
 
@@ -139,7 +139,7 @@ def _refuse_lost_seed(out: Path, log: RunLog, settings: RunSettings) -> None:
     if log.timings and settings.seed is None and not (out / "manifest.json").exists():
         raise ResultError(
             f"{out} has a run.json but no manifest.json, which alone has the seed of its secrets; "
-            "put the manifest back, or choose another --out"
+            "put the manifest back, or choose another directory"
         )
 
 

@@ -1,5 +1,6 @@
 """The formats that ship, and the TOML files in which people keep their own."""
 
+import difflib
 import tomllib
 from dataclasses import dataclass
 from functools import cache
@@ -52,8 +53,10 @@ def load_format(name_or_path: str | Path) -> Format:
         return shipped[str(name_or_path)]
     path = Path(name_or_path)
     if path.suffix != ".toml" and not path.exists():
+        near = difflib.get_close_matches(path.name.lower(), shipped, n=1)
+        guess = f"did you mean {near[0]!r}? The" if near else "the"
         raise FormatError(
-            f"no format {str(name_or_path)!r}; the shipped ones are {', '.join(shipped)}; "
+            f"no format {str(name_or_path)!r}; {guess} shipped ones are {', '.join(shipped)}; "
             "give the path of a .toml file to use your own"
         )
     return _from_file(path)

@@ -153,7 +153,22 @@ def merged(given: Given, *, base: RunSettings | None = None) -> RunSettings:
     if isinstance(from_file, Mapping):
         given["training"] = {**from_file, **training}
     # Both at once, for one may be right only with the other.
-    return (base or RunSettings()).override({**said, **given})
+    base = base or RunSettings()
+    try:
+        return base.override({**said, **given})
+    except SettingsError as failure:
+        if not said or str(failure) == _refused(base, given):
+            raise
+        raise SettingsError(f"{file}: {failure}") from None
+
+
+def _refused(base: RunSettings, given: Given) -> str | None:
+    """Why the flags alone are refused; None where they are not, and a file had its part in it."""
+    try:
+        base.override(given)
+    except SettingsError as failure:
+        return str(failure)
+    return None
 
 
 def _by_a_fixed_number(said: Mapping[str, object]) -> dict[str, object]:

@@ -109,8 +109,8 @@ def _judge(privacy: Privacy | None, most: float) -> tuple[Outcome, str]:
         could = "nothing that is known" if attainable is None else nats(attainable)
         return Outcome.INCONCLUSIVE, (
             f"{bound}, and a perfect attack on these canaries would have shown {could}, not above "
-            f"the {setting_value(most)} allowed; insert more canaries, or draw which of them go in "
-            "(--inclusion-probability)"
+            f"the {setting_value(most)} allowed; insert more canaries, or let a coin decide of "
+            "each whether it goes in"
         )
     return Outcome.PASS, (
         f"{bound}, not above the {setting_value(most)} allowed; a perfect attack would have shown "

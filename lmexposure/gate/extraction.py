@@ -138,8 +138,8 @@ def _tries(one: CanaryClass, allowed: int) -> str:
 def _unknown(one: CanaryClass, left: int, allowed: int) -> str:
     return (
         f"{left} of {one.secrets} may be found within {allowed:,} guesses: the search did not get "
-        "so far, and the ranks do not rule it out; measure with more --guesses, a larger "
-        "--budget-steps or more --references"
+        "so far, and the ranks do not rule it out; measure with more guesses, a larger "
+        "budget of steps or more references"
     )
 
 

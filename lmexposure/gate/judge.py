@@ -88,7 +88,7 @@ def _looked_quickly(verdict: Verdict, classes: list[CanaryClass]) -> Verdict:
     doubt = (
         "This was a quick look: an exposure may be up to "
         f"{bits(max(gaps))} above the one shown, and the full measurement may call a leak what "
-        f"lies so far below a threshold{also}; measure without --quick before a release."
+        f"lies so far below a threshold{also}; measure in full before a release."
     )
     return replace(verdict, sentence=f"{verdict.sentence} {doubt}")
 

@@ -135,7 +135,7 @@ class _Judge:
         return (
             f"{len(unknown)} of {self.one.secrets} can be past {bits(self.limit)} of exposure: "
             f"{_shown([worst])} bits were measured, and between {number(worst.low)} and "
-            f"{bits(worst.high)} are possible; measure with more references, more --draws or a "
+            f"{bits(worst.high)} are possible; measure with more references, more draws or a "
             "larger budget"
         )
 

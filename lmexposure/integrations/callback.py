@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from transformers import TrainerCallback
 
-from lmexposure._validate import flag, integer, one_of, positive
+from lmexposure._validate import flag, integer, of_type, one_of, positive
 from lmexposure.audit import MeasureSettings
 from lmexposure.canaries import Manifest
 from lmexposure.errors import CorpusError, FileError, LmexposureError, SettingsError
@@ -72,8 +72,8 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
     Raises:
         ManifestError: the manifest cannot be read or was edited, or a report is asked for of
             canaries in chats.
-        SettingsError: a value out of range; a threshold that no exposure can pass, or one beside
-            tossed coins; settings of a measurement without a report.
+        SettingsError: a value of another type or out of range; a threshold that no exposure can
+            pass, or one beside tossed coins; settings of a measurement without a report.
     """
 
     def __init__(
@@ -94,6 +94,8 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
         self._budget = TimeBudget(share=budget_share, seconds=budget_seconds)
         self._references = integer("references", references, low=LEAST_REFERENCES)
         self._stop_above = _threshold(stop_above, self._references, self._manifest)
+        if wrapping is not None:
+            of_type("wrapping", wrapping, Wrapping, "Wrapping(...), or leave it out")
         self._wrapping = wrapping
         self._full_at_end = flag("full_at_end", full_at_end)
         self._preflight = one_of("preflight", preflight, ("stop", "warn", "off"))

@@ -72,7 +72,7 @@ def insert_files(
     record = out / "manifest.json"
     with only_writer(out):
         if record.exists():
-            raise ResultError(f"{record} is there already; choose another --out")
+            raise ResultError(f"{record} is there already; choose another directory")
         manifest = insert_into_files(
             files,
             chosen,
@@ -191,8 +191,8 @@ def _count_files(
 ) -> CorpusCount:
     if (tokenizer is not None) != (len(files) == 1 and files[0].is_dir()):
         raise SettingsError(
-            f"{files[0]}: --tokenizer goes with the directory of a saved tokenised data set, and "
-            "such a directory with --tokenizer; give files, or both"
+            f"{files[0]}: a tokenizer goes with the directory of a saved tokenised data set, and "
+            "such a directory with its tokenizer; give files, or both"
         )
     if tokenizer is not None:
         return _count_tokens(files[0], manifest, tokenizer)
@@ -201,8 +201,8 @@ def _count_files(
     if manifest.layout == "chat" and text_field is None and shape.name in ("jsonl", "parquet"):
         raise SettingsError(
             "the canaries of this manifest stand in chats, and records are read by one text field; "
-            "name the --text-field that holds whole chats as text, or give the tokenised data set "
-            "with --tokenizer"
+            "name the text field that holds whole chats as text, or give the tokenised data set "
+            "with its tokenizer"
         )
     if layout is None and (shape.name, manifest.layout) == ("lines", "paragraphs"):
         shape = shape_of(files, "paragraphs", field)

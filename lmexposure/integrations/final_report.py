@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from lmexposure._locks import only_writer
+from lmexposure._validate import of_type
 from lmexposure.audit import MeasureSettings, measure
+from lmexposure.audit.run_record import refuse_foreign
 from lmexposure.canaries import Manifest
-from lmexposure.errors import ManifestError, ModelError, ResultError
+from lmexposure.errors import ManifestError, ModelError, ResultError, SettingsError
 from lmexposure.integrations.trajectory import write_rows
 from lmexposure.integrations.undisturbed import undisturbed
 from lmexposure.integrations.wrapping import Wrapping, encode_wrapped
@@ -30,18 +32,23 @@ class FinalReport:
 
     Raises:
         ManifestError: the canaries stand in chats, where `measure` does not score them.
+        SettingsError: `out` is no path, or `settings` are no `MeasureSettings`.
     """
 
     def __init__(
         self, out: str | Path, manifest: Manifest, settings: MeasureSettings | None
     ) -> None:
+        if not isinstance(out, str | Path) or not str(out):
+            raise SettingsError(f"report={out!r} is no path; give a directory's")
+        settings = MeasureSettings() if settings is None else settings
+        of_type("measure", settings, MeasureSettings, "MeasureSettings(...), or leave it out")
         if manifest.layout == "chat":
             raise ManifestError(
                 f"report={str(out)!r} measures as `lmexposure measure` does, which scores no "
                 "canaries in chats; leave report out, and call wrapped_exposures after training"
             )
         self.out = Path(out)
-        self._manifest, self._settings = manifest, settings or MeasureSettings()
+        self._manifest, self._settings = manifest, settings
         self._understated = ""
 
     def prepare(self, trainer: Any, tokenizer: Any, wrapping: Wrapping, *, resumed: bool) -> str:
@@ -58,7 +65,7 @@ class FinalReport:
 
         Raises:
             ModelError: an adapter that `measure` does not read.
-            ResultError: `out` is a file, or holds a result already.
+            ResultError: `out` is a file, or holds a result already, or records of somebody else.
         """
         _bare(trainer.model)
         if self.out.exists() and not self.out.is_dir():
@@ -68,6 +75,8 @@ class FinalReport:
                 f"report={str(self.out)!r} holds the result of another training; choose another "
                 "directory, or move it away"
             )
+        if not resumed:
+            refuse_foreign(self.out)
         self._understated = self._otherwise(tokenizer, wrapping)
         return self._understated
 

@@ -32,7 +32,9 @@ def micro_batches(
 ) -> list[NDArray[np.int64]]:
     """This process's share of a step, in `accumulation` parts, of which some may be empty.
 
+    There are no more parts than the step has blocks, in each process as many as in the others.
+
     Empty parts are kept, because all processes have to take part in each exchange of gradients.
     """
     share = np.array_split(step, processes)[process]
-    return np.array_split(share, accumulation)
+    return np.array_split(share, min(accumulation, len(step)))

@@ -56,7 +56,7 @@ EstimateName = Literal["exact", "bounded", "importance", "sampled", "skew_normal
 Role = Literal["canary", "control"]
 Validity = Literal["any-dp", "iid-scores", "gaussian", "asymptotic", "bayesian"]
 
-MEASURE_AGAIN = "measure again with another --out, or move the file aside before"
+MEASURE_AGAIN = "measure again with another directory, or move the file aside before"
 ROUNDING = 1e-6  # bits
 _QUANTILES = 9
 _HOME = "_read_from"  # of a result that was read: its file, which is no part of it
@@ -1139,7 +1139,8 @@ class Result(FileRecord):
 
         Raises:
             SettingsError: no path.
-            ResultError: another result is there, or other scores or a run without a result are.
+            ResultError: another result is there, or other scores or a run without a result are;
+                not so the scores that a save of this very result left when it was killed.
             FileError: the disk refused.
         """
         from lmexposure.records.result_views import save

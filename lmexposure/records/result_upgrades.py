@@ -11,7 +11,7 @@ from lmexposure._record import JsonTable, JsonValue, list_of, table_of
 _NARROW = (
     "written by a version that took references and draws for all there is: its intervals of "
     "medians and quartiles are too narrow where many canaries share few references; lmexposure "
-    "check computes its own, and measuring again with another --out gives right ones"
+    "check computes its own, and measuring again with another directory gives right ones"
 )
 _NOT_SAID = "the file of an older version has no number here, and does not say why"
 _GUESSING: JsonTable = {"mean": 1 / math.log(2), "median": 1.0, "upper_quartile": 2.0}

@@ -5,6 +5,7 @@ they are needed.
 """
 
 import math
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -28,6 +29,8 @@ from lmexposure.records.result import (
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
+
+    from lmexposure.records.scores import Scores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,13 +246,28 @@ def title_of(result: Result) -> str:
     )
 
 
-def _refuse_another_run(directory: Path) -> None:
-    """Scores that have no result here are somebody's, and a run begun here is to have its own."""
+def _refuse_another_run(directory: Path, scores: "Scores | None") -> None:
+    """Scores that have no result here are somebody's, and a run begun here is to have its own.
+
+    The very bytes of these scores are what a save left that was killed between its two files.
+    """
     for path in (directory / "scores.parquet", directory / "run.json"):
-        if path.exists():
+        if path.exists() and not (path.suffix == ".parquet" and _holds(path, scores)):
             raise ResultError(
                 f"{path} is there already, and not of this result; choose another directory"
             )
+
+
+def _holds(table: Path, scores: "Scores | None") -> bool:
+    """Whether the file is what would be written of these scores."""
+    from lmexposure.records.scores import write_score_table
+
+    if scores is None:
+        return False
+    with tempfile.TemporaryDirectory() as aside:
+        again = Path(aside) / table.name
+        write_score_table(again, scores)
+        return table.is_file() and sha256_file(table) == sha256_file(again)
 
 
 def save(result: Result, directory: Path) -> Path:
@@ -265,7 +283,7 @@ def save(result: Result, directory: Path) -> Path:
         if table.exists() or scores is None:
             return path
     else:
-        _refuse_another_run(directory)
+        _refuse_another_run(directory, scores)
     with disk_errors(directory):
         directory.mkdir(parents=True, exist_ok=True)
     if scores is None:

@@ -17,7 +17,7 @@ _ROLES = (*_DRAWN, "held_out", "reference")
 OLD_ROLES = {"excluded": "held_out"}  # as results before version 2 have it
 _TEXT_COLUMNS = ("id", "format", "role")
 # A measurement makes its scores again where they do not fit.
-_SAME_COMMAND = "give the command that measured it again, or measure with another --out"
+_SAME_COMMAND = "give the command that measured it again, or measure with another directory"
 _SAME_BITS = 1e-3  # what a log-perplexity may differ by, all conditions being equal
 
 

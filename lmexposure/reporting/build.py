@@ -53,7 +53,7 @@ def _manifest(run: RunFiles, given: Manifest | None, show_secrets: bool) -> Mani
     if show_secrets and manifest is None:
         raise SettingsError(
             f"no manifest beside {run.place}, and only a manifest holds the secrets; give "
-            "it with --manifest, or leave --show-secrets out"
+            "the manifest too, or leave the secrets out"
         )
     return manifest
 

@@ -261,7 +261,7 @@ def _refuse_another_run(run: RunFiles, out: Path) -> None:
     if there.is_file() and not _is_this(there, run):
         raise SettingsError(
             f"{out} holds the result of another run, and its report would be replaced by that of "
-            f"{run.name}; choose another --out"
+            f"{run.name}; choose another directory"
         )
 
 
@@ -280,8 +280,8 @@ def _refuse_leading_out(where: Path, names: Iterable[str]) -> None:
         if not there.is_relative_to(os.path.realpath(where)):
             raise FileError(
                 errno.EXDEV,
-                f"{where / name} is a link that leads out of the run; --out puts the report "
-                "elsewhere",
+                f"{where / name} is a link that leads out of the run; choose another directory "
+                "for the report",
             )
 
 
@@ -291,5 +291,5 @@ def _write(where: Path, files: Mapping[str, bytes], *, mode: int = 0o644) -> lis
             with atomic_write(where / name, mode=mode) as stream:
                 stream.write(content)
     except FileError as failure:
-        raise FileError(failure.errno, f"{failure}; --out puts it elsewhere") from failure
+        raise FileError(failure.errno, f"{failure}; choose another directory") from failure
     return [where / name for name in files]

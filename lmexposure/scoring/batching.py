@@ -37,7 +37,7 @@ def in_batches(
             if batch_size == 1:
                 raise ModelError(
                     "out of memory with one text at a time; "
-                    "use a smaller model, --dtype bfloat16, or a device with more memory"
+                    "use a smaller model, dtype bfloat16, or a device with more memory"
                 ) from failure
             batch_size = max(1, batch_size // 2)
             if torch.cuda.is_available():

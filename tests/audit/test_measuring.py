@@ -503,5 +503,5 @@ def test_a_quick_look_says_what_is_coarser(untrained: LoadedModel, manifest: Man
     assert result.settings.quick is True
     assert result.formats[0].references == 1_000
     assert result.warnings[0].startswith("a quick look, with 1,000 references instead of 10,000")
-    assert "measure without --quick" in result.warnings[0]
+    assert "measure in full" in result.warnings[0]
     assert {row.revealed for c in result.canaries for row in c.extraction} == {0}

@@ -82,7 +82,7 @@ def test_a_claim_that_needs_more_is_told_how_many(coins: float) -> None:
     assert best is not None
     assert best.needed is not None
     assert best.warning is not None
-    assert f"it takes about --canaries {best.needed}" in best.warning
+    assert f"it takes about {best.needed} canaries" in best.warning
     enough = attainable(settings_of(coins, best.needed, **claim))
     assert enough is not None
     assert enough.epsilon > 4

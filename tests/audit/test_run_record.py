@@ -48,7 +48,7 @@ def test_another_run_is_refused_by_what_differs(
 ) -> None:
     out = begun(tmp_path / "r")
     assert RunLog.open(out, replace(SETTINGS, threads=3)).timings.keys() == {"insert"}
-    with pytest.raises(ResultError, match=f"holds another run: {said}; choose another --out"):
+    with pytest.raises(ResultError, match=f"holds another run: {said}; choose another directory"):
         RunLog.open(out, replace(SETTINGS, **changed))  # type: ignore[arg-type]
 
 
@@ -77,7 +77,7 @@ def test_an_edited_record_is_refused_where_no_manifest_stands_in(
 ) -> None:
     path = begun(tmp_path / "r") / "run.json"
     path.write_text(path.read_text().replace('"canaries": 3', '"canaries": 4'))
-    with pytest.raises(ResultError, match=r"run\.json does not fit .*; choose another --out$"):
+    with pytest.raises(ResultError, match=r"run\.json does not fit .*; choose another directory$"):
         RunLog.open(tmp_path / "r", SETTINGS)
     (tmp_path / "r" / "manifest.json").write_text("{}")
     assert RunLog.open(tmp_path / "r", SETTINGS).timings == {}

@@ -104,8 +104,10 @@ def test_broken_files(tmp_path: Path, content: str, message: str) -> None:
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(FormatError, match="no format 'ssm'; the shipped ones are api_key, "):
-        load_format("ssm")
+    with pytest.raises(FormatError, match="no format 'luhn'; the shipped ones are api_key, "):
+        load_format("luhn")
+    with pytest.raises(FormatError, match=r"no format 'PINN'; did you mean 'pin'\? The shipped"):
+        load_format("PINN")
     with pytest.raises(FormatError, match=r"cannot read the format file .*: No such file"):
         load_format(tmp_path / "missing.toml")
     (tmp_path / "latin.toml").write_bytes(b"\xe9")

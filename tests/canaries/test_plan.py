@@ -126,7 +126,9 @@ def test_formats_are_given_by_name_by_path_or_as_they_are(tmp_path: Path) -> Non
     made = Plan(formats=["pin", own, Format.load("random_number")])
     assert [form.name for form in made.formats] == ["pin", "own", "random_number"]
     assert Plan(formats="pin", seed=1) == Plan(formats=(Format.load("pin"),), seed=1)
-    with pytest.raises(FormatError, match="no format 'pinn'; the shipped ones are"):
+    with pytest.raises(
+        FormatError, match=r"no format 'pinn'; did you mean 'pin'\? The shipped ones are"
+    ):
         Plan(formats=["pinn"])
 
 

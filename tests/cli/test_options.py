@@ -1,5 +1,6 @@
 """Flags and keys of a settings file: declared once, and what is wrong with them is said by name."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -133,6 +134,25 @@ def test_what_is_wrong_in_a_settings_file(tmp_path: Path, file: str, message: st
     path.write_text(file)
     with pytest.raises(SettingsError, match=f"settings.toml: {message}"):
         read_settings_file(path)
+
+
+@pytest.mark.parametrize(
+    ("file", "flags", "message"),
+    [
+        ("claimed_epsilon = 4", {}, "settings.toml: a claim of epsilon=4 says nothing without its"),
+        ("inclusion_seed = 3", {}, "settings.toml: an inclusion_seed needs inclusion_probability"),
+        ("delta = 1e-5", {"training_epochs": 0}, "epochs=0 must be a whole number"),
+        ("draws = 100", {"claimed_epsilon": 4.0}, r"a claim of epsilon=4\.0 says nothing without"),
+    ],
+)
+def test_a_file_is_named_where_it_had_its_part(
+    tmp_path: Path, file: str, flags: dict[str, object], message: str
+) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text(file)
+    with pytest.raises(SettingsError) as refused:
+        options.RUN.make({"settings_file": path, **flags})
+    assert re.match(rf"(.*/)?{message}", str(refused.value))
 
 
 @pytest.mark.parametrize(

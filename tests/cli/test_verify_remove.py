@@ -84,7 +84,7 @@ def test_many_packed_files(call: Call, tmp_path: Path) -> None:
         ]
         assert sides[0] == sides[1]
     again = call("insert", pattern, "--out", out, *PLAN)
-    assert (again.code, "is there already; choose another --out" in again.err) == (3, True)
+    assert (again.code, "is there already; choose another directory" in again.err) == (3, True)
     (tmp_path / "x.jsonl").write_text('{"text": "a"}\n')
     mixed = call("insert", pattern, tmp_path / "x.jsonl", "--out", tmp_path / "p", *PLAN)
     assert (mixed.code, "of different layouts: jsonl, lines" in mixed.err) == (3, True)
@@ -186,7 +186,7 @@ def test_wrong_usage(call: Call, corpus: Path, tmp_path: Path) -> None:
     out = tmp_path / "o"
     call("insert", corpus, "--out", out, *PLAN)
     outcome = call("verify", tmp_path, out / "manifest.json")
-    assert (outcome.code, "--tokenizer goes with the directory" in outcome.err) == (3, True)
+    assert (outcome.code, "a tokenizer goes with the directory" in outcome.err) == (3, True)
     outcome = call("verify", tmp_path, out / "manifest.json", "--tokenizer", tmp_path / "none")
     assert (outcome.code, "cannot load a tokenizer from" in outcome.err) == (3, True)
 

@@ -243,10 +243,10 @@ def test_a_pass_after_a_quick_look_says_how_far_off_it_may_be() -> None:
     assert looked.sentence == (
         f"{whole.sentence} This was a quick look: an exposure may be up to 1.50 bits "
         "above the one shown, and the full measurement may call a leak what lies so far below a "
-        "threshold, or find a smaller p-value; measure without --quick before a release."
+        "threshold, or find a smaller p-value; measure in full before a release."
     )
     alone = gate.check(quick, Thresholds(p_value=False)).sentence
-    assert alone.endswith("so far below a threshold; measure without --quick before a release.")
+    assert alone.endswith("so far below a threshold; measure in full before a release.")
     bounded = changed(quick, privacy=privacy(1.5, 5.0))
     both = gate.check(bounded, Thresholds(max_epsilon=3)).sentence
     assert "so far below a threshold, or find a smaller p-value or a larger epsilon; " in both

@@ -365,6 +365,13 @@ class TestRefusedBeforeTheFirstStep:
         ({"references": 63}, "references=63 must be a whole number at least 64"),
         ({"stop_above": -1}, "stop_above=-1 must be a finite number above 0"),
         ({"stop_above": 10, "references": 1024}, "stop_above=10 can never be passed"),
+        (
+            {"wrapping": "chat"},
+            r"wrapping is of type str; give Wrapping\(\.\.\.\), or leave it out",
+        ),
+        ({"report": ""}, "report='' is no path; give a directory's"),
+        ({"report": 3}, "report=3 is no path; give a directory's"),
+        ({"report": "leakage", "measure": {}}, "measure is of type dict; give MeasureSettings"),
     ],
 )
 def test_settings_out_of_range_are_refused(settings: dict[str, Any], match: str) -> None:

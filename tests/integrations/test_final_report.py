@@ -100,6 +100,9 @@ def test_a_directory_with_a_result_is_refused_before_the_first_step(
     file.touch()
     with pytest.raises(ResultError, match="is a file; choose a directory"):
         trainer_of(tmp_path, TEXTS, [reporting(file)]).train()
+    (tmp_path / "scores.parquet").write_text("mine")
+    with pytest.raises(ResultError, match=r"scores.parquet is there already, and no measurement"):
+        trainer_of(tmp_path / "run", TEXTS, [reporting(tmp_path)]).train()
 
 
 @pytest.mark.parametrize(

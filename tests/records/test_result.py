@@ -138,7 +138,7 @@ def test_names_the_part_and_the_value(
     tmp_path: Path, change: Callable[[dict[str, Any]], object], message: str
 ) -> None:
     clean(n=3).write(tmp_path / "r.json")
-    with pytest.raises(ResultError, match=message + r".*; measure again with another --out"):
+    with pytest.raises(ResultError, match=message + r".*; measure again with another directory"):
         Result.read(rewritten(tmp_path / "r.json", change))
 
 

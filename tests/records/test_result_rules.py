@@ -168,7 +168,9 @@ _NAME = "random_number, canary, repetitions 1"
     ],
 )
 def test_a_format_that_cannot_be_is_refused(change: Change, message: str) -> None:
-    with pytest.raises(ResultError, match=message + r"(.|\n)*; measure again with another --out"):
+    with pytest.raises(
+        ResultError, match=message + r"(.|\n)*; measure again with another directory"
+    ):
         valid(written(), change)
 
 
@@ -208,7 +210,7 @@ def test_a_format_that_cannot_be_is_refused(change: Change, message: str) -> Non
     ],
 )
 def test_a_canary_that_cannot_be_is_refused(change: Change, message: str) -> None:
-    with pytest.raises(ResultError, match=message + r".*; measure again with another --out"):
+    with pytest.raises(ResultError, match=message + r".*; measure again with another directory"):
         valid(written(), change)
 
 

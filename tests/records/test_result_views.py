@@ -2,6 +2,7 @@
 
 import pickle
 from copy import copy, deepcopy
+from dataclasses import replace
 from errno import ENOSPC
 from pathlib import Path
 from unittest.mock import Mock
@@ -228,6 +229,18 @@ def test_a_result_is_kept_whole_or_not_at_all(
         full.setattr(Result, "write", Mock(side_effect=FileError(ENOSPC, "No space left")))
         held.save(tmp_path / "kept")
     assert list((tmp_path / "kept").iterdir()) == []
+    assert open_run(held.save(tmp_path / "kept")).result.scores is not None
+
+
+def test_what_a_killed_save_left_is_gone_on_with(tmp_path: Path) -> None:
+    read = open_run(small_run(tmp_path / "run")).result
+    assert read.scores is not None
+    held = small_result().with_scores(read.scores)
+    held.save(tmp_path / "kept").unlink()  # killed before result.json
+    theirs = held.with_scores(replace(read.scores, repetitions=read.scores.repetitions + 1))
+    for other in (theirs, small_result()):
+        with pytest.raises(ResultError, match=r"scores.parquet is there already, and not of this"):
+            other.save(tmp_path / "kept")
     assert open_run(held.save(tmp_path / "kept")).result.scores is not None
 
 

@@ -79,7 +79,7 @@ def test_secrets_are_shown_where_asked_for(tmp_path: Path) -> None:
 
 def test_secrets_need_a_manifest(tmp_path: Path) -> None:
     run = open_run(small_run(tmp_path, whole=False))
-    with pytest.raises(SettingsError, match="give it with --manifest, or leave --show-secrets out"):
+    with pytest.raises(SettingsError, match="give the manifest too, or leave the secrets out"):
         report_data(run, show_secrets=True)
     assert report_data(run).formats[0].pattern is None
     data = report_data(run, show_secrets=True, manifest=small_manifest())

@@ -83,7 +83,7 @@ def test_secrets_that_were_asked_for_are_the_owners(tmp_path: Path) -> None:
 
 def test_asked_for_without_a_manifest(tmp_path: Path) -> None:
     run = open_run(small_run(tmp_path, whole=False))
-    with pytest.raises(SettingsError, match="give it with --manifest"):
+    with pytest.raises(SettingsError, match="give the manifest too"):
         write_report(run, show_secrets=True)
     assert not (tmp_path / "report.html").exists()
 
@@ -125,7 +125,7 @@ def test_a_place_that_cannot_be_written_to(tmp_path: Path) -> None:
     run = open_run(small_run(tmp_path))
     before = write_report(run, formats=("md",))[0].read_bytes()
     (tmp_path / "file").write_text("")
-    with pytest.raises(FileError, match=r"cannot write .*report.md: .*; --out puts it elsewhere"):
+    with pytest.raises(FileError, match=r"cannot write .*report.md: .*; choose another directory"):
         write_report(run, out=tmp_path / "file" / "out", formats=("md",))
     (tmp_path / ".report.md.partial").mkdir()
     with pytest.raises(FileError, match="cannot write"):
@@ -137,7 +137,9 @@ def test_a_run_from_elsewhere_does_not_say_where_its_report_goes(tmp_path: Path)
     run = small_run(tmp_path / "run")
     (tmp_path / "mine").write_text("precious")
     (run / "report.md").symlink_to(tmp_path / "mine")
-    with pytest.raises(FileError, match=r"report.md is a link that leads out of the run; --out"):
+    with pytest.raises(
+        FileError, match=r"report.md is a link that leads out of the run; choose another"
+    ):
         write_report(open_run(run))
     assert (tmp_path / "mine").read_text() == "precious"
     assert not (run / "report.html").exists()
