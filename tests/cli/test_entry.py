@@ -152,4 +152,4 @@ def test_ctrl_c_while_modules_are_imported_is_one_line(
 def test_the_help_of_a_bare_command_is_lines(call: Call) -> None:
     seen = call()
     assert seen.code == 3
-    assert "\nCommands:\n  insert " in seen.err
+    assert "\nCommands:\n  run " in seen.err
