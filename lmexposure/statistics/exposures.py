@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
+from lmexposure._style import count
 from lmexposure._validate import bits_array
 from lmexposure.errors import InputError
 from lmexposure.statistics.sampled import SampledExposure, sampled_exposure
@@ -34,7 +35,7 @@ class Exposures:
     def __repr__(self) -> str:
         first = [f"{value:.2f}" for value in self.value[: None if self.value.size < 6 else 3]]
         more = ["..."] if len(first) < self.value.size else []
-        return f"<Exposures of {self.value.size} canaries: {', '.join(first + more)} bits>"
+        return f"<Exposures of {count(self.value.size, 'canary', 'canaries')}: {', '.join(first + more)} bits>"
 
     @property
     def value(self) -> NDArray[np.float64]:
