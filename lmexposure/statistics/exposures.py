@@ -35,7 +35,8 @@ class Exposures:
     def __repr__(self) -> str:
         first = [f"{value:.2f}" for value in self.value[: None if self.value.size < 6 else 3]]
         more = ["..."] if len(first) < self.value.size else []
-        return f"<Exposures of {count(self.value.size, 'canary', 'canaries')}: {', '.join(first + more)} bits>"
+        of = count(self.value.size, "canary", "canaries")
+        return f"<Exposures of {of}: {', '.join(first + more)} bits>"
 
     @property
     def value(self) -> NDArray[np.float64]:
