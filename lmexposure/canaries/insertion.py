@@ -1,133 +1,564 @@
-"""Putting canaries among documents, whatever these are kept in; and into any iterable of texts."""
+"""The one insertion engine: scan a corpus, draw its canaries, merge them in, check, record.
+
+A corpus gives its documents in parts, in one order, as often as it is asked; `corpora` has an
+adapter for each container. What goes before a document follows from the plan and the document's
+number alone, so that parts, files and engines need not know one another. The same parts with the
+canaries cut out again are the check of what was written, and the removal.
+"""
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import sys
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from functools import cached_property
+from typing import Literal, NamedTuple, Protocol
 
 from lmexposure._validate import one_of
-from lmexposure.canaries.checking import check_inserted
 from lmexposure.canaries.drawing import draw as draw_plan
 from lmexposure.canaries.format import Format
-from lmexposure.canaries.manifest import CorpusRecord, Manifest
+from lmexposure.canaries.manifest import CorpusRecord, Layout, Manifest
 from lmexposure.canaries.plan import Canary, Plan
-from lmexposure.canaries.search import Found, count_fills
+from lmexposure.canaries.search import Found, add_fills, sure_words
 from lmexposure.errors import CorpusError
 
 Existing = Literal["refuse", "set_aside"]
+Taken = Callable[[bytes], object]
+_AGAIN = "the corpus changed meanwhile, or the disk is at fault: insert again"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Survey:
-    """What a first look at a corpus found.
+class Merged(NamedTuple):
+    """A part with documents more, and where each of these begins in it and how long it is.
+
+    Spans are in units of the part: bytes of a text, rows of a table.
+    """
+
+    part: "Part"
+    spans: Sequence[tuple[int, int]]
+
+
+class Part(Protocol):
+    """Some documents of a corpus, one after another; it does not change.
+
+    Attributes:
+        documents: how many begin here.
+        lines: how many lines or rows.
+        size: in units: bytes of a text, rows of a table.
+        content: what is hashed of it.
+        visible: whether any of it is more than white space.
+        scans_lines: whether a searched text is many lines, so that a fill's place is its line.
+    """
+
+    @property
+    def documents(self) -> int: ...
+    @property
+    def lines(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def content(self) -> bytes: ...
+    @property
+    def visible(self) -> bool: ...
+    @property
+    def scans_lines(self) -> bool: ...
+
+    def searched(self, words: Sequence[str]) -> Iterable[tuple[int, str]]:
+        """What may hold fills: (number of its first line or row in the file, from 1; text).
+
+        Args:
+            words: every fill holds one of them, so that other texts may be left out; none: unknown.
+        """
+
+    def merged(self, added: Sequence[tuple[int, str]]) -> Merged:
+        """With documents more: (number of the document here, from 0; text to put before it)."""
+        ...
+
+    def without(self, documents: Sequence[int]) -> "tuple[Part, list[str | None]]":
+        """The rest without these documents (numbers from 0, ascending), and their texts.
+
+        A text is None where no document can be read.
+        """
+        ...
+
+    def same(self, other: "Part") -> bool:
+        """Whether nothing differs, also of what is not hashed."""
+        ...
+
+
+class Source(Protocol):
+    """A file of a corpus, or all that is held in memory."""
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        ...
+
+    def parts(self, *, taken: Taken | None = None, known: bool = False) -> Iterator[Part]:
+        """The documents from the beginning.
+
+        Args:
+            taken: called with the content of each part, in order.
+            known: it was looked through before, or nothing needs to be known of it.
+
+        Raises:
+            CorpusError: it cannot be read, or holds what is no document.
+        """
+        ...
+
+    def guarded(self) -> AbstractContextManager[None]:
+        """Errors meanwhile name the source; it must not change."""
+        ...
+
+
+class Corpus(Protocol):
+    """A container of documents.
+
+    Attributes:
+        sources: its files in their order, or what is held in memory.
+        place: what the place of a fill is called: "line", "row" or "record".
+        aligned: whether what is written has the same parts, each with its canaries, so that each
+            can be compared with what it came from.
+    """
+
+    @property
+    def sources(self) -> Sequence[Source]: ...
+    @property
+    def place(self) -> str: ...
+    @property
+    def aligned(self) -> bool: ...
+
+    def blank(self, documents: int) -> str:
+        """What to say where none of its documents holds text."""
+        ...
+
+    def about(self) -> "About":
+        """What a manifest says of the container."""
+        ...
+
+
+class About(NamedTuple):
+    """What a manifest says of a container; see `CorpusRecord`."""
+
+    layout: Layout
+    name: str = ""
+    text_field: str | None = None
+    constant_fields: Collection[str] = ()
+    separator: str | None = None
+
+    def record(
+        self, documents: int, hashes: tuple[str, str] = ("", ""), *, verified: bool = True
+    ) -> CorpusRecord:
+        """With the number of documents, and the hashes before and after insertion."""
+        return CorpusRecord(
+            **{**self._asdict(), "constant_fields": tuple(sorted(self.constant_fields))},
+            documents=documents,
+            sha256=hashes[0],
+            sha256_inserted=hashes[1],
+            verified=verified,
+        )
+
+
+class Hashes:
+    """SHA-256 of each file of a corpus, and of all of them one after another.
+
+    Attributes:
+        files: of each that has ended, in hexadecimal.
+    """
+
+    def __init__(self, *, several: bool) -> None:
+        self.files: list[str] = []
+        self._all = hashlib.sha256() if several else None
+        self._file = hashlib.sha256()
+
+    def update(self, data: bytes) -> None:
+        """Some more of this file."""
+        self._file.update(data)
+        if self._all is not None:
+            self._all.update(data)
+
+    def end_file(self) -> None:
+        """What comes now is the next file."""
+        self.files.append(self._file.hexdigest())
+        self._file = hashlib.sha256()
+
+    @property
+    def total(self) -> str:
+        """Of all files one after another."""
+        return self.files[0] if self._all is None else self._all.hexdigest()
+
+
+class Scan:
+    """What the parts that passed so far tell.
+
+    Args:
+        formats: whose fills to look for; none: parts are only counted, and not hashed.
+        several: whether there are several files.
 
     Attributes:
         documents: how many.
-        sha256: of the corpus.
-        fills: per format name, the fills that stand in it already.
-        place: what a fill's place is called, "line" or "record".
+        visible: whether any holds text.
+        fills: per format, those that are there.
+        hashes: of what passed; None where nothing is hashed.
     """
 
-    documents: int
-    sha256: str
-    fills: Mapping[str, Found]
-    place: str
+    def __init__(self, formats: Sequence[Format], *, several: bool = False) -> None:
+        self.documents, self.visible = 0, False
+        self.formats, self.several = formats, several
+        self.fills = {form.name: Found() for form in formats}
+        self.hashes = Hashes(several=several) if formats else None
+        self._words = sure_words(formats)
+        self._lines = self._lines_before = 0
+
+    @property
+    def taken(self) -> Taken | None:
+        """Hashes the content of a part."""
+        return None if self.hashes is None else self.hashes.update
+
+    def add(self, part: Part) -> None:
+        """Look at a part that was taken."""
+        self.documents += part.documents
+        self._lines += part.lines
+        self.visible = self.visible or part.visible
+        if self.formats:
+            texts = ((self._lines_before + n, text) for n, text in part.searched(self._words))
+            add_fills(self.fills, self.formats, texts, whole_lines=part.scans_lines)
+
+    def end_file(self) -> None:
+        """What comes now is another file; numbers of lines go on."""
+        self._lines_before += self._lines
+        self._lines = 0
+        if self.hashes is not None:
+            self.hashes.end_file()
+
+    @property
+    def sha256(self) -> str:
+        """Of all that passed; "" where nothing was hashed."""
+        return "" if self.hashes is None else self.hashes.total
+
+
+def scan_corpus(corpus: Corpus, formats: Sequence[Format]) -> Scan:
+    """Look through all of a corpus once.
+
+    Args:
+        corpus: what holds the documents.
+        formats: whose fills to look for; none: only count.
+
+    Raises:
+        CorpusError: it cannot be read, or holds no text.
+    """
+    scan = Scan(formats, several=len(corpus.sources) > 1)
+    for source in corpus.sources:
+        with source.guarded():
+            for part in source.parts(taken=scan.taken, known=not formats):
+                scan.add(part)
+        scan.end_file()
+    if not scan.visible:
+        raise CorpusError(corpus.blank(scan.documents))
+    return scan
 
 
 def draw(
-    plan: Plan, survey: Survey, existing: Existing
+    plan: Plan, scan: Scan, existing: Existing, *, place: str
 ) -> tuple[tuple[Canary, ...], dict[str, tuple[int, ...]]]:
-    """Draw the plan for this corpus: (candidates and controls, secrets set aside per format).
+    """Draw the plan for a corpus: (candidates and controls, secrets set aside per format).
 
     Raises:
-        CorpusError: fills stand in the corpus already, and `existing` is "refuse".
+        CorpusError: fills are in the corpus already, and `existing` is "refuse".
         PlanError: the corpus or a format is too small.
     """
     one_of("existing", existing, ("refuse", "set_aside"), error=CorpusError)
-    found = {name: fills for name, fills in survey.fills.items() if fills.counts}
+    found = {name: fills for name, fills in scan.fills.items() if fills.counts}
     if found and existing == "refuse":
-        listed = "; ".join(
-            f"{name} {fills.named(fills.counts, survey.place)}" for name, fills in found.items()
-        )
+        where = f"{place}, counted over all files," if scan.several else place
         raise CorpusError(
-            f"the corpus already holds fills: {listed}; choose another format, or set these fills "
-            "aside (existing='set_aside', on the command line --existing set_aside)"
+            f"the corpus already holds fills: {listed_fills(found, where)}; choose another format, "
+            "or set these fills aside (existing='set_aside', on the command line --existing "
+            "set_aside)"
         )
     set_aside = {name: tuple(sorted(fills.counts)) for name, fills in found.items()}
-    return draw_plan(plan, documents=survey.documents, set_aside=set_aside), set_aside
+    return draw_plan(plan, documents=scan.documents, set_aside=set_aside), set_aside
 
 
-def schedule(canaries: Iterable[Canary]) -> list[tuple[int, Canary]]:
-    """(number of the document, canary before it), in the order of insertion; ids settle ties."""
-    places = [(place, one) for one in canaries if one.inserted for place in one.positions]
-    return sorted(places, key=lambda pair: (pair[0], pair[1].id))
+def listed_fills(found: Mapping[str, Found], place: str) -> str:
+    """Fills of several formats and where they are, for a message."""
+    return "; ".join(f"{name} {fills.named(fills.counts, place)}" for name, fills in found.items())
 
 
-def insert_into_texts(
-    texts: Iterable[str], plan: Plan, *, existing: Existing = "refuse"
-) -> tuple[list[str], Manifest]:
-    """Insert the plan's canaries among texts, each a document.
+class Placement:
+    """Which canaries go before which document; held-out candidates and controls go nowhere.
 
     Args:
-        texts: any iterable; it is read once and kept in memory.
-        plan: what to insert.
-        existing: what to do about fills that stand in a text already: "refuse", or "set_aside":
-            never draw them, and say so in the manifest.
+        entries: of a manifest.
+    """
 
-    Returns:
-        (the texts with the canaries among them, the manifest).
+    def __init__(self, entries: Iterable[Canary]) -> None:
+        places = [(place, one) for one in entries if one.inserted for place in one.positions]
+        self.schedule = sorted(places, key=lambda pair: (pair[0], pair[1].id))
+
+    @cached_property
+    def _before(self) -> Mapping[int, tuple[Canary, ...]]:
+        found: dict[int, list[Canary]] = {}
+        for place, canary in self.schedule:
+            found.setdefault(place, []).append(canary)
+        return {place: tuple(those) for place, those in found.items()}
+
+    def before(self, document: int) -> tuple[Canary, ...]:
+        """The canaries that go before this document, in their order."""
+        return self._before.get(document, ())
+
+    def within(self, start: int, stop: int) -> list[tuple[int, Canary]]:
+        """(document, canary before it) for the documents from `start` up to `stop`, in order."""
+        first, last = (bisect_left(self.schedule, n, key=lambda p: p[0]) for n in (start, stop))
+        return self.schedule[first:last]
+
+    def inserted(self, start: int = 0, stop: int = sys.maxsize) -> list[tuple[int, Canary]]:
+        """(number of the inserted document, its canary) among these documents, in order.
+
+        Numbers are from 0, and count these documents and their canaries.
+        """
+        places = self.within(start, stop)
+        return [(place - start + n, canary) for n, (place, canary) in enumerate(places)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Occurrence:
+    """Where an inserted document is; it holds no secret.
+
+    Attributes:
+        id: of the canary.
+        document: number of the document that it comes before, in the whole corpus, from 0.
+        offset: in the content of its file with the canaries: the first byte, or the row, from 0.
+        length: bytes or rows.
+    """
+
+    id: str
+    document: int
+    offset: int
+    length: int
+
+
+class Merge:
+    """Puts canaries before their documents; it must be given all parts, in their order.
+
+    Attributes:
+        document: number of the next document in the whole corpus, from 0.
+        occurrences: the inserted documents of this file.
+    """
+
+    def __init__(self, placement: Placement) -> None:
+        self.document, self._placement = 0, placement
+        self.begin_file()
+
+    def begin_file(self) -> None:
+        """What comes now is another file of the same corpus; numbers of documents go on."""
+        self.occurrences: list[Occurrence] = []
+        self._written = 0
+
+    def part(self, part: Part) -> Part:
+        """This part with its canaries."""
+        first, self.document = self.document, self.document + part.documents
+        places = self._placement.within(first, self.document)
+        merged, spans = part.merged([(place - first, canary.text) for place, canary in places])
+        for (start, length), (place, canary) in zip(spans, places, strict=True):
+            at = self._written + start
+            self.occurrences.append(
+                Occurrence(id=canary.id, document=place, offset=at, length=length)
+            )
+        self._written += merged.size
+        return merged
+
+
+class Cut:
+    """Leaves the inserted documents out again; it must be given all parts, in their order.
+
+    Args:
+        targets: (number of the inserted document among all that pass, from 0; its canary),
+            ascending.
+        error: makes an error of "document 3 is not pin/x1/0000".
+
+    Attributes:
+        removed: how many were left out so far.
+    """
+
+    def __init__(
+        self, targets: Sequence[tuple[int, Canary]], error: Callable[[str], CorpusError]
+    ) -> None:
+        self.removed = 0
+        self._targets, self._error, self._document = targets, error, 0
+
+    def part(self, part: Part) -> tuple[Part, Sequence[tuple[int, Canary]]]:
+        """This part without its canaries, and which these were.
+
+        Raises:
+            CorpusError: another document is where a canary should be.
+        """
+        first, self._document = self._document, self._document + part.documents
+        last = bisect_left(self._targets, self._document, lo=self.removed, key=lambda t: t[0])
+        hits, self.removed = self._targets[self.removed : last], last
+        rest, texts = part.without([number - first for number, _ in hits])
+        for (number, canary), text in zip(hits, texts, strict=True):
+            if text != canary.text:
+                raise self._missing(number, canary)
+        return rest, hits
+
+    def finish(self) -> None:
+        """All has passed.
+
+        Raises:
+            CorpusError: some canaries have not.
+        """
+        if self.removed < len(self._targets):
+            raise self._missing(*self._targets[self.removed])
+
+    def _missing(self, number: int, canary: Canary) -> CorpusError:
+        return self._error(f"document {number + 1} is not {canary.id}")
+
+
+class Verification:
+    """What was written, read again and held against what it came from.
+
+    Without its canaries, which are looked at before they are left out, it must be what the scan
+    saw: by the hash, or where parts are aligned, part by part. So its fills are those of the scan
+    and those of the inserted documents, and no other: no fill is longer than a document.
+
+    Args:
+        scan: of what it came from.
+        entries: of the manifest.
+        placement: of these.
+
+    Attributes:
+        hashes: of what was written.
+    """
+
+    def __init__(self, scan: Scan, entries: Sequence[Canary], placement: Placement) -> None:
+        self.hashes = Hashes(several=scan.several)
+        self._scan, self._entries, self._name = scan, entries, "the corpus"
+        self._rest = Hashes(several=False)
+        self._cut = Cut(placement.inserted(), self._differs)
+        self._inserted: list[tuple[int, str]] = []
+
+    def begin_file(self, name: str) -> None:
+        """What comes now is a file that messages call `name`."""
+        self._name = name
+
+    def part(self, part: Part, before: Part | None = None) -> None:
+        """Look at what was written.
+
+        Args:
+            part: some of it; its content went to `hashes`.
+            before: what it came from, where parts are aligned.
+
+        Raises:
+            CorpusError: it is not that with canaries in their places.
+        """
+        rest, hits = self._cut.part(part)
+        self._rest.update(rest.content)
+        if before is not None and not rest.same(before):
+            raise self._differs("another document or field than before")
+        self._inserted += [(number + 1, canary.text) for number, canary in hits]
+
+    def end_file(self) -> None:
+        """A file has ended.
+
+        Raises:
+            CorpusError: without its canaries it is not what it was.
+        """
+        number = len(self.hashes.files)
+        self.hashes.end_file()
+        self._rest.end_file()
+        known = None if self._scan.hashes is None else self._scan.hashes.files
+        if known is not None and number < len(known) and self._rest.files[number] != known[number]:
+            raise self._differs("between the canaries it is another text")
+
+    def finish(self, set_aside: Mapping[str, Collection[int]]) -> None:
+        """All was looked at.
+
+        Raises:
+            CorpusError: see `check_inserted`; or canaries are missing.
+        """
+        self._cut.finish()
+        found = {
+            name: Found(counts=fills.counts.copy(), first_places=dict(fills.first_places))
+            for name, fills in self._scan.fills.items()
+        }
+        add_fills(found, self._scan.formats, self._inserted, whole_lines=False)
+        check_inserted(self._entries, found, set_aside)
+
+    def _differs(self, where: str) -> CorpusError:
+        return CorpusError(f"{self._name} is not what was inserted: {where}; {_AGAIN}")
+
+
+def verify_written(
+    verification: Verification, source: Source, before: Iterable[Part] | None = None
+) -> None:
+    """Look at a file, or all that is in memory, as it was written.
+
+    Args:
+        verification: of the corpus.
+        source: what was written.
+        before: the parts that it came from, where they are aligned.
 
     Raises:
-        CorpusError: no texts, one that is no string, or fills already there.
-        PlanError: more repetitions than texts, or more secrets than a format has.
+        CorpusError: it is not what it came from, with canaries in their places.
     """
-    if isinstance(texts, str):
-        raise CorpusError("texts is one string; give an iterable of strings, one for each document")
-    documents = list(texts)
-    survey = survey_texts(documents, plan.formats)
-    canaries, set_aside = draw(plan, survey, existing)
-    inserted = list(_merged(documents, schedule(canaries)))
-    after = survey_texts(inserted, plan.formats)
-    check_inserted(canaries, after.fills, set_aside)
-    record = CorpusRecord(
-        name="",
-        layout="texts",
-        text_field=None,
-        constant_fields=(),
-        separator=None,
-        documents=survey.documents,
-        sha256=survey.sha256,
-        sha256_inserted=after.sha256,
-        verified=True,
-    )
-    manifest = Manifest(plan=plan, corpus=record, entries=canaries, set_aside=set_aside)
-    return inserted, manifest
+    verification.begin_file(source.name)
+    waiting = None if before is None else iter(before)
+    for part in source.parts(taken=verification.hashes.update, known=True):
+        verification.part(part, None if waiting is None else next(waiting, None))
+    verification.end_file()
 
 
-def survey_texts(texts: Iterable[str], formats: Sequence[Format]) -> Survey:
-    """A first look at texts: how many, their hash, and the fills in them.
+def check_inserted(
+    entries: Sequence[Canary],
+    fills: Mapping[str, Found],
+    set_aside: Mapping[str, Collection[int]],
+) -> None:
+    """Inserted means inserted: every canary as often as planned, and no other fill at all.
 
     Raises:
-        CorpusError: none, only blank ones, or one that is no string or not Unicode text.
+        CorpusError: a canary is there too rarely or too often (its id), a control or a held-out
+            candidate is there, or a fill that was not planned (its places).
     """
-    digest, counted = hashlib.sha256(), [0, 0]
+    for canary in entries:
+        count = fills[canary.format].counts[canary.index]
+        if count != canary.inserted:
+            raise CorpusError(
+                f"{canary.id} stands {count} times in the corpus instead of {canary.inserted}; "
+                "insert again into the original corpus"
+            )
+    for name, found in fills.items():
+        planned = {one.index for one in entries if one.format == name}
+        strange = found.counts.keys() - planned - set(set_aside.get(name, ()))
+        if strange:
+            raise CorpusError(
+                f"fills of format {name!r} that are not of the manifest stand in the corpus "
+                f"{found.named(strange, 'line or record')}; insert again into the original corpus"
+            )
 
-    def numbered() -> Iterator[tuple[int, str]]:
-        for number, text in enumerate(texts, 1):
-            digest.update(text_line(number, text))
-            counted[0] += 1
-            counted[1] += bool(text.strip())
-            yield number, text
 
-    fills = count_fills(formats, numbered(), whole_lines=False)
-    documents, visible = counted
-    if not visible:
-        raise CorpusError(f"the corpus has {documents} records and none holds text; give some")
-    return Survey(documents=documents, sha256=digest.hexdigest(), fills=fills, place="record")
+def manifest_of(
+    plan: Plan,
+    about: About,
+    *,
+    documents: int,
+    set_aside: Mapping[str, Collection[int]] | None = None,
+) -> Manifest:
+    """The manifest of an insertion into a corpus that is never read as a whole.
+
+    Its hashes are empty: the same plan and number of documents give the same manifest, however the
+    corpus is cut into parts.
+
+    Raises:
+        PlanError: too few documents or secrets.
+    """
+    aside = {name: tuple(sorted(indices)) for name, indices in (set_aside or {}).items()}
+    entries = draw_plan(plan, documents=documents, set_aside=aside)
+    return Manifest(plan=plan, corpus=about.record(documents), entries=entries, set_aside=aside)
 
 
-def text_line(number: int, text: str) -> bytes:
+def text_line(number: int, text: object) -> bytes:
     """What is hashed of a text: JSON, so that no two lists of texts look alike.
 
     Raises:
@@ -146,11 +577,16 @@ def text_line(number: int, text: str) -> bytes:
         ) from None
 
 
-def _merged(documents: Sequence[str], places: Sequence[tuple[int, Canary]]) -> Iterator[str]:
-    waiting = iter(places)
-    place, canary = next(waiting, (-1, None))
-    for number, document in enumerate(documents):
-        while canary is not None and place == number:
-            yield canary.text
-            place, canary = next(waiting, (-1, None))
-        yield document
+@contextmanager
+def named_errors(name: str) -> Iterator[None]:
+    """Errors about a line or row say of which file.
+
+    Raises:
+        CorpusError: with the name before it, where it does not hold that already.
+    """
+    try:
+        yield
+    except CorpusError as failure:
+        if name in str(failure):
+            raise
+        raise CorpusError(f"{name}: {failure}") from failure

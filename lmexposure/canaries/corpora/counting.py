@@ -1,16 +1,16 @@
 """What of a manifest is really in a corpus, after whatever was done to it since insertion."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from lmexposure.canaries.corpora.shapes import Shape, scans_lines, shape_texts
-from lmexposure.canaries.corpora.shards import corpus_files, read_sidecars
-from lmexposure.canaries.corpora.surveying import named_errors
+from lmexposure.canaries.corpora.copies import read_sidecars
+from lmexposure.canaries.corpora.files import FileCorpus, FileLayout, corpus_files
+from lmexposure.canaries.insertion import Source
 from lmexposure.canaries.manifest import Manifest
-from lmexposure.canaries.search import Found, add_fills
+from lmexposure.canaries.search import Found, add_fills, sure_words
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,15 +88,17 @@ class CorpusCount:
         return {**asdict(self), "as_inserted": self.as_inserted}
 
 
-def count_files(sources: Sequence[str | Path], manifest: Manifest, *, shape: Shape) -> CorpusCount:
+def count_files(
+    sources: Sequence[str | Path], manifest: Manifest, *, layout: FileLayout
+) -> CorpusCount:
     """Count the fills in files, which need not be those that insertion wrote.
 
     One file of several that still has its sidecar is held against what insertion put into it.
 
     Args:
-        sources: files or patterns; text, plain, .gz or .zst, or Parquet.
+        sources: files or patterns.
         manifest: what should be there.
-        shape: what a document is in these files.
+        layout: what a document is in these files.
 
     Raises:
         CorpusError: a file cannot be read; or it has a sidecar, which is of another manifest, or
@@ -104,18 +106,28 @@ def count_files(sources: Sequence[str | Path], manifest: Manifest, *, shape: Sha
     """
     paths = corpus_files(sources)
     notes = read_sidecars(paths, manifest)
-    alone = notes[0] if notes and len(notes) < notes[0].shards else None
-    found = {name: Found() for name in manifest.formats}
-    for path in paths:
-        with named_errors(path):
-            texts = shape_texts(path, shape, manifest.plan.formats)
-            add_fills(found, manifest.plan.formats, texts, whole_lines=scans_lines(shape))
+    found = count_fills_in(FileCorpus(paths, layout).sources, manifest)
     where = "line or row" if len(paths) == 1 else "line or row of some file"
-    if alone is None:
+    if notes is None or len(notes) == notes[0].shards:
         return count_of(manifest, found, where=where)
-    expected = Counter(one.id for one in alone.copied.occurrences)
+    expected = Counter(one.id for one in notes[0].copied.occurrences)
     counted = count_of(manifest, found, expected=expected, where=where)
-    return replace(counted, shard=(alone.shard, alone.shards))
+    return replace(counted, shard=(notes[0].shard, notes[0].shards))
+
+
+def count_fills_in(sources: Iterable[Source], manifest: Manifest) -> dict[str, Found]:
+    """The fills of a manifest's formats in files, or in what is in memory; places are of a file.
+
+    Raises:
+        CorpusError: it cannot be read.
+    """
+    formats = manifest.plan.formats
+    found, words = {name: Found() for name in manifest.formats}, sure_words(formats)
+    for source in sources:
+        with source.guarded():
+            for part in source.parts():
+                add_fills(found, formats, part.searched(words), whole_lines=part.scans_lines)
+    return found
 
 
 def count_of(

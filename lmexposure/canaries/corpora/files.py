@@ -1,66 +1,290 @@
-"""A corpus file in, the same file with canaries out; every other byte as it was."""
+"""A corpus of one or many files: which they are, and the adapter that knows what a document is."""
 
-from collections.abc import Mapping
+import glob
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, NamedTuple, Protocol
 
-from lmexposure._files import atomic_write, mode_like
-from lmexposure.canaries.corpora.content import packing
-from lmexposure.canaries.corpora.copying import corpus_copy
-from lmexposure.canaries.corpora.shapes import record_of, shape_named
-from lmexposure.canaries.corpora.surveying import survey_files
-from lmexposure.canaries.insertion import Existing, draw
-from lmexposure.canaries.manifest import Manifest
-from lmexposure.canaries.plan import Plan
+from lmexposure._validate import one_of
+from lmexposure.canaries.insertion import About, Hashes, Part, Taken, named_errors
 from lmexposure.errors import CorpusError
 
+SIDECAR_SUFFIX = ".canaries.json"
+PACKINGS = (".gz", ".zst")
 
-def insert_into_file(
-    corpus_path: str | Path,
-    plan: Plan,
-    out_path: str | Path,
-    *,
-    layout: str,
-    text_field: str = "text",
-    fields: Mapping[str, Any] | None = None,
-    existing: Existing = "refuse",
-) -> Manifest:
-    """Write a copy of a corpus with the plan's canaries in it.
 
-    A canary becomes a document of its own before another one, with that one's line end. The copy
-    has the source's permission bits (see `mode_like`), and is checked before it gets its name; the
-    manifest is the caller's to write.
+class Adapter(NamedTuple):
+    """A kind of file: the module of this package that knows it, and the suffixes it goes by."""
+
+    module: str
+    suffixes: tuple[str, ...] = ()
+
+
+ADAPTERS = {
+    "lines": Adapter("text"),
+    "paragraphs": Adapter("text"),
+    "jsonl": Adapter("text", (".jsonl", ".ndjson")),
+    "parquet": Adapter("parquet", (".parquet",)),
+}
+LAYOUTS = tuple(ADAPTERS)
+
+
+class FilePart(Part, Protocol):
+    """A part of a file."""
+
+    @property
+    def default_end(self) -> bytes:
+        """The line end of the text's first line; b"" where there is none."""
+        ...
+
+
+class FileLayout(Protocol):
+    """What a document is in a file: its adapter.
+
+    Attributes:
+        name: the layout.
+        text_field: the field that holds the text, where documents have fields.
+        fields: constants for other fields of inserted documents.
+        separator: the text between two documents, which a canary is scored after; None: a token's
+            work.
+        place: what the place of a fill is called: "line" or "row".
+        aligned: whether a copy has the same parts, each with its canaries.
+    """
+
+    @property
+    def name(self) -> Any: ...
+    @property
+    def text_field(self) -> str | None: ...
+    @property
+    def fields(self) -> Mapping[str, Any]: ...
+    @property
+    def separator(self) -> str | None: ...
+    @property
+    def place(self) -> str: ...
+    @property
+    def aligned(self) -> bool: ...
+
+    def parts(
+        self, path: Path, *, taken: Taken | None, known: bool, first_end: bytes
+    ) -> Iterator[FilePart]:
+        """The parts of a file; see `insertion.Source`, and `Block` for `first_end`."""
+        ...
+
+    def documents(self, path: Path) -> Iterator[str]:
+        """The text of each document."""
+        ...
+
+    def writer(
+        self, stream: IO[bytes], like: Path
+    ) -> AbstractContextManager[Callable[[Any], object]]:
+        """A function that writes parts into a stream, packed and typed as the file `like`."""
+        ...
+
+
+def layout_named(
+    name: str, *, text_field: str = "text", fields: Mapping[str, Any] | None = None
+) -> FileLayout:
+    """The layout with this name.
 
     Args:
-        corpus_path: UTF-8 text, plain, .gz or .zst, or Parquet; read twice, in constant memory.
-        plan: what to insert.
-        out_path: another file; replaced if it is there.
-        layout: "lines", "paragraphs", "jsonl" or "parquet".
-        text_field: for "jsonl" and "parquet", the field that holds the text.
-        fields: for these, constants for other fields of inserted records; the rest is copied
-            from the record that follows.
-        existing: about fills already in the corpus: "refuse" or "set_aside".
+        name: one of `LAYOUTS`.
+        text_field: where documents have fields, the one that holds the text.
+        fields: for these, constants for other fields of inserted documents.
 
     Raises:
-        CorpusError: the corpus cannot be used, or holds fills of a format already.
-        PlanError: the corpus or a format is too small for the plan.
-        FileError: the disk refused; no half-written file is left.
+        CorpusError: an unknown name; constants for the text, or that the layout cannot hold.
     """
-    source, out = Path(corpus_path), Path(out_path)
-    if out.exists() and source.exists() and out.samefile(source):
-        raise CorpusError(f"{out} is the corpus itself; write to another file")
-    if packing(out) != packing(source):
-        as_is = packing(source) or "neither .gz nor .zst"
+    one_of("layout", name, LAYOUTS, error=CorpusError)
+    constants = dict(fields or {})
+    if text_field in constants:
         raise CorpusError(
-            f"{out.name} would be packed otherwise than {source.name}; choose a name that ends in "
-            f"{as_is}"
+            f"fields must leave out the text field {text_field!r}: the canary goes there"
         )
-    shape = shape_named(layout, text_field=text_field, fields=fields)
-    survey = survey_files([source], shape, plan.formats)
-    canaries, set_aside = draw(plan, survey, existing)
-    with atomic_write(out, mode=mode_like(source)) as stream:
-        with corpus_copy(survey, shape, canaries, plan.formats) as copy:
-            copy.file(source, stream)
-            digests = copy.finish(set_aside)
-        record = record_of(source.name, shape, survey, digests)
-    return Manifest(plan=plan, corpus=record, entries=canaries, set_aside=set_aside)
+    module = import_module(f"lmexposure.canaries.corpora.{ADAPTERS[name].module}")
+    layout: FileLayout = module.layout_of(name, text_field, constants)
+    return layout
+
+
+def guess_layout(path: str | Path) -> str:
+    """By the suffix under .gz or .zst; "lines" where no other layout goes by it."""
+    name = Path(path).name.lower()
+    name = name[: name.rindex(".")] if name.endswith(PACKINGS) else name
+    fitting = (layout for layout, one in ADAPTERS.items() if name.endswith(one.suffixes or "/"))
+    return next(fitting, "lines")
+
+
+def layout_for(
+    sources: Sequence[Path],
+    name: str | None,
+    text_field: str,
+    *,
+    fields: Mapping[str, Any] | None = None,
+) -> FileLayout:
+    """What a document is in these files: as said, else by their suffix.
+
+    Raises:
+        CorpusError: files of different layouts.
+    """
+    guessed = {guess_layout(path) for path in sources}
+    if name is None and len(guessed) > 1:
+        raise CorpusError(
+            f"the files are of different layouts: {', '.join(sorted(guessed))}; give one kind"
+        )
+    return layout_named(name or guessed.pop(), text_field=text_field, fields=fields)
+
+
+def corpus_files(names: Sequence[str | Path]) -> list[Path]:
+    """The files of a corpus, sorted by name.
+
+    Args:
+        names: files, or patterns such as "data/*.jsonl.gz".
+
+    Raises:
+        CorpusError: a pattern that matches no file, or a file named twice.
+    """
+    found: list[Path] = []
+    for name in names:
+        known = [name] if Path(name).exists() or not glob.has_magic(str(name)) else []
+        matched = known or glob.glob(str(name), recursive=True)
+        files = [Path(one) for one in matched if not str(one).endswith(SIDECAR_SUFFIX)]
+        if not files:
+            raise CorpusError(f"no file matches {str(name)!r}; give a file, or another pattern")
+        found += files
+    found.sort()
+    for one, following in pairwise(found):
+        if one == following:
+            raise CorpusError(f"{one} is given twice; give it once")
+    return found
+
+
+class FileSource:
+    """A file of a corpus (see `insertion.Source`).
+
+    Args:
+        path: of the file.
+        corpus: that it belongs to.
+
+    Raises:
+        CorpusError: there is no such file, or it is a pipe.
+    """
+
+    def __init__(self, path: Path, corpus: "FileCorpus") -> None:
+        self.path, self.name = path, corpus.name or str(path)
+        self._corpus, self._state = corpus, _file_state(path)
+
+    def parts(self, *, taken: Taken | None = None, known: bool = False) -> Iterator[FilePart]:
+        """Its documents; see `insertion.Source`."""
+        corpus = self._corpus
+        for part in corpus.layout.parts(
+            self.path, taken=taken, known=known, first_end=corpus.first_end
+        ):
+            corpus.first_end = corpus.first_end or part.default_end
+            yield part
+
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """Errors meanwhile name the file.
+
+        Raises:
+            CorpusError: it changed since the corpus was opened, whatever else went wrong.
+        """
+        with named_errors(self.name):
+            try:
+                yield
+            finally:
+                if _file_state(self.path) != self._state:
+                    raise CorpusError(
+                        f"the corpus {self.path} changed while it was read; try again"
+                    )
+
+
+class FileCorpus:
+    """A corpus in files (see `insertion.Corpus`).
+
+    Args:
+        paths: in their order.
+        layout: what a document is.
+        name: what messages call a file that is not the user's own; "": its path.
+
+    Attributes:
+        first_end: the line end of the first line that was read; b"" before that.
+
+    Raises:
+        CorpusError: a file is missing, or is a pipe.
+    """
+
+    def __init__(self, paths: Sequence[Path], layout: FileLayout, *, name: str = "") -> None:
+        self.layout, self.first_end, self.name = layout, b"", name
+        self.sources = [FileSource(path, self) for path in paths]
+        self.place, self.aligned = layout.place, layout.aligned
+
+    def blank(self, documents: int) -> str:
+        """What to say where no file holds text."""
+        several = len(self.sources) > 1
+        named = f"of {len(self.sources)} files" if several else self.sources[0].name
+        return f"the corpus {named} holds only blank lines; give a file with text in it"
+
+    def about(self) -> About:
+        """What a manifest says of the files."""
+        layout = self.layout
+        name = self.sources[0].path.name if len(self.sources) == 1 else ""
+        fields = tuple(layout.fields)
+        return About(layout.name, name, layout.text_field, fields, layout.separator)
+
+    def sha256(self) -> str:
+        """As a manifest has it: of the contents of all files, or of the texts of tables.
+
+        Raises:
+            CorpusError: a file cannot be read.
+        """
+        hashes = Hashes(several=len(self.sources) > 1)
+        for source in self.sources:
+            with source.guarded():
+                for _ in source.parts(taken=hashes.update, known=True):
+                    pass
+            hashes.end_file()
+        return hashes.total
+
+
+def _file_state(path: Path) -> tuple[int, ...]:
+    """What changes when a file does: size, time of the last change, and which file it is.
+
+    Raises:
+        CorpusError: there is no such file, or it is a pipe.
+    """
+    try:
+        found = path.stat()
+    except OSError as failure:
+        raise CorpusError(
+            f"cannot read the corpus {path}: {failure.strerror}; give a text file"
+        ) from failure
+    if stat.S_ISFIFO(found.st_mode) or stat.S_ISSOCK(found.st_mode):
+        raise CorpusError(
+            f"the corpus {path} is a pipe, and would be read twice; write it to a file, or give it "
+            "as standard input: -"
+        )
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+
+
+def read_documents(
+    sources: str | Path | Sequence[str | Path], *, layout: str, text_field: str = "text"
+) -> Iterator[str]:
+    r"""The documents of a corpus, one after another, in constant memory.
+
+    A document's last line end is not part of it; line ends within a paragraph stay as they are.
+
+    Args:
+        sources: a file, several, or patterns.
+        layout: what a document is.
+        text_field: where documents have fields, the one that holds the text.
+
+    Raises:
+        CorpusError: a file or a record cannot be used.
+    """
+    known = layout_named(layout, text_field=text_field)
+    for path in corpus_files([sources] if isinstance(sources, str | Path) else sources):
+        yield from known.documents(path)

@@ -1,19 +1,13 @@
 """What an insertion into files would do, before anything is written."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from lmexposure.canaries.corpora.merging import Merger
-from lmexposure.canaries.corpora.rows import Rows, row_texts
-from lmexposure.canaries.corpora.shapes import Shape, merger_for
-from lmexposure.canaries.corpora.shards import corpus_files
-from lmexposure.canaries.corpora.surveying import FileSurvey, named_errors, survey_files, unchanged
-from lmexposure.canaries.corpora.textfile import noted_blocks
-from lmexposure.canaries.insertion import Existing, draw, text_line
-from lmexposure.canaries.plan import Plan
+from lmexposure.canaries.corpora.files import FileCorpus, FileLayout, corpus_files
+from lmexposure.canaries.insertion import Existing, Merge, Placement, draw, scan_corpus
+from lmexposure.canaries.plan import Canary, Plan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +17,7 @@ class Preview:
     Attributes:
         documents: in the corpus now.
         insertions: documents that would be added.
-        bytes_before: size of the corpus' content now; of Parquet, of its texts.
+        bytes_before: size of the corpus' content now; of tables, of their texts as JSON.
         bytes_added: how much that would grow.
         canaries: different canaries, over all formats.
         held_out: candidates that their coins leave out, over all formats.
@@ -65,47 +59,42 @@ def preview_insertion(
     sources: Sequence[str | Path],
     plan: Plan,
     *,
-    shape: Shape,
+    layout: FileLayout,
     existing: Existing = "refuse",
 ) -> Preview:
-    """What `insert_into_files` would do with the same arguments; nothing is written.
+    """What an insertion into these files would do; nothing is written.
 
     Raises:
-        CorpusError: as for `insert_into_files`.
-        PlanError: as for `insert_into_files`.
+        CorpusError, PlanError: as the insertion would.
     """
-    paths = corpus_files(sources)
-    survey = survey_files(paths, shape, plan.formats)
-    canaries, set_aside = draw(plan, survey, existing)
-    before, added = _sizes(paths, survey, shape, merger_for(shape, canaries, survey))
-    aside = {one.name: len(set_aside.get(one.name, ())) for one in plan.formats}
+    corpus = FileCorpus(corpus_files(sources), layout)
+    scan = scan_corpus(corpus, plan.formats)
+    entries, set_aside = draw(plan, scan, existing, place=corpus.place)
+    before, after = _sizes(corpus, entries)
+    aside = {form.name: len(set_aside.get(form.name, ())) for form in plan.formats}
     return Preview(
-        documents=survey.documents,
-        insertions=sum(one.inserted for one in canaries),
+        documents=scan.documents,
+        insertions=sum(canary.inserted for canary in entries),
         bytes_before=before,
-        bytes_added=added,
-        canaries=sum(one.role == "canary" for one in canaries),
-        held_out=sum(one.role == "held_out" for one in canaries),
-        controls=sum(one.role == "control" for one in canaries),
+        bytes_added=after - before,
+        canaries=sum(canary.role == "canary" for canary in entries),
+        held_out=sum(canary.role == "held_out" for canary in entries),
+        controls=sum(canary.role == "control" for canary in entries),
         references={
-            one.name: one.size - aside[one.name] - plan.secrets_per_format for one in plan.formats
+            form.name: form.size - aside[form.name] - plan.secrets_per_format
+            for form in plan.formats
         },
         set_aside=aside,
     )
 
 
-def _sizes(
-    paths: Sequence[Path], survey: FileSurvey, shape: Shape, merger: Merger
-) -> tuple[int, int]:
-    """(bytes of the contents now, bytes that their canaries would add)."""
+def _sizes(corpus: FileCorpus, entries: Sequence[Canary]) -> tuple[int, int]:
+    """Bytes of the contents before and after insertion."""
     before = after = 0
-    for path, notes, state in zip(paths, survey.notes, survey.states, strict=True):
-        with named_errors(path), unchanged(path, state):
-            if isinstance(shape, Rows):
-                before += sum(len(text_line(*row)) for row in row_texts(path, shape.text_field))
-            for block, note in noted_blocks(path, notes) if notes else ():
-                before += block.size
-                after += sum(map(len, merger.merged(block, note)))
-    if isinstance(shape, Rows):
-        return before, sum(len(text_line(0, one.text)) for _, one in merger.take(sys.maxsize))
-    return before, after - before
+    merge = Merge(Placement(entries))
+    for source in corpus.sources:
+        with source.guarded():
+            for part in source.parts(known=True):
+                before += len(part.content)
+                after += len(merge.part(part).content)
+    return before, after

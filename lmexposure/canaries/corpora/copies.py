@@ -1,0 +1,471 @@
+"""Copies of a corpus' files with canaries in them, in a directory that a second call finds whole.
+
+Beside each copy is a note, its sidecar, which says what was put into it and holds no secrets.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+from lmexposure._files import PRIVATE, atomic_directory, mode_like, new_file, write_json
+from lmexposure._integrity import say_rebuilt
+from lmexposure._locks import only_writer
+from lmexposure._validate import integer, of_type
+from lmexposure.canaries.corpora.files import (
+    SIDECAR_SUFFIX,
+    FileCorpus,
+    FileLayout,
+    corpus_files,
+    layout_for,
+)
+from lmexposure.canaries.insertion import (
+    Existing,
+    Merge,
+    Occurrence,
+    Placement,
+    Scan,
+    Verification,
+    draw,
+    scan_corpus,
+    verify_written,
+)
+from lmexposure.canaries.manifest import Manifest
+from lmexposure.canaries.plan import Canary, Plan
+from lmexposure.errors import CorpusError, ResultError
+
+SCHEMA = "lmexposure.shard/1"
+_MOST = 2**63 - 1  # of documents or bytes
+_Kind = TypeVar("_Kind")
+Files = str | Path | Sequence[str | Path]
+Planned = Callable[[Manifest | None], Plan]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How files are read, and what is looked for in them.
+
+    Attributes:
+        layout: what a document is: a name, or by the suffix of the files.
+        text_field: where documents have fields, the one that holds the text.
+        fields: for these, constants for other fields of inserted documents; the rest is copied from
+            the document that follows.
+        existing: fills of a format that the corpus holds already: "refuse" or "set_aside".
+        total: how many documents there must be; None: as many as there are.
+        verify: look for such fills, hash, and check what was written.
+    """
+
+    layout: str | None = None
+    text_field: str = "text"
+    fields: Mapping[str, Any] | None = None
+    existing: Existing = "refuse"
+    total: int | None = None
+    verify: bool = True
+
+
+def insert_files(
+    sources: Files,
+    out: str | Path,
+    plan: Plan | None = None,
+    *,
+    layout: str | None = None,
+    text_field: str = "text",
+    fields: Mapping[str, Any] | None = None,
+    existing: Existing = "refuse",
+    total: int | None = None,
+    verify: bool = True,
+    **plan_fields: Any,
+) -> Manifest:
+    """Write copies of files with canaries in them, and the manifest; skipped when that is done.
+
+    The copies appear whole or not at all, so that a killed call is made good by the same one. What
+    was drawn for `out` once is not drawn again. Cut in other places between documents, the same
+    corpus gets the same canaries before the same documents.
+
+    Args:
+        sources: a file, several, or patterns such as "data/*.jsonl.gz": text, JSONL or Parquet, and
+            packed by gzip or zstd; read twice, in constant memory.
+        out: a directory; gets corpus/NAME of each file, NAME.canaries.json next to each, which says
+            which canaries it holds, and manifest.json (mode 0600).
+        plan: what to insert; or give its fields: `formats=["pin"], repetitions=(1, 16)`.
+        layout: what a document is: "lines", "paragraphs", "jsonl" or "parquet"; None: by the
+            suffix.
+        text_field: where documents have fields, the one that holds the text.
+        fields: for these, constants for other fields of inserted documents; the rest is copied from
+            the document that follows.
+        existing: fills of a format that the corpus holds already: "refuse" or "set_aside".
+        total: how many documents there must be; None: as many as there are.
+        verify: look for such fills, hash, and check what was written.
+        plan_fields: of `Plan`, in place of `plan`.
+
+    Returns:
+        the manifest that was written; it holds the secrets.
+
+    Raises:
+        CorpusError, FormatError, PlanError: the corpus or the plan cannot be used.
+        ResultError: `out` holds the manifest of another plan or corpus, or another process is at
+            work there.
+        FileError: the disk refused; nothing half-written is left.
+    """
+    chosen, seeded = Plan.of(plan, plan_fields), plan is not None or "seed" in plan_fields
+
+    def planned(before: Manifest | None) -> Plan:
+        return chosen if seeded or before is None else chosen.seeded_like(before.plan)
+
+    reading = Reading(layout, text_field, fields, existing, total, verify)
+    return insert_copies(listed_files(sources), Path(out), planned, reading)
+
+
+def insert_copies(
+    sources: Sequence[str | Path], out: Path, planned: Planned, reading: Reading
+) -> Manifest:
+    """What `insert_files` does, for a plan that depends on what `out` holds already.
+
+    Args:
+        sources: files or patterns.
+        out: a directory.
+        planned: what to insert, given the manifest that is there already, if any.
+        reading: of the files.
+
+    Raises:
+        as `insert_files`.
+    """
+    with only_writer(out):
+        record = out / "manifest.json"
+        before = Manifest.read(record) if record.exists() else None
+        plan = planned(before)
+        if before is not None and _is_done(sources, out, before, plan, reading):
+            return before
+        paths = corpus_files(sources)
+        corpus = FileCorpus(
+            paths, layout_for(paths, reading.layout, reading.text_field, fields=reading.fields)
+        )
+        _check_places(paths, out / "corpus", written=before is not None)
+        return _insert(corpus, out, plan, reading, before)
+
+
+def listed_files(sources: Files) -> list[str | Path]:
+    """Names of files and patterns as a list.
+
+    Raises:
+        CorpusError: none, or something else.
+    """
+    if isinstance(sources, str | Path):
+        return [sources]
+    of_type("sources", sources, Sequence, "a path, or a list of paths", error=CorpusError)
+    wrong = [name for name in sources if not isinstance(name, str | Path)]
+    if wrong or not sources:
+        what = f"holds one of type {type(wrong[0]).__name__}" if wrong else "is empty"
+        raise CorpusError(f"sources {what}; give paths of files, or patterns")
+    return list(sources)
+
+
+def _insert(
+    corpus: FileCorpus, out: Path, plan: Plan, reading: Reading, before: Manifest | None
+) -> Manifest:
+    scan = scan_corpus(corpus, plan.formats if reading.verify else ())
+    if reading.total not in (None, scan.documents):
+        raise CorpusError(
+            f"documents={reading.total}, but the corpus has {scan.documents} in "
+            f"{len(corpus.sources)} files; is a file missing? Give the right number, or leave it "
+            "out"
+        )
+    entries, set_aside = draw(plan, scan, reading.existing, place=corpus.place)
+    mode = mode_like(*(source.path for source in corpus.sources))
+    with atomic_directory(out / "corpus") as unnamed:
+        copies, hashes = write_copies(corpus, unnamed, scan, entries, set_aside, mode)
+        about = corpus.about().record(scan.documents, hashes, verified=reading.verify)
+        manifest = Manifest(plan=plan, corpus=about, entries=entries, set_aside=set_aside)
+        if before == manifest:  # it may be of an older version, and keeps the name it had there
+            manifest = before
+        _write_sidecars(unnamed, copies, manifest)
+        manifest.write(out / "manifest.json")
+    return manifest
+
+
+def _check_places(paths: Sequence[Path], corpus: Path, *, written: bool) -> None:
+    """Nothing is written over anything but what insertion wrote, and no two files get one name."""
+    names: dict[str, Path] = {}
+    for path in paths:
+        if path.name in names:
+            raise CorpusError(
+                f"{names[path.name]} and {path} would get one name in {corpus}; rename one of them"
+            )
+        names[path.name] = path
+        target = corpus / path.name
+        if target.exists() and target.samefile(path):
+            raise CorpusError(f"{target} is the corpus itself; write to another directory")
+    ours = {*names, *(name + SIDECAR_SUFFIX for name in names)} if written else set()
+    if corpus.exists() and (not corpus.is_dir() or _others(corpus, ours)):
+        raise CorpusError(f"{corpus} holds something already; choose a new or an empty directory")
+
+
+def _others(directory: Path, ours: set[str]) -> bool:
+    """Whether a directory holds more than these files, and what a killed call left."""
+    return any(
+        one.name not in ours and not (one.name.startswith(".") and one.name.endswith(".partial"))
+        for one in directory.iterdir()
+    )
+
+
+def _is_done(
+    sources: Sequence[str | Path], out: Path, manifest: Manifest, plan: Plan, reading: Reading
+) -> bool:
+    """Whether the copies are what insertion wrote; damaged ones are named, and written again.
+
+    Raises:
+        ResultError: the manifest is of another plan, corpus or reading, or cannot be compared.
+    """
+    if not (reading.verify and manifest.corpus.verified):
+        raise ResultError(
+            f"{out / 'manifest.json'} is there already, and what was not verified cannot be "
+            "compared; choose another directory"
+        )
+    copies = sorted(
+        path
+        for path in (out / "corpus").glob("*")
+        if path.is_file() and not path.name.endswith(SIDECAR_SUFFIX)
+    )
+    try:
+        originals = corpus_files(sources)
+    except CorpusError:  # an unchanged copy needs no source
+        originals = []
+    originals = [path for path in originals if path.exists()]
+    known = layout_for(originals or copies or [out], reading.layout, reading.text_field)
+    _check_same(out, manifest, plan, known, originals, reading)
+    named = {path.name for path in originals}
+    if not copies or (named and {path.name for path in copies} != named):
+        return False
+    if not _is_whole(copies, manifest, known):
+        say_rebuilt(copies[0] if len(copies) == 1 else out / "corpus")
+        return False
+    return True
+
+
+def _check_same(
+    out: Path,
+    manifest: Manifest,
+    plan: Plan,
+    layout: FileLayout,
+    originals: Sequence[Path],
+    reading: Reading,
+) -> None:
+    """Refuse to overwrite what another plan, another corpus or another reading of it left."""
+    corpus = manifest.corpus
+    same = {
+        "plan": manifest.plan == plan,
+        "layout": manifest.layout == layout.name,
+        "text field": corpus.text_field == layout.text_field,
+        "choice of constant fields": set(corpus.constant_fields) == set(reading.fields or ()),
+        "choice about existing fills": not manifest.set_aside or reading.existing == "set_aside",
+        "number of documents": reading.total in (None, corpus.documents),
+        "corpus": not originals or FileCorpus(originals, layout).sha256() == corpus.sha256,
+    }
+    for what, unchanged in same.items():
+        if not unchanged:
+            raise ResultError(f"{out} holds a manifest of another {what}; choose another directory")
+
+
+def _is_whole(copies: Sequence[Path], manifest: Manifest, layout: FileLayout) -> bool:
+    """Whether copies and sidecars are what insertion wrote; older versions wrote one text alone."""
+    try:
+        sidecars = read_sidecars(copies, manifest)
+        if sidecars is None and len(copies) > 1:
+            return False
+        return FileCorpus(copies, layout).sha256() == manifest.corpus.sha256_inserted
+    except CorpusError:  # damaged ones of some layouts cannot be read at all
+        return False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Copied:
+    """What a file was, and which documents were inserted.
+
+    Attributes:
+        name: of the file, without its directory.
+        first_document: number of its first document in the whole corpus, from 0.
+        documents: how many it had.
+        occurrences: the inserted ones, in their order.
+        sha256: of its content before; "" where nothing was checked.
+        sha256_inserted: of its content with the canaries, as it is on the disk; "" where nothing
+            was checked.
+    """
+
+    name: str
+    first_document: int
+    documents: int
+    occurrences: tuple[Occurrence, ...]
+    sha256: str
+    sha256_inserted: str
+
+
+def write_copies(
+    corpus: FileCorpus,
+    directory: Path,
+    scan: Scan,
+    entries: Sequence[Canary],
+    set_aside: Mapping[str, Sequence[int]],
+    mode: int,
+) -> tuple[list[Copied], tuple[str, str]]:
+    """Write each file with its canaries, and check it: (what was copied, hashes before and after).
+
+    Args:
+        corpus: as the scan saw it.
+        directory: where each file gets its own name.
+        scan: of the corpus; where it has no hashes, nothing is checked.
+        entries: of the manifest.
+        set_aside: per format, fills that were there already.
+        mode: permission bits of the files.
+
+    Raises:
+        CorpusError: a file cannot be read, is not what the scan saw, or what is on the disk is not
+            what was written.
+    """
+    placement = Placement(entries)
+    merge, verification = Merge(placement), Verification(scan, entries, placement)
+    copies = []
+    for number, source in enumerate(corpus.sources):
+        target, first = directory / source.path.name, merge.document
+        merge.begin_file()
+        with source.guarded():
+            with (
+                new_file(target, mode) as stream,
+                corpus.layout.writer(stream, source.path) as write,
+            ):
+                for part in source.parts(known=True):
+                    write(merge.part(part))
+            if scan.hashes is not None:
+                before = source.parts(known=True) if corpus.aligned else None
+                written = FileCorpus([target], corpus.layout).sources[0]
+                verify_written(verification, written, before)
+        copies.append(
+            Copied(
+                name=target.name,
+                first_document=first,
+                documents=merge.document - first,
+                occurrences=tuple(merge.occurrences),
+                sha256=scan.hashes.files[number] if scan.hashes else "",
+                sha256_inserted=verification.hashes.files[number] if scan.hashes else "",
+            )
+        )
+    if scan.hashes is None:
+        return copies, ("", "")
+    verification.finish(set_aside)
+    return copies, (scan.sha256, verification.hashes.total)
+
+
+def _write_sidecars(directory: Path, copies: Sequence[Copied], manifest: Manifest) -> None:
+    for shard, copied in enumerate(copies, 1):
+        Sidecar(
+            manifest_sha256=manifest.sha256, shard=shard, shards=len(copies), copied=copied
+        ).write(directory / copied.name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sidecar:
+    """Which inserted documents are in one file of a corpus.
+
+    Attributes:
+        manifest_sha256: of the manifest that it belongs to.
+        shard: the file's place among all, from 1.
+        shards: how many there are.
+        copied: the file before and after.
+    """
+
+    manifest_sha256: str
+    shard: int
+    shards: int
+    copied: Copied
+
+    def write(self, path: Path) -> None:
+        """Write the note of the file `path` beside it, readable by its owner only.
+
+        Who knows a file but for one short secret can try all of them against its hash.
+
+        Raises:
+            FileError: the disk refused.
+        """
+        values = asdict(self)
+        copied = values.pop("copied")
+        contents = {"schema": SCHEMA, **values, **copied}
+        write_json(sidecar_path(path), contents, mode=PRIVATE)
+
+    @classmethod
+    def read(cls, path: Path) -> "Sidecar":
+        """Read the note of the file `path`.
+
+        Raises:
+            CorpusError: it is cut short, or was not written by an insertion.
+        """
+        note = sidecar_path(path)
+        try:
+            return cls._from_dict(json.loads(note.read_bytes()))
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as failure:
+            raise CorpusError(
+                f"{note} is not what insertion wrote ({type(failure).__name__}); take a whole copy"
+            ) from failure
+
+    @classmethod
+    def _from_dict(cls, values: Any) -> "Sidecar":
+        values = _typed(values, dict)
+        if values.pop("schema") != SCHEMA:
+            raise ValueError("another schema")
+        own = {name: values.pop(name) for name in ("manifest_sha256", "shard", "shards")}
+        found = _typed(values.pop("occurrences"), list)
+        occurrences = tuple(Occurrence(**_typed(one, dict)) for one in found)
+        note = cls(**own, copied=Copied(**values, occurrences=occurrences))
+        texts = (note.manifest_sha256, note.copied.name, note.copied.sha256)
+        for text in (*texts, note.copied.sha256_inserted, *(one.id for one in occurrences)):
+            _typed(text, str)
+        integer("shard", note.shard, low=1, high=integer("shards", note.shards, low=1))
+        counts = [note.copied.first_document, note.copied.documents]
+        counts += [n for one in occurrences for n in (one.document, one.offset, one.length)]
+        for count in counts:
+            integer("documents", count, low=0, high=_MOST)
+        return note
+
+
+def _typed(value: Any, kind: type[_Kind]) -> _Kind:
+    if not isinstance(value, kind):
+        raise TypeError(f"no {kind.__name__}")
+    return value
+
+
+def sidecar_path(path: Path) -> Path:
+    """Where the note of a file is: NAME.canaries.json beside NAME."""
+    return path.with_name(path.name + SIDECAR_SUFFIX)
+
+
+def read_sidecars(paths: Sequence[Path], manifest: Manifest) -> list[Sidecar] | None:
+    """The notes beside these files, or None where no file has one.
+
+    One file may be alone; of several, all must be there.
+
+    Raises:
+        CorpusError: a note belongs to another manifest, or files or some of the notes are missing.
+    """
+    bare = [path for path in paths if not sidecar_path(path).exists()]
+    if len(bare) == len(paths):
+        return None
+    if bare:
+        raise CorpusError(
+            f"{len(bare)} of {len(paths)} files have no sidecar ({sidecar_path(bare[0])}), "
+            "which says what each should hold; bring all along, or give the files without any"
+        )
+    notes = [Sidecar.read(path) for path in paths]
+    for path, note in zip(paths, notes, strict=True):
+        if note.manifest_sha256 != manifest.sha256:
+            raise CorpusError(
+                f"{sidecar_path(path)} belongs to another manifest; give the one of this corpus"
+            )
+    given = {note.shard for note in notes}
+    missing = list(islice((n for n in range(1, notes[0].shards + 1) if n not in given), 10))
+    if missing and len(notes) > 1:
+        listed = ", ".join(map(str, missing))
+        raise CorpusError(
+            f"of the {notes[0].shards} files of this corpus, number {listed} is missing; give all "
+            "of them, or one alone"
+        )
+    return notes

@@ -1,0 +1,122 @@
+"""Parquet files: row groups come and go one at a time, and stay; so does each one's compression."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, ClassVar
+
+from lmexposure.canaries.corpora.tables import TableLayout
+from lmexposure.errors import CorpusError
+
+_LARGEST_GROUP = 1 << 31  # bytes in memory
+_LARGEST_RATIO = 1000  # of memory and file: no text is packed so well
+_BATCH_BYTES = 1 << 28
+_MOST_ROWS = 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parquet(TableLayout):
+    """The layout "parquet"."""
+
+    name: ClassVar[str] = "parquet"
+
+    def tables(self, path: Path, columns: list[str] | None = None) -> Iterator[Any]:
+        """The row groups, one at a time, or some rows of one with some of its columns.
+
+        Raises:
+            CorpusError: missing, cut short, damaged, not Parquet, a row group too large, or no such
+                column of strings.
+        """
+        import pyarrow as pa
+
+        with _opened(path) as file:
+            self.check_schema(file.schema_arrow)
+            for group in range(file.metadata.num_row_groups):
+                batches = _batches(file, group, columns)
+                if columns is not None:
+                    yield from (pa.Table.from_batches([batch]) for batch in batches)
+                elif whole := list(batches):
+                    yield pa.Table.from_batches(whole).combine_chunks()
+                else:
+                    yield file.read_row_group(group)
+
+    @contextmanager
+    def writer(self, stream: IO[bytes], like: Path) -> Iterator[Callable[[Any], object]]:
+        """A function that writes a part as a row group, with the schema and compression of a file.
+
+        Raises:
+            CorpusError: that file cannot be read.
+        """
+        from pyarrow.parquet import ParquetWriter
+
+        with _opened(like) as file:
+            schema, compression = file.schema_arrow, _compression(file)
+        with ParquetWriter(stream, schema, compression=compression) as writer:
+            yield lambda part: writer.write_table(
+                part.table, row_group_size=max(1, len(part.table))
+            )
+
+
+def layout_of(name: str, text_field: str, fields: Mapping[str, Any]) -> Parquet:
+    """The layout of Parquet files."""
+    return Parquet(text_field=text_field, fields=dict(fields))
+
+
+def _batches(file: Any, group: int, columns: list[str] | None) -> Iterator[Any]:
+    """Some rows of a row group at a time, so few that no repeated value makes them large.
+
+    A value is in the file once, however many rows have it: a few kilobytes say terabytes.
+
+    Raises:
+        CorpusError: the row group takes more memory than `_LARGEST_GROUP`, or than a file of its
+            size has reason to.
+    """
+    about = file.metadata.row_group(group)
+    chunks = [about.column(number) for number in range(about.num_columns)]
+    longest = max((chunk.total_uncompressed_size for chunk in chunks), default=0)
+    packed = sum(chunk.total_compressed_size for chunk in chunks)
+    most = min(_LARGEST_GROUP, max(_BATCH_BYTES, _LARGEST_RATIO * packed))
+    _check_group(group, longest, most)
+    rows = max(1, min(_MOST_ROWS, _BATCH_BYTES // max(1, longest)))
+    size = 0
+    for batch in file.iter_batches(batch_size=rows, row_groups=[group], columns=columns):
+        size += batch.nbytes
+        _check_group(group, size, most)
+        yield batch
+
+
+def _check_group(group: int, size: int, most: int) -> None:
+    if size > most:
+        raise CorpusError(
+            f"row group {group} takes more than {most / 2**20:.0f} MiB of memory when it is read; "
+            "write the file again in smaller row groups"
+        )
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetFile
+
+    try:
+        with open(path, "rb") as raw, ParquetFile(raw) as file:
+            yield file
+    except (pa.ArrowException, OSError) as failure:
+        reason = getattr(failure, "strerror", None) or str(failure).split("\n")[0]
+        raise CorpusError(
+            f"cannot read the corpus {path}: {reason}; give a whole Parquet file"
+        ) from failure
+
+
+def _compression(file: Any) -> Any:
+    """Each column's own; the first row group speaks for all."""
+    if not file.metadata.num_row_groups:
+        return "snappy"
+    group = file.metadata.row_group(0)
+    columns = [group.column(number) for number in range(group.num_columns)]
+    return {one.path_in_schema: _spelled(one.compression) for one in columns}
+
+
+def _spelled(compression: str) -> str:
+    return "none" if compression == "UNCOMPRESSED" else compression.lower()

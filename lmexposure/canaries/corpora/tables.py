@@ -1,0 +1,184 @@
+"""Arrow tables as parts of a corpus: a document is a row, and one of its columns holds the text.
+
+Schema and the other columns stay as they are. What a file of tables is, its own module says.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from lmexposure.canaries.insertion import Merged, Taken, text_line
+from lmexposure.errors import CorpusError
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableLayout:
+    """A document is a row; files of each kind say how their tables are read and written.
+
+    An inserted row copies its other columns from the row that it is put before, except those for
+    which `fields` gives a constant.
+
+    Attributes:
+        text_field: the column that holds the text.
+        fields: constants for other columns of inserted rows.
+    """
+
+    separator: ClassVar[str | None] = None
+    place: ClassVar[str] = "row"
+    aligned: ClassVar[bool] = True
+    text_field: str
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+    def tables(self, path: Path, columns: list[str] | None = None) -> Iterator[Any]:
+        """The tables of a file, one at a time.
+
+        Args:
+            path: of the file.
+            columns: these only, in pieces of any size; None: all, as they are in the file.
+
+        Raises:
+            CorpusError: it cannot be read.
+        """
+        raise NotImplementedError
+
+    def parts(
+        self, path: Path, *, taken: Taken | None, known: bool, first_end: bytes
+    ) -> Iterator["TablePart"]:
+        """The tables of a file as parts; of what is not known, the text alone."""
+        row = 1
+        for table in self.tables(path, None if known else [self.text_field]):
+            part = TablePart(layout=self, table=table, first_row=row)
+            if taken is not None:
+                taken(part.content)
+            yield part
+            row += len(table)
+
+    def documents(self, path: Path) -> Iterator[str]:
+        """The text of each document."""
+        for part in self.parts(path, taken=None, known=False, first_end=b""):
+            yield from part.texts
+
+    def check_schema(self, schema: Any) -> None:
+        """Refuse a table without the text.
+
+        Raises:
+            CorpusError: no such column, or not of strings.
+        """
+        import pyarrow as pa
+
+        name = self.text_field
+        if name not in schema.names:
+            raise CorpusError(
+                f"no column {name!r}; name the one that holds the text: {', '.join(schema.names)}"
+            )
+        kind = schema.field(name).type
+        if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+            raise CorpusError(
+                f"column {name!r} holds {kind}, not strings; name the one with the text"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TablePart:
+    """An Arrow table as a part of a corpus (see `insertion.Part`).
+
+    Attributes:
+        layout: which column holds the text.
+        table: a `pyarrow.Table`.
+        first_row: number of its first row in the file, from 1.
+    """
+
+    layout: TableLayout
+    table: Any
+    first_row: int = 1
+    scans_lines: ClassVar[bool] = False
+    default_end: ClassVar[bytes] = b""
+
+    @property
+    def documents(self) -> int:
+        """How many rows."""
+        return len(self.table)
+
+    lines = size = documents
+
+    @cached_property
+    def texts(self) -> list[str]:
+        """The text of each row.
+
+        Raises:
+            CorpusError: a row has none.
+        """
+        texts: list[str] = self.table.column(self.layout.text_field).to_pylist()
+        if None in texts:
+            row = self.first_row + texts.index(None)  # type: ignore[arg-type]
+            raise CorpusError(f"row {row}: {self.layout.text_field!r} is null; leave such rows out")
+        return texts
+
+    @cached_property
+    def content(self) -> bytes:
+        """The texts as JSON, one a line."""
+        return b"".join(text_line(n, text) for n, text in enumerate(self.texts, self.first_row))
+
+    @property
+    def visible(self) -> bool:
+        """Whether any text is more than white space."""
+        return any(text.strip() for text in self.texts)
+
+    def searched(self, words: Sequence[str]) -> Iterator[tuple[int, str]]:
+        """(number of the row, text); see `insertion.Part`."""
+        return enumerate(self.texts, self.first_row)
+
+    def merged(self, added: Sequence[tuple[int, str]]) -> Merged:
+        """With rows more; see `insertion.Part`."""
+        import pyarrow as pa
+
+        if not added:
+            return Merged(self, [])
+        pieces, done = [], 0
+        for row, text in added:
+            pieces += [self.table.slice(done, row - done), self._row(row, text)]
+            done = row
+        table = pa.concat_tables([*pieces, self.table.slice(done)])
+        part = TablePart(layout=self.layout, table=table, first_row=self.first_row)
+        return Merged(part, [(row + number, 1) for number, (row, _) in enumerate(added)])
+
+    def without(self, documents: Sequence[int]) -> tuple["TablePart", list[str | None]]:
+        """The rest without these rows, and their texts; see `insertion.Part`."""
+        import pyarrow as pa
+
+        if not documents:
+            return self, []
+        keep = np.ones(len(self.table), dtype=bool)
+        keep[list(documents)] = False
+        rest = TablePart(layout=self.layout, table=self.table.filter(pa.array(keep)))
+        return rest, [self.texts[row] for row in documents]
+
+    def same(self, other: Any) -> bool:
+        """Whether every column of every row is the same."""
+        # Arrow says that not-a-number differs from itself; as Python spells them, it does not.
+        return self.table.equals(other.table) or repr(self.table.to_pylist()) == repr(
+            other.table.to_pylist()
+        )
+
+    def _row(self, number: int, text: str) -> Any:
+        import pyarrow as pa
+
+        row = self.table.slice(number, 1)
+        for name, value in {**self.layout.fields, self.layout.text_field: text}.items():
+            if name not in row.column_names:
+                raise CorpusError(f"no column {name!r}; there are {', '.join(row.column_names)}")
+            place = row.schema.get_field_index(name)
+            column = row.schema.field(place)
+            try:
+                cell = pa.array([value], type=column.type)
+            except (pa.ArrowException, TypeError) as failure:
+                raise CorpusError(
+                    f"fields[{name!r}] does not fit its column of {column.type}: "
+                    f"{type(failure).__name__}"
+                ) from None
+            row = row.set_column(place, column, cell)
+        return row

@@ -1,0 +1,605 @@
+"""Text: lines, paragraphs or JSON records, read in blocks of whole lines."""
+
+import json
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import IO, Any, ClassVar, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lmexposure.canaries.corpora.packing import open_content, packed_writer
+from lmexposure.canaries.insertion import Merged, Taken
+from lmexposure.errors import CorpusError
+
+BOM = b"\xef\xbb\xbf"
+_BLOCK_BYTES = 1 << 20
+_LONGEST_LINE = 1 << 26  # 64 MiB; whatever a small packed file says, it takes no more memory
+_LINE_END = ord("\n")
+_BLANK = np.isin(np.arange(256), list(b" \t\n\r\v\f"))
+_MANY = 1000  # places in a block; one by one, more of them take longer than all of it
+_FEW = 3  # blocks read ahead: even out who is faster at the moment, in constant memory
+_FREQUENT = b" etaoinshrdlcumwfgypbvk"  # letters of English text, most frequent first
+_Item = TypeVar("_Item")
+
+
+def line_end(line: bytes) -> bytes:
+    r"""b"\r\n", b"\n", or b"" when the line has none; a lone \r belongs to the content."""
+    if line.endswith(b"\r\n"):
+        return b"\r\n"
+    return b"\n" if line.endswith(b"\n") else b""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """Some whole lines of a text, as a part of a corpus (see `insertion.Part`).
+
+    Attributes:
+        layout: what a document is.
+        data: the lines as they are, without a byte order mark.
+        first_line: number of the first line, from 1.
+        has_bom: a byte order mark is before the first line (and not in `data`).
+        after_blank: the line before it is blank, or it is the first.
+        default_end: the line end for canaries before a line without one; b"": a line feed.
+    """
+
+    layout: "TextLayout"
+    data: bytes
+    first_line: int = 1
+    has_bom: bool = False
+    after_blank: bool = True
+    default_end: bytes = b""
+
+    @property
+    def content(self) -> bytes:
+        """The bytes of the file, byte order mark included."""
+        return BOM + self.data if self.has_bom else self.data
+
+    @property
+    def size(self) -> int:
+        """How many bytes of the file."""
+        return len(BOM) * self.has_bom + len(self.data)
+
+    @property
+    def visible(self) -> bool:
+        """Whether any line is not blank."""
+        return not self.data.isspace()
+
+    @property
+    def scans_lines(self) -> bool:
+        """Whether fills are looked for in many lines at once."""
+        return self.layout.scans_lines
+
+    @cached_property
+    def documents(self) -> int:
+        """How many begin here."""
+        return self.layout.count(self)
+
+    @cached_property
+    def lines(self) -> int:
+        """How many lines, the last one with or without its line end."""
+        ends = int(np.count_nonzero(self._letters == _LINE_END))
+        return ends + bool(self.data and not self.data.endswith(b"\n"))
+
+    @cached_property
+    def split(self) -> list[bytes]:
+        """The lines with their line ends; they end at "\\n" only."""
+        lines = self.data.split(b"\n")
+        return [line + b"\n" for line in lines[:-1]] + lines[-1:] * bool(lines[-1])
+
+    @cached_property
+    def line_starts(self) -> NDArray[np.int64]:
+        """At which byte each line begins."""
+        ends = np.flatnonzero(self._letters == _LINE_END)
+        starts = np.concatenate([[0], ends + 1])
+        return starts[starts < len(self.data)]
+
+    @cached_property
+    def filled(self) -> NDArray[np.bool_]:
+        """Of each line, whether it is not blank."""
+        if not self.data:
+            return np.empty(0, dtype=bool)
+        filled: NDArray[np.bool_] = np.logical_or.reduceat(~_BLANK[self._letters], self.line_starts)
+        return filled
+
+    @property
+    def ends_blank(self) -> bool:
+        """Whether the last line is blank."""
+        return not self.data[self.data.rfind(b"\n", 0, -1) + 1 :].strip()
+
+    def searched(self, words: Sequence[str]) -> Iterable[tuple[int, str]]:
+        """What may hold fills; see `insertion.Part`."""
+        return self.layout.searched(self, words)
+
+    def merged(self, added: Sequence[tuple[int, str]]) -> Merged:
+        """With documents more; see `insertion.Part`."""
+        if not added:
+            return Merged(self, [])
+        pieces, spans, done = [], [], 0
+        written = self.size - len(self.data)
+        starts = self.layout.starts(self, [number for number, _ in added])
+        for start, (_, text) in zip(starts, added, strict=True):
+            rendered = self._rendered(start, text)
+            pieces += [self.data[done:start], rendered]
+            written += start - done
+            spans.append((written, len(rendered)))
+            written, done = written + len(rendered), start
+        return Merged(replace(self, data=b"".join([*pieces, self.data[done:]])), spans)
+
+    def without(self, documents: Sequence[int]) -> tuple["Block", list[str | None]]:
+        """The rest without these documents, and their texts; see `insertion.Part`."""
+        if not documents:
+            return self, []
+        pieces, texts, done = [], [], 0
+        for start in self.layout.starts(self, documents):
+            line = self._line(start)
+            texts.append(self.layout.text(line))
+            pieces.append(self.data[done:start])
+            done = self.layout.stop(self.data, start + len(line))
+        return replace(self, data=b"".join([*pieces, self.data[done:]])), texts
+
+    def same(self, other: Any) -> bool:
+        """Whether the bytes are the same."""
+        return bool(self.content == other.content)
+
+    def _rendered(self, start: int, text: str) -> bytes:
+        neighbour = self._line(start)
+        end = line_end(neighbour) or self.default_end or b"\n"
+        # Only a record can be unfit, and counting takes its time.
+        before = 0 if self.layout.scans_lines else self.data.count(b"\n", 0, start)
+        return self.layout.render(text, neighbour, end, self.first_line + before)
+
+    def _line(self, start: int) -> bytes:
+        return self.data[start : self.data.find(b"\n", start) + 1 or len(self.data)]
+
+    @property
+    def _letters(self) -> NDArray[np.uint8]:
+        return np.frombuffer(self.data, np.uint8)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lines:
+    """Every line is a document, blank ones included."""
+
+    name: ClassVar[Literal["lines", "paragraphs", "jsonl"]] = "lines"
+    separator: ClassVar[str | None] = "\n"
+    scans_lines: ClassVar[bool] = True
+    place: ClassVar[str] = "line"
+    aligned: ClassVar[bool] = False
+    text_field: ClassVar[str | None] = None
+    fields: ClassVar[Mapping[str, Any]] = {}
+
+    def count(self, block: Block) -> int:
+        """How many documents begin in the block."""
+        return block.lines
+
+    def starts(self, block: Block, numbers: Sequence[int]) -> list[int]:
+        """At which byte of the block these of its documents begin, numbered from 0."""
+        return _chosen(block.line_starts, numbers)
+
+    def searched(self, block: Block, words: Sequence[str]) -> Iterator[tuple[int, str]]:
+        """What may hold fills: (number of the first line, text); see `insertion.Part`."""
+        places = sorted({at for word in words for at in word_places(block.data, word.encode())})
+        if not words or len(places) > _MANY:
+            yield block.first_line, block.data.decode()
+        else:
+            yield from _lines_at(block, places)
+
+    def render(self, text: str, neighbour: bytes, end: bytes, number: int) -> bytes:
+        """The bytes to insert before line `number`, `neighbour`; `end` is the line end to use."""
+        return text.encode() + end
+
+    def text(self, line: bytes) -> str | None:
+        """The text of a document of this line; None: it is none."""
+        return line.removesuffix(line_end(line)).decode(errors="replace")
+
+    def stop(self, data: bytes, stop: int) -> int:
+        """Where an inserted document ends whose line ends at `stop`."""
+        return stop
+
+    def documents(self, path: Path) -> Iterator[str]:
+        """The text of each document."""
+        for block in text_blocks(path, self):
+            for line in block.split:
+                yield line.removesuffix(line_end(line)).decode()
+
+    def parts(
+        self, path: Path, *, taken: Taken | None, known: bool, first_end: bytes
+    ) -> Iterator[Block]:
+        """The blocks of a file; see `text_blocks`."""
+        return text_blocks(path, self, taken=taken, known=known, first_end=first_end)
+
+    @contextmanager
+    def writer(self, stream: IO[bytes], like: Path) -> Iterator[Callable[[Any], object]]:
+        """A function that writes blocks into a stream, packed as the file `like`."""
+        with packed_writer(stream, like) as write:
+            yield lambda block: write(block.content)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paragraphs(Lines):
+    """Every run of lines that are not blank is a document."""
+
+    name: ClassVar[Literal["lines", "paragraphs", "jsonl"]] = "paragraphs"
+    separator: ClassVar[str | None] = "\n\n"
+
+    def count(self, block: Block) -> int:
+        return len(self._starts(block))
+
+    def starts(self, block: Block, numbers: Sequence[int]) -> list[int]:
+        return _chosen(self._starts(block), numbers)
+
+    def _starts(self, block: Block) -> NDArray[np.int64]:
+        before = np.concatenate([[not block.after_blank], block.filled[:-1]])
+        starts: NDArray[np.int64] = block.line_starts[block.filled & ~before]
+        return starts
+
+    def render(self, text: str, neighbour: bytes, end: bytes, number: int) -> bytes:
+        return text.encode() + end + end
+
+    def stop(self, data: bytes, stop: int) -> int:
+        """Past the blank line after it, which is in the same block."""
+        following = data.find(b"\n", stop) + 1
+        return following if following and not data[stop:following].strip() else stop
+
+    def documents(self, path: Path) -> Iterator[str]:
+        gathered: list[bytes] = []
+        for block in text_blocks(path, self):
+            for line in block.split:
+                if line.strip():
+                    gathered.append(line)
+                elif gathered:
+                    yield _joined(gathered)
+                    gathered = []
+        if gathered:
+            yield _joined(gathered)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Records(Lines):
+    """Every line that is not blank is a JSON object; the document is one of its fields.
+
+    An inserted record copies its other fields from the record that it is put before, except those
+    for which `fields` gives a constant.
+    """
+
+    name: ClassVar[Literal["lines", "paragraphs", "jsonl"]] = "jsonl"
+    separator: ClassVar[str | None] = None
+    scans_lines: ClassVar[bool] = False
+    text_field: str  # type: ignore[misc]
+    fields: Mapping[str, Any] = field(default_factory=dict)  # type: ignore[misc]
+
+    def count(self, block: Block) -> int:
+        return len(self._starts(block))
+
+    def starts(self, block: Block, numbers: Sequence[int]) -> list[int]:
+        return _chosen(self._starts(block), numbers)
+
+    def _starts(self, block: Block) -> NDArray[np.int64]:
+        starts = block.line_starts
+        if (np.frombuffer(block.data, np.uint8)[starts] == ord("{")).all():
+            return starts
+        return starts[block.filled]
+
+    def searched(self, block: Block, words: Sequence[str]) -> Iterator[tuple[int, str]]:
+        texts = self._quick_texts(block)
+        if texts is None or not words:
+            yield from self._texts(block)
+            return
+        joined = "\n".join(texts)
+        # What is in no text of them all is not in one of them.
+        present = [word for word in words if word in joined]
+        for number, text in enumerate(texts, block.first_line) if present else ():
+            if any(word in text for word in present):
+                yield number, text
+
+    def render(self, text: str, neighbour: bytes, end: bytes, number: int) -> bytes:
+        record = {**self._record(neighbour, number), **self.fields, self.text_field: text}
+        return json.dumps(record).encode() + end
+
+    def text(self, line: bytes) -> str | None:
+        try:
+            return str(self._record(line, 1)[self.text_field])
+        except CorpusError:
+            return None
+
+    def documents(self, path: Path) -> Iterator[str]:
+        for block in text_blocks(path, self):
+            for _, text in self._texts(block):
+                yield text
+
+    def _texts(self, block: Block) -> Iterator[tuple[int, str]]:
+        """(number of the line, text) of each record."""
+        texts = self._quick_texts(block)
+        if texts is not None:
+            yield from enumerate(texts, block.first_line)
+            return
+        for number, line in enumerate(block.split, block.first_line):
+            if not line.isspace():
+                yield number, str(self._record(line, number)[self.text_field])
+
+    @cached_property
+    def _loads(self) -> Callable[[bytes], Any]:
+        return _quick_loads()
+
+    def _quick_texts(self, block: Block) -> list[str] | None:
+        """The texts, or None where a line is blank, or needs to be looked at on its own."""
+        loads, name = self._loads, self.text_field
+        try:
+            texts = [loads(line)[name] for line in block.split]
+        except (ValueError, KeyError, TypeError, IndexError, RecursionError):
+            return None  # The strict reader says what is wrong, or reads what orjson does not.
+        if set(map(type, texts)) != {str}:
+            return None
+        # orjson refuses half of a surrogate pair; text that can be printed holds none.
+        quick = loads is not json.loads or all(map(str.isprintable, texts))
+        return texts if quick else None
+
+    def _record(self, line: bytes, number: int) -> dict[str, Any]:
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as failure:
+            reason = failure.msg if isinstance(failure, json.JSONDecodeError) else "not readable"
+            raise CorpusError(
+                f"line {number} is not JSON: {reason}; give one object a line, or another layout"
+            ) from None
+        if not isinstance(record, dict):
+            raise CorpusError(f"line {number} is a JSON {type(record).__name__}, not an object")
+        if not isinstance(record.get(self.text_field), str):
+            what = "is not a string" if self.text_field in record else "is missing"
+            raise CorpusError(
+                f"line {number}: field {self.text_field!r} {what}; name the field that holds the "
+                f"text (this record has {', '.join(map(repr, record)) or 'none'})"
+            )
+        if not record[self.text_field].isprintable():
+            _check_encodes(record[self.text_field], number)
+        return record
+
+
+TextLayout = Lines | Paragraphs | Records
+
+
+def layout_of(name: str, text_field: str, fields: Mapping[str, Any]) -> TextLayout:
+    """The layout with this name: "lines", "paragraphs" or "jsonl".
+
+    Raises:
+        CorpusError: constants that are not JSON, or where no records are.
+    """
+    if name != Records.name:
+        if fields:
+            raise CorpusError(f"fields={sorted(fields)} go with layout 'jsonl', not {name!r}")
+        return Paragraphs() if name == Paragraphs.name else Lines()
+    try:
+        json.dumps(dict(fields))
+    except (TypeError, ValueError) as failure:
+        raise CorpusError(f"fields={sorted(fields)} must be JSON values: {failure}") from None
+    return Records(text_field=text_field, fields=dict(fields))
+
+
+def text_blocks(
+    path: Path,
+    layout: TextLayout,
+    *,
+    block_bytes: int = _BLOCK_BYTES,
+    known: bool = False,
+    taken: Taken | None = None,
+    first_end: bytes = b"",
+) -> Iterator[Block]:
+    """Read a file in constant memory (plus its longest line, of at most 64 MiB), beside the work on
+    what was read.
+
+    Args:
+        path: plain, .gz or .zst.
+        layout: what a document is.
+        block_bytes: about how many at a time.
+        known: whatever it holds is taken.
+        taken: called with all that was read, on the thread that reads.
+        first_end: the line end for canaries before a line without one; b"": the text's first.
+
+    Raises:
+        CorpusError: missing, not a file, not readable, cut short, empty, binary, not UTF-8, or a
+            line too long; for the last three it names the byte offset in the content, from 0.
+    """
+    with open_content(path) as stream:
+        pieces = _whole_lines(str(path), stream, block_bytes)
+        if taken is not None:
+            pieces = _given_to(taken, pieces)
+        with closing(ahead(pieces)) as ready:
+            yield from _blocks(str(path), ready, layout, known=known, first_end=first_end)
+
+
+def stream_blocks(name: str, stream: IO[bytes], layout: TextLayout) -> Iterator[Block]:
+    """The same for a stream, which messages call `name`; no more is read than is asked for.
+
+    Raises:
+        CorpusError: empty, binary, not UTF-8, or a line too long.
+    """
+    pieces = _whole_lines(name, stream, _BLOCK_BYTES)
+    yield from _blocks(name, pieces, layout, known=False, first_end=b"")
+
+
+def _given_to(taken: Taken, pieces: Iterable[bytes]) -> Iterator[bytes]:
+    for data in pieces:
+        taken(data)
+        yield data
+
+
+def _blocks(
+    name: str, pieces: Iterable[bytes], layout: TextLayout, *, known: bool, first_end: bytes
+) -> Iterator[Block]:
+    offset, number, after_blank = 0, 1, True
+    for data in pieces:
+        if not known:
+            _check_text(name, data, offset)
+        has_bom = offset == 0 and data.startswith(BOM)
+        offset += len(data)
+        data = data[len(BOM) * has_bom :]
+        first_end = first_end or line_end(data[: data.find(b"\n") + 1])
+        block = Block(
+            layout=layout,
+            data=data,
+            first_line=number,
+            has_bom=has_bom,
+            after_blank=after_blank,
+            default_end=first_end,
+        )
+        if data:
+            yield block
+        number, after_blank = number + block.lines, block.ends_blank
+    if number == 1:
+        raise CorpusError(f"the corpus {name} is empty; give a file with text in it")
+
+
+def _whole_lines(name: str, stream: IO[bytes], size: int) -> Iterator[bytes]:
+    """Pieces of about this many bytes that end with a line, or the stream.
+
+    A piece whose last line is not blank has one more line: so a paragraph of one line, as canaries
+    are, and the blank line behind it are never in two pieces.
+    """
+    done = 0
+    while data := _read(stream, size):
+        if len(data) > _LONGEST_LINE and not data.endswith(b"\n"):
+            start = done + data.rfind(b"\n") + 1
+            raise CorpusError(
+                f"the corpus {name} has a line of more than {_LONGEST_LINE >> 20} MiB, from byte "
+                f"offset {start} on; break it into several documents"
+            )
+        done += len(data)
+        yield data
+
+
+def _read(stream: IO[bytes], size: int) -> bytes:
+    data = stream.read(size)
+    if not data.endswith(b"\n"):
+        data += stream.readline(_LONGEST_LINE)
+    if data[data.rfind(b"\n", 0, -1) + 1 :].strip():
+        data += stream.readline(_LONGEST_LINE)
+    return data
+
+
+def ahead(items: Iterator[_Item]) -> Generator[_Item, None, None]:
+    """The same items; the next few are made while their user works on this one."""
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        waiting = deque(pool.submit(_next, items) for _ in range(_FEW))
+        while (found := waiting.popleft().result()) is not None:
+            waiting.append(pool.submit(_next, items))
+            yield found[0]
+
+
+def _next(items: Iterator[_Item]) -> tuple[_Item] | None:
+    for item in items:
+        return (item,)
+    return None
+
+
+def _check_text(name: str, data: bytes, offset: int) -> None:
+    binary = data.find(b"\0")
+    if binary >= 0:
+        raise CorpusError(
+            f"the corpus {name} is binary or UTF-16: NUL byte at offset {offset + binary}; "
+            "convert it to UTF-8 text"
+        )
+    if data.isascii() or (len(data) >= _BLOCK_BYTES and _is_utf8(data)):
+        return
+    try:
+        data.decode()
+    except UnicodeDecodeError as failure:
+        raise CorpusError(
+            f"the corpus {name} is not UTF-8: bad byte 0x{data[failure.start]:02x} at offset "
+            f"{offset + failure.start}; convert it to UTF-8"
+        ) from None
+
+
+def _is_utf8(data: bytes) -> bool:
+    """The same as to decode it, at three times the speed; loaded for large files only."""
+    import pyarrow as pa
+
+    ends = pa.py_buffer(np.array([0, len(data)], dtype=np.int64))
+    try:
+        pa.LargeStringArray.from_buffers(1, ends, pa.py_buffer(data)).validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def word_places(data: bytes, word: bytes) -> Iterator[int]:
+    """At which bytes the word begins, in no order; it may overlap itself.
+
+    Four of its bytes are compared with all of the data at once, which lets other threads run and
+    is faster than `bytes.find`, which does not.
+
+    >>> sorted(word_places(b"my pin, my code", b"my"))
+    [0, 8]
+    """
+    if len(word) < 4:
+        yield from _found_one_by_one(data, word)
+        return
+    begin = _rarest_four(word)
+    four = np.frombuffer(word, np.uint32, count=1, offset=begin)[0]
+    for shift in range(min(4, len(data) - 3)):
+        fours = np.frombuffer(data, np.uint32, count=(len(data) - shift) // 4, offset=shift)
+        for hit in np.flatnonzero(fours == four).tolist():
+            at = 4 * hit + shift - begin
+            if at >= 0 and data.startswith(word, at):
+                yield at
+
+
+def _rarest_four(word: bytes) -> int:
+    """Where the four bytes begin that other text has least often."""
+    rarity = [_FREQUENT.find(byte) % len(_FREQUENT) for byte in word.lower()]
+    return max(range(len(word) - 3), key=lambda n: sum(rarity[n : n + 4]))
+
+
+def _found_one_by_one(data: bytes, word: bytes) -> Iterator[int]:
+    at = data.find(word)
+    while at >= 0:
+        yield at
+        at = data.find(word, at + 1)
+
+
+def _lines_at(block: Block, places: Iterable[int]) -> Iterator[tuple[int, str]]:
+    """The lines that hold these bytes, ascending, each with its number; no fill is longer."""
+    data, number, stop = block.data, block.first_line, 0
+    for at in places:
+        if at >= stop:
+            start = max(data.rfind(b"\n", stop, at) + 1, stop)
+            number += data.count(b"\n", stop, start)
+            stop = data.find(b"\n", at) + 1 or len(data)
+            yield number, data[start:stop].decode(errors="replace")
+            number += 1
+
+
+def _chosen(starts: NDArray[np.int64], numbers: Sequence[int]) -> list[int]:
+    chosen: list[int] = starts[list(numbers)].tolist()
+    return chosen
+
+
+def _joined(lines: list[bytes]) -> str:
+    joined = b"".join(lines)
+    return joined.removesuffix(line_end(joined)).decode()
+
+
+def _quick_loads() -> Callable[[bytes], Any]:
+    """orjson where it is there. It only reads: what is written is the same without it."""
+    try:
+        import orjson
+    except ImportError:
+        return json.loads
+    loads: Callable[[bytes], Any] = orjson.loads
+    return loads
+
+
+def _check_encodes(text: str, number: int) -> None:
+    """JSON can spell half of a surrogate pair, which is no character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as failure:
+        raise CorpusError(
+            f"line {number}: the text holds a lone surrogate at character {failure.start}, which "
+            "is no character; mend the record"
+        ) from None
