@@ -44,8 +44,14 @@ if TYPE_CHECKING:
     )
     from lmexposure.canaries.manifest import CorpusRecord, Manifest
     from lmexposure.canaries.numbered_rows import InsertionStep, manifest_of_rows
-    from lmexposure.canaries.plan import DEFAULT_REFERENCES, Canary, Plan
-    from lmexposure.canaries.randomness import derive_seed, fresh_seed, permutation
+    from lmexposure.canaries.plan import (
+        DEFAULT_REFERENCES,
+        Canary,
+        Plan,
+        derive_seed,
+        fresh_seed,
+        permutation,
+    )
     from lmexposure.canaries.search import Fill, find_fills
     from lmexposure.canaries.verify import verify_file, verify_texts
 else:
@@ -78,8 +84,14 @@ else:
             "library": ["FormatCheck", "check_format_file", "load_format", "shipped_formats"],
             "manifest": ["CorpusRecord", "Manifest"],
             "numbered_rows": ["InsertionStep", "manifest_of_rows"],
-            "plan": ["DEFAULT_REFERENCES", "Canary", "Plan"],
-            "randomness": ["derive_seed", "fresh_seed", "permutation"],
+            "plan": [
+                "DEFAULT_REFERENCES",
+                "Canary",
+                "Plan",
+                "derive_seed",
+                "fresh_seed",
+                "permutation",
+            ],
             "search": ["Fill", "find_fills"],
             "verify": ["verify_file", "verify_texts"],
         },

@@ -14,7 +14,6 @@ from lmexposure.canaries.ambiguity import ambiguous_text
 from lmexposure.canaries.holes import Characters, Choice, Literal, Part
 from lmexposure.canaries.language import Language
 from lmexposure.canaries.nesting import may_nest
-from lmexposure.canaries.randomness import permutation
 from lmexposure.canaries.template import clean_lists, parse_template
 from lmexposure.errors import FormatError
 
@@ -161,6 +160,8 @@ class Format:
         Raises:
             FormatError: `n` is negative or larger than the size.
         """
+        from lmexposure.canaries.plan import permutation
+
         integer("n", n, low=0, high=self.size, error=FormatError)
         return list(islice(permutation(self.size, seed), n))
 

@@ -8,10 +8,10 @@ from typing import Literal
 
 from lmexposure._validate import one_of
 from lmexposure.canaries.checking import check_inserted
-from lmexposure.canaries.drawing import draw as draw_plan
 from lmexposure.canaries.format import Format
 from lmexposure.canaries.manifest import CorpusRecord, Manifest
 from lmexposure.canaries.plan import Canary, Plan
+from lmexposure.canaries.plan import draw as draw_plan
 from lmexposure.canaries.search import Found, count_fills
 from lmexposure.errors import CorpusError
 

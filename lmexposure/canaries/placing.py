@@ -8,10 +8,9 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 
-from lmexposure.canaries.drawing import draw
 from lmexposure.canaries.insertion import schedule
 from lmexposure.canaries.manifest import CorpusRecord, Layout, Manifest
-from lmexposure.canaries.plan import Canary, Plan
+from lmexposure.canaries.plan import Canary, Plan, draw
 
 
 class Placement:
