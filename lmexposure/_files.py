@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -334,6 +334,11 @@ def write_json(path: Path, value: Any, *, mode: int = 0o644) -> None:
 def sha256_bytes(data: bytes | memoryview) -> str:
     """SHA-256 of the bytes, in hexadecimal."""
     return hashlib.sha256(data).hexdigest()
+
+
+def content_hash(record: Mapping[str, Any]) -> str:
+    """SHA-256 of a record, as it is read from JSON and without its hash, in canonical JSON."""
+    return sha256_bytes(canonical_json(record))
 
 
 def sha256_file(path: Path) -> str:

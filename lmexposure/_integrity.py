@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lmexposure._files import atomic_write, canonical_json, sha256_bytes, sha256_file, write_json
+from lmexposure._files import atomic_write, content_hash, sha256_bytes, sha256_file, write_json
 from lmexposure._text import visible
 from lmexposure.errors import FileError
 
@@ -33,11 +33,6 @@ def write_hashed(path: Path, record: Mapping[str, Any], *, mode: int = 0o644) ->
     """
     values = json.loads(json.dumps(record))  # as a reader will see it
     write_json(path, {**record, CONTENT: content_hash(values)}, mode=mode)
-
-
-def content_hash(record: Mapping[str, Any]) -> str:
-    """SHA-256 of a record, as it is read from JSON and without its hash, in canonical JSON."""
-    return sha256_bytes(canonical_json(record))
 
 
 def take_hash(record: dict[str, Any]) -> bool:

@@ -24,8 +24,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from lmexposure._files import canonical_json, write_json
-from lmexposure._integrity import CONTENT, content_hash, take_hash
+from lmexposure._files import canonical_json, content_hash, write_json
+from lmexposure._integrity import CONTENT, take_hash
 from lmexposure._text import visible
 from lmexposure._validate import LEAST_LEVEL
 from lmexposure.errors import InputError, ResultError

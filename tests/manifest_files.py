@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from lmexposure._integrity import CONTENT, content_hash
+from lmexposure._files import content_hash
+from lmexposure._integrity import CONTENT
 from lmexposure.canaries import Manifest
 from lmexposure.canaries.manifest import ManifestFile
 

@@ -17,11 +17,10 @@ from functools import cached_property
 from typing import Literal, NamedTuple, Protocol
 
 from lmexposure._validate import one_of
-from lmexposure.canaries.drawing import draw as draw_plan
-from lmexposure.canaries.format import Format
+from lmexposure.canaries.format import Format, Found, add_fills, sure_words
 from lmexposure.canaries.manifest import CorpusRecord, Layout, Manifest
 from lmexposure.canaries.plan import Canary, Plan
-from lmexposure.canaries.search import Found, add_fills, sure_words
+from lmexposure.canaries.plan import draw as draw_plan
 from lmexposure.errors import CorpusError
 
 Existing = Literal["refuse", "set_aside"]

@@ -1,38 +1,42 @@
 """manifest.json: what was inserted where, and all that is needed to score it later, elsewhere.
 
-Read from the bottom up: `Manifest` is what code works with, `ManifestFile` is its file, and the
-classes above are the file's parts. The file holds every secret and the seeds, so it is written for
-its owner only, and no message about it shows a value. What must be true across its parts is in
-`manifest_checks`, and is checked whenever a `Manifest` is made.
+`ManifestFile` is the file, and the classes above it are the file's parts; `Manifest` is what code
+works with. The file holds every secret and the seeds, so it is written for its owner only, and no
+message about it shows a value. The functions at the end say what must be true across its parts,
+for roles that coins deny prove nothing; it is checked whenever a `Manifest` is made.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints
 
-from lmexposure._files import PRIVATE, atomic_write
-from lmexposure._integrity import content_hash
+from lmexposure._files import PRIVATE, atomic_write, content_hash
 from lmexposure._record import BigInteger, Count, FileRecord, JsonTable, Record, Rows, Upgrades
 from lmexposure._style import count, listed
 from lmexposure._text import visible
-from lmexposure._validate import integer, of_type
+from lmexposure._validate import LARGEST_SEED, integer, of_type
 from lmexposure.canaries.format import Format
-from lmexposure.canaries.inclusion import checked_inclusion
-from lmexposure.canaries.manifest_checks import check_entries, check_set_aside, check_texts
 from lmexposure.canaries.manifest_upgrades import UPGRADES, is_older, older_name
-from lmexposure.canaries.plan import DEFAULT_REFERENCES, Canary, Plan, Role, secrets
-from lmexposure.canaries.randomness import LARGEST_SEED
+from lmexposure.canaries.plan import (
+    DEFAULT_REFERENCES,
+    Canary,
+    Plan,
+    Role,
+    checked_inclusion,
+    secrets,
+)
 from lmexposure.errors import InputError, ManifestError, PlanError
 
 Layout = Literal["lines", "paragraphs", "jsonl", "parquet", "dataset", "texts", "chat"]
 Seed = Annotated[BigInteger, Field(le=LARGEST_SEED)]
 # What gives a secret away is not printed, and pydantic's own errors show no value.
 _HIDDEN = ConfigDict(hide_input_in_errors=True)
+_AGAIN = "take the manifest that insertion wrote, or insert again"
 
 
 class FormatRecord(Record):
@@ -131,7 +135,7 @@ class ManifestFile(FileRecord):
     FAMILY: ClassVar[str] = "lmexposure.manifest"
     VERSION: ClassVar[int] = 3
     ERROR: ClassVar[type[InputError]] = ManifestError
-    AGAIN: ClassVar[str] = "take the manifest that insertion wrote, or insert again"
+    AGAIN: ClassVar[str] = _AGAIN
     SECRET: ClassVar[bool] = True
     UPGRADES: ClassVar[Upgrades] = UPGRADES
 
@@ -171,7 +175,8 @@ class Manifest:
         set_aside: per format, the secrets that were in the corpus already, ascending.
 
     Raises:
-        ManifestError: entries that are not what the plan and its coins say; see `manifest_checks`.
+        ManifestError: entries that are not what the plan and its coins say; see `check_entries` and
+            `check_set_aside`.
     """
 
     plan: Plan
@@ -333,3 +338,119 @@ class Manifest:
                 f"the manifest has no format {name!r}; it has {', '.join(self.formats)}"
             )
         return self.formats[name]
+
+
+def check_entries(plan: Plan, entries: Sequence[Canary], *, documents: int) -> None:
+    """Compare the entries with the plan: who is there, in which role, how often, and where.
+
+    Args:
+        plan: what was asked for.
+        entries: candidates and controls.
+        documents: how many the corpus had.
+
+    Raises:
+        ManifestError: a planned entry is missing, or one is there twice or was never planned; a
+            role that is not what the plan and its coins make it; repetitions or positions that do
+            not go with it; two entries of one secret. It names the entry.
+    """
+    planned = _planned(plan)
+    _check_ids(set(planned), [entry.id for entry in entries])
+    holders: dict[tuple[str, int], str] = {}
+    for entry in entries:
+        name, repetitions = planned[entry.id]
+        _check_entry(plan, entry, name, repetitions, documents)
+        other = holders.setdefault((entry.format, entry.index), entry.id)
+        if other != entry.id:
+            raise ManifestError(f"{other} and {entry.id} hold the same secret; {_AGAIN}")
+
+
+def _planned(plan: Plan) -> dict[str, tuple[str, int]]:
+    """(format, class of repetitions) by id; controls are of class 0."""
+    left_out, planned = set(plan.left_out), {}
+    for form in plan.formats:
+        classes = [times for times in plan.repetitions for _ in range(plan.canaries)]
+        for name, times in zip(plan.ids(form), classes, strict=True):
+            if name not in left_out:
+                planned[name] = (form.name, times)
+        planned |= dict.fromkeys(plan.control_ids(form), (form.name, 0))
+    return planned
+
+
+def _check_ids(planned: set[str], given: Sequence[str]) -> None:
+    seen: set[str] = set()
+    for number, name in enumerate(given):
+        if name not in planned:  # not shown: where columns were swapped, it is a secret
+            raise ManifestError(
+                f"entries[{number}].id is of no entry of the manifest's own plan; {_AGAIN}"
+            )
+        if name in seen:
+            raise ManifestError(f"{name} stands in the manifest twice; {_AGAIN}")
+        seen.add(name)
+    if missing := planned - seen:
+        raise ManifestError(
+            f"the plan's {min(missing)} is missing from the manifest ({len(missing)} in all); "
+            f"to drop some afterwards biases every number; {_AGAIN}"
+        )
+
+
+def _check_entry(plan: Plan, entry: Canary, name: str, repetitions: int, documents: int) -> None:
+    role = plan.role(entry.id) if repetitions else "control"
+    if entry.role != role:
+        raise ManifestError(
+            f"{entry.id} has role {entry.role!r}, but by the plan and its coins it is {role!r}; "
+            f"{_AGAIN}"
+        )
+    if entry.format != name or entry.repetitions != repetitions:
+        # A format that the plan has not may be a secret, where columns were swapped.
+        known = entry.format in {form.name for form in plan.formats}
+        shown = repr(entry.format) if known else "<not the plan's>"
+        raise ManifestError(
+            f"{entry.id} has format {shown} and repetitions={entry.repetitions!r}, but the plan "
+            f"says {name!r} and {repetitions}; {_AGAIN}"
+        )
+    places = entry.positions
+    ascending = all(a < b for a, b in pairwise(places))
+    inside = not places or (places[0] >= 0 and places[-1] < documents)
+    if len(places) != repetitions or not ascending or not inside:
+        raise ManifestError(
+            f"{entry.id} must have {repetitions} different positions, ascending, from 0 to "
+            f"{documents - 1}, and has others; {_AGAIN}"
+        )
+
+
+def check_set_aside(
+    plan: Plan, entries: Sequence[Canary], set_aside: Mapping[str, Sequence[int]]
+) -> None:
+    """Compare the secrets that were set aside with the plan's formats and entries.
+
+    Raises:
+        ManifestError: a format that the plan has not, indices that are not ascending or not of the
+            format, or a secret that an entry holds as well.
+    """
+    sizes = {form.name: form.size for form in plan.formats}
+    for name, indices in set_aside.items():
+        if name not in sizes:
+            raise ManifestError(f"set_aside has a format that is not among the plan's; {_AGAIN}")
+        ascending = all(a < b for a, b in pairwise(indices))
+        if not ascending or (indices and not 0 <= indices[0] <= indices[-1] < sizes[name]):
+            raise ManifestError(
+                f"set_aside of format {name!r} must hold secrets of it, ascending; {_AGAIN}"
+            )
+    aside = {name: frozenset(indices) for name, indices in set_aside.items()}
+    for entry in entries:
+        if entry.index in aside.get(entry.format, ()):
+            raise ManifestError(f"the secret of {entry.id} is set aside as well; {_AGAIN}")
+
+
+def check_texts(formats: Mapping[str, Format], entries: Sequence[Canary]) -> None:
+    """Compare the texts that a file holds with the fills of their indices.
+
+    Raises:
+        ManifestError: a text that is not the fill of its index.
+    """
+    for entry in entries:
+        form = formats[entry.format]
+        if entry.index >= form.size or form.text(entry.index) != entry.text:
+            raise ManifestError(
+                f"the text of {entry.id} is not the fill of its index; insert again"
+            )

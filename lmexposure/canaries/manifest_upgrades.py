@@ -1,13 +1,13 @@
 """What makes an older manifest.json one of today; kept for good.
 
-An upgrade moves and names; whether what comes out is sound, the record and `manifest_checks` say.
+An upgrade moves and names; whether what comes out is sound, the record and `manifest` say.
 The older versions carried a `checksum`: the hash of all the rest, schema included, which is the
 name by which results, sidecars and trained models know the manifest.
 """
 
 import json
 
-from lmexposure._integrity import content_hash
+from lmexposure._files import content_hash
 from lmexposure._record import JsonTable, JsonValue, Upgrades, list_of, table_of
 from lmexposure.errors import ManifestError
 

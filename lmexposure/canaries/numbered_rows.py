@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from lmexposure._validate import integer
+from lmexposure.canaries.format import count_fills
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.placing import Placement, manifest_without_corpus
 from lmexposure.canaries.plan import Plan
-from lmexposure.canaries.search import count_fills
 from lmexposure.errors import CorpusError, ManifestError
 
 

@@ -1,18 +1,28 @@
-"""What to hide: how many canaries of which formats, how often, and the seeds that decide it.
+"""What to hide: how many canaries of which formats, how often, and what is drawn for it.
 
-One seed decides secrets and positions; coins, where some are tossed, have one of their own
-(`inclusion` says why).
+From top to bottom: the seed and its separate streams, from which every random number of this room
+comes; the plan; the canary; the coins; and the drawing of a plan: every candidate and control,
+where each goes, and last the coins.
+
+One seed decides secrets and positions. A coin is tossed after everything else is drawn and from a
+stream of its own, so that it decides whether a candidate is in the corpus and nothing else. Of all
+that is random, coins alone do not follow from the plan's seed. Where that one is given, it is the
+trainer's too, and may be the same in every audit: coins that follow from it could be known to the
+training, and every audit would toss the same. What is proved from coins needs them unknown to the
+training and fresh for each audit.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import random
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from secrets import randbits
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from lmexposure._validate import integer
-from lmexposure.canaries.format import Format
-from lmexposure.canaries.inclusion import checked_inclusion, is_included
-from lmexposure.canaries.randomness import LARGEST_SEED, derive_seed, fresh_seed, permutation
+from lmexposure._files import canonical_json, sha256_bytes
+from lmexposure._validate import LARGEST_SEED, fraction, integer
+from lmexposure.canaries.format import Format, find_fills
 from lmexposure.errors import PlanError
 
 MOST_SECRETS = 10**7  # per format: each is a record in memory
@@ -21,6 +31,56 @@ DEFAULT_REFERENCES = 10_000  # per format
 Role = Literal["canary", "held_out", "control"]
 FormatLike = str | Path | Format
 _T = TypeVar("_T")
+
+
+def fresh_seed() -> int:
+    """A seed from the operating system, uniform in [0, 2^63): too many to try them all."""
+    return randbits(63)
+
+
+def derive_seed(seed: int, *names: str) -> int:
+    """A seed of its own for each purpose, so that one stream never moves another.
+
+    Args:
+        seed: the seed of the plan or run.
+        names: what the stream is for, e.g. `"positions", "pin/x4/0001"`.
+
+    Returns:
+        A whole number in [0, 2^63), which torch, numpy and random all take.
+
+    >>> derive_seed(1, "secrets") != derive_seed(1, "positions")
+    True
+    """
+    return int(sha256_bytes(canonical_json([seed, *names]))[:16], 16) >> 1
+
+
+def permutation(size: int, seed: int) -> Iterator[int]:
+    """All of range(size) in uniformly random order, without building it.
+
+    A Fisher-Yates shuffle that remembers only the places it has touched: n numbers cost O(n) time
+    and memory for any size. The first n numbers are the same however many are taken. Only
+    `getrandbits` of the Mersenne Twister is used, which every Python version gives alike.
+    """
+    bits = random.Random(derive_seed(seed, "permutation")).getrandbits
+    moved: dict[int, int] = {}
+    for place in range(size):
+        chosen = place + _below(size - place, bits)
+        here = moved.pop(place, place)
+        if chosen == place:
+            yield here
+        else:
+            yield moved.get(chosen, chosen)
+            moved[chosen] = here
+
+
+def _below(bound: int, bits: Callable[[int], int]) -> int:
+    """Uniform in range(bound), by drawing again when a draw falls outside."""
+    width = (bound - 1).bit_length()
+    if width == 0:
+        return 0
+    while (drawn := bits(width)) >= bound:
+        pass
+    return drawn
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +170,47 @@ class Plan:
         unknown = set(self.left_out) - {name for one in self.formats for name in self.ids(one)}
         if unknown:
             raise PlanError(f"left_out={sorted(unknown)} names no canary of this plan")
+
+    @classmethod
+    def of(cls, plan: "Plan | None", values: Mapping[str, Any]) -> "Plan":
+        """The plan that is given, or that its fields make.
+
+        Raises:
+            FormatError: a format that cannot be found or read.
+            PlanError: both, neither, or a field that no plan has.
+        """
+        if plan is None:
+            known = [field.name for field in fields(cls)]
+            unknown = sorted(set(values) - set(known))
+            if unknown:
+                raise PlanError(f"a plan has no {unknown[0]!r}; it has {', '.join(known)}")
+            if "formats" not in values:
+                raise PlanError('say what to insert, such as formats=["pin"]')
+            return cls(**values)
+        if not isinstance(plan, cls):
+            raise PlanError(
+                f"plan is of type {type(plan).__name__}; give a Plan, or its fields by name"
+            )
+        if values:
+            raise PlanError(
+                f"give a plan or its fields, not both; replace(plan, {next(iter(values))}=...) of "
+                "dataclasses changes a plan"
+            )
+        return plan
+
+    def seeded_like(self, drawn: "Plan", *, given: Collection[str] = ()) -> "Plan":
+        """The same plan with the seeds of one that was drawn before.
+
+        Args:
+            drawn: the earlier plan.
+            given: names of seeds that were asked for, and stay: "seed", "inclusion_seed".
+        """
+        kept = {
+            name: getattr(drawn, name)
+            for name in ("seed", "inclusion_seed")
+            if name not in given and None not in (getattr(self, name), getattr(drawn, name))
+        }
+        return replace(self, **kept)
 
     def _check_number(self) -> None:
         if self.secrets_per_format > MOST_SECRETS:
@@ -247,6 +348,81 @@ class Canary:
         return self.repetitions if self.role == "canary" else 0
 
 
+def checked_inclusion(
+    probability: float | None, seed: int | None
+) -> tuple[float | None, int | None]:
+    """Return both if they go together: no probability and no seed, or one in (0, 1) and its seed.
+
+    Raises:
+        PlanError: a value outside its range, or one without the other.
+    """
+    if probability is None:
+        if seed is not None:
+            raise PlanError(
+                "an inclusion_seed needs coins to toss, such as inclusion_probability=0.5; leave "
+                "it out"
+            )
+        return None, None
+    probability = fraction("inclusion_probability", probability, error=PlanError)
+    if seed is None:
+        raise PlanError(
+            f"inclusion_probability={probability} needs an inclusion_seed of its own, which the "
+            "training cannot know; give a fresh one, such as secrets.randbits(63)"
+        )
+    return probability, integer("inclusion_seed", seed, low=0, high=LARGEST_SEED, error=PlanError)
+
+
+def is_included(seed: int | None, candidate: str, probability: float | None) -> bool:
+    """Whether a candidate goes in.
+
+    With one seed, a larger probability leaves in whoever is in with a smaller one.
+
+    Args:
+        seed: of the coins, and not the plan's seed; None where none are tossed.
+        candidate: its id; each has a stream of its own, so no coin moves another.
+        probability: with which each candidate goes in; None lets all of them in.
+
+    Raises:
+        PlanError: coins to toss, and no seed.
+    """
+    if probability is None:
+        return True
+    if seed is None:
+        raise PlanError(
+            f"inclusion_probability={probability} cannot be tossed for without an inclusion_seed; "
+            "give one"
+        )
+    return derive_seed(seed, "coins", candidate) < probability * 2**63
+
+
+def draw(
+    plan: Plan, *, documents: int, set_aside: Mapping[str, Collection[int]]
+) -> tuple[Canary, ...]:
+    """Draw every candidate and control of the plan, where each stands, and last the coins.
+
+    Args:
+        plan: what to draw.
+        documents: how many the corpus has.
+        set_aside: indices per format name that must not be drawn.
+
+    Raises:
+        PlanError: too few documents or secrets; a fill of one format within a canary of another.
+    """
+    if max(plan.repetitions) > documents:
+        raise PlanError(
+            f"repetitions={max(plan.repetitions)} need as many documents, since each repetition "
+            f"stands in another place; the corpus has {documents}: repeat at most {documents} times"
+        )
+    plan.check_space(set_aside=set_aside)
+    drawn = tuple(
+        canary
+        for one in plan.formats
+        for canary in _draw_format(plan, one, documents, set_aside.get(one.name, ()))
+    )
+    _check_apart(plan.formats, drawn)
+    return drawn
+
+
 def secrets(plan: Plan, one: Format, set_aside: Collection[int] = ()) -> Iterator[int]:
     """The secrets of a format in the order in which the plan hands them out.
 
@@ -255,3 +431,47 @@ def secrets(plan: Plan, one: Format, set_aside: Collection[int] = ()) -> Iterato
     """
     order = permutation(one.size, derive_seed(plan.seed, "secrets", one.name))
     return (index for index in order if index not in set_aside)
+
+
+def _draw_format(
+    plan: Plan, one: Format, documents: int, set_aside: Collection[int]
+) -> Iterator[Canary]:
+    stream = secrets(plan, one, frozenset(set_aside))
+    ids = iter(plan.ids(one))
+    for repetition in plan.repetitions:
+        for name, index in zip(islice(ids, plan.canaries), stream, strict=False):
+            if name not in plan.left_out:
+                yield _canary(plan, one, name, index, _places(plan, name, documents, repetition))
+    for name, index in zip(plan.control_ids(one), stream, strict=False):
+        yield _canary(plan, one, name, index, ())
+
+
+def _places(plan: Plan, name: str, documents: int, repetitions: int) -> tuple[int, ...]:
+    # One stream per canary, so that leaving one out moves no other.
+    order = permutation(documents, derive_seed(plan.seed, "positions", name))
+    return tuple(sorted(islice(order, repetitions)))
+
+
+def _canary(plan: Plan, one: Format, name: str, index: int, positions: tuple[int, ...]) -> Canary:
+    return Canary(
+        id=name,
+        format=one.name,
+        index=index,
+        text=one.text(index),
+        role=plan.role(name) if positions else "control",
+        repetitions=len(positions),
+        positions=positions,
+    )
+
+
+def _check_apart(formats: Sequence[Format], drawn: Sequence[Canary]) -> None:
+    """A canary must not smuggle in a fill of another format, whichever way its coin fell."""
+    for one in formats:
+        for canary in drawn:
+            if canary.format == one.name or not canary.positions:
+                continue
+            if next(find_fills(one, canary.text), None) is not None:
+                raise PlanError(
+                    f"canary {canary.id} contains a fill of format {one.name!r}; give "
+                    f"{one.name!r} a text of its own around its holes, or plan them apart"
+                )

@@ -21,8 +21,8 @@ from lmexposure.canaries import (
     remove_from_files,
     shape_named,
 )
+from lmexposure.canaries.format import count_fills
 from lmexposure.canaries.insertion import Existing
-from lmexposure.canaries.search import count_fills
 from lmexposure.errors import CorpusError, ModelError, ResultError, SettingsError
 from lmexposure.integrations.documents import document_texts, plan_from
 

@@ -1,9 +1,11 @@
-"""The manifest, written, read, and refused."""
+"""The manifest, written, read, and refused; also one that says something else than its plan."""
 
 import json
 import os
+import time
 import traceback
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,9 @@ from manifest_files import read, signed, today
 from pydantic import ValidationError
 
 from lmexposure._record import Record
-from lmexposure.canaries import Format, Manifest, Plan, insert_into_texts
-from lmexposure.canaries.manifest import ManifestFile
+from lmexposure.canaries import Canary, Format, Manifest, Plan, insert_into_texts
+from lmexposure.canaries.manifest import ManifestFile, check_entries
+from lmexposure.canaries.plan import draw
 from lmexposure.errors import FileError, ManifestError, PlanError
 
 PIN = Format(name="pin", template="PIN {digits:2}")
@@ -304,3 +307,166 @@ def test_no_value_is_in_what_pydantic_says(manifest: Manifest, part: str, field:
     with pytest.raises(ValidationError, match="Field required") as refused:
         ManifestFile.model_validate({"plan": 665577.5})
     assert "665577" not in str(refused.value)
+
+
+# Entries that are not what the plan and its coins say.
+LONG_PIN = Format(name="pin", template="My PIN is {digits:4}")
+KEY = Format(name="key", template="KEY={hex:12}")
+TOSSED = Plan(
+    formats=(LONG_PIN, KEY),
+    canaries=6,
+    repetitions=(1, 3),
+    controls=2,
+    seed=7,
+    inclusion_probability=0.5,
+    inclusion_seed=7,
+)
+TEXTS = [f"document {number}" for number in range(5)]
+OTHER = {"canary": "held_out", "held_out": "canary"}
+
+
+@pytest.fixture(scope="module")
+def tossed() -> Manifest:
+    return insert_into_texts(TEXTS, TOSSED)[1]
+
+
+def check_refused(tossed: Manifest, entries: Sequence[Canary], message: str) -> None:
+    """Both when it is made and, with its hash put right, when it is read."""
+    with pytest.raises(ManifestError, match=message) as failure:
+        replace(tossed, entries=tuple(entries))
+    assert "insert again" in str(failure.value)
+    values = today(tossed)
+    values["entries"] = [
+        {**asdict(one), "index": str(one.index), "positions": list(one.positions)}
+        for one in entries
+    ]
+    with pytest.raises(ManifestError, match=message) as failure:
+        read(signed(values))
+    assert "insert again" in str(failure.value)
+
+
+def with_entry(tossed: Manifest, name: str, **values: Any) -> list[Canary]:
+    return [replace(one, **values) if one.id == name else one for one in tossed.entries]
+
+
+def test_every_role_is_what_its_coin_says(tossed: Manifest) -> None:
+    for one in tossed.entries:
+        if one.role == "control":
+            continue
+        turned = with_entry(tossed, one.id, role=OTHER[one.role])
+        message = f"{one.id} has role '{OTHER[one.role]}', but by the plan and its coins it is"
+        check_refused(tossed, turned, message)
+
+
+@pytest.mark.parametrize(
+    ("name", "role"),
+    [
+        ("pin/x1/0000", "control"),
+        ("pin/control/0000", "canary"),
+        ("pin/control/0001", "held_out"),
+    ],
+)
+def test_other_roles(tossed: Manifest, name: str, role: str) -> None:
+    check_refused(tossed, with_entry(tossed, name, role=role), f"{name} has role '{role}', but")
+
+
+def test_with_fixed_coins_nobody_is_excluded() -> None:
+    fixed = insert_into_texts(
+        TEXTS, replace(TOSSED, inclusion_probability=None, inclusion_seed=None)
+    )[1]
+    turned = with_entry(fixed, "pin/x1/0003", role="held_out")
+    check_refused(
+        fixed, turned, "pin/x1/0003 has role 'held_out', but .* it is 'canary'; take the man"
+    )
+
+
+def test_nobody_is_missing_twice_or_unplanned(tossed: Manifest) -> None:
+    all_of_them = list(tossed.entries)
+    check_refused(tossed, all_of_them[1:], "pin/x1/0000 is missing from the manifest .1 in all.")
+    kept = [one for one in all_of_them if one.role != "held_out"]
+    check_refused(tossed, kept, r"is missing from the manifest \(\d+ in all\); to drop some")
+    check_refused(
+        tossed, [*all_of_them, all_of_them[0]], "pin/x1/0000 stands in the manifest twice"
+    )
+    for name in ("pin/x1/0006", "pin/x9/0000", "pin/control/0002", "mine"):
+        strange = [*all_of_them, replace(all_of_them[0], id=name)]
+        number = len(all_of_them)
+        check_refused(
+            tossed, strange, rf"entries\[{number}\].id is of no entry of the manifest's own"
+        )
+
+
+def test_what_the_plan_leaves_out_is_not_missed_and_may_not_stand() -> None:
+    fewer = insert_into_texts(TEXTS, TOSSED.without("pin/x1/0002"))[1]
+    assert "pin/x1/0002" not in [one.id for one in fewer.entries]
+    assert read(signed(today(fewer))) == fewer
+    all_of_them = insert_into_texts(TEXTS, TOSSED)[1].entries
+    check_refused(fewer, all_of_them, r"entries\[2\].id is of no entry of the manifest's own plan")
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("pin/x3/0000", {"repetitions": 2}),
+        ("pin/x3/0000", {"repetitions": 0}),
+        ("pin/control/0000", {"repetitions": 1}),
+    ],
+)
+def test_repetitions_are_those_of_the_class(
+    tossed: Manifest, name: str, values: dict[str, Any]
+) -> None:
+    message = f"{name} has format 'pin' and repetitions={values['repetitions']}, but the plan says"
+    check_refused(tossed, with_entry(tossed, name, **values), message)
+
+
+def test_a_format_is_that_of_the_id(tossed: Manifest) -> None:
+    turned = with_entry(tossed, "pin/x1/0000", format="My PIN is 6591")
+    check_refused(
+        tossed, turned, "0000 has format <not the plan's> and repetitions=1, but the plan"
+    )
+    turned = with_entry(tossed, "pin/x1/0000", format="key")
+    check_refused(tossed, turned, "0000 has format .* and repetitions=1, but the plan says")
+
+
+@pytest.mark.parametrize("positions", [(), (1, 2), (1, 2, 2), (3, 2, 1), (2, 3, 5), (0, 1, 2, 3)])
+def test_positions_are_places_in_the_corpus(tossed: Manifest, positions: tuple[int, ...]) -> None:
+    turned = with_entry(tossed, "pin/x3/0000", positions=positions)
+    check_refused(
+        tossed, turned, "pin/x3/0000 must have 3 different positions, ascending, from 0 to 4"
+    )
+
+
+def test_a_control_stands_nowhere(tossed: Manifest) -> None:
+    turned = with_entry(tossed, "key/control/0001", positions=(1,))
+    check_refused(tossed, turned, "key/control/0001 must have 0 different positions")
+
+
+def test_no_two_hold_one_secret(tossed: Manifest) -> None:
+    first = tossed.entries[0]
+    turned = with_entry(tossed, "pin/x3/0001", index=first.index, text=first.text)
+    check_refused(tossed, turned, "pin/x1/0000 and pin/x3/0001 hold the same secret")
+
+
+def test_no_message_shows_a_secret(tossed: Manifest) -> None:
+    first = tossed.entries[0]
+    for values in ({"role": "x"}, {"repetitions": 9}, {"positions": ()}):
+        with pytest.raises(ManifestError) as failure:
+            replace(tossed, entries=tuple(with_entry(tossed, first.id, **values)))
+        assert first.text not in str(failure.value)
+        assert f"{first.index:04d}" not in str(failure.value).replace("0000", "")
+
+
+def test_many_candidates_are_checked_in_no_time() -> None:
+    plan = Plan(
+        formats=(KEY,),
+        canaries=20_000,
+        repetitions=(1,),
+        controls=0,
+        seed=0,
+        inclusion_probability=0.5,
+        inclusion_seed=0,
+    )
+    canaries = draw(plan, documents=10, set_aside={})
+    began = time.process_time()
+    check_entries(plan, canaries, documents=10)
+    assert time.process_time() - began < 2

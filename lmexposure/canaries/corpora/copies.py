@@ -109,10 +109,12 @@ def insert_files(
             work there.
         FileError: the disk refused; nothing half-written is left.
     """
-    chosen, seeded = Plan.of(plan, plan_fields), plan is not None or "seed" in plan_fields
+    chosen = Plan.of(plan, plan_fields)
+    given = [name for name, value in plan_fields.items() if value is not None]
 
     def planned(before: Manifest | None) -> Plan:
-        return chosen if seeded or before is None else chosen.seeded_like(before.plan)
+        fixed = plan is not None or before is None
+        return chosen if fixed else chosen.seeded_like(before.plan, given=given)
 
     reading = Reading(layout, text_field, fields, existing, total, verify)
     return insert_copies(listed_files(sources), Path(out), planned, reading)

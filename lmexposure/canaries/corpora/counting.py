@@ -8,9 +8,9 @@ from typing import Any
 
 from lmexposure.canaries.corpora.copies import read_sidecars
 from lmexposure.canaries.corpora.files import FileCorpus, FileLayout, corpus_files
+from lmexposure.canaries.format import Found, add_fills, sure_words
 from lmexposure.canaries.insertion import Source
 from lmexposure.canaries.manifest import Manifest
-from lmexposure.canaries.search import Found, add_fills, sure_words
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,6 @@ from lmexposure._locks import only_writer
 from lmexposure.canaries.corpora.copies import Planned, Reading
 from lmexposure.canaries.corpora.files import FileCorpus, layout_named
 from lmexposure.canaries.corpora.text import Block, TextLayout, stream_blocks
-from lmexposure.canaries.drawing import draw as draw_plan
 from lmexposure.canaries.insertion import (
     About,
     Merge,
@@ -27,6 +26,7 @@ from lmexposure.canaries.insertion import (
 )
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.plan import Canary, Plan
+from lmexposure.canaries.plan import draw as draw_plan
 from lmexposure.errors import CorpusError, FileError, InputError, ResultError
 
 _NAME = "standard input"

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from lmexposure.canaries.corpora.counting import CorpusCount, count_of
+from lmexposure.canaries.format import Found, find_fills
 from lmexposure.canaries.manifest import Manifest
-from lmexposure.canaries.search import Found, find_fills
 from lmexposure.errors import CorpusError
 
 _ROWS_AT_ONCE = 1000

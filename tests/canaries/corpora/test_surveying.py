@@ -13,7 +13,7 @@ from lmexposure.canaries import Format, Plan, insert_into_file
 from lmexposure.canaries.corpora.layouts import layout_named
 from lmexposure.canaries.corpora.surveying import survey_files
 from lmexposure.canaries.corpora.textfile import Block
-from lmexposure.canaries.search import count_fills, sure_words
+from lmexposure.canaries.format import count_fills, sure_words
 from lmexposure.errors import CorpusError
 
 PIN = Format(name="pin", template="Mé PIN is {digits:2}")
