@@ -25,6 +25,7 @@ from lmexposure.errors import CorpusError
 
 Existing = Literal["refuse", "set_aside"]
 Taken = Callable[[bytes], object]
+Same = Callable[["Part | None"], bool]
 _AGAIN = "the corpus changed meanwhile, or the disk is at fault: insert again"
 
 
@@ -106,6 +107,12 @@ class Source(Protocol):
         """
         ...
 
+    def same(self) -> AbstractContextManager[Same]:
+        """Says of one part after another whether it is what is next here; of None, whether here is
+        the end.
+        """
+        ...
+
     def guarded(self) -> AbstractContextManager[None]:
         """Errors meanwhile name the source; it must not change."""
         ...
@@ -117,16 +124,12 @@ class Corpus(Protocol):
     Attributes:
         sources: its files in their order, or what is held in memory.
         place: what the place of a fill is called: "line", "row" or "record".
-        aligned: whether what is written has the same parts, each with its canaries, so that each
-            can be compared with what it came from.
     """
 
     @property
     def sources(self) -> Sequence[Source]: ...
     @property
     def place(self) -> str: ...
-    @property
-    def aligned(self) -> bool: ...
 
     def blank(self, documents: int) -> str:
         """What to say where none of its documents holds text."""
@@ -418,9 +421,9 @@ class Cut:
 class Verification:
     """What was written, read again and held against what it came from.
 
-    Without its canaries, which are looked at before they are left out, it must be what the scan
-    saw: by the hash, or where parts are aligned, part by part. So its fills are those of the scan
-    and those of the inserted documents, and no other: no fill is longer than a document.
+    Without its canaries, which are looked at before they are left out, it must be the same. So its
+    fills are those that the scan saw and those of the inserted documents, and no other: no fill is
+    longer than a document.
 
     Args:
         scan: of what it came from.
@@ -434,42 +437,36 @@ class Verification:
     def __init__(self, scan: Scan, entries: Sequence[Canary], placement: Placement) -> None:
         self.hashes = Hashes(several=scan.several)
         self._scan, self._entries, self._name = scan, entries, "the corpus"
-        self._rest = Hashes(several=False)
         self._cut = Cut(placement.inserted(), self._differs)
         self._inserted: list[tuple[int, str]] = []
 
-    def begin_file(self, name: str) -> None:
-        """What comes now is a file that messages call `name`."""
-        self._name = name
-
-    def part(self, part: Part, before: Part | None = None) -> None:
-        """Look at what was written.
+    def source(self, source: Source, same: Same) -> None:
+        """Look at a file, or all that is in memory, as it was written.
 
         Args:
-            part: some of it; its content went to `hashes`.
-            before: what it came from, where parts are aligned.
+            source: what was written.
+            same: of what it came from; see `Source`.
+
+        Raises:
+            CorpusError: it is not what it came from, with canaries in their places.
+        """
+        self._name = source.name
+        for part in source.parts(taken=self.hashes.update, known=True):
+            self.part(part, same)
+        if not same(None):
+            raise self._differs("it ends early")
+        self.hashes.end_file()
+
+    def part(self, part: Part, same: Same) -> None:
+        """Look at some of it, whose content went to `hashes`.
 
         Raises:
             CorpusError: it is not that with canaries in their places.
         """
         rest, hits = self._cut.part(part)
-        self._rest.update(rest.content)
-        if before is not None and not rest.same(before):
-            raise self._differs("another document or field than before")
+        if not same(rest):
+            raise self._differs("between the canaries it is not what it was")
         self._inserted += [(number + 1, canary.text) for number, canary in hits]
-
-    def end_file(self) -> None:
-        """A file has ended.
-
-        Raises:
-            CorpusError: without its canaries it is not what it was.
-        """
-        number = len(self.hashes.files)
-        self.hashes.end_file()
-        self._rest.end_file()
-        known = None if self._scan.hashes is None else self._scan.hashes.files
-        if known is not None and number < len(known) and self._rest.files[number] != known[number]:
-            raise self._differs("between the canaries it is another text")
 
     def finish(self, set_aside: Mapping[str, Collection[int]]) -> None:
         """All was looked at.
@@ -489,24 +486,18 @@ class Verification:
         return CorpusError(f"{self._name} is not what was inserted: {where}; {_AGAIN}")
 
 
-def verify_written(
-    verification: Verification, source: Source, before: Iterable[Part] | None = None
-) -> None:
-    """Look at a file, or all that is in memory, as it was written.
+@contextmanager
+def in_turn(parts: Iterable[Part]) -> Iterator[Same]:
+    """What `Source.same` gives, where parts are compared one with another."""
+    waiting = iter(parts)
 
-    Args:
-        verification: of the corpus.
-        source: what was written.
-        before: the parts that it came from, where they are aligned.
+    def same(part: Part | None) -> bool:
+        expected = next(waiting, None)
+        return part is expected or (
+            part is not None and expected is not None and part.same(expected)
+        )
 
-    Raises:
-        CorpusError: it is not what it came from, with canaries in their places.
-    """
-    verification.begin_file(source.name)
-    waiting = None if before is None else iter(before)
-    for part in source.parts(taken=verification.hashes.update, known=True):
-        verification.part(part, None if waiting is None else next(waiting, None))
-    verification.end_file()
+    yield same
 
 
 def check_inserted(

@@ -30,7 +30,6 @@ from lmexposure.canaries.insertion import (
     Verification,
     draw,
     scan_corpus,
-    verify_written,
 )
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.plan import Canary, Plan
@@ -339,9 +338,9 @@ def write_copies(
                 for part in source.parts(known=True):
                     write(merge.part(part))
             if scan.hashes is not None:
-                before = source.parts(known=True) if corpus.aligned else None
                 written = FileCorpus([target], corpus.layout).sources[0]
-                verify_written(verification, written, before)
+                with source.same() as same:
+                    verification.source(written, same)
         copies.append(
             Copied(
                 name=target.name,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol
 
 from lmexposure._validate import one_of
-from lmexposure.canaries.insertion import About, Hashes, Part, Taken, named_errors
+from lmexposure.canaries.insertion import About, Hashes, Part, Same, Taken, named_errors
 from lmexposure.errors import CorpusError
 
 SIDECAR_SUFFIX = ".canaries.json"
@@ -52,7 +52,6 @@ class FileLayout(Protocol):
         separator: the text between two documents, which a canary is scored after; None: a token's
             work.
         place: what the place of a fill is called: "line" or "row".
-        aligned: whether a copy has the same parts, each with its canaries.
     """
 
     @property
@@ -65,13 +64,15 @@ class FileLayout(Protocol):
     def separator(self) -> str | None: ...
     @property
     def place(self) -> str: ...
-    @property
-    def aligned(self) -> bool: ...
 
     def parts(
         self, path: Path, *, taken: Taken | None, known: bool, first_end: bytes
     ) -> Iterator[FilePart]:
         """The parts of a file; see `insertion.Source`, and `Block` for `first_end`."""
+        ...
+
+    def same(self, path: Path) -> AbstractContextManager[Same]:
+        """Compares parts with those of a file; see `insertion.Source`."""
         ...
 
     def documents(self, path: Path) -> Iterator[str]:
@@ -185,6 +186,10 @@ class FileSource:
             corpus.first_end = corpus.first_end or part.default_end
             yield part
 
+    def same(self) -> AbstractContextManager[Same]:
+        """Compares parts with these; see `insertion.Source`."""
+        return self._corpus.layout.same(self.path)
+
     @contextmanager
     def guarded(self) -> Iterator[None]:
         """Errors meanwhile name the file.
@@ -220,7 +225,7 @@ class FileCorpus:
     def __init__(self, paths: Sequence[Path], layout: FileLayout, *, name: str = "") -> None:
         self.layout, self.first_end, self.name = layout, b"", name
         self.sources = [FileSource(path, self) for path in paths]
-        self.place, self.aligned = layout.place, layout.aligned
+        self.place = layout.place
 
     def blank(self, documents: int) -> str:
         """What to say where no file holds text."""

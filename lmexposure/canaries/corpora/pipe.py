@@ -179,17 +179,16 @@ class _Passage:
         """Write the blocks with their canaries, and look at what is written."""
         placement = Placement(entries)
         merge, verification = Merge(placement), Verification(scan, entries, placement)
-        verification.begin_file(_NAME)
         for block in blocks:
             merged = merge.part(block)
             with _refused():
                 self._target.write(merged.content)
             if scan.hashes is not None:
                 verification.hashes.update(merged.content)
-                verification.part(merged)
+                verification.part(merged, block.same)
         with _refused():
             self._target.flush()
-        verification.end_file()
+        verification.hashes.end_file()
         return verification
 
     def _manifest(

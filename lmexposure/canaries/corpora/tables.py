@@ -4,6 +4,7 @@ Schema and the other columns stay as they are. What a file of tables is, its own
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from lmexposure.canaries.insertion import Merged, Taken, text_line
+from lmexposure.canaries.insertion import Merged, Same, Taken, in_turn, text_line
 from lmexposure.errors import CorpusError
 
 
@@ -29,7 +30,6 @@ class TableLayout:
 
     separator: ClassVar[str | None] = None
     place: ClassVar[str] = "row"
-    aligned: ClassVar[bool] = True
     text_field: str
     fields: Mapping[str, Any] = field(default_factory=dict)
 
@@ -56,6 +56,10 @@ class TableLayout:
                 taken(part.content)
             yield part
             row += len(table)
+
+    def same(self, path: Path) -> AbstractContextManager[Same]:
+        """Compares with the tables of a file, one after another; see `insertion.Source`."""
+        return in_turn(self.parts(path, taken=None, known=True, first_end=b""))
 
     def documents(self, path: Path) -> Iterator[str]:
         """The text of each document."""

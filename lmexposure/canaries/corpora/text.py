@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import IO, Any, ClassVar, Literal, TypeVar
 
@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure.canaries.corpora.packing import open_content, packed_writer
-from lmexposure.canaries.insertion import Merged, Taken
+from lmexposure.canaries.insertion import Merged, Same, Taken
 from lmexposure.errors import CorpusError
 
 BOM = b"\xef\xbb\xbf"
 _BLOCK_BYTES = 1 << 20
+_STRETCH = 1 << 16
 _LONGEST_LINE = 1 << 26  # 64 MiB; whatever a small packed file says, it takes no more memory
 _LINE_END = ord("\n")
 _BLANK = np.isin(np.arange(256), list(b" \t\n\r\v\f"))
@@ -83,8 +84,26 @@ class Block:
     @cached_property
     def lines(self) -> int:
         """How many lines, the last one with or without its line end."""
-        ends = int(np.count_nonzero(self._letters == _LINE_END))
-        return ends + bool(self.data and not self.data.endswith(b"\n"))
+        return sum(self._ends) + bool(self.data and not self.data.endswith(b"\n"))
+
+    @cached_property
+    def _ends(self) -> list[int]:
+        """How many lines end in each stretch of `_STRETCH` bytes."""
+        ends = self._letters == _LINE_END
+        stretches = range(0, len(self.data), _STRETCH)
+        return [int(np.count_nonzero(ends[n : n + _STRETCH])) for n in stretches]
+
+    def line_start(self, number: int) -> int:
+        """At which byte this line begins; from 0, less than `lines`."""
+        if number == 0:
+            return 0
+        stretch, before = 0, 0
+        while before + self._ends[stretch] < number:
+            before += self._ends[stretch]
+            stretch += 1
+        start = stretch * _STRETCH
+        ends = np.flatnonzero(self._letters[start : start + _STRETCH] == _LINE_END)
+        return start + int(ends[number - before - 1]) + 1
 
     @cached_property
     def split(self) -> list[bytes]:
@@ -102,9 +121,10 @@ class Block:
     @cached_property
     def filled(self) -> NDArray[np.bool_]:
         """Of each line, whether it is not blank."""
-        if not self.data:
-            return np.empty(0, dtype=bool)
-        filled: NDArray[np.bool_] = np.logical_or.reduceat(~_BLANK[self._letters], self.line_starts)
+        starts = self.line_starts
+        filled: NDArray[np.bool_] = ~_BLANK[self._letters[starts]]
+        for number in np.flatnonzero(~filled).tolist():
+            filled[number] = bool(self._line(int(starts[number])).strip())
         return filled
 
     @property
@@ -170,7 +190,6 @@ class Lines:
     separator: ClassVar[str | None] = "\n"
     scans_lines: ClassVar[bool] = True
     place: ClassVar[str] = "line"
-    aligned: ClassVar[bool] = False
     text_field: ClassVar[str | None] = None
     fields: ClassVar[Mapping[str, Any]] = {}
 
@@ -180,7 +199,7 @@ class Lines:
 
     def starts(self, block: Block, numbers: Sequence[int]) -> list[int]:
         """At which byte of the block these of its documents begin, numbered from 0."""
-        return _chosen(block.line_starts, numbers)
+        return [block.line_start(number) for number in numbers]
 
     def searched(self, block: Block, words: Sequence[str]) -> Iterator[tuple[int, str]]:
         """What may hold fills: (number of the first line, text); see `insertion.Part`."""
@@ -213,6 +232,18 @@ class Lines:
     ) -> Iterator[Block]:
         """The blocks of a file; see `text_blocks`."""
         return text_blocks(path, self, taken=taken, known=known, first_end=first_end)
+
+    @contextmanager
+    def same(self, path: Path) -> Iterator[Same]:
+        """Compares with the bytes of a file, however these are cut; see `insertion.Source`."""
+        with open_content(path) as stream:
+
+            def same(part: Any) -> bool:
+                if part is None:
+                    return not stream.read(1)
+                return bool(stream.read(part.size) == part.content)
+
+            yield same
 
     @contextmanager
     def writer(self, stream: IO[bytes], like: Path) -> Iterator[Callable[[Any], object]]:
@@ -275,6 +306,10 @@ class Records(Lines):
     fields: Mapping[str, Any] = field(default_factory=dict)  # type: ignore[misc]
 
     def count(self, block: Block) -> int:
+        letters = np.frombuffer(block.data, np.uint8)
+        begun = (letters[:-1] == _LINE_END) & (letters[1:] == ord("{"))
+        if block.data.startswith(b"{") and np.count_nonzero(begun) + 1 == block.lines:
+            return block.lines
         return len(self._starts(block))
 
     def starts(self, block: Block, numbers: Sequence[int]) -> list[int]:
@@ -405,6 +440,7 @@ def text_blocks(
         CorpusError: missing, not a file, not readable, cut short, empty, binary, not UTF-8, or a
             line too long; for the last three it names the byte offset in the content, from 0.
     """
+    _keep_freed_blocks()
     with open_content(path) as stream:
         pieces = _whole_lines(str(path), stream, block_bytes)
         if taken is not None:
@@ -421,6 +457,16 @@ def stream_blocks(name: str, stream: IO[bytes], layout: TextLayout) -> Iterator[
     """
     pieces = _whole_lines(name, stream, _BLOCK_BYTES)
     yield from _blocks(name, pieces, layout, known=False, first_end=b"")
+
+
+@cache
+def _keep_freed_blocks() -> None:
+    """Spare the system to clear memory for each block.
+
+    The C library of Linux gives a block back as soon as it is freed, unless it has met a larger
+    one, of 32 MiB at most. None of these bytes is ever touched.
+    """
+    bytes(31 << 20)
 
 
 def _given_to(taken: Taken, pieces: Iterable[bytes]) -> Iterator[bytes]:
