@@ -114,8 +114,9 @@ def insert_files(
     given = [name for name, value in plan_fields.items() if value is not None]
 
     def planned(before: Manifest | None) -> Plan:
-        fixed = plan is not None or before is None
-        return chosen if fixed else chosen.seeded_like(before.plan, given=given)
+        if plan is not None or before is None:
+            return chosen
+        return chosen.seeded_like(before.plan, given=given)
 
     reading = Reading(layout, text_field, fields, existing, total, verify)
     return insert_copies(listed_files(sources), Path(out), planned, reading)

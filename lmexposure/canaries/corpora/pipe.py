@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from io import BufferedIOBase, RawIOBase
 from pathlib import Path
-from typing import IO, Any, TypeGuard
+from typing import IO, TYPE_CHECKING, Any
 
 from lmexposure._files import PRIVATE, atomic_write, sha256_file
 from lmexposure._locks import only_writer
@@ -32,6 +32,9 @@ from lmexposure.canaries.plan import Canary, Plan
 from lmexposure.canaries.plan import draw as draw_plan
 from lmexposure.errors import CorpusError, FileError, InputError, ResultError
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
 _NAME = "standard input"
 SPOOL = "standard_input"  # in OUT/source
 NOT_TEXT = "standard input must be open, and text; give Parquet as a file"
@@ -39,7 +42,7 @@ _PIECE_BYTES = 1 << 20
 _THROW_AWAY = "what was written must be thrown away"
 
 
-def is_stream(corpus: object) -> TypeGuard[IO[bytes]]:
+def is_stream(corpus: object) -> "TypeIs[IO[bytes]]":
     """Whether a corpus is a stream that is open for reading bytes, and no names of files."""
     return isinstance(corpus, RawIOBase | BufferedIOBase)
 
