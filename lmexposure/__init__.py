@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lmexposure.audit import epsilon, measure, run
-    from lmexposure.canaries import Format, Manifest, Plan, insert_files
+    from lmexposure.canaries import Format, Manifest, Plan
     from lmexposure.gate import Thresholds, check
     from lmexposure.integrations import (
         ExposureCallback,
         Wrapping,
         insert,
+        insert_files,
         remove,
         verify,
     )
@@ -37,12 +38,13 @@ else:
         __name__,
         {
             "audit": ["epsilon", "measure", "run"],
-            "canaries": ["Format", "Manifest", "Plan", "insert_files"],
+            "canaries": ["Format", "Manifest", "Plan"],
             "gate": ["Thresholds", "check"],
             "integrations": [
                 "ExposureCallback",
                 "Wrapping",
                 "insert",
+                "insert_files",
                 "remove",
                 "verify",
             ],

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lmexposure.integrations.callback import ExposureCallback
-    from lmexposure.integrations.corpora import remove, verify
+    from lmexposure.integrations.corpora import insert_files, remove, verify
     from lmexposure.integrations.delivered import DeliveredCounter
     from lmexposure.integrations.delivery_report import DeliveryReport
     from lmexposure.integrations.documents import Inserted, insert
@@ -20,7 +20,7 @@ else:
         __name__,
         {
             "callback": ["ExposureCallback"],
-            "corpora": ["remove", "verify"],
+            "corpora": ["insert_files", "remove", "verify"],
             "delivered": ["DeliveredCounter"],
             "delivery_report": ["DeliveryReport"],
             "documents": ["Inserted", "insert"],
@@ -39,6 +39,7 @@ __all__ = [
     "Inserted",
     "Wrapping",
     "insert",
+    "insert_files",
     "insert_into_ray",
     "insert_into_records",
     "insert_into_stream",
