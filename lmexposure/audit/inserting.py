@@ -18,7 +18,7 @@ from lmexposure.canaries import (
 from lmexposure.canaries.corpora.copies import (
     Files,
     Reading,
-    copies_in,
+    copies_of,
     insert_copies,
     listed_files,
 )
@@ -162,9 +162,10 @@ def insert_corpus(
             work there.
         FileError: the disk refused.
     """
-    reading, out = _reading(settings, documents, verify=verify), Path(out)
-    manifest = insert_copies(listed_files(corpus), out, partial(_planned, settings), reading)
-    copies = copies_in(out)
+    files, out = listed_files(corpus), Path(out)
+    reading = _reading(settings, documents, verify=verify)
+    manifest = insert_copies(files, out, partial(_planned, settings), reading)
+    copies = copies_of(files, out)
     return copies[0] if len(copies) == 1 else out / "corpus", manifest
 
 

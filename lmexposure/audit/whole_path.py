@@ -17,7 +17,7 @@ from lmexposure.audit.progress import Progress, silent
 from lmexposure.audit.run_record import RunLog
 from lmexposure.audit.training import train_corpus, training_settings
 from lmexposure.canaries import DEFAULT_REFERENCES, Manifest, Preview
-from lmexposure.canaries.corpora.copies import Files, copies_in, listed_files
+from lmexposure.canaries.corpora.copies import Files, copies_of, listed_files
 from lmexposure.canaries.corpora.pipe import is_stream, kept, stream_layout
 from lmexposure.errors import ManifestError, ResultError, SettingsError
 from lmexposure.records import Result, RunSettings, TrainingRecord, Validation
@@ -104,7 +104,7 @@ def _run(files: list[str | Path], out: Path, settings: RunSettings, progress: Pr
     _refuse_nothing_inserted(manifest)
     with log.step("train"):
         trained = train_corpus(
-            copies_in(out),
+            copies_of(files, out),
             out=out,
             settings=settings,
             manifest=manifest,

@@ -227,13 +227,14 @@ def _is_done(
             f"{out / 'manifest.json'} is there already, and what was not verified cannot be "
             "compared; choose another directory"
         )
-    copies, named = copies_in(out), []
-    with suppress(CorpusError):  # an unchanged copy needs no source
-        named = corpus_files(sources)
+    copies, named = copies_of(sources, out), _named(sources)
     originals = named if all(path.exists() for path in named) else []
     known = layout_for(named or copies or [out], reading.layout, reading.text_field)
     check_same(out, manifest, plan, known, originals, reading)
-    if not copies or (named and {path.name for path in copies} != {path.name for path in named}):
+    there, wanted = {path.name for path in copies}, {path.name for path in named}
+    if copies and named and there.isdisjoint(wanted):
+        raise ResultError(f"{out} holds a manifest of another corpus; choose another directory")
+    if not copies or (named and there != wanted):
         return False
     damaged = _damaged(copies, manifest, known)
     if damaged is not None:
@@ -241,13 +242,25 @@ def _is_done(
     return damaged is None
 
 
-def copies_in(out: Path) -> list[Path]:
-    """The copies that insertion wrote into a directory, by name; none where it wrote none."""
-    return sorted(
+def copies_of(sources: Sequence[str | Path], out: Path) -> list[Path]:
+    """The copies of these files that insertion wrote into a directory, by name.
+
+    Where none of them has its name, or the files are gone: all that are there.
+    """
+    names = {path.name for path in _named(sources)}
+    there = sorted(
         path
         for path in (out / "corpus").glob("*")
         if path.is_file() and not path.name.endswith(SIDECAR_SUFFIX)
     )
+    return [path for path in there if path.name in names] or there
+
+
+def _named(sources: Sequence[str | Path]) -> list[Path]:
+    """The files of a corpus; an unchanged copy needs none."""
+    with suppress(CorpusError):
+        return corpus_files(sources)
+    return []
 
 
 def check_same(
