@@ -14,6 +14,7 @@ from lmexposure.cli import options
 from lmexposure.cli.console import print_pairs, say, say_aside, warn
 from lmexposure.cli.flags import takes
 from lmexposure.cli.help import OTHER
+from lmexposure.errors import CorpusError
 
 if TYPE_CHECKING:
     from lmexposure.audit import RunSettings
@@ -61,6 +62,8 @@ def insert(
     say_attainable(settings, tell=tell)
     inserted: Path | None = None
     if is_stream(source):
+        if sys.stdout is None:
+            raise CorpusError("standard output must be open: the corpus goes there")
         manifest = insert_stream(
             source,
             sys.stdout.buffer,
