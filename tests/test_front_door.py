@@ -195,8 +195,11 @@ def test_files_are_inserted_into_verified_and_restored(tmp_path: Path) -> None:
     assert (tmp_path / "back.txt").read_bytes() == source.read_bytes()
     with pytest.raises(CorpusError, match=r"back.txt is there already; choose another name"):
         lx.remove(inserted, manifest, tmp_path / "back.txt")
-    with pytest.raises(InputError, match=r"manifest.json is there already; choose another"):
-        lx.insert_files(source, tmp_path / "out", **PLAN)
+    before = inserted.stat().st_mtime_ns
+    assert lx.insert_files(source, tmp_path / "out", **PLAN) == manifest
+    assert inserted.stat().st_mtime_ns == before
+    with pytest.raises(InputError, match="holds a manifest of another plan; choose another"):
+        lx.insert_files(source, tmp_path / "out", **{**PLAN, "repetitions": (7,)})
 
 
 def test_what_is_no_file(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def corpus_kept(
 
 def _run(files: list[str | Path], out: Path, settings: RunSettings, progress: Progress) -> Result:
     log = RunLog.open(out, settings)
-    log.corpus = SEVERAL.join(Path(os.path.relpath(name, out)).as_posix() for name in files)
+    log.corpus = SEVERAL.join(Path(os.path.relpath(Path(name), out)).as_posix() for name in files)
     _refuse_lost_seed(out, log, settings)
     with log.step("insert"):
         _, manifest = insert_corpus(files, out=out, settings=settings)
