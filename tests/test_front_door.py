@@ -254,8 +254,8 @@ door: Any = lx  # to be called with what type checkers refuse
             "settings is of type dict; give RunSettin",
         ),
         (
-            lambda: door.run(TEXTS, out="r"),
-            "corpus is of type list; give the path of a file; write",
+            lambda: door.run(TEXTS, out="r"),  # a list of names
+            "cannot read the corpus",
         ),
         (lambda: door.RunSettings(measure={}), "measure is of type dict; give MeasureSettings[(]"),
         (
