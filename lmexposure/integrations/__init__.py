@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from lmexposure.integrations.delivery_report import DeliveryReport
     from lmexposure.integrations.documents import Inserted, insert
     from lmexposure.integrations.ray_data import insert_into_ray, number_documents
+    from lmexposure.integrations.records import insert_into_records
     from lmexposure.integrations.streaming import insert_into_stream
     from lmexposure.integrations.wrapped_exposure import wrapped_exposures
     from lmexposure.integrations.wrapping import Wrapping, wrapped_log_perplexity
@@ -24,6 +25,7 @@ else:
             "delivery_report": ["DeliveryReport"],
             "documents": ["Inserted", "insert"],
             "ray_data": ["insert_into_ray", "number_documents"],
+            "records": ["insert_into_records"],
             "streaming": ["insert_into_stream"],
             "wrapped_exposure": ["wrapped_exposures"],
             "wrapping": ["Wrapping", "wrapped_log_perplexity"],
@@ -39,6 +41,7 @@ __all__ = [
     "insert",
     "insert_files",
     "insert_into_ray",
+    "insert_into_records",
     "insert_into_stream",
     "number_documents",
     "remove",

@@ -71,16 +71,27 @@ class Reading:
         """The fields that a text goes into."""
         return {}
 
-    def check_fields(self) -> None:
-        """Refuse constants for what a text goes into.
+    def check_columns(self, there: Iterable[Any], *, where: str = "") -> None:
+        """Refuse fields among which one for the text or for a constant is missing.
 
         Raises:
             CorpusError: it names the field.
         """
-        for name in self.fields.keys() & self.wrapped(""):
-            raise CorpusError(
-                f"fields must leave out the text column {name!r}: the canary goes there"
-            )
+        names = list(there)
+        listed = ", ".join(map(str, names))
+        chat = not self.whole and not {"messages", "prompt"}.isdisjoint(names)
+        hint = "; chats take a wrapping" if chat else ""
+        for name in self.wrapped(""):
+            if name not in names and where:
+                raise CorpusError(
+                    f"{where} has no {name!r}; it has {listed or 'nothing'}: name the text_field"
+                    f"{hint}"
+                )
+            if name not in names:
+                raise CorpusError(f"no column {name!r}; there are {listed}{hint}")
+        for name in self.fields:
+            if name not in names:
+                raise CorpusError(f"no column {name!r}; there are {listed}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +106,7 @@ class TextField(Reading):
     def text(self, number: int, row: Any) -> Any:
         _check_record(number, row)
         if self.name not in row:
-            raise _no_field(self.name, row, where=f"record {number}")
+            self.check_columns(row, where=f"record {number}")
         return row[self.name]
 
     def canary(self, row: Any) -> Any:
@@ -303,13 +314,7 @@ class Frame(InMemory):
         return rows
 
     def check_columns(self) -> None:
-        columns = self.rows.columns
-        for name in self.reading.wrapped(""):
-            if name not in columns:
-                raise _no_field(name, columns, where="the frame")
-        for name in self.reading.fields:
-            if name not in columns:
-                raise _no_column(name, columns)
+        self.reading.check_columns(self.rows.columns, where="the frame")
 
     def picked(self, order: Sequence[int], added: Sequence[tuple[int, str]] = ()) -> Self:
         import pandas as pd  # type: ignore[import-untyped]
@@ -351,9 +356,7 @@ class DataSet(InMemory):
 
     def check_columns(self) -> None:
         wrapped, fixed = self.reading.wrapped(""), self.reading.fields
-        for name in (*wrapped, *fixed):
-            if name not in self.rows.column_names:
-                raise _no_column(name, self.rows.column_names)
+        self.reading.check_columns(self.rows.column_names)
         written = {**fixed, **wrapped} if self.reading.whole else fixed
         check_constants(self.rows.features, written)
 
@@ -381,7 +384,8 @@ def insert_documents(corpus: InMemory, plan: Plan, existing: Existing) -> tuple[
         CorpusError: rows without text, constants that do not fit, or fills already there.
         PlanError: more repetitions than documents, or more secrets than a format has.
     """
-    corpus.reading.check_fields()
+    for name in sorted(corpus.reading.fields.keys() & corpus.reading.wrapped("")):
+        raise CorpusError(f"fields must leave out the text column {name!r}: the canary goes there")
     scan = scan_corpus(corpus, plan.formats)
     entries, set_aside = draw(plan, scan, existing, place=corpus.place)
     placement = Placement(entries)
@@ -454,7 +458,10 @@ def check_constants(features: Any, constants: Mapping[str, Any]) -> None:
         kind = features[name]
         try:
             kept = Dataset.from_list([{name: value}], features=Features({name: kind}))[0][name]
-            fits = not (isinstance(value, float) and isinstance(kept, int)) or kept == value
+            changed = [(float, int), (list, str)]  # which pyarrow does without a word
+            fits = kept == value or not any(
+                isinstance(value, before) and isinstance(kept, after) for before, after in changed
+            )
         except (TypeError, ValueError, KeyError, OverflowError):  # pyarrow's are of these, too
             fits = False
         if not fits:
@@ -471,23 +478,6 @@ def _check_record(number: int, row: Any) -> None:
 def kind_of(value: Any) -> str:
     """What something is, for a message."""
     return "one text" if isinstance(value, str) else f"of type {type(value).__name__}"
-
-
-def _no_field(name: str, there: Iterable[Any], *, where: str) -> CorpusError:
-    listed = list(map(str, there))
-    return CorpusError(
-        f"{where} has no {name!r}; it has {', '.join(listed) or 'nothing'}: name the text_field"
-        f"{_chat(listed)}"
-    )
-
-
-def _no_column(name: str, there: Iterable[Any]) -> CorpusError:
-    listed = list(map(str, there))
-    return CorpusError(f"no column {name!r}; there are {', '.join(listed)}{_chat(listed)}")
-
-
-def _chat(names: Sequence[str]) -> str:
-    return "; chats take a wrapping" if {"messages", "prompt"} & set(names) else ""
 
 
 def _strings(value: Any) -> Iterator[str]:
