@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeVar, overload
 
 from lmexposure.canaries.corpora.copies import listed_files
 from lmexposure.canaries.corpora.counting import (
@@ -20,10 +20,12 @@ from lmexposure.canaries.corpora.removal import (
 )
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.errors import ModelError, SettingsError
+from lmexposure.integrations.documents import count_documents, restored_documents
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+_T = TypeVar("_T")
 _CHATS = (
     "the canaries of this manifest stand in chats, and records are read by one text field; name "
     "the text field that holds whole chats as text, or give the tokenised data set with its "
@@ -69,29 +71,26 @@ def verify(
         raise SettingsError("a tokenizer goes with the directory of a saved tokenised data set")
     if is_stream(corpus):
         return _count_stream(corpus, known, layout, text_field)
-    field = text_field or known.corpus.text_field or "text"
-    from lmexposure.canaries.format import count_fills
-    from lmexposure.integrations.documents import document_texts
-
-    chat = known.layout == "chat" and text_field is None
-    texts = document_texts(corpus, text_field=field, chat=chat)
-    found = count_fills(known.plan.formats, enumerate(texts, 1), whole_lines=False)
-    return count_of(known, found, where="record")
+    return count_documents(corpus, known, text_field=text_field)
 
 
-def remove(corpus: Any, manifest: Manifest | str | Path, out: str | Path) -> Removal:
-    """Write files as they were before insertion, and check that they are.
+@overload
+def remove(corpus: Any, manifest: Manifest | str | Path, out: str | Path) -> Removal: ...
+@overload
+def remove(corpus: _T, manifest: Manifest | str | Path, out: None = None) -> _T: ...
+def remove(corpus: Any, manifest: Manifest | str | Path, out: str | Path | None = None) -> Any:
+    """Give a corpus as it was before insertion, and check that it is.
 
     Args:
-        corpus: what insertion wrote: a file, several, or patterns; or a stream of text, open for
-            reading bytes.
+        corpus: what insertion wrote: a file, several, or patterns; a stream of text, open for
+            reading bytes; or documents in memory, as `insert` gave them.
         manifest: of the insertion, or its path.
         out: for one file a new file or a directory that is there; for several a directory, new or
-            empty.
+            empty; None: the documents are in memory.
 
     Returns:
-        the files that were written, how many documents were taken out, and whether the result has
-        the hash of the corpus before insertion.
+        documents of the same kind; or of files those that were written, how many documents were
+        taken out, and whether the result has the hash of the corpus before insertion.
 
     Raises:
         CorpusError: the corpus changed since, is not this manifest's, or lacks a file; or a file is
@@ -100,6 +99,8 @@ def remove(corpus: Any, manifest: Manifest | str | Path, out: str | Path) -> Rem
         FileError: the disk refused; nothing half-written is left.
     """
     known = Manifest.of(manifest)
+    if out is None:
+        return restored_documents(corpus, known)
     if is_stream(corpus):
         return remove_from_stream(corpus, known, out)
     return remove_from_files(listed_files(corpus), known, out)
