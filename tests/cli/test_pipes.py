@@ -17,10 +17,10 @@ from lmexposure.canaries import Manifest
 from lmexposure.records import RunRecord, open_run
 from lmexposure.reporting.command import command_of
 
-PLAN = ("--format", "pin", "--canaries", "2", "--repetitions", "1,3", "--controls", "2")
-PLAN = (*PLAN, "--seed", "0")
-SMALL = ("--layers", "1", "--units", "16", "--epochs", "1", "--references", "300")
-SMALL = (*SMALL, "--revealed", "1", "--budget-steps", "20000", "--draws", "1000")
+_PLAN = "--format pin --canaries 2 --repetitions 1,3 --controls 2 --seed 0"
+_TRAINING = "--layers 1 --units 16 --epochs 1"
+PLAN, TRAINING = _PLAN.split(), _TRAINING.split()
+SMALL = [*TRAINING, *"--references 300 --revealed 1 --budget-steps 20000 --draws 1000".split()]
 
 
 def stream(data: bytes = b"") -> io.TextIOWrapper:
@@ -121,12 +121,13 @@ def test_what_cannot_come_through_a_pipe(
     assert call("insert", tmp_path / "corpus.txt", "--out", tmp_path / "i", *PLAN).code == 0
     manifest = tmp_path / "i" / "manifest.json"
     said = "standard input must be open, and text; give Parquet as a file"
-    for words in (
+    calls: list[tuple[object, ...]] = [
         ("insert", "-", *out, *PLAN, "--layout", "parquet"),
         ("run", "-", *out, *PLAN, "--layout", "parquet"),
         ("train", "-", *out, "--layout", "parquet"),
         ("verify", "-", manifest, "--layout", "parquet"),
-    ):
+    ]
+    for words in calls:
         refused = pipe(text, *words)
         assert (refused.outcome.code, said in refused.outcome.err) == (3, True), words
     (tmp_path / "mine").mkdir()
@@ -139,13 +140,14 @@ def test_what_cannot_come_through_a_pipe(
     refused = pipe(text, "train", "-", *out)
     assert "standard input goes to one process of several" in refused.outcome.err
     monkeypatch.setattr(sys, "stdin", None)
-    for words in (
+    calls = [
         ("insert", "-", *out, *PLAN),
         ("run", "-", *out),
         ("train", "-", *out),
         ("verify", "-", manifest),
         ("remove", "-", manifest, *out),
-    ):
+    ]
+    for words in calls:
         closed = call(*words)
         assert (closed.code, said in closed.err) == (3, True), words
     monkeypatch.undo()
@@ -222,11 +224,10 @@ def test_training_on_a_pipe_is_training_on_the_file(
     for number in range(3):
         (tmp_path / f"{number}.txt").write_bytes(text)
     assert call("insert", tmp_path / "?.txt", "--out", out, *PLAN).code == 0
-    small = SMALL[:6]
-    many = call("train", f"{out}/corpus/*", *manifest, "--out", tmp_path / "t", *small)
+    many = call("train", f"{out}/corpus/*", *manifest, "--out", tmp_path / "t", *TRAINING)
     assert many.code == 0, many.err
     joined = b"".join((out / "corpus" / f"{number}.txt").read_bytes() for number in range(3))
-    piped = pipe(joined, "train", "-", *manifest, "--out", tmp_path / "p", *small)
+    piped = pipe(joined, "train", "-", *manifest, "--out", tmp_path / "p", *TRAINING)
     assert piped.outcome.code == 0, piped.outcome.err
     assert "not what insertion wrote" not in caplog.text
     weights = [tmp_path / place / "model" / "model.safetensors" for place in ("t", "p")]
