@@ -12,7 +12,7 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -138,6 +138,36 @@ def is_standard_output(path: Path | None) -> bool:
         return path is not None and _descriptor(_followed(Path(path))) == 1
     except OSError:  # links in a circle, which writing will refuse
         return False
+
+
+def is_taken(path: Path) -> bool:
+    """Whether a regular file has the name, so that writing would replace it; links are followed.
+
+    A descriptor by its name (/dev/stdout) is written to, whatever is behind it.
+    """
+    try:
+        final = _followed(Path(path))
+    except OSError:  # links in a circle, which writing will refuse
+        return False
+    return _descriptor(final) is None and final.is_file()
+
+
+@contextmanager
+def made_directory(path: Path) -> Iterator[None]:
+    """Make a directory, with its parents; those of them that stay empty are taken away again.
+
+    Raises:
+        FileError: the disk refused.
+    """
+    missing = [place for place in (path, *path.parents) if not place.exists()]
+    with disk_errors(path):
+        path.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            for directory in missing:
+                directory.rmdir()
 
 
 @contextmanager

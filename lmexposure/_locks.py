@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
-from lmexposure._files import disk_errors
+from lmexposure._files import disk_errors, made_directory
 from lmexposure._text import visible
 from lmexposure.errors import ResultError
 
@@ -44,8 +44,7 @@ def only_writer(out: str | Path) -> Iterator[None]:
     if not_ours or name in _OURS.get() or (os.path.exists(name) and not os.path.isdir(name)):
         yield
         return
-    made = _made(Path(name))
-    try:
+    with made_directory(Path(name)):
         descriptor = _locked(Path(out), Path(name) / LOCK)
         token = _OURS.set(_OURS.get() | {name})
         try:
@@ -53,24 +52,6 @@ def only_writer(out: str | Path) -> Iterator[None]:
         finally:
             _OURS.reset(token)
             _unlock(Path(name) / LOCK, descriptor)
-    finally:
-        _remove_empty(made)
-
-
-def _made(directory: Path) -> list[Path]:
-    """Make a directory; those that were not there, the deepest first."""
-    missing = [one for one in (directory, *directory.parents) if not one.exists()]
-    with disk_errors(directory):
-        directory.mkdir(parents=True, exist_ok=True)
-    return missing
-
-
-def _remove_empty(directories: list[Path]) -> None:
-    for directory in directories:
-        try:
-            directory.rmdir()
-        except OSError:
-            return
 
 
 def _locked(out: Path, path: Path) -> int | None:

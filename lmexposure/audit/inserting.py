@@ -1,27 +1,29 @@
 """Inserting as a step of a run: the corpus and its manifest in their places, once."""
 
-from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO
 
-from lmexposure._integrity import say_rebuilt
-from lmexposure._locks import only_writer
 from lmexposure._style import percent
 from lmexposure.canaries import (
     Manifest,
     Plan,
     Preview,
-    Shape,
-    corpus_sha256,
+    corpus_files,
     fresh_seed,
-    guess_layout,
-    insert_into_file,
     load_format,
     preview_insertion,
-    shape_named,
 )
-from lmexposure.errors import CorpusError, ResultError
+from lmexposure.canaries.corpora.copies import (
+    Files,
+    Reading,
+    copies_of,
+    insert_copies,
+    listed_files,
+)
+from lmexposure.canaries.corpora.files import layout_for
+from lmexposure.canaries.corpora.pipe import insert_through
 from lmexposure.records import RunSettings
 
 # Beyond, canaries are a part of what the model learns, and it is no longer the model of the corpus.
@@ -53,34 +55,22 @@ def _fresh_coins(settings: RunSettings) -> bool:
     return settings.inclusion_probability is not None and settings.inclusion_seed is None
 
 
-def _drawn_before(plan: Plan, manifest: Manifest, settings: RunSettings) -> Plan:
-    """The plan with the seeds that were drawn for its directory once, where it has none."""
-    seeds: dict[str, Any] = {}
-    if settings.seed is None:
-        seeds["seed"] = manifest.plan.seed
-    if _fresh_coins(settings) and manifest.plan.inclusion_seed is not None:
-        seeds["inclusion_seed"] = manifest.plan.inclusion_seed
-    return replace(plan, **seeds)
-
-
-def preview(
-    corpus: Sequence[str | Path], *, settings: RunSettings, shape: Shape | None = None
-) -> Preview:
+def preview(corpus: Files, *, settings: RunSettings) -> Preview:
     """What an insertion would do; nothing is written, and no fresh coin is tossed.
 
     Args:
-        corpus: its files.
+        corpus: a file, several, or patterns.
         settings: what to insert.
-        shape: what a document is; None: as the settings or the first file's suffix say.
 
     Raises:
         CorpusError, FormatError, PlanError: as for `insert_corpus`.
     """
     plan, fresh = plan_of(settings), _fresh_coins(settings)
+    files = corpus_files(listed_files(corpus))
     would = preview_insertion(
-        corpus,
+        files,
         replace(plan, inclusion_probability=None, inclusion_seed=None) if fresh else plan,
-        shape=shape or _shape(corpus[0], settings),
+        layout=layout_for(files, settings.layout, settings.text_field),
         existing=settings.existing,
     )
     probability = settings.inclusion_probability
@@ -142,20 +132,27 @@ def _fewer(settings: RunSettings, above: float) -> str:
 
 
 def insert_corpus(
-    corpus: str | Path, *, out: str | Path, settings: RunSettings
+    corpus: Files,
+    *,
+    out: str | Path,
+    settings: RunSettings,
+    documents: int | None = None,
+    verify: bool = True,
 ) -> tuple[Path, Manifest]:
-    """Insert a plan's canaries into a copy of a corpus; skipped when it is done already.
+    """Insert a plan's canaries into copies of a corpus; skipped when it is done already.
 
     What was drawn for `out` once is not drawn again: its manifest has the seeds of secrets and
     coins, where the settings have none.
 
     Args:
-        corpus: a UTF-8 text file or JSONL.
-        out: directory; gets `corpus/NAME` and `manifest.json` (mode 0600).
+        corpus: a file, several, or patterns; see `canaries.insert_files`.
+        out: directory; gets `corpus/NAME`, a sidecar next to each, and `manifest.json` (mode 0600).
         settings: what to insert.
+        documents: how many there must be; None: as many as there are.
+        verify: look for fills that are there already, hash, and check what was written.
 
     Returns:
-        path of the new corpus, and the manifest.
+        path of the copy, or of the directory with all of them; and the manifest.
 
     Raises:
         CorpusError: the corpus cannot be used, or holds fills of a format already.
@@ -165,68 +162,56 @@ def insert_corpus(
             work there.
         FileError: the disk refused.
     """
-    with only_writer(out):
-        return _insert(Path(corpus), Path(out), settings)
+    files, out = listed_files(corpus), Path(out)
+    reading = _reading(settings, documents, verify=verify)
+    manifest = insert_copies(files, out, partial(_planned, settings), reading)
+    copies = copies_of(files, out)
+    return copies[0] if len(copies) == 1 else out / "corpus", manifest
 
 
-def _insert(source: Path, out: Path, settings: RunSettings) -> tuple[Path, Manifest]:
-    inserted, record = out / "corpus" / source.name, out / "manifest.json"
-    plan, before = plan_of(settings), None
-    if record.exists():
-        before = Manifest.read(record)
-        plan = _drawn_before(plan, before, settings)
-        _check_same(out, before, plan, source, settings)
-        if _whole(inserted, before, settings):
-            return inserted, before
-    manifest = insert_into_file(
-        source,
-        plan,
-        inserted,
-        layout=settings.layout or guess_layout(source),
+def insert_stream(
+    source: IO[bytes],
+    target: IO[bytes],
+    *,
+    out: str | Path,
+    settings: RunSettings,
+    documents: int | None = None,
+    verify: bool = True,
+) -> Manifest:
+    """The same from a stream to another, for text: a copy is kept in `out` until all is written.
+
+    A call that was killed goes on from that copy, if its stream is the same or empty.
+
+    Args:
+        source: open for reading bytes.
+        target: open for writing bytes; after an error, what it got must be thrown away.
+        out: directory; gets `manifest.json` (mode 0600).
+        settings: what to insert.
+        documents: how many there are; then no copy is kept.
+        verify: as for `insert_corpus`.
+
+    Raises:
+        as `insert_corpus`; ResultError also where `out` holds a manifest, and no copy.
+    """
+    reading = _reading(settings, documents, verify=verify)
+    return insert_through(source, target, Path(out), partial(_planned, settings), reading)
+
+
+def _reading(settings: RunSettings, documents: int | None, *, verify: bool) -> Reading:
+    return Reading(
+        layout=settings.layout,
         text_field=settings.text_field,
         existing=settings.existing,
+        total=documents,
+        verify=verify,
     )
-    if manifest == before:  # it may be of an older version, and keeps the name it had there
-        return inserted, before
-    manifest.write(record)
-    return inserted, manifest
 
 
-def _whole(inserted: Path, manifest: Manifest, settings: RunSettings) -> bool:
-    """Whether the corpus is what insertion wrote; a damaged one is named, and inserted again."""
-    if not inserted.exists():
-        return False
-    try:
-        whole = _hash(inserted, settings) == manifest.corpus.sha256_inserted
-    except CorpusError:  # packed files and Parquet cannot be read at all
-        whole = False
-    if not whole:
-        say_rebuilt(inserted)
-    return whole
-
-
-def _hash(path: Path, settings: RunSettings) -> str:
-    """As insertion hashes a corpus: what it says, however it is packed."""
-    return corpus_sha256(path, _shape(path, settings))
-
-
-def _shape(path: str | Path, settings: RunSettings) -> Shape:
-    return shape_named(settings.layout or guess_layout(path), text_field=settings.text_field)
-
-
-def _check_same(
-    out: Path, manifest: Manifest, plan: Plan, source: Path, settings: RunSettings
-) -> None:
-    """Refuse to overwrite what another plan, another corpus or another reading of it left."""
-    layout = settings.layout or guess_layout(source)
-    field = settings.text_field if layout in ("jsonl", "parquet") else None
-    same = {
-        "plan": manifest.plan == plan,
-        "layout": manifest.layout == layout,
-        "text field": manifest.corpus.text_field == field,
-        "choice about existing fills": not manifest.set_aside or settings.existing == "set_aside",
-        "corpus": not source.exists() or _hash(source, settings) == manifest.corpus.sha256,
-    }
-    for what, unchanged in same.items():
-        if not unchanged:
-            raise ResultError(f"{out} holds a manifest of another {what}; choose another directory")
+def _planned(settings: RunSettings, before: Manifest | None) -> Plan:
+    """The plan, with the seeds that were drawn for its directory once, where it has none."""
+    plan = plan_of(settings)
+    if before is None:
+        return plan
+    seeds = {"seed": settings.seed, "inclusion_seed": settings.inclusion_seed}
+    given = [name for name, seed in seeds.items() if seed is not None]
+    return plan.seeded_like(before.plan, given=given)

@@ -1,10 +1,15 @@
 """Training as a step of a run: settings to model and documents, progress in one language."""
 
 import logging
-from collections.abc import Sequence
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO
 
-from lmexposure._files import mode_like
+from lmexposure._files import PRIVATE, mode_like, new_file
 from lmexposure._locks import only_writer
 from lmexposure._text import visible
 from lmexposure.audit.loading import chosen_device
@@ -12,15 +17,14 @@ from lmexposure.audit.progress import Phase, Progress, Watcher, silent
 from lmexposure.audit.workload import measuring_phases, measuring_title, watch_training
 from lmexposure.canaries import (
     Manifest,
-    corpus_sha256,
+    corpus_files,
     derive_seed,
-    guess_layout,
     load_format,
-    read_documents,
-    separator_of,
-    shape_named,
 )
-from lmexposure.errors import ManifestError
+from lmexposure.canaries.corpora.copies import Files, as_inserted, listed_files
+from lmexposure.canaries.corpora.files import FileCorpus, layout_for
+from lmexposure.canaries.corpora.pipe import SPOOL, is_stream, stream_layout
+from lmexposure.errors import ManifestError, SettingsError
 from lmexposure.models import (
     NEW_MODELS,
     LoadedModel,
@@ -34,7 +38,6 @@ from lmexposure.models import (
 )
 from lmexposure.records import RunSettings
 
-_FILE_LAYOUTS = ("lines", "paragraphs", "jsonl", "parquet")
 _LOG = logging.getLogger(__name__)
 
 
@@ -59,7 +62,7 @@ def training_settings(settings: RunSettings, window: int | None = None) -> Train
 
 
 def train_corpus(
-    corpus: str | Path,
+    corpus: Files | IO[bytes],
     *,
     out: str | Path,
     settings: RunSettings,
@@ -67,10 +70,11 @@ def train_corpus(
     progress: Progress = silent,
     then_measure: bool = False,
 ) -> TrainingResult:
-    """Train the model that the settings name on a corpus file.
+    """Train the model that the settings name on a corpus.
 
     Args:
-        corpus: the corpus, its canaries in it.
+        corpus: the corpus, its canaries in it: a file, several, or patterns; or a stream of text,
+            open for reading bytes.
         out: gets `model/`, `metrics.jsonl`, `training.json`.
         settings: model, sizes, training, seed; formats too: a new LSTM knows their characters.
         manifest: of the corpus; its canaries are never cut, and never used for validation.
@@ -83,33 +87,58 @@ def train_corpus(
         corpus that holds a fill that by the manifest it should not; another process at work in
         `out`.
     """
-    with only_writer(out):
-        return _train(corpus, Path(out), settings, manifest, progress, then_measure)
+    if manifest is not None and not isinstance(manifest, Manifest):
+        manifest = Manifest.read(manifest)
+    layout = settings.layout or (manifest.layout if manifest else None)
+    with only_writer(out), _as_files(corpus, layout) as files:
+        return _train(files, Path(out), settings, manifest, progress, then_measure)
+
+
+@contextmanager
+def _as_files(corpus: Files | IO[bytes], layout: str | None) -> Iterator[list[Path]]:
+    """The files of a corpus; a stream is one until the block ends.
+
+    Raises:
+        CorpusError: no such files, or no stream of text.
+        SettingsError: several processes, of which one gets the stream.
+    """
+    if not is_stream(corpus):
+        yield corpus_files(listed_files(corpus))
+        return
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise SettingsError("standard input goes to one process of several; give files")
+    stream_layout(layout, "text")
+    with TemporaryDirectory() as place:
+        path = Path(place) / SPOOL
+        with new_file(path, PRIVATE) as stream:
+            shutil.copyfileobj(corpus, stream)
+        yield [path]
 
 
 def _train(
-    corpus: str | Path,
+    files: list[Path],
     out: Path,
     settings: RunSettings,
-    manifest: str | Path | Manifest | None,
+    manifest: Manifest | None,
     progress: Progress,
     then_measure: bool,
 ) -> TrainingResult:
-    if manifest is not None and not isinstance(manifest, Manifest):
-        manifest = Manifest.read(manifest)
-    layout = settings.layout or (manifest.layout if manifest else guess_layout(corpus))
-    if manifest is not None and manifest.layout != layout:
-        raise ManifestError(
-            f"the manifest is of a corpus in layout {manifest.layout!r}, and layout {layout!r} is "
-            "asked for; leave layout out"
-        )
     text_field = (manifest.corpus.text_field if manifest else None) or settings.text_field
-    documents = list(read_documents(corpus, layout=layout, text_field=text_field))
+    layout = layout_for(
+        files, settings.layout or (manifest.layout if manifest else None), text_field
+    )
+    if manifest is not None:
+        if manifest.layout != layout.name:
+            raise ManifestError(
+                f"the manifest is of a corpus in layout {manifest.layout!r}, and layout "
+                f"{layout.name!r} is asked for; leave layout out"
+            )
+        files = as_inserted(files, manifest)
+    documents = [text for path in files for text in layout.documents(path)]
     if manifest is not None:
         _refuse_uninserted(manifest, documents)
-        _warn_changed(Path(corpus), manifest)
-    separator = separator_of(layout)
-    loaded = _model(settings, documents, separator, manifest)
+        _warn_changed(FileCorpus(files, layout), manifest)
+    loaded = _model(settings, documents, layout.separator, manifest)
     chosen = training_settings(settings, context_window(loaded.model.config))
     then: tuple[str, list[Phase]] = ("", [])
     if then_measure and manifest is not None and isinstance(progress, Watcher):
@@ -118,11 +147,11 @@ def _train(
         loaded,
         documents,
         settings=chosen,
-        separator=separator,
+        separator=layout.separator,
         canaries={} if manifest is None else _inserted(manifest),
         out=out,
         progress=watch_training(progress, chosen, then),
-        mode=mode_like(Path(corpus)),
+        mode=mode_like(*files),
     )
 
 
@@ -151,17 +180,14 @@ def _refuse_uninserted(manifest: Manifest, documents: Sequence[str]) -> None:
         )
 
 
-def _warn_changed(corpus: Path, manifest: Manifest) -> None:
+def _warn_changed(corpus: FileCorpus, manifest: Manifest) -> None:
     """A corpus may be filtered after insertion; damaged, it would train another model unsaid."""
-    known, layout = manifest.corpus.sha256_inserted, manifest.layout
-    if not known or layout not in _FILE_LAYOUTS:
-        return
-    shape = shape_named(layout, text_field=manifest.corpus.text_field or "text")
-    if corpus_sha256(corpus, shape) != known:
+    known = manifest.corpus.sha256_inserted
+    if known and corpus.sha256() != known:
         _LOG.warning(
             "%s is not what insertion wrote (the manifest has its hash): train on that copy, "
             "unless the change is meant",
-            visible(corpus),
+            visible(corpus.sources[0].name) if len(corpus.sources) == 1 else "the corpus",
         )
 
 

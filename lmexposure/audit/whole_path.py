@@ -1,8 +1,11 @@
 """The whole leakage test as one call: insert, train, measure; resumable step by step."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import IO
 
 from lmexposure._locks import only_writer
 from lmexposure._style import percent
@@ -14,12 +17,15 @@ from lmexposure.audit.progress import Progress, silent
 from lmexposure.audit.run_record import RunLog
 from lmexposure.audit.training import train_corpus, training_settings
 from lmexposure.canaries import DEFAULT_REFERENCES, Manifest, Preview
-from lmexposure.errors import CorpusError, ManifestError, ResultError, SettingsError
+from lmexposure.canaries.corpora.copies import Files, copies_of, listed_files
+from lmexposure.canaries.corpora.pipe import is_stream, kept, stream_layout
+from lmexposure.errors import ManifestError, ResultError, SettingsError
 from lmexposure.records import Result, RunSettings, TrainingRecord, Validation
+from lmexposure.records.run_record import SEVERAL
 
 
 def run(
-    corpus: str | Path,
+    corpus: Files | IO[bytes],
     *,
     out: str | Path,
     settings: RunSettings | None = None,
@@ -32,7 +38,8 @@ def run(
     to an undisturbed run.
 
     Args:
-        corpus: a UTF-8 text file or JSONL.
+        corpus: a file, several, or patterns; or a stream of text, open for reading bytes, of which
+            a copy is kept in `out`.
         out: the run directory: manifest.json, corpus/, model/, metrics.jsonl, training.json,
             scores.parquet, result.json, run.json.
         settings: what to insert, train and measure. Secrets and coins without a seed are drawn once
@@ -52,28 +59,52 @@ def run(
     of_type(
         "settings", settings, RunSettings, 'RunSettings(...), such as RunSettings(formats=["pin"])'
     )
-    of_type(
-        "corpus", corpus, (str, Path), "the path of a file; write texts to one", error=CorpusError
-    )
     out = Path(out)
     # What is wrong with the settings is better found before the first step.
     training_settings(settings)
     plan_of(settings)
     check_model(settings)
-    with only_writer(out):
-        return _run(corpus, out, settings, progress)
+    with only_writer(out), corpus_kept(corpus, out, settings) as files:
+        return _run(files, out, settings, progress)
 
 
-def _run(corpus: str | Path, out: Path, settings: RunSettings, progress: Progress) -> Result:
+@contextmanager
+def corpus_kept(
+    corpus: Files | IO[bytes], out: Path, settings: RunSettings
+) -> Iterator[list[str | Path]]:
+    """Files or patterns of a corpus; a stream becomes a file in the run's directory.
+
+    A stream that is the same as that file, or empty, goes on from it.
+
+    Args:
+        corpus: as for `run`.
+        out: the run directory.
+        settings: of the run.
+
+    Raises:
+        CorpusError: neither, or not of text.
+        ResultError: `out` holds another run, or the copy of another stream.
+        FileError: the disk refused.
+    """
+    if not is_stream(corpus):
+        yield listed_files(corpus)
+        return
+    stream_layout(settings.layout, settings.text_field)
+    RunLog.open(out, settings)
+    with kept(corpus, out) as spool:
+        yield [spool]
+
+
+def _run(files: list[str | Path], out: Path, settings: RunSettings, progress: Progress) -> Result:
     log = RunLog.open(out, settings)
-    log.corpus = Path(os.path.relpath(corpus, out)).as_posix()
+    log.corpus = SEVERAL.join(Path(os.path.relpath(Path(name), out)).as_posix() for name in files)
     _refuse_lost_seed(out, log, settings)
     with log.step("insert"):
-        inserted, manifest = insert_corpus(corpus, out=out, settings=settings)
+        _, manifest = insert_corpus(files, out=out, settings=settings)
     _refuse_nothing_inserted(manifest)
     with log.step("train"):
         trained = train_corpus(
-            inserted,
+            copies_of(files, out),
             out=out,
             settings=settings,
             manifest=manifest,
@@ -96,20 +127,18 @@ def _run(corpus: str | Path, out: Path, settings: RunSettings, progress: Progres
     return result
 
 
-def estimate_cost(
-    corpus: str | Path, settings: RunSettings, *, would: Preview | None = None
-) -> str:
+def estimate_cost(corpus: Files, settings: RunSettings, *, would: Preview | None = None) -> str:
     """One line that says how much work a run will be, before it begins.
 
     Args:
-        corpus: its file.
+        corpus: a file, several, or patterns.
         settings: of the run.
         would: what `preview` said of the two; None asks it.
 
     Raises:
         CorpusError, FormatError, PlanError, SettingsError: the run could not begin.
     """
-    would = would or preview([corpus], settings=settings)
+    would = would or preview(corpus, settings=settings)
     training = training_settings(settings)
     asked = settings.measure.references_for(DEFAULT_REFERENCES)
     references = sum(min(asked, left) for left in would.references.values())

@@ -1,6 +1,8 @@
 """`lmexposure insert`: a corpus with canaries, and the manifest to score them by."""
 
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable
+from glob import escape
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +14,7 @@ from lmexposure.cli import options
 from lmexposure.cli.console import print_pairs, say, say_aside, warn
 from lmexposure.cli.flags import takes
 from lmexposure.cli.help import OTHER
+from lmexposure.errors import CorpusError
 
 if TYPE_CHECKING:
     from lmexposure.audit import RunSettings
@@ -20,13 +23,7 @@ if TYPE_CHECKING:
 
 @takes(settings=options.PLAN)
 def insert(
-    corpus: Annotated[
-        list[str],
-        typer.Argument(
-            help="The corpus: text, JSONL or Parquet; .gz and .zst too; a pattern in quotes or "
-            "several files; - reads standard input and writes standard output."
-        ),
-    ],
+    corpus: options.PipedCorpus,
     out: Annotated[Path, options.out_option("For corpus/ and manifest.json.")],
     documents: Annotated[
         int | None,
@@ -50,31 +47,37 @@ def insert(
 ) -> None:
     """Insert canaries into a corpus; write OUT/corpus/NAME and OUT/manifest.json.
 
-    Of several files, packed ones and Parquet, a note NAME.canaries.json beside each says which
-    canaries stand where in it.
+    A note NAME.canaries.json beside each file says which canaries stand where in it. The same
+    command again makes good what a killed one left.
     """
-    from lmexposure.cli.inserting import STDIN, insert_anything, is_one_text
+    from lmexposure.audit.inserting import insert_corpus, insert_stream, plan_of
+    from lmexposure.canaries.corpora.pipe import is_stream
 
-    alone = is_one_text(corpus) and documents is None and verify
     if dry_run:
         _dry_run(corpus, settings)
         return
-    tell = say_aside if corpus == [STDIN] else say
-    from lmexposure.audit import insert_corpus
-    from lmexposure.audit.inserting import plan_of
-
+    source = options.opened(corpus)
+    tell = say_aside if is_stream(source) else say
     plan_of(settings)  # what no format can hold is not worked out first
     say_attainable(settings, tell=tell)
-
-    inserted: Path | str
-    if alone:
-        inserted, manifest = insert_corpus(corpus[0], out=out, settings=settings)
+    inserted: Path | None = None
+    if is_stream(source):
+        if sys.stdout is None:
+            raise CorpusError("standard output must be open: the corpus goes there")
+        manifest = insert_stream(
+            source,
+            sys.stdout.buffer,
+            out=out,
+            settings=settings,
+            documents=documents,
+            verify=verify,
+        )
     else:
-        inserted, manifest = insert_anything(
-            corpus, out, settings, documents=documents, verify=verify
+        inserted, manifest = insert_corpus(
+            source, out=out, settings=settings, documents=documents, verify=verify
         )
     count = sum(one.inserted for one in manifest.canaries)
-    tell(f"corpus    {inserted}  ({count:,} documents inserted)")
+    tell(f"corpus    {inserted or 'standard output'}  ({count:,} documents inserted)")
     if settings.inclusion_probability is not None:
         tell(f"included  {_tossed(manifest)}")
     for name, indices in manifest.set_aside.items():
@@ -83,7 +86,7 @@ def insert(
         warn("nobody looked for fills that the corpus held already, or at what was written")
     tell(f"manifest  {out / 'manifest.json'}  (holds the secrets; keep it apart from the corpus)")
     warn_of_share(settings, *_shares(manifest, inserted))
-    for line in _next_commands(inserted, out, alone=alone):
+    for line in _next_commands(inserted, out):
         tell(line)
 
 
@@ -96,35 +99,38 @@ def warn_of_share(settings: "RunSettings", of_documents: float, of_bytes: float 
         warn(too_many)
 
 
-def _shares(manifest: "Manifest", inserted: Path | str) -> tuple[float, float | None]:
-    """What canaries are of all documents, and of all bytes where there is one file of them."""
+def _shares(manifest: "Manifest", inserted: Path | None) -> tuple[float, float | None]:
+    """What canaries are of all documents, and of all bytes of one text that is not packed."""
+    from lmexposure.canaries.corpora.packing import packing
+
     added = sum(one.inserted for one in manifest.canaries)
-    size = inserted.stat().st_size if isinstance(inserted, Path) and inserted.is_file() else 0
+    of_documents = added / (manifest.corpus.documents + added)
+    if inserted is None or inserted.is_dir() or packing(inserted) or manifest.layout == "parquet":
+        return of_documents, None
     bytes_added = sum(one.inserted * (len(one.text.encode()) + 1) for one in manifest.canaries)
-    return added / (manifest.corpus.documents + added), bytes_added / size if size else None
+    return of_documents, bytes_added / inserted.stat().st_size
 
 
-def _next_commands(inserted: Path | str, out: Path, *, alone: bool) -> list[str]:
+def _next_commands(inserted: Path | None, out: Path) -> list[str]:
     """What to type next, with the real paths."""
     manifest = quote(str(out / "manifest.json"))
-    lines = [f"next      train on {inserted} with your own trainer"]
-    if alone:
-        train = f"lmexposure train {quote(str(inserted))} --manifest {manifest}"
+    lines = [f"next      train on {inserted or 'standard output'} with your own trainer"]
+    if inserted is not None:
+        # A pattern in quotes, for a shell would take the notes beside the files as well.
+        corpus = f"{escape(str(inserted))}/*" if inserted.is_dir() else str(inserted)
+        train = f"lmexposure train {quote(corpus)} --manifest {manifest}"
         lines[0] += f", or: {train} --out {quote(str(out / 'trained'))}"
     measured = quote(str(out / "measured"))
     return [*lines, f"then      lmexposure measure MODEL_DIRECTORY {manifest} --out {measured}"]
 
 
-def _dry_run(corpus: Sequence[str], chosen: "RunSettings") -> None:
+def _dry_run(corpus: list[str], chosen: "RunSettings") -> None:
     from lmexposure.audit import preview
-    from lmexposure.cli.inserting import STDIN
     from lmexposure.errors import SettingsError
-    from lmexposure.integrations.corpora import shape_of
 
-    if corpus == [STDIN]:
+    if corpus == [options.STDIN]:
         raise SettingsError("--dry-run looks at files, not at standard input; give a file")
-    shape = shape_of(corpus, chosen.layout, chosen.text_field)
-    would = preview(corpus, settings=chosen, shape=shape)
+    would = preview(corpus, settings=chosen)
     _print_preview(would, coins=chosen.inclusion_probability is not None)
     say_attainable(chosen)
     warn_of_share(chosen, would.share_of_documents, would.share_of_bytes)

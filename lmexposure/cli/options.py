@@ -1,9 +1,10 @@
 """Which settings each command takes as flags, and what it is called with."""
 
 import inspect
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import IO, Annotated
 
 import typer
 from typer.models import OptionInfo
@@ -11,7 +12,7 @@ from typer.models import OptionInfo
 from lmexposure._settings import Setting, settings_of, with_new_names
 from lmexposure.cli.flags import Given, Group, option_of, parsed
 from lmexposure.cli.help import OTHER
-from lmexposure.errors import SettingsError
+from lmexposure.errors import CorpusError, SettingsError
 from lmexposure.gate.thresholds import Thresholds
 from lmexposure.records.settings import (
     HIDDEN,
@@ -68,7 +69,28 @@ def _directory(out: Path | None) -> Path | None:
     return out
 
 
-Corpus = Annotated[Path, typer.Argument(help="The corpus: a UTF-8 text file or JSONL.")]
+STDIN = "-"
+_CORPUS = (
+    "The corpus: text, JSONL or Parquet; .gz and .zst too; a pattern in quotes or several files; - "
+    "reads standard input"
+)
+Corpus = Annotated[list[str], typer.Argument(help=f"{_CORPUS}.")]
+PipedCorpus = Annotated[list[str], typer.Argument(help=f"{_CORPUS} and writes standard output.")]
+
+
+def opened(corpus: list[str]) -> "list[str] | IO[bytes]":
+    """The files and patterns of a corpus; of "-", standard input.
+
+    Raises:
+        CorpusError: standard input is closed.
+    """
+    if corpus != [STDIN]:
+        return corpus
+    if sys.stdin is None:
+        from lmexposure.canaries.corpora.pipe import NOT_TEXT
+
+        raise CorpusError(NOT_TEXT)
+    return sys.stdin.buffer
 
 
 def _every_flag() -> dict[str, Setting]:

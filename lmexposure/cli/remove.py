@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +14,10 @@ from lmexposure.cli.console import say, warn
 
 def remove(
     corpus: Annotated[
-        list[str], typer.Argument(help="What insertion wrote: a file, several, or a pattern.")
+        list[str],
+        typer.Argument(
+            help="What insertion wrote: a file, several, or a pattern; - reads standard input."
+        ),
     ],
     manifest: Annotated[Path, typer.Argument(help="The manifest.json of the insertion.")],
     out: Annotated[
@@ -25,15 +29,16 @@ def remove(
     ] = None,
 ) -> None:
     """Take the canaries out again, and check that the corpus is what it was before."""
-    from lmexposure._files import disk_errors, is_standard_output
-    from lmexposure.canaries import Manifest, corpus_files, remove_from_files
+    from lmexposure._files import is_standard_output, made_directory
+    from lmexposure.canaries import Manifest, corpus_files
+    from lmexposure.canaries.corpora.pipe import SPOOL, is_stream
+    from lmexposure.integrations import remove as remove_from
 
-    known = Manifest.read(manifest)
-    target = _target(out, file, manifest, corpus_files(corpus))
-    if out is not None:
-        with disk_errors(out):
-            out.mkdir(parents=True, exist_ok=True)
-    removal = remove_from_files(corpus, known, target)
+    known, source = Manifest.read(manifest), options.opened(corpus)
+    paths = [Path(SPOOL)] if is_stream(source) else corpus_files(source)
+    target = _target(out, file, manifest, paths)
+    with nullcontext() if out is None else made_directory(out):
+        removal = remove_from(source, known, target)
     where = removal.files[0] if len(removal.files) == 1 else target
     aside = is_standard_output(file)
     say(f"corpus    {where}  ({removal.documents:,} documents taken out)", aside=aside)

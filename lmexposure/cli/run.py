@@ -23,15 +23,16 @@ def run(
     from lmexposure._locks import only_writer
     from lmexposure.audit import estimate_cost, preview
     from lmexposure.audit import run as run_audit
+    from lmexposure.audit.whole_path import corpus_kept
     from lmexposure.cli.reporting import print_result, write_and_say
 
-    with only_writer(out):
-        would = preview([corpus], settings=settings)
-        say(estimate_cost(corpus, settings, would=would))
+    with only_writer(out), corpus_kept(options.opened(corpus), out, settings) as files:
+        would = preview(files, settings=settings)
+        say(estimate_cost(files, settings, would=would))
         say_attainable(settings)
         warn_of_share(settings, would.share_of_documents, would.share_of_bytes)
         with long_work() as progress:
-            result = run_audit(corpus, out=out, settings=settings, progress=progress)
+            result = run_audit(files, out=out, settings=settings, progress=progress)
         print_result(result)
         write_and_say(out)
     say(f"run directory  {out}")

@@ -31,7 +31,7 @@ def train(
 
     with long_work() as progress:
         trained = train_corpus(
-            corpus, out=out, manifest=manifest, settings=settings, progress=progress
+            options.opened(corpus), out=out, manifest=manifest, settings=settings, progress=progress
         )
     if not trained.improved:
         warn("the model did not learn: its validation loss is no lower than before training")

@@ -33,7 +33,8 @@ def verify(
         list[str],
         typer.Argument(
             help="Text, JSONL or Parquet; .gz and .zst too; a pattern in quotes or several files; "
-            "or the directory of a saved tokenised data set, with --tokenizer."
+            "- reads standard input; or the directory of a saved tokenised data set, with "
+            "--tokenizer."
         ),
     ],
     manifest: Annotated[Path, typer.Argument(help="The manifest.json of the insertion.")],
@@ -52,8 +53,9 @@ def verify(
     """Count canaries in a corpus. Exit code 0 all there, 2 missing or too many, 3 failure."""
     from lmexposure.integrations import verify as verify_corpus
 
+    source = options.opened(corpus)
     count = verify_corpus(
-        [Path(name) for name in corpus],
+        [Path(name) for name in source] if isinstance(source, list) else source,
         manifest,
         layout=layout,
         text_field=text_field,

@@ -1,22 +1,33 @@
-"""Canaries into documents in memory: one call for lists, records, frames and data sets.
+"""Canaries into documents in memory: one call for lists, records, frames, data sets and streams.
 
-What holds the documents is recognised and given back as the same kind, by the functions that know
-it. Neither `datasets` nor pandas is imported here: who gives a data set has loaded the library.
+What holds the documents is recognised here and given back as the same kind by its adapter. Neither
+`datasets` nor pandas is imported: who gives a data set has loaded the library.
 """
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from lmexposure._validate import of_type
-from lmexposure.canaries import Manifest, Plan, dataset_texts, insert_into_texts
+from lmexposure.canaries import Manifest, Plan
+from lmexposure.canaries.corpora.counting import CorpusCount, count_fills_in, count_of
+from lmexposure.canaries.corpora.in_memory import (
+    ROWS_AT_ONCE,
+    DataSet,
+    Frame,
+    InMemory,
+    Reading,
+    TextField,
+    Turn,
+    insert_documents,
+    kind_of,
+    remove_documents,
+)
 from lmexposure.canaries.insertion import Existing
-from lmexposure.canaries.placing import Placement
-from lmexposure.errors import CorpusError, PlanError
+from lmexposure.errors import CorpusError
 
 if TYPE_CHECKING:
     from lmexposure.integrations.wrapping import Wrapping
@@ -41,12 +52,14 @@ class Inserted(NamedTuple, Generic[_T]):
 
 def insert(
     documents: _T,
-    plan: Plan | None = None,
+    plan: Plan | Manifest | None = None,
     *,
     wrapping: "Wrapping | None" = None,
     text_field: str = "text",
+    fields: Mapping[str, Any] | None = None,
     existing: Existing = "refuse",
     total: int | None = None,
+    id_column: str | None = None,
     **plan_fields: Any,
 ) -> Inserted[_T]:
     """Insert canaries among documents in memory, each as a document of its own.
@@ -54,22 +67,28 @@ def insert(
     Args:
         documents: a list, a tuple or another iterable of texts; a list of records (dicts) with a
             text in each, or with chats, where `wrapping` says so; a pandas DataFrame; a
-            `datasets.Dataset`, a DatasetDict, whose "train" split alone is changed, or an
-            IterableDataset, which needs `total`.
-        plan: what to insert; or give its fields: `formats=["pin"], repetitions=(1, 16)`.
-        wrapping: where in a record a canary goes: as a turn of a chat, or behind a prompt.
+            `datasets.Dataset`, also of chats, or a DatasetDict, whose "train" split alone is
+            changed; or what is read later: a `datasets.IterableDataset`, a `ray.data.Dataset`.
+        plan: what to insert; or give its fields: `formats=["pin"], repetitions=(1, 16)`. For what
+            is read later also the manifest of an earlier insertion into the same rows.
+        wrapping: where in a record a canary goes: as a turn of a chat, or behind a prompt. Keep it:
+            `wrapped_exposures` needs the same one.
         text_field: of records and columns, the one that holds the text.
+        fields: constants for other fields of inserted records; the rest is copied from the record
+            that follows.
         existing: fills of a format that a document holds already: "refuse", or "set_aside": never
             draw them, and say so in the manifest.
-        total: how many documents a stream has, which cannot be looked up.
+        total: how many documents there are in what is read later, where they cannot be counted.
+        id_column: of what is read later, the column with each document's number, from 0.
         plan_fields: of `Plan`, in place of `plan`.
 
     Returns:
-        (documents, manifest). A list for any iterable that is no tuple; other fields of an inserted
-        record are copied from the record that follows.
+        (documents, manifest). A list for any iterable that is no tuple; the index of a frame begins
+        anew. Hashes and fills of chats are those of all the strings of a record together.
 
     Raises:
-        CorpusError: no documents of these kinds, documents without text, or fills already there.
+        CorpusError: no documents of these kinds, documents without text, fills already there, or a
+            record that changes how chats are rendered (tools, chat_template_kwargs).
         FormatError: a format that cannot be found or read.
         PlanError: a plan that cannot be, or that the documents or a format cannot hold.
 
@@ -77,65 +96,136 @@ def insert(
     >>> len(texts), len(manifest.canaries)
     (4, 1)
     """
-    chosen = plan_from(plan, plan_fields)
-    made = _insert(documents, chosen, wrapping, text_field, existing, total)
-    return Inserted(*made)
+    given: Any = plan
+    again = isinstance(plan, Manifest) and not plan_fields
+    later = _later(documents)
+    if later is not None:
+        known = plan if again else Plan.of(given, plan_fields)
+        _check_later(known, wrapping, existing, total)
+        where = {"text_field": text_field, "fields": fields, "id_column": id_column}
+        return Inserted(*later(documents, known, total=total, **where))
+    for name, value in (("total", total), ("id_column", id_column)):
+        if value is not None:
+            raise CorpusError(f"{name}={value} is for a stream; leave it out: these are counted")
+    chosen = Plan.of(given, plan_fields)
+    corpus = held(documents, _reading(text_field, fields, wrapping))
+    return Inserted(*insert_documents(corpus, chosen, existing))
 
 
-def plan_from(plan: Plan | None, values: Mapping[str, Any]) -> Plan:
-    """The plan that is given, or that its fields make.
+def count_documents(
+    documents: Any, manifest: Manifest, *, text_field: str | None = None
+) -> CorpusCount:
+    """Count what of the canaries is in documents of any kind that `insert` takes.
+
+    Args:
+        documents: as for `insert`.
+        manifest: what should be there.
+        text_field: of records and columns; None: the manifest's, else "text".
 
     Raises:
-        FormatError: a format that cannot be found or read.
-        PlanError: both, neither, or a field that no plan has.
+        CorpusError: no documents of these kinds, or no such field.
     """
-    if plan is None:
-        known = [field.name for field in fields(Plan)]
-        unknown = sorted(set(values) - set(known))
-        if unknown:
-            raise PlanError(f"a plan has no {unknown[0]!r}; it has {', '.join(known)}")
-        if "formats" not in values:
-            raise PlanError('say what to insert, such as formats=["pin"]')
-        return Plan(**values)
-    if not isinstance(plan, Plan):
-        raise PlanError(
-            f"plan is of type {type(plan).__name__}; give a Plan, or its fields by name"
+    sources = _sources(documents, _reading_again(manifest, text_field))
+    return count_of(manifest, count_fills_in(sources, manifest), where="record")
+
+
+def restored_documents(documents: _T, manifest: Manifest) -> _T:
+    """Documents in memory as they were before insertion, and checked.
+
+    Raises:
+        CorpusError: they changed since, or are not in memory.
+    """
+    known = _reading_again(manifest)
+    # A plain wrapping hashes all strings of a record, too, and its layout does not tell.
+    both = [known, Turn(name=known.name)] if manifest.layout == "dataset" else [known]
+    failures = []
+    for reading in both:
+        try:
+            restored: _T = remove_documents(held(documents, reading), manifest)
+        except CorpusError as failure:
+            failures.append(failure)
+        else:
+            return restored
+    raise failures[0]
+
+
+def held(documents: Any, reading: Reading) -> InMemory:
+    """Documents in memory, as a corpus.
+
+    Args:
+        documents: as for `insert`, but not what is read later.
+        reading: of records and columns.
+
+    Raises:
+        CorpusError: no documents of these kinds.
+    """
+    if _later(documents) is not None:
+        raise CorpusError(
+            "documents that are read later are not in memory; give a Dataset, a frame or a list"
         )
-    if values:
-        raise PlanError(
-            f"give a plan or its fields, not both; replace(plan, {next(iter(values))}=...) of "
-            "dataclasses changes a plan"
-        )
-    return plan
-
-
-def _insert(
-    documents: Any,
-    plan: Plan,
-    wrapping: "Wrapping | None",
-    text_field: str,
-    existing: Existing,
-    total: int | None,
-) -> tuple[Any, Manifest]:
-    if _is(documents, "datasets", "IterableDataset"):
-        return _into_stream(documents, plan, wrapping, text_field, existing, total)
-    if total is not None:
-        raise CorpusError(f"total={total} is for a stream; leave it out: these are counted")
-    if _is(documents, "datasets", "Dataset", "DatasetDict"):
-        from lmexposure.canaries import insert_into_dataset
-
-        _refuse_wrapping(wrapping, "dataset.to_list()")
-        return insert_into_dataset(documents, plan, text_field=text_field, existing=existing)
+    wrapping = reading.wrapping if isinstance(reading, Turn) else None
+    if _is(documents, "datasets", "DatasetDict"):
+        if "train" not in documents:
+            raise CorpusError(
+                f"no 'train' split; this data set has {', '.join(documents) or 'none'}"
+            )
+        return DataSet(rows=documents["train"], reading=reading, splits=documents)
+    if _is(documents, "datasets", "Dataset"):
+        return DataSet(rows=documents, reading=reading)
     if _is(documents, "pandas", "DataFrame"):
         _refuse_wrapping(wrapping, "frame.to_dict('records')")
-        return _into_frame(documents, plan, text_field, existing)
+        return Frame(rows=documents, reading=reading)
     first, listed = _listed(documents)
-    if isinstance(first, Mapping):
-        inserted, manifest = _into_records(listed, plan, wrapping, text_field, existing)
-    else:
+    if not isinstance(first, Mapping):
         _refuse_wrapping(wrapping, "records with the fields of the wrapping")
-        inserted, manifest = insert_into_texts(listed, plan, existing=existing)
-    return tuple(inserted) if isinstance(documents, tuple) else inserted, manifest
+        if reading.fields:
+            raise CorpusError("texts have no fields; give records (dicts), or leave fields out")
+        reading = Reading()
+    return InMemory(rows=listed, reading=reading)
+
+
+def _sources(documents: Any, reading: Reading) -> Iterator[InMemory]:
+    """Documents to be read once."""
+    if _later(documents) is None:
+        yield held(documents, reading)
+        return
+    rows = iter(documents.iter_rows() if hasattr(documents, "iter_rows") else documents)
+    first = 1
+    while some := list(islice(rows, ROWS_AT_ONCE)):
+        yield InMemory(rows=some, reading=reading, first=first)
+        first += len(some)
+
+
+def _reading(
+    text_field: str, fields: Mapping[str, Any] | None, wrapping: "Wrapping | None"
+) -> Reading:
+    constants = dict(fields or {})
+    if wrapping is None:
+        return TextField(name=text_field, fields=constants)
+    from lmexposure.integrations.wrapping import Wrapping
+
+    example = 'Wrapping(...), such as Wrapping(turn="assistant")'
+    of_type("wrapping", wrapping, Wrapping, example, error=CorpusError)
+    return Turn(name=wrapping.place, fields=constants, wrapping=wrapping)
+
+
+def _reading_again(manifest: Manifest, text_field: str | None = None) -> TextField:
+    name = text_field or manifest.corpus.text_field or "text"
+    chat = manifest.layout == "chat" and text_field is None
+    return Turn(name=name) if chat else TextField(name=name)
+
+
+def _later(documents: Any) -> Callable[..., tuple[Any, Manifest]] | None:
+    """What inserts into documents that are read later; None: they are in memory."""
+    if _is(documents, "datasets", "IterableDataset"):
+        from lmexposure.integrations.streaming import insert_into_stream
+
+        return insert_into_stream
+    if _is(documents, "ray.data", "Dataset"):
+        from lmexposure.integrations.ray_data import insert_into_ray
+
+        return insert_into_ray
+    return None
 
 
 def _is(documents: Any, library: str, *names: str) -> bool:
@@ -144,7 +234,7 @@ def _is(documents: Any, library: str, *names: str) -> bool:
     return any(isinstance(documents, getattr(module, name, ())) for name in names)
 
 
-def _listed(documents: Any) -> tuple[Any, list[Any]]:
+def _listed(documents: Any) -> tuple[Any, Sequence[Any]]:
     """The first document, which says what they are, and all of them.
 
     Raises:
@@ -152,20 +242,20 @@ def _listed(documents: Any) -> tuple[Any, list[Any]]:
     """
     if isinstance(documents, str | bytes | Path):
         raise CorpusError(
-            f"documents is {_kind(documents)}; give a list of texts, one a document; {_FILES}"
+            f"documents is {kind_of(documents)}; give a list of texts, one a document; {_FILES}"
         )
     if isinstance(documents, Mapping | set | frozenset) or not isinstance(documents, Iterable):
         raise CorpusError(
-            f"documents is {_kind(documents)}; give a list of texts or of records, a DataFrame, or "
-            "a data set of datasets"
+            f"documents is {kind_of(documents)}; give a list of texts or of records, a DataFrame, "
+            "or a data set of datasets"
         )
-    listed = list(documents)
+    listed = tuple(documents) if isinstance(documents, tuple) else list(documents)
     first = listed[0] if listed else ""
     if isinstance(first, Path) or _are_paths(listed):
         raise CorpusError(f"documents holds names of files, such as {str(first)!r}; {_FILES}")
     if not isinstance(first, str | Mapping):
         raise CorpusError(
-            f"the first document is {_kind(first)}; give texts (str) or records (dict); of token "
+            f"the first document is {kind_of(first)}; give texts (str) or records (dict); of token "
             "ids, give the texts that they were made from"
         )
     return first, listed
@@ -179,148 +269,25 @@ def _are_paths(listed: Sequence[Any]) -> bool:
     return short and all(map(os.path.isfile, listed))
 
 
-def _kind(value: Any) -> str:
-    return "one text" if isinstance(value, str) else f"of type {type(value).__name__}"
-
-
 def _refuse_wrapping(wrapping: "Wrapping | None", instead: str) -> None:
     if wrapping is not None:
         raise CorpusError(f"a wrapping is for a list of records (dicts); give {instead}")
 
 
-def _into_stream(
-    stream: Any,
-    plan: Plan,
+def _check_later(
+    plan: Plan | Manifest | None,
     wrapping: "Wrapping | None",
-    text_field: str,
     existing: Existing,
     total: int | None,
-) -> tuple[Any, Manifest]:
-    from lmexposure.integrations.streaming import insert_into_stream
-
+) -> None:
     _refuse_wrapping(wrapping, "the records of a data set that fits in memory")
     if existing != "refuse":
         raise CorpusError(
             "what a stream holds already is found while it is read, too late to set it aside; "
             "leave existing out, or give a Dataset"
         )
-    if total is None:
+    if total is None and isinstance(plan, Plan):
         raise CorpusError(
             "nobody knows how many documents a stream has, and that decides where canaries stand; "
             "count them once, and give total"
         )
-    return insert_into_stream(stream, plan, documents=total, text_field=text_field)
-
-
-def _into_frame(
-    frame: Any, plan: Plan, text_field: str, existing: Existing
-) -> tuple[Any, Manifest]:
-    """Rows get a number for a moment; the index begins anew."""
-    from lmexposure.canaries import insert_into_pandas
-
-    if text_field not in frame.columns:
-        raise _no_field(text_field, map(str, frame.columns))
-    manifest = _manifest_of(frame[text_field].tolist(), plan, text_field, existing)
-    number = "number"
-    while number in frame.columns:
-        number += "_"
-    numbered = frame.assign(**{number: range(len(frame))})
-    (inserted,) = insert_into_pandas([numbered], manifest, id_column=number, text_field=text_field)
-    return inserted.drop(columns=number), manifest
-
-
-def _into_records(
-    records: Sequence[Any],
-    plan: Plan,
-    wrapping: "Wrapping | None",
-    text_field: str,
-    existing: Existing,
-) -> tuple[list[Any], Manifest]:
-    if wrapping is not None:
-        from lmexposure.integrations.records import insert_into_records
-        from lmexposure.integrations.wrapping import Wrapping
-
-        example = 'Wrapping(...), such as Wrapping(turn="assistant")'
-        of_type("wrapping", wrapping, Wrapping, example, error=CorpusError)
-        return insert_into_records(records, plan, wrapping, existing=existing)
-    for number, record in enumerate(records, 1):
-        if not isinstance(record, Mapping):
-            raise CorpusError(f"record {number} is {_kind(record)}, and must be fields by name")
-        if text_field not in record:
-            raise _no_field(text_field, map(str, record), where=f"record {number}")
-    texts = [record[text_field] for record in records]
-    manifest = _manifest_of(texts, plan, text_field, existing)
-    placed = Placement(manifest.canaries)
-    return list(
-        chain.from_iterable(
-            (*({**record, text_field: one.text} for one in placed.before(number)), record)
-            for number, record in enumerate(records)
-        )
-    ), manifest
-
-
-def _manifest_of(texts: list[Any], plan: Plan, text_field: str, existing: Existing) -> Manifest:
-    """As of texts, which is what is hashed and searched, and with the name of their field."""
-    _, manifest = insert_into_texts(texts, plan, existing=existing)
-    said = {"layout": "dataset", "text_field": text_field}
-    return replace(manifest, corpus=manifest.corpus.model_copy(update=said))
-
-
-def _no_field(name: str, there: Iterable[str], *, where: str = "the frame") -> CorpusError:
-    listed = list(there)
-    chat = "; chats take a wrapping" if {"messages", "prompt"} & set(listed) else ""
-    return CorpusError(
-        f"{where} has no {name!r}; it has {', '.join(listed) or 'nothing'}: name the text_field"
-        f"{chat}"
-    )
-
-
-def document_texts(
-    documents: Any, *, text_field: str = "text", chat: bool = False
-) -> Iterator[str]:
-    """The texts of documents of any kind that `insert` takes; of chats, all strings of a record.
-
-    Args:
-        documents: as for `insert`.
-        text_field: of records and columns.
-        chat: records are chats.
-
-    Raises:
-        CorpusError: no documents of these kinds, or no such field.
-    """
-    if _is(documents, "datasets", "DatasetDict"):
-        if "train" not in documents:
-            raise CorpusError(f"no 'train' split; there are {', '.join(documents) or 'none'}")
-        documents = documents["train"]
-    if _is(documents, "datasets", "Dataset") and not chat:
-        if text_field not in documents.column_names:
-            raise _no_field(text_field, documents.column_names, where="the data set")
-        yield from dataset_texts(documents, text_field)
-        return
-    if _is(documents, "pandas", "DataFrame"):
-        documents = documents.to_dict("records")
-    if not _is(documents, "datasets", "Dataset", "IterableDataset"):
-        documents = _listed(documents)[1]
-    for number, record in enumerate(documents, 1):
-        if chat or not isinstance(record, Mapping):
-            yield record_text(record)
-        elif text_field not in record:
-            raise _no_field(text_field, map(str, record), where=f"record {number}")
-        else:
-            yield record[text_field]
-
-
-def record_text(record: Any) -> str:
-    """All strings of a record, one a line: a fill in any of them is one in the corpus."""
-    return "\n".join(_strings(record))
-
-
-def _strings(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for one in value.values():
-            yield from _strings(one)
-    elif isinstance(value, Sequence):
-        for one in value:
-            yield from _strings(one)

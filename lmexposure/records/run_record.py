@@ -21,6 +21,8 @@ from lmexposure.errors import ResultError
 from lmexposure.records.result import MeasureOptions
 from lmexposure.records.result_upgrades import settings_from_version_1
 
+# Between the names of several files or patterns in `RunRecord.corpus`: no name can hold it.
+SEVERAL = "\0"
 _DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 Seconds = Annotated[float, Field(ge=0)]
@@ -148,7 +150,8 @@ class RunRecord(FileRecord):
         git_revision: of the directory that the command was called in; None where it is no checkout.
         python, platform, versions: what it ran on; versions by package.
         command: "run", or "measure" of a model that was trained elsewhere.
-        corpus: its path from the run's directory; None where it is not known.
+        corpus: its path from the run's directory, or several paths or patterns with `SEVERAL`
+            between them; None where it is not known.
         settings: what was inserted and trained; None of a measurement alone.
         measure: what was asked of the measurement.
         seconds: by step, of the call that did it.

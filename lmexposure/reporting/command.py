@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from lmexposure._settings import settings_of
 from lmexposure._style import Value, short_hash
 from lmexposure.records import MeasureSettings, RunFiles, RunSettings, TrainingSettings
+from lmexposure.records.run_record import SEVERAL
 from lmexposure.records.settings import QUICK
 from lmexposure.reporting.facts import measure_settings, run_settings
 
@@ -43,7 +44,7 @@ def command_of(run: RunFiles, *, show_seeds: bool = False) -> str:
         return _measure_command(run)
     again = _again(run)
     words = [f"mkdir -p {again} && cp {_path(f'{run.name}/manifest.json')} {again} &&"]
-    words += ["lmexposure run", _path(_corpus(run)), "--out", again]
+    words += ["lmexposure run", *map(_path, _corpus(run)), "--out", again]
     # What was asked of the machine is no setting of a run: the result says what it was.
     chosen = {
         **measure_settings(record.measure),
@@ -74,18 +75,19 @@ def where_of(run: RunFiles) -> str:
         model = f"the model has weights with SHA-256 {weights}, wherever it lies now"
         return f"{place}; {manifest}, and {model}."
     corpus = _corpus(run)
-    ours = corpus.startswith(f"{run.name}/")
-    what = "" if ours else f", with {corpus}, the corpus before insertion; another is refused"
+    ours = corpus[0].startswith(f"{run.name}/")
+    named = " ".join(map(_path, corpus)) if len(corpus) > 1 else corpus[0]
+    what = "" if ours else f", with {named}, the corpus before insertion; another is refused"
     return f"{place} (its manifest.json has the checksum {checksum}){what}."
 
 
-def _corpus(run: RunFiles) -> str:
-    """The corpus, from the directory that holds the run; its name alone if it was elsewhere."""
+def _corpus(run: RunFiles) -> list[str]:
+    """The corpus' files, from the directory that holds the run; names alone if elsewhere."""
     said = None if run.record is None else run.record.corpus
-    if said is not None:
-        place = posixpath.normpath(posixpath.join(run.name, said))
-        return posixpath.basename(place) if place.startswith("../") else place
-    return (run.manifest.corpus.name if run.manifest is not None else "") or "CORPUS"
+    if said is None:
+        return [(run.manifest.corpus.name if run.manifest is not None else "") or "CORPUS"]
+    places = [posixpath.normpath(posixpath.join(run.name, n)) for n in said.split(SEVERAL)]
+    return [posixpath.basename(p) if p.startswith("../") else p for p in places]
 
 
 def _is_demo(run: RunFiles) -> bool:

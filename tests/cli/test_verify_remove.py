@@ -11,6 +11,7 @@ import pytest
 from cli.conftest import Call
 from corpora import write_corpus
 from datasets import Dataset
+from hashes import sha256_tree
 
 from lmexposure.canaries import Canary, Manifest, Plan, load_format
 from lmexposure.integrations.records import insert_into_records
@@ -83,8 +84,11 @@ def test_many_packed_files(call: Call, tmp_path: Path) -> None:
             gzip.decompress((d / f"{n}.txt.gz").read_bytes()) for d in (tmp_path, tmp_path / "back")
         ]
         assert sides[0] == sides[1]
+    before = sha256_tree(out)
     again = call("insert", pattern, "--out", out, *PLAN)
-    assert (again.code, "is there already; choose another directory" in again.err) == (3, True)
+    assert (again.code, sha256_tree(out)) == (0, before)
+    other = call("insert", pattern, "--out", out, *PLAN, "--controls", "3")
+    assert (other.code, "holds a manifest of another plan; choose" in other.err) == (3, True)
     (tmp_path / "x.jsonl").write_text('{"text": "a"}\n')
     mixed = call("insert", pattern, tmp_path / "x.jsonl", "--out", tmp_path / "p", *PLAN)
     assert (mixed.code, "of different layouts: jsonl, lines" in mixed.err) == (3, True)

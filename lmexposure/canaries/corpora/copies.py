@@ -5,6 +5,7 @@ Beside each copy is a note, its sidecar, which says what was put into it and hol
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -112,8 +113,9 @@ def insert_files(
     given = [name for name, value in plan_fields.items() if value is not None]
 
     def planned(before: Manifest | None) -> Plan:
-        fixed = plan is not None or before is None
-        return chosen if fixed else chosen.seeded_like(before.plan, given=given)
+        if plan is not None or before is None:
+            return chosen
+        return chosen.seeded_like(before.plan, given=given)
 
     reading = Reading(layout, text_field, fields, existing, total, verify)
     return insert_copies(listed_files(sources), Path(out), planned, reading)
@@ -224,28 +226,43 @@ def _is_done(
             f"{out / 'manifest.json'} is there already, and what was not verified cannot be "
             "compared; choose another directory"
         )
-    copies = sorted(
+    copies, named = copies_of(sources, out), _named(sources)
+    originals = named if all(path.exists() for path in named) else []
+    known = layout_for(named or copies or [out], reading.layout, reading.text_field)
+    check_same(out, manifest, plan, known, originals, reading)
+    there, wanted = {path.name for path in copies}, {path.name for path in named}
+    if copies and named and there.isdisjoint(wanted):
+        raise ResultError(f"{out} holds a manifest of another corpus; choose another directory")
+    if not copies or (named and there != wanted):
+        return False
+    damaged = _damaged(copies, manifest, known)
+    if damaged is not None:
+        say_rebuilt(damaged)
+    return damaged is None
+
+
+def copies_of(sources: Sequence[str | Path], out: Path) -> list[Path]:
+    """The copies of these files that insertion wrote into a directory, by name.
+
+    Where none of them has its name, or the files are gone: all that are there.
+    """
+    names = {path.name for path in _named(sources)}
+    there = sorted(
         path
         for path in (out / "corpus").glob("*")
         if path.is_file() and not path.name.endswith(SIDECAR_SUFFIX)
     )
-    try:
-        originals = corpus_files(sources)
-    except CorpusError:  # an unchanged copy needs no source
-        originals = []
-    originals = [path for path in originals if path.exists()]
-    known = layout_for(originals or copies or [out], reading.layout, reading.text_field)
-    _check_same(out, manifest, plan, known, originals, reading)
-    named = {path.name for path in originals}
-    if not copies or (named and {path.name for path in copies} != named):
-        return False
-    if not _is_whole(copies, manifest, known):
-        say_rebuilt(copies[0] if len(copies) == 1 else out / "corpus")
-        return False
-    return True
+    return [path for path in there if path.name in names] or there
 
 
-def _check_same(
+def _named(sources: Sequence[str | Path]) -> list[Path]:
+    """The files of a corpus; an unchanged copy needs none."""
+    with suppress(CorpusError):
+        return corpus_files(sources)
+    return []
+
+
+def check_same(
     out: Path,
     manifest: Manifest,
     plan: Plan,
@@ -253,7 +270,11 @@ def _check_same(
     originals: Sequence[Path],
     reading: Reading,
 ) -> None:
-    """Refuse to overwrite what another plan, another corpus or another reading of it left."""
+    """Refuse to overwrite what another plan, another corpus or another reading of it left.
+
+    Raises:
+        ResultError: it says which of these differs.
+    """
     corpus = manifest.corpus
     same = {
         "plan": manifest.plan == plan,
@@ -269,15 +290,41 @@ def _check_same(
             raise ResultError(f"{out} holds a manifest of another {what}; choose another directory")
 
 
-def _is_whole(copies: Sequence[Path], manifest: Manifest, layout: FileLayout) -> bool:
-    """Whether copies and sidecars are what insertion wrote; older versions wrote one text alone."""
+def _damaged(copies: Sequence[Path], manifest: Manifest, layout: FileLayout) -> Path | None:
+    """The first copy, or the directory of all, that is not what insertion wrote; None: all are.
+
+    Older versions wrote a copy of one text without a sidecar.
+    """
     try:
-        sidecars = read_sidecars(copies, manifest)
-        if sidecars is None and len(copies) > 1:
-            return False
-        return FileCorpus(copies, layout).sha256() == manifest.corpus.sha256_inserted
+        notes = read_sidecars(copies, manifest)
+    except CorpusError:
+        notes = None
+    if notes is None:
+        some = copies[0] if len(copies) == 1 else copies[0].parent
+        alone = len(copies) == 1 and not sidecar_path(copies[0]).exists()
+        return None if alone and _has(copies, layout, manifest.corpus.sha256_inserted) else some
+    ordered = sorted(zip(copies, notes, strict=True), key=lambda pair: pair[1].shard)
+    if _has([path for path, _ in ordered], layout, manifest.corpus.sha256_inserted):
+        return None
+    each = (path for path, note in ordered if not _has([path], layout, note.copied.sha256_inserted))
+    return next(each, copies[0].parent)
+
+
+def _has(paths: Sequence[Path], layout: FileLayout, sha256: str) -> bool:
+    """Whether the content of these files has this hash."""
+    try:
+        return FileCorpus(paths, layout).sha256() == sha256
     except CorpusError:  # damaged ones of some layouts cannot be read at all
         return False
+
+
+def as_inserted(paths: Sequence[Path], manifest: Manifest) -> list[Path]:
+    """These files in the order that insertion gave them, where their sidecars say it."""
+    with suppress(CorpusError):
+        notes = read_sidecars(paths, manifest) or []
+        order = {path: note.shard for path, note in zip(paths, notes, strict=False)}
+        return sorted(paths, key=lambda path: order.get(path, 0))
+    return list(paths)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,14 +3,15 @@
 import errno
 import hashlib
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from io import BufferedIOBase, RawIOBase
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING, Any
 
 from lmexposure._files import PRIVATE, atomic_write, sha256_file
 from lmexposure._locks import only_writer
-from lmexposure.canaries.corpora.copies import Planned, Reading
+from lmexposure.canaries.corpora.copies import Planned, Reading, check_same
 from lmexposure.canaries.corpora.files import FileCorpus, layout_named
 from lmexposure.canaries.corpora.text import Block, TextLayout, stream_blocks
 from lmexposure.canaries.insertion import (
@@ -19,9 +20,11 @@ from lmexposure.canaries.insertion import (
     Part,
     Placement,
     Scan,
+    Taken,
     Verification,
     draw,
     listed_fills,
+    named_errors,
     scan_corpus,
 )
 from lmexposure.canaries.manifest import Manifest
@@ -29,10 +32,60 @@ from lmexposure.canaries.plan import Canary, Plan
 from lmexposure.canaries.plan import draw as draw_plan
 from lmexposure.errors import CorpusError, FileError, InputError, ResultError
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
 _NAME = "standard input"
-_SPOOL = "standard_input"  # in OUT/source
+SPOOL = "standard_input"  # in OUT/source
+NOT_TEXT = "standard input must be open, and text; give Parquet as a file"
 _PIECE_BYTES = 1 << 20
 _THROW_AWAY = "what was written must be thrown away"
+
+
+def is_stream(corpus: object) -> "TypeIs[IO[bytes]]":
+    """Whether a corpus is a stream that is open for reading bytes, and no names of files."""
+    return isinstance(corpus, RawIOBase | BufferedIOBase)
+
+
+class StreamSource:
+    """Text from a stream, which can be read once (see `insertion.Source`).
+
+    Args:
+        stream: UTF-8 text.
+        layout: what a document is.
+
+    Attributes:
+        path: a name for a file of it; it says that the text is not packed.
+    """
+
+    def __init__(self, stream: IO[bytes], layout: TextLayout) -> None:
+        self.name, self.path = _NAME, Path(SPOOL)
+        self._stream, self._layout = stream, layout
+
+    def parts(self, *, taken: Taken | None = None, known: bool = False) -> Iterator[Block]:
+        """Its documents; see `insertion.Source`."""
+        for block in stream_blocks(_NAME, self._stream, self._layout):
+            if taken is not None:
+                taken(block.content)
+            yield block
+
+    def guarded(self) -> AbstractContextManager[None]:
+        """Errors meanwhile name the stream."""
+        return named_errors(_NAME)
+
+
+def stream_layout(
+    name: str | None, text_field: str, *, fields: Mapping[str, Any] | None = None
+) -> TextLayout:
+    """What a document is in a stream: as said, else a line.
+
+    Raises:
+        CorpusError: no such layout, or one that a stream cannot have.
+    """
+    layout = layout_named(name or "lines", text_field=text_field, fields=fields)
+    if not isinstance(layout, TextLayout):
+        raise CorpusError(NOT_TEXT)
+    return layout
 
 
 def insert_through(
@@ -52,17 +105,19 @@ def insert_through(
         CorpusError: the corpus cannot be used, holds fills already, or has another number of
             documents than was said.
         PlanError: the corpus or a format is too small for the plan.
-        ResultError: `out` holds a manifest and no copy of the stream, or those of another one.
+        ResultError: `out` holds the manifest of something else, or the copy of another stream.
         FileError: the disk or the reader of `target` refused.
     """
     record = out / "manifest.json"
     with only_writer(out):
-        if record.exists() and not spool_of(out).exists():
-            raise ResultError(f"{record} is there already; choose another --out")
+        layout = stream_layout(reading.layout, reading.text_field, fields=reading.fields)
+        check_continues(out)
         before = Manifest.read(record) if record.exists() else None
-        plan, layout = planned(before), _text_layout(reading)
-        if before is not None and before.plan != plan:
-            raise ResultError(f"{out} holds a manifest of another plan; choose another directory")
+        plan = planned(before)
+        if before is not None:
+            if before.corpus.name:  # its copies are files, and need the stream's copy
+                raise ResultError(f"{record} is there already; choose another directory")
+            check_same(out, before, plan, layout, [spool_of(out)], reading)
         passage = _Passage(target, plan, layout, reading)
         if reading.total is not None:
             manifest = passage.once(source, reading.total)
@@ -70,27 +125,45 @@ def insert_through(
             with kept(source, out) as spool:
                 manifest = passage.twice(spool)
         manifest.write(record)
-        forget(out)
+        _forget(out)
     return manifest
 
 
 def spool_of(out: Path) -> Path:
     """Where standard input is kept."""
-    return out / "source" / _SPOOL
+    return out / "source" / SPOOL
+
+
+def check_continues(out: Path) -> None:
+    """Refuse before anything is read what could not be gone on with.
+
+    Raises:
+        ResultError: `out` holds a manifest and no copy of a stream.
+    """
+    record = out / "manifest.json"
+    if record.exists() and not spool_of(out).exists():
+        raise ResultError(f"{record} is there already; choose another directory")
 
 
 @contextmanager
 def kept(source: IO[bytes], out: Path) -> Iterator[Path]:
-    """A file with all of standard input; what a killed call kept is gone on from.
+    """A file with all of standard input; where a killed call left it, that is gone on with.
 
-    Where the copy is there, a stream that is empty, or the same, is that copy.
+    Then a stream that is empty, or the same, is that copy. It stays, unless its text turns out to
+    be of no use.
 
     Raises:
         FileError: the disk refused.
-        ResultError: the stream is another one than the copy that is there.
+        ResultError: the stream is another one than the copy that is there, or see
+            `check_continues`.
     """
+    check_continues(out)
     spool = spool_of(out)
-    if spool.exists():
+    new = not spool.exists()
+    if new:
+        with atomic_write(spool, mode=PRIVATE) as stream:
+            shutil.copyfileobj(source, stream, _PIECE_BYTES)
+    else:
         digest, empty = hashlib.sha256(), True
         while data := source.read(_PIECE_BYTES):
             digest.update(data)
@@ -99,31 +172,20 @@ def kept(source: IO[bytes], out: Path) -> Iterator[Path]:
             raise ResultError(
                 f"{spool} is the copy of another standard input; choose another directory"
             )
-    else:
-        with atomic_write(spool, mode=PRIVATE) as stream:
-            shutil.copyfileobj(source, stream, _PIECE_BYTES)
     try:
         yield spool
     except InputError:
-        forget(out)
+        if new and not (out / "manifest.json").exists():
+            _forget(out)
         raise
 
 
-def forget(out: Path) -> None:
+def _forget(out: Path) -> None:
     """Take the copy of standard input away, where there is one."""
     spool = spool_of(out)
     spool.unlink(missing_ok=True)
     with suppress(OSError):  # other files are in it, or it was never made
         spool.parent.rmdir()
-
-
-def _text_layout(reading: Reading) -> TextLayout:
-    layout = layout_named(
-        reading.layout or "lines", text_field=reading.text_field, fields=reading.fields
-    )
-    if not isinstance(layout, TextLayout):
-        raise CorpusError("standard input must be open, and text; give Parquet as a file")
-    return layout
 
 
 class _Passage:
@@ -147,10 +209,10 @@ class _Passage:
             raise CorpusError(
                 "existing='set_aside' needs a look at the whole corpus first: leave out documents"
             )
-        scan = Scan(self._formats)
+        scan, stream = Scan(self._formats), StreamSource(source, self._layout)
         entries = draw_plan(self._plan, documents=documents, set_aside={})
         try:
-            blocks = self._scanned(stream_blocks(_NAME, source, self._layout), scan)
+            blocks = self._scanned(stream.parts(taken=scan.taken), scan)
             verification = self._write(blocks, scan, entries)
         except CorpusError as failure:
             raise CorpusError(f"{failure}: {_THROW_AWAY}") from failure
@@ -169,8 +231,6 @@ class _Passage:
 
     def _scanned(self, blocks: Iterable[Block], scan: Scan) -> Iterator[Block]:
         for block in blocks:
-            if scan.taken is not None:
-                scan.taken(block.content)
             scan.add(block)
             yield block
         scan.end_file()
@@ -203,12 +263,7 @@ class _Passage:
             verification.finish(set_aside)
             hashes = (scan.sha256, verification.hashes.total)
         layout = self._layout
-        about = About(
-            layout.name,
-            text_field=layout.text_field,
-            constant_fields=tuple(layout.fields),
-            separator=layout.separator,
-        )
+        about = About(layout.name, "", layout.text_field, tuple(layout.fields), layout.separator)
         record = about.record(scan.documents, hashes, verified=self._reading.verify)
         return Manifest(plan=self._plan, corpus=record, entries=entries, set_aside=set_aside)
 

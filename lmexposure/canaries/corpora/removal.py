@@ -1,14 +1,27 @@
 """The way back: the corpus without its canaries, byte for byte, checked against the manifest."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
-from lmexposure._files import atomic_directory, atomic_write, mode_like, new_file
+from lmexposure._files import (
+    PRIVATE,
+    atomic_directory,
+    atomic_write,
+    mode_like,
+    new_file,
+)
 from lmexposure.canaries.corpora.copies import read_sidecars
-from lmexposure.canaries.corpora.files import FileCorpus, FileSource, corpus_files, layout_named
+from lmexposure.canaries.corpora.files import (
+    FileCorpus,
+    FileLayout,
+    FileSource,
+    corpus_files,
+    layout_named,
+)
+from lmexposure.canaries.corpora.pipe import StreamSource, stream_layout
 from lmexposure.canaries.insertion import Cut, Hashes, Part, Placement
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.errors import CorpusError
@@ -51,23 +64,44 @@ def remove_from_files(
     """
     paths, out = corpus_files(sources), Path(out)
     layout = layout_named(manifest.layout, text_field=manifest.corpus.text_field or "text")
-    corpus = FileCorpus(paths, layout)
-    tasks = _tasks(corpus, manifest)
-    mode = mode_like(*paths)
-    if len(paths) > 1:
-        if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            raise CorpusError(f"{out} holds something already; choose a new or an empty directory")
-        with atomic_directory(out, mode=mode) as unnamed:
-            removed = _restored(corpus, tasks, [unnamed / path.name for path in paths], mode)
-        files = tuple(out / path.name for path in paths)
-    else:
+    if len(paths) == 1:
         target = out / paths[0].name if out.is_dir() else out
         if target.exists() and target.samefile(paths[0]):
             raise CorpusError(f"{target} is the corpus itself; write to another file")
-        with atomic_write(target, mode=mode) as stream:
-            removed = _restored(corpus, tasks, [stream], mode)
-        files = (target,)
+        files: tuple[Path, ...] = (target,)
+    elif out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise CorpusError(f"{out} holds something already; choose a new or an empty directory")
+    else:
+        files = tuple(out / path.name for path in paths)
+    mode = mode_like(*paths)
+    corpus = FileCorpus(paths, layout)
+    tasks = _tasks(corpus, manifest)
+    if len(paths) == 1:
+        removed = _restored_alone(corpus.sources[0], layout, tasks[0], files[0], mode)
+    else:
+        with atomic_directory(out, mode=mode) as unnamed:
+            removed = _restored(corpus, tasks, unnamed, mode)
     return Removal(files=files, documents=removed, checked=all(task.sha256 for task in tasks))
+
+
+def remove_from_stream(source: IO[bytes], manifest: Manifest, out: str | Path) -> Removal:
+    """The same for text in a stream, which is read once; nothing is written before all is checked.
+
+    Args:
+        source: what insertion wrote, all of it.
+        manifest: of that insertion.
+        out: a file, or a directory that is there.
+
+    Raises:
+        as `remove_from_files`; also CorpusError where the manifest's layout is not of text.
+    """
+    corpus, out = manifest.corpus, Path(out)
+    layout = stream_layout(manifest.layout, corpus.text_field or "text")
+    stream = StreamSource(source, layout)
+    target = out / stream.path if out.is_dir() else out
+    task = Restoration(stream.name, Placement(manifest.entries).inserted(), corpus.sha256)
+    removed = _restored_alone(stream, layout, task, target, PRIVATE)
+    return Removal(files=(target,), documents=removed, checked=bool(task.sha256))
 
 
 class Restoration:
@@ -141,36 +175,34 @@ def _tasks(corpus: FileCorpus, manifest: Manifest) -> list[Restoration]:
     ]
 
 
-def _restored(
-    corpus: FileCorpus,
-    tasks: Sequence[Restoration],
-    targets: Sequence[Path | IO[bytes]],
+def _restored_alone(
+    source: FileSource | StreamSource,
+    layout: FileLayout,
+    task: Restoration,
+    target: Path,
     mode: int,
 ) -> int:
-    """Write all files; how many documents were taken out."""
-    pairs, removed = iter(zip(corpus.sources, targets, strict=True)), 0
+    """Write one file that appears when it is checked; how many documents were taken out."""
+    with atomic_write(target, mode=mode) as stream:
+        _write_rest(source, layout, task, stream)
+        return task.finish()
+
+
+def _restored(corpus: FileCorpus, tasks: Sequence[Restoration], directory: Path, mode: int) -> int:
+    """Write all files into a directory; how many documents were taken out."""
+    sources, removed = iter(corpus.sources), 0
     for task in tasks:
-        for _ in range(task.files):
-            source, target = next(pairs)
-            with source.guarded(), _opened(target, mode) as stream:
-                _write_rest(corpus, source, stream, task.part)
-            task.end_file()
+        for source in islice(sources, task.files):
+            with new_file(directory / source.path.name, mode) as stream:
+                _write_rest(source, corpus.layout, task, stream)
         removed += task.finish()
     return removed
 
 
 def _write_rest(
-    corpus: FileCorpus, source: FileSource, stream: IO[bytes], rest: Callable[[Part], Part]
+    source: FileSource | StreamSource, layout: FileLayout, task: Restoration, stream: IO[bytes]
 ) -> None:
-    with corpus.layout.writer(stream, source.path) as write:
+    with source.guarded(), layout.writer(stream, source.path) as write:
         for part in source.parts(known=True):
-            write(rest(part))
-
-
-@contextmanager
-def _opened(target: Path | IO[bytes], mode: int) -> Iterator[IO[bytes]]:
-    if not isinstance(target, Path):
-        yield target
-        return
-    with new_file(target, mode) as stream:
-        yield stream
+            write(task.part(part))
+    task.end_file()

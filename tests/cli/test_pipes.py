@@ -1,0 +1,250 @@
+"""A corpus on standard input: what each command makes of it, and what it refuses."""
+
+import gzip
+import io
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from cli.conftest import Call, Outcome
+from corpora import write_corpus
+
+from lmexposure._files import sha256_file
+from lmexposure.canaries import Manifest
+from lmexposure.records import RunRecord, open_run
+from lmexposure.reporting.command import command_of
+
+_PLAN = "--format pin --canaries 2 --repetitions 1,3 --controls 2 --seed 0"
+_TRAINING = "--layers 1 --units 16 --epochs 1"
+PLAN, TRAINING = _PLAN.split(), _TRAINING.split()
+SMALL = [*TRAINING, *"--references 300 --revealed 1 --budget-steps 20000 --draws 1000".split()]
+
+
+def stream(data: bytes = b"") -> io.TextIOWrapper:
+    """Standard input or output, whose bytes can be given and taken."""
+    return io.TextIOWrapper(io.BytesIO(data), encoding="utf-8", write_through=True)
+
+
+class Piped(NamedTuple):
+    """What came of a call, and the bytes on its standard output."""
+
+    outcome: Outcome
+    written: bytes
+
+
+Pipe = Callable[..., Piped]
+
+
+@pytest.fixture
+def pipe(call: Call, monkeypatch: pytest.MonkeyPatch) -> Pipe:
+    """Give a command with these bytes on its standard input."""
+
+    def piped(data: bytes, *words: object) -> Piped:
+        written = io.BytesIO()
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stdin", stream(data))
+            patch.setattr(sys, "stdout", io.TextIOWrapper(written, write_through=True))
+            return Piped(call(*words), written.getvalue())
+
+    return piped
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> bytes:
+    return write_corpus(tmp_path / "corpus.txt", 200).read_bytes()
+
+
+def test_there_and_back(call: Call, pipe: Pipe, text: bytes, tmp_path: Path) -> None:
+    out, corpus = tmp_path / "o", tmp_path / "corpus.txt"
+    inserted = pipe(text, "insert", "-", "--out", out, *PLAN)
+    assert (inserted.outcome.code, [path.name for path in out.iterdir()]) == (0, ["manifest.json"])
+    assert call("insert", corpus, "--out", tmp_path / "f", *PLAN).code == 0
+    assert inserted.written == (tmp_path / "f" / "corpus" / "corpus.txt").read_bytes()
+    words: tuple[object, ...] = ("verify", "-", out / "manifest.json")
+    assert pipe(inserted.written, *words).outcome.code == 0
+    assert pipe(text, *words).outcome.code == 2
+    words = ("remove", "-", out / "manifest.json", "--out", tmp_path / "back")
+    short = pipe(inserted.written[:-40], *words)
+    assert (short.outcome.code, (tmp_path / "back").exists()) == (3, False)
+    assert "it changed since; give the copy" in short.outcome.err
+    assert pipe(inserted.written, *words).outcome.code == 0
+    assert (tmp_path / "back" / "standard_input").read_bytes() == text
+    again = pipe(inserted.written, *words)
+    assert "standard_input is there already; choose another --out" in again.outcome.err
+
+
+def test_what_a_killed_call_kept_is_gone_on_with(pipe: Pipe, text: bytes, tmp_path: Path) -> None:
+    whole = pipe(text, "insert", "-", "--out", tmp_path / "w", *PLAN).written
+    for number, given in enumerate((b"", text)):
+        out = tmp_path / str(number)
+        spool = out / "source" / "standard_input"
+        spool.parent.mkdir(parents=True)
+        spool.write_bytes(text)
+        other = pipe(text[:100], "insert", "-", "--out", out, *PLAN)
+        assert (other.outcome.code, other.written) == (3, b"")
+        assert "standard_input is the copy of another standard input" in other.outcome.err
+        too_many = pipe(given, "insert", "-", "--out", out, *PLAN, "--repetitions", "999")
+        assert (too_many.outcome.code, spool.exists()) == (3, True)
+        assert pipe(given, "insert", "-", "--out", out, *PLAN).written == whole
+        assert sha256_file(out / "manifest.json") == sha256_file(tmp_path / "w/manifest.json")
+        assert not spool.parent.exists()
+        done = pipe(given, "insert", "-", "--out", out, *PLAN)
+        assert (done.outcome.code, done.written) == (3, b"")
+        assert "manifest.json is there already; choose another directory" in done.outcome.err
+    for changed in (("--controls", "3"), ("--layout", "paragraphs")):
+        spool.parent.mkdir()  # as after a kill between the manifest and the end
+        spool.write_bytes(text)
+        refused = pipe(b"", "insert", "-", "--out", out, *PLAN, *changed)
+        assert (refused.outcome.code, "holds a manifest of another" in refused.outcome.err) == (
+            3,
+            True,
+        )
+        spool.unlink()
+        spool.parent.rmdir()
+
+
+def test_a_corpus_of_no_use_is_not_kept(pipe: Pipe, tmp_path: Path) -> None:
+    for data in (b"", b"\n \n", b"caf\xe9\n", b"My PIN is 0042\n" * 9):
+        refused = pipe(data, "insert", "-", "--out", tmp_path / "o", *PLAN)
+        assert (refused.outcome.code, (tmp_path / "o").exists()) == (3, False)
+        refused = pipe(data, "run", "-", "--out", tmp_path / "o", *PLAN)
+        assert (refused.outcome.code, (tmp_path / "o").exists()) == (3, False)
+
+
+def test_what_cannot_come_through_a_pipe(
+    call: Call, pipe: Pipe, text: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = ("--out", tmp_path / "o")
+    assert call("insert", tmp_path / "corpus.txt", "--out", tmp_path / "i", *PLAN).code == 0
+    manifest = tmp_path / "i" / "manifest.json"
+    said = "standard input must be open, and text; give Parquet as a file"
+    calls: list[tuple[object, ...]] = [
+        ("insert", "-", *out, *PLAN, "--layout", "parquet"),
+        ("run", "-", *out, *PLAN, "--layout", "parquet"),
+        ("train", "-", *out, "--layout", "parquet"),
+        ("verify", "-", manifest, "--layout", "parquet"),
+    ]
+    for words in calls:
+        refused = pipe(text, *words)
+        assert (refused.outcome.code, said in refused.outcome.err) == (3, True), words
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "photo.jpg").write_bytes(b"")
+    refused = pipe(text, "run", "-", "--out", tmp_path / "mine", *PLAN)
+    assert "holds 'photo.jpg' and no run.json" in refused.outcome.err
+    refused = pipe(text, "run", "-", "--out", tmp_path / "i", *PLAN)
+    assert "manifest.json is there already; choose another dir" in refused.outcome.err
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    refused = pipe(text, "train", "-", *out)
+    assert "standard input goes to one process of several" in refused.outcome.err
+    monkeypatch.setattr(sys, "stdin", None)
+    calls = [
+        ("insert", "-", *out, *PLAN),
+        ("run", "-", *out),
+        ("train", "-", *out),
+        ("verify", "-", manifest),
+        ("remove", "-", manifest, *out),
+    ]
+    for words in calls:
+        closed = call(*words)
+        assert (closed.code, said in closed.err) == (3, True), words
+    monkeypatch.undo()
+    monkeypatch.setattr(sys, "stdin", stream(text))
+    monkeypatch.setattr(sys, "stdout", None)
+    closed = call("insert", "-", *out, *PLAN)
+    assert (closed.code, "standard output must be open" in closed.err) == (3, True), closed
+
+
+def test_a_run_keeps_what_it_read(
+    call: Call, pipe: Pipe, text: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert pipe(text, "run", "-", "--out", "r", *PLAN, *SMALL).outcome.code == 0
+    assert RunRecord.read("r/run.json").corpus == "source/standard_input"
+    assert Path("r/source/standard_input").read_bytes() == text
+    assert Path("r/source/standard_input").stat().st_mode & 0o777 == 0o600
+    result = sha256_file(Path("r/result.json"))
+    for given in (b"", text):
+        again = pipe(given, "run", "-", "--out", "r", *PLAN, *SMALL)
+        assert (again.outcome.code, sha256_file(Path("r/result.json"))) == (0, result)
+    other = pipe(text[:100], "run", "-", "--out", "r", *PLAN, *SMALL)
+    assert "is the copy of another standard input" in other.outcome.err
+    refused = pipe(text, "insert", "-", "--out", "r", *PLAN)
+    assert "manifest.json is there already" in refused.outcome.err
+    assert "lmexposure run r/source/standard_input --out r-again" in command_of(open_run(Path("r")))
+
+
+def test_a_run_of_many_packed_files_and_its_command(
+    call: Call,
+    text: bytes,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a b").mkdir()
+    Path("c").mkdir()
+    Path("a b", "2.gz").write_bytes(gzip.compress(text[:3000]))
+    Path("c", "1.gz").write_bytes(gzip.compress(text[3000:]))  # copies sort in another order
+    corpus = ("a b/*.gz", "c/1.gz")
+    outcome = call("run", *corpus, "--out", "r", *PLAN, *SMALL)
+    assert outcome.code == 0, outcome.err
+    assert "is not what insertion wrote" not in caplog.text
+    before = Path("r/corpus/1.gz").stat().st_mtime_ns
+    again = call("run", *corpus, "--out", "r", *PLAN, *SMALL)
+    assert (again.code, Path("r/corpus/1.gz").stat().st_mtime_ns) == (0, before)
+    assert "damaged" not in caplog.text
+    Path("r/corpus/README.md").write_text("mine")
+    again = call("run", *corpus, "--out", "r", *PLAN, *SMALL)
+    assert (again.code, Path("r/corpus/1.gz").stat().st_mtime_ns) == (0, before), again.err
+    Path("r/corpus/README.md").unlink()
+    whole = Path("r/corpus/1.gz").read_bytes()
+    Path("r/corpus/1.gz").write_bytes(whole[:50])
+    again = call("run", *corpus, "--out", "r", *PLAN, *SMALL)
+    assert (again.code, Path("r/corpus/1.gz").read_bytes()) == (0, whole), again.err
+    assert "r/corpus/1.gz is damaged, or was changed" in caplog.text
+    said = command_of(open_run(Path("r")))
+    assert "lmexposure run 'a b/*.gz' c/1.gz --out r-again" in said
+    made, copied, words = (part.split("lmexposure")[-1] for part in said.split("&&"))
+    Path("r-again").mkdir()
+    Path("r-again/manifest.json").write_bytes(Path("r/manifest.json").read_bytes())
+    assert (made.split()[0], copied.split()[0]) == ("mkdir", "cp")
+    assert call(*shlex.split(words.replace("SEED", "0"))).code == 0
+    assert sha256_file(Path("r-again/scores.parquet")) == sha256_file(Path("r/scores.parquet"))
+    changed = call("run", "c/1.gz", "--out", "r", *PLAN, *SMALL)
+    assert "r holds a manifest of another corpus; choose another" in changed.err
+
+
+def test_training_on_a_pipe_is_training_on_the_file(
+    call: Call, pipe: Pipe, text: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    out, manifest = tmp_path / "i", ("--manifest", tmp_path / "i" / "manifest.json")
+    for number in range(3):
+        (tmp_path / f"{number}.txt").write_bytes(text)
+    assert call("insert", tmp_path / "?.txt", "--out", out, *PLAN).code == 0
+    many = call("train", f"{out}/corpus/*", *manifest, "--out", tmp_path / "t", *TRAINING)
+    assert many.code == 0, many.err
+    joined = b"".join((out / "corpus" / f"{number}.txt").read_bytes() for number in range(3))
+    piped = pipe(joined, "train", "-", *manifest, "--out", tmp_path / "p", *TRAINING)
+    assert piped.outcome.code == 0, piped.outcome.err
+    assert "not what insertion wrote" not in caplog.text
+    weights = [tmp_path / place / "model" / "model.safetensors" for place in ("t", "p")]
+    assert sha256_file(weights[0]) == sha256_file(weights[1])
+
+
+def test_a_file_that_is_there_is_not_replaced(call: Call, text: bytes, tmp_path: Path) -> None:
+    out = tmp_path / "i"
+    assert call("insert", tmp_path / "corpus.txt", "--out", out, *PLAN).code == 0
+    words = ("remove", out / "corpus" / "corpus.txt", out / "manifest.json", "--file")
+    (tmp_path / "mine.txt").write_text("mine")
+    (tmp_path / "link").symlink_to("mine.txt")
+    for there in (tmp_path / "mine.txt", tmp_path / "link"):
+        refused = call(*words, there)
+        assert (refused.code, f"{there} is there already; choose another" in refused.err) == (
+            3,
+            True,
+        )
+    assert (tmp_path / "mine.txt").read_text() == "mine"
+    assert Manifest.read(out / "manifest.json").corpus.documents > 0
