@@ -4,7 +4,7 @@ import pickle
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from naive_insertion import with_canaries
 
 from lmexposure.canaries.format import Format
 from lmexposure.canaries.insertion import About, manifest_of
@@ -27,6 +28,7 @@ PLAN = Plan(formats=(PIN,), canaries=2, repetitions=(1, 3), controls=1, seed=11)
 TEXTS = [f"document {number}" for number in range(12)]
 STEP = InsertionStep.of(PLAN, total=12, id_column="id")
 MANIFEST = STEP.manifest
+WHOLE = with_canaries(TEXTS, MANIFEST)
 COLUMNS: dict[str, Any] = {
     "text": TEXTS,
     "id": list(range(12)),
@@ -39,15 +41,6 @@ KINDS: dict[str, Callable[[Any], Any]] = {
     "table": lambda table: table,
     "frame": lambda table: table.to_pandas(),
 }
-
-
-def whole(texts: Sequence[str] = TEXTS) -> list[str]:
-    """Naively: before each document all canaries that are to go there, by their ids."""
-    canaries = sorted((c for c in MANIFEST.canaries if c.inserted), key=lambda canary: canary.id)
-    inserted: list[str] = []
-    for number, text in enumerate(texts):
-        inserted += [*(c.text for c in canaries if number in c.positions), text]
-    return inserted
 
 
 def texts_of(batch: Any) -> list[str]:
@@ -71,7 +64,7 @@ def test_any_order_and_any_parts_give_the_same_documents(
         if isinstance(part, pa.Table):
             assert merged.schema == part.schema
         texts += texts_of(merged)
-    assert Counter(texts) == Counter(whole())
+    assert Counter(texts) == Counter(WHOLE)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -81,7 +74,7 @@ def test_in_order_it_is_insertion_into_texts(kind: str, cuts: list[int]) -> None
     for start, stop in pairwise([0, *sorted(cuts), 12]):
         part = KINDS[kind](TABLE.slice(start, stop - start))
         texts += texts_of(step(part, range(start, stop)))
-    assert texts == whole()
+    assert texts == WHOLE
     assert step.manifest.entries == draw(PLAN, documents=12, set_aside={})
 
 
@@ -124,8 +117,8 @@ def test_constants_take_the_types_of_their_columns() -> None:
 
 def test_columns_of_numpy_and_of_other_mappings() -> None:
     batch: dict[str, Any] = {"text": np.array(TEXTS, dtype=object), "id": np.arange(12)}
-    assert STEP(batch)["text"] == whole()
-    assert InsertionStep.of(PLAN, total=12)(batch, np.arange(12))["text"] == whole()  # type: ignore[arg-type]
+    assert STEP(batch)["text"] == WHOLE
+    assert InsertionStep.of(PLAN, total=12)(batch, np.arange(12))["text"] == WHOLE  # type: ignore[arg-type]
 
 
 def test_batches_without_rows_or_canaries_stay_as_they_are() -> None:
@@ -172,7 +165,7 @@ def test_types_that_keep_texts(kind: Any) -> None:
     column = texts.dictionary_encode() if kind == "dictionary" else texts.cast(kind)
     table = pa.table({"text": column, "id": range(12)})
     merged = STEP(table)
-    assert (merged.schema, texts_of(merged)) == (table.schema, whole())
+    assert (merged.schema, texts_of(merged)) == (table.schema, WHOLE)
 
 
 def test_a_pickled_step_does_the_same() -> None:
