@@ -5,7 +5,6 @@ A worker of an engine needs this module and no more of the package: neither torc
 """
 
 import sys
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,7 +13,8 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 from lmexposure._validate import integer, of_type
-from lmexposure.canaries.corpora.tables import TableLayout, TablePart, check_columns, unfit
+from lmexposure.canaries.corpora.in_memory import Frame, InMemory, TextField
+from lmexposure.canaries.corpora.tables import TableLayout, TablePart, check_columns
 from lmexposure.canaries.format import count_fills
 from lmexposure.canaries.insertion import About, Placement, manifest_of
 from lmexposure.canaries.manifest import Manifest
@@ -207,56 +207,6 @@ def check_numbers(numbers: Sequence[int], documents: int) -> None:
         seen.add(number)
 
 
-def merged_frame(
-    frame: Any, added: Sequence[tuple[int, str]], text_field: str, fields: Mapping[str, Any]
-) -> Any:
-    """A pandas DataFrame with rows more, numbered anew; itself where there are none.
-
-    Args:
-        frame: its columns keep their types.
-        added: (row that a copy goes before, from 0; text of the copy), ascending.
-        text_field: the column that holds the text.
-        fields: constants for other columns of the copies.
-
-    Raises:
-        CorpusError: a text or constant that is not of its column's type.
-    """
-    if not added:
-        return frame
-    import pandas as pd  # type: ignore[import-untyped]
-
-    places = [row for row, _ in added]
-    rows = frame.iloc[places].copy()
-    for name, values in _given(added, text_field, fields).items():
-        rows[name] = _typed(values, rows[name])
-    return pd.concat([frame, rows]).iloc[_order(len(frame), places)].reset_index(drop=True)
-
-
-def check_constants(features: Any, constants: Mapping[str, Any]) -> None:
-    """Refuse constants that columns of a data set cannot hold.
-
-    Args:
-        features: of the data set, `datasets.Features`.
-        constants: by column.
-
-    Raises:
-        CorpusError: it names the column and its type.
-    """
-    from datasets import Dataset, Features
-
-    for name, value in constants.items():
-        kind = features[name]
-        try:
-            kept = Dataset.from_list([{name: value}], features=Features({name: kind}))[0][name]
-            fits = not (isinstance(value, float) and isinstance(kept, int)) or kept == value
-        except (TypeError, ValueError, KeyError, OverflowError):  # pyarrow's are of these, too
-            fits = False
-        if not fits:
-            raise CorpusError(
-                f"the constant for column {name!r} is not of its type, {kind}; give another"
-            )
-
-
 def _check_same(name: str, given: object, recorded: object) -> None:
     if given != recorded:
         raise ManifestError(
@@ -297,53 +247,21 @@ def _listed(column: Any) -> Any:
 def _merged(
     batch: Any, added: Sequence[tuple[int, str]], text_field: str, fields: Mapping[str, Any]
 ) -> Any:
+    """The batch with rows more: (row that a copy goes before, from 0; text of the copy)."""
+    part: Any
     if _is(batch, "pyarrow", "Table"):
         layout = TableLayout(text_field=text_field, fields=fields)
-        part: Any = TablePart(layout=layout, table=batch).merged(added).part
+        part = TablePart(layout=layout, table=batch).merged(added).part
         # In one piece, since each slice is pickled with all of the table that it is of.
         return part.table.combine_chunks() if added else batch
+    reading = TextField(name=text_field, fields=fields)
     if _is(batch, "pandas", "DataFrame"):
-        return merged_frame(batch, added, text_field, fields)
-    given = _given(added, text_field, fields)
-    places = [row for row, _ in added]
-    merged = {}
-    for name, column in _columns_of(batch).items():
-        values = list(column)
-        values += given.get(name) or [values[row] for row in places]
-        merged[name] = [values[place] for place in _order(len(column), places)]
-    return merged
-
-
-def _given(
-    added: Sequence[tuple[int, str]], text_field: str, fields: Mapping[str, Any]
-) -> dict[str, list[Any]]:
-    """Columns of the rows to add that are not copied."""
-    constants = {name: [value] * len(added) for name, value in fields.items()}
-    return {**constants, text_field: [text for _, text in added]}
-
-
-def _order(rows: int, places: Sequence[int]) -> Any:
-    """The merged batch as places in (its rows, then the rows to add before those in `places`)."""
-    return np.insert(np.arange(rows), places, np.arange(rows, rows + len(places)))
-
-
-def _typed(values: Sequence[Any], column: Any) -> Any:
-    """The values as a column of a frame of the type of this one.
-
-    Raises:
-        CorpusError: they are not of its type.
-    """
-    kind = column.dtype
-    try:
-        with warnings.catch_warnings(action="ignore"):  # what does not fit is refused below
-            typed = type(column)(values, index=column.index, dtype=kind)
-    except (TypeError, ValueError, OverflowError):
-        raise unfit(column.name, kind) from None
-    # pandas makes a missing value of what is no category, and True of any text.
-    gone = any(n and value is not None for n, value in zip(typed.isna(), values, strict=True))
-    if gone or (str(kind) == "bool" and not isinstance(values[0], bool)):
-        raise unfit(column.name, kind)
-    return typed
+        part = Frame(rows=batch, reading=reading).merged(added).part
+        return part.rows if added else batch
+    columns = _columns_of(batch)
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    part = InMemory(rows=rows, reading=reading).merged(added).part
+    return {name: [row[name] for row in part.rows] for name in columns}
 
 
 def _is_one_of_several_loader_workers() -> bool:

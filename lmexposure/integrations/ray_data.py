@@ -41,8 +41,7 @@ def insert_into_ray(
         where a document holds a fill already or is no text.
 
     Raises:
-        CorpusError: no such column, no number of documents, or ids that are not each
-            number once.
+        CorpusError: no such column, no number of documents, or ids that are not each number once.
         ManifestError: a manifest of other documents or columns.
         PlanError: more repetitions than documents, or more secrets than a format has.
     """
@@ -75,11 +74,16 @@ def number_documents(dataset: Any, *, id_column: str = "document") -> Any:
 
     Args:
         dataset: a `ray.data.Dataset` that was not shuffled: another order numbers other rows.
-        id_column: a name for the column, which is a new one.
+        id_column: a name for the column.
+
+    Raises:
+        CorpusError: there is such a column already.
     """
     import ray
     from ray.data import from_arrow_refs
 
+    if id_column in (dataset.columns() or []):
+        raise CorpusError(f"there is a column {id_column!r} already; choose another id_column")
     tables = _tables_in_order(dataset)
     rows = ray.remote(lambda table: table.num_rows)
     starts = accumulate(ray.get([rows.remote(table) for table in tables]), initial=0)

@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from lmexposure.canaries.corpora.in_memory import check_constants
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.plan import Plan
-from lmexposure.canaries.rows import InsertionStep, check_constants
+from lmexposure.canaries.rows import InsertionStep
 from lmexposure.errors import CorpusError
 
 # Few, since each may be a book, and since what takes five rows should not wait for many.

@@ -90,6 +90,8 @@ def test_numbers_follow_the_source(ray: Any, tmp_path: Path, blocks: int) -> Non
     assert {row["id"]: row["text"] for row in numbered.take_all()} == dict(enumerate(TEXTS))
     assert source.context.execution_options.preserve_order == kept
     assert Counter(texts_of(inserted(numbered)[0])) == WHOLE
+    with pytest.raises(CorpusError, match="there is a column 'id' already; choose another"):
+        number_documents(numbered, id_column="id")
 
 
 @pytest.mark.parametrize("total", [None, SIZE])
