@@ -1,7 +1,7 @@
 """Canaries into any batch of numbered rows: what streams and engines call, wherever a batch is.
 
 A step knows the manifest and nothing of other batches, so a corpus may be cut into them in any way.
-A worker of an engine needs this module and no more of the package: neither torch nor `datasets`.
+What a step does needs neither torch nor `datasets`, so that workers of engines start quickly.
 """
 
 import sys
@@ -33,7 +33,7 @@ class InsertionStep:
     where an id column is named; for Ray `dataset.map_batches(step, batch_format="pyarrow")`; for
     Spark `df.mapInPandas(lambda frames: map(step, frames), df.schema)`. Of a DatasetDict map the
     train split alone: each split would count from 0 and take canaries in. An IterableDataset counts
-    anew in every loader worker and node: there name an id column, or use `insert`.
+    anew in every loader worker and node: there name an id column, or use `lmexposure.insert`.
 
     What one batch cannot show, the step cannot refuse: rows that are missing, or that come twice in
     different batches. `verify` over the result does.
@@ -118,7 +118,7 @@ class InsertionStep:
             numbers: of the documents; left unread where an id column is named.
 
         Returns:
-            the same kind; of other mappings than dict, a dict of lists.
+            the same kind; of columns by name a dict of lists.
 
         Raises:
             CorpusError: no such batch or column; no numbers, or one that is no document's or there
@@ -142,14 +142,14 @@ class InsertionStep:
     def numbered(self, batch: Any, numbers: Sequence[int]) -> Any:
         """What a call does, also in a loader worker that was given all rows."""
         columns = _columns_of(batch)
-        if not isinstance(batch, Mapping) and not len(batch):  # engines drop their columns, too
+        if not isinstance(batch, Mapping) and not len(batch):  # it may have no columns
             return batch
         self.check_columns(columns)
         if self.id_column is not None:
             numbers = _listed(columns[self.id_column])
         self._check(_listed(columns[self.text_field]), numbers)
-        before = self._placement.before
-        added = [(row, one.text) for row, n in enumerate(numbers) for one in before(n)]
+        before = map(self._placement.before, numbers)
+        added = [(row, canary.text) for row, canaries in enumerate(before) for canary in canaries]
         return _merged(batch, added, self.text_field, self.fields)
 
     def check_columns(self, names: Iterable[str]) -> None:
