@@ -6,17 +6,12 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from lmexposure.canaries.engine_tables import (
-    hash_sum,
-    id_sums,
-    insert_into_table,
-    row_count,
-    with_numbers,
-)
+from lmexposure.canaries.corpora.tables import check_columns
 from lmexposure.canaries.manifest import Manifest
-from lmexposure.canaries.numbered_rows import InsertionStep, manifest_of_rows
 from lmexposure.canaries.plan import Plan
+from lmexposure.canaries.rows import InsertionStep, check_numbers
 from lmexposure.errors import CorpusError
 
 _NUMBERS_AT_ONCE = 1 << 20
@@ -26,48 +21,47 @@ def insert_into_ray(
     dataset: Any,
     plan: Plan | Manifest,
     *,
-    id_column: str,
-    documents: int | None = None,
+    total: int | None = None,
     text_field: str = "text",
     fields: Mapping[str, Any] | None = None,
+    id_column: str | None = None,
     check_ids: bool = True,
 ) -> tuple[Any, Manifest]:
-    """Insert the plan's canaries into a Ray data set, each as a row of its own.
+    """What `insert` does with a `ray.data.Dataset`; see there for the other arguments.
+
+    Without an id column the documents are counted and numbered as `number_documents` does, and the
+    numbers are left out again. With one, rows may be in any order and any number of blocks.
 
     Args:
-        dataset: a `ray.data.Dataset`; its rows may lie in any order and any number of blocks.
-        plan: what to insert, or the manifest of an earlier insertion into the same rows.
-        id_column: the column that holds each document's number, from 0 in the whole corpus, each
-            once; `number_documents` makes one.
-        documents: how many rows there are in all; with a manifest it may stay out.
-        text_field: the column that holds the text.
-        fields: constants for other columns of inserted rows; the rest is copied from the row that
-            follows.
         check_ids: read the id column once, now, and refuse where a number is missing or there
-            twice. Without it such rows go unseen, unless two stand in one batch.
+            twice. Without it such rows go unseen, unless two are in one batch.
 
     Returns:
         (a new data set, not yet computed; the manifest). Computing it raises, from a CorpusError,
         where a document holds a fill already or is no text.
 
     Raises:
-        CorpusError: no such data set or column, no number of documents, or ids that are not each
-            number once.
+        CorpusError: no such column, no number of documents, or ids that are not each number once.
         ManifestError: a manifest of other documents or columns.
         PlanError: more repetitions than documents, or more secrets than a format has.
     """
-    _check_kind(dataset)
-    constants = dict(fields or {})
-    manifest = manifest_of_rows(plan, documents=documents, text_field=text_field, fields=constants)
-    step = InsertionStep(
-        manifest=manifest, text_field=text_field, fields=constants, id_column=id_column
+    wanted = [text_field, *(fields or ())] + ([] if id_column is None else [id_column])
+    columns = dataset.columns() or []
+    check_columns(columns, wanted)
+    number = id_column or "document"
+    if id_column is None:
+        while number in columns:
+            number += "_"
+        dataset = number_documents(dataset, id_column=number)
+        total = dataset.count() if total is None else total
+    step = InsertionStep.of(
+        plan, total=total, text_field=text_field, fields=fields, id_column=number
     )
-    step.check_columns(dataset.columns() or [])
-    if check_ids:
-        _check_ids(dataset, id_column, manifest.corpus.documents)
+    if check_ids or id_column is None:
+        _check_ids(dataset, number, step.manifest.corpus.documents)
     # Tables, since numpy batches would not keep the types of every column.
-    inserted = dataset.map_batches(partial(insert_into_table, step=step), batch_format="pyarrow")
-    return inserted, manifest
+    inserted = dataset.map_batches(step, batch_format="pyarrow")
+    return (inserted if id_column else inserted.drop_columns([number])), step.manifest
 
 
 def number_documents(dataset: Any, *, id_column: str = "document") -> Any:
@@ -83,21 +77,59 @@ def number_documents(dataset: Any, *, id_column: str = "document") -> Any:
         id_column: a name for the column.
 
     Raises:
-        CorpusError: no such data set, or it has this column already.
+        CorpusError: there is such a column already.
     """
-    _check_kind(dataset)
     import ray
     from ray.data import from_arrow_refs
 
     if id_column in (dataset.columns() or []):
         raise CorpusError(f"there is a column {id_column!r} already; choose another id_column")
     tables = _tables_in_order(dataset)
-    count, number = ray.remote(row_count), ray.remote(with_numbers)
-    starts = accumulate(ray.get([count.remote(table) for table in tables]), initial=0)
-    numbered: list[Any] = [
-        number.remote(table, start, id_column) for table, start in zip(tables, starts, strict=False)
-    ]
-    return from_arrow_refs(numbered)
+    rows = ray.remote(lambda table: table.num_rows)
+    starts = accumulate(ray.get([rows.remote(table) for table in tables]), initial=0)
+    number = ray.remote(with_numbers)
+    return from_arrow_refs(
+        [number.remote(*part, id_column) for part in zip(tables, starts, strict=False)]
+    )
+
+
+def with_numbers(table: Any, start: int, id_column: str) -> Any:
+    """An Arrow table with one more column, which numbers its rows from `start`."""
+    import pyarrow as pa
+
+    numbers = pa.array(range(start, start + table.num_rows), type=pa.int64())
+    return table.append_column(id_column, numbers)
+
+
+def id_sums(table: Any, *, id_column: str, total: int) -> dict[str, list[str]]:
+    """One row about a batch of ids: how many, the sum of their hashes, and what is wrong with them.
+
+    A fault is told, not raised: an engine would wrap the error in those of its own.
+
+    Args:
+        table: a `pyarrow.Table` with the id column.
+        id_column: its name.
+        total: ids lie in [0, total).
+    """
+    numbers = table.column(id_column).to_pylist()
+    try:
+        check_numbers(numbers, total)
+    except CorpusError as fault:
+        return {"count": ["0"], "hashes": ["0"], "fault": [str(fault)]}
+    hashes = hash_sum(np.array(numbers, dtype=np.uint64))
+    # As text: an unsigned number of 64 bits fits no signed column.
+    return {"count": [str(len(numbers))], "hashes": [str(hashes)], "fault": [""]}
+
+
+def hash_sum(numbers: NDArray[np.uint64]) -> int:
+    """The sum of the numbers' hashes modulo 2^64: alike for the same numbers in any order.
+
+    Source: Steele, Lea and Flood 2014, the mixing function of SplitMix64.
+    """
+    mixed = numbers * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return int(np.sum(mixed ^ (mixed >> np.uint64(31)), dtype=np.uint64))
 
 
 def _tables_in_order(dataset: Any) -> list[Any]:
@@ -110,38 +142,25 @@ def _tables_in_order(dataset: Any) -> list[Any]:
         options.preserve_order = kept
 
 
-def _check_kind(dataset: Any) -> None:
-    try:
-        from ray.data import Dataset
-    except ImportError:
-        raise CorpusError(
-            "Ray Data is not installed; install the extra: pip install 'lmexposure[ray]'"
-        ) from None
-    if not isinstance(dataset, Dataset):
-        raise CorpusError(f"{type(dataset).__name__} is no ray.data.Dataset")
-
-
-def _check_ids(dataset: Any, id_column: str, documents: int) -> None:
+def _check_ids(dataset: Any, id_column: str, total: int) -> None:
     """Each number from 0 once, seen without gathering them: by their count and a sum of hashes."""
     batches = dataset.select_columns([id_column]).map_batches(
-        partial(id_sums, id_column=id_column, documents=documents), batch_format="pyarrow"
+        partial(id_sums, id_column=id_column, total=total), batch_format="pyarrow"
     )
     parts = batches.take_all()
     for part in parts:
         if part["fault"]:
             raise CorpusError(part["fault"])
-    count, total = (sum(int(part[name]) for part in parts) for name in ("count", "hashes"))
-    if count != documents:
+    count, found = (sum(int(part[name]) for part in parts) for name in ("count", "hashes"))
+    if count != total:
         raise CorpusError(
-            f"there are {count} rows, but documents={documents}; count them again, or leave out "
-            "what is not of this corpus"
+            f"there are {count} rows, but total={total}; count them again, or leave out what is "
+            "not of this corpus"
         )
-    expected = 0
-    for start in range(0, documents, _NUMBERS_AT_ONCE):
-        stop = min(start + _NUMBERS_AT_ONCE, documents)
-        expected += hash_sum(np.arange(start, stop, dtype=np.uint64))
-    if total % 2**64 != expected % 2**64:
+    spans = (range(start, total)[:_NUMBERS_AT_ONCE] for start in range(0, total, _NUMBERS_AT_ONCE))
+    expected = sum(hash_sum(np.array(span, dtype=np.uint64)) for span in spans)
+    if found % 2**64 != expected % 2**64:
         raise CorpusError(
             f"column {id_column!r} holds a number twice and lacks another; give each row its own, "
-            f"from 0 to {documents - 1} (number_documents does)"
+            f"from 0 to {total - 1}, or leave id_column out"
         )

@@ -1,12 +1,12 @@
-"""Insertion into a stream: a `datasets.IterableDataset`, which nobody reads as a whole."""
+"""Insertion into a stream: a `datasets.IterableDataset`, which is never read as a whole."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from lmexposure.canaries.dataset import check_constants
+from lmexposure.canaries.corpora.in_memory import check_constants
 from lmexposure.canaries.manifest import Manifest
-from lmexposure.canaries.numbered_rows import InsertionStep, manifest_of_rows
 from lmexposure.canaries.plan import Plan
+from lmexposure.canaries.rows import InsertionStep
 from lmexposure.errors import CorpusError
 
 # Few, since each may be a book, and since what takes five rows should not wait for many.
@@ -17,63 +17,44 @@ def insert_into_stream(
     dataset: Any,
     plan: Plan | Manifest,
     *,
-    documents: int | None = None,
+    total: int | None = None,
     text_field: str = "text",
     fields: Mapping[str, Any] | None = None,
     id_column: str | None = None,
 ) -> tuple[Any, Manifest]:
-    """Insert the plan's canaries into a stream, each as a row of its own.
+    """What `insert` does with a `datasets.IterableDataset`; see there for the arguments.
 
     Without an id column a document's number is its place in the stream as it is given. The result
     is then read front to back as one shard; `shuffle`, `take`, `skip`, `split_by_node` and loader
     workers may follow, and must not come before. With an id column rows may come in any order and
     from any shard, and the shards stay; rows that the stream drops take their canaries along, which
-    `verify_texts` over the result shows.
-
-    Args:
-        dataset: a `datasets.IterableDataset`.
-        plan: what to insert, or the manifest of an earlier insertion into the same rows.
-        documents: how many rows the whole stream has; with a manifest it may stay out.
-        text_field: the column that holds the text.
-        fields: constants for other columns of inserted rows; the rest is copied from the row that
-            follows.
-        id_column: the column that holds each document's number, from 0 in the whole corpus.
+    `verify` over the result shows.
 
     Returns:
         (a new IterableDataset, the manifest). Reading it raises CorpusError where a document holds
-        a fill already or is no text, and at the end of the stream where `documents` was wrong.
+        a fill already or is no text, and at the end of the stream where `total` was wrong.
 
     Raises:
-        CorpusError: no such data set or column, no number of documents, a constant that is not of
-            its column's type, or a stream that is shuffled or split already, without an id column.
+        CorpusError: no such column, no number of documents, a constant that is not of its column's
+            type, or a stream that is shuffled or split already, without an id column.
         ManifestError: a manifest of other documents or columns.
         PlanError: more repetitions than documents, or more secrets than a format has.
     """
-    from datasets import IterableDataset
-
-    if not isinstance(dataset, IterableDataset):
-        raise CorpusError(
-            f"{type(dataset).__name__} is no datasets.IterableDataset; insert_into_dataset takes a "
-            "Dataset or DatasetDict, and each split of an IterableDatasetDict is a stream"
-        )
-    constants = dict(fields or {})
-    manifest = manifest_of_rows(plan, documents=documents, text_field=text_field, fields=constants)
-    step = InsertionStep(
-        manifest=manifest, text_field=text_field, fields=constants, id_column=id_column
+    step = InsertionStep.of(
+        plan, total=total, text_field=text_field, fields=fields, id_column=id_column
     )
     if dataset.column_names is not None:
         step.check_columns(dataset.column_names)
     if dataset.features is not None:
-        check_constants(dataset.features, constants)
+        check_constants(dataset.features, step.fields)
     bare = dataset.with_format(None)
-    inserted = _in_order(bare, step) if id_column is None else _mapped(bare, step)
+    if id_column is None:
+        inserted = _in_order(bare, step)
+    else:
+        inserted = bare.map(step, batched=True, batch_size=_ROWS_AT_ONCE, features=bare.features)
     # with_format has no counterpart that tells.
     kept = getattr(dataset, "_formatting", None)
-    return (inserted.with_format(kept.format_type) if kept else inserted), manifest
-
-
-def _mapped(dataset: Any, step: InsertionStep) -> Any:
-    return dataset.map(step, batched=True, batch_size=_ROWS_AT_ONCE, features=dataset.features)
+    return (inserted.with_format(kept.format_type) if kept else inserted), step.manifest
 
 
 def _in_order(dataset: Any, step: InsertionStep) -> Any:
@@ -94,18 +75,18 @@ def _refuse_other_orders(dataset: Any) -> None:
         )
     waiting = [getattr(dataset, "_ex_iterable", None)]
     while waiting:
-        one = waiting.pop()
-        if "Shuffle" in type(one).__name__:
+        examples = waiting.pop()
+        if "Shuffle" in type(examples).__name__:
             raise CorpusError(
                 "the stream is shuffled already, so places in it number no documents; insert first "
                 "and shuffle then, or name an id_column"
             )
-        inner = [getattr(one, "ex_iterable", None), *(getattr(one, "ex_iterables", None) or ())]
+        inner = (getattr(examples, "ex_iterable", None), *getattr(examples, "ex_iterables", ()))
         waiting += [each for each in inner if each is not None]
 
 
 def _rows(dataset: Any, step: InsertionStep) -> Iterator[dict[str, Any]]:
-    start, documents = 0, step.manifest.corpus.documents
+    start, total = 0, step.manifest.corpus.documents
     # In a loader worker, iter(dataset) gives a share of the shards, but batches come from all.
     for batch in dataset.iter(batch_size=_ROWS_AT_ONCE):
         length = len(next(iter(batch.values())))
@@ -113,8 +94,8 @@ def _rows(dataset: Any, step: InsertionStep) -> Iterator[dict[str, Any]]:
         start += length
         for values in zip(*merged.values(), strict=True):
             yield dict(zip(merged, values, strict=True))
-    if start != documents:
+    if start != total:
         raise CorpusError(
-            f"the stream ended after {start} documents, but documents={documents}; canaries are "
-            "missing: count the documents again and insert anew"
+            f"the stream ended after {start} documents, but total={total}; canaries are missing: "
+            "count the documents again and insert anew"
         )

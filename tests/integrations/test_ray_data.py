@@ -1,17 +1,28 @@
 """Insertion into Ray Data sets, on a local Ray; and the pipeline in scripts/examples."""
 
 import runpy
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from naive_insertion import with_canaries
 
-from lmexposure.canaries import Format, Manifest, Plan, insert_into_texts, verify_texts
-from lmexposure.canaries.numbered_rows import manifest_of_rows
-from lmexposure.errors import CorpusError
+from lmexposure.canaries import Format, Manifest, Plan
+from lmexposure.canaries.rows import InsertionStep
+from lmexposure.errors import CorpusError, ManifestError
+from lmexposure.integrations.ray_data import (
+    hash_sum,
+    id_sums,
+    insert_into_ray,
+    number_documents,
+    with_numbers,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -20,7 +31,8 @@ PIN = Format(name="pin", template="My PIN is {digits:4}")
 PLAN = Plan(formats=(PIN,), canaries=2, repetitions=(1, 3), controls=1, seed=11)
 SIZE = 60
 TEXTS = [f"document {number}" for number in range(SIZE)]
-WHOLE = Counter(insert_into_texts(TEXTS, PLAN)[0])
+MANIFEST = InsertionStep.of(PLAN, total=SIZE).manifest
+WHOLE = Counter(with_canaries(TEXTS, MANIFEST))
 
 
 @pytest.fixture(scope="module")
@@ -41,9 +53,7 @@ def table(ray: Any, blocks: int = 3, texts: Any = TEXTS, ids: Any = range(SIZE))
 
 
 def inserted(source: Any, **options: Any) -> tuple[Any, Manifest]:
-    from lmexposure.integrations.ray_data import insert_into_ray
-
-    return insert_into_ray(source, PLAN, **{"documents": SIZE, "id_column": "id", **options})
+    return insert_into_ray(source, PLAN, **{"total": SIZE, "id_column": "id", **options})
 
 
 def texts_of(dataset: Any) -> list[str]:
@@ -54,8 +64,7 @@ def texts_of(dataset: Any) -> list[str]:
 def test_any_number_of_parts_gives_the_same(ray: Any, blocks: int) -> None:
     dataset, manifest = inserted(table(ray, blocks))
     assert Counter(texts_of(dataset)) == WHOLE
-    assert manifest.sha256 == manifest_of_rows(PLAN, documents=SIZE).sha256
-    assert manifest.entries == insert_into_texts(TEXTS, PLAN)[1].entries
+    assert manifest.sha256 == MANIFEST.sha256
 
 
 def test_shuffled_rows_and_constants(ray: Any) -> None:
@@ -65,15 +74,17 @@ def test_shuffled_rows_and_constants(ray: Any) -> None:
     assert all((row["id"] == -1) == (row["text"] not in TEXTS) for row in rows)
 
 
+def lines(ray: Any, folder: Path, blocks: int) -> Any:
+    for part in range(3):
+        texts = TEXTS[part * 20 : part * 20 + 20]
+        (folder / f"{part}.txt").write_text("".join(text + "\n" for text in texts))
+    paths = [str(folder / f"{part}.txt") for part in range(3)]
+    return ray.data.read_text(paths, override_num_blocks=blocks)
+
+
 @pytest.mark.parametrize("blocks", [1, 8])
 def test_numbers_follow_the_source(ray: Any, tmp_path: Path, blocks: int) -> None:
-    from lmexposure.integrations.ray_data import number_documents
-
-    for part in range(3):
-        lines = TEXTS[part * 20 : part * 20 + 20]
-        (tmp_path / f"{part}.txt").write_text("".join(line + "\n" for line in lines))
-    paths = [str(tmp_path / f"{part}.txt") for part in range(3)]
-    source = ray.data.read_text(paths, override_num_blocks=blocks)
+    source = lines(ray, tmp_path, blocks)
     kept = source.context.execution_options.preserve_order
     numbered = number_documents(source, id_column="id")
     assert {row["id"]: row["text"] for row in numbered.take_all()} == dict(enumerate(TEXTS))
@@ -83,30 +94,54 @@ def test_numbers_follow_the_source(ray: Any, tmp_path: Path, blocks: int) -> Non
         number_documents(numbered, id_column="id")
 
 
+@pytest.mark.parametrize("total", [None, SIZE])
+def test_without_numbers_they_are_those_of_the_source(
+    ray: Any, tmp_path: Path, total: int | None
+) -> None:
+    source = lines(ray, tmp_path, 8)
+    numbered = source.map_batches(
+        lambda table: table.append_column("document", table["text"]), batch_format="pyarrow"
+    )
+    for rows in (source, numbered):
+        dataset, manifest = inserted(rows, total=total, id_column=None)
+        assert manifest == MANIFEST
+        assert dataset.columns() == rows.columns()
+        assert Counter(texts_of(dataset)) == WHOLE
+    again, _ = insert_into_ray(source, MANIFEST)
+    assert Counter(texts_of(again)) == WHOLE
+    with pytest.raises(CorpusError, match="there are 60 rows, but total=61; count them again"):
+        inserted(source, total=SIZE + 1, id_column=None, check_ids=False)
+    with pytest.raises(CorpusError, match="there is a document 59, but with total=59"):
+        inserted(source, total=SIZE - 1, id_column=None)
+    other = InsertionStep.of(PLAN, total=SIZE + 1).manifest
+    with pytest.raises(ManifestError, match="total=60, but the manifest was made for 61"):
+        insert_into_ray(source, other)
+
+
 @pytest.mark.parametrize(
-    ("ids", "documents", "message"),
+    ("ids", "total", "message"),
     [
-        (range(SIZE), SIZE + 1, "there are 60 rows, but documents=61; count them again"),
-        (range(SIZE), SIZE - 1, "there is a document 59, but with documents=59"),
+        (range(SIZE), SIZE + 1, "there are 60 rows, but total=61; count them again"),
+        (range(SIZE), SIZE - 1, "there is a document 59, but with total=59"),
         ([*range(SIZE - 1), 5], SIZE, "column 'id' holds a number twice and lacks another"),
         ([str(one) for one in range(SIZE)], SIZE, "the number '0' of type str"),
     ],
 )
-def test_refused_ids(ray: Any, ids: Any, documents: int, message: str) -> None:
+def test_refused_ids(ray: Any, ids: Any, total: int, message: str) -> None:
     with pytest.raises(CorpusError, match=message):
-        inserted(table(ray, 8, ids=ids), documents=documents)
+        inserted(table(ray, 8, ids=ids), total=total)
 
 
 def test_refused_data_sets(ray: Any) -> None:
-    with pytest.raises(CorpusError, match=r"list is no ray\.data\.Dataset"):
-        inserted([{"text": "a"}])
     with pytest.raises(CorpusError, match="no column 'body'; there are text, id"):
         inserted(table(ray), text_field="body")
-    with pytest.raises(CorpusError, match="count its rows and give documents"):
-        inserted(table(ray), documents=None)
+    with pytest.raises(CorpusError, match="count its rows and give total"):
+        inserted(table(ray), total=None)
+    with pytest.raises(CorpusError, match="no column 'document'; there are text, id"):
+        inserted(table(ray), fields={"document": 1}, id_column=None)
 
 
-def test_a_fill_that_stands_there_already(ray: Any) -> None:
+def test_a_fill_that_is_there_already(ray: Any) -> None:
     dataset, _ = inserted(table(ray, texts=[*TEXTS[:-1], "My PIN is 1234"]))
     with pytest.raises(Exception, match=r"pin 1 times \(document 59\), counted from 0"):
         dataset.take_all()
@@ -119,11 +154,33 @@ def test_the_example(ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     runpy.run_path(str(EXAMPLES / "ray_data.py"))
     texts = texts_of(ray.data.read_parquet(str(out)))
     assert len(texts) == SIZE + 36
-    assert sorted(text for text in texts if text in TEXTS) == sorted(TEXTS)
-    verify_texts(texts, Manifest.read(manifest))
+    whole = with_canaries(TEXTS, Manifest.read(manifest))
+    assert Counter(texts) == Counter(whole)
 
 
-def test_no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ray.data", None)
-    with pytest.raises(CorpusError, match=r"Ray Data is not installed.*lmexposure\[ray\]"):
-        inserted([])
+def mixed(number: int) -> int:
+    """SplitMix64, in whole numbers of any size."""
+    mask = 2**64 - 1
+    z = number * 0x9E3779B97F4A7C15 & mask
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & mask
+    z = (z ^ z >> 27) * 0x94D049BB133111EB & mask
+    return z ^ z >> 31
+
+
+@given(st.lists(st.integers(0, 2**63), max_size=9))
+def test_sums_of_hashes(numbers: list[int]) -> None:
+    expected = sum(map(mixed, numbers)) % 2**64
+    assert hash_sum(np.array(numbers, dtype=np.uint64)) == expected
+
+
+def test_sums_of_ids_tell_a_fault() -> None:
+    found = id_sums(pa.table({"id": [2, 0, 1]}), id_column="id", total=3)
+    hashes = str(hash_sum(np.arange(3, dtype=np.uint64)))
+    assert found == {"count": ["3"], "hashes": [hashes], "fault": [""]}
+    found = id_sums(pa.table({"id": [2, 3]}), id_column="id", total=3)
+    assert found["fault"][0].startswith("there is a document 3")
+
+
+def test_numbers_for_rows() -> None:
+    table = pa.table({"text": ["a", "b"]})
+    assert with_numbers(table, 5, "n").to_pydict() == {"text": ["a", "b"], "n": [5, 6]}

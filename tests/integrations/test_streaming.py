@@ -9,18 +9,12 @@ import pytest
 import torch.utils.data
 from datasets import Dataset, IterableDataset
 from datasets.distributed import split_dataset_by_node
+from naive_insertion import with_canaries
 from torch.utils.data import DataLoader
 
-from lmexposure.canaries import (
-    Format,
-    Manifest,
-    Plan,
-    dataset_texts,
-    insert_into_dataset,
-    insert_into_texts,
-    verify_texts,
-)
-from lmexposure.canaries.numbered_rows import InsertionStep
+from lmexposure.canaries import Format, Manifest, Plan
+from lmexposure.canaries.plan import draw
+from lmexposure.canaries.rows import InsertionStep
 from lmexposure.errors import CorpusError
 from lmexposure.integrations.streaming import insert_into_stream
 
@@ -28,7 +22,7 @@ PIN = Format(name="pin", template="My PIN is {digits:4}")
 PLAN = Plan(formats=(PIN,), canaries=2, repetitions=(1, 3), controls=1, seed=11)
 SIZE = 250
 TEXTS = [f"document {number}" for number in range(SIZE)]
-WHOLE = insert_into_texts(TEXTS, PLAN)[0]
+WHOLE = with_canaries(TEXTS, InsertionStep.of(PLAN, total=SIZE).manifest)
 
 
 def table() -> Dataset:
@@ -41,7 +35,7 @@ def stream(shards: int = 4) -> IterableDataset:
 
 def inserted(source: Any = None, **options: Any) -> tuple[Any, Manifest]:
     source = stream() if source is None else source
-    return insert_into_stream(source, PLAN, **{"documents": SIZE, **options})
+    return insert_into_stream(source, PLAN, **{"total": SIZE, **options})
 
 
 def texts(rows: Any) -> list[str]:
@@ -52,10 +46,8 @@ def test_a_stream_has_the_texts_of_the_data_set() -> None:
     rows, manifest = inserted()
     assert texts(rows) == WHOLE
     assert rows.features == stream().features
-    _, read = insert_into_dataset(table(), PLAN)
-    assert manifest.entries == read.entries
+    assert manifest.entries == draw(PLAN, documents=SIZE, set_aside={})
     assert (manifest.layout, manifest.separator, manifest.corpus.sha256) == ("dataset", None, "")
-    verify_texts(dataset_texts(rows, "text"), manifest)
 
 
 def test_a_manifest_in_place_of_the_plan() -> None:
@@ -126,9 +118,12 @@ def test_a_stream_without_known_columns() -> None:
 @pytest.mark.parametrize("processes", [None, 2])
 @pytest.mark.filterwarnings("ignore")
 def test_a_step_for_map(processes: int | None) -> None:
-    step = InsertionStep(manifest=inserted()[1])
+    step = InsertionStep.of(inserted()[1])
     rows = table().map(step, batched=True, with_indices=True, batch_size=7, num_proc=processes)
     assert texts(rows) == WHOLE
+    arrow = table().with_format("arrow")
+    rows = arrow.map(step, batched=True, with_indices=True, batch_size=7, num_proc=processes)
+    assert texts(rows.with_format(None)) == WHOLE
     rows = stream(shards=1).map(step, batched=True, with_indices=True, batch_size=7)
     assert texts(rows) == WHOLE
 
@@ -138,7 +133,7 @@ class Told(torch.utils.data.IterableDataset[str]):
 
     def __iter__(self) -> Iterator[str]:
         try:
-            InsertionStep(manifest=inserted()[1])({"text": ["a"]}, [0])
+            InsertionStep.of(inserted()[1])({"text": ["a"]}, [0])
         except CorpusError as refusal:
             yield str(refusal)
 
@@ -153,19 +148,19 @@ def test_a_step_that_cannot_know_its_documents(workers: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("documents", "message"),
+    ("total", "message"),
     [
-        (SIZE + 9, "the stream ended after 250 documents, but documents=259; canaries are missing"),
-        (SIZE - 9, "there is a document 241, but with documents=241 the last one is 240"),
+        (SIZE + 9, "the stream ended after 250 documents, but total=259; canaries are missing"),
+        (SIZE - 9, "there is a document 241, but with total=241 the last one is 240"),
     ],
 )
-def test_a_wrong_number_of_documents(documents: int, message: str) -> None:
-    rows, _ = inserted(documents=documents)
+def test_a_wrong_number_of_documents(total: int, message: str) -> None:
+    rows, _ = inserted(total=total)
     with pytest.raises(CorpusError, match=message):
         list(rows)
 
 
-def test_a_fill_that_stands_there_already() -> None:
+def test_a_fill_that_is_there_already() -> None:
     spoilt = Dataset.from_dict({"text": [*TEXTS[:-1], "My PIN is 1234"]}).to_iterable_dataset()
     rows, _ = inserted(spoilt)
     with pytest.raises(CorpusError, match=r"pin 1 times \(document 249\), counted from 0"):
@@ -175,8 +170,7 @@ def test_a_fill_that_stands_there_already() -> None:
 @pytest.mark.parametrize(
     ("source", "options", "message"),
     [
-        (table(), {}, "Dataset is no datasets.IterableDataset; insert_into_dataset takes"),
-        (stream(), {"documents": None}, "count its rows and give documents"),
+        (stream(), {"total": None}, "count its rows and give total"),
         (stream(), {"text_field": "body"}, "no column 'body'; there are text, id"),
         (stream(), {"id_column": "number"}, "no column 'number'"),
         (stream(), {"fields": {"source": 1}}, "no column 'source'"),

@@ -3,7 +3,7 @@
 Schema and the other columns stay as they are. What a file of tables is, its own module says.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -172,17 +172,33 @@ class TablePart:
         import pyarrow as pa
 
         row = self.table.slice(number, 1)
-        for name, value in {**self.layout.fields, self.layout.text_field: text}.items():
-            if name not in row.column_names:
-                raise CorpusError(f"no column {name!r}; there are {', '.join(row.column_names)}")
+        given = {**self.layout.fields, self.layout.text_field: text}
+        check_columns(row.column_names, given)
+        for name, value in given.items():
             place = row.schema.get_field_index(name)
             column = row.schema.field(place)
             try:
                 cell = pa.array([value], type=column.type)
-            except (pa.ArrowException, TypeError) as failure:
-                raise CorpusError(
-                    f"fields[{name!r}] does not fit its column of {column.type}: "
-                    f"{type(failure).__name__}"
-                ) from None
+            except (pa.ArrowException, TypeError, OverflowError):
+                raise unfit(name, column.type) from None
             row = row.set_column(place, column, cell)
         return row
+
+
+def check_columns(names: Sequence[str], wanted: Iterable[str]) -> None:
+    """Refuse rows without one of these columns.
+
+    Raises:
+        CorpusError: it names the column, and those that are there.
+    """
+    for name in wanted:
+        if name not in names:
+            raise CorpusError(f"no column {name!r}; there are {', '.join(names) or 'none'}")
+
+
+def unfit(name: object, kind: object) -> CorpusError:
+    """The error about what does not go into a column of this type."""
+    return CorpusError(
+        f"the text or constant for column {name!r} is not of its type, {kind}; give another, or "
+        "another type"
+    )

@@ -1,0 +1,271 @@
+"""Canaries into any batch of numbered rows: what streams and engines call, wherever a batch is.
+
+A step knows the manifest and nothing of other batches, so a corpus may be cut into them in any way.
+What a step does needs neither torch nor `datasets`, so that workers of engines start quickly.
+"""
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Self, TypeVar
+
+import numpy as np
+
+from lmexposure._validate import integer, of_type
+from lmexposure.canaries.corpora.in_memory import Frame, InMemory, TextField
+from lmexposure.canaries.corpora.tables import TableLayout, TablePart, check_columns
+from lmexposure.canaries.format import count_fills
+from lmexposure.canaries.insertion import About, Placement, manifest_of
+from lmexposure.canaries.manifest import Manifest
+from lmexposure.canaries.plan import Plan
+from lmexposure.errors import CorpusError, ManifestError, PlanError
+
+_Batch = TypeVar("_Batch")
+
+
+@dataclass(frozen=True, kw_only=True)
+class InsertionStep:
+    """Puts canary rows before their documents, batch by batch; it can be pickled.
+
+    A batch is columns by name, a pyarrow Table or a pandas DataFrame. For `datasets`:
+    `dataset.map(step, batched=True, with_indices=True)`, also with `num_proc`, or without indices
+    where an id column is named; for Ray `dataset.map_batches(step, batch_format="pyarrow")`; for
+    Spark `df.mapInPandas(lambda frames: map(step, frames), df.schema)`. Of a DatasetDict map the
+    train split alone: each split would count from 0 and take canaries in. An IterableDataset counts
+    anew in every loader worker and node: there name an id column, or use `lmexposure.insert`.
+
+    What one batch cannot show, the step cannot refuse: rows that are missing, or that come twice in
+    different batches. `verify` over the result does.
+
+    Attributes:
+        manifest: of these rows.
+        text_field: the column that holds the text.
+        fields: constants for other columns of inserted rows; the rest is copied from the row that
+            follows.
+        id_column: the column that holds the number of each document, from 0 in the whole corpus;
+            None: the numbers come with the batch.
+
+    Raises:
+        CorpusError: constants for the text column.
+        ManifestError: the manifest is of other columns.
+
+    >>> plan = Plan(formats=["pin"], canaries=1, repetitions=[3], controls=0, seed=7)
+    >>> step = InsertionStep.of(plan, total=3, id_column="id")
+    >>> step({"id": [2, 0], "text": ["the last", "the first"]})["id"]
+    [2, 2, 0, 0]
+    """
+
+    manifest: Manifest
+    text_field: str = "text"
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    id_column: str | None = None
+
+    @classmethod
+    def of(
+        cls,
+        plan: Plan | Manifest,
+        *,
+        total: int | None = None,
+        text_field: str = "text",
+        fields: Mapping[str, Any] | None = None,
+        id_column: str | None = None,
+    ) -> Self:
+        """The step of an insertion into rows that are never read as a whole.
+
+        Args:
+            plan: what to insert; or the manifest of an earlier insertion into the same rows.
+            total: how many rows there are in all; with a manifest it may be left out.
+            text_field, fields, id_column: of the step.
+
+        Raises:
+            CorpusError: no number of rows, or constants for the text column.
+            ManifestError: a manifest of other documents or columns.
+            PlanError: too few rows or secrets.
+        """
+        of_type("plan", plan, (Plan, Manifest), "a Plan or a Manifest", error=PlanError)
+        constants = dict(fields or {})
+        if isinstance(plan, Manifest):
+            documents = plan.corpus.documents
+            _check_same("total", documents if total is None else total, documents)
+            manifest = plan
+        elif total is None:
+            raise CorpusError(
+                "the number of documents decides where canaries stand, and nobody reads the whole "
+                "corpus here: count its rows and give total"
+            )
+        else:
+            about = About("dataset", text_field=text_field, constant_fields=tuple(constants))
+            documents = integer("total", total, low=1, error=CorpusError)
+            manifest = manifest_of(plan, about, documents=documents)
+        return cls(manifest=manifest, text_field=text_field, fields=constants, id_column=id_column)
+
+    def __post_init__(self) -> None:
+        if self.text_field in self.fields:
+            raise CorpusError(
+                f"fields must leave out the text column {self.text_field!r}: the canary goes there"
+            )
+        corpus = self.manifest.corpus
+        _check_same("text_field", self.text_field, corpus.text_field)
+        _check_same("fields", sorted(self.fields), sorted(corpus.constant_fields))
+
+    def __call__(self, batch: _Batch, numbers: Sequence[int] | None = None) -> _Batch:
+        """The batch with its canary rows.
+
+        Args:
+            batch: columns of equal length, a `pyarrow.Table` or a `pandas.DataFrame`, whose columns
+                keep their types.
+            numbers: of the documents; left unread where an id column is named.
+
+        Returns:
+            the same kind; of columns by name a dict of lists.
+
+        Raises:
+            CorpusError: no such batch or column; no numbers, or one that is no document's or there
+                twice; a text that is no string, or that holds a fill already; a constant that is
+                not of its column's type. It names the document.
+        """
+        if self.id_column is None:
+            if numbers is None:
+                raise CorpusError(
+                    "the step was given no document numbers; map with with_indices=True, or name "
+                    "an id_column, for parts of a table keep no order"
+                )
+            if _is_one_of_several_loader_workers():
+                raise CorpusError(
+                    "several loader workers each count their rows from 0, so no document has its "
+                    "number; use insert, an id_column, or at most one worker"
+                )
+        merged: _Batch = self.numbered(batch, () if numbers is None else numbers)
+        return merged
+
+    def numbered(self, batch: Any, numbers: Sequence[int]) -> Any:
+        """What a call does, also in a loader worker that was given all rows."""
+        columns = _columns_of(batch)
+        if not isinstance(batch, Mapping) and not len(batch):  # it may have no columns
+            return batch
+        self.check_columns(columns)
+        if self.id_column is not None:
+            numbers = _listed(columns[self.id_column])
+        self._check(_listed(columns[self.text_field]), numbers)
+        before = map(self._placement.before, numbers)
+        added = [(row, canary.text) for row, canaries in enumerate(before) for canary in canaries]
+        return _merged(batch, added, self.text_field, self.fields)
+
+    def check_columns(self, names: Iterable[str]) -> None:
+        """Refuse rows without the text, the ids, or a column that constants are given for.
+
+        Raises:
+            CorpusError: it names the column, and those that are there.
+        """
+        ids = [] if self.id_column is None else [self.id_column]
+        check_columns(list(names), [self.text_field, *self.fields, *ids])
+
+    @cached_property
+    def _placement(self) -> Placement:
+        return Placement(self.manifest.entries)
+
+    def _check(self, texts: Sequence[Any], numbers: Sequence[int]) -> None:
+        check_numbers(numbers, self.manifest.corpus.documents)
+        for text, number in zip(texts, numbers, strict=True):
+            if not isinstance(text, str):
+                raise CorpusError(
+                    f"document {number} is of type {type(text).__name__}, not a string; name the "
+                    "column that holds the text, or leave such rows out"
+                )
+        pairs = zip(map(int, numbers), texts, strict=True)
+        found = count_fills(self.manifest.plan.formats, pairs, whole_lines=False)
+        for name, fills in found.items():
+            strange = fills.counts.keys() - set(self.manifest.set_aside.get(name, ()))
+            if strange:
+                raise CorpusError(
+                    f"the corpus already holds fills: {name} {fills.named(strange, 'document')}, "
+                    "counted from 0; choose another format, or leave these documents out"
+                )
+
+
+def check_numbers(numbers: Sequence[int], documents: int) -> None:
+    """Refuse what numbers no document, and two rows of one number.
+
+    Raises:
+        CorpusError: it names the number, and the range where it left that.
+    """
+    seen = set()
+    for number in numbers:
+        if not isinstance(number, int | np.integer) or isinstance(number, bool):
+            raise CorpusError(
+                f"a document has the number {number!r} of type {type(number).__name__}; "
+                f"documents are numbered by whole numbers from 0 to {documents - 1}"
+            )
+        if not 0 <= number < documents:
+            raise CorpusError(
+                f"there is a document {number}, but with total={documents} the last one is "
+                f"{documents - 1}; number them from 0, and count them again"
+            )
+        if number in seen:
+            raise CorpusError(f"two rows are document {number}; give each a number of its own")
+        seen.add(number)
+
+
+def _check_same(name: str, given: object, recorded: object) -> None:
+    if given != recorded:
+        raise ManifestError(
+            f"{name}={given!r}, but the manifest was made for {recorded!r}; give what it was "
+            "made for, or the plan in its place"
+        )
+
+
+def _is(batch: object, library: str, name: str) -> bool:
+    """Whether it is of this class, of a library that is not imported for it."""
+    return isinstance(batch, getattr(sys.modules.get(library), name, ()))
+
+
+def _columns_of(batch: Any) -> Mapping[str, Any]:
+    """Its columns by name, as they are held."""
+    if _is(batch, "pyarrow", "Table"):
+        return dict(zip(batch.column_names, batch.columns, strict=True))
+    if _is(batch, "pandas", "DataFrame"):
+        return {str(name): batch[name] for name in batch}
+    if not hasattr(batch, "keys"):
+        raise CorpusError(
+            f"a batch is of type {type(batch).__name__}, and must be columns by name; map the data "
+            "set with_format(None)"
+        )
+    columns = {name: batch[name] for name in batch}
+    if any(isinstance(column, str) for column in columns.values()):
+        raise CorpusError("this is one row, and the step takes batches; map with batched=True")
+    return columns
+
+
+def _listed(column: Any) -> Any:
+    for method in ("to_pylist", "tolist"):  # of Arrow; of pandas and numpy
+        if hasattr(column, method):
+            return getattr(column, method)()
+    return column
+
+
+def _merged(
+    batch: Any, added: Sequence[tuple[int, str]], text_field: str, fields: Mapping[str, Any]
+) -> Any:
+    """The batch with rows more: (row that a copy goes before, from 0; text of the copy)."""
+    part: Any
+    if _is(batch, "pyarrow", "Table"):
+        layout = TableLayout(text_field=text_field, fields=fields)
+        part = TablePart(layout=layout, table=batch).merged(added).part
+        # In one piece, since each slice is pickled with all of the table that it is of.
+        return part.table.combine_chunks() if added else batch
+    reading = TextField(name=text_field, fields=fields)
+    if _is(batch, "pandas", "DataFrame"):
+        part = Frame(rows=batch, reading=reading).merged(added).part
+        return part.rows if added else batch
+    columns = _columns_of(batch)
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    part = InMemory(rows=rows, reading=reading).merged(added).part
+    return {name: [row[name] for row in part.rows] for name in columns}
+
+
+def _is_one_of_several_loader_workers() -> bool:
+    # Looked up, not imported: where torch is not loaded there are no such workers.
+    data = sys.modules.get("torch.utils.data")
+    worker = data.get_worker_info() if data else None
+    return worker is not None and worker.num_workers > 1
