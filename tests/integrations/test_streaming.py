@@ -9,7 +9,7 @@ import pytest
 import torch.utils.data
 from datasets import Dataset, IterableDataset
 from datasets.distributed import split_dataset_by_node
-from naive_insertion import with_canaries
+from naive_rows import with_canaries
 from torch.utils.data import DataLoader
 
 from lmexposure.canaries import Format, Manifest, Plan
