@@ -144,6 +144,9 @@ _COLUMNS: dict[str, tuple[Any, Any]] = {
 }
 
 
+_NOTES = (None, {"a": "b"})
+
+
 def rows_of(
     toss: Random, fills: Fills, text_field: str, *, without: Sequence[str] = ()
 ) -> tuple[Any, list[dict[str, Any]]]:
@@ -164,6 +167,7 @@ def rows_of(
         text = fills.among("x" * (n == 0) + words(toss, ("\n", "\r", "\0")))
         rows.append({name: text if name == text_field else row[name] for name in names})
     fields = [
-        pa.field(name, kinds[name], metadata=toss.choice((None, {"a": "b"}))) for name in names
+        pa.field(name, kinds[name], nullable=name != text_field, metadata=toss.choice(_NOTES))
+        for name in names
     ]
     return pa.schema(fields, metadata=toss.choice((None, {"who": "we"}))), rows
