@@ -344,6 +344,7 @@ class Merge:
     Attributes:
         document: number of the next document in the whole corpus, from 0.
         occurrences: the inserted documents of this file.
+        size: of what was given back of this file, in units of its parts.
     """
 
     def __init__(self, placement: Placement) -> None:
@@ -353,7 +354,7 @@ class Merge:
     def begin_file(self) -> None:
         """What comes now is another file of the same corpus; numbers of documents go on."""
         self.occurrences: list[Occurrence] = []
-        self._written = 0
+        self.size = 0
 
     def part(self, part: Part) -> Part:
         """This part with its canaries."""
@@ -361,11 +362,11 @@ class Merge:
         places = self._placement.within(first, self.document)
         merged, spans = part.merged([(place - first, canary.text) for place, canary in places])
         for (start, length), (place, canary) in zip(spans, places, strict=True):
-            at = self._written + start
+            at = self.size + start
             self.occurrences.append(
                 Occurrence(id=canary.id, document=place, offset=at, length=length)
             )
-        self._written += merged.size
+        self.size += merged.size
         return merged
 
 
@@ -378,14 +379,15 @@ class Cut:
         error: makes an error of "document 3 is not pin/x1/0000".
 
     Attributes:
+        document: how many documents passed so far.
         removed: how many were left out so far.
     """
 
     def __init__(
         self, targets: Sequence[tuple[int, Canary]], error: Callable[[str], CorpusError]
     ) -> None:
-        self.removed = 0
-        self._targets, self._error, self._document = targets, error, 0
+        self.document = self.removed = 0
+        self._targets, self._error = targets, error
 
     def part(self, part: Part) -> tuple[Part, Sequence[tuple[int, Canary]]]:
         """This part without its canaries, and which these were.
@@ -393,8 +395,8 @@ class Cut:
         Raises:
             CorpusError: another document is where a canary should be.
         """
-        first, self._document = self._document, self._document + part.documents
-        last = bisect_left(self._targets, self._document, lo=self.removed, key=lambda t: t[0])
+        first, self.document = self.document, self.document + part.documents
+        last = bisect_left(self._targets, self.document, lo=self.removed, key=lambda t: t[0])
         hits, self.removed = self._targets[self.removed : last], last
         rest, texts = part.without([number - first for number, _ in hits])
         for (number, canary), text in zip(hits, texts, strict=True):
@@ -434,13 +436,13 @@ class Verification:
     def __init__(self, scan: Scan, entries: Sequence[Canary], placement: Placement) -> None:
         self.hashes = Hashes(several=scan.several)
         self._scan, self._entries, self._name = scan, entries, "the corpus"
-        self._rest = Hashes(several=False)
+        self._rest, self._size = Hashes(several=False), 0
         self._cut = Cut(placement.inserted(), self._differs)
         self._inserted: list[tuple[int, str]] = []
 
     def begin_file(self, name: str) -> None:
         """What comes now is a file that messages call `name`."""
-        self._name = name
+        self._name, self._size = name, 0
 
     def part(self, part: Part, before: Part | None = None) -> None:
         """Look at what was written.
@@ -452,18 +454,27 @@ class Verification:
         Raises:
             CorpusError: it is not that with canaries in their places.
         """
+        first, self._size = self._cut.document, self._size + part.size
         rest, hits = self._cut.part(part)
         self._rest.update(rest.content)
-        if before is not None and not rest.same(before):
-            raise self._differs("another document or field than before")
+        if before is not None:
+            added = [(at - first - n, canary.text) for n, (at, canary) in enumerate(hits)]
+            whole = part.documents == before.documents + len(added)
+            if not (whole and part.same(before.merged(added).part)):
+                raise self._differs("another document or field than before")
         self._inserted += [(number + 1, canary.text) for number, canary in hits]
 
-    def end_file(self) -> None:
+    def end_file(self, size: int | None = None) -> None:
         """A file has ended.
 
+        Args:
+            size: that was written; None: whatever came.
+
         Raises:
-            CorpusError: without its canaries it is not what it was.
+            CorpusError: it has another size, or without its canaries it is not what it was.
         """
+        if size not in (None, self._size):
+            raise self._differs("it is shorter or longer")
         number = len(self.hashes.files)
         self.hashes.end_file()
         self._rest.end_file()
@@ -490,7 +501,11 @@ class Verification:
 
 
 def verify_written(
-    verification: Verification, source: Source, before: Iterable[Part] | None = None
+    verification: Verification,
+    source: Source,
+    before: Iterable[Part] | None = None,
+    *,
+    size: int | None = None,
 ) -> None:
     """Look at a file, or all that is in memory, as it was written.
 
@@ -498,6 +513,7 @@ def verify_written(
         verification: of the corpus.
         source: what was written.
         before: the parts that it came from, where they are aligned.
+        size: of what was written, in units of its parts; None: unknown.
 
     Raises:
         CorpusError: it is not what it came from, with canaries in their places.
@@ -506,7 +522,7 @@ def verify_written(
     waiting = None if before is None else iter(before)
     for part in source.parts(taken=verification.hashes.update, known=True):
         verification.part(part, None if waiting is None else next(waiting, None))
-    verification.end_file()
+    verification.end_file(size)
 
 
 def check_inserted(

@@ -341,7 +341,7 @@ def write_copies(
             if scan.hashes is not None:
                 before = source.parts(known=True) if corpus.aligned else None
                 written = FileCorpus([target], corpus.layout).sources[0]
-                verify_written(verification, written, before)
+                verify_written(verification, written, before, size=merge.size)
         copies.append(
             Copied(
                 name=target.name,

@@ -21,6 +21,7 @@ BOM = b"\xef\xbb\xbf"
 _BLOCK_BYTES = 1 << 20
 _LONGEST_LINE = 1 << 26  # 64 MiB; whatever a small packed file says, it takes no more memory
 _LINE_END = ord("\n")
+_NO_TEXT = b" \t\n\r\v\f" + BOM
 _BLANK = np.isin(np.arange(256), list(b" \t\n\r\v\f"))
 _MANY = 1000  # places in a block; one by one, more of them take longer than all of it
 _FEW = 3  # blocks read ahead: even out who is faster at the moment, in constant memory
@@ -463,11 +464,11 @@ def _whole_lines(name: str, stream: IO[bytes], size: int) -> Iterator[bytes]:
     """
     done = 0
     while data := _read(stream, size):
-        if len(data) > _LONGEST_LINE and not data.endswith(b"\n"):
-            start = done + data.rfind(b"\n") + 1
+        start = data.rfind(b"\n") + 1
+        if len(data) - start >= _LONGEST_LINE:
             raise CorpusError(
                 f"the corpus {name} has a line of more than {_LONGEST_LINE >> 20} MiB, from byte "
-                f"offset {start} on; break it into several documents"
+                f"offset {done + start} on; break it into several documents"
             )
         done += len(data)
         yield data
@@ -477,7 +478,7 @@ def _read(stream: IO[bytes], size: int) -> bytes:
     data = stream.read(size)
     if not data.endswith(b"\n"):
         data += stream.readline(_LONGEST_LINE)
-    if data[data.rfind(b"\n", 0, -1) + 1 :].strip():
+    if data[data.rfind(b"\n", 0, -1) + 1 :].strip(_NO_TEXT):
         data += stream.readline(_LONGEST_LINE)
     return data
 
