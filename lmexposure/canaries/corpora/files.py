@@ -69,9 +69,9 @@ class FileLayout(Protocol):
     def aligned(self) -> bool: ...
 
     def parts(
-        self, path: Path, *, taken: Taken | None, known: bool, first_end: bytes
+        self, path: Path, *, name: str, taken: Taken | None, known: bool, first_end: bytes
     ) -> Iterator[FilePart]:
-        """The parts of a file; see `insertion.Source`, and `Block` for `first_end`."""
+        """The parts of a file, which messages call `name`; see `insertion.Source` and `Block`."""
         ...
 
     def documents(self, path: Path) -> Iterator[str]:
@@ -180,7 +180,7 @@ class FileSource:
         """Its documents; see `insertion.Source`."""
         corpus = self._corpus
         for part in corpus.layout.parts(
-            self.path, taken=taken, known=known, first_end=corpus.first_end
+            self.path, name=self.name, taken=taken, known=known, first_end=corpus.first_end
         ):
             corpus.first_end = corpus.first_end or part.default_end
             yield part

@@ -46,7 +46,7 @@ class TableLayout:
         raise NotImplementedError
 
     def parts(
-        self, path: Path, *, taken: Taken | None, known: bool, first_end: bytes
+        self, path: Path, *, name: str, taken: Taken | None, known: bool, first_end: bytes
     ) -> Iterator["TablePart"]:
         """The tables of a file as parts; of what is not known, the text alone."""
         row = 1
@@ -59,7 +59,7 @@ class TableLayout:
 
     def documents(self, path: Path) -> Iterator[str]:
         """The text of each document."""
-        for part in self.parts(path, taken=None, known=False, first_end=b""):
+        for part in self.parts(path, name="", taken=None, known=False, first_end=b""):
             yield from part.texts
 
     def check_schema(self, schema: Any) -> None:

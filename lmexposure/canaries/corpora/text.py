@@ -210,10 +210,10 @@ class Lines:
                 yield line.removesuffix(line_end(line)).decode()
 
     def parts(
-        self, path: Path, *, taken: Taken | None, known: bool, first_end: bytes
+        self, path: Path, *, name: str, taken: Taken | None, known: bool, first_end: bytes
     ) -> Iterator[Block]:
         """The blocks of a file; see `text_blocks`."""
-        return text_blocks(path, self, taken=taken, known=known, first_end=first_end)
+        return text_blocks(path, self, name=name, taken=taken, known=known, first_end=first_end)
 
     @contextmanager
     def writer(self, stream: IO[bytes], like: Path) -> Iterator[Callable[[Any], object]]:
@@ -386,17 +386,19 @@ def text_blocks(
     path: Path,
     layout: TextLayout,
     *,
+    name: str = "",
     block_bytes: int = _BLOCK_BYTES,
     known: bool = False,
     taken: Taken | None = None,
     first_end: bytes = b"",
 ) -> Iterator[Block]:
-    """Read a file in constant memory (plus its longest line, of at most 64 MiB), beside the work on
+    """Read a file in constant memory (plus its longest lines, of at most 64 MiB each), beside the work on
     what was read.
 
     Args:
         path: plain, .gz or .zst.
         layout: what a document is.
+        name: what messages call the file; "": its path.
         block_bytes: about how many at a time.
         known: whatever it holds is taken.
         taken: called with all that was read, on the thread that reads.
@@ -407,11 +409,12 @@ def text_blocks(
             line too long; for the last three it names the byte offset in the content, from 0.
     """
     with open_content(path) as stream:
-        pieces = _whole_lines(str(path), stream, block_bytes)
+        name = name or str(path)
+        pieces = _whole_lines(name, stream, block_bytes)
         if taken is not None:
             pieces = _given_to(taken, pieces)
         with closing(ahead(pieces)) as ready:
-            yield from _blocks(str(path), ready, layout, known=known, first_end=first_end)
+            yield from _blocks(name, ready, layout, known=known, first_end=first_end)
 
 
 def stream_blocks(name: str, stream: IO[bytes], layout: TextLayout) -> Iterator[Block]:
@@ -478,7 +481,7 @@ def _read(stream: IO[bytes], size: int) -> bytes:
     data = stream.read(size)
     if not data.endswith(b"\n"):
         data += stream.readline(_LONGEST_LINE)
-    if data[data.rfind(b"\n", 0, -1) + 1 :].strip(_NO_TEXT):
+    if data.endswith(b"\n") and data[data.rfind(b"\n", 0, -1) + 1 :].strip(_NO_TEXT):
         data += stream.readline(_LONGEST_LINE)
     return data
 
