@@ -207,7 +207,8 @@ def _check_places(paths: Sequence[Path], corpus: Path, *, written: bool) -> None
 def _others(directory: Path, ours: set[str]) -> bool:
     """Whether a directory holds more than these files, and what a killed call left."""
     return any(
-        one.name not in ours and not (one.name.startswith(".") and one.name.endswith(".partial"))
+        (one.name not in ours or one.is_dir())
+        and not (one.name.startswith(".") and one.name.endswith(".partial"))
         for one in directory.iterdir()
     )
 
