@@ -7,29 +7,15 @@ from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, Any, NamedTuple, Protocol
+from typing import IO, Any, Protocol
 
 from lmexposure._validate import one_of
 from lmexposure.canaries.insertion import About, Hashes, Part, Taken, named_errors
+from lmexposure.canaries.layouts import ADAPTERS
 from lmexposure.errors import CorpusError
 
 SIDECAR_SUFFIX = ".canaries.json"
 PACKINGS = (".gz", ".zst")
-
-
-class Adapter(NamedTuple):
-    """A kind of file: the module of this package that knows it, and the suffixes it goes by."""
-
-    module: str
-    suffixes: tuple[str, ...] = ()
-
-
-ADAPTERS = {
-    "lines": Adapter("text"),
-    "paragraphs": Adapter("text"),
-    "jsonl": Adapter("text", (".jsonl", ".ndjson")),
-    "parquet": Adapter("parquet", (".parquet",)),
-}
 LAYOUTS = tuple(ADAPTERS)
 
 

@@ -392,8 +392,8 @@ def text_blocks(
     taken: Taken | None = None,
     first_end: bytes = b"",
 ) -> Iterator[Block]:
-    """Read a file in constant memory (plus its longest lines, of at most 64 MiB each), beside the work on
-    what was read.
+    """Read a file in constant memory (plus its longest lines, of at most 64 MiB each), beside the
+    work on what was read.
 
     Args:
         path: plain, .gz or .zst.

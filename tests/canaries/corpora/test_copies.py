@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet as pq
 
-from lmexposure._files import sha256_file
+from lmexposure._files import new_file, sha256_file
 from lmexposure.canaries import (
     Format,
     Manifest,
@@ -476,7 +476,7 @@ def test_every_byte_counts(
 @contextmanager
 def broken_disk(monkeypatch: pytest.MonkeyPatch, content: bytes) -> Iterator[None]:
     """What is read again of a file that was written has this content."""
-    whole = copies.verify_written
+    whole = engine.verify_written
 
     def read_again(verification: Any, source: Any, *arguments: Any, **options: Any) -> None:
         packed = gzip.compress(content) if source.path.name.endswith(".gz") else content
@@ -527,7 +527,7 @@ def test_a_full_disk_is_not_taken_for_a_bad_corpus(
         with whole(path, mode), open("/dev/full", "wb", buffering=0) as stream:
             yield stream
 
-    whole = copies.new_file
+    whole = new_file
     monkeypatch.setattr(copies, "new_file", full)
     with pytest.raises(OSError, match="No space left"):
         insert_files(source, tmp_path / "out", PLAN)
@@ -602,14 +602,15 @@ def test_what_another_call_left_is_not_written_over(corpus: Path) -> None:
     insert(corpus)
     out = corpus.with_name("out")
     data = corpus.read_bytes()
-    for message, options in (
+    others: list[tuple[str, dict[str, Any]]] = [
         ("another plan", {"plan": replace(PLAN, controls=1)}),
         ("another layout", {"layout": "paragraphs"}),
         ("another number of documents", {"total": 5}),
         ("what was not verified cannot be compared", {"verify": False}),
-    ):
+    ]
+    for message, options in others:
         with pytest.raises(ResultError, match=message):
-            insert_files(corpus, out, **{"plan": PLAN, **options})  # type: ignore[arg-type]
+            insert_files(corpus, out, **{"plan": PLAN, **options})
     corpus.write_bytes(data + b"more\n")
     with pytest.raises(ResultError, match="another corpus; choose another directory"):
         insert_files(corpus, out, PLAN)
@@ -619,21 +620,23 @@ def test_what_another_call_left_is_not_written_over(corpus: Path) -> None:
         insert_files(corpus, out, PLAN)
     corpus.write_bytes(b'{"text": "a"}\n' * 9)
     insert(corpus, "jsonl", fields={"n": 1})
-    for message, options in (
+    others = [
         ("choice of constant fields", {}),
         ("text field", {"text_field": "body", "fields": {"n": 1}}),
-    ):
+    ]
+    for message, options in others:
         with pytest.raises(ResultError, match=f"another {message}"):
-            insert_files(corpus, out, PLAN, layout="jsonl", **options)  # type: ignore[arg-type]
+            insert_files(corpus, out, PLAN, layout="jsonl", **options)
 
 
 def test_seeds_that_were_drawn_once_are_not_drawn_again(corpus: Path) -> None:
-    out, fields = corpus.with_name("out"), {"formats": [PIN], "canaries": 2, "repetitions": (1,)}
-    manifest = insert_files(corpus, out, **fields)  # type: ignore[arg-type]
-    assert insert_files(corpus, out, **fields) == manifest  # type: ignore[arg-type]
-    assert insert_files(corpus, out, **fields, seed=manifest.plan.seed) == manifest  # type: ignore[arg-type]
+    out = corpus.with_name("out")
+    fields: dict[str, Any] = {"formats": [PIN], "canaries": 2, "repetitions": (1,)}
+    manifest = insert_files(corpus, out, **fields)
+    assert insert_files(corpus, out, **fields) == manifest
+    assert insert_files(corpus, out, **fields, seed=manifest.plan.seed) == manifest
     with pytest.raises(ResultError, match="another plan"):
-        insert_files(corpus, out, **fields, seed=7 + manifest.plan.seed)  # type: ignore[arg-type]
+        insert_files(corpus, out, **fields, seed=7 + manifest.plan.seed)
 
 
 def test_a_run_of_an_older_version_without_a_sidecar(corpus: Path) -> None:
