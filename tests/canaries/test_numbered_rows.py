@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lmexposure.canaries.placing import manifest_without_corpus
 
 from lmexposure.canaries import Format, Manifest, Plan, insert_into_texts
 from lmexposure.canaries.numbered_rows import InsertionStep, manifest_of_rows
+from lmexposure.canaries.placing import manifest_without_corpus
 from lmexposure.errors import CorpusError, ManifestError
 
 PIN = Format(name="pin", template="My PIN is {digits:4}")

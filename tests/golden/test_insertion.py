@@ -18,7 +18,6 @@ from lmexposure.canaries import (
     Format,
     Manifest,
     Plan,
-    count_files,
     guess_layout,
     insert_files,
     layout_named,
@@ -27,6 +26,7 @@ from lmexposure.canaries import (
     read_documents,
 )
 from lmexposure.canaries.corpora.copies import Reading
+from lmexposure.canaries.corpora.counting import count_files
 from lmexposure.canaries.corpora.pipe import insert_through
 from lmexposure.errors import CorpusError
 

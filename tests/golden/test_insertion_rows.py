@@ -175,8 +175,8 @@ def test_tables(said: Transcript) -> None:
     said.values("rows", list(map(len, batches)))
     said.say(f"types are {'the same' if batches[0].schema == table.schema else 'others'}")
     # What engines hold against the number of rows that was said.
-    sums = [id_sums(part, id_column="id", documents=SIZE) for part in (table, table.slice(3, 4))]
-    said.values("sums of ids", [*sums, id_sums(table, id_column="id", documents=9)])
+    sums = [id_sums(part, id_column="id", total=SIZE) for part in (table, table.slice(3, 4))]
+    said.values("sums of ids", [*sums, id_sums(table, id_column="id", total=9)])
     frames = [table.slice(start, 5).to_pandas() for start in (5, 0, 10)]
     made = list(map(step, frames))
     texts = [text for frame in made for text in frame["text"]]

@@ -6,15 +6,8 @@ from pathlib import Path
 import pytest
 from datasets import Dataset, DatasetDict
 
-from lmexposure.canaries import (
-    CorpusCount,
-    Format,
-    Manifest,
-    Plan,
-    count_files,
-    insert_files,
-    layout_named,
-)
+from lmexposure.canaries import CorpusCount, Format, Manifest, Plan, insert_files, layout_named
+from lmexposure.canaries.corpora.counting import count_files
 from lmexposure.canaries.corpora.tokenised import count_tokenised, saved_tokens
 from lmexposure.errors import CorpusError
 

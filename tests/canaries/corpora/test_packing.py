@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from lmexposure._files import sha256_bytes
-from lmexposure.canaries import Plan, insert_files, load_format, read_documents, remove_from_files
+from lmexposure.canaries import Plan, insert_files, load_format, read_documents
 from lmexposure.canaries.corpora.packing import (
     content_sha256,
     open_content,
     packed_writer,
     unpacked_name,
 )
+from lmexposure.canaries.corpora.removal import remove_from_files
 from lmexposure.errors import CorpusError
 
 TEXT = b"".join(b"line %d of a corpus\n" % number for number in range(5000))

@@ -14,16 +14,16 @@ from lmexposure.canaries import (
     Format,
     Manifest,
     Plan,
-    count_files,
     guess_layout,
     insert_files,
     layout_named,
     preview_insertion,
     read_documents,
-    remove_from_files,
 )
 from lmexposure.canaries.corpora import parquet
+from lmexposure.canaries.corpora.counting import count_files
 from lmexposure.canaries.corpora.files import FileCorpus
+from lmexposure.canaries.corpora.removal import remove_from_files
 from lmexposure.errors import CorpusError
 
 PIN = Format(name="pin", template="My PIN is {digits:4}")
@@ -98,7 +98,7 @@ def test_constants_and_a_preview(tmp_path: Path) -> None:
     preview = preview_insertion([source], PLAN, layout=BODY)
     assert (preview.documents, preview.insertions, preview.bytes_added > 0) == (40, 9, True)
     shutil.rmtree(tmp_path / "out")
-    with pytest.raises(CorpusError, match=r"fields\['id'\] does not fit its column of int32"):
+    with pytest.raises(CorpusError, match="for column 'id' is not of its type, int32; give"):
         insert(source, fields={"id": "seven"})
     with pytest.raises(CorpusError, match="no column 'new'; there are id, body, tags"):
         insert(source, fields={"new": 1})

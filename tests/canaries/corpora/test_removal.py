@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmexposure.canaries import Format, Manifest, Plan, insert_files, remove_from_files
+from lmexposure.canaries import Format, Manifest, Plan, insert_files
 from lmexposure.canaries.corpora.copies import sidecar_path
+from lmexposure.canaries.corpora.removal import remove_from_files
 from lmexposure.errors import CorpusError, FileError
 
 PIN = Format(name="pin", template="My PIN is {digits:4}")
@@ -127,11 +128,10 @@ def test_a_corpus_that_changed_since(
     if not sidecar:
         sidecar_path(out).unlink()
     out.write_bytes(change(out.read_bytes()))  # type: ignore[operator]
-    (tmp_path / "without").write_text("an earlier one", "utf-8")
     with pytest.raises(CorpusError, match=message) as caught:
         remove_from_files([out], manifest, tmp_path / "without")
     assert not re.search(r"PIN is \d", str(caught.value))
-    assert (tmp_path / "without").read_text("utf-8") == "an earlier one"
+    assert not (tmp_path / "without").exists()
 
 
 def test_what_cannot_be_checked_is_not_called_checked(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_what_cannot_be_checked_is_not_called_checked(tmp_path: Path) -> None:
 
 def test_nothing_is_written_over_anything(tmp_path: Path) -> None:
     out, manifest = inserted(tmp_path)
-    with pytest.raises(CorpusError, match="is the corpus itself; write to another file"):
+    with pytest.raises(CorpusError, match="corpus.jsonl is there already; choose another name"):
         remove_from_files([out], manifest, out)
     with pytest.raises(FileError, match="cannot write"):
         remove_from_files([out], manifest, out / "below")
