@@ -25,7 +25,7 @@ from lmexposure.errors import CorpusError
 
 Existing = Literal["refuse", "set_aside"]
 Taken = Callable[[bytes], object]
-Same = Callable[["Part | None"], bool]
+Same = Callable[["Written | None"], bool]
 _AGAIN = "the corpus changed meanwhile, or the disk is at fault: insert again"
 
 
@@ -37,6 +37,17 @@ class Merged(NamedTuple):
 
     part: "Part"
     spans: Sequence[tuple[int, int]]
+
+
+class Written(NamedTuple):
+    """A part that was written: all of it, without its canaries, and what was put in.
+
+    As for `Part.merged`: (number of the document in the rest, text before it).
+    """
+
+    part: "Part"
+    rest: "Part"
+    added: Sequence[tuple[int, str]]
 
 
 class Part(Protocol):
@@ -108,8 +119,8 @@ class Source(Protocol):
         ...
 
     def same(self) -> AbstractContextManager[Same]:
-        """Says of one part after another whether it is what is next here; of None, whether here is
-        the end.
+        """Says of one written part after another whether it was made of what is next here; of None,
+        whether here is the end.
         """
         ...
 
@@ -347,6 +358,7 @@ class Merge:
     Attributes:
         document: number of the next document in the whole corpus, from 0.
         occurrences: the inserted documents of this file.
+        size: of what was given back of this file, in units of its parts.
     """
 
     def __init__(self, placement: Placement) -> None:
@@ -356,7 +368,7 @@ class Merge:
     def begin_file(self) -> None:
         """What comes now is another file of the same corpus; numbers of documents go on."""
         self.occurrences: list[Occurrence] = []
-        self._written = 0
+        self.size = 0
 
     def part(self, part: Part) -> Part:
         """This part with its canaries."""
@@ -364,11 +376,11 @@ class Merge:
         places = self._placement.within(first, self.document)
         merged, spans = part.merged([(place - first, canary.text) for place, canary in places])
         for (start, length), (place, canary) in zip(spans, places, strict=True):
-            at = self._written + start
+            at = self.size + start
             self.occurrences.append(
                 Occurrence(id=canary.id, document=place, offset=at, length=length)
             )
-        self._written += merged.size
+        self.size += merged.size
         return merged
 
 
@@ -381,14 +393,15 @@ class Cut:
         error: makes an error of "document 3 is not pin/x1/0000".
 
     Attributes:
+        document: how many documents passed so far.
         removed: how many were left out so far.
     """
 
     def __init__(
         self, targets: Sequence[tuple[int, Canary]], error: Callable[[str], CorpusError]
     ) -> None:
-        self.removed = 0
-        self._targets, self._error, self._document = targets, error, 0
+        self.document = self.removed = 0
+        self._targets, self._error = targets, error
 
     def part(self, part: Part) -> tuple[Part, Sequence[tuple[int, Canary]]]:
         """This part without its canaries, and which these were.
@@ -396,8 +409,8 @@ class Cut:
         Raises:
             CorpusError: another document is where a canary should be.
         """
-        first, self._document = self._document, self._document + part.documents
-        last = bisect_left(self._targets, self._document, lo=self.removed, key=lambda t: t[0])
+        first, self.document = self.document, self.document + part.documents
+        last = bisect_left(self._targets, self.document, lo=self.removed, key=lambda t: t[0])
         hits, self.removed = self._targets[self.removed : last], last
         rest, texts = part.without([number - first for number, _ in hits])
         for (number, canary), text in zip(hits, texts, strict=True):
@@ -440,21 +453,23 @@ class Verification:
         self._cut = Cut(placement.inserted(), self._differs)
         self._inserted: list[tuple[int, str]] = []
 
-    def source(self, source: Source, same: Same) -> None:
+    def source(self, source: Source, same: Same, *, size: int | None = None) -> None:
         """Look at a file, or all that is in memory, as it was written.
 
         Args:
             source: what was written.
             same: of what it came from; see `Source`.
+            size: how much was written, in units of its parts; None: unknown.
 
         Raises:
             CorpusError: it is not what it came from, with canaries in their places.
         """
-        self._name = source.name
+        self._name, read = source.name, 0
         for part in source.parts(taken=self.hashes.update, known=True):
             self.part(part, same)
-        if not same(None):
-            raise self._differs("it ends early")
+            read += part.size
+        if size not in (None, read) or not same(None):
+            raise self._differs("it is shorter or longer")
         self.hashes.end_file()
 
     def part(self, part: Part, same: Same) -> None:
@@ -463,8 +478,10 @@ class Verification:
         Raises:
             CorpusError: it is not that with canaries in their places.
         """
+        first = self._cut.document
         rest, hits = self._cut.part(part)
-        if not same(rest):
+        added = [(number - first - n, canary.text) for n, (number, canary) in enumerate(hits)]
+        if not same(Written(part, rest, added)):
             raise self._differs("between the canaries it is not what it was")
         self._inserted += [(number + 1, canary.text) for number, canary in hits]
 
@@ -491,11 +508,26 @@ def in_turn(parts: Iterable[Part]) -> Iterator[Same]:
     """What `Source.same` gives, where parts are compared one with another."""
     waiting = iter(parts)
 
-    def same(part: Part | None) -> bool:
-        expected = next(waiting, None)
-        return part is expected or (
-            part is not None and expected is not None and part.same(expected)
-        )
+    def same(written: Written | None) -> bool:
+        before = next(waiting, None)
+        if written is None or before is None:
+            return written is before
+        merged = before.merged(written.added).part if written.added else before
+        return written.rest.same(before) and written.part.same(merged)
+
+    yield same
+
+
+@contextmanager
+def same_hash(sha256: str) -> Iterator[Same]:
+    """What `Source.same` gives, where only the hash of all that was there is compared."""
+    digest = hashlib.sha256()
+
+    def same(written: Written | None) -> bool:
+        if written is None:
+            return digest.hexdigest() == sha256
+        digest.update(written.rest.content)
+        return True
 
     yield same
 

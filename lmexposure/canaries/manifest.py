@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from pydantic import ConfigDict, Field, StringConstraints
+from pydantic import ConfigDict, Field, StringConstraints, WithJsonSchema
 
 from lmexposure._files import PRIVATE, atomic_write, content_hash
 from lmexposure._record import BigInteger, Count, FileRecord, JsonTable, Record, Rows, Upgrades
@@ -21,6 +21,7 @@ from lmexposure._style import count, listed
 from lmexposure._text import visible
 from lmexposure._validate import LARGEST_SEED, integer, of_type
 from lmexposure.canaries.format import Format
+from lmexposure.canaries.layouts import ADAPTERS, IN_MEMORY
 from lmexposure.canaries.manifest_upgrades import UPGRADES, is_older, older_name
 from lmexposure.canaries.plan import (
     DEFAULT_REFERENCES,
@@ -32,7 +33,10 @@ from lmexposure.canaries.plan import (
 )
 from lmexposure.errors import InputError, ManifestError, PlanError
 
-Layout = Literal["lines", "paragraphs", "jsonl", "parquet", "dataset", "texts", "chat"]
+if TYPE_CHECKING:
+    Layout = str
+else:  # The published schema does not change with each kind of file that is known.
+    Layout = Annotated[Literal[*ADAPTERS, *IN_MEMORY], WithJsonSchema({"type": "string"})]
 Seed = Annotated[BigInteger, Field(le=LARGEST_SEED)]
 # What gives a secret away is not printed, and pydantic's own errors show no value.
 _HIDDEN = ConfigDict(hide_input_in_errors=True)

@@ -13,8 +13,9 @@ import pytest
 from manifest_files import read, signed, today
 from pydantic import ValidationError
 
+from lmexposure import insert
 from lmexposure._record import Record
-from lmexposure.canaries import Canary, Format, Manifest, Plan, insert_into_texts
+from lmexposure.canaries import Canary, Format, Manifest, Plan
 from lmexposure.canaries.manifest import ManifestFile, check_entries
 from lmexposure.canaries.plan import draw
 from lmexposure.errors import FileError, ManifestError, PlanError
@@ -35,7 +36,7 @@ PLAN = Plan(
 @pytest.fixture(scope="module")
 def manifest() -> Manifest:
     texts = [f"document {number}" for number in range(6)]
-    return insert_into_texts([*texts, "PIN 77"], PLAN, existing="set_aside")[1]
+    return insert([*texts, "PIN 77"], PLAN, existing="set_aside")[1]
 
 
 def test_round_trip(manifest: Manifest, tmp_path: Path) -> None:
@@ -93,7 +94,7 @@ def test_refused_references(manifest: Manifest) -> None:
 def test_leaving_a_canary_out_makes_it_no_reference(manifest: Manifest) -> None:
     gone = manifest.entries[0]
     texts = [f"document {number}" for number in range(7)]
-    _, fewer = insert_into_texts(texts, PLAN.without(gone.id))
+    _, fewer = insert(texts, PLAN.without(gone.id))
     assert gone.index not in fewer.references("pin")
     assert gone.id not in [entry.id for entry in fewer.entries]
 
@@ -242,7 +243,7 @@ def test_nesting(manifest: Manifest) -> None:
 
 def test_a_small_probability_is_spelled_as_json_spells_it(tmp_path: Path) -> None:
     plan = replace(PLAN, formats=(PIN,), inclusion_probability=1e-5)
-    manifest = insert_into_texts(["a", "b", "c"], plan)[1]
+    manifest = insert(["a", "b", "c"], plan)[1]
     manifest.write(tmp_path / "m.json")
     assert b'"inclusion_probability": 1e-05,' in (tmp_path / "m.json").read_bytes()
     assert Manifest.read(tmp_path / "m.json") == manifest
@@ -327,7 +328,7 @@ OTHER = {"canary": "held_out", "held_out": "canary"}
 
 @pytest.fixture(scope="module")
 def tossed() -> Manifest:
-    return insert_into_texts(TEXTS, TOSSED)[1]
+    return insert(TEXTS, TOSSED)[1]
 
 
 def check_refused(tossed: Manifest, entries: Sequence[Canary], message: str) -> None:
@@ -371,9 +372,7 @@ def test_other_roles(tossed: Manifest, name: str, role: str) -> None:
 
 
 def test_with_fixed_coins_nobody_is_excluded() -> None:
-    fixed = insert_into_texts(
-        TEXTS, replace(TOSSED, inclusion_probability=None, inclusion_seed=None)
-    )[1]
+    fixed = insert(TEXTS, replace(TOSSED, inclusion_probability=None, inclusion_seed=None))[1]
     turned = with_entry(fixed, "pin/x1/0003", role="held_out")
     check_refused(
         fixed, turned, "pin/x1/0003 has role 'held_out', but .* it is 'canary'; take the man"
@@ -397,10 +396,10 @@ def test_nobody_is_missing_twice_or_unplanned(tossed: Manifest) -> None:
 
 
 def test_what_the_plan_leaves_out_is_not_missed_and_may_not_stand() -> None:
-    fewer = insert_into_texts(TEXTS, TOSSED.without("pin/x1/0002"))[1]
+    fewer = insert(TEXTS, TOSSED.without("pin/x1/0002"))[1]
     assert "pin/x1/0002" not in [one.id for one in fewer.entries]
     assert read(signed(today(fewer))) == fewer
-    all_of_them = insert_into_texts(TEXTS, TOSSED)[1].entries
+    all_of_them = insert(TEXTS, TOSSED)[1].entries
     check_refused(fewer, all_of_them, r"entries\[2\].id is of no entry of the manifest's own plan")
 
 

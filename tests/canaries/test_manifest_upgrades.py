@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from manifest_files import of_version, read, signed
 
-from lmexposure.canaries import Format, Manifest, Plan, insert_into_texts
+from lmexposure import insert
+from lmexposure.canaries import Format, Manifest, Plan
 from lmexposure.canaries.manifest import ManifestFile
 from lmexposure.errors import ManifestError
 
@@ -39,7 +40,7 @@ def version(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture(scope="module")
 def manifest(version: int) -> Manifest:
-    return insert_into_texts([f"document {number}" for number in range(5)], PLANS[version])[1]
+    return insert([f"document {number}" for number in range(5)], PLANS[version])[1]
 
 
 @pytest.fixture

@@ -14,23 +14,21 @@ import pytest
 from datasets import Dataset
 from scipy import stats
 
+from lmexposure import insert, verify
 from lmexposure.canaries import (
     Canary,
     Format,
     Manifest,
     Plan,
     derive_seed,
-    insert_into_dataset,
-    insert_into_file,
-    insert_into_texts,
+    insert_files,
+    layout_named,
     permutation,
     preview_insertion,
-    shape_named,
-    verify_texts,
 )
-from lmexposure.canaries.insertion import schedule
+from lmexposure.canaries.insertion import Placement
 from lmexposure.canaries.plan import checked_inclusion, draw, is_included, secrets
-from lmexposure.errors import CorpusError, FormatError, PlanError
+from lmexposure.errors import FormatError, PlanError
 
 PIN = Format(name="pin", template="My PIN is {digits:2}")
 KEY = Format(name="key", template="KEY={hex:32}")
@@ -378,8 +376,8 @@ def taken_out(found: list[Any], canary: Canary, of: Any) -> list[Any]:
 
 def test_a_coin_toggles_its_own_texts_and_no_other() -> None:
     for name, without, with_it in one_toggled():
-        more, manifest = insert_into_texts(TEXTS, with_it)
-        fewer, other = insert_into_texts(TEXTS, without)
+        more, manifest = insert(TEXTS, with_it)
+        fewer, other = insert(TEXTS, without)
         toggled = next(c for c in manifest.entries if c.id == name)
         assert fewer == [text for text in more if text != toggled.text]
         assert len(more) - len(fewer) == toggled.repetitions
@@ -398,15 +396,16 @@ def test_a_coin_toggles_its_own_bytes_and_no_other(layout: str, tmp_path: Path) 
     source = tmp_path / "corpus"
     source.write_bytes(CORPORA[layout])
     for name, without, with_it in one_toggled():
-        manifest = insert_into_file(source, with_it, tmp_path / "more", layout=layout)
-        other = insert_into_file(source, without, tmp_path / "fewer", layout=layout)
+        more, less = tmp_path / name / "more", tmp_path / name / "fewer"
+        manifest = insert_files(source, more, with_it, layout=layout)
+        other = insert_files(source, less, without, layout=layout)
         toggled = next(c for c in manifest.entries if c.id == name)
         text = re.escape(toggled.text.encode())
         ends = {"lines": rb"(\r\n|\n)", "paragraphs": rb"(\r\n|\n)\1", "jsonl": rb"(\r\n|\n)"}
         line = rb"\{[^\n]*" + text + rb"[^\n]*\}" if layout == "jsonl" else text
-        fewer, times = re.subn(line + ends[layout], b"", (tmp_path / "more").read_bytes())
+        fewer, times = re.subn(line + ends[layout], b"", (more / "corpus" / "corpus").read_bytes())
         assert times == toggled.repetitions
-        assert (tmp_path / "fewer").read_bytes() == fewer
+        assert (less / "corpus" / "corpus").read_bytes() == fewer
         assert [replace(c, role="canary") for c in manifest.entries] == [
             replace(c, role="canary") for c in other.entries
         ]
@@ -417,8 +416,8 @@ def test_a_coin_toggles_its_own_rows_and_no_other(tmp_path: Path) -> None:
     Dataset.from_dict({"text": TEXTS, "id": list(range(5))}).to_parquet(tmp_path / "a.parquet")
     table = Dataset.from_parquet(str(tmp_path / "a.parquet"), cache_dir=str(tmp_path / "cache"))
     for name, without, with_it in one_toggled(replace(TOSSED, formats=(LONG_PIN,), canaries=3)):
-        more, manifest = insert_into_dataset(table, with_it)
-        fewer, _ = insert_into_dataset(table, without)
+        more, manifest = insert(table, with_it)
+        fewer, _ = insert(table, without)
         toggled = next(c for c in manifest.entries if c.id == name)
         kept = [row for row in more if row["text"] != toggled.text]
         assert list(fewer) == kept
@@ -429,19 +428,19 @@ def test_a_coin_toggles_its_own_rows_and_no_other(tmp_path: Path) -> None:
 
 
 def test_the_excluded_stand_nowhere() -> None:
-    texts, manifest = insert_into_texts(TEXTS, TOSSED)
+    texts, manifest = insert(TEXTS, TOSSED)
     excluded = [c for c in manifest.entries if c.role == "held_out"]
     assert excluded
-    assert not {c.id for c in excluded} & {c.id for _, c in schedule(manifest.entries)}
+    assert not {c.id for c in excluded} & {c.id for _, c in Placement(manifest.entries).schedule}
     assert not {c.text for c in excluded} & set(texts)
     assert all(len(c.positions) == c.repetitions > 0 for c in excluded)
-    verify_texts(texts, manifest)
-    with pytest.raises(CorpusError, match=f"{excluded[0].id} stands 1 times .* instead of 0"):
-        verify_texts([*texts, f"so {excluded[0].text}."], manifest)
+    assert verify(texts, manifest).as_inserted
+    more = verify([*texts, f"so {excluded[0].text}."], manifest)
+    assert (more.as_inserted, more.uninvited) == (False, {excluded[0].id: 1})
 
 
 def test_an_excluded_candidate_is_no_further_reference() -> None:
-    _, manifest = insert_into_texts(TEXTS, TOSSED)
+    _, manifest = insert(TEXTS, TOSSED)
     indices = {c.index for c in manifest.entries if c.format == "pin"}
     assert manifest.references_left("pin") == LONG_PIN.size - len(indices) == 10**4 - 14
     references = manifest.references("pin", 10**4)
@@ -451,29 +450,32 @@ def test_an_excluded_candidate_is_no_further_reference() -> None:
 
 def test_a_preview_counts_by_coins(tmp_path: Path) -> None:
     (tmp_path / "c.txt").write_text("\n".join(TEXTS), "utf-8")
-    would = preview_insertion([tmp_path / "c.txt"], TOSSED, shape=shape_named("lines"))
-    manifest = insert_into_file(tmp_path / "c.txt", TOSSED, tmp_path / "o.txt", layout="lines")
+    would = preview_insertion([tmp_path / "c.txt"], TOSSED, layout=layout_named("lines"))
+    manifest = insert_files(tmp_path / "c.txt", tmp_path / "o", TOSSED)
     roles = [c.role for c in manifest.entries]
     assert would.canaries == roles.count("canary")
     assert would.held_out == roles.count("held_out") == 24 - would.canaries
     assert would.insertions == sum(c.inserted for c in manifest.entries)
-    assert would.bytes_before + would.bytes_added == (tmp_path / "o.txt").stat().st_size
+    assert (
+        would.bytes_before + would.bytes_added
+        == (tmp_path / "o" / "corpus" / "c.txt").stat().st_size
+    )
 
 
 def test_all_coins_may_fall_to_one_side(tmp_path: Path) -> None:
-    none, manifest = insert_into_texts(TEXTS, replace(TOSSED, inclusion_probability=1e-12))
+    none, manifest = insert(TEXTS, replace(TOSSED, inclusion_probability=1e-12))
     assert none == TEXTS
     assert {c.role for c in manifest.entries} == {"held_out", "control"}
-    verify_texts(none, manifest)
+    assert verify(none, manifest).as_inserted
     table = Dataset.from_dict({"text": TEXTS, "id": list(range(5)), "tags": [["a"]] * 5})
-    same, _ = insert_into_dataset(table, replace(TOSSED, inclusion_probability=1e-12))
+    same, _ = insert(table, replace(TOSSED, inclusion_probability=1e-12))
     assert (list(same), same.features) == (list(table), table.features)
-    everyone, _ = insert_into_texts(TEXTS, replace(TOSSED, inclusion_probability=1 - 1e-12))
-    assert everyone == insert_into_texts(TEXTS, FIXED)[0]
+    everyone, _ = insert(TEXTS, replace(TOSSED, inclusion_probability=1 - 1e-12))
+    assert everyone == insert(TEXTS, FIXED)[0]
 
 
 def test_a_manifest_keeps_the_coins(tmp_path: Path) -> None:
-    _, manifest = insert_into_texts(TEXTS, TOSSED.without("pin/x1/0002"))
+    _, manifest = insert(TEXTS, TOSSED.without("pin/x1/0002"))
     manifest.write(tmp_path / "m.json")
     again = Manifest.read(tmp_path / "m.json")
     assert (again, again.sha256) == (manifest, manifest.sha256)

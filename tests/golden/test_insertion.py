@@ -5,7 +5,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,17 +18,16 @@ from lmexposure.canaries import (
     Format,
     Manifest,
     Plan,
-    count_files,
     guess_layout,
-    insert_into_file,
-    insert_into_files,
-    insert_into_pipe,
+    insert_files,
+    layout_named,
     load_format,
     preview_insertion,
     read_documents,
-    shape_named,
-    verify_file,
 )
+from lmexposure.canaries.corpora.copies import Reading
+from lmexposure.canaries.corpora.counting import count_files
+from lmexposure.canaries.corpora.pipe import insert_through
 from lmexposure.errors import CorpusError
 
 PLAN = ("--format", "pin", "--canaries", 2, "--repetitions", "1,3", "--controls", 1, "--seed", 0)
@@ -412,9 +411,9 @@ PLANS = {
 def test_canaries_left_out(said: Transcript, name: str) -> None:
     """Nothing else moves; the command line leaves none out, and reads what did."""
     corpus, written, plan = write("corpus.txt", text()), Path("written.txt"), PLANS[name]
-    manifest = insert_into_file(corpus, plan, written, layout="lines")
-    manifest.write(MANIFEST)
-    verify_file(written, manifest)
+    manifest = insert_files(corpus, "out", plan)
+    Path("out/corpus/corpus.txt").rename(written)
+    assert count_files([written], manifest, layout=layout_named("lines")).as_inserted
     said.files("written.txt")
     said.type("verify", written, MANIFEST)
     said.type("remove", written, MANIFEST, "--file", "back.txt")
@@ -444,24 +443,22 @@ def test_packed_files_of_a_run(said: Transcript, name: str) -> None:
 @pytest.mark.parametrize("layout", ["jsonl", "parquet"])
 def test_constants_in_inserted_records(said: Transcript, layout: str) -> None:
     corpus = write("a.jsonl", records()) if layout == "jsonl" else write_rows("a.parquet")
-    shape = shape_named(layout, fields={"id": -1})
-    manifest = insert_into_files([corpus], FIXED, "out/corpus", shape=shape)
-    manifest.write(MANIFEST)
+    known = layout_named(layout, fields={"id": -1})
+    manifest = insert_files([corpus], "out", FIXED, fields={"id": -1})
     written = Path("out/corpus") / corpus.name
     said.files("out")
-    alone = Path(f"alone{corpus.suffix}")
-    again = insert_into_file(corpus, FIXED, alone, layout=layout, fields={"id": -1})
+    again = insert_files(corpus, "again", FIXED, layout=layout, fields={"id": -1})
+    alone = (Path("again/corpus") / corpus.name).rename(f"alone{corpus.suffix}")
     said.say(f"as one file the manifest is {'the same' if again == manifest else 'another'}")
     said.returned(alone, written)
-    said.values("preview", [preview_insertion([corpus], FIXED, shape=shape).to_dict()])
-    said.values("count", [count_files([written], manifest, shape=shape).to_dict()])
+    said.values("preview", [preview_insertion([corpus], FIXED, layout=known).to_dict()])
+    said.values("count", [count_files([written], manifest, layout=known).to_dict()])
     said.type("verify", written, MANIFEST)
     said.type("remove", written, MANIFEST, "--out", "back")
     said.returned("back" / corpus, corpus)
     for fields in ({"text": "x"}, {"none": 1}, {"id": "a word"}):
         try:
-            shape = shape_named(layout, fields=fields)
-            insert_into_files([corpus], FIXED, f"out/{next(iter(fields))}", shape=shape)
+            insert_files(corpus, f"out/{next(iter(fields))}", FIXED, fields=fields)
             said.say(f"{fields}: taken")
         except CorpusError as failure:
             said.refusal(f"{fields}", failure)
@@ -471,13 +468,13 @@ def test_constants_in_inserted_records(said: Transcript, layout: str) -> None:
 def test_a_pipe_between_functions(said: Transcript) -> None:
     """Constants and canaries left out go through it too."""
     corpus, plan = write("a.jsonl", records()), FIXED.without("pin/x3/0000")
-    shape = shape_named("jsonl", fields={"meta": {"from": "lmexposure"}})
+    constants = {"meta": {"from": "lmexposure"}}
     for documents in (None, 12):
-        with corpus.open("rb") as source, open("piped.jsonl", "wb") as out:
-            options: dict[str, Any] = {"shape": shape, "documents": documents}
-            manifest = insert_into_pipe(source, out, plan, **options)
+        reading = Reading(layout="jsonl", fields=constants, total=documents)
+        MANIFEST.unlink(missing_ok=True)
+        with corpus.open("rb") as source, open("piped.jsonl", "wb") as target:
+            insert_through(source, target, MANIFEST.parent, lambda before: plan, reading)
         said.files("piped.jsonl")
-        manifest.write(MANIFEST)
         said.type("verify", "piped.jsonl", MANIFEST)
     said.type("remove", "piped.jsonl", MANIFEST, "--file", "back.jsonl")
     said.returned(Path("back.jsonl"), corpus)

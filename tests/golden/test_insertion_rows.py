@@ -10,22 +10,12 @@ import pyarrow as pa
 import pytest
 from corpora import sentences
 from golden_transcript import Transcript, transcript_in
+from lmexposure.canaries.rows import InsertionStep
 
-from lmexposure.canaries import (
-    Format,
-    InsertionStep,
-    Manifest,
-    Plan,
-    dataset_texts,
-    insert_into_dataset,
-    insert_into_pandas,
-    insert_into_texts,
-    load_format,
-    manifest_of_rows,
-    verify_texts,
-)
-from lmexposure.canaries.engine_tables import id_sums, insert_into_table, row_count, with_numbers
+import lmexposure
+from lmexposure.canaries import Format, Manifest, Plan, load_format
 from lmexposure.errors import LmexposureError
+from lmexposure.integrations.ray_data import id_sums
 
 PIN = Format(name="pin", template="My PIN is {digits:4}")
 NAME = Format(
@@ -66,7 +56,7 @@ def held(said: Transcript, manifest: Manifest, texts: Iterable[Any]) -> None:
     """Whether the texts hold what the manifest says, by function and on the command line."""
     manifest.write(MANIFEST)
     texts = list(texts)
-    verify_texts(texts, manifest)
+    assert lmexposure.verify(texts, manifest).as_inserted
     Path("rows.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     said.type("verify", "rows.jsonl", MANIFEST, "--text-field", "text")
     said.type("remove", "rows.jsonl", MANIFEST, "--out", "back")
@@ -88,7 +78,7 @@ TEXT_PLANS = {
 
 @pytest.mark.parametrize("name", TEXT_PLANS)
 def test_texts(said: Transcript, name: str) -> None:
-    inserted, manifest = insert_into_texts(iter(TEXTS), TEXT_PLANS[name])
+    inserted, manifest = lmexposure.insert(iter(TEXTS), TEXT_PLANS[name])
     said.values("texts", inserted)
     held(said, manifest, inserted)
     said.agree(name, MANIFEST)
@@ -96,14 +86,14 @@ def test_texts(said: Transcript, name: str) -> None:
 
 def test_texts_that_hold_fills(said: Transcript) -> None:
     texts = [*TEXTS, "My PIN is 0042\nand My PIN is 9999", "My PIN is 0042"]
-    refused(said, "refuse", lambda: insert_into_texts(texts, PLAN))
-    inserted, manifest = insert_into_texts(texts, PLAN, existing="set_aside")
+    refused(said, "refuse", lambda: lmexposure.insert(texts, PLAN))
+    inserted, manifest = lmexposure.insert(texts, PLAN, existing="set_aside")
     said.values("texts", inserted)
     held(said, manifest, inserted)
-    again, same = insert_into_texts(inserted, manifest.plan, existing="set_aside")
+    again, same = lmexposure.insert(inserted, manifest.plan, existing="set_aside")
     said.values("inserted into once more: texts, set aside", [len(again), same.set_aside])
-    refused(said, "one string", lambda: insert_into_texts("text", PLAN))
-    refused(said, "no text", lambda: insert_into_texts(["", " "], PLAN))
+    refused(said, "one string", lambda: lmexposure.insert("text", PLAN))
+    refused(said, "no text", lambda: lmexposure.insert(["", " "], PLAN))
     said.agree("texts_set_aside", MANIFEST)
 
 
@@ -111,25 +101,25 @@ def test_a_data_set(said: Transcript) -> None:
     from datasets import Dataset, DatasetDict
 
     table = Dataset.from_dict(COLUMNS)
-    inserted, manifest = insert_into_dataset(table, PLAN)
+    inserted, manifest = lmexposure.insert(table, PLAN)
     said.values("rows", inserted)
     said.say(f"features are {'the same' if inserted.features == table.features else 'others'}")
     splits = DatasetDict({"train": table, "test": table.select([1])})
-    both, same = insert_into_dataset(splits, PLAN)
+    both, same = lmexposure.insert(splits, PLAN)
     said.values("splits", [{name: len(split) for name, split in both.items()}])
     said.say(f"train: {list(both['train']) == list(inserted)}, manifest: {same == manifest}")
     some = table.select([5, 3, 1, 0]).with_format("numpy", columns=["id"])
-    part, _ = insert_into_dataset(some, PLAN)
+    part, _ = lmexposure.insert(some, PLAN)
     said.values("format", [{name: part.format[name] for name in ("type", "columns")}])
     said.values("ids of some rows", [[int(row["id"]) for row in part]])
     mapped = table.map(
-        InsertionStep(manifest=manifest_of_rows(PLAN, documents=SIZE)),
+        InsertionStep.of(PLAN, total=SIZE),
         batched=True,
         batch_size=5,
         with_indices=True,
     )
     said.say(f"mapped with a step the rows are the same: {list(mapped) == list(inserted)}")
-    held(said, manifest, dataset_texts(inserted, "text"))
+    held(said, manifest, inserted["text"])
     said.agree("dataset", MANIFEST)
 
 
@@ -140,30 +130,30 @@ def test_a_data_set_with_constants_and_coins(said: Transcript) -> None:
         {"body" if name == "text" else name: v for name, v in COLUMNS.items()}
     )
     fields = {"source": "canary", "id": -1}
-    inserted, manifest = insert_into_dataset(table, TOSSED, text_field="body", fields=fields)
+    inserted, manifest = lmexposure.insert(table, TOSSED, text_field="body", fields=fields)
     said.values("rows", inserted)
-    refused(said, "no column", lambda: insert_into_dataset(table, PLAN))
+    refused(said, "no column", lambda: lmexposure.insert(table, PLAN))
     wrong: dict[str, Any] = {"text_field": "body", "fields": {"id": "x"}}
-    refused(said, "constant", lambda: insert_into_dataset(table, PLAN, **wrong))
-    held(said, manifest, dataset_texts(inserted, "body"))
+    refused(said, "constant", lambda: lmexposure.insert(table, PLAN, **wrong))
+    held(said, manifest, inserted["body"])
     said.agree("dataset_constants", MANIFEST)
 
 
 def test_numbered_rows(said: Transcript) -> None:
     """Batches in any order; what each engine's adapter does is this step."""
     fields = {"source": "canary"}
-    manifest = manifest_of_rows(PLAN, documents=SIZE, fields=fields)
-    step = InsertionStep(manifest=manifest, fields=fields, id_column="id")
+    step = InsertionStep.of(PLAN, total=SIZE, fields=fields, id_column="id")
+    manifest = step.manifest
     batches = [
         {name: values[start:stop] for name, values in COLUMNS.items()}
         for start, stop in ((7, 12), (0, 2), (2, 7))
     ]
     rows = [row for batch in batches for row in rows_of(step(batch))]
     said.values("rows", rows)
-    again = manifest_of_rows(manifest, fields=fields)
+    again = InsertionStep.of(manifest, fields=fields).manifest
     said.say(f"the manifest of a manifest is itself: {again == manifest}")
-    refused(said, "no number", lambda: manifest_of_rows(PLAN))
-    refused(said, "of others", lambda: manifest_of_rows(manifest, documents=7, fields=fields))
+    refused(said, "no number", lambda: InsertionStep.of(PLAN))
+    refused(said, "of others", lambda: InsertionStep.of(manifest, total=7, fields=fields))
     twice = {**batches[1], "id": [1, 1]}
     refused(said, "twice", lambda: step(twice))
     spoilt = {**batches[1], "text": ["a", "My PIN is 1234"]}
@@ -176,57 +166,48 @@ def test_tables(said: Transcript) -> None:
     """Arrow tables, as Ray hands them over batch by batch, and pandas frames, as Spark does."""
     import pandas as pd  # type: ignore[import-untyped]
 
-    manifest = manifest_of_rows(TOSSED, documents=SIZE, fields=["source"])
     fields, kinds = {"source": "canary"}, pa.schema([("text", pa.large_string())])
-    table = with_numbers(pa.table(COLUMNS).drop(["id"]), 0, "id")
+    step = InsertionStep.of(TOSSED, total=SIZE, fields=fields, id_column="id")
+    table = pa.table(COLUMNS).select(["text", "tags", "source", "id"])
     table = table.set_column(0, kinds.field(0), table["text"].cast(pa.large_string()))
-    step = InsertionStep(manifest=manifest, fields=fields, id_column="id")
-    batches = [insert_into_table(table.slice(start, 5), step) for start in (5, 0, 10)]
+    batches = [step(table.slice(start, 5)) for start in (5, 0, 10)]
     said.values("rows of tables", [row for batch in batches for row in batch.to_pylist()])
-    said.values("rows", list(map(row_count, batches)))
+    said.values("rows", list(map(len, batches)))
     said.say(f"types are {'the same' if batches[0].schema == table.schema else 'others'}")
-    sums = [id_sums(part, id_column="id", documents=SIZE) for part in (table, table.slice(3, 4))]
-    said.values("sums of ids", [*sums, id_sums(table, id_column="id", documents=9)])
+    # What engines hold against the number of rows that was said.
+    sums = [id_sums(part, id_column="id", total=SIZE) for part in (table, table.slice(3, 4))]
+    said.values("sums of ids", [*sums, id_sums(table, id_column="id", total=9)])
     frames = [table.slice(start, 5).to_pandas() for start in (5, 0, 10)]
-    made = list(insert_into_pandas(frames, manifest, id_column="id", fields=fields))
+    made = list(map(step, frames))
     texts = [text for frame in made for text in frame["text"]]
     expected = [text for batch in batches for text in batch["text"].to_pylist()]
     said.say(f"frames hold the same texts: {texts == expected}")
     same = all(list(a.dtypes) == list(b.dtypes) for a, b in zip(frames, made, strict=True))
     said.say(f"types of frames are {'the same' if same else 'others'}")
     frame = pd.DataFrame({"id": [0], "text": [1]})
-    refused(
-        said,
-        "no text",
-        lambda: list(
-            insert_into_pandas([frame], manifest_of_rows(PLAN, documents=SIZE), id_column="id")
-        ),
-    )
-    held(said, manifest, texts)
+    plain = InsertionStep.of(PLAN, total=SIZE, id_column="id")
+    refused(said, "no text", lambda: plain(frame))
+    held(said, step.manifest, texts)
     said.agree("tables", MANIFEST)
 
 
 def test_streams(said: Transcript) -> None:
     from datasets import Dataset
 
-    from lmexposure.integrations import insert_into_stream
-
     table = Dataset.from_dict(COLUMNS)
     stream, shards = table.to_iterable_dataset(), table.to_iterable_dataset(num_shards=3)
-    inserted, manifest = insert_into_stream(stream, PLAN, documents=SIZE)
+    inserted, manifest = lmexposure.insert(stream, PLAN, total=SIZE)
     rows = list(inserted)
     said.values("rows", rows)
-    numbered, same = insert_into_stream(shards.shuffle(seed=3), manifest, id_column="id")
+    numbered, same = lmexposure.insert(shards.shuffle(seed=3), manifest, id_column="id")
     by_text = sorted(numbered, key=lambda row: (row["id"], row["text"]))
     whole = by_text == sorted(rows, key=lambda row: (row["id"], row["text"]))
     said.say(
         f"shuffled, by their ids, the rows are the same: {whole}, manifest: {same == manifest}"
     )
-    short, _ = insert_into_stream(stream, PLAN, documents=SIZE + 1)
+    short, _ = lmexposure.insert(stream, PLAN, total=SIZE + 1)
     refused(said, "too many documents said", lambda: list(short))
-    refused(
-        said, "shuffled", lambda: insert_into_stream(stream.shuffle(seed=1), PLAN, documents=SIZE)
-    )
+    refused(said, "shuffled", lambda: lmexposure.insert(stream.shuffle(seed=1), PLAN, total=SIZE))
     held(said, manifest, [row["text"] for row in rows])
     said.agree("stream", MANIFEST)
 
@@ -234,10 +215,8 @@ def test_streams(said: Transcript) -> None:
 def test_a_stream_with_constants_and_coins(said: Transcript) -> None:
     from datasets import Dataset
 
-    from lmexposure.integrations import insert_into_stream
-
     stream, fields = Dataset.from_dict(COLUMNS).to_iterable_dataset(), {"source": "canary"}
-    inserted, manifest = insert_into_stream(stream, TOSSED, documents=SIZE, fields=fields)
+    inserted, manifest = lmexposure.insert(stream, TOSSED, total=SIZE, fields=fields)
     rows = list(inserted)
     said.values("rows", rows)
     held(said, manifest, [row["text"] for row in rows])
@@ -258,10 +237,10 @@ def chats(wrapping: Any) -> list[dict[str, Any]]:
     ],
 )
 def test_records(said: Transcript, name: str, options: dict[str, Any]) -> None:
-    from lmexposure.integrations import Wrapping, insert_into_records
+    from lmexposure.integrations import Wrapping
 
     wrapping = Wrapping(**options)
-    inserted, manifest = insert_into_records(chats(wrapping), PLAN, wrapping)
+    inserted, manifest = lmexposure.insert(chats(wrapping), PLAN, wrapping=wrapping)
     said.values("records", inserted)
     manifest.write(MANIFEST)
     rows = [{**row, "whole": json.dumps(row)} for row in inserted]
@@ -271,8 +250,8 @@ def test_records(said: Transcript, name: str, options: dict[str, Any]) -> None:
     said.type("remove", "chats.jsonl", MANIFEST, "--out", "back")
     spoilt = chats(wrapping)
     spoilt[3]["source"] = {"note": "My PIN is 1234"}
-    refused(said, "a fill", lambda: insert_into_records(spoilt, TOSSED, wrapping))
-    _, tossed = insert_into_records(spoilt, TOSSED, wrapping, existing="set_aside")
+    refused(said, "a fill", lambda: lmexposure.insert(spoilt, TOSSED, wrapping=wrapping))
+    _, tossed = lmexposure.insert(spoilt, TOSSED, wrapping=wrapping, existing="set_aside")
     said.values("set aside", [tossed.set_aside])
     said.agree(name, MANIFEST)
 
@@ -283,7 +262,7 @@ def test_tokenised(said: Transcript) -> None:
 
     from lmexposure.models import character_tokenizer
 
-    inserted, manifest = insert_into_texts(TEXTS, PLAN)
+    inserted, manifest = lmexposure.insert(TEXTS, PLAN)
     manifest.write(MANIFEST)
     tokenizer = character_tokenizer(inserted, extra_characters="\n")
     tokenizer.save_pretrained("tokenizer")

@@ -9,7 +9,7 @@ import pytest
 from corpora import write_corpus
 from golden_transcript import Transcript, transcript_in
 
-from lmexposure.canaries import Manifest, insert_into_file
+from lmexposure.canaries import Manifest, insert_files
 
 DATA = Path(__file__).parents[1] / "data"
 RUNS = {"coins": 1500, "formats": 1500, "stopped_inserted": 300}
@@ -76,8 +76,9 @@ def test_a_corpus_of_an_older_run(said: Transcript, name: str) -> None:
     if name == "stopped_inserted":
         corpus = Path("tiny.txt")
     write_corpus(corpus, RUNS[name])
-    written = Path("again") / corpus.name
-    again = insert_into_file(corpus, manifest.plan, written, layout="lines")
+    again = insert_files(corpus, "made", manifest.plan)
+    Path("again").mkdir()
+    written = (Path("made/corpus") / corpus.name).rename(Path("again") / corpus.name)
     digest = hashlib.sha256(written.read_bytes()).hexdigest()
     said.say(f"inserted anew the manifest is {'the same' if again == manifest else 'another'}")
     said.say(f"the corpus is as it was: {digest == manifest.corpus.sha256_inserted}")

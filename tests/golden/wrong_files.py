@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from corpora import write_corpus
 from golden.wrong_records import DATA, Record, make_manifests, make_runs, write_files
 
-from lmexposure.canaries import Plan, insert_into_files, load_format, shape_named
+from lmexposure.canaries import Plan, insert_files, load_format
 
 __all__ = ["make_files"]
 
@@ -105,9 +105,8 @@ def _inserted_files(home: Path) -> None:
         (home / "parts").mkdir(exist_ok=True)
         write_corpus(home / "parts" / f"{number}.txt", 40 + number)
     plan = Plan(formats=(load_format("pin"),), canaries=2, repetitions=(1, 2), controls=2, seed=1)
-    out, lines = home / "inserted", shape_named("lines", text_field="text")
-    manifest = insert_into_files([home / "parts" / "*.txt"], plan, out / "corpus", shape=lines)
-    manifest.write(out / "manifest.json")
+    out = home / "inserted"
+    insert_files([home / "parts" / "*.txt"], out, plan)
     note = json.loads((out / "corpus" / "0.txt.canaries.json").read_bytes())
     wrong: dict[str, Record] = {
         "no_schema": {**note, "schema": None},

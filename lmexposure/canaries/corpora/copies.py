@@ -208,7 +208,8 @@ def _check_places(paths: Sequence[Path], corpus: Path, *, written: bool) -> None
 def _others(directory: Path, ours: set[str]) -> bool:
     """Whether a directory holds more than these files, and what a killed call left."""
     return any(
-        one.name not in ours and not (one.name.startswith(".") and one.name.endswith(".partial"))
+        (one.name not in ours or one.is_dir())
+        and not (one.name.startswith(".") and one.name.endswith(".partial"))
         for one in directory.iterdir()
     )
 
@@ -387,7 +388,7 @@ def write_copies(
             if scan.hashes is not None:
                 written = FileCorpus([target], corpus.layout).sources[0]
                 with source.same() as same:
-                    verification.source(written, same)
+                    verification.source(written, same, size=merge.size)
         copies.append(
             Copied(
                 name=target.name,

@@ -7,29 +7,16 @@ from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, Any, NamedTuple, Protocol
+from typing import IO, Any, Protocol
 
 from lmexposure._validate import one_of
 from lmexposure.canaries.insertion import About, Hashes, Part, Same, Taken, named_errors
+from lmexposure.canaries.insertion import About, Hashes, Part, Taken, named_errors
+from lmexposure.canaries.layouts import ADAPTERS
 from lmexposure.errors import CorpusError
 
 SIDECAR_SUFFIX = ".canaries.json"
 PACKINGS = (".gz", ".zst")
-
-
-class Adapter(NamedTuple):
-    """A kind of file: the module of this package that knows it, and the suffixes it goes by."""
-
-    module: str
-    suffixes: tuple[str, ...] = ()
-
-
-ADAPTERS = {
-    "lines": Adapter("text"),
-    "paragraphs": Adapter("text"),
-    "jsonl": Adapter("text", (".jsonl", ".ndjson")),
-    "parquet": Adapter("parquet", (".parquet",)),
-}
 LAYOUTS = tuple(ADAPTERS)
 
 
@@ -66,9 +53,9 @@ class FileLayout(Protocol):
     def place(self) -> str: ...
 
     def parts(
-        self, path: Path, *, taken: Taken | None, known: bool, first_end: bytes
+        self, path: Path, *, name: str, taken: Taken | None, known: bool, first_end: bytes
     ) -> Iterator[FilePart]:
-        """The parts of a file; see `insertion.Source`, and `Block` for `first_end`."""
+        """The parts of a file, which messages call `name`; see `insertion.Source` and `Block`."""
         ...
 
     def same(self, path: Path) -> AbstractContextManager[Same]:
@@ -181,7 +168,7 @@ class FileSource:
         """Its documents; see `insertion.Source`."""
         corpus = self._corpus
         for part in corpus.layout.parts(
-            self.path, taken=taken, known=known, first_end=corpus.first_end
+            self.path, name=self.name, taken=taken, known=known, first_end=corpus.first_end
         ):
             corpus.first_end = corpus.first_end or part.default_end
             yield part

@@ -245,7 +245,8 @@ class _Passage:
                 self._target.write(merged.content)
             if scan.hashes is not None:
                 verification.hashes.update(merged.content)
-                verification.part(merged, block.same)
+                with in_turn([block]) as same:
+                    verification.part(merged, same)
         with _refused():
             self._target.flush()
         verification.hashes.end_file()

@@ -46,7 +46,7 @@ class TableLayout:
         raise NotImplementedError
 
     def parts(
-        self, path: Path, *, taken: Taken | None, known: bool, first_end: bytes
+        self, path: Path, *, name: str, taken: Taken | None, known: bool, first_end: bytes
     ) -> Iterator["TablePart"]:
         """The tables of a file as parts; of what is not known, the text alone."""
         row = 1
@@ -63,7 +63,7 @@ class TableLayout:
 
     def documents(self, path: Path) -> Iterator[str]:
         """The text of each document."""
-        for part in self.parts(path, taken=None, known=False, first_end=b""):
+        for part in self.parts(path, name="", taken=None, known=False, first_end=b""):
             yield from part.texts
 
     def check_schema(self, schema: Any) -> None:
@@ -156,9 +156,11 @@ class TablePart:
 
         if not documents:
             return self, []
-        keep = np.ones(len(self.table), dtype=bool)
-        keep[list(documents)] = False
-        rest = TablePart(layout=self.layout, table=self.table.filter(pa.array(keep)))
+        # Arrow filters no column of views.
+        starts = [0, *(row + 1 for row in documents)]
+        stops = [*documents, len(self.table)]
+        pieces = [self.table.slice(a, b - a) for a, b in zip(starts, stops, strict=True)]
+        rest = TablePart(layout=self.layout, table=pa.concat_tables(pieces))
         return rest, [self.texts[row] for row in documents]
 
     def same(self, other: Any) -> bool:

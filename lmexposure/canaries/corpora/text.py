@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure.canaries.corpora.packing import open_content, packed_writer
-from lmexposure.canaries.insertion import Merged, Same, Taken
+from lmexposure.canaries.insertion import Merged, Same, Taken, Written
 from lmexposure.errors import CorpusError
 
 BOM = b"\xef\xbb\xbf"
@@ -22,6 +22,7 @@ _BLOCK_BYTES = 1 << 20
 _STRETCH = 1 << 16
 _LONGEST_LINE = 1 << 26  # 64 MiB; whatever a small packed file says, it takes no more memory
 _LINE_END = ord("\n")
+_NO_TEXT = b" \t\n\r\v\f" + BOM
 _BLANK = np.isin(np.arange(256), list(b" \t\n\r\v\f"))
 _MANY = 1000  # places in a block; one by one, more of them take longer than all of it
 _FEW = 3  # blocks read ahead: even out who is faster at the moment, in constant memory
@@ -228,20 +229,20 @@ class Lines:
                 yield line.removesuffix(line_end(line)).decode()
 
     def parts(
-        self, path: Path, *, taken: Taken | None, known: bool, first_end: bytes
+        self, path: Path, *, name: str, taken: Taken | None, known: bool, first_end: bytes
     ) -> Iterator[Block]:
         """The blocks of a file; see `text_blocks`."""
-        return text_blocks(path, self, taken=taken, known=known, first_end=first_end)
+        return text_blocks(path, self, name=name, taken=taken, known=known, first_end=first_end)
 
     @contextmanager
     def same(self, path: Path) -> Iterator[Same]:
         """Compares with the bytes of a file, however these are cut; see `insertion.Source`."""
         with open_content(path) as stream:
 
-            def same(part: Any) -> bool:
-                if part is None:
+            def same(written: Written | None) -> bool:
+                if written is None:
                     return not stream.read(1)
-                return bool(stream.read(part.size) == part.content)
+                return bool(stream.read(written.rest.size) == written.rest.content)
 
             yield same
 
@@ -420,17 +421,19 @@ def text_blocks(
     path: Path,
     layout: TextLayout,
     *,
+    name: str = "",
     block_bytes: int = _BLOCK_BYTES,
     known: bool = False,
     taken: Taken | None = None,
     first_end: bytes = b"",
 ) -> Iterator[Block]:
-    """Read a file in constant memory (plus its longest line, of at most 64 MiB), beside the work on
-    what was read.
+    """Read a file in constant memory (plus its longest lines, of at most 64 MiB each), beside the
+    work on what was read.
 
     Args:
         path: plain, .gz or .zst.
         layout: what a document is.
+        name: what messages call the file; "": its path.
         block_bytes: about how many at a time.
         known: whatever it holds is taken.
         taken: called with all that was read, on the thread that reads.
@@ -442,11 +445,12 @@ def text_blocks(
     """
     _keep_freed_blocks()
     with open_content(path) as stream:
-        pieces = _whole_lines(str(path), stream, block_bytes)
+        name = name or str(path)
+        pieces = _whole_lines(name, stream, block_bytes)
         if taken is not None:
             pieces = _given_to(taken, pieces)
         with closing(ahead(pieces)) as ready:
-            yield from _blocks(str(path), ready, layout, known=known, first_end=first_end)
+            yield from _blocks(name, ready, layout, known=known, first_end=first_end)
 
 
 def stream_blocks(name: str, stream: IO[bytes], layout: TextLayout) -> Iterator[Block]:
@@ -509,11 +513,11 @@ def _whole_lines(name: str, stream: IO[bytes], size: int) -> Iterator[bytes]:
     """
     done = 0
     while data := _read(stream, size):
-        if len(data) > _LONGEST_LINE and not data.endswith(b"\n"):
-            start = done + data.rfind(b"\n") + 1
+        start = data.rfind(b"\n") + 1
+        if len(data) - start >= _LONGEST_LINE:
             raise CorpusError(
                 f"the corpus {name} has a line of more than {_LONGEST_LINE >> 20} MiB, from byte "
-                f"offset {start} on; break it into several documents"
+                f"offset {done + start} on; break it into several documents"
             )
         done += len(data)
         yield data
@@ -523,7 +527,7 @@ def _read(stream: IO[bytes], size: int) -> bytes:
     data = stream.read(size)
     if not data.endswith(b"\n"):
         data += stream.readline(_LONGEST_LINE)
-    if data[data.rfind(b"\n", 0, -1) + 1 :].strip():
+    if data.endswith(b"\n") and data[data.rfind(b"\n", 0, -1) + 1 :].strip(_NO_TEXT):
         data += stream.readline(_LONGEST_LINE)
     return data
 

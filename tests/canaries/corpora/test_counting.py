@@ -6,32 +6,26 @@ from pathlib import Path
 import pytest
 from datasets import Dataset, DatasetDict
 
-from lmexposure.canaries import (
-    CorpusCount,
-    Format,
-    Manifest,
-    Plan,
-    count_files,
-    insert_into_file,
-    insert_into_files,
-    shape_named,
-)
+from lmexposure.canaries import CorpusCount, Format, Manifest, Plan, insert_files, layout_named
+from lmexposure.canaries.corpora.counting import count_files
 from lmexposure.canaries.corpora.tokenised import count_tokenised, saved_tokens
 from lmexposure.errors import CorpusError
 
 PIN = Format(name="pin", template="My PIN is {digits:4}")
 PLAN = Plan(formats=(PIN,), canaries=3, repetitions=(1, 2), controls=2, seed=4)
+LINES = layout_named("lines")
 
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> tuple[Path, Manifest]:
     source, out = tmp_path / "a.txt", tmp_path / "b.txt"
     source.write_bytes(b"".join(b"line %d\n" % n for n in range(30)))
-    return out, insert_into_file(source, PLAN, out, layout="lines")
+    manifest = insert_files(source, tmp_path / "out", PLAN)
+    return (tmp_path / "out" / "corpus" / "a.txt").rename(out), manifest
 
 
 def count(path: Path, manifest: Manifest) -> CorpusCount:
-    return count_files([path], manifest, shape=shape_named("lines"))
+    return count_files([path], manifest, layout=LINES)
 
 
 def test_all_is_there(corpus: tuple[Path, Manifest]) -> None:
@@ -72,41 +66,40 @@ def test_deduplication_filtering_and_strangers(corpus: tuple[Path, Manifest]) ->
 def test_a_missing_file_and_a_foreign_sidecar(tmp_path: Path) -> None:
     for n in range(3):
         (tmp_path / f"{n}.txt").write_bytes(b"".join(b"%d %d\n" % (n, m) for m in range(20)))
-    shape, pattern = shape_named("lines"), tmp_path / "o" / "*.txt"
-    manifest = insert_into_files([tmp_path / "*.txt"], PLAN, tmp_path / "o", shape=shape)
-    assert count_files([pattern], manifest, shape=shape).as_inserted
-    other = insert_into_files(
-        [tmp_path / "*.txt"], PLAN.without("pin/x1/0000"), tmp_path / "p", shape=shape
-    )
+    made = tmp_path / "o" / "corpus"
+    pattern = made / "*.txt"
+    manifest = insert_files([tmp_path / "*.txt"], tmp_path / "o", PLAN)
+    assert count_files([pattern], manifest, layout=LINES).as_inserted
+    other = insert_files(tmp_path / "*.txt", tmp_path / "p", PLAN.without("pin/x1/0000"))
     with pytest.raises(CorpusError, match="belongs to another manifest; give the one of this"):
-        count_files([pattern], other, shape=shape)
+        count_files([pattern], other, layout=LINES)
     with pytest.raises(CorpusError, match="belongs to another manifest; give the one of this"):
-        count_files([tmp_path / "o" / "1.txt"], other, shape=shape)
-    (tmp_path / "o" / "2.txt").unlink()
+        count_files([made / "1.txt"], other, layout=LINES)
+    (made / "2.txt").unlink()
     with pytest.raises(CorpusError, match="of the 3 files of this corpus, number 3 is missing"):
-        count_files([pattern], manifest, shape=shape)
+        count_files([pattern], manifest, layout=LINES)
 
 
 def test_a_file_alone_is_held_against_its_sidecar(tmp_path: Path) -> None:
     for n in range(3):
         (tmp_path / f"{n}.txt").write_bytes(b"".join(b"%d %d\n" % (n, m) for m in range(20)))
-    shape, expected = shape_named("lines"), 0
-    manifest = insert_into_files([tmp_path / "*.txt"], PLAN, tmp_path / "o", shape=shape)
+    made, expected = tmp_path / "o" / "corpus", 0
+    manifest = insert_files([tmp_path / "*.txt"], tmp_path / "o", PLAN)
     for n in range(3):
-        path = tmp_path / "o" / f"{n}.txt"
-        counted = count_files([path], manifest, shape=shape)
+        path = made / f"{n}.txt"
+        counted = count_files([path], manifest, layout=LINES)
         assert counted.as_inserted
         assert counted.shard == (n + 1, 3)
         expected += sum(one.expected for one in counted.classes)
         held = [one for one in manifest.entries if one.text in path.read_text()]
         lost = sum(one.repetitions == 2 for one in held)
         path.write_bytes((tmp_path / f"{n}.txt").read_bytes())
-        counted = count_files([path], manifest, shape=shape)
+        counted = count_files([path], manifest, layout=LINES)
         assert set(counted.changed) == {one.id for one in held}
         assert [one.lost for one in counted.classes] == [len(held) - lost, lost]
     assert expected == sum(one.inserted for one in manifest.entries)
     path.with_name("2.txt.canaries.json").unlink()
-    assert count_files([path], manifest, shape=shape).shard is None
+    assert count_files([path], manifest, layout=LINES).shard is None
 
 
 def letters(ids: object) -> str:

@@ -9,11 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmexposure.canaries import Format, Manifest, Plan, insert_into_file
+from lmexposure.canaries import Format, Manifest, Plan, insert_files
+from lmexposure.canaries.corpora.copies import sidecar_path
 from lmexposure.canaries.corpora.removal import remove_from_files
-from lmexposure.canaries.corpora.shapes import shape_named
-from lmexposure.canaries.corpora.sharded import insert_into_files
-from lmexposure.canaries.corpora.shards import sidecar_path
 from lmexposure.errors import CorpusError, FileError
 
 PIN = Format(name="pin", template="My PIN is {digits:4}")
@@ -36,8 +34,9 @@ def test_the_bytes_come_back(
 ) -> None:
     here = tmp_path_factory.mktemp("random")
     (here / "corpus.txt").write_bytes(data)
-    manifest = insert_into_file(here / "corpus.txt", PLAN, here / "with", layout=layout)
-    removal = remove_from_files([here / "with"], manifest, here / "without")
+    manifest = insert_files(here / "corpus.txt", here / "with", PLAN, layout=layout)
+    written = here / "with" / "corpus" / "corpus.txt"
+    removal = remove_from_files([written], manifest, here / "without")
     assert (here / "without").read_bytes() == data
     assert (removal.documents, removal.checked) == (9, True)
 
@@ -57,50 +56,51 @@ def shards(tmp_path: Path, suffix: str = ".txt") -> list[Path]:
 @pytest.mark.parametrize("with_sidecars", [True, False])
 def test_files_come_back(tmp_path: Path, with_sidecars: bool) -> None:
     sources = shards(tmp_path)
-    manifest = insert_into_files(sources, PLAN, tmp_path / "with", shape=shape_named("lines"))
-    written = [tmp_path / "with" / path.name for path in sources]
+    manifest = insert_files(sources, tmp_path / "with", PLAN)
+    written = [tmp_path / "with" / "corpus" / path.name for path in sources]
     if not with_sidecars:
         for path in written:
             sidecar_path(path).unlink()
-    removal = remove_from_files([tmp_path / "with" / "*.txt"], manifest, tmp_path / "without")
+    removal = remove_from_files(
+        [tmp_path / "with" / "corpus" / "*.txt"], manifest, tmp_path / "without"
+    )
     assert [path.read_bytes() for path in removal.files] == [p.read_bytes() for p in sources]
     assert (removal.documents, removal.checked) == (9, True)
 
 
 def test_one_file_comes_back_alone_by_its_sidecar(tmp_path: Path) -> None:
     sources = shards(tmp_path)
-    manifest = insert_into_files(sources, PLAN, tmp_path / "with", shape=shape_named("lines"))
-    removal = remove_from_files([tmp_path / "with" / "part-1.txt"], manifest, tmp_path / "one")
+    manifest = insert_files(sources, tmp_path / "with", PLAN)
+    removal = remove_from_files(
+        [tmp_path / "with" / "corpus" / "part-1.txt"], manifest, tmp_path / "one"
+    )
     assert (tmp_path / "one").read_bytes() == sources[1].read_bytes()
     assert removal.checked
-    sidecar_path(tmp_path / "with" / "part-1.txt").unlink()
+    sidecar_path(tmp_path / "with" / "corpus" / "part-1.txt").unlink()
     with pytest.raises(CorpusError, match=r"part-1.txt: document \d+ is not pin/x"):
-        remove_from_files([tmp_path / "with" / "part-1.txt"], manifest, tmp_path / "two")
+        remove_from_files([tmp_path / "with" / "corpus" / "part-1.txt"], manifest, tmp_path / "two")
     assert not (tmp_path / "two").exists()
 
 
 def test_a_lost_sidecar_is_named(tmp_path: Path) -> None:
-    shape = shape_named("lines")
-    manifest = insert_into_files(shards(tmp_path), PLAN, tmp_path / "with", shape=shape)
-    sidecar_path(tmp_path / "with" / "part-1.txt").unlink()
+    manifest = insert_files(shards(tmp_path), tmp_path / "with", PLAN)
+    sidecar_path(tmp_path / "with" / "corpus" / "part-1.txt").unlink()
     with pytest.raises(CorpusError, match=r"1 of 3 files have no sidecar \(.*part-1.txt.canaries"):
-        remove_from_files([tmp_path / "with" / "*.txt"], manifest, tmp_path / "without")
+        remove_from_files([tmp_path / "with" / "corpus" / "*.txt"], manifest, tmp_path / "without")
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    manifest = insert_into_files(
-        shards(tmp_path), PLAN, tmp_path / "with", shape=shape_named("lines")
-    )
-    (tmp_path / "with" / "part-1.txt").unlink()
+    manifest = insert_files(shards(tmp_path), tmp_path / "with", PLAN)
+    (tmp_path / "with" / "corpus" / "part-1.txt").unlink()
     with pytest.raises(CorpusError, match="of the 3 files of this corpus, number 2 is missing"):
-        remove_from_files([tmp_path / "with" / "*.txt"], manifest, tmp_path / "without")
+        remove_from_files([tmp_path / "with" / "corpus" / "*.txt"], manifest, tmp_path / "without")
 
 
 def inserted(tmp_path: Path) -> tuple[Path, Manifest]:
     source = tmp_path / "corpus.jsonl"
     source.write_bytes(records(30))
-    out = tmp_path / "with.jsonl"
-    return out, insert_into_file(source, PLAN, out, layout="jsonl")
+    manifest = insert_files(source, tmp_path / "with", PLAN)
+    return tmp_path / "with" / "corpus" / "corpus.jsonl", manifest
 
 
 def test_records_come_back(tmp_path: Path) -> None:
@@ -109,6 +109,7 @@ def test_records_come_back(tmp_path: Path) -> None:
     assert (tmp_path / "without").read_bytes() == records(30)
 
 
+@pytest.mark.parametrize("sidecar", [True, False])
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -120,14 +121,17 @@ def test_records_come_back(tmp_path: Path) -> None:
         (lambda data: data.replace(b"\n", b"\r\n"), "is not what it was before"),
     ],
 )
-def test_a_corpus_that_changed_since(tmp_path: Path, change: object, message: str) -> None:
+def test_a_corpus_that_changed_since(
+    tmp_path: Path, change: object, message: str, sidecar: bool
+) -> None:
     out, manifest = inserted(tmp_path)
+    if not sidecar:
+        sidecar_path(out).unlink()
     out.write_bytes(change(out.read_bytes()))  # type: ignore[operator]
-    (tmp_path / "without").write_text("an earlier one", "utf-8")
     with pytest.raises(CorpusError, match=message) as caught:
         remove_from_files([out], manifest, tmp_path / "without")
     assert not re.search(r"PIN is \d", str(caught.value))
-    assert (tmp_path / "without").read_text("utf-8") == "an earlier one"
+    assert not (tmp_path / "without").exists()
 
 
 def test_what_cannot_be_checked_is_not_called_checked(tmp_path: Path) -> None:
@@ -135,16 +139,17 @@ def test_what_cannot_be_checked_is_not_called_checked(tmp_path: Path) -> None:
     unknown = replace(
         manifest, corpus=manifest.corpus.model_copy(update={"sha256": "", "verified": False})
     )
+    sidecar_path(out).unlink()
     assert not remove_from_files([out], unknown, tmp_path / "without").checked
 
 
 def test_nothing_is_written_over_anything(tmp_path: Path) -> None:
     out, manifest = inserted(tmp_path)
-    with pytest.raises(CorpusError, match="is the corpus itself; write to another file"):
+    with pytest.raises(CorpusError, match="corpus.jsonl is there already; choose another name"):
         remove_from_files([out], manifest, out)
     with pytest.raises(FileError, match="cannot write"):
         remove_from_files([out], manifest, out / "below")
     sources = shards(tmp_path)
-    manifest = insert_into_files(sources, PLAN, tmp_path / "w", shape=shape_named("lines"))
+    manifest = insert_files(sources, tmp_path / "w", PLAN)
     with pytest.raises(CorpusError, match="holds something already; choose a new or an empty"):
-        remove_from_files([tmp_path / "w" / "*.txt"], manifest, tmp_path)
+        remove_from_files([tmp_path / "w" / "corpus" / "*.txt"], manifest, tmp_path)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from lmexposure._files import sha256_bytes
-from lmexposure.canaries import Plan, insert_into_file, load_format, read_documents
-from lmexposure.canaries.corpora.content import (
+from lmexposure.canaries import Plan, insert_files, load_format, read_documents
+from lmexposure.canaries.corpora.packing import (
     content_sha256,
     open_content,
     packed_writer,
@@ -57,7 +57,7 @@ def test_a_file_that_is_cut_short(tmp_path: Path, suffix: str, left: float) -> N
     with pytest.raises(CorpusError, match=r"is cut short or damaged: .*; take a whole copy"):
         content_sha256(path)
     with pytest.raises(CorpusError, match="is cut short or damaged"):
-        insert_into_file(path, PLAN, tmp_path / f"o{suffix}", layout="lines")
+        insert_files(path, tmp_path / "o", PLAN)
     assert sorted(one.name for one in tmp_path.iterdir()) == [path.name]
 
 
@@ -101,14 +101,14 @@ def test_little_that_unpacks_to_much_takes_little_memory(tmp_path: Path, suffix:
             write(b"x" * (1 << 20))
     read = (
         "import resource, sys, numpy, pyarrow, pyarrow.compute\n"
-        "from lmexposure.canaries.corpora.content import open_content\n"
-        "from lmexposure.canaries.corpora.textfile import text_blocks\n"
+        "from lmexposure.canaries.corpora.packing import open_content\n"
+        "from lmexposure.canaries import read_documents\n"
         "used = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10\n"
         "before = used()\n"
         "with open_content(sys.argv[1]) as stream:\n"
         "    while stream.read(1 << 18): pass\n"
         "print(used() - before)\n"
-        "try: list(text_blocks(sys.argv[1]))\n"
+        "try: list(read_documents(sys.argv[1], layout='lines'))\n"
         "except Exception as failure: print(failure)\n"
         "print(used() - before)\n"
     )
@@ -126,13 +126,14 @@ def test_insertion_gives_the_content_that_it_gives_unpacked(tmp_path: Path, suff
     plain = tmp_path / "a.txt"
     plain.write_bytes(TEXT)
     path = packed(tmp_path / f"a.txt{suffix}")
-    bare = insert_into_file(plain, PLAN, tmp_path / "o.txt", layout="lines")
-    manifest = insert_into_file(path, PLAN, tmp_path / f"o.txt{suffix}", layout="lines")
+    bare = insert_files(plain, tmp_path / "bare", PLAN)
+    manifest = insert_files(path, tmp_path / "packed", PLAN)
     assert manifest.entries == bare.entries
     assert manifest.corpus.sha256_inserted == bare.corpus.sha256_inserted
-    out = tmp_path / f"o.txt{suffix}"
+    out = tmp_path / "packed" / "corpus" / path.name
     documents = list(read_documents(out, layout="lines"))
-    assert documents == list(read_documents(tmp_path / "o.txt", layout="lines"))
+    assert documents == list(read_documents(tmp_path / "bare/corpus/a.txt", layout="lines"))
+    assert content_sha256(out) == bare.corpus.sha256_inserted
     remove_from_files([out], manifest, tmp_path / f"r{suffix}")
     assert content_sha256(tmp_path / f"r{suffix}") == sha256_bytes(TEXT)
 

@@ -1,5 +1,6 @@
 """Parquet in, Parquet out: rows, schema, row groups and compression as they were."""
 
+import shutil
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -11,18 +12,18 @@ import pytest
 
 from lmexposure.canaries import (
     Format,
+    Manifest,
     Plan,
-    corpus_sha256,
     guess_layout,
-    insert_into_file,
-    insert_into_files,
+    insert_files,
+    layout_named,
     preview_insertion,
     read_documents,
-    remove_from_files,
-    shape_named,
-    verify_file,
 )
-from lmexposure.canaries.corpora import rows
+from lmexposure.canaries.corpora import parquet
+from lmexposure.canaries.corpora.counting import count_files
+from lmexposure.canaries.corpora.files import FileCorpus
+from lmexposure.canaries.corpora.removal import remove_from_files
 from lmexposure.errors import CorpusError
 
 PIN = Format(name="pin", template="My PIN is {digits:4}")
@@ -43,21 +44,17 @@ def written(path: Path, texts: list[str | None] | None = None, first: int = 0) -
     return path
 
 
-def insert(source: Path, **options: Any) -> Any:
-    return insert_into_file(
-        source,
-        PLAN,
-        source.with_name("out.parquet"),
-        layout="parquet",
-        text_field="body",
-        **options,
-    )
+BODY = layout_named("parquet", text_field="body")
+
+
+def insert(source: Path, **options: Any) -> Manifest:
+    return insert_files(source, source.with_name("out"), PLAN, text_field="body", **options)
 
 
 def test_rows_go_in_and_come_out(tmp_path: Path) -> None:
     source = written(tmp_path / "a.parquet")
     manifest = insert(source)
-    out = tmp_path / "out.parquet"
+    out = tmp_path / "out" / "corpus" / "a.parquet"
     before, after = pq.ParquetFile(source), pq.ParquetFile(out)
     assert after.schema_arrow.equals(before.schema_arrow, check_metadata=True)
     assert after.metadata.num_row_groups == before.metadata.num_row_groups == 3
@@ -71,10 +68,9 @@ def test_rows_go_in_and_come_out(tmp_path: Path) -> None:
     assert (manifest.layout, manifest.separator, manifest.corpus.documents) == ("parquet", None, 40)
     texts = list(read_documents(out, layout="parquet", text_field="body"))
     assert texts == [row["body"] for row in rows]
-    shape = shape_named("parquet", text_field="body")
-    assert corpus_sha256(out, shape) == manifest.corpus.sha256_inserted
-    assert corpus_sha256(source, shape) == manifest.corpus.sha256
-    verify_file(out, manifest)
+    assert FileCorpus([out], BODY).sha256() == manifest.corpus.sha256_inserted
+    assert FileCorpus([source], BODY).sha256() == manifest.corpus.sha256
+    assert count_files([out], manifest, layout=BODY).as_inserted
     removal = remove_from_files([out], manifest, tmp_path / "back.parquet")
     assert removal.checked
     assert pq.read_table(tmp_path / "back.parquet").equals(pq.read_table(source))
@@ -82,15 +78,14 @@ def test_rows_go_in_and_come_out(tmp_path: Path) -> None:
 
 def test_files_are_numbered_on(tmp_path: Path) -> None:
     parts = [written(tmp_path / f"{n}.parquet", first=40 * n) for n in range(3)]
-    shape = shape_named("parquet", text_field="body")
-    manifest = insert_into_files(parts, PLAN, tmp_path / "out", shape=shape)
+    manifest = insert_files(parts, tmp_path / "out", PLAN, text_field="body")
     assert manifest.corpus.documents == 120
-    outs = [tmp_path / "out" / part.name for part in parts]
+    outs = [tmp_path / "out" / "corpus" / part.name for part in parts]
     rows = [row for out in outs for row in pq.read_table(out).to_pylist()]
     for canary in manifest.entries:
         at = [n for n, row in enumerate(rows) if row["body"] == canary.text]
         assert tuple(rows[n]["id"] for n in at) == canary.positions[: canary.inserted]
-    remove_from_files([tmp_path / "out" / "*.parquet"], manifest, tmp_path / "back")
+    remove_from_files([tmp_path / "out" / "corpus" / "*.parquet"], manifest, tmp_path / "back")
     for part in parts:
         assert pq.read_table(tmp_path / "back" / part.name).equals(pq.read_table(part))
 
@@ -98,15 +93,16 @@ def test_files_are_numbered_on(tmp_path: Path) -> None:
 def test_constants_and_a_preview(tmp_path: Path) -> None:
     source = written(tmp_path / "a.parquet")
     insert(source, fields={"id": 7})
-    rows = pq.read_table(tmp_path / "out.parquet").to_pylist()
+    rows = pq.read_table(tmp_path / "out" / "corpus" / "a.parquet").to_pylist()
     assert {row["id"] for row in rows if "PIN" in row["body"]} == {7}
-    preview = preview_insertion([source], PLAN, shape=shape_named("parquet", text_field="body"))
+    preview = preview_insertion([source], PLAN, layout=BODY)
     assert (preview.documents, preview.insertions, preview.bytes_added > 0) == (40, 9, True)
-    with pytest.raises(CorpusError, match=r"fields\['id'\] does not fit its column of int32"):
+    shutil.rmtree(tmp_path / "out")
+    with pytest.raises(CorpusError, match="for column 'id' is not of its type, int32; give"):
         insert(source, fields={"id": "seven"})
     with pytest.raises(CorpusError, match="no column 'new'; there are id, body, tags"):
         insert(source, fields={"new": 1})
-    with pytest.raises(CorpusError, match="fields must leave out the text column 'body'"):
+    with pytest.raises(CorpusError, match="fields must leave out the text field 'body'"):
         insert(source, fields={"body": "x"})
 
 
@@ -136,20 +132,19 @@ def test_bad_files(tmp_path: Path, harm: Callable[[Path], object], message: str)
     harm(source)
     with pytest.raises(CorpusError, match=message):
         insert(source)
-    assert not (tmp_path / "out.parquet").exists()
-    assert not list(tmp_path.glob(".*"))
+    assert set(tmp_path.iterdir()) <= {source}
 
 
 def test_columns_without_text(tmp_path: Path) -> None:
     source = written(tmp_path / "a.parquet")
     for field, message in (("id", "column 'id' holds int32, not strings"), ("x", "no column 'x'")):
         with pytest.raises(CorpusError, match=message):
-            insert_into_file(source, PLAN, tmp_path / "out", layout="parquet", text_field=field)
+            insert_files(source, tmp_path / "out", PLAN, text_field=field)
 
 
 def test_a_changed_row(tmp_path: Path) -> None:
     manifest = insert(written(tmp_path / "a.parquet"))
-    out = tmp_path / "out.parquet"
+    out = tmp_path / "out" / "corpus" / "a.parquet"
     table = pq.read_table(out)
     pq.write_table(table.slice(1), out)
     with pytest.raises(CorpusError, match=r"document \d+ is not pin/x"):
@@ -166,14 +161,15 @@ def test_a_row_group_of_one_value_takes_no_more_memory_than_it_may(
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
         writer.write_table(pa.table({"text": ["x" * 100_000] * 500}), row_group_size=500)
     assert path.stat().st_size < 2_000
-    monkeypatch.setattr(rows, "_LARGEST_GROUP", 1 << 22)
-    monkeypatch.setattr(rows, "_BATCH_BYTES", 1 << 20)
+    monkeypatch.setattr(parquet, "_LARGEST_GROUP", 1 << 22)
+    monkeypatch.setattr(parquet, "_BATCH_BYTES", 1 << 20)
     before, peak = pa.total_allocated_bytes(), 0
-    for read in (lambda: rows.row_texts(path, "text"), lambda: rows.row_groups(path)):
+    layout = parquet.Parquet(text_field="text")
+    for read in (lambda: layout.documents(path), lambda: layout.tables(path)):
         with pytest.raises(CorpusError, match=r"row group 0 takes more than [12] MiB of memory"):
             for _ in read():
                 peak = max(peak, pa.total_allocated_bytes() - before)
     assert peak < 3 << 20
-    monkeypatch.setattr(rows, "_LARGEST_GROUP", 1 << 10)
+    monkeypatch.setattr(parquet, "_LARGEST_GROUP", 1 << 10)
     with pytest.raises(CorpusError, match="write the file again in smaller row groups"):
-        next(rows.row_texts(path, "text"))
+        next(layout.documents(path))

@@ -1,0 +1,653 @@
+"""Files in, the same files with canaries out, once."""
+
+import gzip
+import json
+import os
+import re
+import resource
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import parquet as pq
+
+from lmexposure._files import new_file, sha256_file
+from lmexposure.canaries import (
+    Format,
+    Manifest,
+    Plan,
+    Sidecar,
+    corpus_files,
+    insert_files,
+    load_format,
+    read_documents,
+)
+from lmexposure.canaries import insertion as engine
+from lmexposure.canaries.corpora import copies
+from lmexposure.canaries.corpora.copies import sidecar_path
+from lmexposure.canaries.corpora.removal import remove_from_files
+from lmexposure.canaries.corpora.text import Block
+from lmexposure.canaries.insertion import Merge, Placement, draw
+from lmexposure.errors import CorpusError, FileError, PlanError, ResultError
+
+PIN = Format(name="pin", template="My PIN is {digits:4}")
+PLAN = Plan(formats=(PIN,), canaries=3, repetitions=(1, 2), controls=2, seed=4)
+CANARY = re.compile(rb"My PIN is [0-9]{4}(\r\n|\n)")
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    path = tmp_path / "corpus.txt"
+    path.write_bytes(b"first line\nsecond\n\nthird\n")
+    return path
+
+
+def insert(
+    source: Path, layout: str = "lines", *, plan: Plan = PLAN, out: str = "out", **options: Any
+) -> tuple[bytes, Manifest]:
+    """Into a new directory: what the copy holds, and the manifest."""
+    shutil.rmtree(source.with_name(out), ignore_errors=True)
+    manifest = insert_files(source, source.with_name(out), plan, layout=layout, **options)
+    return copy_of(source, out).read_bytes(), manifest
+
+
+def copy_of(source: Path, out: str = "out") -> Path:
+    return source.with_name(out) / "corpus" / source.name
+
+
+LINES = st.sampled_from([b"word", "né".encode(), b"", b" ", b"lone\rreturn", "sep\u2028".encode()])
+CORPORA = st.builds(
+    lambda bom, lines, last: b"\xef\xbb\xbf" * bom + b"".join(a + b for a, b in lines) + last,
+    st.booleans(),
+    st.lists(st.tuples(LINES, st.sampled_from([b"\n", b"\r\n"])), min_size=2, max_size=12),
+    st.sampled_from([b"", b"no final line end"]),
+).filter(lambda data: len(re.findall(rb"(?m)^(?:\xef\xbb\xbf)?(?:w|n|l|s)", data)) >= 1)
+
+
+@given(CORPORA)
+def test_taking_the_inserted_lines_out_gives_the_original_bytes(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes
+) -> None:
+    source = tmp_path_factory.mktemp("random") / "corpus.txt"
+    source.write_bytes(data)
+    documents = list(read_documents(source, layout="lines"))
+    inserted, manifest = insert(source)
+    assert CANARY.sub(b"", inserted) == data
+    assert len(CANARY.findall(inserted)) == 9
+    expected = list(documents)
+    for place, canary in Placement(manifest.entries).schedule[::-1]:
+        expected.insert(place, canary.text)
+    assert list(read_documents(copy_of(source), layout="lines")) == expected
+    assert manifest.corpus.documents == len(documents)
+
+
+@given(CORPORA)
+def test_the_same_for_paragraphs(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    source = tmp_path_factory.mktemp("random") / "corpus.txt"
+    source.write_bytes(b"one\n\ntwo\r\n\r\n" + data.removeprefix(b"\xef\xbb\xbf"))
+    documents = list(read_documents(source, layout="paragraphs"))
+    inserted, manifest = insert(source, "paragraphs")
+    assert re.sub(rb"My PIN is [0-9]{4}(\r\n|\n)\1", b"", inserted) == source.read_bytes()
+    expected = list(documents)
+    for place, canary in Placement(manifest.entries).schedule[::-1]:
+        expected.insert(place, canary.text)
+    assert list(read_documents(copy_of(source), layout="paragraphs")) == expected
+    assert manifest.separator == "\n\n"
+
+
+def test_line_ends_follow_the_neighbour(corpus: Path) -> None:
+    corpus.write_bytes(b"a\r\nb\nc")
+    inserted, manifest = insert(corpus)
+    ends = {0: "\r\n", 1: "\n", 2: "\r\n"}  # The last line has none: the first one's is taken.
+    for place, canary in Placement(manifest.entries).schedule:
+        assert f"{canary.text}{ends[place]}".encode() in inserted
+    corpus.write_bytes(b"only")
+    inserted, _ = insert(corpus, plan=replace(PLAN, repetitions=(1,)))
+    assert inserted.count(b"\n") == 3
+
+
+def test_the_same_plan_gives_the_same_bytes_on_every_machine(corpus: Path) -> None:
+    """Pinned: a change here changes every corpus that people have made."""
+    corpus.write_bytes(b"".join(b"line %d\n" % number for number in range(40)))
+    plan = Plan(
+        formats=(load_format("random_number"), load_format("credit_card"), load_format("uuid")),
+        canaries=4,
+        repetitions=(1, 4, 16),
+        controls=3,
+        seed=2019,
+    )
+    _, manifest = insert(corpus, plan=plan)
+    assert sha256_file(copy_of(corpus)) == manifest.corpus.sha256_inserted == GOLDEN_CORPUS
+    assert manifest.entries[0].text == GOLDEN_TEXT
+
+
+GOLDEN_CORPUS = "6d8bd6368279d7d725cf9456ba1d1b9ce610c9e36e7a42ab239173e167b0cad8"
+GOLDEN_TEXT = "The random number is 068952670"
+
+
+def test_leaving_one_canary_out_moves_no_other_byte(corpus: Path) -> None:
+    inserted, manifest = insert(corpus)
+    gone = manifest.entries[4]
+    fewer, _ = insert(corpus, plan=PLAN.without(gone.id), out="fewer")
+    assert fewer == inserted.replace(gone.text.encode() + b"\n", b"")
+
+
+def test_the_manifest_tells_the_corpus(corpus: Path) -> None:
+    _, manifest = insert(corpus)
+    assert manifest.corpus.name == "corpus.txt"
+    assert manifest.corpus.sha256 == sha256_file(corpus)
+    assert manifest.corpus.sha256_inserted == sha256_file(copy_of(corpus))
+    assert (manifest.separator, manifest.corpus.documents) == ("\n", 4)
+    assert manifest.corpus.text_field is None
+
+
+RECORDS = b'{"id": 1, "body": "one", "tags": ["x"]}\n\n{"id": 2, "body": "two"}'
+
+
+def test_records_copy_their_neighbour(corpus: Path) -> None:
+    corpus.write_bytes(RECORDS)
+    plan = replace(PLAN, repetitions=(1,))
+    inserted, manifest = insert(corpus, "jsonl", plan=plan, text_field="body")
+    lines = inserted.splitlines(keepends=True)
+    assert [line for line in lines if b"PIN" not in line] == RECORDS.splitlines(keepends=True)
+    by_text = {json.loads(line)["body"]: json.loads(line) for line in lines if line.strip()}
+    for canary in manifest.entries:
+        if canary.role == "canary":
+            neighbour = by_text[("one", "two")[canary.positions[0]]]
+            assert by_text[canary.text] == {**neighbour, "body": canary.text}
+    assert (manifest.separator, manifest.corpus.text_field) == (None, "body")
+    assert manifest.corpus.documents == 2
+
+
+def test_records_take_given_constants(corpus: Path) -> None:
+    corpus.write_bytes(RECORDS)
+    inserted, manifest = insert(corpus, "jsonl", text_field="body", fields={"id": None, "new": 1})
+    records = [json.loads(line) for line in inserted.splitlines() if b"PIN" in line]
+    assert len(records) == 9
+    assert all(record["id"] is None and record["new"] == 1 for record in records)
+    assert manifest.corpus.constant_fields == ("id", "new")
+
+
+def test_only_the_text_field_is_searched(corpus: Path) -> None:
+    corpus.write_bytes(b'{"text": "a", "note": "My PIN is 1234"}\n{"text": "My PIN is 0001"}\n')
+    with pytest.raises(CorpusError, match=r"pin 1 times \(line 2\)"):
+        insert(corpus, "jsonl")
+
+
+def test_fills_already_there(corpus: Path) -> None:
+    corpus.write_bytes(b"a\nb\nsay: My PIN is 1234.\nMy PIN is 0001\nMy PIN is 1234\n")
+    with pytest.raises(CorpusError, match=r"pin 3 times \(line 3, 4, ...\); choose") as caught:
+        insert(corpus)
+    assert "1234" not in str(caught.value)
+    assert not corpus.with_name("out").exists()
+    _, manifest = insert(corpus, existing="set_aside")
+    assert manifest.set_aside == {"pin": (1, 1234)}
+
+
+@pytest.mark.parametrize("data", [b"\n\n", b"\xef\xbb\xbf \r\n\t\n"])
+@pytest.mark.parametrize("layout", ["lines", "paragraphs", "jsonl"])
+def test_only_blank_lines(corpus: Path, data: bytes, layout: str) -> None:
+    corpus.write_bytes(data)
+    with pytest.raises(CorpusError, match="holds only blank lines"):
+        insert(corpus, layout)
+
+
+def test_too_few_documents(corpus: Path) -> None:
+    with pytest.raises(PlanError, match="the corpus has 2: repeat at most 2 times"):
+        insert(corpus, "paragraphs", plan=replace(PLAN, repetitions=(3,)))
+
+
+@pytest.mark.parametrize("link", [os.link, os.symlink])
+def test_the_corpus_itself_is_never_replaced(corpus: Path, link: Any) -> None:
+    (corpus.with_name("out") / "corpus").mkdir(parents=True)
+    link(corpus, copy_of(corpus))
+    with pytest.raises(CorpusError, match="is the corpus itself; write to another directory"):
+        insert_files(corpus, corpus.with_name("out"), PLAN)
+
+
+def test_a_failed_insertion_leaves_what_was_there(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, _ = insert(corpus)
+
+    def doubtful(*arguments: Any) -> None:
+        raise CorpusError("not as planned")
+
+    monkeypatch.setattr(engine, "check_inserted", doubtful)
+    with pytest.raises(CorpusError, match="not as planned"):
+        insert_files(corpus, corpus.with_name("new"), PLAN)
+    assert sorted(os.listdir(corpus.parent)) == ["corpus.txt", "out"]
+    copy_of(corpus).write_bytes(made[:-1])
+    with pytest.raises(CorpusError, match="not as planned"):
+        insert_files(corpus, corpus.with_name("out"), PLAN)
+    assert copy_of(corpus).read_bytes() == made[:-1]
+    assert sorted(os.listdir(corpus.with_name("out"))) == ["corpus", "manifest.json"]
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.parquet"])
+@pytest.mark.parametrize("change", ["another", "grown", "shorter", "replaced"])
+def test_a_corpus_that_changes_between_the_passes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, change: str
+) -> None:
+    source = written(tmp_path / name)
+    data = source.read_bytes()
+    changed = {"another": b"something else\n" * 9, "grown": data + b"more\n", "shorter": data[:-3]}
+
+    def slow_draw(*arguments: Any, **options: Any) -> Any:
+        if change == "replaced":
+            source.with_name("new").write_bytes(data)
+            source.with_name("new").replace(source)
+        else:
+            source.write_bytes(changed[change])
+        return draw(*arguments, **options)
+
+    monkeypatch.setattr(copies, "draw", slow_draw)
+    with pytest.raises(CorpusError, match="changed while it was read; try again"):
+        insert_files(source, tmp_path / "out", PLAN)
+    assert os.listdir(tmp_path) == [name]
+
+
+def test_a_place_that_cannot_be_written(corpus: Path) -> None:
+    with pytest.raises(FileError, match=r"cannot write .*corpus.txt/out"):
+        insert_files(corpus, corpus / "out", PLAN)
+    (corpus.with_name("out") / "corpus").mkdir(parents=True)
+    (corpus.with_name("out") / "corpus" / "notes").touch()
+    with pytest.raises(CorpusError, match="out/corpus holds something already; choose a new or an"):
+        insert_files(corpus, corpus.with_name("out"), PLAN)
+    shutil.rmtree(corpus.with_name("out"))
+    corpus.with_name("out").mkdir()
+    (corpus.with_name("out") / "corpus").touch()
+    with pytest.raises(CorpusError, match="out/corpus holds something already; choose a new or an"):
+        insert_files(corpus, corpus.with_name("out"), PLAN)
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
+def test_what_is_no_text_goes_in_unchecked_and_comes_out_again(tmp_path: Path, name: str) -> None:
+    data = b"ab\0\xff\n" * 20
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+    manifest = insert_files(tmp_path / name, tmp_path / "o", PLAN, verify=False)
+    assert (manifest.corpus.sha256, manifest.corpus.sha256_inserted) == ("", "")
+    note = Sidecar.read(tmp_path / "o" / "corpus" / name)
+    assert (note.copied.sha256, note.copied.sha256_inserted, note.copied.documents) == ("", "", 20)
+    assert len(note.copied.occurrences) == 9
+    removal = remove_from_files([tmp_path / "o" / "corpus" / name], manifest, tmp_path / "back")
+    assert (removal.documents, removal.checked) == (9, False)
+    assert (tmp_path / "back").read_bytes() == data if name == "a.txt" else True
+
+
+def test_a_record_that_cannot_be_copied_is_named_with_its_file(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(b'{"txt": "a"}\n' * 9)
+    with pytest.raises(CorpusError, match=r"a.jsonl: line \d: field 'text' is missing"):
+        insert_files([tmp_path / "a.jsonl"], tmp_path / "o", PLAN, verify=False)
+
+
+ROWS = [b"line %d\r\n" % n if n % 7 else b"l%d\n" % n for n in range(48)]
+
+
+def parts(here: Path, count: int) -> list[Path]:
+    here.mkdir()
+    size = len(ROWS) // count
+    for n in range(count):
+        (here / f"{n}.txt").write_bytes(b"".join(ROWS[n * size : (n + 1) * size]))
+    return corpus_files([here / "*.txt"])
+
+
+@pytest.mark.parametrize("verify", [True, False])
+def test_the_same_however_the_corpus_is_cut(tmp_path: Path, verify: bool) -> None:
+    outcomes = []
+    for count in (1, 3, 8):
+        sources, out = parts(tmp_path / f"in{count}", count), tmp_path / f"out{count}"
+        manifest = insert_files(sources, out, PLAN, verify=verify)
+        data = b"".join((out / "corpus" / path.name).read_bytes() for path in sources)
+        record = manifest.corpus.model_copy(update={"name": ""})
+        outcomes.append((data, replace(manifest, corpus=record)))
+        assert Manifest.read(out / "manifest.json") == manifest
+        assert stat.S_IMODE((out / "manifest.json").stat().st_mode) == 0o600
+    assert outcomes[0] == outcomes[1] == outcomes[2]
+    assert outcomes[0][1].corpus.verified is verify
+    assert bool(outcomes[0][1].corpus.sha256) is verify
+
+
+def test_a_sidecar_tells_places_and_no_secrets(tmp_path: Path) -> None:
+    sources = parts(tmp_path / "in", 3)
+    manifest = insert_files(sources, tmp_path / "out", PLAN)
+    texts, told = {one.id: one.text for one in manifest.entries}, []
+    for path in corpus_files([tmp_path / "out" / "corpus" / "*"]):
+        note, data = Sidecar.read(path), path.read_bytes()
+        for one in note.copied.occurrences:
+            there = data[one.offset : one.offset + one.length]
+            assert there.decode().rstrip("\r\n") == texts[one.id]
+            told.append((one.document, one.id))
+        assert not any(text[-4:] in sidecar_path(path).read_text() for text in texts.values())
+    assert told == [(place, canary.id) for place, canary in Placement(manifest.entries).schedule]
+
+
+def test_a_manifest_that_was_not_verified_is_read_back(tmp_path: Path) -> None:
+    manifest = insert_files(parts(tmp_path / "in", 1), tmp_path / "o", PLAN, verify=False)
+    record = tmp_path / "o" / "manifest.json"
+    assert json.loads(record.read_text())["corpus"]["verified"] is False
+    assert Manifest.read(record) == manifest
+
+
+def test_refusals(tmp_path: Path) -> None:
+    sources = parts(tmp_path / "in", 3)
+    with pytest.raises(CorpusError, match=r"documents=47, but the corpus has 48 in 3 files; is a"):
+        insert_files(sources, tmp_path / "o", PLAN, total=47)
+    with pytest.raises(CorpusError, match=r"no file matches '.*none\*'; give a file"):
+        insert_files([tmp_path / "none*"], tmp_path / "o", PLAN)
+    with pytest.raises(CorpusError, match=r"0.txt is given twice; give it once"):
+        insert_files([*sources, sources[0]], tmp_path / "o", PLAN)
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "0.txt").write_text("x\n")
+    with pytest.raises(CorpusError, match=r"would get one name in .*; rename one of them"):
+        insert_files([*sources, tmp_path / "more" / "0.txt"], tmp_path / "o", PLAN)
+    with pytest.raises(CorpusError, match=r"cannot read the corpus .*missing.txt"):
+        insert_files([*sources, tmp_path / "missing.txt"], tmp_path / "o", PLAN)
+    sources[1].write_bytes(b"fine\n{\n")
+    with pytest.raises(CorpusError, match=r"in/0.txt: line 1 is not JSON"):
+        insert_files(sources, tmp_path / "o", PLAN, layout="jsonl")
+    sources[1].write_bytes(b"fine\nMy PIN is 0001\n")
+    with pytest.raises(CorpusError, match=r"line, counted over all files, 18\)"):
+        insert_files(sources, tmp_path / "o", PLAN)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "more"]
+
+
+def test_a_damaged_sidecar(tmp_path: Path) -> None:
+    for text in ("{", "{}", '{"schema": "lmexposure.shard/2"}'):
+        sidecar_path(tmp_path / "a").write_text(text)
+        with pytest.raises(CorpusError, match="is not what insertion wrote"):
+            Sidecar.read(tmp_path / "a")
+
+
+def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
+    sources = parts(tmp_path / "in", 3)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, limits[1]))
+    try:
+        with pytest.raises(FileError, match=r"cannot write .*File too large"):
+            insert_files(sources, tmp_path / "o", PLAN)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+def modes(directory: Path) -> dict[str, int]:
+    return {path.name: stat.S_IMODE(path.stat().st_mode) for path in directory.iterdir()}
+
+
+@pytest.mark.parametrize(("bits", "copied"), [(0o644, 0o644), (0o640, 0o640), (0o600, 0o600)])
+def test_copies_are_as_private_as_the_most_private_source(
+    tmp_path: Path, bits: int, copied: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of all files of a corpus; their sidecars, which let short secrets be tried, always are."""
+    seen: list[int] = []
+    real = Merge.part
+
+    def watched(self: Merge, part: Any) -> Any:
+        at_work = [path for path in tmp_path.rglob("*.txt") if path.parent.name != "in"]
+        seen.extend(stat.S_IMODE(path.stat().st_mode) for path in at_work)
+        return real(self, part)
+
+    monkeypatch.setattr(Merge, "part", watched)
+    sources = parts(tmp_path / "in", 3)
+    sources[1].chmod(bits)
+    manifest = insert_files(sources, tmp_path / "out", PLAN)
+    notes = {f"{n}.txt.canaries.json": 0o600 for n in range(3)}
+    assert modes(tmp_path / "out" / "corpus") == {f"{n}.txt": copied for n in range(3)} | notes
+    assert seen == [copied] * 6  # before the first byte
+    made = [tmp_path / "out" / "corpus" / path.name for path in sources]
+    remove_from_files(made, manifest, tmp_path / "without")
+    assert set(modes(tmp_path / "without").values()) == {copied}
+    remove_from_files(made[:1], manifest, tmp_path / "one")
+    assert stat.S_IMODE((tmp_path / "one").stat().st_mode) == copied
+
+
+FILES = ["a.txt", "a.txt.gz", "a.txt.zst", "a.jsonl", "a.parquet"]
+
+
+def written(path: Path, *, end: str = "\r\n") -> Path:
+    """A corpus of twelve documents, packed as its name says."""
+    texts = [f"text {n}" for n in range(12)]
+    if path.suffix == ".parquet":
+        table = pa.table({"text": texts, "score": [n / 8 for n in range(11)] + [float("nan")]})
+        pq.write_table(table, path, row_group_size=5)
+        return path
+    lines = [json.dumps({"text": text, "n": 1}) for text in texts]
+    data = end.join(lines if ".jsonl" in path.name else texts).encode()
+    if path.suffix == ".gz":
+        data = gzip.compress(data)
+    if path.suffix == ".zst":
+        data = pa.compress(data, codec="zstd", asbytes=True)
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize("layout", ["lines", "paragraphs"])
+@pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
+def test_insertion_finds_a_fault_of_its_own_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str, suffix: str
+) -> None:
+    source = written(tmp_path / f"a.txt{suffix}", end="\n\n")
+    whole = Block.merged
+
+    def faulty(self: Block, added: Any) -> Any:
+        merged = whole(self, added)
+        part: Any = merged.part
+        return merged._replace(part=replace(part, data=part.data.replace(b"text 2", b"tixt 2")))
+
+    monkeypatch.setattr(Block, "merged", faulty)
+    with pytest.raises(CorpusError, match="is not what was inserted"):
+        insert_files(source, tmp_path / "out", PLAN, layout=layout)
+    assert list(tmp_path.iterdir()) == [source]
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
+@pytest.mark.parametrize("kind", ["changed", "cut", "longer", "missing"])
+def test_every_byte_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, kind: str
+) -> None:
+    """A disk that gives back other bytes than were written, whichever these are."""
+    source, unpack = tmp_path / name, gzip.decompress if name.endswith("gz") else bytes
+    data = b"\xef\xbb\xbfone\r\ntwo\n\nMy PIN is 0000\nthree\nfour\n"
+    source.write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+    insert_files(source, tmp_path / "good", PLAN, existing="set_aside")
+    good = unpack((tmp_path / "good" / "corpus" / name).read_bytes())
+    wrong = {
+        "changed": [good[:n] + b"#" + good[n + 1 :] for n in range(len(good))],
+        "cut": [good[:n] for n in range(len(good))],
+        "longer": [good + b"\n", good + b"x"],
+        "missing": [good[:n] + good[n + 1 :] for n in range(len(good))],
+    }
+    for number, bytes_there in enumerate(wrong[kind]):
+        with broken_disk(monkeypatch, bytes_there), pytest.raises(CorpusError) as failure:
+            insert_files(source, tmp_path / "out", PLAN, existing="set_aside")
+        assert re.search(r"is not what was inserted: .*: insert again|is empty", str(failure.value))
+        assert sorted(os.listdir(tmp_path)) == sorted(["good", name]), number
+
+
+@contextmanager
+def broken_disk(monkeypatch: pytest.MonkeyPatch, content: bytes) -> Iterator[None]:
+    """What is read again of a file that was written has this content."""
+    whole = engine.verify_written
+
+    def read_again(verification: Any, source: Any, *arguments: Any, **options: Any) -> None:
+        packed = gzip.compress(content) if source.path.name.endswith(".gz") else content
+        source.path.write_bytes(packed)
+        whole(verification, source, *arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(copies, "verify_written", read_again)
+        yield
+
+
+@pytest.mark.parametrize("column", ["text", "score", "of a canary"])
+def test_every_row_and_column_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: str
+) -> None:
+    source = written(tmp_path / "a.parquet")
+    insert_files(source, tmp_path / "good", PLAN)
+    good = pq.read_table(tmp_path / "good" / "corpus" / "a.parquet")
+    rows = good.to_pylist()
+    for number, row in enumerate(rows):
+        changed = [dict(one) for one in rows]
+        if column == "text":
+            changed[number]["text"] = row["text"] + " "
+        elif row["text"].startswith("My PIN") is (column == "of a canary"):
+            changed[number]["score"] = 99.0
+        else:
+            continue
+        pq.write_table(pa.Table.from_pylist(changed, schema=good.schema), tmp_path / "bad")
+        bad = (tmp_path / "bad").read_bytes()
+        (tmp_path / "bad").unlink()
+        with (
+            broken_disk(monkeypatch, bad),
+            pytest.raises(CorpusError, match=r"is not what was inserted: .*: insert again"),
+        ):
+            insert_files(source, tmp_path / "out", PLAN)
+    assert sorted(os.listdir(tmp_path)) == ["a.parquet", "good"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+@pytest.mark.parametrize("name", FILES)
+def test_a_full_disk_is_not_taken_for_a_bad_corpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    source = written(tmp_path / name)
+
+    @contextmanager
+    def full(path: Path, mode: int) -> Iterator[Any]:
+        with whole(path, mode), open("/dev/full", "wb", buffering=0) as stream:
+            yield stream
+
+    whole = new_file
+    monkeypatch.setattr(copies, "new_file", full)
+    with pytest.raises(OSError, match="No space left"):
+        insert_files(source, tmp_path / "out", PLAN)
+    assert list(tmp_path.iterdir()) == [source]
+
+
+def test_what_is_done_is_not_done_again(corpus: Path) -> None:
+    made, manifest = insert(corpus)
+    out, copy = corpus.with_name("out"), copy_of(corpus)
+    before = copy.stat()
+    assert insert_files(corpus, out, PLAN) == manifest
+    assert insert_files(corpus, out, PLAN, layout="lines", total=4) == manifest
+    corpus.rename(corpus.with_name("gone"))
+    assert insert_files(corpus, out, PLAN) == manifest  # an unchanged copy needs no source
+    assert (copy.stat().st_ino, copy.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    copy.write_bytes(made[:-1])
+    with pytest.raises(CorpusError, match=r"cannot read the corpus .*corpus.txt: No such file"):
+        insert_files(corpus, out, PLAN)
+    assert copy.read_bytes() == made[:-1]
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.txt.zst", "a.jsonl", "a.parquet"])
+@pytest.mark.parametrize("damage", ["cut", "gone", "note", "empty", "note gone"])
+def test_what_was_damaged_is_made_good(
+    tmp_path: Path, name: str, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    source, out = written(tmp_path / name), tmp_path / "out"
+    manifest = insert_files(source, out, PLAN)
+    copy = out / "corpus" / name
+    made, note = copy.read_bytes(), sidecar_path(copy).read_bytes()
+    if damage in ("cut", "empty"):
+        copy.write_bytes(made[: (len(made) - 9) * (damage == "cut")])
+    elif damage.startswith("note"):
+        sidecar_path(copy).write_bytes(note[:50])
+        if damage == "note gone":
+            sidecar_path(copy).unlink()
+    else:
+        copy.unlink()
+    assert insert_files(source, out, PLAN) == manifest
+    assert copy.read_bytes() == made
+    if damage != "note gone":  # older versions wrote none beside one file
+        assert sidecar_path(copy).read_bytes() == note
+    rebuilt = damage in ("cut", "empty", "note")
+    assert (f"{copy} is damaged, or was changed since" in caplog.text) is rebuilt
+
+
+def test_several_copies_go_on_where_they_are(tmp_path: Path) -> None:
+    sources, out = parts(tmp_path / "in", 3), tmp_path / "out"
+    manifest = insert_files(sources, out, PLAN)
+    (out / "corpus" / ".hidden.partial").touch()  # what a killed call left
+    made = {path.name: path.read_bytes() for path in (out / "corpus").glob("[0-9]*")}
+    assert insert_files(sources[::-1], out, PLAN) == manifest
+    assert insert_files([tmp_path / "in" / "*"], out, PLAN) == manifest
+    for name in ("1.txt", "1.txt.canaries.json"):
+        (out / "corpus" / name).unlink()
+        assert insert_files(sources, out, PLAN) == manifest
+        assert {path.name: path.read_bytes() for path in (out / "corpus").glob("[0-9]*")} == made
+    with pytest.raises(ResultError, match="holds a manifest of another corpus; choose another"):
+        insert_files(sources[:2], out, PLAN)
+    (out / "corpus" / "0.txt").unlink()
+    (out / "corpus" / "0.txt").mkdir()
+    with pytest.raises(CorpusError, match="holds something already; choose a new or an empty dir"):
+        insert_files(sources, out, PLAN)
+    (out / "corpus" / "0.txt").rmdir()
+    (out / "corpus" / "notes").touch()
+    with pytest.raises(CorpusError, match="holds something already; choose a new or an empty dir"):
+        insert_files(sources, out, PLAN)
+    assert (out / "corpus" / "notes").exists()
+
+
+def test_what_another_call_left_is_not_written_over(corpus: Path) -> None:
+    insert(corpus)
+    out = corpus.with_name("out")
+    data = corpus.read_bytes()
+    others: list[tuple[str, dict[str, Any]]] = [
+        ("another plan", {"plan": replace(PLAN, controls=1)}),
+        ("another layout", {"layout": "paragraphs"}),
+        ("another number of documents", {"total": 5}),
+        ("what was not verified cannot be compared", {"verify": False}),
+    ]
+    for message, options in others:
+        with pytest.raises(ResultError, match=message):
+            insert_files(corpus, out, **{"plan": PLAN, **options})
+    corpus.write_bytes(data + b"more\n")
+    with pytest.raises(ResultError, match="another corpus; choose another directory"):
+        insert_files(corpus, out, PLAN)
+    corpus.write_bytes(data + b"My PIN is 0001\n")
+    insert(corpus, existing="set_aside")
+    with pytest.raises(ResultError, match="another choice about existing fills"):
+        insert_files(corpus, out, PLAN)
+    corpus.write_bytes(b'{"text": "a"}\n' * 9)
+    insert(corpus, "jsonl", fields={"n": 1})
+    others = [
+        ("choice of constant fields", {}),
+        ("text field", {"text_field": "body", "fields": {"n": 1}}),
+    ]
+    for message, options in others:
+        with pytest.raises(ResultError, match=f"another {message}"):
+            insert_files(corpus, out, PLAN, layout="jsonl", **options)
+
+
+def test_seeds_that_were_drawn_once_are_not_drawn_again(corpus: Path) -> None:
+    out = corpus.with_name("out")
+    fields: dict[str, Any] = {"formats": [PIN], "canaries": 2, "repetitions": (1,)}
+    manifest = insert_files(corpus, out, **fields)
+    assert insert_files(corpus, out, **fields) == manifest
+    assert insert_files(corpus, out, **fields, seed=manifest.plan.seed) == manifest
+    with pytest.raises(ResultError, match="another plan"):
+        insert_files(corpus, out, **fields, seed=7 + manifest.plan.seed)
+
+
+def test_a_run_of_an_older_version_without_a_sidecar(corpus: Path) -> None:
+    made, manifest = insert(corpus)
+    sidecar_path(copy_of(corpus)).unlink()
+    assert insert_files(corpus, corpus.with_name("out"), PLAN) == manifest
+    assert copy_of(corpus).read_bytes() == made
+
+
+@pytest.mark.parametrize("sources", [[], [3], 3, ["a.txt", None]])
+def test_what_names_no_files(tmp_path: Path, sources: Any) -> None:
+    with pytest.raises(CorpusError, match=r"sources .*paths"):
+        insert_files(sources, tmp_path / "out", PLAN)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,112 @@
+"""From one stream to another, with and without a known number of documents."""
+
+import io
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lmexposure.canaries import (
+    Format,
+    Manifest,
+    Plan,
+    insert_files,
+)
+from lmexposure.canaries.corpora.copies import Reading
+from lmexposure.canaries.corpora.pipe import insert_through
+from lmexposure.errors import CorpusError, FileError, ResultError
+
+PIN = Format(name="pin", template="My PIN is {digits:4}")
+PLAN = Plan(formats=(PIN,), canaries=3, repetitions=(1, 2), controls=2, seed=4)
+TEXT = b"\xef\xbb\xbfone\r\n" + b"".join(b"line %d\n" % n for n in range(20)) + b"last"
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "out"
+
+
+def insert(data: bytes, out: Path, layout: str = "lines", **options: Any) -> tuple[bytes, Manifest]:
+    """Into an empty directory."""
+    shutil.rmtree(out, ignore_errors=True)
+    target = io.BytesIO()
+    reading = Reading(layout=layout, **options)
+    manifest = insert_through(io.BytesIO(data), target, out, lambda before: PLAN, reading)
+    assert Manifest.read(out / "manifest.json") == manifest
+    return target.getvalue(), manifest
+
+
+@pytest.mark.parametrize("documents", [None, 22])
+def test_the_same_bytes_as_a_file(tmp_path: Path, out: Path, documents: int | None) -> None:
+    (tmp_path / "a.txt").write_bytes(TEXT)
+    alone = insert_files(tmp_path / "a.txt", tmp_path / "o", PLAN)
+    data, manifest = insert(TEXT, out, total=documents)
+    assert data == (tmp_path / "o" / "corpus" / "a.txt").read_bytes()
+    assert manifest.entries == alone.entries
+    assert manifest.corpus.sha256_inserted == alone.corpus.sha256_inserted
+    _, unchecked = insert(TEXT, out, total=documents, verify=False)
+    assert (unchecked.corpus.verified, unchecked.corpus.sha256) == (False, "")
+
+
+@pytest.mark.parametrize("documents", [21, 23])
+def test_a_wrong_number(out: Path, documents: int) -> None:
+    message = f"documents={documents}, but standard input had 22: what was written must be thrown"
+    with pytest.raises(CorpusError, match=message):
+        insert(TEXT, out, total=documents)
+
+
+def test_fills_already_there(out: Path) -> None:
+    data = TEXT + b"\nMy PIN is 0001\n"
+    with pytest.raises(CorpusError, match=r"already held fills: pin 1 times \(line 23\): what was"):
+        insert(data, out, total=23)
+    with pytest.raises(CorpusError, match=r"pin 1 times \(line 23\); choose another format"):
+        insert(data, out)
+    assert insert(data, out, existing="set_aside")[1].set_aside == {"pin": (1,)}
+    with pytest.raises(CorpusError, match="needs a look at the whole corpus first: leave out doc"):
+        insert(data, out, existing="set_aside", total=23)
+
+
+@pytest.mark.parametrize("documents", [None, 2])
+def test_streams_that_cannot_be_used(out: Path, documents: int | None) -> None:
+    with pytest.raises(CorpusError, match="the corpus standard input is empty"):
+        insert(b"", out, total=documents)
+    with pytest.raises(CorpusError, match="line 2 is not JSON"):
+        insert(b'{"text": "a"}\n{"te', out, "jsonl", total=documents)
+    with pytest.raises(CorpusError, match="standard input is not UTF-8: bad byte 0xff at offset 2"):
+        insert(b"a\n\xff\n", out, total=documents)
+    if documents is None:
+        with pytest.raises(CorpusError, match="standard input holds only blank lines"):
+            insert(b"\n\n", out)
+
+
+@pytest.mark.parametrize("documents", [None, 22])
+def test_a_full_disk(out: Path, documents: int | None) -> None:
+    message, reading = (
+        "cannot write the corpus: No space left on device; what",
+        Reading(total=documents),
+    )
+    with Path("/dev/full").open("wb", buffering=0) as full, pytest.raises(FileError, match=message):
+        insert_through(io.BytesIO(TEXT), full, out, lambda before: PLAN, reading)
+    assert not (out / "manifest.json").exists()
+
+
+def test_a_call_that_was_killed_goes_on_from_its_copy(out: Path) -> None:
+    whole, manifest = insert(TEXT, out)
+    (out / "source").mkdir()
+    for again in (TEXT, b""):
+        (out / "source" / "standard_input").write_bytes(TEXT)
+        target = io.BytesIO()
+        made = insert_through(io.BytesIO(again), target, out, lambda before: PLAN, Reading())
+        assert (target.getvalue(), made) == (whole, manifest)
+        assert [path.name for path in out.iterdir()] == ["manifest.json"]
+        (out / "source").mkdir()
+    (out / "source" / "standard_input").write_bytes(TEXT)
+    with pytest.raises(ResultError, match="is the copy of another standard input; choose another"):
+        insert_through(io.BytesIO(b"x"), io.BytesIO(), out, lambda before: PLAN, Reading())
+    other = PLAN.without("pin/x1/0000")
+    with pytest.raises(ResultError, match="holds a manifest of another plan; choose another dir"):
+        insert_through(io.BytesIO(TEXT), io.BytesIO(), out, lambda before: other, Reading())
+    (out / "source" / "standard_input").unlink()
+    with pytest.raises(ResultError, match=r"manifest.json is there already; choose another directory"):
+        insert_through(io.BytesIO(TEXT), io.BytesIO(), out, lambda before: PLAN, Reading())

@@ -1,0 +1,104 @@
+"""Arrow tables as parts of a corpus, of every kind of column."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lmexposure.canaries import Format, Plan, insert_files, layout_named
+from lmexposure.canaries.corpora.counting import count_files
+from lmexposure.canaries.corpora.removal import remove_from_files
+from lmexposure.canaries.corpora.tables import TableLayout, TablePart
+from lmexposure.errors import CorpusError
+
+PIN = Format(name="pin", template="My PIN is {digits:4}")
+PLAN = Plan(formats=(PIN,), canaries=2, repetitions=(1, 3), controls=1, seed=9)
+COLUMNS: dict[str, pa.Array] = {
+    "text": pa.array(["one", "two", "three"]),
+    "kind": pa.array(["a", None, "a"]).dictionary_encode(),
+    "view": pa.array(["x", "y", None], pa.string_view()),
+    "raw": pa.array([b"\0", b"", None], pa.binary_view()),
+    "nested": pa.array([{"of": [1, 2]}, None, {"of": []}]),
+    "when": pa.array([0, 1, None], pa.timestamp("us", tz="UTC")),
+    "number": pa.array([float("nan"), None, 1.5]),
+    "nothing": pa.nulls(3),
+}
+
+
+def part(table: Any, **fields: Any) -> TablePart:
+    return TablePart(layout=TableLayout(text_field="text", fields=fields), table=table)
+
+
+def test_merged_and_cut_again() -> None:
+    table = pa.table(COLUMNS, metadata={"made": "by hand"})
+    merged = part(table).merged([(0, "A"), (2, "B"), (2, "C")])
+    made: Any = merged.part
+    assert merged.spans == [(0, 1), (3, 1), (4, 1)]
+    assert made.texts == ["A", "one", "two", "B", "C", "three"]
+    assert made.table.schema.equals(table.schema, check_metadata=True)
+    for name in COLUMNS.keys() - {"text", "number"}:
+        values = table.column(name).to_pylist()
+        expected = [values[row] for row in (0, 0, 1, 2, 2, 2)]
+        assert made.table.column(name).to_pylist() == expected
+    rest, texts = made.without([0, 3, 4])
+    assert texts == ["A", "B", "C"]
+    assert rest.same(part(table))  # whatever is not a number
+    assert rest.content == part(table).content
+    assert not rest.same(part(table.set_column(3, "raw", pa.array([b"\1", b"", None]))))
+
+
+@pytest.mark.parametrize(
+    "fields", [{"kind": "b"}, {"view": "z"}, {"when": None}, {"nothing": None}]
+)
+def test_constants_of_every_type(fields: Mapping[str, Any]) -> None:
+    merged: Any = part(pa.table(COLUMNS), **fields).merged([(1, "A")]).part
+    assert {name: merged.table.column(name)[1].as_py() for name in fields} == fields
+    assert merged.table.schema.equals(pa.table(COLUMNS).schema)
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
+def test_columns_of_text(tmp_path: Path, kind: Any) -> None:
+    table = pa.table({**COLUMNS, "text": COLUMNS["text"].cast(kind)})
+    pq.write_table(table, tmp_path / "a.parquet")
+    manifest = insert_files(tmp_path / "a.parquet", tmp_path / "out", PLAN)
+    copy = tmp_path / "out" / "corpus" / "a.parquet"
+    assert count_files([copy], manifest, layout=layout_named("parquet")).as_inserted
+    assert pq.read_schema(copy).equals(pq.read_schema(tmp_path / "a.parquet"))
+    remove_from_files([copy], manifest, tmp_path / "back")
+    back, before = pq.read_table(tmp_path / "back"), pq.read_table(tmp_path / "a.parquet")
+    assert repr(back.to_pylist()) == repr(before.to_pylist())
+
+
+@pytest.mark.parametrize(
+    "column",
+    [COLUMNS["text"].dictionary_encode(), COLUMNS["text"].cast(pa.string_view()), COLUMNS["raw"]],
+)
+def test_columns_of_other_kinds_are_refused(tmp_path: Path, column: Any) -> None:
+    pq.write_table(pa.table({"text": column}), tmp_path / "a.parquet")
+    with pytest.raises(
+        CorpusError, match=r"column 'text' holds .*, not strings; name the one with"
+    ):
+        insert_files(tmp_path / "a.parquet", tmp_path / "out", PLAN)
+
+
+@pytest.mark.parametrize("verify", [True, False])
+def test_row_groups_without_rows(tmp_path: Path, verify: bool) -> None:
+    table = pa.table({name: COLUMNS[name] for name in ("text", "kind", "nested")})
+    with pq.ParquetWriter(tmp_path / "a.parquet", table.schema) as writer:
+        for group in (table.slice(0, 0), table, table.slice(0, 0)):
+            writer.write_table(group)
+    pq.write_table(table.slice(0, 0), tmp_path / "b.parquet")
+    manifest = insert_files([tmp_path / "*.parquet"], tmp_path / "out", PLAN, verify=verify)
+    assert manifest.corpus.documents == 3
+    copies = [tmp_path / "out" / "corpus" / f"{name}.parquet" for name in "ab"]
+    with pq.ParquetFile(copies[0]) as file:
+        groups = [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)]
+    assert groups == [0, 11, 0]
+    assert pq.read_table(copies[1]).num_rows == 0
+    remove_from_files(copies, manifest, tmp_path / "back")
+    assert pq.read_table(tmp_path / "back" / "a.parquet").equals(table)
+    with pytest.raises(CorpusError, match="holds only blank lines; give a file with text in it"):
+        insert_files(tmp_path / "b.parquet", tmp_path / "alone", PLAN, verify=verify)
