@@ -32,6 +32,7 @@ from lmexposure.canaries.plan import Plan
 from lmexposure.errors import CorpusError
 
 ROWS_AT_ONCE = 1000
+_ALL = slice(None)
 _CHANGING = ("tools", "chat_template_kwargs")  # how a chat is rendered
 
 
@@ -191,9 +192,9 @@ class InMemory:
     aligned: ClassVar[bool] = False
     scans_lines: ClassVar[bool] = False
 
-    def records(self) -> Iterable[Any]:
-        """The rows as `reading` reads them."""
-        rows: Iterable[Any] = self.rows
+    def records(self, some: slice = _ALL) -> Iterable[Any]:
+        """Some of the rows as `reading` reads them."""
+        rows: Iterable[Any] = self.rows[some]
         return rows
 
     def picked(self, order: Sequence[int], added: Sequence[tuple[int, str]] = ()) -> Self:
@@ -241,12 +242,12 @@ class InMemory:
         """Nobody else changes what is in memory."""
         return nullcontext()
 
-    def parts(self, *, taken: Taken | None = None, known: bool = False) -> Iterator[Self]:
-        """Some rows at a time; see `insertion.Source`."""
+    def parts(self, *, taken: Taken | None = None, known: bool = False) -> "Iterator[InMemory]":
+        """Some rows at a time, in a list whatever the kind; see `insertion.Source`."""
         self.check_columns()
         for start in range(0, self.documents, ROWS_AT_ONCE):
-            rows = self.picked(range(start, min(start + ROWS_AT_ONCE, self.documents)))
-            part = replace(rows, first=self.first + start)
+            rows = list(self.records(slice(start, start + ROWS_AT_ONCE)))
+            part = InMemory(rows=rows, reading=self.reading, first=self.first + start)
             if taken is not None:
                 taken(part.content)
             yield part
@@ -308,10 +309,10 @@ class InMemory:
 class Frame(InMemory):
     """A pandas DataFrame; its index begins anew."""
 
-    def records(self) -> Iterable[Any]:
-        names = self.rows.columns if self.reading.whole else list(self.reading.wrapped(""))
-        rows: list[Any] = self.rows[names].to_dict("records")
-        return rows
+    def records(self, some: slice = _ALL) -> Iterable[Any]:
+        names = self.rows.columns if self.reading.whole else self.reading.wrapped("")
+        rows = self.rows.iloc[some]
+        return _records({name: rows[name].tolist() for name in names})
 
     def check_columns(self) -> None:
         self.reading.check_columns(self.rows.columns, where="the frame")
@@ -347,12 +348,13 @@ class DataSet(InMemory):
         splits = self.splits
         return self.rows if splits is None else type(splits)({**splits, "train": self.rows})
 
-    def records(self) -> Iterable[Any]:
-        rows = self.rows.with_format(None)
-        if not self.reading.whole:
-            rows = rows.select_columns(list(self.reading.wrapped("")))
-        columns = rows[:]
-        return (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+    @cached_property
+    def _columns(self) -> Any:
+        names = self.rows.column_names if self.reading.whole else list(self.reading.wrapped(""))
+        return self.rows.with_format(None).select_columns(names)
+
+    def records(self, some: slice = _ALL) -> Iterable[Any]:
+        return _records(self._columns[some])
 
     def check_columns(self) -> None:
         wrapped, fixed = self.reading.wrapped(""), self.reading.fields
@@ -468,6 +470,11 @@ def check_constants(features: Any, constants: Mapping[str, Any]) -> None:
             raise CorpusError(
                 f"the constant for column {name!r} is not of its type, {kind}; give another"
             )
+
+
+def _records(columns: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
+    for row in zip(*columns.values(), strict=True):
+        yield dict(zip(columns, row, strict=True))
 
 
 def _check_record(number: int, row: Any) -> None:
