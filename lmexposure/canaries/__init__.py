@@ -89,6 +89,7 @@ else:
             "insert_into_files": "lmexposure.insert_files",
             "insert_into_pandas": "InsertionStep",
             "insert_into_pipe": "the command lmexposure insert -",
+            "insert_into_table": "InsertionStep",
             "insert_into_texts": "lmexposure.insert",
             "manifest_of_rows": "InsertionStep.of(plan, total=...).manifest",
             "remove_from_files": "lmexposure.remove",

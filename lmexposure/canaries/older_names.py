@@ -3,7 +3,7 @@
 The face of this package warns whoever asks for one of them and says what to call instead.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,6 +21,7 @@ from lmexposure.canaries.format import count_fills
 from lmexposure.canaries.insertion import Existing, check_inserted
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.plan import Plan
+from lmexposure.canaries.rows import InsertionStep
 from lmexposure.errors import CorpusError
 
 __all__ = ["remove_from_files"]
@@ -149,3 +150,33 @@ def corpus_sha256(path: str | Path, shape: FileLayout) -> str:
 def separator_of(layout: str) -> str | None:
     """What `layout_named(layout).separator` is; None also for what is no file."""
     return layout_named(layout).separator if layout in LAYOUTS else None
+
+
+def manifest_of_rows(
+    plan: Plan | Manifest,
+    *,
+    documents: int | None = None,
+    text_field: str = "text",
+    fields: Collection[str] = (),
+) -> Manifest:
+    """What `InsertionStep.of(plan, total=documents).manifest` is."""
+    constants = dict.fromkeys(fields)
+    return InsertionStep.of(plan, total=documents, text_field=text_field, fields=constants).manifest
+
+
+def insert_into_pandas(
+    frames: Iterable[Any],
+    manifest: Manifest,
+    *,
+    id_column: str,
+    text_field: str = "text",
+    fields: Mapping[str, Any] | None = None,
+) -> Iterator[Any]:
+    """What `map(InsertionStep.of(manifest, id_column=...), frames)` is."""
+    step = InsertionStep.of(manifest, text_field=text_field, fields=fields, id_column=id_column)
+    return map(step, frames)
+
+
+def insert_into_table(table: Any, step: InsertionStep) -> Any:
+    """What `step(table)` is."""
+    return step(table)

@@ -1,0 +1,66 @@
+"""Older names and signatures, kept for one version: the same work by the calls of today.
+
+The face of this package warns whoever asks for one of them and says what to call instead.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lmexposure.canaries.insertion import Existing
+from lmexposure.canaries.manifest import Manifest
+from lmexposure.canaries.plan import Plan
+from lmexposure.canaries.rows import InsertionStep
+from lmexposure.integrations.documents import insert
+from lmexposure.integrations.wrapping import Wrapping
+
+
+def insert_into_records(
+    records: Sequence[Mapping[str, Any]],
+    plan: Plan,
+    wrapping: Wrapping,
+    *,
+    existing: Existing = "refuse",
+) -> tuple[list[Any], Manifest]:
+    """What `insert(records, plan, wrapping=wrapping)` gives."""
+    return insert(list(records), plan, wrapping=wrapping, existing=existing)
+
+
+def insert_into_stream(
+    dataset: Any,
+    plan: Plan | Manifest,
+    *,
+    documents: int | None = None,
+    text_field: str = "text",
+    fields: Mapping[str, Any] | None = None,
+    id_column: str | None = None,
+) -> tuple[Any, Manifest]:
+    """What `insert(dataset, plan, total=documents)` gives."""
+    return insert(
+        dataset, plan, total=documents, text_field=text_field, fields=fields, id_column=id_column
+    )
+
+
+def insert_into_ray(
+    dataset: Any,
+    plan: Plan | Manifest,
+    *,
+    id_column: str,
+    documents: int | None = None,
+    text_field: str = "text",
+    fields: Mapping[str, Any] | None = None,
+    check_ids: bool = True,
+) -> tuple[Any, Manifest]:
+    """What `insert(dataset, plan, total=documents)` gives, or without a look at ids the step."""
+    if check_ids:
+        return insert_into_stream(
+            dataset,
+            plan,
+            documents=documents,
+            text_field=text_field,
+            fields=fields,
+            id_column=id_column,
+        )
+    step = InsertionStep.of(
+        plan, total=documents, text_field=text_field, fields=fields, id_column=id_column
+    )
+    return dataset.map_batches(step, batch_format="pyarrow"), step.manifest
