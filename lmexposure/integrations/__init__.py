@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lmexposure.canaries.corpora.copies import insert_files
     from lmexposure.integrations.callback import ExposureCallback
     from lmexposure.integrations.corpora import remove, verify
     from lmexposure.integrations.delivered import DeliveredCounter
@@ -17,7 +16,6 @@ else:
     __getattr__, __dir__ = _lazy_face(
         __name__,
         {
-            "lmexposure.canaries.corpora.copies": ["insert_files"],
             "callback": ["ExposureCallback"],
             "corpora": ["remove", "verify"],
             "delivered": ["DeliveredCounter"],
@@ -27,6 +25,7 @@ else:
             "wrapping": ["Wrapping", "wrapped_log_perplexity"],
         },
         older={
+            "insert_files": "lmexposure.insert_files",
             "insert_into_ray": "lmexposure.insert(dataset, plan, total=...)",
             "insert_into_records": "lmexposure.insert(records, plan, wrapping=...)",
             "insert_into_stream": "lmexposure.insert(stream, plan, total=...)",
@@ -41,7 +40,6 @@ __all__ = [
     "Inserted",
     "Wrapping",
     "insert",
-    "insert_files",
     "remove",
     "verify",
     "wrapped_exposures",

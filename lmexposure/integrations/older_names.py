@@ -6,12 +6,15 @@ The face of this package warns whoever asks for one of them and says what to cal
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from lmexposure.canaries.corpora.copies import insert_files
 from lmexposure.canaries.insertion import Existing
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.plan import Plan
 from lmexposure.canaries.rows import InsertionStep
 from lmexposure.integrations.documents import insert
 from lmexposure.integrations.wrapping import Wrapping
+
+__all__ = ["insert_files"]
 
 
 def insert_into_records(
