@@ -14,6 +14,13 @@ from lmexposure.canaries.corpora import counting
 from lmexposure.canaries.corpora.copies import Reading, insert_files
 from lmexposure.canaries.corpora.counting import CorpusCount, count_fills_in
 from lmexposure.canaries.corpora.files import LAYOUTS, FileCorpus, FileLayout, layout_named
+from lmexposure.canaries.corpora.in_memory import (
+    DataSet,
+    Listed,
+    TextField,
+    WholeText,
+    insert_documents,
+)
 from lmexposure.canaries.corpora.packing import packing
 from lmexposure.canaries.corpora.pipe import insert_through
 from lmexposure.canaries.corpora.removal import remove_from_files
@@ -26,6 +33,49 @@ from lmexposure.errors import CorpusError
 
 __all__ = ["remove_from_files"]
 SHAPES, Shape, shape_named = LAYOUTS, FileLayout, layout_named
+
+
+def insert_into_texts(
+    texts: Iterable[str], plan: Plan, *, existing: Existing = "refuse"
+) -> tuple[list[str], Manifest]:
+    """What `insert(texts, plan)` gives.
+
+    Raises:
+        CorpusError: one string; or as `insert`.
+    """
+    if isinstance(texts, str):
+        raise CorpusError("texts is one string; give an iterable of strings, one for each document")
+    return insert_documents(Listed(rows=list(texts), reading=WholeText()), plan, existing)
+
+
+def insert_into_dataset(
+    dataset: Any,
+    plan: Plan,
+    *,
+    text_field: str = "text",
+    fields: Mapping[str, Any] | None = None,
+    existing: Existing = "refuse",
+) -> tuple[Any, Manifest]:
+    """What `insert(dataset, plan)` gives.
+
+    Raises:
+        CorpusError: no such data set; or as `insert`.
+    """
+    from datasets import Dataset, DatasetDict
+
+    splits = dataset if isinstance(dataset, DatasetDict) else None
+    rows = dataset if splits is None else splits.get("train")
+    if not isinstance(rows, Dataset):
+        raise CorpusError("give a datasets.Dataset, or a DatasetDict with a 'train' split")
+    reading = TextField(name=text_field, fields=dict(fields or {}))
+    return insert_documents(DataSet(rows=rows, reading=reading, splits=splits), plan, existing)
+
+
+def dataset_texts(dataset: Any, text_field: str) -> Iterator[Any]:
+    """The column of a data set, row by row."""
+    column = dataset.with_format(None).select_columns([text_field])
+    for rows in column.iter(batch_size=1000):
+        yield from rows[text_field]
 
 
 def insert_into_file(

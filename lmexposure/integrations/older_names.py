@@ -10,7 +10,8 @@ from lmexposure.canaries.corpora.copies import insert_files
 from lmexposure.canaries.insertion import Existing
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.plan import Plan
-from lmexposure.canaries.rows import InsertionStep
+from lmexposure.errors import CorpusError
+from lmexposure.integrations import ray_data
 from lmexposure.integrations.documents import insert
 from lmexposure.integrations.wrapping import Wrapping
 
@@ -53,17 +54,24 @@ def insert_into_ray(
     fields: Mapping[str, Any] | None = None,
     check_ids: bool = True,
 ) -> tuple[Any, Manifest]:
-    """What `insert(dataset, plan, total=documents)` gives, or without a look at ids the step."""
-    if check_ids:
-        return insert_into_stream(
-            dataset,
-            plan,
-            documents=documents,
-            text_field=text_field,
-            fields=fields,
-            id_column=id_column,
-        )
-    step = InsertionStep.of(
-        plan, total=documents, text_field=text_field, fields=fields, id_column=id_column
+    """What `insert(dataset, plan, total=documents)` gives; there, ids are always looked at."""
+    return ray_data.insert_into_ray(
+        dataset,
+        plan,
+        total=documents,
+        text_field=text_field,
+        fields=fields,
+        id_column=id_column,
+        check_ids=check_ids,
     )
-    return dataset.map_batches(step, batch_format="pyarrow"), step.manifest
+
+
+def number_documents(dataset: Any, *, id_column: str = "document") -> Any:
+    """A Ray data set with a column more, 0, 1, 2, ... in the order of its source.
+
+    Raises:
+        CorpusError: it has this column already.
+    """
+    if id_column in (dataset.columns() or []):
+        raise CorpusError(f"there is a column {id_column!r} already; choose another id_column")
+    return ray_data.number_documents(dataset, id_column=id_column)
