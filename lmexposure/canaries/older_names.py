@@ -10,17 +10,10 @@ from tempfile import TemporaryDirectory
 from typing import IO, Any
 
 from lmexposure._files import disk_errors
-from lmexposure.canaries.corpora import counting
+from lmexposure.canaries.corpora import counting, in_memory
 from lmexposure.canaries.corpora.copies import Reading, insert_files
 from lmexposure.canaries.corpora.counting import CorpusCount, count_fills_in
 from lmexposure.canaries.corpora.files import LAYOUTS, FileCorpus, FileLayout, layout_named
-from lmexposure.canaries.corpora.in_memory import (
-    DataSet,
-    Listed,
-    TextField,
-    WholeText,
-    insert_documents,
-)
 from lmexposure.canaries.corpora.packing import packing
 from lmexposure.canaries.corpora.pipe import insert_through
 from lmexposure.canaries.corpora.removal import remove_from_files
@@ -45,7 +38,8 @@ def insert_into_texts(
     """
     if isinstance(texts, str):
         raise CorpusError("texts is one string; give an iterable of strings, one for each document")
-    return insert_documents(Listed(rows=list(texts), reading=WholeText()), plan, existing)
+    corpus = in_memory.InMemory(rows=list(texts), reading=in_memory.Reading())
+    return in_memory.insert_documents(corpus, plan, existing)
 
 
 def insert_into_dataset(
@@ -67,8 +61,9 @@ def insert_into_dataset(
     rows = dataset if splits is None else splits.get("train")
     if not isinstance(rows, Dataset):
         raise CorpusError("give a datasets.Dataset, or a DatasetDict with a 'train' split")
-    reading = TextField(name=text_field, fields=dict(fields or {}))
-    return insert_documents(DataSet(rows=rows, reading=reading, splits=splits), plan, existing)
+    reading = in_memory.TextField(name=text_field, fields=dict(fields or {}))
+    corpus = in_memory.DataSet(rows=rows, reading=reading, splits=splits)
+    return in_memory.insert_documents(corpus, plan, existing)
 
 
 def dataset_texts(dataset: Any, text_field: str) -> Iterator[Any]:
