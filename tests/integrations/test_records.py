@@ -76,7 +76,7 @@ def test_a_field_that_renders_chats_otherwise_is_refused(name: str) -> None:
 
 
 def test_a_record_without_fields_is_refused() -> None:
-    with pytest.raises(CorpusError, match="record 2 is of type str, and must be fields by name"):
+    with pytest.raises(CorpusError, match="record 2 is one text, and must be fields by name"):
         insert([*chats(1), "a chat"], PLAN, wrapping=ANSWER)
 
 
