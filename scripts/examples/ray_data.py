@@ -1,6 +1,6 @@
 """A Ray Data pipeline with canaries in it: ray_data.py CORPUS.txt OUT_DIRECTORY MANIFEST.
 
-Each line is a document. Where the source holds numbers of its documents, name that column instead.
+Each line is a document. Where a column holds the numbers of documents, name it as `id_column`.
 """
 
 import sys
@@ -16,6 +16,6 @@ plan = lx.Plan(formats=["pin"], canaries=4, repetitions=[1, 8], controls=4, seed
 rows, manifest = lx.insert(lines, plan, total=documents)
 manifest.write(manifest_path)
 
-rows.drop_columns(["document"]).write_parquet(out)
+rows.write_parquet(out)
 added = sum(canary.inserted for canary in manifest.canaries)
 print(f"{documents} documents and {added} canary rows were written")
