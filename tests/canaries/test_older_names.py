@@ -4,6 +4,7 @@ import importlib
 import io
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd  # type: ignore[import-untyped]
@@ -15,6 +16,7 @@ import lmexposure as lx
 from lmexposure.canaries import layout_named
 from lmexposure.canaries.corpora.copies import read_sidecars
 from lmexposure.errors import CorpusError
+from lmexposure.integrations import ray_data
 
 PIN = lx.Format(name="pin", template="My PIN is {digits:4}")
 PLAN = lx.Plan(formats=(PIN,), canaries=2, repetitions=(1, 3), controls=1, seed=11)
@@ -23,12 +25,18 @@ RECORDS = [{"text": text, "number": number} for number, text in enumerate(TEXTS)
 PLAIN = lx.Wrapping()
 LINES = layout_named("lines")
 STEP = lx.InsertionStep.of(PLAN, total=len(TEXTS), id_column="number")
+OF_INTEGRATIONS = (
+    "insert_into_ray",
+    "insert_into_records",
+    "insert_into_stream",
+    "number_documents",
+)
 FRAME, TABLE = pd.DataFrame(RECORDS), pa.Table.from_pylist(RECORDS)
 
 
 def older(name: str) -> Any:
     """A function of the version before, from the face that warns of it."""
-    room = "integrations" if name in ("insert_into_records", "insert_into_stream") else "canaries"
+    room = "integrations" if name in OF_INTEGRATIONS else "canaries"
     with pytest.warns(DeprecationWarning, match=f"{name} goes with the next version; use "):
         return getattr(importlib.import_module(f"lmexposure.{room}"), name)
 
@@ -144,6 +152,20 @@ PAIRS: dict[str, tuple[Callable[[Any, Path], Any], Callable[[Path], Any]]] = {
 def test_an_older_name_gives_what_the_newer_call_gives(name: str, here: Path) -> None:
     old, new = PAIRS[name]
     assert old(older(name), here) == new(here)
+
+
+def test_older_names_of_ray_pass_on_what_they_were_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What these do with a data set, the tests of Ray say."""
+    for name in ("insert_into_ray", "number_documents"):
+        monkeypatch.setattr(ray_data, name, lambda *given, **named: (given, named))
+    options = {"id_column": "number", "text_field": "body", "fields": {"a": 1}, "check_ids": False}
+    given, named = older("insert_into_ray")("rows", PLAN, documents=3, **options)
+    assert (given, named) == (("rows", PLAN), {"total": 3, **options})
+    rows = SimpleNamespace(columns=lambda: ["text", "document"])
+    number_documents = older("number_documents")
+    assert number_documents(rows, id_column="number") == ((rows,), {"id_column": "number"})
+    with pytest.raises(CorpusError, match="is a column 'document' already; choose another id_col"):
+        number_documents(rows)
 
 
 def test_what_is_not_as_inserted_is_refused(here: Path) -> None:
