@@ -10,10 +10,11 @@ from tempfile import TemporaryDirectory
 from typing import IO, Any
 
 from lmexposure._files import disk_errors
+from lmexposure.canaries import LAYOUTS
 from lmexposure.canaries.corpora import counting, in_memory
 from lmexposure.canaries.corpora.copies import Reading, insert_files
 from lmexposure.canaries.corpora.counting import CorpusCount, count_fills_in
-from lmexposure.canaries.corpora.files import LAYOUTS, FileCorpus, FileLayout, layout_named
+from lmexposure.canaries.corpora.files import FileCorpus, FileLayout, layout_named
 from lmexposure.canaries.corpora.packing import packing
 from lmexposure.canaries.corpora.pipe import insert_through
 from lmexposure.canaries.corpora.removal import remove_from_files
