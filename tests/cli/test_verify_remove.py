@@ -13,7 +13,7 @@ from corpora import write_corpus
 from datasets import Dataset
 
 from lmexposure.canaries import Canary, Manifest, Plan, load_format
-from lmexposure.integrations import insert
+from lmexposure.integrations.records import insert_into_records
 from lmexposure.integrations.wrapping import Wrapping
 from lmexposure.models import byte_level_tokenizer
 
@@ -233,8 +233,8 @@ def test_one_file_of_several(call: Call, tmp_path: Path) -> None:
 def test_chats_in_records(call: Call, tmp_path: Path) -> None:
     wrapping = Wrapping(turn="user")
     plan = Plan(formats=(load_format("pin"),), canaries=1, repetitions=(2,), controls=1, seed=1)
-    chats, manifest = insert(
-        [wrapping.record(f"question {n}") for n in range(9)], plan, wrapping=wrapping
+    chats, manifest = insert_into_records(
+        [wrapping.record(f"question {n}") for n in range(9)], plan, wrapping
     )
     manifest.write(tmp_path / "manifest.json")
     rows = [{**one, "whole": str(one["messages"])} for one in chats]
