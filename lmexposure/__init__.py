@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lmexposure.audit import epsilon, measure, run
-    from lmexposure.canaries import Format, Manifest, Plan
+    from lmexposure.canaries import Format, InsertionStep, Manifest, Plan, insert_files
     from lmexposure.gate import Thresholds, check
     from lmexposure.integrations import (
         ExposureCallback,
         Wrapping,
         insert,
-        insert_files,
         remove,
         verify,
     )
@@ -38,13 +37,12 @@ else:
         __name__,
         {
             "audit": ["epsilon", "measure", "run"],
-            "canaries": ["Format", "Manifest", "Plan"],
+            "canaries": ["Format", "InsertionStep", "Manifest", "Plan", "insert_files"],
             "gate": ["Thresholds", "check"],
             "integrations": [
                 "ExposureCallback",
                 "Wrapping",
                 "insert",
-                "insert_files",
                 "remove",
                 "verify",
             ],
@@ -58,6 +56,7 @@ else:
 __all__ = [
     "ExposureCallback",
     "Format",
+    "InsertionStep",
     "Manifest",
     "MeasureSettings",
     "Plan",

@@ -24,7 +24,8 @@ from scipy.special import gammaincc, ndtr
 from lmexposure._files import canonical_json, sha256_bytes
 from lmexposure._integrity import CONTENT
 from lmexposure._quantiles import quantile_of
-from lmexposure.canaries import Canary, Format, Manifest, Plan, insert_into_texts
+from lmexposure.canaries import Canary, Format, Manifest, Plan
+from lmexposure.integrations import insert
 from lmexposure.records import (
     Bound,
     CanaryResult,
@@ -586,7 +587,7 @@ def _manifest(small: Small) -> Manifest:
         inclusion_probability=small.inclusion_probability,
         inclusion_seed=None if small.inclusion_probability is None else small.seed + 1,
     )
-    return insert_into_texts(sentences(max(200, *small.repetitions)), plan)[1]
+    return insert(sentences(max(200, *small.repetitions)), plan).manifest
 
 
 def _scores(small: Small, manifest: Manifest, name: str) -> "FormatScores":

@@ -4,6 +4,7 @@ import ast
 import importlib
 import importlib.util
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -165,6 +166,20 @@ def test_a_lazy_face_refuses_a_name_that_it_does_not_have() -> None:
         importlib.import_module("lmexposure.canaries").nothing  # noqa: B018
 
 
+@pytest.mark.parametrize("room", ["canaries", "integrations"])
+def test_a_face_warns_of_older_names_at_the_line_that_asks_and_lists_none(room: str) -> None:
+    module = importlib.import_module(f"lmexposure.{room}")
+    names = inspect.getclosurevars(module.__getattr__).nonlocals["replaced"]
+    assert names
+    assert not set(names) & {*module.__all__, *dir(module), *vars(module)}
+    for name, instead in names.items():
+        told = re.escape(f"lmexposure.{room}.{name} goes with the next version; use {instead}")
+        for _ in range(2):  # it is not kept in the face
+            with pytest.warns(DeprecationWarning, match=told) as caught:
+                exec(f"from lmexposure.{room} import {name}", {"__name__": "caller"})
+            assert {warning.filename for warning in caught} == {"<string>"}
+
+
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: p.stem)
 def test_every_module_says_what_it_is(path: Path) -> None:
     assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
@@ -183,8 +198,8 @@ def test_the_package_itself_stays_light() -> None:
 def test_data_pipelines_import_no_trainer() -> None:
     script = (
         "import sys, lmexposure as lx\n"
-        "from lmexposure.integrations import insert_into_stream\n"
         "lx.insert(['a', 'b'], formats=['pin'], repetitions=(1,)); lx.insert_files; lx.verify\n"
+        "lx.InsertionStep.of(lx.Plan(formats=['pin'], repetitions=(1,)), total=9)\n"
         "assert not {'torch', 'transformers', 'datasets', 'pandas'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True)

@@ -1,24 +1,30 @@
 """The README keeps its word: its Python runs, its tree is the tree, its commands exist."""
 
+import gzip
+import json
 import os
 import re
 import shlex
 import tomllib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
 import pytest
 import typer
 import yaml
 from chats import chat_tokenizer
 from cli.conftest import Call, call
 from corpora import sentences, write_corpus
+from datasets import Dataset
 from huggingface_hub import ModelCard
 from made_results import small_run
 from tiny import byte_level_bpe, model_of
 from transformers import DataCollatorForSeq2Seq, Trainer, TrainingArguments
 
+import lmexposure as lx
 from lmexposure.audit import RunSettings
 from lmexposure.canaries import Format, Plan
 from lmexposure.cli.app import app
@@ -110,6 +116,63 @@ def _chat_trainer(names: dict[str, Any], out: Path) -> Trainer:
     )
     collator = DataCollatorForSeq2Seq(tokenizer)
     return Trainer(names["model"], arguments, train_dataset=rows, data_collator=collator)
+
+
+class SparkFrame(pd.DataFrame):  # type: ignore[misc]
+    """What the step for engines asks of a frame of Spark."""
+
+    schema = "of each column"
+
+    def count(self) -> int:
+        return len(self)
+
+    def mapInPandas(  # noqa: N802
+        self, function: Callable[[Iterator[Any]], Iterator[Any]], schema: str
+    ) -> Any:
+        assert schema == self.schema
+        return pd.concat(function(iter([self[:20], self[20:]])))
+
+
+def test_the_step_for_engines_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    block = next(block for block in blocks("py") if "mapInPandas" in block)
+    records = [{"text": text, "document": n} for n, text in enumerate(sentences(60))]
+    names: dict[str, Any] = {
+        "lx": lx,
+        "plan": lx.Plan(formats=["pin"], canaries=2, repetitions=(1, 4), seed=1),
+        "df": SparkFrame(records),
+        "dataset": Dataset.from_list(records),
+        "n": len(records),
+    }
+    exec(compile(block, "README.md", "exec"), names)
+    texts = lx.insert([record["text"] for record in records], names["plan"]).documents
+    assert names["df"]["text"].tolist() == list(names["rows"]["text"]) == texts
+    assert lx.verify(texts, lx.Manifest.read(tmp_path / "manifest.json")).as_inserted
+
+
+def test_the_calls_of_the_table_take_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    records = [{"text": text} for text in sentences(60)]
+    (tmp_path / "data").mkdir()
+    for part in range(2):
+        with gzip.open(tmp_path / "data" / f"{part}.jsonl.gz", "wt") as stream:
+            stream.writelines(json.dumps(record) + "\n" for record in records)
+    names: dict[str, Any] = {
+        "lx": lx,
+        "plan": lx.Plan(formats=["pin"], canaries=2, repetitions=(1, 4), seed=1),
+        "texts": sentences(60),
+        "rows": records,
+        "chats": [{"messages": [{"role": "user", "content": f"{n}?"}]} for n in range(60)],
+        "stream": Dataset.from_list(records).to_iterable_dataset(),
+        "n": 60,
+    }
+    calls = re.findall(r"\| `(lx\..+)` \|", README)
+    made = [
+        eval(call, names) for call in calls if not call.startswith("lx.insert(rows, plan, total")
+    ]
+    assert len(made) == len(calls) - 1 == 6  # Ray has tests of its own
 
 
 def test_the_settings_and_the_format_are_sound() -> None:

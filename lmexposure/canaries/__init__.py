@@ -1,22 +1,25 @@
 """What is hidden, and where: formats, secrets, plans, insertion, the manifest.
 
 A `Format` numbers all the ways to fill a text's holes. A `Plan` says how many of them to
-hide and how often; one of the `insert_into_...` functions does it and gives a `Manifest`, which
-holds all that is needed to score the canaries later. Standard library and numpy only; `datasets`
-and pyarrow are loaded when a data set or a Parquet file is given.
+hide and how often. `lmexposure.insert` does that among documents in memory, `insert_files` in files
+and an `InsertionStep` in rows that an engine holds; each gives a `Manifest`, which holds all that
+is needed to score the canaries later. Standard library and numpy only; pyarrow is loaded when a
+Parquet file is given.
 
->>> from lmexposure.canaries import Plan, insert_into_texts, load_format
->>> plan = Plan(formats=[load_format("pin")], canaries=2, repetitions=[1, 2], controls=1, seed=7)
->>> texts, manifest = insert_into_texts(["one", "two", "three"], plan)
->>> len(texts), [canary.id for canary in manifest.canaries][:3]
-(9, ['pin/x1/0000', 'pin/x1/0001', 'pin/x2/0000'])
+>>> from lmexposure.canaries import InsertionStep, Plan
+>>> plan = Plan(formats=["pin"], canaries=2, repetitions=[1, 2], controls=1, seed=7)
+>>> step = InsertionStep.of(plan, total=3)
+>>> len(step({"text": ["one", "two", "three"]}, [0, 1, 2])["text"])
+9
+>>> [canary.id for canary in step.manifest.canaries][:3]
+['pin/x1/0000', 'pin/x1/0001', 'pin/x2/0000']
 """
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lmexposure.canaries.corpora.copies import Sidecar, insert_files
-    from lmexposure.canaries.corpora.counting import ClassCount, CorpusCount, count_files, count_of
+    from lmexposure.canaries.corpora.counting import ClassCount, CorpusCount, count_of
     from lmexposure.canaries.corpora.files import (
         LAYOUTS,
         corpus_files,
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
         read_documents,
     )
     from lmexposure.canaries.corpora.preview import Preview, preview_insertion
-    from lmexposure.canaries.corpora.removal import Removal, remove_from_files
+    from lmexposure.canaries.corpora.removal import Removal
     from lmexposure.canaries.format import Fill, Format, find_fills
     from lmexposure.canaries.language import Language
     from lmexposure.canaries.library import (
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
         fresh_seed,
         permutation,
     )
+    from lmexposure.canaries.rows import InsertionStep
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
@@ -50,7 +54,7 @@ else:
         __name__,
         {
             "corpora.copies": ["Sidecar", "insert_files"],
-            "corpora.counting": ["ClassCount", "CorpusCount", "count_files", "count_of"],
+            "corpora.counting": ["ClassCount", "CorpusCount", "count_of"],
             "corpora.files": [
                 "LAYOUTS",
                 "corpus_files",
@@ -59,7 +63,7 @@ else:
                 "read_documents",
             ],
             "corpora.preview": ["Preview", "preview_insertion"],
-            "corpora.removal": ["Removal", "remove_from_files"],
+            "corpora.removal": ["Removal"],
             "format": ["Fill", "Format", "find_fills"],
             "language": ["Language"],
             "library": ["FormatCheck", "check_format_file", "load_format", "shipped_formats"],
@@ -72,6 +76,27 @@ else:
                 "fresh_seed",
                 "permutation",
             ],
+            "rows": ["InsertionStep"],
+        },
+        older={
+            "SHAPES": "LAYOUTS",
+            "Shape": "layout_named",
+            "corpus_sha256": "lmexposure.verify",
+            "count_files": "lmexposure.verify",
+            "dataset_texts": "dataset[text_field]",
+            "insert_into_dataset": "lmexposure.insert",
+            "insert_into_file": "lmexposure.insert_files",
+            "insert_into_files": "lmexposure.insert_files",
+            "insert_into_pandas": "InsertionStep",
+            "insert_into_pipe": "the command lmexposure insert -",
+            "insert_into_table": "InsertionStep",
+            "insert_into_texts": "lmexposure.insert",
+            "manifest_of_rows": "InsertionStep.of(plan, total=...).manifest",
+            "remove_from_files": "lmexposure.remove",
+            "separator_of": "layout_named(layout).separator",
+            "shape_named": "layout_named",
+            "verify_file": "lmexposure.verify(path, manifest).as_inserted",
+            "verify_texts": "lmexposure.verify(texts, manifest).as_inserted",
         },
     )
 
@@ -85,6 +110,7 @@ __all__ = [
     "Fill",
     "Format",
     "FormatCheck",
+    "InsertionStep",
     "Language",
     "Manifest",
     "Plan",
@@ -93,7 +119,6 @@ __all__ = [
     "Sidecar",
     "check_format_file",
     "corpus_files",
-    "count_files",
     "count_of",
     "derive_seed",
     "find_fills",
@@ -105,6 +130,5 @@ __all__ = [
     "permutation",
     "preview_insertion",
     "read_documents",
-    "remove_from_files",
     "shipped_formats",
 ]

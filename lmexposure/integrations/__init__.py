@@ -4,13 +4,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lmexposure.integrations.callback import ExposureCallback
-    from lmexposure.integrations.corpora import insert_files, remove, verify
+    from lmexposure.integrations.corpora import remove, verify
     from lmexposure.integrations.delivered import DeliveredCounter
     from lmexposure.integrations.delivery_report import DeliveryReport
     from lmexposure.integrations.documents import Inserted, insert
-    from lmexposure.integrations.ray_data import insert_into_ray, number_documents
-    from lmexposure.integrations.records import insert_into_records
-    from lmexposure.integrations.streaming import insert_into_stream
     from lmexposure.integrations.wrapped_exposure import wrapped_exposures
     from lmexposure.integrations.wrapping import Wrapping, wrapped_log_perplexity
 else:
@@ -20,15 +17,19 @@ else:
         __name__,
         {
             "callback": ["ExposureCallback"],
-            "corpora": ["insert_files", "remove", "verify"],
+            "corpora": ["remove", "verify"],
             "delivered": ["DeliveredCounter"],
             "delivery_report": ["DeliveryReport"],
             "documents": ["Inserted", "insert"],
-            "ray_data": ["insert_into_ray", "number_documents"],
-            "records": ["insert_into_records"],
-            "streaming": ["insert_into_stream"],
             "wrapped_exposure": ["wrapped_exposures"],
             "wrapping": ["Wrapping", "wrapped_log_perplexity"],
+        },
+        older={
+            "insert_files": "lmexposure.insert_files",
+            "insert_into_ray": "lmexposure.insert(dataset, plan, total=...)",
+            "insert_into_records": "lmexposure.insert(records, plan, wrapping=...)",
+            "insert_into_stream": "lmexposure.insert(stream, plan, total=...)",
+            "number_documents": "lmexposure.insert, which numbers the documents of Ray",
         },
     )
 
@@ -39,11 +40,6 @@ __all__ = [
     "Inserted",
     "Wrapping",
     "insert",
-    "insert_files",
-    "insert_into_ray",
-    "insert_into_records",
-    "insert_into_stream",
-    "number_documents",
     "remove",
     "verify",
     "wrapped_exposures",

@@ -196,7 +196,7 @@ def check_place(manifest: Manifest, wrapping: Wrapping) -> None:
         raise ManifestError(
             f"the canaries of this manifest were inserted as {manifest.corpus.text_field}, and "
             f"this wrapping scores them as {wrapping.place}, where they would look unknown; give "
-            "the wrapping of insert_into_records"
+            "the wrapping of insert(...)"
         )
 
 

@@ -27,8 +27,9 @@ from transformers import GPT2LMHeadModel, PrinterCallback, Trainer, TrainerCallb
 from transformers import TrainingArguments as Arguments
 from turns import Turns, alternate, workers
 
-from lmexposure.canaries import Plan, insert_into_texts, load_format
+from lmexposure.canaries import Plan, load_format
 from lmexposure.cli.console import say
+from lmexposure.integrations import insert
 from lmexposure.integrations.callback import ExposureCallback
 from lmexposure.models import byte_level_tokenizer, pack, tiny_gpt2_config
 
@@ -135,7 +136,7 @@ def corpus() -> tuple[list[dict[str, Any]], Any, Any]:
     formats = [load_format("random_number"), load_format("pin")]
     plan = Plan(formats=formats, canaries=8, repetitions=[1, 4, 16], controls=16, seed=3)
     clean = [line for line in sentences(20_000) if line]
-    texts, manifest = insert_into_texts(clean, plan)
+    texts, manifest = insert(clean, plan)
     tokenizer = byte_level_tokenizer(clean, vocab_size=2048)
     tokenizer.pad_token = tokenizer.eos_token
     canaries = {c.text for c in manifest.canaries if c.role == "canary"}

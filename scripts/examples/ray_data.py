@@ -1,22 +1,21 @@
 """A Ray Data pipeline with canaries in it: ray_data.py CORPUS.txt OUT_DIRECTORY MANIFEST.
 
-Each line is a document. Where the source holds numbers of its documents, name that column instead.
+Each line is a document. Where a column holds the numbers of documents, name it as `id_column`.
 """
 
 import sys
 
 import ray.data
 
-from lmexposure.canaries import Plan, load_format
-from lmexposure.integrations.ray_data import insert_into_ray, number_documents
+import lmexposure as lx
 
 corpus, out, manifest_path = sys.argv[1:]
-lines = number_documents(ray.data.read_text(corpus, drop_empty_lines=False))
+lines = ray.data.read_text(corpus, drop_empty_lines=False)
 documents = lines.count()
-plan = Plan(formats=[load_format("pin")], canaries=4, repetitions=[1, 8], controls=4, seed=7)
-rows, manifest = insert_into_ray(lines, plan, documents=documents, id_column="document")
+plan = lx.Plan(formats=["pin"], canaries=4, repetitions=[1, 8], controls=4, seed=7)
+rows, manifest = lx.insert(lines, plan, total=documents)
 manifest.write(manifest_path)
 
-rows.drop_columns(["document"]).write_parquet(out)
+rows.write_parquet(out)
 added = sum(canary.inserted for canary in manifest.canaries)
 print(f"{documents} documents and {added} canary rows were written")

@@ -13,10 +13,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, set_seed
 from trl import SFTConfig, SFTTrainer
 
 from lmexposure.canaries import Format, Plan
-from lmexposure.integrations.delivered import DeliveredCounter
-from lmexposure.integrations.records import insert_into_records
-from lmexposure.integrations.wrapped_exposure import wrapped_exposures
-from lmexposure.integrations.wrapping import Wrapping
+from lmexposure.integrations import DeliveredCounter, Wrapping, insert, wrapped_exposures
 from lmexposure.models import byte_level_tokenizer, load_model, save_model
 
 TEMPLATE = (
@@ -52,7 +49,7 @@ def main(out: Path) -> None:
     pin = Format(name="pin", template="My PIN is {digits:4}.")
     plan = Plan(formats=(pin,), canaries=2, repetitions=(1, 16), controls=2, seed=1)
     wrapping = Wrapping(turn="assistant", loss="assistant", other="What is your PIN?")
-    records, manifest = insert_into_records([{"messages": c} for c in chats], plan, wrapping)
+    records, manifest = insert([{"messages": c} for c in chats], plan, wrapping=wrapping)
     manifest.write(out / "manifest.json")
 
     # 2. Training, its batches counted.

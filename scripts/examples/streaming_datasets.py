@@ -8,15 +8,14 @@ import sys
 from datasets import load_dataset
 from torch.utils.data import DataLoader
 
-from lmexposure.canaries import Plan, load_format
-from lmexposure.integrations.streaming import insert_into_stream
+import lmexposure as lx
 
 corpus, manifest_path = sys.argv[1:]
 with open(corpus, "rb") as lines:
     documents = sum(bool(line.strip()) for line in lines)
 rows = load_dataset("json", data_files=corpus, split="train", streaming=True)
-plan = Plan(formats=[load_format("pin")], canaries=4, repetitions=[1, 8], controls=4, seed=7)
-rows, manifest = insert_into_stream(rows, plan, documents=documents)
+plan = lx.Plan(formats=["pin"], canaries=4, repetitions=[1, 8], controls=4, seed=7)
+rows, manifest = lx.insert(rows, plan, total=documents)
 manifest.write(manifest_path)
 
 batches = DataLoader(rows.shuffle(seed=7, buffer_size=1000), batch_size=8)

@@ -5,18 +5,16 @@ import sys
 import datasets
 import transformers as hf
 
-from lmexposure.canaries import Plan, insert_into_dataset, load_format
-from lmexposure.integrations.callback import ExposureCallback
+import lmexposure as lx
 from lmexposure.models import byte_level_tokenizer, encode_documents, tiny_gpt2_config
 
 text, out = sys.argv[1:]
 parts = datasets.load_dataset("text", data_files=text, split="train").train_test_split(0.1, seed=0)
 tokenizer = byte_level_tokenizer(parts["train"]["text"], vocab_size=512)
 tokenizer.pad_token = tokenizer.eos_token
-formats = [load_format("random_number")]
-plan = Plan(formats=formats, canaries=4, repetitions=[1, 32], controls=8, seed=1)
+plan = lx.Plan(formats=["random_number"], canaries=4, repetitions=[1, 32], controls=8, seed=1)
 config = tiny_gpt2_config(tokenizer)
-parts, manifest = insert_into_dataset(parts, plan)
+parts, manifest = lx.insert(parts, plan)
 manifest.write(f"{out}/manifest.json")
 
 
@@ -33,6 +31,6 @@ trainer = hf.Trainer(
     eval_dataset=encoded["test"],
     data_collator=hf.DataCollatorForLanguageModeling(tokenizer, mlm=False),
     processing_class=tokenizer,
-    callbacks=[ExposureCallback(manifest)],
+    callbacks=[lx.ExposureCallback(manifest)],
 )
 trainer.train()

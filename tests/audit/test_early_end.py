@@ -14,7 +14,8 @@ from tiny import characters, model_of
 from lmexposure.audit import MeasureSettings, measure
 from lmexposure.audit.progress import Phase
 from lmexposure.audit.workload import measuring_phases, measuring_title
-from lmexposure.canaries import Format, Manifest, Plan, insert_into_texts
+from lmexposure.canaries import Format, Manifest, Plan
+from lmexposure.integrations import insert
 from lmexposure.models import LoadedModel
 from lmexposure.records import Result
 from lmexposure.scoring import Extractor
@@ -57,7 +58,7 @@ def loaded() -> LoadedModel:
 @pytest.fixture(scope="module")
 def manifest() -> Manifest:
     plan = Plan(formats=(FORM,), canaries=3, repetitions=(1, 2), controls=3, seed=3)
-    return insert_into_texts(sentences(40), plan)[1]
+    return insert(sentences(40), plan).manifest
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ from lmexposure.audit import MeasureSettings
 from lmexposure.audit.estimates import FormatEstimates, estimate_format
 from lmexposure.audit.format_scores import FormatScores
 from lmexposure.audit.searching import FormatSearch
-from lmexposure.canaries import Plan, insert_into_texts, load_format
+from lmexposure.canaries import Plan, load_format
+from lmexposure.integrations import insert
 from lmexposure.scoring import Beginning
 
 REFERENCES = np.linspace(100, 163, 64)
@@ -25,7 +26,7 @@ def estimates() -> FormatEstimates:
 def estimated(origin: str, seed: int = 0) -> FormatEstimates:
     form = load_format("random_number")
     plan = Plan(formats=(form,), canaries=4, repetitions=(1, 2), controls=2, seed=0)
-    canaries = insert_into_texts(sentences(50), plan)[1].entries
+    canaries = insert(sentences(50), plan).manifest.entries
     once, twice, controls = [50.0, 60.0, 101.5, 107.5], [103.5] * 4, [131.5, 131.5]
     bits = np.concatenate([once, twice, controls, REFERENCES])
     scores = FormatScores(

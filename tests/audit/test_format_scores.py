@@ -11,8 +11,9 @@ from corpora import sentences
 from lmexposure._integrity import write_sealed
 from lmexposure.audit import MeasureSettings, measure
 from lmexposure.audit.format_scores import FormatScores, score_format
-from lmexposure.canaries import Format, Manifest, Plan, insert_into_texts, load_format
+from lmexposure.canaries import Format, Manifest, Plan, load_format
 from lmexposure.errors import ManifestError
+from lmexposure.integrations import insert
 from lmexposure.models import LoadedModel, new_model
 from lmexposure.scoring import log_perplexity
 from lmexposure.scoring.space.vocabulary import Vocabulary
@@ -34,7 +35,7 @@ QUICK = MeasureSettings(
 
 
 def manifest_of(plan: Plan) -> Manifest:
-    return insert_into_texts(sentences(50), plan)[1]
+    return insert(sentences(50), plan).manifest
 
 
 @pytest.fixture(scope="module")
@@ -147,6 +148,6 @@ def test_a_format_of_which_nothing_was_inserted_shows_its_controls(untrained: Lo
     )
     result = measure(untrained, manifest, settings=replace(QUICK, references=50))
     assert [row.role for row in result.summary] == ["control", "control", "canary"]
-    bare = insert_into_texts(sentences(50), replace(manifest.plan, controls=0))[1]
+    bare = insert(sentences(50), replace(manifest.plan, controls=0)).manifest
     with pytest.raises(ManifestError, match="'pin': none of its 1 candidates was inserted, and it"):
         measure(untrained, bare, settings=replace(QUICK, references=50))

@@ -20,7 +20,7 @@ from lmexposure import __version__
 from lmexposure._integrity import write_sealed
 from lmexposure.audit import MeasureSettings, measure
 from lmexposure.audit.format_scores import score_format
-from lmexposure.canaries import Format, Manifest, Plan, insert_into_texts, load_format
+from lmexposure.canaries import Format, Manifest, Plan, load_format
 from lmexposure.errors import (
     FileError,
     ManifestError,
@@ -29,6 +29,7 @@ from lmexposure.errors import (
     PlanError,
     ResultError,
 )
+from lmexposure.integrations import insert
 from lmexposure.models import LoadedModel, new_model
 from lmexposure.records import Result, Validation, open_run
 from lmexposure.scoring import log_perplexity
@@ -37,7 +38,7 @@ from lmexposure.scoring.space.vocabulary import Vocabulary
 
 def manifest_of(*formats: Format, seed: int = 1) -> Manifest:
     plan = Plan(formats=formats, canaries=4, repetitions=(1, 2), controls=6, seed=seed)
-    return insert_into_texts(sentences(50), plan)[1]
+    return insert(sentences(50), plan).manifest
 
 
 @pytest.fixture(scope="module")
@@ -258,7 +259,7 @@ def test_a_model_without_pad_token_is_measured(manifest: Manifest) -> None:
 
 def test_refuses_a_manifest_without_canaries(untrained: LoadedModel, manifest: Manifest) -> None:
     ids = [c.id for c in manifest.entries if c.role == "canary"]
-    nothing = insert_into_texts(sentences(50), manifest.plan.without(*ids))[1]
+    nothing = insert(sentences(50), manifest.plan.without(*ids)).manifest
     with pytest.raises(ManifestError, match="no inserted canary"):
         measure(untrained, nothing, settings=QUICK)
 
@@ -413,7 +414,7 @@ def test_fills_that_the_tokenizer_does_not_tell_apart_are_refused() -> None:
 def test_fills_set_aside_are_said() -> None:
     plan = Plan(formats=(load_format("pin"),), canaries=2, repetitions=(1,), controls=2, seed=1)
     documents = [*sentences(50), "My PIN is 0042"]
-    manifest = insert_into_texts(documents, plan, existing="set_aside")[1]
+    manifest = insert(documents, plan, existing="set_aside").manifest
     loaded = new_model(
         "lstm", documents, seed=3, separator=None, extra_characters=load_format("pin").characters
     )
@@ -463,7 +464,7 @@ def test_a_canary_left_out_makes_the_references_no_longer_all_there_are() -> Non
     plan = Plan(formats=(form,), canaries=2, repetitions=(1,), controls=2, seed=1)
     loaded = new_model("lstm", ["x"], seed=0, separator=None, extra_characters=form.characters)
     for chosen, exhaustive in ((plan, True), (plan.without("two/x1/0000"), False)):
-        manifest = insert_into_texts(sentences(50), chosen)[1]
+        manifest = insert(sentences(50), chosen).manifest
         settings = replace(ALL_FILLS, extraction=False)
         assert measure(loaded, manifest, settings=settings).formats[0].exhaustive == exhaustive
 
@@ -477,7 +478,7 @@ def test_fills_that_merge_with_the_context_are_scored_like_the_others() -> None:
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=merged, bos_token="<s>")
     loaded = LoadedModel(model=model_of("gpt2", len(tokenizer)), tokenizer=tokenizer, name="m")
     form = Format(name="f", template="{digits:2}!")
-    inserted = insert_into_texts(
+    inserted = insert(
         ["a"] * 50, Plan(formats=(form,), canaries=4, repetitions=(1,), controls=0, seed=0)
     )[1]
     lines = inserted.corpus.model_copy(update={"separator": "\n"})

@@ -25,8 +25,9 @@ from transformers import (
 )
 
 from lmexposure.audit import RunSettings, measure
-from lmexposure.canaries import Format, Plan, insert_into_texts
+from lmexposure.canaries import Format, Plan
 from lmexposure.errors import ManifestError, ModelError, NumericalError, SettingsError
+from lmexposure.integrations import insert
 from lmexposure.models import LoadedModel, load_model, save_model
 from lmexposure.models.encoding import encode_in_context
 from lmexposure.records import Result, open_run
@@ -39,7 +40,7 @@ PIN = Format(name="pin", template="My PIN is {digits:2}")
 TOKENIZER = byte_level_bpe()
 SETTINGS = replace(ALL_FILLS, extraction=False)
 PLAN = Plan(formats=(PIN,), canaries=2, repetitions=(1, 4), controls=2, seed=3)
-TEXTS, MANIFEST = insert_into_texts(sentences(20), PLAN)
+TEXTS, MANIFEST = insert(sentences(20), PLAN)
 IDS = torch.tensor([encode_in_context(TOKENIZER, [PIN.text(7)], context=None)[0].ids])
 
 

@@ -12,8 +12,9 @@ from tiny import characters, model_of
 from lmexposure.audit import MeasureSettings, measure
 from lmexposure.audit.format_scores import FormatScores, score_format
 from lmexposure.audit.privacy import privacy_section
-from lmexposure.canaries import Format, Manifest, Plan, insert_into_texts
+from lmexposure.canaries import Format, Manifest, Plan
 from lmexposure.errors import SettingsError
+from lmexposure.integrations import insert
 from lmexposure.models import LoadedModel
 from lmexposure.scoring.space.vocabulary import Vocabulary
 from lmexposure.statistics import joint_bounds
@@ -42,7 +43,7 @@ def manifest_of(
         inclusion_probability=None if coins == "fixed" else coins,  # type: ignore[arg-type]
         inclusion_seed=None if coins == "fixed" else 3,
     )
-    return insert_into_texts(sentences(400), plan)[1]
+    return insert(sentences(400), plan).manifest
 
 
 def scores_of(manifest: Manifest, memorised: float = 0.0) -> list[FormatScores]:

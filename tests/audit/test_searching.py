@@ -17,8 +17,9 @@ from tiny import characters, model_of, unigram
 from lmexposure.audit import MeasureSettings, measure, measuring, searching
 from lmexposure.audit.parts import keep_part, read_part
 from lmexposure.audit.searching import FormatSearch
-from lmexposure.canaries import Format, Manifest, Plan, insert_into_texts
+from lmexposure.canaries import Format, Manifest, Plan
 from lmexposure.errors import MarginError, ModelError, SettingsError
+from lmexposure.integrations import insert
 from lmexposure.models import LoadedModel
 from lmexposure.records import Result
 from lmexposure.scoring import Draws, RankSearch, Walk, log_perplexity
@@ -52,7 +53,7 @@ def peaked() -> LoadedModel:
 def manifest() -> Manifest:
     plan = Plan(formats=(FORM,), canaries=4, repetitions=(1, 2), controls=4, seed=3)
     documents = [*sentences(40), FORM.text(77)]
-    return insert_into_texts(documents, plan, existing="set_aside")[1]
+    return insert(documents, plan, existing="set_aside").manifest
 
 
 @pytest.fixture(scope="module")
@@ -215,7 +216,7 @@ def test_a_method_that_gives_nothing_is_an_error(
     loaded = LoadedModel(model=model_of("gpt2", len(tokenizer)), tokenizer=tokenizer, name="tiny")
     large = Format(name="large", template="number {digits:9}")
     plan = Plan(formats=(large,), canaries=2, repetitions=(1,), controls=2, seed=3)
-    inserted = insert_into_texts(sentences(40), plan)[1]
+    inserted = insert(sentences(40), plan).manifest
     with pytest.raises(ModelError, match="no rule tells which tokens spell"):
         measure(loaded, inserted, settings=changed(method="exact"))
     result = measure(loaded, inserted, settings=changed())
@@ -425,7 +426,7 @@ def test_slower_ways_are_said_once_for_all_formats(tmp_path: Path) -> None:
     loaded = LoadedModel(model=model, tokenizer=tokenizer, name="tiny")
     other = Format(name="other", template="My PIN is {digits:3}")
     plan = Plan(formats=(FORM, other), canaries=2, repetitions=(1,), controls=2, seed=3)
-    inserted = insert_into_texts(sentences(40), plan)[1]
+    inserted = insert(sentences(40), plan).manifest
     result = measure(loaded, inserted, out=tmp_path, settings=changed(budget_steps=40))
     said = [line for line in result.warnings if "slower" in line]
     assert len(said) == 2
@@ -461,7 +462,7 @@ def test_a_fill_beyond_the_context_window_leaves_the_search_out() -> None:
     loaded = LoadedModel(model=model_of("llama", len(tokenizer)), tokenizer=tokenizer, name="m")
     for seed in range(20):
         plan = Plan(formats=(form,), canaries=2, repetitions=(1,), controls=2, seed=seed)
-        inserted = insert_into_texts(sentences(40), plan)[1]
+        inserted = insert(sentences(40), plan).manifest
         indices = [c.index for c in inserted.entries] + list(inserted.references("long", 20))
         if max(len(form.text(index)) for index in indices) < 90:
             break

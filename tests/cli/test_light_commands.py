@@ -101,10 +101,11 @@ def test_a_light_command_imports_no_torch_and_little_else(
     assert set(found[name][1]) <= allowed
 
 
-def test_inserting_into_a_stream_waits_for_no_trainer() -> None:
+def test_inserting_waits_for_no_trainer() -> None:
     script = (
         "import sys\n"
-        "from lmexposure.integrations import insert_into_stream, insert_into_ray\n"
+        "from lmexposure.canaries import InsertionStep\n"
+        "from lmexposure.integrations import insert\n"
         "heavy = {'torch', 'transformers', 'datasets', 'ray', 'scipy'} & set(sys.modules)\n"
         "assert not heavy, heavy"
     )

@@ -7,7 +7,8 @@ import torch
 from chats import chat_tokenizer
 from integrations.test_delivered import PIN, encoded, trainer_of
 
-from lmexposure.canaries import Plan, insert_into_texts
+from lmexposure.canaries import Plan
+from lmexposure.integrations import insert
 from lmexposure.integrations.delivered import DeliveredCounter
 
 
@@ -15,7 +16,7 @@ def main(out: Path) -> None:
     tokenizer = chat_tokenizer()
     plan = Plan(formats=(PIN,), canaries=2, repetitions=(1, 3), controls=1, seed=3)
     # 24 rows fill 3 batches of 4 in each of 2 processes: none is repeated.
-    texts, manifest = insert_into_texts([f"Some text {i}." for i in range(16)], plan)
+    texts, manifest = insert([f"Some text {i}." for i in range(16)], plan)
     rows = encoded(tokenizer, texts)
     trainer = trainer_of(tokenizer, rows, out, num_train_epochs=2, size=4)
     counter = DeliveredCounter(manifest, tokenizer)

@@ -21,8 +21,9 @@ from transformers import (
     TrainingArguments,
 )
 
-from lmexposure.canaries import Format, Manifest, Plan, insert_into_texts
+from lmexposure.canaries import Format, Manifest, Plan
 from lmexposure.errors import InputError, SettingsError
+from lmexposure.integrations import insert
 from lmexposure.integrations.delivered import DeliveredCounter
 from lmexposure.integrations.delivery_report import DeliveryReport
 from lmexposure.integrations.wrapping import Wrapping
@@ -39,7 +40,7 @@ def tokenizer() -> Any:
 @pytest.fixture(scope="module")
 def corpus() -> tuple[list[str], Manifest]:
     plan = Plan(formats=(PIN,), canaries=3, repetitions=(1, 4), controls=2, seed=2)
-    return insert_into_texts(TEXTS, plan)
+    return insert(TEXTS, plan)
 
 
 def encoded(tokenizer: Any, texts: list[str], **options: Any) -> Dataset:
@@ -160,7 +161,7 @@ def trainer_of(
 def short(tokenizer: Any) -> tuple[Dataset, Manifest]:
     """A corpus that fits into the tiny model's window."""
     plan = Plan(formats=(PIN,), canaries=2, repetitions=(1, 3), controls=1, seed=3)
-    texts, manifest = insert_into_texts([f"Some text {i}." for i in range(12)], plan)
+    texts, manifest = insert([f"Some text {i}." for i in range(12)], plan)
     return encoded(tokenizer, texts), manifest
 
 

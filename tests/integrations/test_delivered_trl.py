@@ -11,9 +11,9 @@ from datasets import Dataset
 from tiny import model_of
 
 from lmexposure.canaries import Format, Plan
+from lmexposure.integrations import insert
 from lmexposure.integrations.delivered import DeliveredCounter
 from lmexposure.integrations.delivery_report import DeliveryReport
-from lmexposure.integrations.records import insert_into_records
 from lmexposure.integrations.wrapping import Wrapping, encode_wrapped
 
 trl = pytest.importorskip("trl")
@@ -55,7 +55,7 @@ class Run:
         self.tokenizer = chat_tokenizer()
         self.tokenizer.chat_template = wrapping.chat_template or TEMPLATE
         given = [wrapping.record("Some text. " * (1 + i % 6)) for i in range(20)]
-        records, self.manifest = insert_into_records(given, PLAN, wrapping)
+        records, self.manifest = insert(given, PLAN, wrapping=wrapping)
         if dedup:
             records = list({repr(one): one for one in records}.values())
         counter = DeliveredCounter(self.manifest, self.tokenizer, wrapping=scored or wrapping)

@@ -12,9 +12,8 @@ from integrations.tiny_training import hidden, trainer_of
 from lmexposure.audit import MeasureSettings, measure
 from lmexposure.canaries import Plan, load_format
 from lmexposure.errors import ManifestError, ModelError, ResultError, SettingsError
-from lmexposure.integrations import final_report
+from lmexposure.integrations import final_report, insert
 from lmexposure.integrations.callback import ExposureCallback
-from lmexposure.integrations.records import insert_into_records
 from lmexposure.integrations.wrapping import Wrapping
 from lmexposure.models import load_model
 from lmexposure.records import Result, open_run
@@ -159,7 +158,7 @@ def test_chats_and_stray_settings_are_refused() -> None:
     wrapping = Wrapping(turn="assistant")
     chats = [{"messages": wrapping.messages(f"text {n}")} for n in range(30)]
     plan = Plan(formats=(load_format("pin"),), canaries=2, repetitions=(1,), controls=1, seed=3)
-    _, manifest = insert_into_records(chats, plan, wrapping)
+    _, manifest = insert(chats, plan, wrapping=wrapping)
     with pytest.raises(ManifestError, match="scores no canaries in chats; leave report out"):
         ExposureCallback(manifest, report="leakage", wrapping=wrapping)
     with pytest.raises(SettingsError, match=r"measure=\.\.\. is for the report at the end"):

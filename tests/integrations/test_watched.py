@@ -7,7 +7,7 @@ from tiny import byte_level_bpe, model_of
 
 from lmexposure.canaries import Plan, load_format
 from lmexposure.errors import ManifestError
-from lmexposure.integrations.records import insert_into_records
+from lmexposure.integrations import insert
 from lmexposure.integrations.watched import LEAST_REFERENCES, Watched, watch
 from lmexposure.integrations.wrapping import Wrapping
 from lmexposure.statistics import sampled_exposure
@@ -87,7 +87,7 @@ def test_canaries_in_chats_are_not_watched_as_plain_text() -> None:
     chats = [{"messages": Wrapping(turn="assistant").messages(f"text {n}")} for n in range(30)]
     plan = Plan(formats=(load_format("pin"),), canaries=2, repetitions=(1,), controls=1, seed=3)
     wrapping = Wrapping(turn="assistant")
-    _, manifest = insert_into_records(chats, plan, wrapping)
+    _, manifest = insert(chats, plan, wrapping=wrapping)
     tokenizer = byte_level_bpe()
     config = model_of("gpt2", len(tokenizer)).config
     with pytest.raises(ManifestError, match=r"scores them as text, .* give the wrapping of insert"):

@@ -8,9 +8,9 @@ from chats import chat_tokenizer
 from known import known
 from tiny import model_of
 
-from lmexposure.canaries import Format, Manifest, Plan, insert_into_texts
+from lmexposure.canaries import Format, Manifest, Plan
 from lmexposure.errors import ManifestError, PlanError, SettingsError
-from lmexposure.integrations.records import insert_into_records
+from lmexposure.integrations import insert
 from lmexposure.integrations.wrapped_exposure import wrapped_exposures
 from lmexposure.integrations.wrapping import Wrapping, wrapped_log_perplexity
 
@@ -23,7 +23,7 @@ def manifest_of(**settings: Any) -> Manifest:
         formats=(PIN,),
         **{"canaries": 4, "repetitions": (1, 2), "controls": 3, "seed": 5, **settings},
     )
-    return insert_into_texts([f"text {i}" for i in range(9)], plan)[1]
+    return insert([f"text {i}" for i in range(9)], plan).manifest
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def test_another_place_than_that_of_the_insertion_is_refused(
 ) -> None:
     plan = Plan(formats=(PIN,), canaries=1, repetitions=(1,), controls=1, seed=5)
     given = [inserted.record(f"text {i}") for i in range(4)]
-    _, manifest = insert_into_records(given, plan, inserted)
+    _, manifest = insert(given, plan, wrapping=inserted)
     assert wrapped_exposures(model, tokenizer, manifest, inserted, references=20)
     for other in (Wrapping(), WRAPPING, Wrapping(turn="user")):
         if other.place != inserted.place:

@@ -8,7 +8,8 @@ from corpora import sentences
 from tiny import byte_level_bpe, model_of
 from transformers import DataCollatorForLanguageModeling, Trainer, TrainingArguments
 
-from lmexposure.canaries import Format, Manifest, Plan, insert_into_texts
+from lmexposure.canaries import Format, Manifest, Plan
+from lmexposure.integrations import insert
 from lmexposure.models import encode_documents
 
 __all__ = ["PIN", "hidden", "trainer_of"]
@@ -19,7 +20,7 @@ PIN = Format(name="pin", template="My PIN is {digits:4}.")
 def hidden(**plan: Any) -> tuple[list[str], Manifest]:
     """Texts with canaries of "pin": two inserted once, two inserted eight times, three controls."""
     asked = {"formats": [PIN], "canaries": 2, "repetitions": [1, 8], "controls": 3, "seed": 5}
-    return insert_into_texts([line for line in sentences(40) if line], Plan(**{**asked, **plan}))
+    return insert([line for line in sentences(40) if line], Plan(**{**asked, **plan}))
 
 
 def trainer_of(

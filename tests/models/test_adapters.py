@@ -13,8 +13,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from lmexposure.audit import MeasureSettings, measure
-from lmexposure.canaries import Format, Plan, insert_into_texts
+from lmexposure.canaries import Format, Plan
 from lmexposure.errors import ModelError
+from lmexposure.integrations import insert
 from lmexposure.models import LoadedModel, load_model, new_model, save_model
 from lmexposure.scoring import log_perplexity
 
@@ -253,7 +254,7 @@ def test_virtual_tokens_are_refused(base: LoadedModel, tmp_path: Path) -> None:
 def test_an_adapter_is_measured_like_a_model(trained: tuple[Path, Any], tmp_path: Path) -> None:
     one = Format(name="pin", template="My PIN is {digits:4}.")
     plan = Plan(formats=(one,), canaries=2, repetitions=(1,), controls=1, seed=1)
-    manifest = insert_into_texts(["some text"] * 4, plan)[1]
+    manifest = insert(["some text"] * 4, plan).manifest
     settings = MeasureSettings(references=40, extraction=False, bootstraps=40)
     result = measure(trained[0], manifest, out=tmp_path / "run", settings=settings)
     assert len(result.canaries) == 3

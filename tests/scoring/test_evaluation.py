@@ -12,9 +12,9 @@ from corpora import sentences
 from tiny import byte_level_bpe, model_of
 
 from lmexposure.audit import measure
-from lmexposure.canaries import Format, Manifest, Plan, insert_into_texts
+from lmexposure.canaries import Format, Manifest, Plan
 from lmexposure.errors import NumericalError
-from lmexposure.integrations import Wrapping, wrapped_exposures, wrapped_log_perplexity
+from lmexposure.integrations import Wrapping, insert, wrapped_exposures, wrapped_log_perplexity
 from lmexposure.models import Encoded, LoadedModel
 from lmexposure.models.encoding import encode_in_context
 from lmexposure.scoring import (
@@ -46,7 +46,7 @@ ENCODED = encode_in_context(TOKENIZER, TEXTS, context=None)
 
 def _manifest() -> Manifest:
     plan = Plan(formats=(PIN,), canaries=2, repetitions=(1,), controls=2, seed=3)
-    return insert_into_texts(sentences(20), plan)[1]
+    return insert(sentences(20), plan).manifest
 
 
 def _steps(kind: Callable[[Any], Any], model: Any) -> list[float]:

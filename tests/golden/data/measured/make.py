@@ -21,7 +21,8 @@ from corpora import sentences, write_corpus
 from tiny import byte_level_bpe, model_of
 
 from lmexposure.audit import RunSettings, insert_corpus, train_corpus
-from lmexposure.canaries import Plan, insert_into_texts, load_format
+from lmexposure.canaries import Plan, load_format
+from lmexposure.integrations import insert
 from lmexposure.models import save_model
 
 _DOORS = """\
@@ -88,7 +89,7 @@ def _make(out: Path) -> None:
     )
     door = load_format(str(work / "door.toml"))
     plan = Plan(formats=(door,), canaries=2, repetitions=(1,), controls=3, seed=6)
-    _, manifest = insert_into_texts(sentences(50), plan)
+    _, manifest = insert(sentences(50), plan)
     (out / "texts").mkdir()
     manifest.write(out / "texts" / "manifest.json")
     shutil.rmtree(work)
