@@ -25,6 +25,8 @@ from lmexposure.errors import CorpusError
 
 Existing = Literal["refuse", "set_aside"]
 Taken = Callable[[bytes], object]
+# Says of one written part after another whether it was made of what is next in a source; of None,
+# whether the source is at its end.
 Same = Callable[["Written | None"], bool]
 _AGAIN = "the corpus changed meanwhile, or the disk is at fault: insert again"
 
@@ -115,12 +117,6 @@ class Source(Protocol):
 
         Raises:
             CorpusError: it cannot be read, or holds what is no document.
-        """
-        ...
-
-    def same(self) -> AbstractContextManager[Same]:
-        """Says of one written part after another whether it was made of what is next here; of None,
-        whether here is the end.
         """
         ...
 
@@ -458,7 +454,7 @@ class Verification:
 
         Args:
             source: what was written.
-            same: of what it came from; see `Source`.
+            same: compares with what it came from.
             size: how much was written, in units of its parts; None: unknown.
 
         Raises:
@@ -505,13 +501,13 @@ class Verification:
 
 @contextmanager
 def in_turn(parts: Iterable[Part]) -> Iterator[Same]:
-    """What `Source.same` gives, where parts are compared one with another."""
+    """Compares with these parts, one after another."""
     waiting = iter(parts)
 
     def same(written: Written | None) -> bool:
         before = next(waiting, None)
         if written is None or before is None:
-            return written is before
+            return written is None and before is None
         merged = before.merged(written.added).part if written.added else before
         return written.rest.same(before) and written.part.same(merged)
 
@@ -520,7 +516,7 @@ def in_turn(parts: Iterable[Part]) -> Iterator[Same]:
 
 @contextmanager
 def same_hash(sha256: str) -> Iterator[Same]:
-    """What `Source.same` gives, where only the hash of all that was there is compared."""
+    """Compares with the hash of all that was there."""
     digest = hashlib.sha256()
 
     def same(written: Written | None) -> bool:

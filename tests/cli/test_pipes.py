@@ -20,7 +20,10 @@ from lmexposure.reporting.command import command_of
 _PLAN = "--format pin --canaries 2 --repetitions 1,3 --controls 2 --seed 0"
 _TRAINING = "--layers 1 --units 16 --epochs 1"
 PLAN, TRAINING = _PLAN.split(), _TRAINING.split()
-SMALL = [*TRAINING, *"--references 300 --revealed 1 --budget-steps 20000 --draws 1000".split()]
+SMALL = [
+    *TRAINING,
+    *["--references", "300", "--revealed", "1", "--budget-steps", "20000", "--draws", "1000"],
+]
 
 
 def stream(data: bytes = b"") -> io.TextIOWrapper:

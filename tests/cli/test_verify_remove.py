@@ -12,9 +12,9 @@ from cli.conftest import Call
 from corpora import write_corpus
 from datasets import Dataset
 from hashes import sha256_tree
+from lmexposure.integrations.records import insert_into_records
 
 from lmexposure.canaries import Canary, Manifest, Plan, load_format
-from lmexposure.integrations.records import insert_into_records
 from lmexposure.integrations.wrapping import Wrapping
 from lmexposure.models import byte_level_tokenizer
 

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 from corpora import sentences
 from golden_transcript import Transcript, transcript_in
-from lmexposure.canaries.rows import InsertionStep
 
 import lmexposure
 from lmexposure.canaries import Format, Manifest, Plan, load_format
+from lmexposure.canaries.rows import InsertionStep
 from lmexposure.errors import LmexposureError
 from lmexposure.integrations.ray_data import id_sums
 

@@ -11,7 +11,6 @@ from typing import IO, Any, Protocol
 
 from lmexposure._validate import one_of
 from lmexposure.canaries.insertion import About, Hashes, Part, Same, Taken, named_errors
-from lmexposure.canaries.insertion import About, Hashes, Part, Taken, named_errors
 from lmexposure.canaries.layouts import ADAPTERS
 from lmexposure.errors import CorpusError
 
@@ -58,8 +57,8 @@ class FileLayout(Protocol):
         """The parts of a file, which messages call `name`; see `insertion.Source` and `Block`."""
         ...
 
-    def same(self, path: Path) -> AbstractContextManager[Same]:
-        """Compares parts with those of a file; see `insertion.Source`."""
+    def compared(self, path: Path) -> AbstractContextManager[Same]:
+        """Compares what was written with what is in a file."""
         ...
 
     def documents(self, path: Path) -> Iterator[str]:
@@ -173,9 +172,9 @@ class FileSource:
             corpus.first_end = corpus.first_end or part.default_end
             yield part
 
-    def same(self) -> AbstractContextManager[Same]:
-        """Compares parts with these; see `insertion.Source`."""
-        return self._corpus.layout.same(self.path)
+    def compared(self) -> AbstractContextManager[Same]:
+        """Compares what was written with this file."""
+        return self._corpus.layout.compared(self.path)
 
     @contextmanager
     def guarded(self) -> Iterator[None]:

@@ -23,9 +23,9 @@ from lmexposure.canaries.insertion import (
     Verification,
     check_inserted,
     draw,
+    same_hash,
     scan_corpus,
     text_line,
-    verify_written,
 )
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.plan import Plan
@@ -189,7 +189,6 @@ class InMemory:
     first: int = 1
     name: ClassVar[str] = "the corpus"
     place: ClassVar[str] = "record"
-    aligned: ClassVar[bool] = False
     scans_lines: ClassVar[bool] = False
 
     def records(self, some: slice = _ALL) -> Iterable[Any]:
@@ -393,7 +392,8 @@ def insert_documents(corpus: InMemory, plan: Plan, existing: Existing) -> tuple[
     placement = Placement(entries)
     inserted: Any = Merge(placement).part(corpus)
     verification = Verification(scan, entries, placement)
-    verify_written(verification, inserted)
+    with same_hash(scan.sha256) as same:
+        verification.source(inserted, same)
     verification.finish(set_aside)
     # A wrapping may hold fills of its own.
     numbers = [number for number, _ in placement.inserted()]

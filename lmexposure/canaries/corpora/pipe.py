@@ -23,6 +23,7 @@ from lmexposure.canaries.insertion import (
     Taken,
     Verification,
     draw,
+    in_turn,
     listed_fills,
     named_errors,
     scan_corpus,

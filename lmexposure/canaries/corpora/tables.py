@@ -10,8 +10,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
-
 from lmexposure.canaries.insertion import Merged, Same, Taken, in_turn, text_line
 from lmexposure.errors import CorpusError
 
@@ -57,9 +55,9 @@ class TableLayout:
             yield part
             row += len(table)
 
-    def same(self, path: Path) -> AbstractContextManager[Same]:
-        """Compares with the tables of a file, one after another; see `insertion.Source`."""
-        return in_turn(self.parts(path, taken=None, known=True, first_end=b""))
+    def compared(self, path: Path) -> AbstractContextManager[Same]:
+        """Compares what was written with the tables of a file, one after another."""
+        return in_turn(self.parts(path, name=str(path), taken=None, known=True, first_end=b""))
 
     def documents(self, path: Path) -> Iterator[str]:
         """The text of each document."""

@@ -235,8 +235,8 @@ class Lines:
         return text_blocks(path, self, name=name, taken=taken, known=known, first_end=first_end)
 
     @contextmanager
-    def same(self, path: Path) -> Iterator[Same]:
-        """Compares with the bytes of a file, however these are cut; see `insertion.Source`."""
+    def compared(self, path: Path) -> Iterator[Same]:
+        """Compares what was written with the bytes of a file, however these are cut."""
         with open_content(path) as stream:
 
             def same(written: Written | None) -> bool:
