@@ -263,7 +263,7 @@ door: Any = lx  # to be called with what type checkers refuse
         ),
         (
             lambda: door.run(TEXTS, out="r"),  # a list of names
-            "cannot read the corpus",
+            "sources holds an empty name; give paths of files: no texts",
         ),
         (lambda: door.RunSettings(measure={}), "measure is of type dict; give MeasureSettings[(]"),
         (

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar, overload
 
-from lmexposure._files import is_taken
 from lmexposure.canaries.corpora.copies import listed_files
 from lmexposure.canaries.corpora.counting import (
     CorpusCount,
@@ -13,14 +12,14 @@ from lmexposure.canaries.corpora.counting import (
     count_of,
 )
 from lmexposure.canaries.corpora.files import LAYOUTS, corpus_files, layout_for
-from lmexposure.canaries.corpora.pipe import SPOOL, StreamSource, is_stream, stream_layout
+from lmexposure.canaries.corpora.pipe import StreamSource, is_stream, stream_layout
 from lmexposure.canaries.corpora.removal import (
     Removal,
     remove_from_files,
     remove_from_stream,
 )
 from lmexposure.canaries.manifest import Manifest
-from lmexposure.errors import CorpusError, ModelError, SettingsError
+from lmexposure.errors import ModelError, SettingsError
 from lmexposure.integrations.documents import count_documents, restored_documents
 
 if TYPE_CHECKING:
@@ -102,12 +101,9 @@ def remove(corpus: Any, manifest: Manifest | str | Path, out: str | Path | None 
     known = Manifest.of(manifest)
     if out is None:
         return restored_documents(corpus, known)
-    files, out = [] if is_stream(corpus) else corpus_files(listed_files(corpus)), Path(out)
-    if len(files) <= 1:
-        out = out / (files[0].name if files else SPOOL) if out.is_dir() else out
-        if is_taken(out):
-            raise CorpusError(f"{out} is there already; choose another name")
-    return remove_from_files(files, known, out) if files else remove_from_stream(corpus, known, out)
+    if is_stream(corpus):
+        return remove_from_stream(corpus, known, out)
+    return remove_from_files(listed_files(corpus), known, out)
 
 
 def _count_files(

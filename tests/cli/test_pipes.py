@@ -17,13 +17,11 @@ from lmexposure.canaries import Manifest
 from lmexposure.records import RunRecord, open_run
 from lmexposure.reporting.command import command_of
 
-_PLAN = "--format pin --canaries 2 --repetitions 1,3 --controls 2 --seed 0"
-_TRAINING = "--layers 1 --units 16 --epochs 1"
-PLAN, TRAINING = _PLAN.split(), _TRAINING.split()
-SMALL = [
-    *TRAINING,
-    *["--references", "300", "--revealed", "1", "--budget-steps", "20000", "--draws", "1000"],
-]
+PLAN = ["--format", "pin", "--canaries", "2", "--repetitions", "1,3", "--controls", "2"]
+PLAN += ["--seed", "0"]
+TRAINING = ["--layers", "1", "--units", "16", "--epochs", "1"]
+SMALL = [*TRAINING, "--references", "300", "--revealed", "1", "--budget-steps", "20000"]
+SMALL += ["--draws", "1000"]
 
 
 def stream(data: bytes = b"") -> io.TextIOWrapper:

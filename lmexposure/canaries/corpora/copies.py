@@ -162,6 +162,8 @@ def listed_files(sources: Files) -> list[str | Path]:
     if wrong or not sources:
         what = f"holds one of type {type(wrong[0]).__name__}" if wrong else "is empty"
         raise CorpusError(f"sources {what}; give paths of files, or patterns")
+    if "" in sources:
+        raise CorpusError("sources holds an empty name; give paths of files: no texts")
     return list(sources)
 
 

@@ -10,6 +10,7 @@ from lmexposure._files import (
     PRIVATE,
     atomic_directory,
     atomic_write,
+    is_taken,
     mode_like,
     new_file,
 )
@@ -55,19 +56,18 @@ def remove_from_files(
     Args:
         sources: files or patterns; what insertion wrote.
         manifest: of that insertion.
-        out: for one file a file, or a directory that is there; for several a directory, new or
-            empty.
+        out: for one file a new file (or a pipe), or a directory that is there; for several a
+            directory, new or empty.
 
     Raises:
-        CorpusError: the corpus changed since, is not this manifest's, or lacks a file.
+        CorpusError: the corpus changed since, is not this manifest's, or lacks a file; or a file is
+            there already.
         FileError: the disk refused; nothing half-written is left.
     """
     paths, out = corpus_files(sources), Path(out)
     layout = layout_named(manifest.layout, text_field=manifest.corpus.text_field or "text")
     if len(paths) == 1:
-        target = out / paths[0].name if out.is_dir() else out
-        if target.exists() and target.samefile(paths[0]):
-            raise CorpusError(f"{target} is the corpus itself; write to another file")
+        target = _free(out / paths[0].name if out.is_dir() else out)
         files: tuple[Path, ...] = (target,)
     elif out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise CorpusError(f"{out} holds something already; choose a new or an empty directory")
@@ -90,7 +90,7 @@ def remove_from_stream(source: IO[bytes], manifest: Manifest, out: str | Path) -
     Args:
         source: what insertion wrote, all of it.
         manifest: of that insertion.
-        out: a file, or a directory that is there.
+        out: a new file (or a pipe), or a directory that is there.
 
     Raises:
         as `remove_from_files`; also CorpusError where the manifest's layout is not of text.
@@ -98,10 +98,21 @@ def remove_from_stream(source: IO[bytes], manifest: Manifest, out: str | Path) -
     corpus, out = manifest.corpus, Path(out)
     layout = stream_layout(manifest.layout, corpus.text_field or "text")
     stream = StreamSource(source, layout)
-    target = out / stream.path if out.is_dir() else out
+    target = _free(out / stream.path if out.is_dir() else out)
     task = Restoration(stream.name, Placement(manifest.entries).inserted(), corpus.sha256)
     removed = _restored_alone(stream, layout, task, target, PRIVATE)
     return Removal(files=(target,), documents=removed, checked=bool(task.sha256))
+
+
+def _free(target: Path) -> Path:
+    """A name under which nothing is replaced.
+
+    Raises:
+        CorpusError: a file has it.
+    """
+    if is_taken(target):
+        raise CorpusError(f"{target} is there already; choose another name")
+    return target
 
 
 class Restoration:
