@@ -15,5 +15,6 @@ ADAPTERS = {
     "paragraphs": Adapter("text"),
     "jsonl": Adapter("text", (".jsonl", ".ndjson")),
     "parquet": Adapter("parquet", (".parquet",)),
+    "arrow": Adapter("arrow_file", (".arrow", ".feather")),
 }
 IN_MEMORY = ("dataset", "texts", "chat")
