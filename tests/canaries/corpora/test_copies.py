@@ -476,7 +476,7 @@ def test_every_byte_counts(
 @contextmanager
 def broken_disk(monkeypatch: pytest.MonkeyPatch, content: bytes) -> Iterator[None]:
     """What is read again of a file that was written has this content."""
-    whole = engine.verify_written
+    whole = engine.Verification.source
 
     def read_again(verification: Any, source: Any, *arguments: Any, **options: Any) -> None:
         packed = gzip.compress(content) if source.path.name.endswith(".gz") else content
@@ -484,7 +484,7 @@ def broken_disk(monkeypatch: pytest.MonkeyPatch, content: bytes) -> Iterator[Non
         whole(verification, source, *arguments, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(copies, "verify_written", read_again)
+        patch.setattr(engine.Verification, "source", read_again)
         yield
 
 

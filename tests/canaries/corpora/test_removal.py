@@ -145,7 +145,7 @@ def test_what_cannot_be_checked_is_not_called_checked(tmp_path: Path) -> None:
 
 def test_nothing_is_written_over_anything(tmp_path: Path) -> None:
     out, manifest = inserted(tmp_path)
-    with pytest.raises(CorpusError, match="corpus.jsonl is there already; choose another name"):
+    with pytest.raises(CorpusError, match=r"corpus.jsonl is there already; choose another name"):
         remove_from_files([out], manifest, out)
     with pytest.raises(FileError, match="cannot write"):
         remove_from_files([out], manifest, out / "below")
