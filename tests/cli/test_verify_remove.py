@@ -12,9 +12,9 @@ from cli.conftest import Call
 from corpora import write_corpus
 from datasets import Dataset
 from hashes import sha256_tree
-from lmexposure.integrations.records import insert_into_records
 
 from lmexposure.canaries import Canary, Manifest, Plan, load_format
+from lmexposure.integrations import insert
 from lmexposure.integrations.wrapping import Wrapping
 from lmexposure.models import byte_level_tokenizer
 
@@ -237,9 +237,8 @@ def test_one_file_of_several(call: Call, tmp_path: Path) -> None:
 def test_chats_in_records(call: Call, tmp_path: Path) -> None:
     wrapping = Wrapping(turn="user")
     plan = Plan(formats=(load_format("pin"),), canaries=1, repetitions=(2,), controls=1, seed=1)
-    chats, manifest = insert_into_records(
-        [wrapping.record(f"question {n}") for n in range(9)], plan, wrapping
-    )
+    questions = [wrapping.record(f"question {n}") for n in range(9)]
+    chats, manifest = insert(questions, plan, wrapping=wrapping)
     manifest.write(tmp_path / "manifest.json")
     rows = [{**one, "whole": str(one["messages"])} for one in chats]
     path = tmp_path / "chats.jsonl"
