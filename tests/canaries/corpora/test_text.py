@@ -16,11 +16,11 @@ from lmexposure.canaries.corpora.files import FileCorpus
 from lmexposure.canaries.corpora.text import (
     Block,
     TextLayout,
+    _word_places,
     ahead,
     layout_of,
     line_end,
     text_blocks,
-    word_places,
 )
 from lmexposure.canaries.format import count_fills, sure_words
 from lmexposure.canaries.insertion import scan_corpus
@@ -246,13 +246,13 @@ def slow(data: bytes, word: bytes) -> list[int]:
 @given(LETTERS, LETTERS.filter(len))
 def test_every_place_is_found_once(data: list[bytes], word: list[bytes]) -> None:
     whole, some = b"".join(data), b"".join(word)[:9]
-    assert sorted(word_places(whole, some)) == slow(whole, some)
+    assert sorted(_word_places(whole, some)) == slow(whole, some)
 
 
 @given(st.integers(0, 40), st.integers(0, 40), st.sampled_from([b"My PIN is ", b"number", b"    "]))
 def test_anywhere_between_other_bytes(before: int, after: int, word: bytes) -> None:
     data = b"x" * before + word + b" " * after
-    assert sorted(word_places(data, word)) == slow(data, word)
+    assert sorted(_word_places(data, word)) == slow(data, word)
 
 
 TEXT = "\ufeffone\r\n\r\n \ntwo\nthrée\n\nfour".encode()
