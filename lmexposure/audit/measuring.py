@@ -200,6 +200,7 @@ def _measured(
         summary=tuple(row for one in estimates for row in one.summary),
         privacy=privacy_section(scores, manifest, settings, own_training=validation is not None),
         warnings=(
+            *_insertion_warnings(manifest),
             *_quick_warnings(settings),
             *_training_warnings(validation),
             *_clock_warnings(settings, validation),
@@ -221,6 +222,15 @@ def _model(
     if out is not None and path.is_relative_to(out):
         path = path.relative_to(out)
     return Model(path=path.as_posix(), **described, validation=validation)
+
+
+def _insertion_warnings(manifest: Manifest) -> list[str]:
+    if manifest.corpus.verified:
+        return []
+    return [
+        "the insertion was told not to verify: fills that the corpus held before would be taken "
+        "for never inserted, which makes canaries look less memorised; insert with verification"
+    ]
 
 
 def _quick_warnings(settings: MeasureSettings) -> list[str]:

@@ -4,7 +4,7 @@ import logging
 import os
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO
@@ -21,10 +21,10 @@ from lmexposure.canaries import (
     derive_seed,
     load_format,
 )
-from lmexposure.canaries.corpora.copies import Files, as_inserted, listed_files
+from lmexposure.canaries.corpora.copies import Files, as_inserted, listed_files, read_sidecars
 from lmexposure.canaries.corpora.files import FileCorpus, layout_for
 from lmexposure.canaries.corpora.pipe import SPOOL, is_stream, stream_layout
-from lmexposure.errors import ManifestError, SettingsError
+from lmexposure.errors import CorpusError, ManifestError, SettingsError
 from lmexposure.models import (
     NEW_MODELS,
     LoadedModel,
@@ -182,13 +182,22 @@ def _refuse_uninserted(manifest: Manifest, documents: Sequence[str]) -> None:
 
 def _warn_changed(corpus: FileCorpus, manifest: Manifest) -> None:
     """A corpus may be filtered after insertion; damaged, it would train another model unsaid."""
-    known = manifest.corpus.sha256_inserted
+    known = _known_hash(corpus, manifest)
     if known and corpus.sha256() != known:
         _LOG.warning(
             "%s is not what insertion wrote (the manifest has its hash): train on that copy, "
             "unless the change is meant",
             visible(corpus.sources[0].name) if len(corpus.sources) == 1 else "the corpus",
         )
+
+
+def _known_hash(corpus: FileCorpus, manifest: Manifest) -> str:
+    """Of what insertion wrote: of all files, or of one of several by its sidecar; "": not known."""
+    with suppress(CorpusError):  # sidecars of another insertion
+        notes = read_sidecars([source.path for source in corpus.sources], manifest)
+        if notes and len(notes) < notes[0].shards:
+            return notes[0].copied.sha256_inserted
+    return manifest.corpus.sha256_inserted
 
 
 def _model(

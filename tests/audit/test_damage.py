@@ -25,6 +25,7 @@ from lmexposure.audit import (
     train_corpus,
 )
 from lmexposure.audit.measuring_place import MeasuringPlace
+from lmexposure.canaries import Plan, insert_files
 from lmexposure.errors import ModelError, ResultError
 from lmexposure.models.checkpoints import CheckpointDirectory
 from lmexposure.records import Result, open_run
@@ -187,6 +188,23 @@ def test_a_corpus_that_changed_since_insertion_is_said(
         assert ("corpus.txt is not what insertion wrote" in caplog.text) == (
             place.parent == tmp_path
         )
+
+
+def test_one_file_of_several_is_held_against_its_own_sidecar(
+    corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("a.txt", "b.txt"):
+        shutil.copy(corpus, tmp_path / name)
+    plan = Plan(formats=["pin"], canaries=1, repetitions=(2,), controls=1, seed=1)
+    insert_files([tmp_path / "a.txt", tmp_path / "b.txt"], tmp_path / "in", plan)
+    copy, manifest = tmp_path / "in" / "corpus" / "a.txt", tmp_path / "in" / "manifest.json"
+    for changed in (False, True):
+        if changed:
+            copy.write_text(copy.read_text() + "One more line.\n")
+        caplog.clear()
+        with pytest.raises(ModelError, match="canaries would not reach the model as planned"):
+            train_corpus(copy, out=tmp_path / "run", settings=SETTINGS, manifest=manifest)
+        assert ("is not what insertion wrote" in caplog.text) == changed
 
 
 def test_a_model_that_changed_since_its_training_is_not_measured(

@@ -98,6 +98,15 @@ def test_its_scores_are_in_memory_as_files_have_them(measured: Result, tmp_path:
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_an_insertion_that_was_not_verified_is_said(model: Any, measured: Result) -> None:
+    corpus = MANIFEST.corpus.model_copy(update={"verified": False})
+    result = measure(
+        model, replace(MANIFEST, corpus=corpus), tokenizer=TOKENIZER, settings=SETTINGS
+    )
+    (warning,) = set(result.warnings) - set(measured.warnings)
+    assert "the insertion was told not to verify: fills that the corpus held before" in warning
+
+
 @pytest.mark.parametrize("wrap", [torch.compile, torch.nn.DataParallel])
 def test_what_wraps_a_model_is_taken_off(wrap: Any, measured: Result) -> None:
     assert in_memory(wrap(gpt2())) == measured
