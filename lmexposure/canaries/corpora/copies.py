@@ -389,7 +389,7 @@ def write_copies(
                     write(merge.part(part))
             if scan.hashes is not None:
                 written = FileCorpus([target], corpus.layout).sources[0]
-                with source.compared() as same:
+                with corpus.layout.compared(source.path) as same:
                     verification.source(written, same, size=merge.size)
         copies.append(
             Copied(

@@ -13,7 +13,7 @@ from lmexposure._files import PRIVATE, atomic_write, sha256_file
 from lmexposure._locks import only_writer
 from lmexposure.canaries.corpora.copies import Planned, Reading, check_same
 from lmexposure.canaries.corpora.files import FileCorpus, layout_named
-from lmexposure.canaries.corpora.text import Block, TextLayout, stream_blocks
+from lmexposure.canaries.corpora.text import Block, TextLayout
 from lmexposure.canaries.insertion import (
     About,
     Merge,
@@ -64,11 +64,7 @@ class StreamSource:
         self._stream, self._layout = stream, layout
 
     def parts(self, *, taken: Taken | None = None, known: bool = False) -> Iterator[Block]:
-        """Its documents; see `insertion.Source`."""
-        for block in stream_blocks(_NAME, self._stream, self._layout):
-            if taken is not None:
-                taken(block.content)
-            yield block
+        return self._layout.streamed(_NAME, self._stream, taken)
 
     def guarded(self) -> AbstractContextManager[None]:
         """Errors meanwhile name the stream."""

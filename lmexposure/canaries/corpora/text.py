@@ -7,13 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
+from itertools import groupby
 from pathlib import Path
 from typing import IO, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lmexposure.canaries.corpora.packing import open_content, packed_writer
+from lmexposure.canaries.corpora.files import open_content, packed_writer
 from lmexposure.canaries.insertion import Merged, Same, Taken, Written
 from lmexposure.errors import CorpusError
 
@@ -49,7 +50,7 @@ class Block:
         default_end: the line end for canaries before a line without one; b"": a line feed.
     """
 
-    layout: "TextLayout"
+    layout: "Lines"
     data: bytes
     first_line: int = 1
     has_bom: bool = False
@@ -58,32 +59,26 @@ class Block:
 
     @property
     def content(self) -> bytes:
-        """The bytes of the file, byte order mark included."""
         return BOM + self.data if self.has_bom else self.data
 
     @property
     def size(self) -> int:
-        """How many bytes of the file."""
         return len(BOM) * self.has_bom + len(self.data)
 
     @property
     def visible(self) -> bool:
-        """Whether any line is not blank."""
         return not self.data.isspace()
 
     @property
     def scans_lines(self) -> bool:
-        """Whether fills are looked for in many lines at once."""
         return self.layout.scans_lines
 
     @cached_property
     def documents(self) -> int:
-        """How many begin here."""
         return self.layout.count(self)
 
     @cached_property
     def lines(self) -> int:
-        """How many lines, the last one with or without its line end."""
         return sum(self._ends) + bool(self.data and not self.data.endswith(b"\n"))
 
     @cached_property
@@ -137,11 +132,9 @@ class Block:
         return not self.data[self.data.rfind(b"\n", 0, -1) + 1 :].strip()
 
     def searched(self, words: Sequence[str]) -> Iterable[tuple[int, str]]:
-        """What may hold fills; see `insertion.Part`."""
         return self.layout.searched(self, words)
 
     def merged(self, added: Sequence[tuple[int, str]]) -> Merged:
-        """With documents more; see `insertion.Part`."""
         if not added:
             return Merged(self, [])
         pieces, spans, done = [], [], 0
@@ -156,7 +149,6 @@ class Block:
         return Merged(replace(self, data=b"".join([*pieces, self.data[done:]])), spans)
 
     def without(self, documents: Sequence[int]) -> tuple["Block", list[str | None]]:
-        """The rest without these documents, and their texts; see `insertion.Part`."""
         if not documents:
             return self, []
         pieces, texts, done = [], [], 0
@@ -168,7 +160,6 @@ class Block:
         return replace(self, data=b"".join([*pieces, self.data[done:]])), texts
 
     def same(self, other: Any) -> bool:
-        """Whether the bytes are the same."""
         return bool(self.content == other.content)
 
     def _rendered(self, start: int, text: str) -> bytes:
@@ -206,7 +197,7 @@ class Lines:
         return [block.line_start(number) for number in numbers]
 
     def searched(self, block: Block, words: Sequence[str]) -> Iterator[tuple[int, str]]:
-        """What may hold fills: (number of the first line, text); see `insertion.Part`."""
+        """See `insertion.Part`."""
         places = sorted({at for word in words for at in _word_places(block.data, word.encode())})
         if not words or len(places) > _MANY:
             yield block.first_line, block.data.decode()
@@ -226,20 +217,45 @@ class Lines:
         return stop
 
     def documents(self, path: Path) -> Iterator[str]:
-        """The text of each document."""
-        for block in text_blocks(path, self):
+        for block in self.parts(path):
             for line in block.split:
                 yield line.removesuffix(line_end(line)).decode()
 
     def parts(
-        self, path: Path, *, name: str, taken: Taken | None, known: bool, first_end: bytes
+        self,
+        path: Path,
+        *,
+        name: str = "",
+        taken: Taken | None = None,
+        known: bool = False,
+        first_end: bytes = b"",
+        block_bytes: int = _BLOCK_BYTES,
     ) -> Iterator[Block]:
-        """The blocks of a file; see `text_blocks`."""
-        return text_blocks(path, self, name=name, taken=taken, known=known, first_end=first_end)
+        """Blocks in constant memory (plus their longest lines), read beside the work on others.
+
+        Args:
+            path: plain, .gz or .zst.
+            name, taken, known, first_end: see `FileLayout`; `taken` is called on the other thread.
+            block_bytes: about how many at a time.
+
+        Raises:
+            CorpusError: missing, not a file, not readable, cut short, empty, binary, not UTF-8, or
+                a line too long; for the last three it names the byte offset in the content, from 0.
+        """
+        _keep_freed_blocks()
+        with open_content(path) as stream:
+            name = name or str(path)
+            pieces = _whole_lines(name, stream, block_bytes, taken)
+            with closing(ahead(pieces)) as ready:
+                yield from _blocks(name, ready, self, known=known, first_end=first_end)
+
+    def streamed(self, name: str, stream: IO[bytes], taken: Taken | None) -> Iterator[Block]:
+        """The same of a stream, which messages call `name`; no more is read than is asked for."""
+        return _blocks(name, _whole_lines(name, stream, _BLOCK_BYTES, taken), self)
 
     @contextmanager
     def compared(self, path: Path) -> Iterator[Same]:
-        """Compares what was written with the bytes of a file, however these are cut."""
+        """By the bytes, however these are cut."""
         with open_content(path) as stream:
 
             def same(written: Written | None) -> bool:
@@ -251,7 +267,6 @@ class Lines:
 
     @contextmanager
     def writer(self, stream: IO[bytes], like: Path) -> Iterator[Callable[[Any], object]]:
-        """A function that writes blocks into a stream, packed as the file `like`."""
         with packed_writer(stream, like) as write:
             yield lambda block: write(block.content)
 
@@ -267,7 +282,7 @@ class Paragraphs(Lines):
         return len(self._starts(block))
 
     def starts(self, block: Block, numbers: Sequence[int]) -> list[int]:
-        return _chosen(self._starts(block), numbers)
+        return list(map(int, self._starts(block)[list(numbers)]))
 
     def _starts(self, block: Block) -> NDArray[np.int64]:
         before = np.concatenate([[not block.after_blank], block.filled[:-1]])
@@ -283,16 +298,11 @@ class Paragraphs(Lines):
         return following if following and not data[stop:following].strip() else stop
 
     def documents(self, path: Path) -> Iterator[str]:
-        gathered: list[bytes] = []
-        for block in text_blocks(path, self):
-            for line in block.split:
-                if line.strip():
-                    gathered.append(line)
-                elif gathered:
-                    yield _joined(gathered)
-                    gathered = []
-        if gathered:
-            yield _joined(gathered)
+        lines = (line for block in self.parts(path) for line in block.split)
+        for filled, paragraph in groupby(lines, lambda line: bool(line.strip())):
+            if filled:
+                joined = b"".join(paragraph)
+                yield joined.removesuffix(line_end(joined)).decode()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -313,7 +323,7 @@ class Records(Lines):
         return len(self._starts(block))
 
     def starts(self, block: Block, numbers: Sequence[int]) -> list[int]:
-        return _chosen(self._starts(block), numbers)
+        return list(map(int, self._starts(block)[list(numbers)]))
 
     def _starts(self, block: Block) -> NDArray[np.int64]:
         starts = block.line_starts
@@ -344,7 +354,7 @@ class Records(Lines):
             return None
 
     def documents(self, path: Path) -> Iterator[str]:
-        for block in text_blocks(path, self):
+        for block in self.parts(path):
             for _, text in self._texts(block):
                 yield text
 
@@ -360,7 +370,13 @@ class Records(Lines):
 
     @cached_property
     def _loads(self) -> Callable[[bytes], Any]:
-        return _quick_loads()
+        """orjson where it is there, only to read: an insertion takes 2.4 times as long without."""
+        try:
+            import orjson
+        except ImportError:
+            return json.loads
+        loads: Callable[[bytes], Any] = orjson.loads
+        return loads
 
     def _quick_texts(self, block: Block) -> list[str] | None:
         """The texts, or None where a line is blank, or needs to be looked at on its own."""
@@ -391,12 +407,17 @@ class Records(Lines):
                 f"line {number}: field {self.text_field!r} {what}; name the field that holds the "
                 f"text (this record has {', '.join(map(repr, record)) or 'none'})"
             )
-        if not record[self.text_field].isprintable():
-            _check_encodes(record[self.text_field], number)
+        try:
+            record[self.text_field].encode()
+        except UnicodeEncodeError as failure:
+            raise CorpusError(
+                f"line {number}: the text holds a lone surrogate at character {failure.start}, "
+                "which is no character; mend the record"
+            ) from None
         return record
 
 
-TextLayout = Lines | Paragraphs | Records
+TextLayout = Lines  # or one of its kinds
 
 
 def layout_of(name: str, text_field: str, fields: Mapping[str, Any]) -> TextLayout:
@@ -416,52 +437,6 @@ def layout_of(name: str, text_field: str, fields: Mapping[str, Any]) -> TextLayo
     return Records(text_field=text_field, fields=dict(fields))
 
 
-def text_blocks(
-    path: Path,
-    layout: TextLayout,
-    *,
-    name: str = "",
-    block_bytes: int = _BLOCK_BYTES,
-    known: bool = False,
-    taken: Taken | None = None,
-    first_end: bytes = b"",
-) -> Iterator[Block]:
-    """Read a file in constant memory (plus its longest lines, of at most 64 MiB each), beside the
-    work on what was read.
-
-    Args:
-        path: plain, .gz or .zst.
-        layout: what a document is.
-        name: what messages call the file; "": its path.
-        block_bytes: about how many at a time.
-        known: whatever it holds is taken.
-        taken: called with all that was read, on the thread that reads.
-        first_end: the line end for canaries before a line without one; b"": the text's first.
-
-    Raises:
-        CorpusError: missing, not a file, not readable, cut short, empty, binary, not UTF-8, or a
-            line too long; for the last three it names the byte offset in the content, from 0.
-    """
-    _keep_freed_blocks()
-    with open_content(path) as stream:
-        name = name or str(path)
-        pieces = _whole_lines(name, stream, block_bytes)
-        if taken is not None:
-            pieces = _given_to(taken, pieces)
-        with closing(ahead(pieces)) as ready:
-            yield from _blocks(name, ready, layout, known=known, first_end=first_end)
-
-
-def stream_blocks(name: str, stream: IO[bytes], layout: TextLayout) -> Iterator[Block]:
-    """The same for a stream, which messages call `name`; no more is read than is asked for.
-
-    Raises:
-        CorpusError: empty, binary, not UTF-8, or a line too long.
-    """
-    pieces = _whole_lines(name, stream, _BLOCK_BYTES)
-    yield from _blocks(name, pieces, layout, known=False, first_end=b"")
-
-
 @cache
 def _keep_freed_blocks() -> None:
     """Spare the system to clear memory for each block: without, an insertion takes 1.5 times.
@@ -472,14 +447,13 @@ def _keep_freed_blocks() -> None:
     bytes(31 << 20)
 
 
-def _given_to(taken: Taken, pieces: Iterable[bytes]) -> Iterator[bytes]:
-    for data in pieces:
-        taken(data)
-        yield data
-
-
 def _blocks(
-    name: str, pieces: Iterable[bytes], layout: TextLayout, *, known: bool, first_end: bytes
+    name: str,
+    pieces: Iterable[bytes],
+    layout: Lines,
+    *,
+    known: bool = False,
+    first_end: bytes = b"",
 ) -> Iterator[Block]:
     offset, number, after_blank = 0, 1, True
     for data in pieces:
@@ -504,7 +478,7 @@ def _blocks(
         raise CorpusError(f"the corpus {name} is empty; give a file with text in it")
 
 
-def _whole_lines(name: str, stream: IO[bytes], size: int) -> Iterator[bytes]:
+def _whole_lines(name: str, stream: IO[bytes], size: int, taken: Taken | None) -> Iterator[bytes]:
     """Pieces of about this many bytes that end with a line, or the stream.
 
     A piece whose last line is not blank has one more line: so a paragraph of one line, as canaries
@@ -519,6 +493,8 @@ def _whole_lines(name: str, stream: IO[bytes], size: int) -> Iterator[bytes]:
                 f"offset {done + start} on; break it into several documents"
             )
         done += len(data)
+        if taken is not None:
+            taken(data)
         yield data
 
 
@@ -597,37 +573,3 @@ def _lines_at(block: Block, places: Iterable[int]) -> Iterator[tuple[int, str]]:
             stop = data.find(b"\n", at) + 1 or len(data)
             yield number, data[start:stop].decode(errors="replace")
             number += 1
-
-
-def _chosen(starts: NDArray[np.int64], numbers: Sequence[int]) -> list[int]:
-    chosen: list[int] = starts[list(numbers)].tolist()
-    return chosen
-
-
-def _joined(lines: list[bytes]) -> str:
-    joined = b"".join(lines)
-    return joined.removesuffix(line_end(joined)).decode()
-
-
-def _quick_loads() -> Callable[[bytes], Any]:
-    """orjson where it is there: an insertion takes 2.4 times as long without.
-
-    It only reads: what is written is the same without it.
-    """
-    try:
-        import orjson
-    except ImportError:
-        return json.loads
-    loads: Callable[[bytes], Any] = orjson.loads
-    return loads
-
-
-def _check_encodes(text: str, number: int) -> None:
-    """JSON can spell half of a surrogate pair, which is no character."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as failure:
-        raise CorpusError(
-            f"line {number}: the text holds a lone surrogate at character {failure.start}, which "
-            "is no character; mend the record"
-        ) from None
