@@ -12,8 +12,10 @@ import sys
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from typing import Literal, NamedTuple, Protocol
 
 from lmexposure._validate import one_of
@@ -86,27 +88,22 @@ class Part(Protocol):
 
     def merged(self, added: Sequence[tuple[int, str]]) -> Merged:
         """With documents more: (number of the document here, from 0; text to put before it)."""
-        ...
 
     def without(self, documents: Sequence[int]) -> "tuple[Part, list[str | None]]":
         """The rest without these documents (numbers from 0, ascending), and their texts.
 
         A text is None where no document can be read.
         """
-        ...
 
     def same(self, other: "Part") -> bool:
         """Whether nothing differs, also of what is not hashed."""
-        ...
 
 
 class Source(Protocol):
-    """A file of a corpus, or all that is held in memory."""
+    """A file of a corpus, or all that is held in memory; messages call it by its name."""
 
     @property
-    def name(self) -> str:
-        """What messages call it."""
-        ...
+    def name(self) -> str: ...
 
     def parts(self, *, taken: Taken | None = None, known: bool = False) -> Iterator[Part]:
         """The documents from the beginning.
@@ -118,11 +115,9 @@ class Source(Protocol):
         Raises:
             CorpusError: it cannot be read, or holds what is no document.
         """
-        ...
 
     def guarded(self) -> AbstractContextManager[None]:
         """Errors meanwhile name the source; it must not change."""
-        ...
 
 
 class Corpus(Protocol):
@@ -140,11 +135,9 @@ class Corpus(Protocol):
 
     def blank(self, documents: int) -> str:
         """What to say where none of its documents holds text."""
-        ...
 
     def about(self) -> "About":
         """What a manifest says of the container."""
-        ...
 
 
 class About(NamedTuple):
@@ -182,7 +175,6 @@ class Hashes:
         self._file = hashlib.sha256()
 
     def update(self, data: bytes) -> None:
-        """Some more of this file."""
         self._file.update(data)
         if self._all is not None:
             self._all.update(data)
@@ -194,7 +186,6 @@ class Hashes:
 
     @property
     def total(self) -> str:
-        """Of all files one after another."""
         return self.files[0] if self._all is None else self._all.hexdigest()
 
 
@@ -222,7 +213,7 @@ class Scan:
 
     @property
     def taken(self) -> Taken | None:
-        """Hashes the content of a part."""
+        """What is to be called with the content of each part."""
         return None if self.hashes is None else self.hashes.update
 
     def add(self, part: Part) -> None:
@@ -248,11 +239,7 @@ class Scan:
 
 
 def scan_corpus(corpus: Corpus, formats: Sequence[Format]) -> Scan:
-    """Look through all of a corpus once.
-
-    Args:
-        corpus: what holds the documents.
-        formats: whose fills to look for; none: only count.
+    """Look through all of a corpus once; see `Scan`.
 
     Raises:
         CorpusError: it cannot be read, or holds no text.
@@ -291,7 +278,7 @@ def draw(
 
 
 def listed_fills(found: Mapping[str, Found], place: str) -> str:
-    """Fills of several formats and where they are, for a message."""
+    """Fills and where they are, for a message."""
     return "; ".join(f"{name} {fills.named(fills.counts, place)}" for name, fills in found.items())
 
 
@@ -308,10 +295,8 @@ class Placement:
 
     @cached_property
     def _before(self) -> Mapping[int, tuple[Canary, ...]]:
-        found: dict[int, list[Canary]] = {}
-        for place, canary in self.schedule:
-            found.setdefault(place, []).append(canary)
-        return {place: tuple(those) for place, those in found.items()}
+        groups = groupby(self.schedule, key=lambda pair: pair[0])
+        return {place: tuple(canary for _, canary in group) for place, group in groups}
 
     def before(self, document: int) -> tuple[Canary, ...]:
         """The canaries that go before this document, in their order."""
@@ -371,11 +356,10 @@ class Merge:
         first, self.document = self.document, self.document + part.documents
         places = self._placement.within(first, self.document)
         merged, spans = part.merged([(place - first, canary.text) for place, canary in places])
-        for (start, length), (place, canary) in zip(spans, places, strict=True):
-            at = self.size + start
-            self.occurrences.append(
-                Occurrence(id=canary.id, document=place, offset=at, length=length)
-            )
+        self.occurrences += [
+            Occurrence(id=canary.id, document=place, offset=self.size + start, length=length)
+            for (start, length), (place, canary) in zip(spans, places, strict=True)
+        ]
         self.size += merged.size
         return merged
 
@@ -415,11 +399,7 @@ class Cut:
         return rest, hits
 
     def finish(self) -> None:
-        """All has passed.
-
-        Raises:
-            CorpusError: some canaries have not.
-        """
+        """All has passed; raises where some canaries have not."""
         if self.removed < len(self._targets):
             raise self._missing(*self._targets[self.removed])
 
@@ -443,7 +423,7 @@ class Verification:
         hashes: of what was written.
     """
 
-    def __init__(self, scan: Scan, entries: Sequence[Canary], placement: Placement) -> None:
+    def __init__(self, scan: Scan, entries: tuple[Canary, ...], placement: Placement) -> None:
         self.hashes = Hashes(several=scan.several)
         self._scan, self._entries, self._name = scan, entries, "the corpus"
         self._cut = Cut(placement.inserted(), self._differs)
@@ -469,11 +449,7 @@ class Verification:
         self.hashes.end_file()
 
     def part(self, part: Part, same: Same) -> None:
-        """Look at some of it, whose content went to `hashes`.
-
-        Raises:
-            CorpusError: it is not that with canaries in their places.
-        """
+        """Look at some of it, whose content went to `hashes`; raises as `source`."""
         first = self._cut.document
         rest, hits = self._cut.part(part)
         added = [(number - first - n, canary.text) for n, (number, canary) in enumerate(hits)]
@@ -482,18 +458,26 @@ class Verification:
         self._inserted += [(number + 1, canary.text) for number, canary in hits]
 
     def finish(self, set_aside: Mapping[str, Collection[int]]) -> None:
-        """All was looked at.
-
-        Raises:
-            CorpusError: see `check_inserted`; or canaries are missing.
-        """
+        """All was looked at; raises as `check_inserted`, or where canaries are missing."""
         self._cut.finish()
-        found = {
-            name: Found(counts=fills.counts.copy(), first_places=dict(fills.first_places))
-            for name, fills in self._scan.fills.items()
-        }
+        found = deepcopy(self._scan.fills)
         add_fills(found, self._scan.formats, self._inserted, whole_lines=False)
         check_inserted(self._entries, found, set_aside)
+
+    def manifest(
+        self, plan: Plan, about: "About", set_aside: Mapping[str, tuple[int, ...]]
+    ) -> Manifest:
+        """The manifest of what was looked at; where the scan hashed nothing, that nothing was.
+
+        Raises:
+            CorpusError: see `finish`.
+        """
+        scan, hashes = self._scan, ("", "")
+        if scan.hashes is not None:
+            self.finish(set_aside)
+            hashes = (scan.hashes.total, self.hashes.total)
+        record = about.record(scan.documents, hashes, verified=scan.hashes is not None)
+        return Manifest(plan=plan, corpus=record, entries=self._entries, set_aside=set_aside)
 
     def _differs(self, where: str) -> CorpusError:
         return CorpusError(f"{self._name} is not what was inserted: {where}; {_AGAIN}")
@@ -548,14 +532,24 @@ def check_inserted(
                 f"{canary.id} stands {count} times in the corpus instead of {canary.inserted}; "
                 "insert again into the original corpus"
             )
-    for name, found in fills.items():
-        planned = {one.index for one in entries if one.format == name}
-        strange = found.counts.keys() - planned - set(set_aside.get(name, ()))
-        if strange:
-            raise CorpusError(
-                f"fills of format {name!r} that are not of the manifest stand in the corpus "
-                f"{found.named(strange, 'line or record')}; insert again into the original corpus"
-            )
+    for name, strange in strange_fills(entries, fills, set_aside).items():
+        raise CorpusError(
+            f"fills of format {name!r} that are not of the manifest stand in the corpus "
+            f"{fills[name].named(strange, 'line or record')}; insert again into the original corpus"
+        )
+
+
+def strange_fills(
+    entries: Sequence[Canary],
+    fills: Mapping[str, Found],
+    set_aside: Mapping[str, Collection[int]],
+) -> dict[str, set[int]]:
+    """Per format, where there are any, the fills that are neither of a manifest nor set aside."""
+    known = {name: set(set_aside.get(name, ())) for name in fills}
+    for one in entries:
+        known[one.format].add(one.index)
+    strange = {name: found.counts.keys() - known[name] for name, found in fills.items()}
+    return {name: those for name, those in strange.items() if those}
 
 
 def manifest_of(
@@ -599,11 +593,7 @@ def text_line(number: int, text: object) -> bytes:
 
 @contextmanager
 def named_errors(name: str) -> Iterator[None]:
-    """Errors about a line or row say of which file.
-
-    Raises:
-        CorpusError: with the name before it, where it does not hold that already.
-    """
+    """Errors about a line or row say of which file, where they do not yet."""
     try:
         yield
     except CorpusError as failure:
