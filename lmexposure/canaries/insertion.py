@@ -34,20 +34,14 @@ _AGAIN = "the corpus changed meanwhile, or the disk is at fault: insert again"
 
 
 class Merged(NamedTuple):
-    """A part with documents more, and where each of these begins in it and how long it is.
-
-    Spans are in units of the part: bytes of a text, rows of a table.
-    """
+    """A part with documents more, and where each of these begins and how long it is, in units."""
 
     part: "Part"
     spans: Sequence[tuple[int, int]]
 
 
 class Written(NamedTuple):
-    """A part that was written: all of it, without its canaries, and what was put in.
-
-    As for `Part.merged`: (number of the document in the rest, text before it).
-    """
+    """A part that was written: all of it, without its canaries, and these as for `merged`."""
 
     part: "Part"
     rest: "Part"
@@ -90,10 +84,7 @@ class Part(Protocol):
         """With documents more: (number of the document here, from 0; text to put before it)."""
 
     def without(self, documents: Sequence[int]) -> "tuple[Part, list[str | None]]":
-        """The rest without these documents (numbers from 0, ascending), and their texts.
-
-        A text is None where no document can be read.
-        """
+        """The rest without these documents (from 0, ascending), and their texts where readable."""
 
     def same(self, other: "Part") -> bool:
         """Whether nothing differs, also of what is not hashed."""
@@ -106,14 +97,11 @@ class Source(Protocol):
     def name(self) -> str: ...
 
     def parts(self, *, taken: Taken | None = None, known: bool = False) -> Iterator[Part]:
-        """The documents from the beginning.
+        """The documents from the beginning; what cannot be read is refused.
 
         Args:
             taken: called with the content of each part, in order.
             known: it was looked through before, or nothing needs to be known of it.
-
-        Raises:
-            CorpusError: it cannot be read, or holds what is no document.
         """
 
     def guarded(self) -> AbstractContextManager[None]:
@@ -200,7 +188,7 @@ class Scan:
         documents: how many.
         visible: whether any holds text.
         fills: per format, those that are there.
-        hashes: of what passed; None where nothing is hashed.
+        hashes, taken: of what passed, and what hashes it; None where nothing is hashed.
     """
 
     def __init__(self, formats: Sequence[Format], *, several: bool = False) -> None:
@@ -208,13 +196,9 @@ class Scan:
         self.formats, self.several = formats, several
         self.fills = {form.name: Found() for form in formats}
         self.hashes = Hashes(several=several) if formats else None
+        self.taken: Taken | None = self.hashes.update if self.hashes else None
         self._words = sure_words(formats)
         self._lines = self._lines_before = 0
-
-    @property
-    def taken(self) -> Taken | None:
-        """What is to be called with the content of each part."""
-        return None if self.hashes is None else self.hashes.update
 
     def add(self, part: Part) -> None:
         """Look at a part that was taken."""
@@ -239,11 +223,7 @@ class Scan:
 
 
 def scan_corpus(corpus: Corpus, formats: Sequence[Format]) -> Scan:
-    """Look through all of a corpus once; see `Scan`.
-
-    Raises:
-        CorpusError: it cannot be read, or holds no text.
-    """
+    """Look through all of a corpus once; one without text is refused."""
     scan = Scan(formats, several=len(corpus.sources) > 1)
     for source in corpus.sources:
         with source.guarded():
@@ -258,12 +238,7 @@ def scan_corpus(corpus: Corpus, formats: Sequence[Format]) -> Scan:
 def draw(
     plan: Plan, scan: Scan, existing: Existing, *, place: str
 ) -> tuple[tuple[Canary, ...], dict[str, tuple[int, ...]]]:
-    """Draw the plan for a corpus: (candidates and controls, secrets set aside per format).
-
-    Raises:
-        CorpusError: fills are in the corpus already, and `existing` is "refuse".
-        PlanError: the corpus or a format is too small.
-    """
+    """Draw the plan for a corpus: (candidates and controls, secrets set aside per format)."""
     one_of("existing", existing, ("refuse", "set_aside"), error=CorpusError)
     found = {name: fills for name, fills in scan.fills.items() if fills.counts}
     if found and existing == "refuse":
@@ -283,11 +258,7 @@ def listed_fills(found: Mapping[str, Found], place: str) -> str:
 
 
 class Placement:
-    """Which canaries go before which document; held-out candidates and controls go nowhere.
-
-    Args:
-        entries: of a manifest.
-    """
+    """Which of a manifest's entries go before which document; not all are canaries."""
 
     def __init__(self, entries: Iterable[Canary]) -> None:
         places = [(place, one) for one in entries if one.inserted for place in one.positions]
@@ -368,13 +339,11 @@ class Cut:
     """Leaves the inserted documents out again; it must be given all parts, in their order.
 
     Args:
-        targets: (number of the inserted document among all that pass, from 0; its canary),
-            ascending.
+        targets: see `Placement.inserted`.
         error: makes an error of "document 3 is not pin/x1/0000".
 
     Attributes:
-        document: how many documents passed so far.
-        removed: how many were left out so far.
+        document, removed: how many documents passed so far, and were left out.
     """
 
     def __init__(
@@ -384,11 +353,7 @@ class Cut:
         self._targets, self._error = targets, error
 
     def part(self, part: Part) -> tuple[Part, Sequence[tuple[int, Canary]]]:
-        """This part without its canaries, and which these were.
-
-        Raises:
-            CorpusError: another document is where a canary should be.
-        """
+        """This part without its canaries, and which these were; another is refused."""
         first, self.document = self.document, self.document + part.documents
         last = bisect_left(self._targets, self.document, lo=self.removed, key=lambda t: t[0])
         hits, self.removed = self._targets[self.removed : last], last
@@ -430,12 +395,7 @@ class Verification:
         self._inserted: list[tuple[int, str]] = []
 
     def source(self, source: Source, same: Same, *, size: int | None = None) -> None:
-        """Look at a file, or all that is in memory, as it was written.
-
-        Args:
-            source: what was written.
-            same: compares with what it came from.
-            size: how much was written, in units of its parts; None: unknown.
+        """Look at what was written to a file, of this size if known, or into memory.
 
         Raises:
             CorpusError: it is not what it came from, with canaries in their places.
@@ -467,11 +427,7 @@ class Verification:
     def manifest(
         self, plan: Plan, about: "About", set_aside: Mapping[str, tuple[int, ...]]
     ) -> Manifest:
-        """The manifest of what was looked at; where the scan hashed nothing, that nothing was.
-
-        Raises:
-            CorpusError: see `finish`.
-        """
+        """After `finish`, the manifest; where the scan hashed nothing, nothing is looked at."""
         scan, hashes = self._scan, ("", "")
         if scan.hashes is not None:
             self.finish(set_aside)
@@ -519,12 +475,7 @@ def check_inserted(
     fills: Mapping[str, Found],
     set_aside: Mapping[str, Collection[int]],
 ) -> None:
-    """Inserted means inserted: every canary as often as planned, and no other fill at all.
-
-    Raises:
-        CorpusError: a canary is there too rarely or too often (its id), a control or a held-out
-            candidate is there, or a fill that was not planned (its places).
-    """
+    """Refuse what differs from "every canary as often as planned, and no other fill at all"."""
     for canary in entries:
         count = fills[canary.format].counts[canary.index]
         if count != canary.inserted:
@@ -559,25 +510,14 @@ def manifest_of(
     documents: int,
     set_aside: Mapping[str, Collection[int]] | None = None,
 ) -> Manifest:
-    """The manifest of an insertion into a corpus that is never read as a whole.
-
-    Its hashes are empty: the same plan and number of documents give the same manifest, however the
-    corpus is cut into parts.
-
-    Raises:
-        PlanError: too few documents or secrets.
-    """
+    """The manifest of an insertion into a corpus that is never read as a whole, nor hashed."""
     aside = {name: tuple(sorted(indices)) for name, indices in (set_aside or {}).items()}
     entries = draw_plan(plan, documents=documents, set_aside=aside)
     return Manifest(plan=plan, corpus=about.record(documents), entries=entries, set_aside=aside)
 
 
 def text_line(number: int, text: object) -> bytes:
-    """What is hashed of a text: JSON, so that no two lists of texts look alike.
-
-    Raises:
-        CorpusError: it is no string, or not Unicode text.
-    """
+    """What is hashed of a text: JSON, so that no two lists of texts look alike."""
     if not isinstance(text, str):
         raise CorpusError(
             f"record {number} is of type {type(text).__name__}, not a string; name the field that "

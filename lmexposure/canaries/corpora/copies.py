@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from lmexposure._files import PRIVATE, atomic_directory, mode_like, new_file, write_json
 from lmexposure._integrity import say_rebuilt
@@ -38,7 +38,6 @@ from lmexposure.errors import CorpusError, ResultError
 
 SCHEMA = "lmexposure.shard/1"
 _MOST = 2**63 - 1  # of documents or bytes
-_Kind = TypeVar("_Kind")
 Files = str | Path | Sequence[str | Path]
 Planned = Callable[[Manifest | None], Plan]
 
@@ -129,11 +128,7 @@ def insert_copies(
 
 
 def listed_files(sources: Files) -> list[str | Path]:
-    """Names of files and patterns as a list.
-
-    Raises:
-        CorpusError: none, or something else.
-    """
+    """Names of files and patterns as a list; anything else is refused."""
     if isinstance(sources, str | Path):
         return [sources]
     of_type("sources", sources, Sequence, "a path, or a list of paths", error=CorpusError)
@@ -176,12 +171,7 @@ def _insert(
 def _write_copies(
     corpus: FileCorpus, directory: Path, scan: Scan, merge: Merge, verification: Verification
 ) -> list["Copied"]:
-    """Write each file with its canaries, and look at it unless the scan hashed nothing.
-
-    Raises:
-        CorpusError: a file cannot be read, is not what the scan saw, or what is on the disk is not
-            what was written.
-    """
+    """Write each file with its canaries, and look at it unless the scan hashed nothing."""
     copies, layout = [], corpus.layout
     mode = mode_like(*(source.path for source in corpus.sources))
     for number, source in enumerate(corpus.sources):
@@ -238,11 +228,7 @@ def _others(directory: Path, ours: set[str]) -> bool:
 def _is_done(
     sources: Sequence[str | Path], out: Path, manifest: Manifest, plan: Plan, reading: Reading
 ) -> bool:
-    """Whether the copies are what insertion wrote; damaged ones are named, and written again.
-
-    Raises:
-        ResultError: the manifest is of another plan, corpus or reading, or cannot be compared.
-    """
+    """Whether the copies are what insertion wrote; damaged ones are named, and written again."""
     if not (reading.verify and manifest.corpus.verified):
         raise ResultError(
             f"{out / 'manifest.json'} is there already, and what was not verified cannot be "
@@ -388,11 +374,7 @@ class Sidecar:
 
     @classmethod
     def read(cls, path: Path) -> "Sidecar":
-        """Read the note of the file `path`.
-
-        Raises:
-            CorpusError: it is cut short, or was not written by an insertion.
-        """
+        """Read the note of the file `path`; what no insertion wrote is refused."""
         note = sidecar_path(path)
         try:
             return cls._from_dict(json.loads(note.read_bytes()))
@@ -403,28 +385,19 @@ class Sidecar:
 
     @classmethod
     def _from_dict(cls, values: Any) -> "Sidecar":
-        values = _typed(values, dict)
-        if values.pop("schema") != SCHEMA:
+        if not isinstance(values, dict) or values.pop("schema") != SCHEMA:
             raise ValueError("another schema")
         own = {name: values.pop(name) for name in ("manifest_sha256", "shard", "shards")}
-        found = _typed(values.pop("occurrences"), list)
-        occurrences = tuple(Occurrence(**_typed(one, dict)) for one in found)
+        occurrences = tuple(Occurrence(**one) for one in values.pop("occurrences"))
         note = cls(**own, copied=Copied(**values, occurrences=occurrences))
-        texts = (note.manifest_sha256, note.copied.name, note.copied.sha256)
-        for text in (*texts, note.copied.sha256_inserted, *(one.id for one in occurrences)):
-            _typed(text, str)
-        integer("shard", note.shard, low=1, high=integer("shards", note.shards, low=1))
-        counts = [note.copied.first_document, note.copied.documents]
-        counts += [n for one in occurrences for n in (one.document, one.offset, one.length)]
-        for count in counts:
-            integer("documents", count, low=0, high=_MOST)
+        for record in (note, note.copied, *occurrences):
+            for name, kind in type(record).__annotations__.items():
+                if kind is str and not isinstance(getattr(record, name), str):
+                    raise TypeError(f"{name} is no string")
+                if kind is int:
+                    integer(name, getattr(record, name), low=0, high=_MOST)
+        integer("shard", note.shard, low=1, high=note.shards)
         return note
-
-
-def _typed(value: Any, kind: type[_Kind]) -> _Kind:
-    if not isinstance(value, kind):
-        raise TypeError(f"no {kind.__name__}")
-    return value
 
 
 def sidecar_path(path: Path) -> Path:
@@ -435,10 +408,7 @@ def sidecar_path(path: Path) -> Path:
 def read_sidecars(paths: Sequence[Path], manifest: Manifest) -> list[Sidecar] | None:
     """The notes beside these files, or None where no file has one.
 
-    One file may be alone; of several, all must be there.
-
-    Raises:
-        CorpusError: a note belongs to another manifest, or files or some of the notes are missing.
+    One file may be alone; of several, all files and notes of one manifest must be there.
     """
     bare = [path for path in paths if not sidecar_path(path).exists()]
     if len(bare) == len(paths):

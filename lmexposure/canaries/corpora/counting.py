@@ -112,11 +112,7 @@ def count_files(
 
 
 def count_fills_in(sources: Iterable[Source], manifest: Manifest) -> dict[str, Found]:
-    """The fills of a manifest's formats in files, or in what is in memory; places are of a file.
-
-    Raises:
-        CorpusError: it cannot be read.
-    """
+    """The fills of a manifest's formats in files, or in what is in memory; places are of a file."""
     formats = manifest.plan.formats
     found, words = {name: Found() for name in manifest.formats}, sure_words(formats)
     for source in sources:

@@ -117,11 +117,7 @@ def layout_for(
     *,
     fields: Mapping[str, Any] | None = None,
 ) -> FileLayout:
-    """What a document is in these files: as said, else by their suffix.
-
-    Raises:
-        CorpusError: files of different layouts.
-    """
+    """What a document is in these files: as said, else by their suffix; it must be one."""
     guessed = {guess_layout(path) for path in sources}
     if name is None and len(guessed) > 1:
         raise CorpusError(
@@ -155,11 +151,7 @@ def corpus_files(names: Sequence[str | Path]) -> list[Path]:
 
 
 class FileSource:
-    """A file of a corpus (see `insertion.Source`).
-
-    Raises:
-        CorpusError: there is no such file, or it is a pipe.
-    """
+    """A file of a corpus (see `insertion.Source`); one that is missing, or a pipe, is refused."""
 
     def __init__(self, path: Path, corpus: "FileCorpus") -> None:
         self.path, self.name = path, corpus.name or str(path)
@@ -196,9 +188,6 @@ class FileCorpus:
 
     Attributes:
         first_end: the line end of the first line that was read; b"" before that.
-
-    Raises:
-        CorpusError: a file is missing, or is a pipe.
     """
 
     def __init__(self, paths: Sequence[Path], layout: FileLayout, *, name: str = "") -> None:
@@ -217,11 +206,7 @@ class FileCorpus:
         return About(layout.name, name, layout.text_field, tuple(layout.fields), layout.separator)
 
     def sha256(self) -> str:
-        """As a manifest has it: of the contents of all files, or of the texts of tables.
-
-        Raises:
-            CorpusError: a file cannot be read.
-        """
+        """As a manifest has it: of the contents of all files, or of the texts of tables."""
         hashes = Hashes(several=len(self.sources) > 1)
         for source in self.sources:
             with source.guarded():

@@ -48,15 +48,7 @@ def is_stream(corpus: object) -> "TypeIs[IO[bytes]]":
 
 
 class StreamSource:
-    """Text from a stream, which can be read once (see `insertion.Source`).
-
-    Args:
-        stream: UTF-8 text.
-        layout: what a document is.
-
-    Attributes:
-        path: a name for a file of it; it says that the text is not packed.
-    """
+    """Text from a stream, which can be read once; a file of it may have the name `path`."""
 
     def __init__(self, stream: IO[bytes], layout: TextLayout) -> None:
         self.name, self.path = _NAME, Path(SPOOL)
@@ -72,11 +64,7 @@ class StreamSource:
 def stream_layout(
     name: str | None, text_field: str, *, fields: Mapping[str, Any] | None = None
 ) -> TextLayout:
-    """What a document is in a stream: as said, else a line.
-
-    Raises:
-        CorpusError: no such layout, or one that a stream cannot have.
-    """
+    """What a document is in a stream: as said, else a line; a layout of no text is refused."""
     layout = layout_named(name or "lines", text_field=text_field, fields=fields)
     if not isinstance(layout, TextLayout):
         raise CorpusError(NOT_TEXT)
@@ -88,20 +76,11 @@ def insert_through(
 ) -> Manifest:
     """Copy a stream of text with canaries in it, and write the manifest.
 
-    Args:
-        source: UTF-8 text; kept in `out` until all is written, unless `reading.total` says how many
-            documents there are. A call that was killed goes on from there.
-        target: where to; after an error, what it got is no corpus.
-        out: gets manifest.json.
-        planned: what to insert, given the manifest that is there already, if any.
-        reading: of the stream.
+    The stream is kept in `out` until all is written, and a killed call goes on from there, unless
+    `reading.total` says how many documents there are. After an error, `target` got no corpus.
 
     Raises:
-        CorpusError: the corpus cannot be used, holds fills already, or has another number of
-            documents than was said.
-        PlanError: the corpus or a format is too small for the plan.
-        ResultError: `out` holds the manifest of something else, or the copy of another stream.
-        FileError: the disk or the reader of `target` refused.
+        as `insert_files`; FileError also where the reader of `target` refused.
     """
     record = out / "manifest.json"
     with only_writer(out):
@@ -140,13 +119,8 @@ def check_continues(out: Path) -> None:
 def kept(source: IO[bytes], out: Path) -> Iterator[Path]:
     """A file with all of standard input; where a killed call left it, that is gone on with.
 
-    Then a stream that is empty, or the same, is that copy. It stays, unless its text turns out to
-    be of no use.
-
-    Raises:
-        FileError: the disk refused.
-        ResultError: the stream is another one than the copy that is there, or see
-            `check_continues`.
+    Then a stream that is empty, or the same, is that copy, and another is refused. It stays, unless
+    its text turns out to be of no use.
     """
     check_continues(out)
     spool = spool_of(out)

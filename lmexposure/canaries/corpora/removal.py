@@ -51,18 +51,10 @@ def remove_from_files(
 
     Where files have their sidecars, each is restored on its own, and one may be restored alone;
     otherwise all files of the corpus must be given. Of tables, the rows are as before; the bytes
-    are those that this library's writer gives.
-
-    Args:
-        sources: files or patterns; what insertion wrote.
-        manifest: of that insertion.
-        out: for one file a new file (or a pipe), or a directory that is there; for several a
-            directory, new or empty.
+    are those that this library's writer gives. `out` of one file may also be a pipe.
 
     Raises:
-        CorpusError: the corpus changed since, is not this manifest's, or lacks a file; or a file is
-            there already.
-        FileError: the disk refused; nothing half-written is left.
+        CorpusError, FileError: as `lmexposure.remove`.
     """
     paths, out = corpus_files(sources), Path(out)
     layout = layout_named(manifest.layout, text_field=manifest.corpus.text_field or "text")
@@ -88,16 +80,7 @@ def remove_from_files(
 
 
 def remove_from_stream(source: IO[bytes], manifest: Manifest, out: str | Path) -> Removal:
-    """The same for text in a stream, which is read once; nothing is written before all is checked.
-
-    Args:
-        source: what insertion wrote, all of it.
-        manifest: of that insertion.
-        out: a new file (or a pipe), or a directory that is there.
-
-    Raises:
-        as `remove_from_files`; also CorpusError where the manifest's layout is not of text.
-    """
+    """The same for text in a stream, read once; nothing is written before all is checked."""
     corpus = manifest.corpus
     layout = stream_layout(manifest.layout, corpus.text_field or "text")
     stream = StreamSource(source, layout)
@@ -127,11 +110,11 @@ def _free(out: Path, source: Path) -> Path:
 
 
 class Restoration(Cut):
-    """Parts that are restored and checked together.
+    """The parts of some files, restored and checked together.
 
     Args:
         name: what messages call the first file.
-        targets: (number of the inserted document, from 0; its canary), ascending.
+        targets: see `Cut`.
         sha256: what the rest must have in the end; "" where that is not known.
         files: how many these are.
     """
@@ -146,11 +129,7 @@ class Restoration(Cut):
     def write(
         self, source: FileSource | StreamSource, layout: FileLayout, stream: IO[bytes]
     ) -> None:
-        """Write what is next of the files, without its canaries.
-
-        Raises:
-            CorpusError: another document is where a canary should be; see also `end_file`.
-        """
+        """Write the next file without its canaries."""
         with source.guarded(), layout.writer(stream, source.path) as write:
             for part in source.parts(known=True):
                 write(self.rest(part))
@@ -163,11 +142,7 @@ class Restoration(Cut):
         return rest
 
     def end_file(self) -> None:
-        """A file has passed; the last of them checks all.
-
-        Raises:
-            CorpusError: canaries are missing, or the rest is not what it was.
-        """
+        """A file has passed; after the last of them all is checked."""
         self._rest.end_file()
         if len(self._rest.files) < self._files:
             return
