@@ -97,7 +97,7 @@ def layout_named(
         raise CorpusError(
             f"fields must leave out the text field {text_field!r}: the canary goes there"
         )
-    module = import_module(f"lmexposure.canaries.corpora.{ADAPTERS[name].module}")
+    module = import_module(f"lmexposure.canaries.corpora.{ADAPTERS[name][0]}")
     layout: FileLayout = module.layout_of(name, text_field, constants)
     return layout
 
@@ -106,7 +106,7 @@ def guess_layout(path: str | Path) -> str:
     """By the suffix under .gz or .zst; "lines" where no other layout goes by it."""
     name = Path(path).name.lower()
     name = name.removesuffix(packing(name))
-    fitting = (layout for layout, one in ADAPTERS.items() if name.endswith(one.suffixes or "/"))
+    fitting = (layout for layout, (_, ends) in ADAPTERS.items() if name.endswith(ends))
     return next(fitting, "lines")
 
 

@@ -75,7 +75,16 @@ class Block:
 
     @cached_property
     def documents(self) -> int:
-        return self.layout.count(self)
+        return self.lines if self._starts is None else len(self._starts)
+
+    @cached_property
+    def _starts(self) -> NDArray[np.int64] | None:
+        return self.layout.starts(self)
+
+    def _places(self, documents: Iterable[int]) -> list[int]:
+        """At which bytes these documents begin."""
+        starts = self._starts
+        return [self.line_start(n) if starts is None else int(starts[n]) for n in documents]
 
     @cached_property
     def lines(self) -> int:
@@ -139,7 +148,7 @@ class Block:
             return Merged(self, [])
         pieces, spans, done = [], [], 0
         written = self.size - len(self.data)
-        starts = self.layout.starts(self, [number for number, _ in added])
+        starts = self._places(number for number, _ in added)
         for start, (_, text) in zip(starts, added, strict=True):
             rendered = self._rendered(start, text)
             pieces += [self.data[done:start], rendered]
@@ -152,7 +161,7 @@ class Block:
         if not documents:
             return self, []
         pieces, texts, done = [], [], 0
-        for start in self.layout.starts(self, documents):
+        for start in self._places(documents):
             line = self._line(start)
             texts.append(self.layout.text(line))
             pieces.append(self.data[done:start])
@@ -188,13 +197,9 @@ class Lines:
     text_field: ClassVar[str | None] = None
     fields: ClassVar[Mapping[str, Any]] = {}
 
-    def count(self, block: Block) -> int:
-        """How many documents begin in the block."""
-        return block.lines
-
-    def starts(self, block: Block, numbers: Sequence[int]) -> list[int]:
-        """At which byte of the block these of its documents begin, numbered from 0."""
-        return [block.line_start(number) for number in numbers]
+    def starts(self, block: Block) -> NDArray[np.int64] | None:
+        """At which bytes of the block its documents begin; None: wherever a line does."""
+        return None
 
     def searched(self, block: Block, words: Sequence[str]) -> Iterator[tuple[int, str]]:
         """See `insertion.Part`."""
@@ -278,13 +283,7 @@ class Paragraphs(Lines):
     name: ClassVar[Literal["lines", "paragraphs", "jsonl"]] = "paragraphs"
     separator: ClassVar[str | None] = "\n\n"
 
-    def count(self, block: Block) -> int:
-        return len(self._starts(block))
-
-    def starts(self, block: Block, numbers: Sequence[int]) -> list[int]:
-        return list(map(int, self._starts(block)[list(numbers)]))
-
-    def _starts(self, block: Block) -> NDArray[np.int64]:
+    def starts(self, block: Block) -> NDArray[np.int64]:
         before = np.concatenate([[not block.after_blank], block.filled[:-1]])
         starts: NDArray[np.int64] = block.line_starts[block.filled & ~before]
         return starts
@@ -319,13 +318,7 @@ class Records(Lines):
     text_field: str  # type: ignore[misc]
     fields: Mapping[str, Any] = field(default_factory=dict)  # type: ignore[misc]
 
-    def count(self, block: Block) -> int:
-        return len(self._starts(block))
-
-    def starts(self, block: Block, numbers: Sequence[int]) -> list[int]:
-        return list(map(int, self._starts(block)[list(numbers)]))
-
-    def _starts(self, block: Block) -> NDArray[np.int64]:
+    def starts(self, block: Block) -> NDArray[np.int64]:
         starts = block.line_starts
         if (np.frombuffer(block.data, np.uint8)[starts] == ord("{")).all():
             return starts
