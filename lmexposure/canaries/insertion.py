@@ -258,7 +258,7 @@ def listed_fills(found: Mapping[str, Found], place: str) -> str:
 
 
 class Placement:
-    """Which of a manifest's entries go before which document; not all are canaries."""
+    """Which of a manifest's entries go before which document; held out and controls nowhere."""
 
     def __init__(self, entries: Iterable[Canary]) -> None:
         places = [(place, one) for one in entries if one.inserted for place in one.positions]
@@ -353,7 +353,7 @@ class Cut:
         self._targets, self._error = targets, error
 
     def part(self, part: Part) -> tuple[Part, Sequence[tuple[int, Canary]]]:
-        """This part without its canaries, and which these were; another is refused."""
+        """This part without its canaries, and these; another document there is refused."""
         first, self.document = self.document, self.document + part.documents
         last = bisect_left(self._targets, self.document, lo=self.removed, key=lambda t: t[0])
         hits, self.removed = self._targets[self.removed : last], last
@@ -427,7 +427,7 @@ class Verification:
     def manifest(
         self, plan: Plan, about: "About", set_aside: Mapping[str, tuple[int, ...]]
     ) -> Manifest:
-        """After `finish`, the manifest; where the scan hashed nothing, nothing is looked at."""
+        """The manifest, after `finish`; where the scan hashed nothing, nothing was checked."""
         scan, hashes = self._scan, ("", "")
         if scan.hashes is not None:
             self.finish(set_aside)
@@ -475,7 +475,7 @@ def check_inserted(
     fills: Mapping[str, Found],
     set_aside: Mapping[str, Collection[int]],
 ) -> None:
-    """Refuse what differs from "every canary as often as planned, and no other fill at all"."""
+    """Inserted means inserted: every canary as often as planned, and no other fill at all."""
     for canary in entries:
         count = fills[canary.format].counts[canary.index]
         if count != canary.inserted:

@@ -65,17 +65,14 @@ class FileLayout(Protocol):
 
     def compared(self, path: Path) -> AbstractContextManager[Same]:
         """Compares what was written with what is in a file."""
-        ...
 
     def documents(self, path: Path) -> Iterator[str]:
         """The text of each document."""
-        ...
 
     def writer(
         self, stream: IO[bytes], like: Path
     ) -> AbstractContextManager[Callable[[Any], object]]:
         """A function that writes parts into a stream, packed and typed as the file `like`."""
-        ...
 
 
 def layout_named(
@@ -97,7 +94,7 @@ def layout_named(
         raise CorpusError(
             f"fields must leave out the text field {text_field!r}: the canary goes there"
         )
-    module = import_module(f"lmexposure.canaries.corpora.{ADAPTERS[name][0]}")
+    module = import_module(f"lmexposure.canaries.corpora.{ADAPTERS[name].module}")
     layout: FileLayout = module.layout_of(name, text_field, constants)
     return layout
 
@@ -106,7 +103,7 @@ def guess_layout(path: str | Path) -> str:
     """By the suffix under .gz or .zst; "lines" where no other layout goes by it."""
     name = Path(path).name.lower()
     name = name.removesuffix(packing(name))
-    fitting = (layout for layout, (_, ends) in ADAPTERS.items() if name.endswith(ends))
+    fitting = (layout for layout, known in ADAPTERS.items() if name.endswith(known.suffixes))
     return next(fitting, "lines")
 
 

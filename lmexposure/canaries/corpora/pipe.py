@@ -156,7 +156,7 @@ def _read_twice(corpus: FileCorpus, target: IO[bytes], plan: Plan, reading: Read
     """Scan, then draw, then write."""
     scan = scan_corpus(corpus, plan.formats if reading.verify else ())
     entries, set_aside = draw(plan, scan, reading.existing, place="line")
-    verification = _written(corpus.sources[0].parts(known=True), target, scan, entries)
+    verification = _write(corpus.sources[0].parts(known=True), target, scan, entries)
     return verification.manifest(plan, corpus.about()._replace(name=""), set_aside)
 
 
@@ -172,7 +172,7 @@ def _read_once(
     entries = draw_plan(plan, documents=reading.total or 0, set_aside={})
     try:
         blocks = StreamSource(source, layout).parts(taken=scan.taken)
-        verification = _written(_scanned(blocks, scan), target, scan, entries)
+        verification = _write(_scanned(blocks, scan), target, scan, entries)
     except CorpusError as failure:
         raise CorpusError(f"{failure}: {_THROW_AWAY}") from failure
     if scan.documents != reading.total:
@@ -197,7 +197,7 @@ def _scanned(blocks: Iterable[Block], scan: Scan) -> Iterator[Block]:
     scan.end_file()
 
 
-def _written(
+def _write(
     blocks: Iterable[Block], target: IO[bytes], scan: Scan, entries: tuple[Canary, ...]
 ) -> Verification:
     """Write the blocks with their canaries, and look at what is written."""

@@ -27,6 +27,8 @@ from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.plan import Canary
 from lmexposure.errors import CorpusError
 
+_Source = FileSource | StreamSource
+
 
 @dataclass(frozen=True, kw_only=True)
 class Removal:
@@ -71,7 +73,7 @@ def remove_from_files(
         for source, task in zip(corpus.sources, tasks, strict=True):
             with new_file(unnamed / source.path.name, mode) as stream:
                 task.write(source, layout, stream)
-    each = set(tasks)
+    each = set(tasks)  # all files may share a task
     return Removal(
         files=tuple(out / path.name for path in paths),
         documents=sum(task.removed for task in each),
@@ -89,11 +91,7 @@ def remove_from_stream(source: IO[bytes], manifest: Manifest, out: str | Path) -
 
 
 def _restored_alone(
-    source: FileSource | StreamSource,
-    layout: FileLayout,
-    task: "Restoration",
-    target: Path,
-    mode: int,
+    source: _Source, layout: FileLayout, task: "Restoration", target: Path, mode: int
 ) -> Removal:
     """One file, which appears when it is checked."""
     with atomic_write(target, mode=mode) as stream:
@@ -126,9 +124,7 @@ class Restoration(Cut):
         self.sha256, self._files, self._name = sha256, files, name
         self._rest = Hashes(several=files > 1)
 
-    def write(
-        self, source: FileSource | StreamSource, layout: FileLayout, stream: IO[bytes]
-    ) -> None:
+    def write(self, source: _Source, layout: FileLayout, stream: IO[bytes]) -> None:
         """Write the next file without its canaries."""
         with source.guarded(), layout.writer(stream, source.path) as write:
             for part in source.parts(known=True):

@@ -97,7 +97,7 @@ class Block:
         An insertion takes 1.06 times as long where lines are looked for in all of a block, and 1.2
         times where nothing is verified.
         """
-        ends = self._letters == _LINE_END
+        ends = self.letters == _LINE_END
         stretches = range(0, len(self.data), _STRETCH)
         return [int(np.count_nonzero(ends[n : n + _STRETCH])) for n in stretches]
 
@@ -110,7 +110,7 @@ class Block:
             before += self._ends[stretch]
             stretch += 1
         start = stretch * _STRETCH
-        ends = np.flatnonzero(self._letters[start : start + _STRETCH] == _LINE_END)
+        ends = np.flatnonzero(self.letters[start : start + _STRETCH] == _LINE_END)
         return start + int(ends[number - before - 1]) + 1
 
     @cached_property
@@ -122,7 +122,7 @@ class Block:
     @cached_property
     def line_starts(self) -> NDArray[np.int64]:
         """At which byte each line begins."""
-        ends = np.flatnonzero(self._letters == _LINE_END)
+        ends = np.flatnonzero(self.letters == _LINE_END)
         starts = np.concatenate([[0], ends + 1])
         return starts[starts < len(self.data)]
 
@@ -130,7 +130,7 @@ class Block:
     def filled(self) -> NDArray[np.bool_]:
         """Of each line, whether it is not blank."""
         starts = self.line_starts
-        filled: NDArray[np.bool_] = ~_BLANK[self._letters[starts]]
+        filled: NDArray[np.bool_] = ~_BLANK[self.letters[starts]]
         for number in np.flatnonzero(~filled).tolist():
             filled[number] = bool(self._line(int(starts[number])).strip())
         return filled
@@ -182,7 +182,7 @@ class Block:
         return self.data[start : self.data.find(b"\n", start) + 1 or len(self.data)]
 
     @property
-    def _letters(self) -> NDArray[np.uint8]:
+    def letters(self) -> NDArray[np.uint8]:
         return np.frombuffer(self.data, np.uint8)
 
 
@@ -236,27 +236,46 @@ class Lines:
         first_end: bytes = b"",
         block_bytes: int = _BLOCK_BYTES,
     ) -> Iterator[Block]:
-        """Blocks in constant memory (plus their longest lines), read beside the work on others.
+        """Blocks of about this many bytes, each read (and taken) beside the work on those before.
 
-        Args:
-            path: plain, .gz or .zst.
-            name, taken, known, first_end: see `FileLayout`; `taken` is called on the other thread.
-            block_bytes: about how many at a time.
-
-        Raises:
-            CorpusError: missing, not a file, not readable, cut short, empty, binary, not UTF-8, or
-                a line too long; for the last three it names the byte offset in the content, from 0.
+        In constant memory, plus their longest lines. What is no text, cut short, or has a line too
+        long is refused; where a byte is at fault, by its offset in the content, from 0.
         """
         _keep_freed_blocks()
         with open_content(path) as stream:
             name = name or str(path)
             pieces = _whole_lines(name, stream, block_bytes, taken)
             with closing(ahead(pieces)) as ready:
-                yield from _blocks(name, ready, self, known=known, first_end=first_end)
+                yield from self._blocks(name, ready, known=known, first_end=first_end)
 
     def streamed(self, name: str, stream: IO[bytes], taken: Taken | None) -> Iterator[Block]:
         """The same of a stream, which messages call `name`; no more is read than is asked for."""
-        return _blocks(name, _whole_lines(name, stream, _BLOCK_BYTES, taken), self)
+        return self._blocks(name, _whole_lines(name, stream, _BLOCK_BYTES, taken))
+
+    def _blocks(
+        self, name: str, pieces: Iterable[bytes], *, known: bool = False, first_end: bytes = b""
+    ) -> Iterator[Block]:
+        offset, number, after_blank = 0, 1, True
+        for data in pieces:
+            if not known:
+                _check_text(name, data, offset)
+            has_bom = offset == 0 and data.startswith(BOM)
+            offset += len(data)
+            data = data[len(BOM) * has_bom :]
+            first_end = first_end or line_end(data[: data.find(b"\n") + 1])
+            block = Block(
+                layout=self,
+                data=data,
+                first_line=number,
+                has_bom=has_bom,
+                after_blank=after_blank,
+                default_end=first_end,
+            )
+            if data:
+                yield block
+            number, after_blank = number + block.lines, block.ends_blank
+        if number == 1:
+            raise CorpusError(f"the corpus {name} is empty; give a file with text in it")
 
     @contextmanager
     def compared(self, path: Path) -> Iterator[Same]:
@@ -320,7 +339,7 @@ class Records(Lines):
 
     def starts(self, block: Block) -> NDArray[np.int64]:
         starts = block.line_starts
-        if (np.frombuffer(block.data, np.uint8)[starts] == ord("{")).all():
+        if (block.letters[starts] == ord("{")).all():
             return starts
         return starts[block.filled]
 
@@ -434,37 +453,6 @@ def _keep_freed_blocks() -> None:
     one, of 32 MiB at most. None of these bytes is ever touched.
     """
     bytes(31 << 20)
-
-
-def _blocks(
-    name: str,
-    pieces: Iterable[bytes],
-    layout: Lines,
-    *,
-    known: bool = False,
-    first_end: bytes = b"",
-) -> Iterator[Block]:
-    offset, number, after_blank = 0, 1, True
-    for data in pieces:
-        if not known:
-            _check_text(name, data, offset)
-        has_bom = offset == 0 and data.startswith(BOM)
-        offset += len(data)
-        data = data[len(BOM) * has_bom :]
-        first_end = first_end or line_end(data[: data.find(b"\n") + 1])
-        block = Block(
-            layout=layout,
-            data=data,
-            first_line=number,
-            has_bom=has_bom,
-            after_blank=after_blank,
-            default_end=first_end,
-        )
-        if data:
-            yield block
-        number, after_blank = number + block.lines, block.ends_blank
-    if number == 1:
-        raise CorpusError(f"the corpus {name} is empty; give a file with text in it")
 
 
 def _whole_lines(name: str, stream: IO[bytes], size: int, taken: Taken | None) -> Iterator[bytes]:
