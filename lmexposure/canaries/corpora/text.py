@@ -183,6 +183,7 @@ class Block:
 
     @property
     def letters(self) -> NDArray[np.uint8]:
+        """The bytes as numbers."""
         return np.frombuffer(self.data, np.uint8)
 
 
