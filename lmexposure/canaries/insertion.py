@@ -12,8 +12,10 @@ import sys
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from typing import Literal, NamedTuple, Protocol
 
 from lmexposure._validate import one_of
@@ -32,20 +34,14 @@ _AGAIN = "the corpus changed meanwhile, or the disk is at fault: insert again"
 
 
 class Merged(NamedTuple):
-    """A part with documents more, and where each of these begins in it and how long it is.
-
-    Spans are in units of the part: bytes of a text, rows of a table.
-    """
+    """A part with documents more, and where each of these begins and how long it is, in units."""
 
     part: "Part"
     spans: Sequence[tuple[int, int]]
 
 
 class Written(NamedTuple):
-    """A part that was written: all of it, without its canaries, and what was put in.
-
-    As for `Part.merged`: (number of the document in the rest, text before it).
-    """
+    """A part that was written: all of it, without its canaries, and these as for `merged`."""
 
     part: "Part"
     rest: "Part"
@@ -86,43 +82,30 @@ class Part(Protocol):
 
     def merged(self, added: Sequence[tuple[int, str]]) -> Merged:
         """With documents more: (number of the document here, from 0; text to put before it)."""
-        ...
 
     def without(self, documents: Sequence[int]) -> "tuple[Part, list[str | None]]":
-        """The rest without these documents (numbers from 0, ascending), and their texts.
-
-        A text is None where no document can be read.
-        """
-        ...
+        """The rest without these documents (from 0, ascending), and their texts where readable."""
 
     def same(self, other: "Part") -> bool:
         """Whether nothing differs, also of what is not hashed."""
-        ...
 
 
 class Source(Protocol):
-    """A file of a corpus, or all that is held in memory."""
+    """A file of a corpus, or all that is held in memory; messages call it by its name."""
 
     @property
-    def name(self) -> str:
-        """What messages call it."""
-        ...
+    def name(self) -> str: ...
 
     def parts(self, *, taken: Taken | None = None, known: bool = False) -> Iterator[Part]:
-        """The documents from the beginning.
+        """The documents from the beginning; what cannot be read is refused.
 
         Args:
             taken: called with the content of each part, in order.
             known: it was looked through before, or nothing needs to be known of it.
-
-        Raises:
-            CorpusError: it cannot be read, or holds what is no document.
         """
-        ...
 
     def guarded(self) -> AbstractContextManager[None]:
         """Errors meanwhile name the source; it must not change."""
-        ...
 
 
 class Corpus(Protocol):
@@ -140,11 +123,9 @@ class Corpus(Protocol):
 
     def blank(self, documents: int) -> str:
         """What to say where none of its documents holds text."""
-        ...
 
     def about(self) -> "About":
         """What a manifest says of the container."""
-        ...
 
 
 class About(NamedTuple):
@@ -182,7 +163,6 @@ class Hashes:
         self._file = hashlib.sha256()
 
     def update(self, data: bytes) -> None:
-        """Some more of this file."""
         self._file.update(data)
         if self._all is not None:
             self._all.update(data)
@@ -194,7 +174,6 @@ class Hashes:
 
     @property
     def total(self) -> str:
-        """Of all files one after another."""
         return self.files[0] if self._all is None else self._all.hexdigest()
 
 
@@ -209,7 +188,7 @@ class Scan:
         documents: how many.
         visible: whether any holds text.
         fills: per format, those that are there.
-        hashes: of what passed; None where nothing is hashed.
+        hashes, taken: of what passed, and what hashes it; None where nothing is hashed.
     """
 
     def __init__(self, formats: Sequence[Format], *, several: bool = False) -> None:
@@ -217,13 +196,9 @@ class Scan:
         self.formats, self.several = formats, several
         self.fills = {form.name: Found() for form in formats}
         self.hashes = Hashes(several=several) if formats else None
+        self.taken: Taken | None = self.hashes.update if self.hashes else None
         self._words = sure_words(formats)
         self._lines = self._lines_before = 0
-
-    @property
-    def taken(self) -> Taken | None:
-        """Hashes the content of a part."""
-        return None if self.hashes is None else self.hashes.update
 
     def add(self, part: Part) -> None:
         """Look at a part that was taken."""
@@ -248,15 +223,7 @@ class Scan:
 
 
 def scan_corpus(corpus: Corpus, formats: Sequence[Format]) -> Scan:
-    """Look through all of a corpus once.
-
-    Args:
-        corpus: what holds the documents.
-        formats: whose fills to look for; none: only count.
-
-    Raises:
-        CorpusError: it cannot be read, or holds no text.
-    """
+    """Look through all of a corpus once; one without text is refused."""
     scan = Scan(formats, several=len(corpus.sources) > 1)
     for source in corpus.sources:
         with source.guarded():
@@ -271,12 +238,7 @@ def scan_corpus(corpus: Corpus, formats: Sequence[Format]) -> Scan:
 def draw(
     plan: Plan, scan: Scan, existing: Existing, *, place: str
 ) -> tuple[tuple[Canary, ...], dict[str, tuple[int, ...]]]:
-    """Draw the plan for a corpus: (candidates and controls, secrets set aside per format).
-
-    Raises:
-        CorpusError: fills are in the corpus already, and `existing` is "refuse".
-        PlanError: the corpus or a format is too small.
-    """
+    """Draw the plan for a corpus: (candidates and controls, secrets set aside per format)."""
     one_of("existing", existing, ("refuse", "set_aside"), error=CorpusError)
     found = {name: fills for name, fills in scan.fills.items() if fills.counts}
     if found and existing == "refuse":
@@ -291,16 +253,12 @@ def draw(
 
 
 def listed_fills(found: Mapping[str, Found], place: str) -> str:
-    """Fills of several formats and where they are, for a message."""
+    """Fills and where they are, for a message."""
     return "; ".join(f"{name} {fills.named(fills.counts, place)}" for name, fills in found.items())
 
 
 class Placement:
-    """Which canaries go before which document; held-out candidates and controls go nowhere.
-
-    Args:
-        entries: of a manifest.
-    """
+    """Which of a manifest's entries go before which document; held out and controls nowhere."""
 
     def __init__(self, entries: Iterable[Canary]) -> None:
         places = [(place, one) for one in entries if one.inserted for place in one.positions]
@@ -308,10 +266,8 @@ class Placement:
 
     @cached_property
     def _before(self) -> Mapping[int, tuple[Canary, ...]]:
-        found: dict[int, list[Canary]] = {}
-        for place, canary in self.schedule:
-            found.setdefault(place, []).append(canary)
-        return {place: tuple(those) for place, those in found.items()}
+        groups = groupby(self.schedule, key=lambda pair: pair[0])
+        return {place: tuple(canary for _, canary in group) for place, group in groups}
 
     def before(self, document: int) -> tuple[Canary, ...]:
         """The canaries that go before this document, in their order."""
@@ -371,11 +327,10 @@ class Merge:
         first, self.document = self.document, self.document + part.documents
         places = self._placement.within(first, self.document)
         merged, spans = part.merged([(place - first, canary.text) for place, canary in places])
-        for (start, length), (place, canary) in zip(spans, places, strict=True):
-            at = self.size + start
-            self.occurrences.append(
-                Occurrence(id=canary.id, document=place, offset=at, length=length)
-            )
+        self.occurrences += [
+            Occurrence(id=canary.id, document=place, offset=self.size + start, length=length)
+            for (start, length), (place, canary) in zip(spans, places, strict=True)
+        ]
         self.size += merged.size
         return merged
 
@@ -384,13 +339,11 @@ class Cut:
     """Leaves the inserted documents out again; it must be given all parts, in their order.
 
     Args:
-        targets: (number of the inserted document among all that pass, from 0; its canary),
-            ascending.
+        targets: see `Placement.inserted`.
         error: makes an error of "document 3 is not pin/x1/0000".
 
     Attributes:
-        document: how many documents passed so far.
-        removed: how many were left out so far.
+        document, removed: how many documents passed so far, and were left out.
     """
 
     def __init__(
@@ -400,11 +353,7 @@ class Cut:
         self._targets, self._error = targets, error
 
     def part(self, part: Part) -> tuple[Part, Sequence[tuple[int, Canary]]]:
-        """This part without its canaries, and which these were.
-
-        Raises:
-            CorpusError: another document is where a canary should be.
-        """
+        """This part without its canaries, and these; another document there is refused."""
         first, self.document = self.document, self.document + part.documents
         last = bisect_left(self._targets, self.document, lo=self.removed, key=lambda t: t[0])
         hits, self.removed = self._targets[self.removed : last], last
@@ -415,11 +364,7 @@ class Cut:
         return rest, hits
 
     def finish(self) -> None:
-        """All has passed.
-
-        Raises:
-            CorpusError: some canaries have not.
-        """
+        """All has passed; raises where some canaries have not."""
         if self.removed < len(self._targets):
             raise self._missing(*self._targets[self.removed])
 
@@ -443,19 +388,14 @@ class Verification:
         hashes: of what was written.
     """
 
-    def __init__(self, scan: Scan, entries: Sequence[Canary], placement: Placement) -> None:
+    def __init__(self, scan: Scan, entries: tuple[Canary, ...], placement: Placement) -> None:
         self.hashes = Hashes(several=scan.several)
         self._scan, self._entries, self._name = scan, entries, "the corpus"
         self._cut = Cut(placement.inserted(), self._differs)
         self._inserted: list[tuple[int, str]] = []
 
     def source(self, source: Source, same: Same, *, size: int | None = None) -> None:
-        """Look at a file, or all that is in memory, as it was written.
-
-        Args:
-            source: what was written.
-            same: compares with what it came from.
-            size: how much was written, in units of its parts; None: unknown.
+        """Look at what was written to a file, of this size if known, or into memory.
 
         Raises:
             CorpusError: it is not what it came from, with canaries in their places.
@@ -469,11 +409,7 @@ class Verification:
         self.hashes.end_file()
 
     def part(self, part: Part, same: Same) -> None:
-        """Look at some of it, whose content went to `hashes`.
-
-        Raises:
-            CorpusError: it is not that with canaries in their places.
-        """
+        """Look at some of it, whose content went to `hashes`; raises as `source`."""
         first = self._cut.document
         rest, hits = self._cut.part(part)
         added = [(number - first - n, canary.text) for n, (number, canary) in enumerate(hits)]
@@ -482,18 +418,22 @@ class Verification:
         self._inserted += [(number + 1, canary.text) for number, canary in hits]
 
     def finish(self, set_aside: Mapping[str, Collection[int]]) -> None:
-        """All was looked at.
-
-        Raises:
-            CorpusError: see `check_inserted`; or canaries are missing.
-        """
+        """All was looked at; raises as `check_inserted`, or where canaries are missing."""
         self._cut.finish()
-        found = {
-            name: Found(counts=fills.counts.copy(), first_places=dict(fills.first_places))
-            for name, fills in self._scan.fills.items()
-        }
+        found = deepcopy(self._scan.fills)
         add_fills(found, self._scan.formats, self._inserted, whole_lines=False)
         check_inserted(self._entries, found, set_aside)
+
+    def manifest(
+        self, plan: Plan, about: "About", set_aside: Mapping[str, tuple[int, ...]]
+    ) -> Manifest:
+        """The manifest, after `finish`; where the scan hashed nothing, nothing was checked."""
+        scan, hashes = self._scan, ("", "")
+        if scan.hashes is not None:
+            self.finish(set_aside)
+            hashes = (scan.hashes.total, self.hashes.total)
+        record = about.record(scan.documents, hashes, verified=scan.hashes is not None)
+        return Manifest(plan=plan, corpus=record, entries=self._entries, set_aside=set_aside)
 
     def _differs(self, where: str) -> CorpusError:
         return CorpusError(f"{self._name} is not what was inserted: {where}; {_AGAIN}")
@@ -535,12 +475,7 @@ def check_inserted(
     fills: Mapping[str, Found],
     set_aside: Mapping[str, Collection[int]],
 ) -> None:
-    """Inserted means inserted: every canary as often as planned, and no other fill at all.
-
-    Raises:
-        CorpusError: a canary is there too rarely or too often (its id), a control or a held-out
-            candidate is there, or a fill that was not planned (its places).
-    """
+    """Inserted means inserted: every canary as often as planned, and no other fill at all."""
     for canary in entries:
         count = fills[canary.format].counts[canary.index]
         if count != canary.inserted:
@@ -548,14 +483,24 @@ def check_inserted(
                 f"{canary.id} stands {count} times in the corpus instead of {canary.inserted}; "
                 "insert again into the original corpus"
             )
-    for name, found in fills.items():
-        planned = {one.index for one in entries if one.format == name}
-        strange = found.counts.keys() - planned - set(set_aside.get(name, ()))
-        if strange:
-            raise CorpusError(
-                f"fills of format {name!r} that are not of the manifest stand in the corpus "
-                f"{found.named(strange, 'line or record')}; insert again into the original corpus"
-            )
+    for name, strange in strange_fills(entries, fills, set_aside).items():
+        raise CorpusError(
+            f"fills of format {name!r} that are not of the manifest stand in the corpus "
+            f"{fills[name].named(strange, 'line or record')}; insert again into the original corpus"
+        )
+
+
+def strange_fills(
+    entries: Sequence[Canary],
+    fills: Mapping[str, Found],
+    set_aside: Mapping[str, Collection[int]],
+) -> dict[str, set[int]]:
+    """Per format, where there are any, the fills that are neither of a manifest nor set aside."""
+    known = {name: set(set_aside.get(name, ())) for name in fills}
+    for one in entries:
+        known[one.format].add(one.index)
+    strange = {name: found.counts.keys() - known[name] for name, found in fills.items()}
+    return {name: those for name, those in strange.items() if those}
 
 
 def manifest_of(
@@ -565,25 +510,14 @@ def manifest_of(
     documents: int,
     set_aside: Mapping[str, Collection[int]] | None = None,
 ) -> Manifest:
-    """The manifest of an insertion into a corpus that is never read as a whole.
-
-    Its hashes are empty: the same plan and number of documents give the same manifest, however the
-    corpus is cut into parts.
-
-    Raises:
-        PlanError: too few documents or secrets.
-    """
+    """The manifest of an insertion into a corpus that is never read as a whole, nor hashed."""
     aside = {name: tuple(sorted(indices)) for name, indices in (set_aside or {}).items()}
     entries = draw_plan(plan, documents=documents, set_aside=aside)
     return Manifest(plan=plan, corpus=about.record(documents), entries=entries, set_aside=aside)
 
 
 def text_line(number: int, text: object) -> bytes:
-    """What is hashed of a text: JSON, so that no two lists of texts look alike.
-
-    Raises:
-        CorpusError: it is no string, or not Unicode text.
-    """
+    """What is hashed of a text: JSON, so that no two lists of texts look alike."""
     if not isinstance(text, str):
         raise CorpusError(
             f"record {number} is of type {type(text).__name__}, not a string; name the field that "
@@ -599,11 +533,7 @@ def text_line(number: int, text: object) -> bytes:
 
 @contextmanager
 def named_errors(name: str) -> Iterator[None]:
-    """Errors about a line or row say of which file.
-
-    Raises:
-        CorpusError: with the name before it, where it does not hold that already.
-    """
+    """Errors about a line or row say of which file, where they do not yet."""
     try:
         yield
     except CorpusError as failure:

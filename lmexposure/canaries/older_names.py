@@ -14,8 +14,7 @@ from lmexposure.canaries import LAYOUTS
 from lmexposure.canaries.corpora import counting, in_memory
 from lmexposure.canaries.corpora.copies import Reading, insert_files
 from lmexposure.canaries.corpora.counting import CorpusCount, count_fills_in
-from lmexposure.canaries.corpora.files import FileCorpus, FileLayout, layout_named
-from lmexposure.canaries.corpora.packing import packing
+from lmexposure.canaries.corpora.files import FileCorpus, FileLayout, layout_named, packing
 from lmexposure.canaries.corpora.pipe import insert_through
 from lmexposure.canaries.corpora.removal import remove_from_files
 from lmexposure.canaries.format import count_fills

@@ -101,7 +101,7 @@ def warn_of_share(settings: "RunSettings", of_documents: float, of_bytes: float 
 
 def _shares(manifest: "Manifest", inserted: Path | None) -> tuple[float, float | None]:
     """What canaries are of all documents, and of all bytes of one text that is not packed."""
-    from lmexposure.canaries.corpora.packing import packing
+    from lmexposure.canaries.corpora.files import packing
 
     added = sum(one.inserted for one in manifest.canaries)
     of_documents = added / (manifest.corpus.documents + added)

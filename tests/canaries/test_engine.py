@@ -213,7 +213,7 @@ def test_aligned_parts_are_compared_one_by_one(tmp_path: Path) -> None:
     scan = scan_corpus(FileCorpus([tmp_path / "before"], layout), (PIN,))
     for source, fine in zip(sources, (True, False), strict=True):
         check = Verification(scan, (), Placement(()))
-        with sources[0].compared() as same:
+        with layout.compared(sources[0].path) as same:
             if fine:
                 check.source(source, same, size=3)
             else:

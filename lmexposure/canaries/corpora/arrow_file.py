@@ -22,27 +22,20 @@ class ArrowFile(TableLayout):
     name: ClassVar[str] = "arrow"
 
     def tables(self, path: Path, columns: list[str] | None = None) -> Iterator[Any]:
-        """The record batches, one at a time.
-
-        Raises:
-            CorpusError: missing, cut short, damaged, not Arrow, or no such column of strings.
-        """
+        """The record batches, one at a time."""
         import pyarrow as pa
 
         with _opened(path) as (reader, _):
             self.check_schema(reader.schema)
-            for batch in _batches(reader):
+            count = getattr(reader, "num_record_batches", None)  # a stream does not know
+            for batch in reader if count is None else map(reader.get_batch, range(count)):
                 batch.validate(full=True)
                 table = pa.Table.from_batches([batch])
                 yield table if columns is None else table.select(columns)
 
     @contextmanager
     def writer(self, stream: IO[bytes], like: Path) -> Iterator[Callable[[Any], object]]:
-        """A function that writes a part as a batch, with the schema and kind of a file.
-
-        Raises:
-            CorpusError: that file cannot be read, or its batches would need other dictionaries.
-        """
+        """A part becomes a batch, with the schema and kind of that file, and its dictionaries."""
         import pyarrow as pa
 
         with _opened(like) as (reader, is_file):
@@ -60,14 +53,7 @@ class ArrowFile(TableLayout):
 
 
 def layout_of(name: str, text_field: str, fields: Mapping[str, Any]) -> ArrowFile:
-    """The layout of Arrow IPC files."""
     return ArrowFile(text_field=text_field, fields=dict(fields))
-
-
-def _batches(reader: Any) -> Iterator[Any]:
-    if hasattr(reader, "num_record_batches"):
-        return map(reader.get_batch, range(reader.num_record_batches))
-    return iter(reader)
 
 
 def _one_batch(table: Any, schema: Any) -> Any:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from lmexposure._files import PRIVATE, atomic_directory, mode_like, new_file, write_json
 from lmexposure._integrity import say_rebuilt
@@ -33,29 +33,18 @@ from lmexposure.canaries.insertion import (
     scan_corpus,
 )
 from lmexposure.canaries.manifest import Manifest
-from lmexposure.canaries.plan import Canary, Plan
+from lmexposure.canaries.plan import Plan
 from lmexposure.errors import CorpusError, ResultError
 
 SCHEMA = "lmexposure.shard/1"
 _MOST = 2**63 - 1  # of documents or bytes
-_Kind = TypeVar("_Kind")
 Files = str | Path | Sequence[str | Path]
 Planned = Callable[[Manifest | None], Plan]
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How files are read, and what is looked for in them.
-
-    Attributes:
-        layout: what a document is: a name, or by the suffix of the files.
-        text_field: where documents have fields, the one that holds the text.
-        fields: for these, constants for other fields of inserted documents; the rest is copied from
-            the document that follows.
-        existing: fills of a format that the corpus holds already: "refuse" or "set_aside".
-        total: how many documents there must be; None: as many as there are.
-        verify: look for such fills, hash, and check what was written.
-    """
+    """How a corpus is read, and what is looked for in it; see `insert_files`."""
 
     layout: str | None = None
     text_field: str = "text"
@@ -124,17 +113,7 @@ def insert_files(
 def insert_copies(
     sources: Sequence[str | Path], out: Path, planned: Planned, reading: Reading
 ) -> Manifest:
-    """What `insert_files` does, for a plan that depends on what `out` holds already.
-
-    Args:
-        sources: files or patterns.
-        out: a directory.
-        planned: what to insert, given the manifest that is there already, if any.
-        reading: of the files.
-
-    Raises:
-        as `insert_files`.
-    """
+    """What `insert_files` does, for a plan that depends on the manifest that is there, if any."""
     with only_writer(out):
         record = out / "manifest.json"
         before = Manifest.read(record) if record.exists() else None
@@ -142,19 +121,14 @@ def insert_copies(
         if before is not None and _is_done(sources, out, before, plan, reading):
             return before
         paths = corpus_files(sources)
-        corpus = FileCorpus(
-            paths, layout_for(paths, reading.layout, reading.text_field, fields=reading.fields)
-        )
+        layout = layout_for(paths, reading.layout, reading.text_field, fields=reading.fields)
+        corpus = FileCorpus(paths, layout)
         _check_places(paths, out / "corpus", written=before is not None)
         return _insert(corpus, out, plan, reading, before)
 
 
 def listed_files(sources: Files) -> list[str | Path]:
-    """Names of files and patterns as a list.
-
-    Raises:
-        CorpusError: none, or something else.
-    """
+    """Names of files and patterns as a list; anything else is refused."""
     if isinstance(sources, str | Path):
         return [sources]
     of_type("sources", sources, Sequence, "a path, or a list of paths", error=CorpusError)
@@ -178,16 +152,51 @@ def _insert(
             "out"
         )
     entries, set_aside = draw(plan, scan, reading.existing, place=corpus.place)
-    mode = mode_like(*(source.path for source in corpus.sources))
+    placement = Placement(entries)
+    verification = Verification(scan, entries, placement)
     with atomic_directory(out / "corpus") as unnamed:
-        copies, hashes = write_copies(corpus, unnamed, scan, entries, set_aside, mode)
-        about = corpus.about().record(scan.documents, hashes, verified=reading.verify)
-        manifest = Manifest(plan=plan, corpus=about, entries=entries, set_aside=set_aside)
+        copies = _write_copies(corpus, unnamed, scan, Merge(placement), verification)
+        manifest = verification.manifest(plan, corpus.about(), set_aside)
         if before == manifest:  # it may be of an older version, and keeps the name it had there
             manifest = before
-        _write_sidecars(unnamed, copies, manifest)
+        for shard, copied in enumerate(copies, 1):
+            note = Sidecar(
+                manifest_sha256=manifest.sha256, shard=shard, shards=len(copies), copied=copied
+            )
+            note.write(unnamed / copied.name)
         manifest.write(out / "manifest.json")
     return manifest
+
+
+def _write_copies(
+    corpus: FileCorpus, directory: Path, scan: Scan, merge: Merge, verification: Verification
+) -> list["Copied"]:
+    """Write each file with its canaries, and look at it unless the scan hashed nothing."""
+    copies, layout = [], corpus.layout
+    mode = mode_like(*(source.path for source in corpus.sources))
+    for number, source in enumerate(corpus.sources):
+        target, first, hashes = directory / source.path.name, merge.document, ("", "")
+        merge.begin_file()
+        with source.guarded():
+            with new_file(target, mode) as stream, layout.writer(stream, source.path) as write:
+                for part in source.parts(known=True):
+                    write(merge.part(part))
+            if scan.hashes is not None:
+                written = FileCorpus([target], layout).sources[0]
+                with layout.compared(source.path) as same:
+                    verification.source(written, same, size=merge.size)
+                hashes = (scan.hashes.files[number], verification.hashes.files[number])
+        copies.append(
+            Copied(
+                name=target.name,
+                first_document=first,
+                documents=merge.document - first,
+                occurrences=tuple(merge.occurrences),
+                sha256=hashes[0],
+                sha256_inserted=hashes[1],
+            )
+        )
+    return copies
 
 
 def _check_places(paths: Sequence[Path], corpus: Path, *, written: bool) -> None:
@@ -219,11 +228,7 @@ def _others(directory: Path, ours: set[str]) -> bool:
 def _is_done(
     sources: Sequence[str | Path], out: Path, manifest: Manifest, plan: Plan, reading: Reading
 ) -> bool:
-    """Whether the copies are what insertion wrote; damaged ones are named, and written again.
-
-    Raises:
-        ResultError: the manifest is of another plan, corpus or reading, or cannot be compared.
-    """
+    """Whether the copies are what insertion wrote; damaged ones are named, and written again."""
     if not (reading.verify and manifest.corpus.verified):
         raise ResultError(
             f"{out / 'manifest.json'} is there already, and what was not verified cannot be "
@@ -250,11 +255,8 @@ def copies_of(sources: Sequence[str | Path], out: Path) -> list[Path]:
     Where none of them has its name, or the files are gone: all that are there.
     """
     names = {path.name for path in _named(sources)}
-    there = sorted(
-        path
-        for path in (out / "corpus").glob("*")
-        if path.is_file() and not path.name.endswith(SIDECAR_SUFFIX)
-    )
+    files = (path for path in (out / "corpus").glob("*") if path.is_file())
+    there = sorted(path for path in files if not path.name.endswith(SIDECAR_SUFFIX))
     return [path for path in there if path.name in names] or there
 
 
@@ -273,11 +275,7 @@ def check_same(
     originals: Sequence[Path],
     reading: Reading,
 ) -> None:
-    """Refuse to overwrite what another plan, another corpus or another reading of it left.
-
-    Raises:
-        ResultError: it says which of these differs.
-    """
+    """Refuse to overwrite what another plan, corpus or reading left, and say which it is."""
     corpus = manifest.corpus
     same = {
         "plan": manifest.plan == plan,
@@ -298,27 +296,24 @@ def _damaged(copies: Sequence[Path], manifest: Manifest, layout: FileLayout) -> 
 
     Older versions wrote a copy of one text without a sidecar.
     """
-    try:
+
+    def intact(paths: Sequence[Path], sha256: str) -> bool:
+        with suppress(CorpusError):  # damaged ones of some layouts cannot be read at all
+            return FileCorpus(paths, layout).sha256() == sha256
+        return False
+
+    whole, notes = manifest.corpus.sha256_inserted, None
+    with suppress(CorpusError):
         notes = read_sidecars(copies, manifest)
-    except CorpusError:
-        notes = None
     if notes is None:
         some = copies[0] if len(copies) == 1 else copies[0].parent
         alone = len(copies) == 1 and not sidecar_path(copies[0]).exists()
-        return None if alone and _has(copies, layout, manifest.corpus.sha256_inserted) else some
+        return None if alone and intact(copies, whole) else some
     ordered = sorted(zip(copies, notes, strict=True), key=lambda pair: pair[1].shard)
-    if _has([path for path, _ in ordered], layout, manifest.corpus.sha256_inserted):
+    if intact([path for path, _ in ordered], whole):
         return None
-    each = (path for path, note in ordered if not _has([path], layout, note.copied.sha256_inserted))
-    return next(each, copies[0].parent)
-
-
-def _has(paths: Sequence[Path], layout: FileLayout, sha256: str) -> bool:
-    """Whether the content of these files has this hash."""
-    try:
-        return FileCorpus(paths, layout).sha256() == sha256
-    except CorpusError:  # damaged ones of some layouts cannot be read at all
-        return False
+    bad = (path for path, note in ordered if not intact([path], note.copied.sha256_inserted))
+    return next(bad, copies[0].parent)
 
 
 def as_inserted(paths: Sequence[Path], manifest: Manifest) -> list[Path]:
@@ -352,68 +347,6 @@ class Copied:
     sha256_inserted: str
 
 
-def write_copies(
-    corpus: FileCorpus,
-    directory: Path,
-    scan: Scan,
-    entries: Sequence[Canary],
-    set_aside: Mapping[str, Sequence[int]],
-    mode: int,
-) -> tuple[list[Copied], tuple[str, str]]:
-    """Write each file with its canaries, and check it: (what was copied, hashes before and after).
-
-    Args:
-        corpus: as the scan saw it.
-        directory: where each file gets its own name.
-        scan: of the corpus; where it has no hashes, nothing is checked.
-        entries: of the manifest.
-        set_aside: per format, fills that were there already.
-        mode: permission bits of the files.
-
-    Raises:
-        CorpusError: a file cannot be read, is not what the scan saw, or what is on the disk is not
-            what was written.
-    """
-    placement = Placement(entries)
-    merge, verification = Merge(placement), Verification(scan, entries, placement)
-    copies = []
-    for number, source in enumerate(corpus.sources):
-        target, first = directory / source.path.name, merge.document
-        merge.begin_file()
-        with source.guarded():
-            with (
-                new_file(target, mode) as stream,
-                corpus.layout.writer(stream, source.path) as write,
-            ):
-                for part in source.parts(known=True):
-                    write(merge.part(part))
-            if scan.hashes is not None:
-                written = FileCorpus([target], corpus.layout).sources[0]
-                with source.compared() as same:
-                    verification.source(written, same, size=merge.size)
-        copies.append(
-            Copied(
-                name=target.name,
-                first_document=first,
-                documents=merge.document - first,
-                occurrences=tuple(merge.occurrences),
-                sha256=scan.hashes.files[number] if scan.hashes else "",
-                sha256_inserted=verification.hashes.files[number] if scan.hashes else "",
-            )
-        )
-    if scan.hashes is None:
-        return copies, ("", "")
-    verification.finish(set_aside)
-    return copies, (scan.sha256, verification.hashes.total)
-
-
-def _write_sidecars(directory: Path, copies: Sequence[Copied], manifest: Manifest) -> None:
-    for shard, copied in enumerate(copies, 1):
-        Sidecar(
-            manifest_sha256=manifest.sha256, shard=shard, shards=len(copies), copied=copied
-        ).write(directory / copied.name)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Sidecar:
     """Which inserted documents are in one file of a corpus.
@@ -434,22 +367,14 @@ class Sidecar:
         """Write the note of the file `path` beside it, readable by its owner only.
 
         Who knows a file but for one short secret can try all of them against its hash.
-
-        Raises:
-            FileError: the disk refused.
         """
         values = asdict(self)
         copied = values.pop("copied")
-        contents = {"schema": SCHEMA, **values, **copied}
-        write_json(sidecar_path(path), contents, mode=PRIVATE)
+        write_json(sidecar_path(path), {"schema": SCHEMA, **values, **copied}, mode=PRIVATE)
 
     @classmethod
     def read(cls, path: Path) -> "Sidecar":
-        """Read the note of the file `path`.
-
-        Raises:
-            CorpusError: it is cut short, or was not written by an insertion.
-        """
+        """Read the note of the file `path`; what no insertion wrote is refused."""
         note = sidecar_path(path)
         try:
             return cls._from_dict(json.loads(note.read_bytes()))
@@ -460,28 +385,19 @@ class Sidecar:
 
     @classmethod
     def _from_dict(cls, values: Any) -> "Sidecar":
-        values = _typed(values, dict)
-        if values.pop("schema") != SCHEMA:
+        if not isinstance(values, dict) or values.pop("schema") != SCHEMA:
             raise ValueError("another schema")
         own = {name: values.pop(name) for name in ("manifest_sha256", "shard", "shards")}
-        found = _typed(values.pop("occurrences"), list)
-        occurrences = tuple(Occurrence(**_typed(one, dict)) for one in found)
+        occurrences = tuple(Occurrence(**one) for one in values.pop("occurrences"))
         note = cls(**own, copied=Copied(**values, occurrences=occurrences))
-        texts = (note.manifest_sha256, note.copied.name, note.copied.sha256)
-        for text in (*texts, note.copied.sha256_inserted, *(one.id for one in occurrences)):
-            _typed(text, str)
-        integer("shard", note.shard, low=1, high=integer("shards", note.shards, low=1))
-        counts = [note.copied.first_document, note.copied.documents]
-        counts += [n for one in occurrences for n in (one.document, one.offset, one.length)]
-        for count in counts:
-            integer("documents", count, low=0, high=_MOST)
+        for record in (note, note.copied, *occurrences):
+            for name, kind in type(record).__annotations__.items():
+                if kind is str and not isinstance(getattr(record, name), str):
+                    raise TypeError(f"{name} is no string")
+                if kind is int:
+                    integer(name, getattr(record, name), low=0, high=_MOST)
+        integer("shard", note.shard, low=1, high=note.shards)
         return note
-
-
-def _typed(value: Any, kind: type[_Kind]) -> _Kind:
-    if not isinstance(value, kind):
-        raise TypeError(f"no {kind.__name__}")
-    return value
 
 
 def sidecar_path(path: Path) -> Path:
@@ -492,10 +408,7 @@ def sidecar_path(path: Path) -> Path:
 def read_sidecars(paths: Sequence[Path], manifest: Manifest) -> list[Sidecar] | None:
     """The notes beside these files, or None where no file has one.
 
-    One file may be alone; of several, all must be there.
-
-    Raises:
-        CorpusError: a note belongs to another manifest, or files or some of the notes are missing.
+    One file may be alone; of several, all files and notes of one manifest must be there.
     """
     bare = [path for path in paths if not sidecar_path(path).exists()]
     if len(bare) == len(paths):

@@ -3,13 +3,14 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from lmexposure.canaries.corpora.copies import read_sidecars
 from lmexposure.canaries.corpora.files import FileCorpus, FileLayout, corpus_files
 from lmexposure.canaries.format import Found, add_fills, sure_words
-from lmexposure.canaries.insertion import Source
+from lmexposure.canaries.insertion import Source, strange_fills
 from lmexposure.canaries.manifest import Manifest
 
 
@@ -95,11 +96,6 @@ def count_files(
 
     One file of several that still has its sidecar is held against what insertion put into it.
 
-    Args:
-        sources: files or patterns.
-        manifest: what should be there.
-        layout: what a document is in these files.
-
     Raises:
         CorpusError: a file cannot be read; or it has a sidecar, which is of another manifest, or
             of a corpus of which other files are missing.
@@ -116,11 +112,7 @@ def count_files(
 
 
 def count_fills_in(sources: Iterable[Source], manifest: Manifest) -> dict[str, Found]:
-    """The fills of a manifest's formats in files, or in what is in memory; places are of a file.
-
-    Raises:
-        CorpusError: it cannot be read.
-    """
+    """The fills of a manifest's formats in files, or in what is in memory; places are of a file."""
     formats = manifest.plan.formats
     found, words = {name: Found() for name in manifest.formats}, sure_words(formats)
     for source in sources:
@@ -147,57 +139,46 @@ def count_of(
         cut: as in `CorpusCount`.
         where: what the place of a fill is called.
     """
-    counts = {one.id: found[one.format].counts[one.index] for one in manifest.entries}
-    if expected is None:
-        expected = {one.id: one.inserted for one in manifest.entries}
-    wanted = {one.id: expected.get(one.id, 0) for one in manifest.entries}
-    strange = {name: _strange(manifest, name, found[name]) for name in manifest.formats}
-    strange = {name: those for name, those in strange.items() if those}
+    entries = manifest.entries
+    there = Counter({one.id: found[one.format].counts[one.index] for one in entries})
+    wanted = Counter({one.id: one.inserted for one in entries} if expected is None else expected)
+    strange = strange_fills(entries, found, manifest.set_aside)
     return CorpusCount(
-        classes=tuple(_classes(manifest, counts, wanted)),
+        classes=tuple(_class_counts(manifest, wanted, there)),
         changed={
-            one.id: (wanted[one.id], counts[one.id])
+            one.id: (wanted[one.id], there[one.id])
             for one in manifest.canaries
-            if counts[one.id] != wanted[one.id]
+            if wanted[one.id] != there[one.id]
         },
         uninvited={
-            one.id: counts[one.id]
-            for one in manifest.entries
-            if one.role != "canary" and counts[one.id]
+            one.id: there[one.id] for one in entries if one.role != "canary" and there[one.id]
         },
-        strange={name: those.total() for name, those in strange.items()},
+        strange={
+            name: sum(found[name].counts[i] for i in those) for name, those in strange.items()
+        },
         strange_places={name: found[name].named(those, where) for name, those in strange.items()},
         cut=dict(cut or {}),
     )
 
 
-def _strange(manifest: Manifest, name: str, found: Found) -> Counter[int]:
-    known = {one.index for one in manifest.entries if one.format == name}
-    known |= set(manifest.set_aside.get(name, ()))
-    return Counter({i: n for i, n in found.counts.items() if i not in known})
-
-
-def _classes(
-    manifest: Manifest, counts: Mapping[str, int], wanted: Mapping[str, int]
+def _class_counts(
+    manifest: Manifest, wanted: Counter[str], there: Counter[str]
 ) -> Iterator[ClassCount]:
-    for name in manifest.formats:
-        for repetitions in manifest.plan.repetitions:
-            of_class = (name, repetitions)
-            members = [c for c in manifest.canaries if (c.format, c.repetitions) == of_class]
-            yield _class(name, repetitions, [(wanted[c.id], counts[c.id]) for c in members])
-
-
-def _class(name: str, repetitions: int, copies: Sequence[tuple[int, int]]) -> ClassCount:
-    """One class from the copies expected and found of each of its canaries."""
-    return ClassCount(
-        format=name,
-        repetitions=repetitions,
-        canaries=len(copies),
-        expected=sum(wanted for wanted, _ in copies),
-        found=sum(found for _, found in copies),
-        missing=sum(max(wanted - found, 0) for wanted, found in copies),
-        surplus=sum(max(found - wanted, 0) for wanted, found in copies),
-        fewer=sum(1 <= found < wanted for wanted, found in copies),
-        lost=sum(found < 1 <= wanted for wanted, found in copies),
-        more=sum(found > wanted for wanted, found in copies),
-    )
+    for name, repetitions in product(manifest.formats, manifest.plan.repetitions):
+        of_class = (name, repetitions)
+        ids = [one.id for one in manifest.canaries if (one.format, one.repetitions) == of_class]
+        expected, found = (Counter({i: counts[i] for i in ids}) for counts in (wanted, there))
+        missing, surplus = expected - found, found - expected
+        lost = sum(not found[i] for i in missing)
+        yield ClassCount(
+            format=name,
+            repetitions=repetitions,
+            canaries=len(ids),
+            expected=expected.total(),
+            found=found.total(),
+            missing=missing.total(),
+            surplus=surplus.total(),
+            fewer=len(missing) - lost,
+            lost=lost,
+            more=len(surplus),
+        )

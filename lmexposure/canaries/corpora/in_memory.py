@@ -413,9 +413,8 @@ def remove_documents(corpus: InMemory, manifest: Manifest) -> Any:
     targets = Placement(manifest.entries).inserted()
     restoration = Restoration("the documents", targets, manifest.corpus.sha256)
     for part in corpus.parts():
-        restoration.part(part)
+        restoration.rest(part)
     restoration.end_file()
-    restoration.finish()
     rest, _ = corpus.without([number for number, _ in targets])
     return rest.given
 

@@ -22,12 +22,7 @@ class Parquet(TableLayout):
     name: ClassVar[str] = "parquet"
 
     def tables(self, path: Path, columns: list[str] | None = None) -> Iterator[Any]:
-        """The row groups, one at a time, or some rows of one with some of its columns.
-
-        Raises:
-            CorpusError: missing, cut short, damaged, not Parquet, a row group too large, or no such
-                column of strings.
-        """
+        """The row groups, one at a time, or some rows of one with some of its columns."""
         import pyarrow as pa
 
         with _opened(path) as file:
@@ -43,11 +38,7 @@ class Parquet(TableLayout):
 
     @contextmanager
     def writer(self, stream: IO[bytes], like: Path) -> Iterator[Callable[[Any], object]]:
-        """A function that writes a part as a row group, with the schema and compression of a file.
-
-        Raises:
-            CorpusError: that file cannot be read.
-        """
+        """A part becomes a row group, with the schema and compression of that file."""
         from pyarrow.parquet import ParquetWriter
 
         with _opened(like) as file:
@@ -59,18 +50,14 @@ class Parquet(TableLayout):
 
 
 def layout_of(name: str, text_field: str, fields: Mapping[str, Any]) -> Parquet:
-    """The layout of Parquet files."""
     return Parquet(text_field=text_field, fields=dict(fields))
 
 
 def _batches(file: Any, group: int, columns: list[str] | None) -> Iterator[Any]:
     """Some rows of a row group at a time, so few that no repeated value makes them large.
 
-    A value is in the file once, however many rows have it: a few kilobytes say terabytes.
-
-    Raises:
-        CorpusError: the row group takes more memory than `_LARGEST_GROUP`, or than a file of its
-            size has reason to.
+    A value is in the file once, however many rows have it: a few kilobytes say terabytes. A row
+    group of more than `_LARGEST_GROUP`, or than its file has reason to take, is refused.
     """
     about = file.metadata.row_group(group)
     chunks = [about.column(number) for number in range(about.num_columns)]
@@ -115,8 +102,5 @@ def _compression(file: Any) -> Any:
         return "snappy"
     group = file.metadata.row_group(0)
     columns = [group.column(number) for number in range(group.num_columns)]
-    return {one.path_in_schema: _spelled(one.compression) for one in columns}
-
-
-def _spelled(compression: str) -> str:
-    return "none" if compression == "UNCOMPRESSED" else compression.lower()
+    spelled = {one.path_in_schema: one.compression.lower() for one in columns}
+    return {name: "none" if kind == "uncompressed" else kind for name, kind in spelled.items()}

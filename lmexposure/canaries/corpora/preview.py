@@ -1,5 +1,6 @@
 """What an insertion into files would do, before anything is written."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any
 
 from lmexposure.canaries.corpora.files import FileCorpus, FileLayout, corpus_files
 from lmexposure.canaries.insertion import Existing, Merge, Placement, draw, scan_corpus
-from lmexposure.canaries.plan import Canary, Plan
+from lmexposure.canaries.plan import Plan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,31 +71,25 @@ def preview_insertion(
     corpus = FileCorpus(corpus_files(sources), layout)
     scan = scan_corpus(corpus, plan.formats)
     entries, set_aside = draw(plan, scan, existing, place=corpus.place)
-    before, after = _sizes(corpus, entries)
+    merge, before, after = Merge(Placement(entries)), 0, 0
+    for source in corpus.sources:
+        with source.guarded():
+            for part in source.parts(known=True):
+                before += len(part.content)
+                after += len(merge.part(part).content)
     aside = {form.name: len(set_aside.get(form.name, ())) for form in plan.formats}
+    roles = Counter(canary.role for canary in entries)
     return Preview(
         documents=scan.documents,
         insertions=sum(canary.inserted for canary in entries),
         bytes_before=before,
         bytes_added=after - before,
-        canaries=sum(canary.role == "canary" for canary in entries),
-        held_out=sum(canary.role == "held_out" for canary in entries),
-        controls=sum(canary.role == "control" for canary in entries),
+        canaries=roles["canary"],
+        held_out=roles["held_out"],
+        controls=roles["control"],
         references={
             form.name: form.size - aside[form.name] - plan.secrets_per_format
             for form in plan.formats
         },
         set_aside=aside,
     )
-
-
-def _sizes(corpus: FileCorpus, entries: Sequence[Canary]) -> tuple[int, int]:
-    """Bytes of the contents before and after insertion."""
-    before = after = 0
-    merge = Merge(Placement(entries))
-    for source in corpus.sources:
-        with source.guarded():
-            for part in source.parts(known=True):
-                before += len(part.content)
-                after += len(merge.part(part).content)
-    return before, after

@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from lmexposure._files import (
     PRIVATE,
@@ -25,7 +24,10 @@ from lmexposure.canaries.corpora.files import (
 from lmexposure.canaries.corpora.pipe import StreamSource, stream_layout
 from lmexposure.canaries.insertion import Cut, Hashes, Part, Placement
 from lmexposure.canaries.manifest import Manifest
+from lmexposure.canaries.plan import Canary
 from lmexposure.errors import CorpusError
+
+_Source = FileSource | StreamSource
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,113 +53,101 @@ def remove_from_files(
 
     Where files have their sidecars, each is restored on its own, and one may be restored alone;
     otherwise all files of the corpus must be given. Of tables, the rows are as before; the bytes
-    are those that this library's writer gives.
-
-    Args:
-        sources: files or patterns; what insertion wrote.
-        manifest: of that insertion.
-        out: for one file a new file (or a pipe), or a directory that is there; for several a
-            directory, new or empty.
+    are those that this library's writer gives. `out` of one file may also be a pipe.
 
     Raises:
-        CorpusError: the corpus changed since, is not this manifest's, or lacks a file; or a file is
-            there already.
-        FileError: the disk refused; nothing half-written is left.
+        CorpusError, FileError: as `lmexposure.remove`.
     """
     paths, out = corpus_files(sources), Path(out)
     layout = layout_named(manifest.layout, text_field=manifest.corpus.text_field or "text")
     if len(paths) == 1:
-        target = _free(out / paths[0].name if out.is_dir() else out)
-        files: tuple[Path, ...] = (target,)
+        target = _free(out, paths[0])
     elif out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise CorpusError(f"{out} holds something already; choose a new or an empty directory")
-    else:
-        files = tuple(out / path.name for path in paths)
     mode = mode_like(*paths)
     corpus = FileCorpus(paths, layout)
     tasks = _tasks(corpus, manifest)
     if len(paths) == 1:
-        removed = _restored_alone(corpus.sources[0], layout, tasks[0], files[0], mode)
-    else:
-        with atomic_directory(out, mode=mode) as unnamed:
-            removed = _restored(corpus, tasks, unnamed, mode)
-    return Removal(files=files, documents=removed, checked=all(task.sha256 for task in tasks))
+        return _restored_alone(corpus.sources[0], layout, tasks[0], target, mode)
+    with atomic_directory(out, mode=mode) as unnamed:
+        for source, task in zip(corpus.sources, tasks, strict=True):
+            with new_file(unnamed / source.path.name, mode) as stream:
+                task.write(source, layout, stream)
+    each = set(tasks)  # all files may share a task
+    return Removal(
+        files=tuple(out / path.name for path in paths),
+        documents=sum(task.removed for task in each),
+        checked=all(task.sha256 for task in each),
+    )
 
 
 def remove_from_stream(source: IO[bytes], manifest: Manifest, out: str | Path) -> Removal:
-    """The same for text in a stream, which is read once; nothing is written before all is checked.
-
-    Args:
-        source: what insertion wrote, all of it.
-        manifest: of that insertion.
-        out: a new file (or a pipe), or a directory that is there.
-
-    Raises:
-        as `remove_from_files`; also CorpusError where the manifest's layout is not of text.
-    """
-    corpus, out = manifest.corpus, Path(out)
+    """The same for text in a stream, read once; nothing is written before all is checked."""
+    corpus = manifest.corpus
     layout = stream_layout(manifest.layout, corpus.text_field or "text")
     stream = StreamSource(source, layout)
-    target = _free(out / stream.path if out.is_dir() else out)
     task = Restoration(stream.name, Placement(manifest.entries).inserted(), corpus.sha256)
-    removed = _restored_alone(stream, layout, task, target, PRIVATE)
-    return Removal(files=(target,), documents=removed, checked=bool(task.sha256))
+    return _restored_alone(stream, layout, task, _free(Path(out), stream.path), PRIVATE)
 
 
-def _free(target: Path) -> Path:
-    """A name under which nothing is replaced.
+def _restored_alone(
+    source: _Source, layout: FileLayout, task: "Restoration", target: Path, mode: int
+) -> Removal:
+    """One file, which appears when it is checked."""
+    with atomic_write(target, mode=mode) as stream:
+        task.write(source, layout, stream)
+    return Removal(files=(target,), documents=task.removed, checked=bool(task.sha256))
 
-    Raises:
-        CorpusError: a file has it.
-    """
+
+def _free(out: Path, source: Path) -> Path:
+    """A name under which nothing is replaced: `out`, or that of the source in this directory."""
+    target = out / source.name if out.is_dir() else out
     if is_taken(target):
         raise CorpusError(f"{target} is there already; choose another name")
     return target
 
 
-class Restoration:
-    """Parts that are restored and checked together.
+class Restoration(Cut):
+    """The parts of some files, restored and checked together.
 
     Args:
         name: what messages call the first file.
-        targets: (number of the inserted document, from 0; its canary), ascending.
+        targets: see `Cut`.
         sha256: what the rest must have in the end; "" where that is not known.
         files: how many these are.
     """
 
     def __init__(
-        self, name: str, targets: Sequence[tuple[int, Any]], sha256: str, *, files: int = 1
+        self, name: str, targets: Sequence[tuple[int, Canary]], sha256: str, *, files: int = 1
     ) -> None:
-        self.sha256, self.files, self._name = sha256, files, name
-        self._cut, self._rest = Cut(targets, _changed), Hashes(several=files > 1)
+        super().__init__(targets, _changed)
+        self.sha256, self._files, self._name = sha256, files, name
+        self._rest = Hashes(several=files > 1)
 
-    def part(self, part: Part) -> Part:
-        """This part without its canaries.
+    def write(self, source: _Source, layout: FileLayout, stream: IO[bytes]) -> None:
+        """Write the next file without its canaries."""
+        with source.guarded(), layout.writer(stream, source.path) as write:
+            for part in source.parts(known=True):
+                write(self.rest(part))
+        self.end_file()
 
-        Raises:
-            CorpusError: another document is where a canary should be.
-        """
-        rest, _ = self._cut.part(part)
+    def rest(self, part: Part) -> Part:
+        """This part without its canaries."""
+        rest, _ = self.part(part)
         self._rest.update(rest.content)
         return rest
 
     def end_file(self) -> None:
-        """What comes now is the next file."""
+        """A file has passed; after the last of them all is checked."""
         self._rest.end_file()
-
-    def finish(self) -> int:
-        """All has passed: how many documents were taken out.
-
-        Raises:
-            CorpusError: canaries are missing, or the rest is not what it was.
-        """
-        self._cut.finish()
+        if len(self._rest.files) < self._files:
+            return
+        self.finish()
         if self.sha256 not in ("", self._rest.total):
             raise CorpusError(
                 f"{self._name}: without its canaries the corpus is not what it was before "
                 "insertion: it changed since; give the copy that insertion wrote"
             )
-        return self._cut.removed
 
 
 def _changed(what: str) -> CorpusError:
@@ -168,52 +158,16 @@ def _changed(what: str) -> CorpusError:
 
 
 def _tasks(corpus: FileCorpus, manifest: Manifest) -> list[Restoration]:
-    """With sidecars each file is a task of its own; without, all of them are one."""
+    """Of each file; with sidecars each is a task of its own, without, all of them are one."""
     placement, sources = Placement(manifest.entries), corpus.sources
     notes = read_sidecars([source.path for source in sources], manifest)
     if notes is None:
-        whole = placement.inserted()
-        return [Restoration(sources[0].name, whole, manifest.corpus.sha256, files=len(sources))]
-    return [
-        Restoration(
-            source.name,
-            placement.inserted(
-                note.copied.first_document, note.copied.first_document + note.copied.documents
-            ),
-            note.copied.sha256,
-        )
-        for source, note in zip(sources, notes, strict=True)
-    ]
-
-
-def _restored_alone(
-    source: FileSource | StreamSource,
-    layout: FileLayout,
-    task: Restoration,
-    target: Path,
-    mode: int,
-) -> int:
-    """Write one file that appears when it is checked; how many documents were taken out."""
-    with atomic_write(target, mode=mode) as stream:
-        _write_rest(source, layout, task, stream)
-        return task.finish()
-
-
-def _restored(corpus: FileCorpus, tasks: Sequence[Restoration], directory: Path, mode: int) -> int:
-    """Write all files into a directory; how many documents were taken out."""
-    sources, removed = iter(corpus.sources), 0
-    for task in tasks:
-        for source in islice(sources, task.files):
-            with new_file(directory / source.path.name, mode) as stream:
-                _write_rest(source, corpus.layout, task, stream)
-        removed += task.finish()
-    return removed
-
-
-def _write_rest(
-    source: FileSource | StreamSource, layout: FileLayout, task: Restoration, stream: IO[bytes]
-) -> None:
-    with source.guarded(), layout.writer(stream, source.path) as write:
-        for part in source.parts(known=True):
-            write(task.part(part))
-    task.end_file()
+        name, whole = sources[0].name, placement.inserted()
+        task = Restoration(name, whole, manifest.corpus.sha256, files=len(sources))
+        return [task] * len(sources)
+    tasks = []
+    for source, note in zip(sources, notes, strict=True):
+        first, sha256 = note.copied.first_document, note.copied.sha256
+        targets = placement.inserted(first, first + note.copied.documents)
+        tasks.append(Restoration(source.name, targets, sha256))
+    return tasks

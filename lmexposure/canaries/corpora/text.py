@@ -7,13 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
+from itertools import groupby
 from pathlib import Path
 from typing import IO, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lmexposure.canaries.corpora.packing import open_content, packed_writer
+from lmexposure.canaries.corpora.files import open_content, packed_writer
 from lmexposure.canaries.insertion import Merged, Same, Taken, Written
 from lmexposure.errors import CorpusError
 
@@ -49,7 +50,7 @@ class Block:
         default_end: the line end for canaries before a line without one; b"": a line feed.
     """
 
-    layout: "TextLayout"
+    layout: "Lines"
     data: bytes
     first_line: int = 1
     has_bom: bool = False
@@ -58,32 +59,35 @@ class Block:
 
     @property
     def content(self) -> bytes:
-        """The bytes of the file, byte order mark included."""
         return BOM + self.data if self.has_bom else self.data
 
     @property
     def size(self) -> int:
-        """How many bytes of the file."""
         return len(BOM) * self.has_bom + len(self.data)
 
     @property
     def visible(self) -> bool:
-        """Whether any line is not blank."""
         return not self.data.isspace()
 
     @property
     def scans_lines(self) -> bool:
-        """Whether fills are looked for in many lines at once."""
         return self.layout.scans_lines
 
     @cached_property
     def documents(self) -> int:
-        """How many begin here."""
-        return self.layout.count(self)
+        return self.lines if self._starts is None else len(self._starts)
+
+    @cached_property
+    def _starts(self) -> NDArray[np.int64] | None:
+        return self.layout.starts(self)
+
+    def _places(self, documents: Iterable[int]) -> list[int]:
+        """At which bytes these documents begin."""
+        starts = self._starts
+        return [self.line_start(n) if starts is None else int(starts[n]) for n in documents]
 
     @cached_property
     def lines(self) -> int:
-        """How many lines, the last one with or without its line end."""
         return sum(self._ends) + bool(self.data and not self.data.endswith(b"\n"))
 
     @cached_property
@@ -93,7 +97,7 @@ class Block:
         An insertion takes 1.06 times as long where lines are looked for in all of a block, and 1.2
         times where nothing is verified.
         """
-        ends = self._letters == _LINE_END
+        ends = self.letters == _LINE_END
         stretches = range(0, len(self.data), _STRETCH)
         return [int(np.count_nonzero(ends[n : n + _STRETCH])) for n in stretches]
 
@@ -106,7 +110,7 @@ class Block:
             before += self._ends[stretch]
             stretch += 1
         start = stretch * _STRETCH
-        ends = np.flatnonzero(self._letters[start : start + _STRETCH] == _LINE_END)
+        ends = np.flatnonzero(self.letters[start : start + _STRETCH] == _LINE_END)
         return start + int(ends[number - before - 1]) + 1
 
     @cached_property
@@ -118,7 +122,7 @@ class Block:
     @cached_property
     def line_starts(self) -> NDArray[np.int64]:
         """At which byte each line begins."""
-        ends = np.flatnonzero(self._letters == _LINE_END)
+        ends = np.flatnonzero(self.letters == _LINE_END)
         starts = np.concatenate([[0], ends + 1])
         return starts[starts < len(self.data)]
 
@@ -126,7 +130,7 @@ class Block:
     def filled(self) -> NDArray[np.bool_]:
         """Of each line, whether it is not blank."""
         starts = self.line_starts
-        filled: NDArray[np.bool_] = ~_BLANK[self._letters[starts]]
+        filled: NDArray[np.bool_] = ~_BLANK[self.letters[starts]]
         for number in np.flatnonzero(~filled).tolist():
             filled[number] = bool(self._line(int(starts[number])).strip())
         return filled
@@ -137,16 +141,14 @@ class Block:
         return not self.data[self.data.rfind(b"\n", 0, -1) + 1 :].strip()
 
     def searched(self, words: Sequence[str]) -> Iterable[tuple[int, str]]:
-        """What may hold fills; see `insertion.Part`."""
         return self.layout.searched(self, words)
 
     def merged(self, added: Sequence[tuple[int, str]]) -> Merged:
-        """With documents more; see `insertion.Part`."""
         if not added:
             return Merged(self, [])
         pieces, spans, done = [], [], 0
         written = self.size - len(self.data)
-        starts = self.layout.starts(self, [number for number, _ in added])
+        starts = self._places(number for number, _ in added)
         for start, (_, text) in zip(starts, added, strict=True):
             rendered = self._rendered(start, text)
             pieces += [self.data[done:start], rendered]
@@ -156,11 +158,10 @@ class Block:
         return Merged(replace(self, data=b"".join([*pieces, self.data[done:]])), spans)
 
     def without(self, documents: Sequence[int]) -> tuple["Block", list[str | None]]:
-        """The rest without these documents, and their texts; see `insertion.Part`."""
         if not documents:
             return self, []
         pieces, texts, done = [], [], 0
-        for start in self.layout.starts(self, documents):
+        for start in self._places(documents):
             line = self._line(start)
             texts.append(self.layout.text(line))
             pieces.append(self.data[done:start])
@@ -168,7 +169,6 @@ class Block:
         return replace(self, data=b"".join([*pieces, self.data[done:]])), texts
 
     def same(self, other: Any) -> bool:
-        """Whether the bytes are the same."""
         return bool(self.content == other.content)
 
     def _rendered(self, start: int, text: str) -> bytes:
@@ -182,7 +182,8 @@ class Block:
         return self.data[start : self.data.find(b"\n", start) + 1 or len(self.data)]
 
     @property
-    def _letters(self) -> NDArray[np.uint8]:
+    def letters(self) -> NDArray[np.uint8]:
+        """The bytes as numbers."""
         return np.frombuffer(self.data, np.uint8)
 
 
@@ -197,16 +198,12 @@ class Lines:
     text_field: ClassVar[str | None] = None
     fields: ClassVar[Mapping[str, Any]] = {}
 
-    def count(self, block: Block) -> int:
-        """How many documents begin in the block."""
-        return block.lines
-
-    def starts(self, block: Block, numbers: Sequence[int]) -> list[int]:
-        """At which byte of the block these of its documents begin, numbered from 0."""
-        return [block.line_start(number) for number in numbers]
+    def starts(self, block: Block) -> NDArray[np.int64] | None:
+        """At which bytes of the block its documents begin; None: wherever a line does."""
+        return None
 
     def searched(self, block: Block, words: Sequence[str]) -> Iterator[tuple[int, str]]:
-        """What may hold fills: (number of the first line, text); see `insertion.Part`."""
+        """See `insertion.Part`."""
         places = sorted({at for word in words for at in _word_places(block.data, word.encode())})
         if not words or len(places) > _MANY:
             yield block.first_line, block.data.decode()
@@ -226,20 +223,64 @@ class Lines:
         return stop
 
     def documents(self, path: Path) -> Iterator[str]:
-        """The text of each document."""
-        for block in text_blocks(path, self):
+        for block in self.parts(path):
             for line in block.split:
                 yield line.removesuffix(line_end(line)).decode()
 
     def parts(
-        self, path: Path, *, name: str, taken: Taken | None, known: bool, first_end: bytes
+        self,
+        path: Path,
+        *,
+        name: str = "",
+        taken: Taken | None = None,
+        known: bool = False,
+        first_end: bytes = b"",
+        block_bytes: int = _BLOCK_BYTES,
     ) -> Iterator[Block]:
-        """The blocks of a file; see `text_blocks`."""
-        return text_blocks(path, self, name=name, taken=taken, known=known, first_end=first_end)
+        """Blocks of about this many bytes, each read (and taken) beside the work on those before.
+
+        In constant memory, plus their longest lines. What is no text, cut short, or has a line too
+        long is refused; where a byte is at fault, by its offset in the content, from 0.
+        """
+        _keep_freed_blocks()
+        with open_content(path) as stream:
+            name = name or str(path)
+            pieces = _whole_lines(name, stream, block_bytes, taken)
+            with closing(ahead(pieces)) as ready:
+                yield from self._blocks(name, ready, known=known, first_end=first_end)
+
+    def streamed(self, name: str, stream: IO[bytes], taken: Taken | None) -> Iterator[Block]:
+        """The same of a stream, which messages call `name`; no more is read than is asked for."""
+        return self._blocks(name, _whole_lines(name, stream, _BLOCK_BYTES, taken))
+
+    def _blocks(
+        self, name: str, pieces: Iterable[bytes], *, known: bool = False, first_end: bytes = b""
+    ) -> Iterator[Block]:
+        offset, number, after_blank = 0, 1, True
+        for data in pieces:
+            if not known:
+                _check_text(name, data, offset)
+            has_bom = offset == 0 and data.startswith(BOM)
+            offset += len(data)
+            data = data[len(BOM) * has_bom :]
+            first_end = first_end or line_end(data[: data.find(b"\n") + 1])
+            block = Block(
+                layout=self,
+                data=data,
+                first_line=number,
+                has_bom=has_bom,
+                after_blank=after_blank,
+                default_end=first_end,
+            )
+            if data:
+                yield block
+            number, after_blank = number + block.lines, block.ends_blank
+        if number == 1:
+            raise CorpusError(f"the corpus {name} is empty; give a file with text in it")
 
     @contextmanager
     def compared(self, path: Path) -> Iterator[Same]:
-        """Compares what was written with the bytes of a file, however these are cut."""
+        """By the bytes, however these are cut."""
         with open_content(path) as stream:
 
             def same(written: Written | None) -> bool:
@@ -251,7 +292,6 @@ class Lines:
 
     @contextmanager
     def writer(self, stream: IO[bytes], like: Path) -> Iterator[Callable[[Any], object]]:
-        """A function that writes blocks into a stream, packed as the file `like`."""
         with packed_writer(stream, like) as write:
             yield lambda block: write(block.content)
 
@@ -263,13 +303,7 @@ class Paragraphs(Lines):
     name: ClassVar[Literal["lines", "paragraphs", "jsonl"]] = "paragraphs"
     separator: ClassVar[str | None] = "\n\n"
 
-    def count(self, block: Block) -> int:
-        return len(self._starts(block))
-
-    def starts(self, block: Block, numbers: Sequence[int]) -> list[int]:
-        return _chosen(self._starts(block), numbers)
-
-    def _starts(self, block: Block) -> NDArray[np.int64]:
+    def starts(self, block: Block) -> NDArray[np.int64]:
         before = np.concatenate([[not block.after_blank], block.filled[:-1]])
         starts: NDArray[np.int64] = block.line_starts[block.filled & ~before]
         return starts
@@ -283,16 +317,11 @@ class Paragraphs(Lines):
         return following if following and not data[stop:following].strip() else stop
 
     def documents(self, path: Path) -> Iterator[str]:
-        gathered: list[bytes] = []
-        for block in text_blocks(path, self):
-            for line in block.split:
-                if line.strip():
-                    gathered.append(line)
-                elif gathered:
-                    yield _joined(gathered)
-                    gathered = []
-        if gathered:
-            yield _joined(gathered)
+        lines = (line for block in self.parts(path) for line in block.split)
+        for filled, paragraph in groupby(lines, lambda line: bool(line.strip())):
+            if filled:
+                joined = b"".join(paragraph)
+                yield joined.removesuffix(line_end(joined)).decode()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -309,15 +338,9 @@ class Records(Lines):
     text_field: str  # type: ignore[misc]
     fields: Mapping[str, Any] = field(default_factory=dict)  # type: ignore[misc]
 
-    def count(self, block: Block) -> int:
-        return len(self._starts(block))
-
-    def starts(self, block: Block, numbers: Sequence[int]) -> list[int]:
-        return _chosen(self._starts(block), numbers)
-
-    def _starts(self, block: Block) -> NDArray[np.int64]:
+    def starts(self, block: Block) -> NDArray[np.int64]:
         starts = block.line_starts
-        if (np.frombuffer(block.data, np.uint8)[starts] == ord("{")).all():
+        if (block.letters[starts] == ord("{")).all():
             return starts
         return starts[block.filled]
 
@@ -344,7 +367,7 @@ class Records(Lines):
             return None
 
     def documents(self, path: Path) -> Iterator[str]:
-        for block in text_blocks(path, self):
+        for block in self.parts(path):
             for _, text in self._texts(block):
                 yield text
 
@@ -360,7 +383,13 @@ class Records(Lines):
 
     @cached_property
     def _loads(self) -> Callable[[bytes], Any]:
-        return _quick_loads()
+        """orjson where it is there, only to read: an insertion takes 2.4 times as long without."""
+        try:
+            import orjson
+        except ImportError:
+            return json.loads
+        loads: Callable[[bytes], Any] = orjson.loads
+        return loads
 
     def _quick_texts(self, block: Block) -> list[str] | None:
         """The texts, or None where a line is blank, or needs to be looked at on its own."""
@@ -391,20 +420,21 @@ class Records(Lines):
                 f"line {number}: field {self.text_field!r} {what}; name the field that holds the "
                 f"text (this record has {', '.join(map(repr, record)) or 'none'})"
             )
-        if not record[self.text_field].isprintable():
-            _check_encodes(record[self.text_field], number)
+        try:
+            record[self.text_field].encode()
+        except UnicodeEncodeError as failure:
+            raise CorpusError(
+                f"line {number}: the text holds a lone surrogate at character {failure.start}, "
+                "which is no character; mend the record"
+            ) from None
         return record
 
 
-TextLayout = Lines | Paragraphs | Records
+TextLayout = Lines  # or one of its kinds
 
 
 def layout_of(name: str, text_field: str, fields: Mapping[str, Any]) -> TextLayout:
-    """The layout with this name: "lines", "paragraphs" or "jsonl".
-
-    Raises:
-        CorpusError: constants that are not JSON, or where no records are.
-    """
+    """The layout with this name; constants must be JSON, and go with records."""
     if name != Records.name:
         if fields:
             raise CorpusError(f"fields={sorted(fields)} go with layout 'jsonl', not {name!r}")
@@ -414,52 +444,6 @@ def layout_of(name: str, text_field: str, fields: Mapping[str, Any]) -> TextLayo
     except (TypeError, ValueError) as failure:
         raise CorpusError(f"fields={sorted(fields)} must be JSON values: {failure}") from None
     return Records(text_field=text_field, fields=dict(fields))
-
-
-def text_blocks(
-    path: Path,
-    layout: TextLayout,
-    *,
-    name: str = "",
-    block_bytes: int = _BLOCK_BYTES,
-    known: bool = False,
-    taken: Taken | None = None,
-    first_end: bytes = b"",
-) -> Iterator[Block]:
-    """Read a file in constant memory (plus its longest lines, of at most 64 MiB each), beside the
-    work on what was read.
-
-    Args:
-        path: plain, .gz or .zst.
-        layout: what a document is.
-        name: what messages call the file; "": its path.
-        block_bytes: about how many at a time.
-        known: whatever it holds is taken.
-        taken: called with all that was read, on the thread that reads.
-        first_end: the line end for canaries before a line without one; b"": the text's first.
-
-    Raises:
-        CorpusError: missing, not a file, not readable, cut short, empty, binary, not UTF-8, or a
-            line too long; for the last three it names the byte offset in the content, from 0.
-    """
-    _keep_freed_blocks()
-    with open_content(path) as stream:
-        name = name or str(path)
-        pieces = _whole_lines(name, stream, block_bytes)
-        if taken is not None:
-            pieces = _given_to(taken, pieces)
-        with closing(ahead(pieces)) as ready:
-            yield from _blocks(name, ready, layout, known=known, first_end=first_end)
-
-
-def stream_blocks(name: str, stream: IO[bytes], layout: TextLayout) -> Iterator[Block]:
-    """The same for a stream, which messages call `name`; no more is read than is asked for.
-
-    Raises:
-        CorpusError: empty, binary, not UTF-8, or a line too long.
-    """
-    pieces = _whole_lines(name, stream, _BLOCK_BYTES)
-    yield from _blocks(name, pieces, layout, known=False, first_end=b"")
 
 
 @cache
@@ -472,39 +456,7 @@ def _keep_freed_blocks() -> None:
     bytes(31 << 20)
 
 
-def _given_to(taken: Taken, pieces: Iterable[bytes]) -> Iterator[bytes]:
-    for data in pieces:
-        taken(data)
-        yield data
-
-
-def _blocks(
-    name: str, pieces: Iterable[bytes], layout: TextLayout, *, known: bool, first_end: bytes
-) -> Iterator[Block]:
-    offset, number, after_blank = 0, 1, True
-    for data in pieces:
-        if not known:
-            _check_text(name, data, offset)
-        has_bom = offset == 0 and data.startswith(BOM)
-        offset += len(data)
-        data = data[len(BOM) * has_bom :]
-        first_end = first_end or line_end(data[: data.find(b"\n") + 1])
-        block = Block(
-            layout=layout,
-            data=data,
-            first_line=number,
-            has_bom=has_bom,
-            after_blank=after_blank,
-            default_end=first_end,
-        )
-        if data:
-            yield block
-        number, after_blank = number + block.lines, block.ends_blank
-    if number == 1:
-        raise CorpusError(f"the corpus {name} is empty; give a file with text in it")
-
-
-def _whole_lines(name: str, stream: IO[bytes], size: int) -> Iterator[bytes]:
+def _whole_lines(name: str, stream: IO[bytes], size: int, taken: Taken | None) -> Iterator[bytes]:
     """Pieces of about this many bytes that end with a line, or the stream.
 
     A piece whose last line is not blank has one more line: so a paragraph of one line, as canaries
@@ -519,6 +471,8 @@ def _whole_lines(name: str, stream: IO[bytes], size: int) -> Iterator[bytes]:
                 f"offset {done + start} on; break it into several documents"
             )
         done += len(data)
+        if taken is not None:
+            taken(data)
         yield data
 
 
@@ -532,21 +486,15 @@ def _read(stream: IO[bytes], size: int) -> bytes:
 
 
 def ahead(items: Iterator[_Item]) -> Generator[_Item, None, None]:
-    """The same items; the next few are made while their user works on this one.
+    """The same items, none of them None; the next few are made while their user works on this one.
 
     An insertion into text takes 1.3 times as long without, into JSON records 1.1 times.
     """
     with ThreadPoolExecutor(max_workers=1) as pool:
-        waiting = deque(pool.submit(_next, items) for _ in range(_FEW))
+        waiting = deque(pool.submit(next, items, None) for _ in range(_FEW))
         while (found := waiting.popleft().result()) is not None:
-            waiting.append(pool.submit(_next, items))
-            yield found[0]
-
-
-def _next(items: Iterator[_Item]) -> tuple[_Item] | None:
-    for item in items:
-        return (item,)
-    return None
+            waiting.append(pool.submit(next, items, None))
+            yield found
 
 
 def _check_text(name: str, data: bytes, offset: int) -> None:
@@ -597,37 +545,3 @@ def _lines_at(block: Block, places: Iterable[int]) -> Iterator[tuple[int, str]]:
             stop = data.find(b"\n", at) + 1 or len(data)
             yield number, data[start:stop].decode(errors="replace")
             number += 1
-
-
-def _chosen(starts: NDArray[np.int64], numbers: Sequence[int]) -> list[int]:
-    chosen: list[int] = starts[list(numbers)].tolist()
-    return chosen
-
-
-def _joined(lines: list[bytes]) -> str:
-    joined = b"".join(lines)
-    return joined.removesuffix(line_end(joined)).decode()
-
-
-def _quick_loads() -> Callable[[bytes], Any]:
-    """orjson where it is there: an insertion takes 2.4 times as long without.
-
-    It only reads: what is written is the same without it.
-    """
-    try:
-        import orjson
-    except ImportError:
-        return json.loads
-    loads: Callable[[bytes], Any] = orjson.loads
-    return loads
-
-
-def _check_encodes(text: str, number: int) -> None:
-    """JSON can spell half of a surrogate pair, which is no character."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as failure:
-        raise CorpusError(
-            f"line {number}: the text holds a lone surrogate at character {failure.start}, which "
-            "is no character; mend the record"
-        ) from None

@@ -14,12 +14,7 @@ _ROWS_AT_ONCE = 1000
 
 
 def saved_tokens(path: str | Path, *, column: str = "input_ids") -> Iterator[Sequence[int] | None]:
-    """The token ids of a saved `datasets.Dataset`, or of the train split of a `DatasetDict`.
-
-    Raises:
-        CorpusError: no saved data set, no train split, no such column, or no lists of whole numbers
-            in it.
-    """
+    """The token ids of a saved `datasets.Dataset`, or of the train split of a `DatasetDict`."""
     from datasets import DatasetDict, load_from_disk
 
     try:
@@ -60,18 +55,10 @@ def count_tokenised(
     *,
     decode: Callable[[Sequence[int]], str],
 ) -> CorpusCount:
-    """Count the fills in pieces of tokens.
+    """Count the fills in pieces of token ids, in the order of the data set.
 
-    A fill counts as found where it stands whole in one piece: a model learns from a piece at a
-    time. One that the border of two pieces cuts is told apart.
-
-    Args:
-        pieces: token ids, in the order of the data set.
-        manifest: what should be there.
-        decode: from token ids to text, without special tokens.
-
-    Raises:
-        CorpusError: a piece that is none, or holds a number below 0.
+    A fill counts as found where it is whole in one piece: a model learns from a piece at a time.
+    One that the border of two pieces cuts is told apart. `decode` leaves out special tokens.
     """
     found = {name: Found() for name in manifest.formats}
     cut: Counter[str] = Counter()

@@ -20,7 +20,6 @@ from lmexposure.canaries.corpora.text import (
     ahead,
     layout_of,
     line_end,
-    text_blocks,
 )
 from lmexposure.canaries.format import count_fills, sure_words
 from lmexposure.canaries.insertion import scan_corpus
@@ -35,7 +34,7 @@ BARE = Format(name="bare", template="{digits:2} is bare")
 
 
 def blocks_of(path: Path, **options: Any) -> list[Block]:
-    return list(text_blocks(path, LINES, **options))
+    return list(LINES.parts(path, **options))
 
 
 @pytest.fixture
@@ -167,10 +166,10 @@ def test_what_was_merged_is_cut_again_whatever_the_blocks(
     data = b"\xef\xbb\xbf" * bom + b"one\n\n" + b"".join(pieces) + last
     path.write_bytes(data)
     for layout in (LINES, PARAGRAPHS):
-        documents = sum(block.documents for block in text_blocks(path, layout))
+        documents = sum(block.documents for block in layout.parts(path))
         places = sorted(drawn.draw(st.lists(st.integers(0, documents - 1), max_size=4)))
         first, written = 0, []
-        for block in text_blocks(path, layout, block_bytes=size, first_end=b"\n"):
+        for block in layout.parts(path, block_bytes=size, first_end=b"\n"):
             here = [n - first for n in places if first <= n < first + block.documents]
             written.append(block.merged([(n, CANARY) for n in here]).part.content)
             first += block.documents
@@ -178,7 +177,7 @@ def test_what_was_merged_is_cut_again_whatever_the_blocks(
         assert first == documents
         first, rest, found = 0, [], []
         targets = [place + n for n, place in enumerate(places)]
-        for block in text_blocks(path, layout, block_bytes=size):
+        for block in layout.parts(path, block_bytes=size):
             here = [n - first for n in targets if first <= n < first + block.documents]
             without, texts = block.without(here)
             rest.append(without.content)
