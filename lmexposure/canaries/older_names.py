@@ -1,6 +1,7 @@
 """Older names and signatures, kept for one version: the same work by the calls of today.
 
-The face of this package warns whoever asks for one of them and says what to call instead.
+The face of this package warns whoever asks for one of them and says what to call instead. Options
+that are not named here are those of the call of today.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -13,7 +14,6 @@ from lmexposure._files import disk_errors
 from lmexposure.canaries import LAYOUTS
 from lmexposure.canaries.corpora import counting, in_memory
 from lmexposure.canaries.corpora.copies import Reading, insert_files
-from lmexposure.canaries.corpora.counting import CorpusCount, count_fills_in
 from lmexposure.canaries.corpora.files import FileCorpus, FileLayout, layout_named
 from lmexposure.canaries.corpora.packing import packing
 from lmexposure.canaries.corpora.pipe import insert_through
@@ -32,14 +32,10 @@ SHAPES, Shape, shape_named = LAYOUTS, FileLayout, layout_named
 def insert_into_texts(
     texts: Iterable[str], plan: Plan, *, existing: Existing = "refuse"
 ) -> tuple[list[str], Manifest]:
-    """What `insert(texts, plan)` gives.
-
-    Raises:
-        CorpusError: one string; or as `insert`.
-    """
+    """What `insert(texts, plan)` gives."""
     if isinstance(texts, str):
         raise CorpusError("texts is one string; give an iterable of strings, one for each document")
-    corpus = in_memory.InMemory(rows=list(texts), reading=in_memory.Reading())
+    corpus = in_memory.InMemory(list(texts), in_memory.Reading())
     return in_memory.insert_documents(corpus, plan, existing)
 
 
@@ -51,59 +47,30 @@ def insert_into_dataset(
     fields: Mapping[str, Any] | None = None,
     existing: Existing = "refuse",
 ) -> tuple[Any, Manifest]:
-    """What `insert(dataset, plan)` gives.
-
-    Raises:
-        CorpusError: no such data set; or as `insert`.
-    """
-    from datasets import Dataset, DatasetDict
-
-    splits = dataset if isinstance(dataset, DatasetDict) else None
-    rows = dataset if splits is None else splits.get("train")
-    if not isinstance(rows, Dataset):
+    """What `insert(dataset, plan)` gives."""
+    corpus = in_memory.held(dataset, in_memory.Reading(text_field, dict(fields or {})))
+    if not isinstance(corpus, in_memory.DataSet):
         raise CorpusError("give a datasets.Dataset, or a DatasetDict with a 'train' split")
-    reading = in_memory.TextField(name=text_field, fields=dict(fields or {}))
-    corpus = in_memory.DataSet(rows=rows, reading=reading, splits=splits)
     return in_memory.insert_documents(corpus, plan, existing)
 
 
 def dataset_texts(dataset: Any, text_field: str) -> Iterator[Any]:
     """The column of a data set, row by row."""
-    column = dataset.with_format(None).select_columns([text_field])
-    for rows in column.iter(batch_size=1000):
+    for rows in dataset.with_format(None).select_columns([text_field]).iter(batch_size=1000):
         yield from rows[text_field]
 
 
 def insert_into_file(
-    corpus_path: str | Path,
-    plan: Plan,
-    out_path: str | Path,
-    *,
-    layout: str,
-    text_field: str = "text",
-    fields: Mapping[str, Any] | None = None,
-    existing: Existing = "refuse",
+    corpus_path: str | Path, plan: Plan, out_path: str | Path, **options: Any
 ) -> Manifest:
-    """What `insert_files` does, for one file, under the name of another, and without sidecar.
-
-    Raises:
-        CorpusError: both files are the same, or are packed otherwise; or as `insert_files`.
-    """
+    """What `insert_files` does, for one file, under the name of another, and without sidecar."""
     source, out = Path(corpus_path), Path(out_path)
     if out.exists() and source.exists() and out.samefile(source):
         raise CorpusError(f"{out} is the corpus itself; write to another file")
     if packing(out) != packing(source):
         raise CorpusError(f"{out.name} would be packed otherwise than {source.name}; rename it")
     with _beside(out) as here:
-        manifest = insert_files(
-            source,
-            here,
-            plan,
-            layout=layout,
-            text_field=text_field,
-            fields=fields,
-            existing=existing,
-        )
+        manifest = insert_files(source, here, plan, **options)
         (here / "corpus" / source.name).replace(out)
     return manifest
 
@@ -114,30 +81,16 @@ def insert_into_files(
     out: str | Path,
     *,
     shape: FileLayout,
-    existing: Existing = "refuse",
     documents: int | None = None,
-    verify: bool = True,
+    **options: Any,
 ) -> Manifest:
-    """What `insert_files` does, with the copies in `out` itself, and without manifest.json.
-
-    Raises:
-        CorpusError: `out` holds something; or as `insert_files`.
-    """
+    """What `insert_files` does, with the copies in `out` itself, and without manifest.json."""
     out = Path(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise CorpusError(f"{out} holds something already; choose a new or an empty directory")
+    options |= {"text_field": shape.text_field or "text", "fields": shape.fields}
     with _beside(out) as here:
-        manifest = insert_files(
-            sources,
-            here,
-            plan,
-            layout=shape.name,
-            text_field=shape.text_field or "text",
-            fields=shape.fields,
-            existing=existing,
-            total=documents,
-            verify=verify,
-        )
+        manifest = insert_files(sources, here, plan, layout=shape.name, total=documents, **options)
         (here / "corpus").replace(out)
     return manifest
 
@@ -156,14 +109,12 @@ def insert_into_pipe(
     plan: Plan,
     *,
     shape: FileLayout,
-    existing: Existing = "refuse",
     documents: int | None = None,
-    verify: bool = True,
+    **options: Any,
 ) -> Manifest:
     """What `lmexposure insert -` does, without a directory and so without going on after a kill."""
-    reading = Reading(
-        shape.name, shape.text_field or "text", shape.fields, existing, documents, verify
-    )
+    field = shape.text_field or "text"
+    reading = Reading(shape.name, field, shape.fields, total=documents, **options)
     with TemporaryDirectory() as made:
         return insert_through(source, out, Path(made), lambda before: plan, reading)
 
@@ -177,13 +128,13 @@ def verify_texts(texts: Iterable[str], manifest: Manifest) -> None:
 def verify_file(path: str | Path, manifest: Manifest) -> None:
     """Refuse a file in which not all is as it was inserted; `verify` counts instead."""
     layout = layout_named(manifest.layout, text_field=manifest.corpus.text_field or "text")
-    found = count_fills_in(FileCorpus([Path(path)], layout).sources, manifest)
+    found = counting.count_fills_in(FileCorpus([Path(path)], layout).sources, manifest)
     check_inserted(manifest.entries, found, manifest.set_aside)
 
 
 def count_files(
     sources: Sequence[str | Path], manifest: Manifest, *, shape: FileLayout
-) -> CorpusCount:
+) -> counting.CorpusCount:
     """What `verify` does, for files whose layout is known."""
     return counting.count_files(sources, manifest, layout=shape)
 
@@ -211,16 +162,10 @@ def manifest_of_rows(
 
 
 def insert_into_pandas(
-    frames: Iterable[Any],
-    manifest: Manifest,
-    *,
-    id_column: str,
-    text_field: str = "text",
-    fields: Mapping[str, Any] | None = None,
+    frames: Iterable[Any], manifest: Manifest, *, id_column: str, **options: Any
 ) -> Iterator[Any]:
     """What `map(InsertionStep.of(manifest, id_column=...), frames)` is."""
-    step = InsertionStep.of(manifest, text_field=text_field, fields=fields, id_column=id_column)
-    return map(step, frames)
+    return map(InsertionStep.of(manifest, id_column=id_column, **options), frames)
 
 
 def insert_into_table(table: Any, step: InsertionStep) -> Any:

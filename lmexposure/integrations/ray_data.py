@@ -45,15 +45,15 @@ def insert_into_ray(
         ManifestError: a manifest of other documents or columns.
         PlanError: more repetitions than documents, or more secrets than a format has.
     """
-    wanted = [text_field, *(fields or ())] + ([] if id_column is None else [id_column])
     columns = dataset.columns() or []
-    check_columns(columns, wanted)
+    check_columns(columns, [text_field, *(fields or ()), *([id_column] if id_column else ())])
     number = id_column or "document"
     if id_column is None:
         while number in columns:
             number += "_"
         dataset = number_documents(dataset, id_column=number)
-        total = dataset.count() if total is None else total
+    if total is None and not (id_column and isinstance(plan, Manifest)):
+        total = dataset.count()
     step = InsertionStep.of(
         plan, total=total, text_field=text_field, fields=fields, id_column=number
     )
@@ -82,8 +82,7 @@ def number_documents(dataset: Any, *, id_column: str = "document") -> Any:
     import ray
     from ray.data import from_arrow_refs
 
-    if id_column in (dataset.columns() or []):
-        raise CorpusError(f"there is a column {id_column!r} already; choose another id_column")
+    check_new_column(dataset, id_column)
     tables = _tables_in_order(dataset)
     rows = ray.remote(lambda table: table.num_rows)
     starts = accumulate(ray.get([rows.remote(table) for table in tables]), initial=0)
@@ -91,6 +90,12 @@ def number_documents(dataset: Any, *, id_column: str = "document") -> Any:
     return from_arrow_refs(
         [number.remote(*part, id_column) for part in zip(tables, starts, strict=False)]
     )
+
+
+def check_new_column(dataset: Any, name: str) -> None:
+    """Refuse a name that a column of the data set has."""
+    if name in (dataset.columns() or []):
+        raise CorpusError(f"there is a column {name!r} already; choose another id_column")
 
 
 def with_numbers(table: Any, start: int, id_column: str) -> Any:
