@@ -4,22 +4,23 @@ The face of this package warns whoever asks for one of them and says what to cal
 that are not named here are those of the call of today.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any
 
+from lmexposure import insert
 from lmexposure._files import disk_errors
 from lmexposure.canaries import LAYOUTS
-from lmexposure.canaries.corpora import counting, in_memory
+from lmexposure.canaries.corpora import counting
 from lmexposure.canaries.corpora.copies import Reading, insert_files
 from lmexposure.canaries.corpora.files import FileCorpus, FileLayout, layout_named
 from lmexposure.canaries.corpora.packing import packing
 from lmexposure.canaries.corpora.pipe import insert_through
 from lmexposure.canaries.corpora.removal import remove_from_files
 from lmexposure.canaries.format import count_fills
-from lmexposure.canaries.insertion import Existing, check_inserted
+from lmexposure.canaries.insertion import check_inserted
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.plan import Plan
 from lmexposure.canaries.rows import InsertionStep
@@ -27,31 +28,7 @@ from lmexposure.errors import CorpusError
 
 __all__ = ["remove_from_files"]
 SHAPES, Shape, shape_named = LAYOUTS, FileLayout, layout_named
-
-
-def insert_into_texts(
-    texts: Iterable[str], plan: Plan, *, existing: Existing = "refuse"
-) -> tuple[list[str], Manifest]:
-    """What `insert(texts, plan)` gives."""
-    if isinstance(texts, str):
-        raise CorpusError("texts is one string; give an iterable of strings, one for each document")
-    corpus = in_memory.InMemory(list(texts), in_memory.Reading())
-    return in_memory.insert_documents(corpus, plan, existing)
-
-
-def insert_into_dataset(
-    dataset: Any,
-    plan: Plan,
-    *,
-    text_field: str = "text",
-    fields: Mapping[str, Any] | None = None,
-    existing: Existing = "refuse",
-) -> tuple[Any, Manifest]:
-    """What `insert(dataset, plan)` gives."""
-    corpus = in_memory.held(dataset, in_memory.Reading(text_field, dict(fields or {})))
-    if not isinstance(corpus, in_memory.DataSet):
-        raise CorpusError("give a datasets.Dataset, or a DatasetDict with a 'train' split")
-    return in_memory.insert_documents(corpus, plan, existing)
+insert_into_dataset = insert_into_texts = insert
 
 
 def dataset_texts(dataset: Any, text_field: str) -> Iterator[Any]:
@@ -76,23 +53,28 @@ def insert_into_file(
 
 
 def insert_into_files(
-    sources: Sequence[str | Path],
-    plan: Plan,
-    out: str | Path,
-    *,
-    shape: FileLayout,
-    documents: int | None = None,
-    **options: Any,
+    sources: Sequence[str | Path], plan: Plan, out: str | Path, **options: Any
 ) -> Manifest:
     """What `insert_files` does, with the copies in `out` itself, and without manifest.json."""
     out = Path(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise CorpusError(f"{out} holds something already; choose a new or an empty directory")
-    options |= {"text_field": shape.text_field or "text", "fields": shape.fields}
     with _beside(out) as here:
-        manifest = insert_files(sources, here, plan, layout=shape.name, total=documents, **options)
+        manifest = insert_files(sources, here, plan, **_of_today(**options))
         (here / "corpus").replace(out)
     return manifest
+
+
+def insert_into_pipe(source: IO[bytes], out: IO[bytes], plan: Plan, **options: Any) -> Manifest:
+    """What `lmexposure insert -` does, without a directory and so without going on after a kill."""
+    with TemporaryDirectory() as made:
+        reading = Reading(**_of_today(**options))
+        return insert_through(source, out, Path(made), lambda before: plan, reading)
+
+
+def _of_today(*, shape: FileLayout, documents: int | None = None, **options: Any) -> dict[str, Any]:
+    named = {"layout": shape.name, "text_field": shape.text_field or "text"}
+    return {**named, "fields": shape.fields, "total": documents, **options}
 
 
 @contextmanager
@@ -101,22 +83,6 @@ def _beside(out: Path) -> Iterator[Path]:
         out.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as made:
             yield Path(made)
-
-
-def insert_into_pipe(
-    source: IO[bytes],
-    out: IO[bytes],
-    plan: Plan,
-    *,
-    shape: FileLayout,
-    documents: int | None = None,
-    **options: Any,
-) -> Manifest:
-    """What `lmexposure insert -` does, without a directory and so without going on after a kill."""
-    field = shape.text_field or "text"
-    reading = Reading(shape.name, field, shape.fields, total=documents, **options)
-    with TemporaryDirectory() as made:
-        return insert_through(source, out, Path(made), lambda before: plan, reading)
 
 
 def verify_texts(texts: Iterable[str], manifest: Manifest) -> None:

@@ -1,6 +1,5 @@
 """Insertion into a Ray Data set, whose parts lie on many machines and keep no order."""
 
-from collections.abc import Mapping
 from functools import partial
 from itertools import accumulate
 from typing import Any
@@ -22,31 +21,36 @@ def insert_into_ray(
     plan: Plan | Manifest,
     *,
     total: int | None = None,
-    text_field: str = "text",
-    fields: Mapping[str, Any] | None = None,
     id_column: str | None = None,
     check_ids: bool = True,
+    **options: Any,
 ) -> tuple[Any, Manifest]:
-    """What `insert` does with a `ray.data.Dataset`; see there for the other arguments.
+    """What `insert` does with a `ray.data.Dataset`.
 
-    Without an id column the documents are counted and numbered as `number_documents` does, and the
-    numbers are left out again. With one, rows may be in any order and any number of blocks.
+    Without an id column the documents are numbered as `number_documents` does, and the numbers are
+    left out again. With one, rows may be in any order and any number of blocks.
 
     Args:
+        dataset: the rows.
+        plan: what to insert, or the manifest of an earlier insertion.
+        total: how many rows there must be; None: counted.
+        id_column: with the number of each document, from 0.
         check_ids: read the id column once, now, and refuse where a number is missing or there
             twice. Without it such rows go unseen, unless two are in one batch.
+        options: of `InsertionStep.of`.
 
     Returns:
         (a new data set, not yet computed; the manifest). Computing it raises, from a CorpusError,
         where a document holds a fill already or is no text.
 
     Raises:
-        CorpusError: no such column, no number of documents, or ids that are not each number once.
-        ManifestError: a manifest of other documents or columns.
-        PlanError: more repetitions than documents, or more secrets than a format has.
+        CorpusError: no such column, or ids that are not each number once; or as `InsertionStep.of`.
     """
     columns = dataset.columns() or []
-    check_columns(columns, [text_field, *(fields or ()), *([id_column] if id_column else ())])
+    ids = [id_column] if id_column else []
+    check_columns(
+        columns, [options.get("text_field", "text"), *(options.get("fields") or ()), *ids]
+    )
     number = id_column or "document"
     if id_column is None:
         while number in columns:
@@ -54,9 +58,7 @@ def insert_into_ray(
         dataset = number_documents(dataset, id_column=number)
     if total is None and not (id_column and isinstance(plan, Manifest)):
         total = dataset.count()
-    step = InsertionStep.of(
-        plan, total=total, text_field=text_field, fields=fields, id_column=number
-    )
+    step = InsertionStep.of(plan, total=total, id_column=number, **options)
     if check_ids or id_column is None:
         _check_ids(dataset, number, step.manifest.corpus.documents)
     # Tables, since numpy batches would not keep the types of every column.
