@@ -147,26 +147,19 @@ def insert_corpus(
     coins, where the settings have none.
 
     Args:
-        corpus: a file, several, or patterns; see `canaries.insert_files`. Or a stream of text, open
-            for reading bytes; a call that was killed goes on from the copy that is kept of it.
-        out: directory; gets `corpus/NAME`, a sidecar next to each, and `manifest.json` (mode 0600).
+        corpus: files, as for `canaries.insert_files`; or a stream of text, open for reading bytes.
+        out: as for `canaries.insert_files`; of a stream it gets the manifest alone.
         settings: what to insert.
         target: of a stream, where to write; after an error, what it got must be thrown away.
         documents: how many there must be; None: as many as there are. Of a stream whose number is
-            said no copy is kept.
+            said no copy is kept meanwhile.
         verify: look for fills that are there already, hash, and check what was written.
 
     Returns:
         path of the copy, or of the directory with all of them, or of a stream `out`; the manifest.
 
     Raises:
-        CorpusError: the corpus cannot be used, or holds fills of a format already; or standard
-            output is closed.
-        FormatError: a format that cannot be found or read.
-        PlanError: the plan does not fit the corpus or a format.
-        ResultError: `out` holds the manifest of another plan or corpus, or another process is at
-            work there.
-        FileError: the disk refused.
+        as `canaries.insert_files`.
     """
     out, planned = Path(out), partial(_planned, settings)
     reading = Reading(

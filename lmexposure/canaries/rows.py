@@ -159,11 +159,7 @@ class InsertionStep:
         return merged
 
     def check_columns(self, names: Iterable[str]) -> None:
-        """Refuse rows without the text, the ids, or a column that constants are given for.
-
-        Raises:
-            CorpusError: it names the column, and those that are there.
-        """
+        """Refuse rows without the text, the ids, or a column that constants are given for."""
         ids = [] if self.id_column is None else [self.id_column]
         check_columns(list(names), [self.text_field, *self.fields, *ids])
 
@@ -207,11 +203,7 @@ class InsertionStep:
 
 
 def check_numbers(numbers: Sequence[int], documents: int) -> None:
-    """Refuse what numbers no document, and two rows of one number.
-
-    Raises:
-        CorpusError: it names the number, and the range where it left that.
-    """
+    """Refuse what numbers no document, and two rows of one number."""
     seen = set()
     for number in numbers:
         if not isinstance(number, int | np.integer) or isinstance(number, bool):

@@ -123,16 +123,7 @@ def insert(
 def count_documents(
     documents: Any, manifest: Manifest, *, text_field: str | None = None
 ) -> CorpusCount:
-    """Count what of the canaries is in documents of any kind that `insert` takes.
-
-    Args:
-        documents: as for `insert`.
-        manifest: what should be there.
-        text_field: of records and columns; None: the manifest's, else "text".
-
-    Raises:
-        CorpusError: no documents of these kinds, or no such field.
-    """
+    """Count what of the canaries is in documents of any kind that `insert` takes; see `verify`."""
     sources = _sources(documents, _reading_again(manifest, text_field))
     return count_of(manifest, count_fills_in(sources, manifest), where="record")
 

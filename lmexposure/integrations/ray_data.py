@@ -74,12 +74,7 @@ def number_documents(dataset: Any, *, id_column: str = "document") -> Any:
     too much, write the numbers once, where the corpus is made. Note that `ray.data.read_text` drops
     blank lines unless told `drop_empty_lines=False`.
 
-    Args:
-        dataset: a `ray.data.Dataset` that was not shuffled: another order numbers other rows.
-        id_column: a name for the column.
-
-    Raises:
-        CorpusError: there is such a column already.
+    A shuffled data set would number other rows. A column of this name is refused.
     """
     import ray
     from ray.data import from_arrow_refs
@@ -111,12 +106,8 @@ def with_numbers(table: Any, start: int, id_column: str) -> Any:
 def id_sums(table: Any, *, id_column: str, total: int) -> dict[str, list[str]]:
     """One row about a batch of ids: how many, the sum of their hashes, and what is wrong with them.
 
-    A fault is told, not raised: an engine would wrap the error in those of its own.
-
-    Args:
-        table: a `pyarrow.Table` with the id column.
-        id_column: its name.
-        total: ids lie in [0, total).
+    A fault is told, not raised: an engine would wrap the error in those of its own. Ids of the
+    `pyarrow.Table` are in [0, total).
     """
     numbers = table.column(id_column).to_pylist()
     try:

@@ -14,6 +14,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+import numpy as np
+
 from lmexposure.canaries.corpora.removal import Restoration
 from lmexposure.canaries.corpora.tables import Rows, check_columns, unfit
 from lmexposure.canaries.format import count_fills
@@ -165,14 +167,10 @@ class InMemory(Rows):
         return rows
 
     def picked(self, order: Sequence[int], added: Sequence[tuple[int, str]] = ()) -> Self:
-        """Some of the rows in another order.
-
-        Args:
-            order: numbers of rows, from 0; those added come after the others.
-            added: rows more: (number of the row that it is put before, text).
+        """Some of the rows in another order; those added, as for `merged`, are numbered last.
 
         Raises:
-            CorpusError: such a row does not fit.
+            CorpusError: an added row does not fit.
         """
         rows = self.rows
         if added:
@@ -181,11 +179,7 @@ class InMemory(Rows):
         return replace(self, rows=kind(rows[row] for row in order))
 
     def check_columns(self) -> None:
-        """Refuse columns among which one for the text or for a constant is missing.
-
-        Raises:
-            CorpusError: it names the column.
-        """
+        """Refuse columns as `Reading.check_columns` does; here each record is looked at."""
 
     @property
     def given(self) -> Any:
@@ -226,22 +220,16 @@ class InMemory(Rows):
 
     def merged(self, added: Sequence[tuple[int, str]]) -> Merged:
         """With rows more; see `insertion.Part`."""
-        order: list[int] = []
-        spans, done = [], 0
-        for number, (row, _) in enumerate(added):
-            order += range(done, row)
-            spans.append((len(order), 1))
-            order.append(self.documents + number)
-            done = row
-        order += range(done, self.documents)
-        return Merged(self.picked(order, added), spans)
+        places = np.array([row for row, _ in added], dtype=int)
+        new = np.arange(len(added)) + self.documents
+        order = np.insert(np.arange(self.documents), places, new).tolist()
+        return Merged(self.picked(order, added), [(row + n, 1) for n, (row, _) in enumerate(added)])
 
     def without(self, documents: Sequence[int]) -> tuple[Self, list[str | None]]:
         """The rest without these rows, and their texts; see `insertion.Part`."""
         if not documents:
             return self, []
-        gone = set(documents)
-        rest = self.picked([row for row in range(self.documents) if row not in gone])
+        rest = self.picked(np.delete(np.arange(self.documents), documents).tolist())
         return rest, [self.reading.canary(row) for row in self.picked(documents).records()]
 
     def same(self, other: Any) -> bool:
@@ -365,11 +353,7 @@ def remove_documents(corpus: InMemory, manifest: Manifest) -> Any:
 
 
 def typed_column(values: Sequence[Any], kind: Any, name: str, index: Any) -> Any:
-    """Texts or constants as a pandas Series of a column's type.
-
-    Raises:
-        CorpusError: they are not of this type; it names the column.
-    """
+    """Texts or constants as a pandas Series of a column's type, or a refusal."""
     import pandas as pd
 
     try:
@@ -385,11 +369,7 @@ def typed_column(values: Sequence[Any], kind: Any, name: str, index: Any) -> Any
 
 
 def check_constants(features: Any, constants: Mapping[str, Any]) -> None:
-    """Refuse constants that their columns cannot hold.
-
-    Args:
-        features: of a data set, `datasets.Features`.
-        constants: by column.
+    """Refuse constants, by column, that the features of a data set cannot hold.
 
     Raises:
         CorpusError: it names the column and its type.
@@ -425,18 +405,14 @@ def is_a(value: object, kind: str) -> bool:
 
 
 def held(documents: Any, reading: Reading) -> InMemory:
-    """Documents in memory, as a corpus.
-
-    Args:
-        documents: of one of `KINDS`, or any iterable of texts or records.
-        reading: of records and columns.
+    """Documents of one of `KINDS`, or any iterable of texts or records, as a corpus.
 
     Raises:
         CorpusError: no documents of these kinds.
     """
-    for name, adapter in KINDS.items():
-        if is_a(documents, name):
-            return adapter(documents, reading)
+    adapter = next((KINDS[kind] for kind in KINDS if is_a(documents, kind)), None)
+    if adapter is not None:
+        return adapter(documents, reading)
     first, listed = _listed(documents)
     if not isinstance(first, Mapping):
         refuse_wrapping(reading.wrapping, "records with the fields of the wrapping")
@@ -465,21 +441,13 @@ KINDS: Mapping[str, Callable[[Any, Reading], InMemory]] = {
 
 
 def refuse_wrapping(wrapping: Any, instead: str) -> None:
-    """Refuse a wrapping where rows have none of its fields.
-
-    Raises:
-        CorpusError: it says what to give instead.
-    """
+    """Refuse a wrapping where rows have none of its fields."""
     if wrapping is not None:
         raise CorpusError(f"a wrapping is for a list of records (dicts); give {instead}")
 
 
 def _listed(documents: Any) -> tuple[Any, Sequence[Any]]:
-    """The first document, which says what they are, and all of them.
-
-    Raises:
-        CorpusError: something that holds no documents.
-    """
+    """The first document, which says what they are, and all of them; or a refusal."""
     if isinstance(documents, str | bytes | Path):
         raise CorpusError(
             f"documents is {_kind(documents)}; give a list of texts, one a document; {_FILES}"

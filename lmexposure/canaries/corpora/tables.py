@@ -140,11 +140,7 @@ class TablePart(Rows):
 
     @cached_property
     def texts(self) -> list[str]:
-        """The text of each row.
-
-        Raises:
-            CorpusError: a row has none.
-        """
+        """The text of each row, or a refusal where a row has none."""
         texts: list[str] = self.rows.column(self.layout.text_field).to_pylist()
         if None in texts:
             row = self.first + texts.index(None)  # type: ignore[arg-type]
@@ -203,11 +199,7 @@ class TablePart(Rows):
 
 
 def check_columns(names: Sequence[Any], wanted: Iterable[str], hint: str = "") -> None:
-    """Refuse rows without one of these columns.
-
-    Raises:
-        CorpusError: it names the column, and those that are there.
-    """
+    """Refuse rows without one of these columns, and name those that are there."""
     for name in wanted:
         if name not in names:
             listed = ", ".join(map(str, names)) or "none"
