@@ -32,15 +32,10 @@ def insert_into_stream(
 
 
 def insert_into_ray(
-    dataset: Any,
-    plan: Plan | Manifest,
-    *,
-    id_column: str,
-    documents: int | None = None,
-    **options: Any,
+    dataset: Any, plan: Plan | Manifest, *, documents: int | None = None, **options: Any
 ) -> tuple[Any, Manifest]:
     """What `insert(dataset, plan, total=documents)` gives; there, ids are always looked at."""
-    return ray_data.insert_into_ray(dataset, plan, total=documents, id_column=id_column, **options)
+    return ray_data.insert_into_ray(dataset, plan, total=documents, **options)
 
 
 def number_documents(dataset: Any, *, id_column: str = "document") -> Any:

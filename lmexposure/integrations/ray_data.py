@@ -47,10 +47,8 @@ def insert_into_ray(
         CorpusError: no such column, or ids that are not each number once; or as `InsertionStep.of`.
     """
     columns = dataset.columns() or []
-    ids = [id_column] if id_column else []
-    check_columns(
-        columns, [options.get("text_field", "text"), *(options.get("fields") or ()), *ids]
-    )
+    wanted = [options.get("text_field", "text"), *(options.get("fields") or ())]
+    check_columns(columns, [*wanted, id_column] if id_column else wanted)
     number = id_column or "document"
     if id_column is None:
         while number in columns:
