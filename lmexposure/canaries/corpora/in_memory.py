@@ -433,6 +433,7 @@ def _splits(splits: Any, reading: Reading) -> InMemory:
     return DataSet(splits["train"], reading, splits=splits)
 
 
+# Class of what holds the documents -> its adapter.
 KINDS: Mapping[str, Callable[[Any, Reading], InMemory]] = {
     "datasets.Dataset": DataSet,
     "datasets.DatasetDict": _splits,
