@@ -126,10 +126,12 @@ class Reading:
     def _check_record(self, number: int, row: Any) -> None:
         if not isinstance(row, Mapping):
             raise CorpusError(f"record {number} is {_kind(row)}, and must be fields by name")
-        if not self.chat:
-            if self.name not in row:
-                self.check_columns(row, where=f"record {number}")
-            return
+        if self.chat:
+            self._check_chat(number, row)
+        elif self.name not in row:
+            self.check_columns(row, where=f"record {number}")
+
+    def _check_chat(self, number: int, row: Mapping[str, Any]) -> None:
         missing = sorted(self.wrapped("").keys() - row.keys())
         if missing:
             raise CorpusError(
