@@ -23,7 +23,8 @@ from lmexposure.canaries.corpora.copies import (
     listed_files,
 )
 from lmexposure.canaries.corpora.files import layout_for
-from lmexposure.canaries.corpora.pipe import insert_through
+from lmexposure.canaries.corpora.pipe import insert_through, is_stream
+from lmexposure.errors import CorpusError
 from lmexposure.records import RunSettings
 
 # Beyond, canaries are a part of what the model learns, and it is no longer the model of the corpus.
@@ -132,10 +133,11 @@ def _fewer(settings: RunSettings, above: float) -> str:
 
 
 def insert_corpus(
-    corpus: Files,
+    corpus: Files | IO[bytes],
     *,
     out: str | Path,
     settings: RunSettings,
+    target: IO[bytes] | None = None,
     documents: int | None = None,
     verify: bool = True,
 ) -> tuple[Path, Manifest]:
@@ -145,66 +147,36 @@ def insert_corpus(
     coins, where the settings have none.
 
     Args:
-        corpus: a file, several, or patterns; see `canaries.insert_files`.
-        out: directory; gets `corpus/NAME`, a sidecar next to each, and `manifest.json` (mode 0600).
+        corpus: files, as for `canaries.insert_files`; or a stream of text, open for reading bytes.
+        out: as for `canaries.insert_files`; of a stream it gets the manifest alone.
         settings: what to insert.
-        documents: how many there must be; None: as many as there are.
+        target: of a stream, where to write; after an error, what it got must be thrown away.
+        documents: how many there must be; None: as many as there are. Of a stream whose number is
+            said no copy is kept meanwhile.
         verify: look for fills that are there already, hash, and check what was written.
 
     Returns:
-        path of the copy, or of the directory with all of them; and the manifest.
+        path of the copy, or of the directory with all of them, or of a stream `out`; the manifest.
 
     Raises:
-        CorpusError: the corpus cannot be used, or holds fills of a format already.
-        FormatError: a format that cannot be found or read.
-        PlanError: the plan does not fit the corpus or a format.
-        ResultError: `out` holds the manifest of another plan or corpus, or another process is at
-            work there.
-        FileError: the disk refused.
+        as `canaries.insert_files`.
     """
-    files, out = listed_files(corpus), Path(out)
-    reading = _reading(settings, documents, verify=verify)
-    manifest = insert_copies(files, out, partial(_planned, settings), reading)
-    copies = copies_of(files, out)
-    return copies[0] if len(copies) == 1 else out / "corpus", manifest
-
-
-def insert_stream(
-    source: IO[bytes],
-    target: IO[bytes],
-    *,
-    out: str | Path,
-    settings: RunSettings,
-    documents: int | None = None,
-    verify: bool = True,
-) -> Manifest:
-    """The same from a stream to another, for text: a copy is kept in `out` until all is written.
-
-    A call that was killed goes on from that copy, if its stream is the same or empty.
-
-    Args:
-        source: open for reading bytes.
-        target: open for writing bytes; after an error, what it got must be thrown away.
-        out: directory; gets `manifest.json` (mode 0600).
-        settings: what to insert.
-        documents: how many there are; then no copy is kept.
-        verify: as for `insert_corpus`.
-
-    Raises:
-        as `insert_corpus`; ResultError also where `out` holds a manifest, and no copy.
-    """
-    reading = _reading(settings, documents, verify=verify)
-    return insert_through(source, target, Path(out), partial(_planned, settings), reading)
-
-
-def _reading(settings: RunSettings, documents: int | None, *, verify: bool) -> Reading:
-    return Reading(
+    out, planned = Path(out), partial(_planned, settings)
+    reading = Reading(
         layout=settings.layout,
         text_field=settings.text_field,
         existing=settings.existing,
         total=documents,
         verify=verify,
     )
+    if is_stream(corpus):
+        if target is None:
+            raise CorpusError("standard output must be open: the corpus goes there")
+        return out, insert_through(corpus, target, out, planned, reading)
+    files = listed_files(corpus)
+    manifest = insert_copies(files, out, planned, reading)
+    copies = copies_of(files, out)
+    return copies[0] if len(copies) == 1 else out / "corpus", manifest
 
 
 def _planned(settings: RunSettings, before: Manifest | None) -> Plan:

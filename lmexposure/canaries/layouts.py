@@ -4,17 +4,33 @@ from typing import NamedTuple
 
 
 class Adapter(NamedTuple):
-    """A kind of file: the module of `corpora` that knows it, and the suffixes that it goes by."""
+    """A kind of file.
+
+    Attributes:
+        module: of `corpora`, which knows it.
+        suffixes: that it goes by.
+        hint: what a document of it is, where its name does not say it.
+    """
 
     module: str
     suffixes: tuple[str, ...] = ()
+    hint: str = ""
 
 
 ADAPTERS = {
-    "lines": Adapter("text"),
-    "paragraphs": Adapter("text"),
+    "lines": Adapter("text", hint="each of them"),
+    "paragraphs": Adapter("text", hint="blank lines between"),
     "jsonl": Adapter("text", (".jsonl", ".ndjson")),
     "parquet": Adapter("parquet", (".parquet",)),
     "arrow": Adapter("arrow_file", (".arrow", ".feather")),
 }
 IN_MEMORY = ("dataset", "texts", "chat")
+
+
+def layouts_listed(*, hints: bool = False) -> str:
+    """All layouts of files, for a help."""
+    *others, last = (
+        f"{name} ({adapter.hint})" if hints and adapter.hint else name
+        for name, adapter in ADAPTERS.items()
+    )
+    return f"{', '.join(others)} or {last}"

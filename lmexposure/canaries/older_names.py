@@ -1,24 +1,25 @@
 """Older names and signatures, kept for one version: the same work by the calls of today.
 
-The face of this package warns whoever asks for one of them and says what to call instead.
+The face of this package warns whoever asks for one of them and says what to call instead. Options
+that are not named here are those of the call of today.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any
 
+from lmexposure import insert
 from lmexposure._files import disk_errors
 from lmexposure.canaries import LAYOUTS
-from lmexposure.canaries.corpora import counting, in_memory
+from lmexposure.canaries.corpora import counting
 from lmexposure.canaries.corpora.copies import Reading, insert_files
-from lmexposure.canaries.corpora.counting import CorpusCount, count_fills_in
 from lmexposure.canaries.corpora.files import FileCorpus, FileLayout, layout_named, packing
 from lmexposure.canaries.corpora.pipe import insert_through
 from lmexposure.canaries.corpora.removal import remove_from_files
 from lmexposure.canaries.format import count_fills
-from lmexposure.canaries.insertion import Existing, check_inserted
+from lmexposure.canaries.insertion import check_inserted
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.plan import Plan
 from lmexposure.canaries.rows import InsertionStep
@@ -26,119 +27,53 @@ from lmexposure.errors import CorpusError
 
 __all__ = ["remove_from_files"]
 SHAPES, Shape, shape_named = LAYOUTS, FileLayout, layout_named
-
-
-def insert_into_texts(
-    texts: Iterable[str], plan: Plan, *, existing: Existing = "refuse"
-) -> tuple[list[str], Manifest]:
-    """What `insert(texts, plan)` gives.
-
-    Raises:
-        CorpusError: one string; or as `insert`.
-    """
-    if isinstance(texts, str):
-        raise CorpusError("texts is one string; give an iterable of strings, one for each document")
-    corpus = in_memory.InMemory(rows=list(texts), reading=in_memory.Reading())
-    return in_memory.insert_documents(corpus, plan, existing)
-
-
-def insert_into_dataset(
-    dataset: Any,
-    plan: Plan,
-    *,
-    text_field: str = "text",
-    fields: Mapping[str, Any] | None = None,
-    existing: Existing = "refuse",
-) -> tuple[Any, Manifest]:
-    """What `insert(dataset, plan)` gives.
-
-    Raises:
-        CorpusError: no such data set; or as `insert`.
-    """
-    from datasets import Dataset, DatasetDict
-
-    splits = dataset if isinstance(dataset, DatasetDict) else None
-    rows = dataset if splits is None else splits.get("train")
-    if not isinstance(rows, Dataset):
-        raise CorpusError("give a datasets.Dataset, or a DatasetDict with a 'train' split")
-    reading = in_memory.TextField(name=text_field, fields=dict(fields or {}))
-    corpus = in_memory.DataSet(rows=rows, reading=reading, splits=splits)
-    return in_memory.insert_documents(corpus, plan, existing)
+insert_into_dataset = insert_into_texts = insert
 
 
 def dataset_texts(dataset: Any, text_field: str) -> Iterator[Any]:
     """The column of a data set, row by row."""
-    column = dataset.with_format(None).select_columns([text_field])
-    for rows in column.iter(batch_size=1000):
+    for rows in dataset.with_format(None).select_columns([text_field]).iter(batch_size=1000):
         yield from rows[text_field]
 
 
 def insert_into_file(
-    corpus_path: str | Path,
-    plan: Plan,
-    out_path: str | Path,
-    *,
-    layout: str,
-    text_field: str = "text",
-    fields: Mapping[str, Any] | None = None,
-    existing: Existing = "refuse",
+    corpus_path: str | Path, plan: Plan, out_path: str | Path, **options: Any
 ) -> Manifest:
-    """What `insert_files` does, for one file, under the name of another, and without sidecar.
-
-    Raises:
-        CorpusError: both files are the same, or are packed otherwise; or as `insert_files`.
-    """
+    """What `insert_files` does, for one file, under the name of another, and without sidecar."""
     source, out = Path(corpus_path), Path(out_path)
     if out.exists() and source.exists() and out.samefile(source):
         raise CorpusError(f"{out} is the corpus itself; write to another file")
     if packing(out) != packing(source):
         raise CorpusError(f"{out.name} would be packed otherwise than {source.name}; rename it")
     with _beside(out) as here:
-        manifest = insert_files(
-            source,
-            here,
-            plan,
-            layout=layout,
-            text_field=text_field,
-            fields=fields,
-            existing=existing,
-        )
+        manifest = insert_files(source, here, plan, **options)
         (here / "corpus" / source.name).replace(out)
     return manifest
 
 
 def insert_into_files(
-    sources: Sequence[str | Path],
-    plan: Plan,
-    out: str | Path,
-    *,
-    shape: FileLayout,
-    existing: Existing = "refuse",
-    documents: int | None = None,
-    verify: bool = True,
+    sources: Sequence[str | Path], plan: Plan, out: str | Path, **options: Any
 ) -> Manifest:
-    """What `insert_files` does, with the copies in `out` itself, and without manifest.json.
-
-    Raises:
-        CorpusError: `out` holds something; or as `insert_files`.
-    """
+    """What `insert_files` does, with the copies in `out` itself, and without manifest.json."""
     out = Path(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise CorpusError(f"{out} holds something already; choose a new or an empty directory")
     with _beside(out) as here:
-        manifest = insert_files(
-            sources,
-            here,
-            plan,
-            layout=shape.name,
-            text_field=shape.text_field or "text",
-            fields=shape.fields,
-            existing=existing,
-            total=documents,
-            verify=verify,
-        )
+        manifest = insert_files(sources, here, plan, **_of_today(**options))
         (here / "corpus").replace(out)
     return manifest
+
+
+def insert_into_pipe(source: IO[bytes], out: IO[bytes], plan: Plan, **options: Any) -> Manifest:
+    """What `lmexposure insert -` does, without a directory and so without going on after a kill."""
+    with TemporaryDirectory() as made:
+        reading = Reading(**_of_today(**options))
+        return insert_through(source, out, Path(made), lambda before: plan, reading)
+
+
+def _of_today(*, shape: FileLayout, documents: int | None = None, **options: Any) -> dict[str, Any]:
+    named = {"layout": shape.name, "text_field": shape.text_field or "text"}
+    return {**named, "fields": shape.fields, "total": documents, **options}
 
 
 @contextmanager
@@ -147,24 +82,6 @@ def _beside(out: Path) -> Iterator[Path]:
         out.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as made:
             yield Path(made)
-
-
-def insert_into_pipe(
-    source: IO[bytes],
-    out: IO[bytes],
-    plan: Plan,
-    *,
-    shape: FileLayout,
-    existing: Existing = "refuse",
-    documents: int | None = None,
-    verify: bool = True,
-) -> Manifest:
-    """What `lmexposure insert -` does, without a directory and so without going on after a kill."""
-    reading = Reading(
-        shape.name, shape.text_field or "text", shape.fields, existing, documents, verify
-    )
-    with TemporaryDirectory() as made:
-        return insert_through(source, out, Path(made), lambda before: plan, reading)
 
 
 def verify_texts(texts: Iterable[str], manifest: Manifest) -> None:
@@ -176,13 +93,13 @@ def verify_texts(texts: Iterable[str], manifest: Manifest) -> None:
 def verify_file(path: str | Path, manifest: Manifest) -> None:
     """Refuse a file in which not all is as it was inserted; `verify` counts instead."""
     layout = layout_named(manifest.layout, text_field=manifest.corpus.text_field or "text")
-    found = count_fills_in(FileCorpus([Path(path)], layout).sources, manifest)
+    found = counting.count_fills_in(FileCorpus([Path(path)], layout).sources, manifest)
     check_inserted(manifest.entries, found, manifest.set_aside)
 
 
 def count_files(
     sources: Sequence[str | Path], manifest: Manifest, *, shape: FileLayout
-) -> CorpusCount:
+) -> counting.CorpusCount:
     """What `verify` does, for files whose layout is known."""
     return counting.count_files(sources, manifest, layout=shape)
 
@@ -210,16 +127,10 @@ def manifest_of_rows(
 
 
 def insert_into_pandas(
-    frames: Iterable[Any],
-    manifest: Manifest,
-    *,
-    id_column: str,
-    text_field: str = "text",
-    fields: Mapping[str, Any] | None = None,
+    frames: Iterable[Any], manifest: Manifest, *, id_column: str, **options: Any
 ) -> Iterator[Any]:
     """What `map(InsertionStep.of(manifest, id_column=...), frames)` is."""
-    step = InsertionStep.of(manifest, text_field=text_field, fields=fields, id_column=id_column)
-    return map(step, frames)
+    return map(InsertionStep.of(manifest, id_column=id_column, **options), frames)
 
 
 def insert_into_table(table: Any, step: InsertionStep) -> Any:

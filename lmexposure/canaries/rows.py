@@ -13,7 +13,13 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 from lmexposure._validate import integer, of_type
-from lmexposure.canaries.corpora.in_memory import Frame, InMemory, TextField
+from lmexposure.canaries.corpora.in_memory import (
+    Frame,
+    InMemory,
+    Reading,
+    is_a,
+    records_of,
+)
 from lmexposure.canaries.corpora.tables import TableLayout, TablePart, check_columns
 from lmexposure.canaries.format import count_fills
 from lmexposure.canaries.insertion import About, Placement, manifest_of
@@ -136,34 +142,46 @@ class InsertionStep:
                     "several loader workers each count their rows from 0, so no document has its "
                     "number; use insert, an id_column, or at most one worker"
                 )
-        merged: _Batch = self.numbered(batch, () if numbers is None else numbers)
-        return merged
+        return self.numbered(batch, () if numbers is None else numbers)
 
-    def numbered(self, batch: Any, numbers: Sequence[int]) -> Any:
+    def numbered(self, batch: _Batch, numbers: Sequence[int]) -> _Batch:
         """What a call does, also in a loader worker that was given all rows."""
         columns = _columns_of(batch)
-        if not isinstance(batch, Mapping) and not len(batch):  # it may have no columns
-            return batch
+        if not isinstance(batch, Mapping) and not len(batch):  # type: ignore[arg-type]
+            return batch  # it may have no columns
         self.check_columns(columns)
         if self.id_column is not None:
             numbers = _listed(columns[self.id_column])
         self._check(_listed(columns[self.text_field]), numbers)
         before = map(self._placement.before, numbers)
         added = [(row, canary.text) for row, canaries in enumerate(before) for canary in canaries]
-        return _merged(batch, added, self.text_field, self.fields)
+        merged: _Batch = self._merged(batch, added)
+        return merged
 
     def check_columns(self, names: Iterable[str]) -> None:
-        """Refuse rows without the text, the ids, or a column that constants are given for.
-
-        Raises:
-            CorpusError: it names the column, and those that are there.
-        """
+        """Refuse rows without the text, the ids, or a column that constants are given for."""
         ids = [] if self.id_column is None else [self.id_column]
         check_columns(list(names), [self.text_field, *self.fields, *ids])
 
     @cached_property
     def _placement(self) -> Placement:
         return Placement(self.manifest.entries)
+
+    def _merged(self, batch: Any, added: Sequence[tuple[int, str]]) -> Any:
+        """The batch with rows more: (row that a copy goes before, from 0; text of the copy)."""
+        part: Any
+        if is_a(batch, "pyarrow.Table"):
+            layout = TableLayout(text_field=self.text_field, fields=self.fields)
+            part = TablePart(batch, layout).merged(added).part
+            # In one piece, since each slice is pickled with all of the table that it is of.
+            return part.rows.combine_chunks() if added else batch
+        reading = Reading(self.text_field, self.fields)
+        if is_a(batch, "pandas.DataFrame"):
+            part = Frame(batch, reading).merged(added).part
+            return part.rows if added else batch
+        columns = _columns_of(batch)
+        part = InMemory(list(records_of(columns)), reading).merged(added).part
+        return {name: [row[name] for row in part.rows] for name in columns}
 
     def _check(self, texts: Sequence[Any], numbers: Sequence[int]) -> None:
         check_numbers(numbers, self.manifest.corpus.documents)
@@ -185,11 +203,7 @@ class InsertionStep:
 
 
 def check_numbers(numbers: Sequence[int], documents: int) -> None:
-    """Refuse what numbers no document, and two rows of one number.
-
-    Raises:
-        CorpusError: it names the number, and the range where it left that.
-    """
+    """Refuse what numbers no document, and two rows of one number."""
     seen = set()
     for number in numbers:
         if not isinstance(number, int | np.integer) or isinstance(number, bool):
@@ -215,16 +229,11 @@ def _check_same(name: str, given: object, recorded: object) -> None:
         )
 
 
-def _is(batch: object, library: str, name: str) -> bool:
-    """Whether it is of this class, of a library that is not imported for it."""
-    return isinstance(batch, getattr(sys.modules.get(library), name, ()))
-
-
 def _columns_of(batch: Any) -> Mapping[str, Any]:
     """Its columns by name, as they are held."""
-    if _is(batch, "pyarrow", "Table"):
+    if is_a(batch, "pyarrow.Table"):
         return dict(zip(batch.column_names, batch.columns, strict=True))
-    if _is(batch, "pandas", "DataFrame"):
+    if is_a(batch, "pandas.DataFrame"):
         return {str(name): batch[name] for name in batch}
     if not hasattr(batch, "keys"):
         raise CorpusError(
@@ -242,26 +251,6 @@ def _listed(column: Any) -> Any:
         if hasattr(column, method):
             return getattr(column, method)()
     return column
-
-
-def _merged(
-    batch: Any, added: Sequence[tuple[int, str]], text_field: str, fields: Mapping[str, Any]
-) -> Any:
-    """The batch with rows more: (row that a copy goes before, from 0; text of the copy)."""
-    part: Any
-    if _is(batch, "pyarrow", "Table"):
-        layout = TableLayout(text_field=text_field, fields=fields)
-        part = TablePart(layout=layout, table=batch).merged(added).part
-        # In one piece, since each slice is pickled with all of the table that it is of.
-        return part.table.combine_chunks() if added else batch
-    reading = TextField(name=text_field, fields=fields)
-    if _is(batch, "pandas", "DataFrame"):
-        part = Frame(rows=batch, reading=reading).merged(added).part
-        return part.rows if added else batch
-    columns = _columns_of(batch)
-    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    part = InMemory(rows=rows, reading=reading).merged(added).part
-    return {name: [row[name] for row in part.rows] for name in columns}
 
 
 def _is_one_of_several_loader_workers() -> bool:

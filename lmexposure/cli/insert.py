@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lmexposure._style import percent
+from lmexposure.canaries.layouts import ADAPTERS
 from lmexposure.cli import options
 from lmexposure.cli.console import print_pairs, say, say_aside, warn
 from lmexposure.cli.flags import takes
 from lmexposure.cli.help import OTHER
-from lmexposure.errors import CorpusError
 
 if TYPE_CHECKING:
     from lmexposure.audit import RunSettings
@@ -50,7 +50,7 @@ def insert(
     A note NAME.canaries.json beside each file says which canaries stand where in it. The same
     command again makes good what a killed one left.
     """
-    from lmexposure.audit.inserting import insert_corpus, insert_stream, plan_of
+    from lmexposure.audit.inserting import insert_corpus, plan_of
     from lmexposure.canaries.corpora.pipe import is_stream
 
     if dry_run:
@@ -60,22 +60,15 @@ def insert(
     tell = say_aside if is_stream(source) else say
     plan_of(settings)  # what no format can hold is not worked out first
     say_attainable(settings, tell=tell)
-    inserted: Path | None = None
-    if is_stream(source):
-        if sys.stdout is None:
-            raise CorpusError("standard output must be open: the corpus goes there")
-        manifest = insert_stream(
-            source,
-            sys.stdout.buffer,
-            out=out,
-            settings=settings,
-            documents=documents,
-            verify=verify,
-        )
-    else:
-        inserted, manifest = insert_corpus(
-            source, out=out, settings=settings, documents=documents, verify=verify
-        )
+    place, manifest = insert_corpus(
+        source,
+        target=None if sys.stdout is None else sys.stdout.buffer,
+        out=out,
+        settings=settings,
+        documents=documents,
+        verify=verify,
+    )
+    inserted = None if is_stream(source) else place
     count = sum(one.inserted for one in manifest.canaries)
     tell(f"corpus    {inserted or 'standard output'}  ({count:,} documents inserted)")
     if settings.inclusion_probability is not None:
@@ -105,7 +98,8 @@ def _shares(manifest: "Manifest", inserted: Path | None) -> tuple[float, float |
 
     added = sum(one.inserted for one in manifest.canaries)
     of_documents = added / (manifest.corpus.documents + added)
-    if inserted is None or inserted.is_dir() or packing(inserted) or manifest.layout == "parquet":
+    text = ADAPTERS[manifest.layout].module == "text"
+    if inserted is None or inserted.is_dir() or packing(inserted) or not text:
         return of_documents, None
     bytes_added = sum(one.inserted * (len(one.text.encode()) + 1) for one in manifest.canaries)
     return of_documents, bytes_added / inserted.stat().st_size

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lmexposure.canaries.layouts import layouts_listed
 from lmexposure.cli import options
 from lmexposure.cli.console import print_table, say
 
@@ -41,8 +42,7 @@ def verify(
     layout: Annotated[
         str | None,
         typer.Option(
-            help="lines, paragraphs, jsonl or parquet.  [default: by the file's suffix, else the "
-            "manifest's]"
+            help=f"{layouts_listed()}.  [default: by the file's suffix, else the manifest's]"
         ),
     ] = None,
     text_field: Annotated[str | None, options.option("text_field")] = None,

@@ -26,7 +26,7 @@ else:
         },
         older={
             "insert_files": "lmexposure.insert_files",
-            "insert_into_ray": "lmexposure.insert(dataset, plan, total=...)",
+            "insert_into_ray": "lmexposure.insert(dataset, plan)",
             "insert_into_records": "lmexposure.insert(records, plan, wrapping=...)",
             "insert_into_stream": "lmexposure.insert(stream, plan, total=...)",
             "number_documents": "lmexposure.insert, which numbers the documents of Ray",

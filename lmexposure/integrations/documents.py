@@ -1,14 +1,9 @@
-"""Canaries into documents in memory: one call for lists, records, frames, data sets and streams.
+"""Canaries into documents in memory: one call for lists, records, frames, data sets and streams."""
 
-What holds the documents is recognised here and given back as the same kind by its adapter. Neither
-`datasets` nor pandas is imported: who gives a data set has loaded the library.
-"""
-
-import os
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from importlib import import_module
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from lmexposure._validate import of_type
@@ -16,14 +11,12 @@ from lmexposure.canaries import Manifest, Plan
 from lmexposure.canaries.corpora.counting import CorpusCount, count_fills_in, count_of
 from lmexposure.canaries.corpora.in_memory import (
     ROWS_AT_ONCE,
-    DataSet,
-    Frame,
     InMemory,
     Reading,
-    TextField,
-    Turn,
+    held,
     insert_documents,
-    kind_of,
+    is_a,
+    refuse_wrapping,
     remove_documents,
 )
 from lmexposure.canaries.insertion import Existing
@@ -33,9 +26,12 @@ if TYPE_CHECKING:
     from lmexposure.integrations.wrapping import Wrapping
 
 _T = TypeVar("_T")
-_FILES = "files go into insert_files, and as Path objects into verify"
-_MOST_PATHS = 1000  # strings; of more it is not looked up whether all are files
-_LONGEST_PATH = 255
+_STREAM = "datasets.IterableDataset"
+# What is read later -> module and function that insert into it.
+_LATER = {
+    _STREAM: ("streaming", "insert_into_stream"),
+    "ray.data.Dataset": ("ray_data", "insert_into_ray"),
+}
 
 
 class Inserted(NamedTuple, Generic[_T]):
@@ -97,34 +93,37 @@ def insert(
     (4, 1)
     """
     given: Any = plan
-    again = isinstance(plan, Manifest) and not plan_fields
     later = _later(documents)
-    if later is not None:
-        known = plan if again else Plan.of(given, plan_fields)
-        _check_later(known, wrapping, existing, total)
-        where = {"text_field": text_field, "fields": fields, "id_column": id_column}
-        return Inserted(*later(documents, known, total=total, **where))
-    for name, value in (("total", total), ("id_column", id_column)):
-        if value is not None:
-            raise CorpusError(f"{name}={value} is for a stream; leave it out: these are counted")
-    chosen = Plan.of(given, plan_fields)
-    corpus = held(documents, _reading(text_field, fields, wrapping))
-    return Inserted(*insert_documents(corpus, chosen, existing))
+    if later is None:
+        for name, value in (("total", total), ("id_column", id_column)):
+            if value is not None:
+                raise CorpusError(
+                    f"{name}={value} is for a stream; leave it out: these are counted"
+                )
+        chosen = Plan.of(given, plan_fields)
+        corpus = held(documents, _reading(text_field, fields, wrapping))
+        return Inserted(*insert_documents(corpus, chosen, existing))
+    again = isinstance(plan, Manifest) and not plan_fields
+    known = plan if again else Plan.of(given, plan_fields)
+    refuse_wrapping(wrapping, "the records of a data set that fits in memory")
+    if existing != "refuse":
+        raise CorpusError(
+            "what a stream holds already is found while it is read, too late to set it aside; "
+            "leave existing out, or give a Dataset"
+        )
+    if total is None and isinstance(known, Plan) and is_a(documents, _STREAM):
+        raise CorpusError(
+            "nobody knows how many documents a stream has, and that decides where canaries stand; "
+            "count them once, and give total"
+        )
+    where = {"text_field": text_field, "fields": fields, "id_column": id_column}
+    return Inserted(*later(documents, known, total=total, **where))
 
 
 def count_documents(
     documents: Any, manifest: Manifest, *, text_field: str | None = None
 ) -> CorpusCount:
-    """Count what of the canaries is in documents of any kind that `insert` takes.
-
-    Args:
-        documents: as for `insert`.
-        manifest: what should be there.
-        text_field: of records and columns; None: the manifest's, else "text".
-
-    Raises:
-        CorpusError: no documents of these kinds, or no such field.
-    """
+    """Count what of the canaries is in documents of any kind that `insert` takes; see `verify`."""
     sources = _sources(documents, _reading_again(manifest, text_field))
     return count_of(manifest, count_fills_in(sources, manifest), where="record")
 
@@ -135,9 +134,13 @@ def restored_documents(documents: _T, manifest: Manifest) -> _T:
     Raises:
         CorpusError: they changed since, or are not in memory.
     """
+    if _later(documents) is not None:
+        raise CorpusError(
+            "documents that are read later are not in memory; give a Dataset, a frame or a list"
+        )
     known = _reading_again(manifest)
     # A plain wrapping hashes all strings of a record, too, and its layout does not tell.
-    both = [known, Turn(name=known.name)] if manifest.layout == "dataset" else [known]
+    both = [known, replace(known, chat=True)] if manifest.layout == "dataset" else [known]
     failures = []
     for reading in both:
         try:
@@ -149,41 +152,6 @@ def restored_documents(documents: _T, manifest: Manifest) -> _T:
     raise failures[0]
 
 
-def held(documents: Any, reading: Reading) -> InMemory:
-    """Documents in memory, as a corpus.
-
-    Args:
-        documents: as for `insert`, but not what is read later.
-        reading: of records and columns.
-
-    Raises:
-        CorpusError: no documents of these kinds.
-    """
-    if _later(documents) is not None:
-        raise CorpusError(
-            "documents that are read later are not in memory; give a Dataset, a frame or a list"
-        )
-    wrapping = reading.wrapping if isinstance(reading, Turn) else None
-    if _is(documents, "datasets", "DatasetDict"):
-        if "train" not in documents:
-            raise CorpusError(
-                f"no 'train' split; this data set has {', '.join(documents) or 'none'}"
-            )
-        return DataSet(rows=documents["train"], reading=reading, splits=documents)
-    if _is(documents, "datasets", "Dataset"):
-        return DataSet(rows=documents, reading=reading)
-    if _is(documents, "pandas", "DataFrame"):
-        _refuse_wrapping(wrapping, "frame.to_dict('records')")
-        return Frame(rows=documents, reading=reading)
-    first, listed = _listed(documents)
-    if not isinstance(first, Mapping):
-        _refuse_wrapping(wrapping, "records with the fields of the wrapping")
-        if reading.fields:
-            raise CorpusError("texts have no fields; give records (dicts), or leave fields out")
-        reading = Reading()
-    return InMemory(rows=listed, reading=reading)
-
-
 def _sources(documents: Any, reading: Reading) -> Iterator[InMemory]:
     """Documents to be read once."""
     if _later(documents) is None:
@@ -192,7 +160,7 @@ def _sources(documents: Any, reading: Reading) -> Iterator[InMemory]:
     rows = iter(documents.iter_rows() if hasattr(documents, "iter_rows") else documents)
     first = 1
     while some := list(islice(rows, ROWS_AT_ONCE)):
-        yield InMemory(rows=some, reading=reading, first=first)
+        yield InMemory(some, reading, first=first)
         first += len(some)
 
 
@@ -201,93 +169,25 @@ def _reading(
 ) -> Reading:
     constants = dict(fields or {})
     if wrapping is None:
-        return TextField(name=text_field, fields=constants)
+        return Reading(text_field, constants)
     from lmexposure.integrations.wrapping import Wrapping
 
     example = 'Wrapping(...), such as Wrapping(turn="assistant")'
     of_type("wrapping", wrapping, Wrapping, example, error=CorpusError)
-    return Turn(name=wrapping.place, fields=constants, wrapping=wrapping)
+    return Reading(wrapping.place, constants, chat=True, wrapping=wrapping)
 
 
-def _reading_again(manifest: Manifest, text_field: str | None = None) -> TextField:
+def _reading_again(manifest: Manifest, text_field: str | None = None) -> Reading:
     name = text_field or manifest.corpus.text_field or "text"
-    chat = manifest.layout == "chat" and text_field is None
-    return Turn(name=name) if chat else TextField(name=name)
+    return Reading(name, chat=manifest.layout == "chat" and text_field is None)
 
 
 def _later(documents: Any) -> Callable[..., tuple[Any, Manifest]] | None:
     """What inserts into documents that are read later; None: they are in memory."""
-    if _is(documents, "datasets", "IterableDataset"):
-        from lmexposure.integrations.streaming import insert_into_stream
-
-        return insert_into_stream
-    if _is(documents, "ray.data", "Dataset"):
-        from lmexposure.integrations.ray_data import insert_into_ray
-
-        return insert_into_ray
+    for kind, (module, name) in _LATER.items():
+        if is_a(documents, kind):
+            inserter: Callable[..., tuple[Any, Manifest]] = getattr(
+                import_module(f"lmexposure.integrations.{module}"), name
+            )
+            return inserter
     return None
-
-
-def _is(documents: Any, library: str, *names: str) -> bool:
-    """Whether it is of a class of this library, which is not imported for it."""
-    module = sys.modules.get(library)
-    return any(isinstance(documents, getattr(module, name, ())) for name in names)
-
-
-def _listed(documents: Any) -> tuple[Any, Sequence[Any]]:
-    """The first document, which says what they are, and all of them.
-
-    Raises:
-        CorpusError: something that holds no documents.
-    """
-    if isinstance(documents, str | bytes | Path):
-        raise CorpusError(
-            f"documents is {kind_of(documents)}; give a list of texts, one a document; {_FILES}"
-        )
-    if isinstance(documents, Mapping | set | frozenset) or not isinstance(documents, Iterable):
-        raise CorpusError(
-            f"documents is {kind_of(documents)}; give a list of texts or of records, a DataFrame, "
-            "or a data set of datasets"
-        )
-    listed = tuple(documents) if isinstance(documents, tuple) else list(documents)
-    first = listed[0] if listed else ""
-    if isinstance(first, Path) or _are_paths(listed):
-        raise CorpusError(f"documents holds names of files, such as {str(first)!r}; {_FILES}")
-    if not isinstance(first, str | Mapping):
-        raise CorpusError(
-            f"the first document is {kind_of(first)}; give texts (str) or records (dict); of token "
-            "ids, give the texts that they were made from"
-        )
-    return first, listed
-
-
-def _are_paths(listed: Sequence[Any]) -> bool:
-    """Whether each text is the name of a file that is there."""
-    if not 0 < len(listed) <= _MOST_PATHS:
-        return False
-    short = all(isinstance(text, str) and len(text) <= _LONGEST_PATH for text in listed)
-    return short and all(map(os.path.isfile, listed))
-
-
-def _refuse_wrapping(wrapping: "Wrapping | None", instead: str) -> None:
-    if wrapping is not None:
-        raise CorpusError(f"a wrapping is for a list of records (dicts); give {instead}")
-
-
-def _check_later(
-    plan: Plan | Manifest | None,
-    wrapping: "Wrapping | None",
-    existing: Existing,
-    total: int | None,
-) -> None:
-    _refuse_wrapping(wrapping, "the records of a data set that fits in memory")
-    if existing != "refuse":
-        raise CorpusError(
-            "what a stream holds already is found while it is read, too late to set it aside; "
-            "leave existing out, or give a Dataset"
-        )
-    if total is None and isinstance(plan, Plan):
-        raise CorpusError(
-            "nobody knows how many documents a stream has, and that decides where canaries stand; "
-            "count them once, and give total"
-        )

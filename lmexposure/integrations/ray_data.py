@@ -1,6 +1,5 @@
 """Insertion into a Ray Data set, whose parts lie on many machines and keep no order."""
 
-from collections.abc import Mapping
 from functools import partial
 from itertools import accumulate
 from typing import Any
@@ -22,41 +21,42 @@ def insert_into_ray(
     plan: Plan | Manifest,
     *,
     total: int | None = None,
-    text_field: str = "text",
-    fields: Mapping[str, Any] | None = None,
     id_column: str | None = None,
     check_ids: bool = True,
+    **options: Any,
 ) -> tuple[Any, Manifest]:
-    """What `insert` does with a `ray.data.Dataset`; see there for the other arguments.
+    """What `insert` does with a `ray.data.Dataset`.
 
-    Without an id column the documents are counted and numbered as `number_documents` does, and the
-    numbers are left out again. With one, rows may be in any order and any number of blocks.
+    Without an id column the documents are numbered as `number_documents` does, and the numbers are
+    left out again. With one, rows may be in any order and any number of blocks.
 
     Args:
+        dataset: the rows.
+        plan: what to insert, or the manifest of an earlier insertion.
+        total: how many rows there must be; None: counted.
+        id_column: with the number of each document, from 0.
         check_ids: read the id column once, now, and refuse where a number is missing or there
             twice. Without it such rows go unseen, unless two are in one batch.
+        options: of `InsertionStep.of`.
 
     Returns:
         (a new data set, not yet computed; the manifest). Computing it raises, from a CorpusError,
         where a document holds a fill already or is no text.
 
     Raises:
-        CorpusError: no such column, no number of documents, or ids that are not each number once.
-        ManifestError: a manifest of other documents or columns.
-        PlanError: more repetitions than documents, or more secrets than a format has.
+        CorpusError: no such column, or ids that are not each number once; or as `InsertionStep.of`.
     """
-    wanted = [text_field, *(fields or ())] + ([] if id_column is None else [id_column])
     columns = dataset.columns() or []
-    check_columns(columns, wanted)
+    wanted = [options.get("text_field", "text"), *(options.get("fields") or ())]
+    check_columns(columns, [*wanted, id_column] if id_column else wanted)
     number = id_column or "document"
     if id_column is None:
         while number in columns:
             number += "_"
         dataset = number_documents(dataset, id_column=number)
-        total = dataset.count() if total is None else total
-    step = InsertionStep.of(
-        plan, total=total, text_field=text_field, fields=fields, id_column=number
-    )
+    if total is None and not (id_column and isinstance(plan, Manifest)):
+        total = dataset.count()
+    step = InsertionStep.of(plan, total=total, id_column=number, **options)
     if check_ids or id_column is None:
         _check_ids(dataset, number, step.manifest.corpus.documents)
     # Tables, since numpy batches would not keep the types of every column.
@@ -72,18 +72,12 @@ def number_documents(dataset: Any, *, id_column: str = "document") -> Any:
     too much, write the numbers once, where the corpus is made. Note that `ray.data.read_text` drops
     blank lines unless told `drop_empty_lines=False`.
 
-    Args:
-        dataset: a `ray.data.Dataset` that was not shuffled: another order numbers other rows.
-        id_column: a name for the column.
-
-    Raises:
-        CorpusError: there is such a column already.
+    A shuffled data set would number other rows. A column of this name is refused.
     """
     import ray
     from ray.data import from_arrow_refs
 
-    if id_column in (dataset.columns() or []):
-        raise CorpusError(f"there is a column {id_column!r} already; choose another id_column")
+    check_new_column(dataset, id_column)
     tables = _tables_in_order(dataset)
     rows = ray.remote(lambda table: table.num_rows)
     starts = accumulate(ray.get([rows.remote(table) for table in tables]), initial=0)
@@ -91,6 +85,12 @@ def number_documents(dataset: Any, *, id_column: str = "document") -> Any:
     return from_arrow_refs(
         [number.remote(*part, id_column) for part in zip(tables, starts, strict=False)]
     )
+
+
+def check_new_column(dataset: Any, name: str) -> None:
+    """Refuse a name that a column of the data set has."""
+    if name in (dataset.columns() or []):
+        raise CorpusError(f"there is a column {name!r} already; choose another id_column")
 
 
 def with_numbers(table: Any, start: int, id_column: str) -> Any:
@@ -104,12 +104,8 @@ def with_numbers(table: Any, start: int, id_column: str) -> Any:
 def id_sums(table: Any, *, id_column: str, total: int) -> dict[str, list[str]]:
     """One row about a batch of ids: how many, the sum of their hashes, and what is wrong with them.
 
-    A fault is told, not raised: an engine would wrap the error in those of its own.
-
-    Args:
-        table: a `pyarrow.Table` with the id column.
-        id_column: its name.
-        total: ids lie in [0, total).
+    A fault is told, not raised: an engine would wrap the error in those of its own. Ids of the
+    `pyarrow.Table` are in [0, total).
     """
     numbers = table.column(id_column).to_pylist()
     try:

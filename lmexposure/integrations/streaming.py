@@ -1,6 +1,6 @@
 """Insertion into a stream: a `datasets.IterableDataset`, which is never read as a whole."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from lmexposure.canaries.corpora.in_memory import check_constants
@@ -13,16 +13,8 @@ from lmexposure.errors import CorpusError
 _ROWS_AT_ONCE = 100
 
 
-def insert_into_stream(
-    dataset: Any,
-    plan: Plan | Manifest,
-    *,
-    total: int | None = None,
-    text_field: str = "text",
-    fields: Mapping[str, Any] | None = None,
-    id_column: str | None = None,
-) -> tuple[Any, Manifest]:
-    """What `insert` does with a `datasets.IterableDataset`; see there for the arguments.
+def insert_into_stream(dataset: Any, plan: Plan | Manifest, **options: Any) -> tuple[Any, Manifest]:
+    """What `insert` does with a `datasets.IterableDataset`.
 
     Without an id column a document's number is its place in the stream as it is given. The result
     is then read front to back as one shard; `shuffle`, `take`, `skip`, `split_by_node` and loader
@@ -30,40 +22,36 @@ def insert_into_stream(
     from any shard, and the shards stay; rows that the stream drops take their canaries along, which
     `verify` over the result shows.
 
+    Args:
+        dataset: the stream.
+        plan: what to insert, or the manifest of an earlier insertion.
+        options: of `InsertionStep.of`.
+
     Returns:
         (a new IterableDataset, the manifest). Reading it raises CorpusError where a document holds
         a fill already or is no text, and at the end of the stream where `total` was wrong.
 
     Raises:
-        CorpusError: no such column, no number of documents, a constant that is not of its column's
-            type, or a stream that is shuffled or split already, without an id column.
-        ManifestError: a manifest of other documents or columns.
-        PlanError: more repetitions than documents, or more secrets than a format has.
+        CorpusError: no such column, a constant that is not of its column's type, or a stream that
+            is shuffled or split already, without an id column; or as `InsertionStep.of`.
     """
-    step = InsertionStep.of(
-        plan, total=total, text_field=text_field, fields=fields, id_column=id_column
-    )
+    from datasets import IterableDataset
+
+    step = InsertionStep.of(plan, **options)
     if dataset.column_names is not None:
         step.check_columns(dataset.column_names)
     if dataset.features is not None:
         check_constants(dataset.features, step.fields)
     bare = dataset.with_format(None)
-    if id_column is None:
-        inserted = _in_order(bare, step)
+    if step.id_column is None:
+        _refuse_other_orders(dataset)
+        rows = {"dataset": bare, "step": step}
+        inserted = IterableDataset.from_generator(_rows, features=bare.features, gen_kwargs=rows)
     else:
         inserted = bare.map(step, batched=True, batch_size=_ROWS_AT_ONCE, features=bare.features)
     # with_format has no counterpart that tells.
     kept = getattr(dataset, "_formatting", None)
     return (inserted.with_format(kept.format_type) if kept else inserted), step.manifest
-
-
-def _in_order(dataset: Any, step: InsertionStep) -> Any:
-    from datasets import IterableDataset
-
-    _refuse_other_orders(dataset)
-    return IterableDataset.from_generator(
-        _rows, features=dataset.features, gen_kwargs={"dataset": dataset, "step": step}
-    )
 
 
 def _refuse_other_orders(dataset: Any) -> None:

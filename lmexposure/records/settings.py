@@ -30,6 +30,7 @@ from lmexposure._validate import (
     positive,
     text,
 )
+from lmexposure.canaries.layouts import ADAPTERS, layouts_listed
 from lmexposure.errors import SettingsError
 from lmexposure.records.training_settings import TRAINING, TrainingSettings
 
@@ -352,7 +353,8 @@ class RunSettings:
             None draws the plan's own from the operating system when the plan is made, and keeps it
             in the manifest and in no other file; the training then has the seed 0. Whoever
             has a seed that was given, or guesses it, can draw the secrets.
-        layout: "lines", "paragraphs" or "jsonl"; None: by the corpus's suffix, else lines.
+        layout: what a document is, see `canaries.LAYOUTS`; None: by the corpus's suffix, else
+            lines.
         text_field: the field of a JSONL record that holds its text.
         existing: what to do with fills that the corpus holds already: "refuse" or "set_aside".
         layers, units: size of the LSTM.
@@ -423,10 +425,9 @@ class RunSettings:
     )
     layout: str | None = setting(
         None,
-        "what a document is: lines (each of them), paragraphs (blank lines between), jsonl or "
-        "parquet",
+        f"what a document is: {layouts_listed(hints=True)}",
         panel=HIDDEN,
-        rule=choice("lines", "paragraphs", "jsonl", "parquet"),
+        rule=choice(*ADAPTERS),
         usual="by the file's suffix, else lines",
     )
     text_field: str = setting(

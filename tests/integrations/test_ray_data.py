@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from naive_rows import with_canaries
 
+import lmexposure as lx
 from lmexposure.canaries import Format, Manifest, Plan
 from lmexposure.canaries.rows import InsertionStep
 from lmexposure.errors import CorpusError, ManifestError
@@ -65,6 +66,13 @@ def test_any_number_of_parts_gives_the_same(ray: Any, blocks: int) -> None:
     dataset, manifest = inserted(table(ray, blocks))
     assert Counter(texts_of(dataset)) == WHOLE
     assert manifest.sha256 == MANIFEST.sha256
+
+
+def test_documents_are_counted_where_their_number_is_not_given(ray: Any) -> None:
+    for id_column in (None, "id"):
+        dataset, manifest = lx.insert(table(ray), PLAN, id_column=id_column)
+        assert Counter(texts_of(dataset)) == WHOLE
+        assert manifest == MANIFEST
 
 
 def test_shuffled_rows_and_constants(ray: Any) -> None:
@@ -135,8 +143,6 @@ def test_refused_ids(ray: Any, ids: Any, total: int, message: str) -> None:
 def test_refused_data_sets(ray: Any) -> None:
     with pytest.raises(CorpusError, match="no column 'body'; there are text, id"):
         inserted(table(ray), text_field="body")
-    with pytest.raises(CorpusError, match="count its rows and give total"):
-        inserted(table(ray), total=None)
     with pytest.raises(CorpusError, match="no column 'document'; there are text, id"):
         inserted(table(ray), fields={"document": 1}, id_column=None)
 

@@ -44,7 +44,7 @@ class ArrowFile(TableLayout):
         new = pa.ipc.new_file if is_file else pa.ipc.new_stream
         try:
             with new(stream, schema, options=options) as writer:
-                yield lambda part: writer.write_batch(_one_batch(part.table, schema))
+                yield lambda part: writer.write_batch(_one_batch(part.rows, schema))
         except pa.ArrowInvalid as failure:
             raise CorpusError(
                 f"cannot write {like.name} with canaries: {failure}; give constants that its "

@@ -3,15 +3,21 @@
 Neither `datasets` nor pandas is imported here: who gives a data set has loaded the library.
 """
 
+import os
 import re
+import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
+import numpy as np
+
 from lmexposure.canaries.corpora.removal import Restoration
+from lmexposure.canaries.corpora.tables import Rows, check_columns, unfit
 from lmexposure.canaries.format import count_fills
 from lmexposure.canaries.insertion import (
     About,
@@ -25,7 +31,6 @@ from lmexposure.canaries.insertion import (
     draw,
     same_hash,
     scan_corpus,
-    text_line,
 )
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.plan import Plan
@@ -34,23 +39,37 @@ from lmexposure.errors import CorpusError
 ROWS_AT_ONCE = 1000
 _ALL = slice(None)
 _CHANGING = ("tools", "chat_template_kwargs")  # how a chat is rendered
+_FILES = "files go into insert_files, and as Path objects into verify"
+_MOST_PATHS = 1000  # strings; of more it is not looked up whether all are files
+_LONGEST_PATH = 255
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Reading:
-    """What of a row is its text, and which row a canary makes. Here: a row is its text.
+    """What of a row is its text, and which row a canary makes.
 
     Attributes:
+        name: of the field that holds the text, or of a chat where the canary is, such as
+            "messages[1].content"; None: a row is its text.
         fields: constants for fields of inserted rows; the rest is copied from the row that follows.
-        whole: whether all fields of a row are read.
+        chat: whether a row is a chat, or a prompt with what follows it; all its strings together
+            are its text.
+        wrapping: of `integrations`, for chats: it has `turn` and `record(text)`; None: nothing is
+            inserted.
     """
 
-    whole: ClassVar[bool] = False
+    name: str | None = None
     fields: Mapping[str, Any] = field(default_factory=dict)
+    chat: bool = False
+    wrapping: Any = None
 
     def about(self) -> About:
         """What a manifest says of such rows."""
-        return About("texts")
+        if self.name is None:
+            return About("texts")
+        # A plain score of a canary in a chat would look like privacy.
+        layout = "dataset" if self.wrapping is None or self.wrapping.turn == "plain" else "chat"
+        return About(layout, text_field=self.name, constant_fields=self.fields)
 
     def text(self, number: int, row: Any) -> Any:
         """What is hashed and searched of a row; numbers are from 1.
@@ -58,19 +77,33 @@ class Reading:
         Raises:
             CorpusError: it has none.
         """
-        return row
+        if self.name is None:
+            return row
+        if self.wrapping is not None or not self.chat:
+            self._check_record(number, row)
+        return "\n".join(_strings(row)) if self.chat else row[self.name]
 
     def canary(self, row: Any) -> Any:
         """The text of an inserted row; None where none can be read."""
+        steps: list[Any] = [] if self.name is None else [self.name]
+        if self.chat:
+            found = re.findall(r"\w+", str(self.name))
+            steps = [int(step) if step.isdigit() else step for step in found]
+        try:
+            for step in steps:
+                row = row[step]
+        except (KeyError, IndexError, TypeError):
+            return None
         return row
 
     def row(self, following: Any, text: str) -> Any:
         """The row of a canary."""
-        return text
+        return text if self.name is None else {**following, **self.fields, **self.wrapped(text)}
 
     def wrapped(self, text: str) -> Mapping[str, Any]:
         """The fields that a text goes into."""
-        return {}
+        fields: Mapping[str, Any] = {} if self.name is None or self.chat else {self.name: text}
+        return fields if self.wrapping is None else self.wrapping.record(text)
 
     def check_columns(self, there: Iterable[Any], *, where: str = "") -> None:
         """Refuse fields among which one for the text or for a constant is missing.
@@ -79,83 +112,26 @@ class Reading:
             CorpusError: it names the field.
         """
         names = list(there)
-        listed = ", ".join(map(str, names))
-        chat = not self.whole and not {"messages", "prompt"}.isdisjoint(names)
-        hint = "; chats take a wrapping" if chat else ""
-        for name in self.wrapped(""):
-            if name not in names and where:
+        chats = not self.chat and not {"messages", "prompt"}.isdisjoint(names)
+        hint = "; chats take a wrapping" if chats else ""
+        for name in self.wrapped("") if where else ():
+            if name not in names:
                 raise CorpusError(
-                    f"{where} has no {name!r}; it has {listed or 'nothing'}: name the text_field"
-                    f"{hint}"
+                    f"{where} has no {name!r}; it has {', '.join(map(str, names)) or 'nothing'}: "
+                    f"name the text_field{hint}"
                 )
-            if name not in names:
-                raise CorpusError(f"no column {name!r}; there are {listed}{hint}")
-        for name in self.fields:
-            if name not in names:
-                raise CorpusError(f"no column {name!r}; there are {listed}")
+        check_columns(names, self.wrapped(""), hint)
+        check_columns(names, self.fields)
 
-
-@dataclass(frozen=True, kw_only=True)
-class TextField(Reading):
-    """One field of a row is its text."""
-
-    name: str
-
-    def about(self) -> About:
-        return About("dataset", text_field=self.name, constant_fields=self.fields)
-
-    def text(self, number: int, row: Any) -> Any:
-        _check_record(number, row)
-        if self.name not in row:
+    def _check_record(self, number: int, row: Any) -> None:
+        if not isinstance(row, Mapping):
+            raise CorpusError(f"record {number} is {_kind(row)}, and must be fields by name")
+        if self.chat:
+            self._check_chat(number, row)
+        elif self.name not in row:
             self.check_columns(row, where=f"record {number}")
-        return row[self.name]
 
-    def canary(self, row: Any) -> Any:
-        return row.get(self.name) if isinstance(row, Mapping) else None
-
-    def row(self, following: Any, text: str) -> Any:
-        return {**following, **self.fields, **self.wrapped(text)}
-
-    def wrapped(self, text: str) -> Mapping[str, Any]:
-        return {self.name: text}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Turn(TextField):
-    """A row is a chat, or a prompt with what follows it; all its strings together are its text.
-
-    Attributes:
-        name: where the canary is, such as "messages[1].content".
-        wrapping: of `integrations`: it has `turn` and `record(text)`; None: nothing is inserted.
-    """
-
-    whole: ClassVar[bool] = True
-    wrapping: Any = None
-
-    def about(self) -> About:
-        # A plain score of a canary in a chat would look like privacy.
-        plain = self.wrapping.turn == "plain"
-        return super().about() if plain else super().about()._replace(layout="chat")
-
-    def text(self, number: int, row: Any) -> Any:
-        if self.wrapping is not None:
-            self._check(number, row)
-        return "\n".join(_strings(row))
-
-    def canary(self, row: Any) -> Any:
-        try:
-            for step in re.findall(r"\w+", self.name):
-                row = row[int(step) if step.isdigit() else step]
-        except (KeyError, IndexError, TypeError):
-            return None
-        return row
-
-    def wrapped(self, text: str) -> Mapping[str, Any]:
-        fields: Mapping[str, Any] = self.wrapping.record(text) if self.wrapping else {}
-        return fields
-
-    def _check(self, number: int, row: Any) -> None:
-        _check_record(number, row)
+    def _check_chat(self, number: int, row: Mapping[str, Any]) -> None:
         missing = sorted(self.wrapped("").keys() - row.keys())
         if missing:
             raise CorpusError(
@@ -172,8 +148,8 @@ class Turn(TextField):
             )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class InMemory:
+@dataclass(frozen=True, eq=False)
+class InMemory(Rows):
     """Rows in memory: a corpus, its only source, and a part of it (see `insertion`).
 
     Here: a list or tuple; what other kinds do otherwise, their classes say.
@@ -181,15 +157,11 @@ class InMemory:
     Attributes:
         rows: what the user gave.
         reading: what of a row is its text.
-        first: number of the first row in all that there are, from 1.
     """
 
-    rows: Any
     reading: Reading
-    first: int = 1
     name: ClassVar[str] = "the corpus"
     place: ClassVar[str] = "record"
-    scans_lines: ClassVar[bool] = False
 
     def records(self, some: slice = _ALL) -> Iterable[Any]:
         """Some of the rows as `reading` reads them."""
@@ -197,14 +169,10 @@ class InMemory:
         return rows
 
     def picked(self, order: Sequence[int], added: Sequence[tuple[int, str]] = ()) -> Self:
-        """Some of the rows in another order.
-
-        Args:
-            order: numbers of rows, from 0; those added come after the others.
-            added: rows more: (number of the row that it is put before, text).
+        """Some of the rows in another order; those added, as for `merged`, are numbered last.
 
         Raises:
-            CorpusError: such a row does not fit.
+            CorpusError: an added row does not fit.
         """
         rows = self.rows
         if added:
@@ -213,11 +181,7 @@ class InMemory:
         return replace(self, rows=kind(rows[row] for row in order))
 
     def check_columns(self) -> None:
-        """Refuse columns among which one for the text or for a constant is missing.
-
-        Raises:
-            CorpusError: it names the column.
-        """
+        """Refuse columns as `Reading.check_columns` does; here each record is looked at."""
 
     @property
     def given(self) -> Any:
@@ -246,58 +210,28 @@ class InMemory:
         self.check_columns()
         for start in range(0, self.documents, ROWS_AT_ONCE):
             rows = list(self.records(slice(start, start + ROWS_AT_ONCE)))
-            part = InMemory(rows=rows, reading=self.reading, first=self.first + start)
+            part = InMemory(rows, self.reading, first=self.first + start)
             if taken is not None:
                 taken(part.content)
             yield part
-
-    @property
-    def documents(self) -> int:
-        """How many rows."""
-        return len(self.rows)
-
-    lines = size = documents
 
     @cached_property
     def texts(self) -> list[Any]:
         """What is hashed and searched of each row."""
         return [self.reading.text(n, row) for n, row in enumerate(self.records(), self.first)]
 
-    @cached_property
-    def content(self) -> bytes:
-        """The texts as JSON, one a line."""
-        return b"".join(text_line(n, text) for n, text in enumerate(self.texts, self.first))
-
-    @property
-    def visible(self) -> bool:
-        """Whether any text is more than white space."""
-        return any(text.strip() for text in self.texts)
-
-    def searched(self, words: Sequence[str]) -> Iterator[tuple[int, str]]:
-        """(number of the row, text); see `insertion.Part`."""
-        for number, text in enumerate(self.texts, self.first):
-            if not isinstance(text, str):
-                text_line(number, text)  # refuses it
-            yield number, text
-
     def merged(self, added: Sequence[tuple[int, str]]) -> Merged:
         """With rows more; see `insertion.Part`."""
-        order: list[int] = []
-        spans, done = [], 0
-        for number, (row, _) in enumerate(added):
-            order += range(done, row)
-            spans.append((len(order), 1))
-            order.append(self.documents + number)
-            done = row
-        order += range(done, self.documents)
-        return Merged(self.picked(order, added), spans)
+        places = np.array([row for row, _ in added], dtype=int)
+        new = np.arange(len(added)) + self.documents
+        order = np.insert(np.arange(self.documents), places, new).tolist()
+        return Merged(self.picked(order, added), [(row + n, 1) for n, (row, _) in enumerate(added)])
 
     def without(self, documents: Sequence[int]) -> tuple[Self, list[str | None]]:
         """The rest without these rows, and their texts; see `insertion.Part`."""
         if not documents:
             return self, []
-        gone = set(documents)
-        rest = self.picked([row for row in range(self.documents) if row not in gone])
+        rest = self.picked(np.delete(np.arange(self.documents), documents).tolist())
         return rest, [self.reading.canary(row) for row in self.picked(documents).records()]
 
     def same(self, other: Any) -> bool:
@@ -309,9 +243,9 @@ class Frame(InMemory):
     """A pandas DataFrame; its index begins anew."""
 
     def records(self, some: slice = _ALL) -> Iterable[Any]:
-        names = self.rows.columns if self.reading.whole else self.reading.wrapped("")
+        names = self.rows.columns if self.reading.chat else self.reading.wrapped("")
         rows = self.rows.iloc[some]
-        return _records({name: rows[name].tolist() for name in names})
+        return records_of({name: rows[name].tolist() for name in names})
 
     def check_columns(self) -> None:
         self.reading.check_columns(self.rows.columns, where="the frame")
@@ -330,7 +264,7 @@ class Frame(InMemory):
         return replace(self, rows=frame.iloc[list(order)].reset_index(drop=True))
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class DataSet(InMemory):
     """A `datasets.Dataset`, or the "train" split of a DatasetDict.
 
@@ -349,16 +283,16 @@ class DataSet(InMemory):
 
     @cached_property
     def _columns(self) -> Any:
-        names = self.rows.column_names if self.reading.whole else list(self.reading.wrapped(""))
+        names = self.rows.column_names if self.reading.chat else list(self.reading.wrapped(""))
         return self.rows.with_format(None).select_columns(names)
 
     def records(self, some: slice = _ALL) -> Iterable[Any]:
-        return _records(self._columns[some])
+        return records_of(self._columns[some])
 
     def check_columns(self) -> None:
         wrapped, fixed = self.reading.wrapped(""), self.reading.fields
         self.reading.check_columns(self.rows.column_names)
-        written = {**fixed, **wrapped} if self.reading.whole else fixed
+        written = {**fixed, **wrapped} if self.reading.chat else fixed
         check_constants(self.rows.features, written)
 
     def picked(self, order: Sequence[int], added: Sequence[tuple[int, str]] = ()) -> Self:
@@ -420,35 +354,23 @@ def remove_documents(corpus: InMemory, manifest: Manifest) -> Any:
 
 
 def typed_column(values: Sequence[Any], kind: Any, name: str, index: Any) -> Any:
-    """Texts or constants as a pandas Series of a column's type.
-
-    Raises:
-        CorpusError: they are not of this type; it names the column.
-    """
+    """Texts or constants as a pandas Series of a column's type, or a refusal."""
     import pandas as pd
 
-    unfit = CorpusError(
-        f"the text or constant for column {name!r} is not of its type, {kind}; give another, or "
-        "another type"
-    )
     try:
         with warnings.catch_warnings(action="ignore"):  # what does not fit is refused below
             column = pd.Series(values, index=index, dtype=kind)
     except (TypeError, ValueError, OverflowError):
-        raise unfit from None
+        raise unfit(name, kind) from None
     # pandas makes a missing value of what is no category, and True of any text.
     gone = any(n and value is not None for n, value in zip(column.isna(), values, strict=True))
     if gone or (str(kind) == "bool" and not isinstance(values[0], bool)):
-        raise unfit
+        raise unfit(name, kind)
     return column
 
 
 def check_constants(features: Any, constants: Mapping[str, Any]) -> None:
-    """Refuse constants that their columns cannot hold.
-
-    Args:
-        features: of a data set, `datasets.Features`.
-        constants: by column.
+    """Refuse constants, by column, that the features of a data set cannot hold.
 
     Raises:
         CorpusError: it names the column and its type.
@@ -471,17 +393,93 @@ def check_constants(features: Any, constants: Mapping[str, Any]) -> None:
             )
 
 
-def _records(columns: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
+def records_of(columns: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
+    """The rows of columns by name."""
     for row in zip(*columns.values(), strict=True):
         yield dict(zip(columns, row, strict=True))
 
 
-def _check_record(number: int, row: Any) -> None:
-    if not isinstance(row, Mapping):
-        raise CorpusError(f"record {number} is {kind_of(row)}, and must be fields by name")
+def is_a(value: object, kind: str) -> bool:
+    """Whether it is of a class such as "pandas.DataFrame"; its library is not imported for it."""
+    library, _, name = kind.rpartition(".")
+    return isinstance(value, getattr(sys.modules.get(library), name, ()))
 
 
-def kind_of(value: Any) -> str:
+def held(documents: Any, reading: Reading) -> InMemory:
+    """Documents of one of `KINDS`, or any iterable of texts or records, as a corpus.
+
+    Raises:
+        CorpusError: no documents of these kinds.
+    """
+    adapter = next((KINDS[kind] for kind in KINDS if is_a(documents, kind)), None)
+    if adapter is not None:
+        return adapter(documents, reading)
+    first, listed = _listed(documents)
+    if not isinstance(first, Mapping):
+        refuse_wrapping(reading.wrapping, "records with the fields of the wrapping")
+        if reading.fields:
+            raise CorpusError("texts have no fields; give records (dicts), or leave fields out")
+        reading = Reading()
+    return InMemory(listed, reading)
+
+
+def _frame(frame: Any, reading: Reading) -> InMemory:
+    refuse_wrapping(reading.wrapping, "frame.to_dict('records')")
+    return Frame(frame, reading)
+
+
+def _splits(splits: Any, reading: Reading) -> InMemory:
+    if "train" not in splits:
+        raise CorpusError(f"no 'train' split; this data set has {', '.join(splits) or 'none'}")
+    return DataSet(splits["train"], reading, splits=splits)
+
+
+# Class of what holds the documents -> its adapter.
+KINDS: Mapping[str, Callable[[Any, Reading], InMemory]] = {
+    "datasets.Dataset": DataSet,
+    "datasets.DatasetDict": _splits,
+    "pandas.DataFrame": _frame,
+}
+
+
+def refuse_wrapping(wrapping: Any, instead: str) -> None:
+    """Refuse a wrapping where rows have none of its fields."""
+    if wrapping is not None:
+        raise CorpusError(f"a wrapping is for a list of records (dicts); give {instead}")
+
+
+def _listed(documents: Any) -> tuple[Any, Sequence[Any]]:
+    """The first document, which says what they are, and all of them; or a refusal."""
+    if isinstance(documents, str | bytes | Path):
+        raise CorpusError(
+            f"documents is {_kind(documents)}; give a list of texts, one a document; {_FILES}"
+        )
+    if isinstance(documents, Mapping | set | frozenset) or not isinstance(documents, Iterable):
+        raise CorpusError(
+            f"documents is {_kind(documents)}; give a list of texts or of records, a DataFrame, "
+            "or a data set of datasets"
+        )
+    listed = documents if isinstance(documents, tuple) else list(documents)
+    first = listed[0] if listed else ""
+    if isinstance(first, Path) or _are_paths(listed):
+        raise CorpusError(f"documents holds names of files, such as {str(first)!r}; {_FILES}")
+    if not isinstance(first, str | Mapping):
+        raise CorpusError(
+            f"the first document is {_kind(first)}; give texts (str) or records (dict); of token "
+            "ids, give the texts that they were made from"
+        )
+    return first, listed
+
+
+def _are_paths(listed: Sequence[Any]) -> bool:
+    """Whether each text is the name of a file that is there."""
+    if not 0 < len(listed) <= _MOST_PATHS:
+        return False
+    short = all(isinstance(text, str) and len(text) <= _LONGEST_PATH for text in listed)
+    return short and all(map(os.path.isfile, listed))
+
+
+def _kind(value: Any) -> str:
     """What something is, for a message."""
     return "one text" if isinstance(value, str) else f"of type {type(value).__name__}"
 

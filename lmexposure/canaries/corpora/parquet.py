@@ -44,9 +44,7 @@ class Parquet(TableLayout):
         with _opened(like) as file:
             schema, compression = file.schema_arrow, _compression(file)
         with ParquetWriter(stream, schema, compression=compression) as writer:
-            yield lambda part: writer.write_table(
-                part.table, row_group_size=max(1, len(part.table))
-            )
+            yield lambda part: writer.write_table(part.rows, row_group_size=max(1, len(part.rows)))
 
 
 def layout_of(name: str, text_field: str, fields: Mapping[str, Any]) -> Parquet:

@@ -14,6 +14,50 @@ from lmexposure.canaries.insertion import Merged, Same, Taken, in_turn, text_lin
 from lmexposure.errors import CorpusError
 
 
+@dataclass(frozen=True)
+class Rows:
+    """What parts of a corpus have in common whose documents are rows (see `insertion.Part`).
+
+    Attributes:
+        rows: what holds them.
+        first: number of the first row in the file or in all that there is, from 1.
+    """
+
+    rows: Any
+    first: int = field(default=1, kw_only=True)
+    scans_lines: ClassVar[bool] = False
+    default_end: ClassVar[bytes] = b""
+
+    @property
+    def documents(self) -> int:
+        """How many rows."""
+        return len(self.rows)
+
+    lines = size = documents
+
+    @cached_property
+    def texts(self) -> list[Any]:
+        """The text of each row."""
+        raise NotImplementedError
+
+    @cached_property
+    def content(self) -> bytes:
+        """The texts as JSON, one a line."""
+        return b"".join(text_line(n, text) for n, text in enumerate(self.texts, self.first))
+
+    @property
+    def visible(self) -> bool:
+        """Whether any text is more than white space."""
+        return any(text.strip() for text in self.texts)
+
+    def searched(self, words: Sequence[str]) -> Iterator[tuple[int, str]]:
+        """(number of the row, text); see `insertion.Part`."""
+        for number, text in enumerate(self.texts, self.first):
+            if not isinstance(text, str):
+                text_line(number, text)  # refuses it
+            yield number, text
+
+
 @dataclass(frozen=True, kw_only=True)
 class TableLayout:
     """A document is a row; files of each kind say how their tables are read and written.
@@ -47,13 +91,13 @@ class TableLayout:
         self, path: Path, *, name: str, taken: Taken | None, known: bool, first_end: bytes
     ) -> Iterator["TablePart"]:
         """The tables of a file as parts; of what is not known, the text alone."""
-        row = 1
+        first = 1
         for table in self.tables(path, None if known else [self.text_field]):
-            part = TablePart(layout=self, table=table, first_row=row)
+            part = TablePart(table, self, first=first)
             if taken is not None:
                 taken(part.content)
             yield part
-            row += len(table)
+            first += len(table)
 
     def compared(self, path: Path) -> AbstractContextManager[Same]:
         """Compares what was written with the tables of a file, one after another."""
@@ -84,55 +128,24 @@ class TableLayout:
             )
 
 
-@dataclass(frozen=True, kw_only=True)
-class TablePart:
-    """An Arrow table as a part of a corpus (see `insertion.Part`).
+@dataclass(frozen=True)
+class TablePart(Rows):
+    """A `pyarrow.Table` as a part of a corpus (see `insertion.Part`).
 
     Attributes:
         layout: which column holds the text.
-        table: a `pyarrow.Table`.
-        first_row: number of its first row in the file, from 1.
     """
 
     layout: TableLayout
-    table: Any
-    first_row: int = 1
-    scans_lines: ClassVar[bool] = False
-    default_end: ClassVar[bytes] = b""
-
-    @property
-    def documents(self) -> int:
-        """How many rows."""
-        return len(self.table)
-
-    lines = size = documents
 
     @cached_property
     def texts(self) -> list[str]:
-        """The text of each row.
-
-        Raises:
-            CorpusError: a row has none.
-        """
-        texts: list[str] = self.table.column(self.layout.text_field).to_pylist()
+        """The text of each row, or a refusal where a row has none."""
+        texts: list[str] = self.rows.column(self.layout.text_field).to_pylist()
         if None in texts:
-            row = self.first_row + texts.index(None)  # type: ignore[arg-type]
+            row = self.first + texts.index(None)  # type: ignore[arg-type]
             raise CorpusError(f"row {row}: {self.layout.text_field!r} is null; leave such rows out")
         return texts
-
-    @cached_property
-    def content(self) -> bytes:
-        """The texts as JSON, one a line."""
-        return b"".join(text_line(n, text) for n, text in enumerate(self.texts, self.first_row))
-
-    @property
-    def visible(self) -> bool:
-        """Whether any text is more than white space."""
-        return any(text.strip() for text in self.texts)
-
-    def searched(self, words: Sequence[str]) -> Iterator[tuple[int, str]]:
-        """(number of the row, text); see `insertion.Part`."""
-        return enumerate(self.texts, self.first_row)
 
     def merged(self, added: Sequence[tuple[int, str]]) -> Merged:
         """With rows more; see `insertion.Part`."""
@@ -142,10 +155,10 @@ class TablePart:
             return Merged(self, [])
         pieces, done = [], 0
         for row, text in added:
-            pieces += [self.table.slice(done, row - done), self._row(row, text)]
+            pieces += [self.rows.slice(done, row - done), self._row(row, text)]
             done = row
-        table = pa.concat_tables([*pieces, self.table.slice(done)])
-        part = TablePart(layout=self.layout, table=table, first_row=self.first_row)
+        table = pa.concat_tables([*pieces, self.rows.slice(done)])
+        part = TablePart(table, self.layout, first=self.first)
         return Merged(part, [(row + number, 1) for number, (row, _) in enumerate(added)])
 
     def without(self, documents: Sequence[int]) -> tuple["TablePart", list[str | None]]:
@@ -156,22 +169,22 @@ class TablePart:
             return self, []
         # Arrow filters no column of views.
         starts = [0, *(row + 1 for row in documents)]
-        stops = [*documents, len(self.table)]
-        pieces = [self.table.slice(a, b - a) for a, b in zip(starts, stops, strict=True)]
-        rest = TablePart(layout=self.layout, table=pa.concat_tables(pieces))
+        stops = [*documents, len(self.rows)]
+        pieces = [self.rows.slice(a, b - a) for a, b in zip(starts, stops, strict=True)]
+        rest = TablePart(pa.concat_tables(pieces), self.layout)
         return rest, [self.texts[row] for row in documents]
 
     def same(self, other: Any) -> bool:
         """Whether every column of every row is the same."""
         # Arrow says that not-a-number differs from itself; as Python spells them, it does not.
-        return self.table.equals(other.table) or repr(self.table.to_pylist()) == repr(
-            other.table.to_pylist()
+        return self.rows.equals(other.rows) or repr(self.rows.to_pylist()) == repr(
+            other.rows.to_pylist()
         )
 
     def _row(self, number: int, text: str) -> Any:
         import pyarrow as pa
 
-        row = self.table.slice(number, 1)
+        row = self.rows.slice(number, 1)
         given = {**self.layout.fields, self.layout.text_field: text}
         check_columns(row.column_names, given)
         for name, value in given.items():
@@ -185,15 +198,12 @@ class TablePart:
         return row
 
 
-def check_columns(names: Sequence[str], wanted: Iterable[str]) -> None:
-    """Refuse rows without one of these columns.
-
-    Raises:
-        CorpusError: it names the column, and those that are there.
-    """
+def check_columns(names: Sequence[Any], wanted: Iterable[str], hint: str = "") -> None:
+    """Refuse rows without one of these columns, and name those that are there."""
     for name in wanted:
         if name not in names:
-            raise CorpusError(f"no column {name!r}; there are {', '.join(names) or 'none'}")
+            listed = ", ".join(map(str, names)) or "none"
+            raise CorpusError(f"no column {name!r}; there are {listed}{hint}")
 
 
 def unfit(name: object, kind: object) -> CorpusError:

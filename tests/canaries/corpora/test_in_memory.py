@@ -15,11 +15,9 @@ from lmexposure.canaries import Format, Manifest, Plan
 from lmexposure.canaries.corpora.counting import count_fills_in, count_of
 from lmexposure.canaries.corpora.in_memory import (
     ROWS_AT_ONCE,
-    DataSet,
-    Frame,
     InMemory,
     Reading,
-    TextField,
+    held,
     insert_documents,
     remove_documents,
 )
@@ -34,15 +32,7 @@ RECORDS = [{"text": text, "id": number} for number, text in enumerate(TEXTS)]
 def corpus_of(
     documents: Any, text_field: str = "text", fields: Mapping[str, Any] | None = None
 ) -> InMemory:
-    reading = TextField(name=text_field, fields=dict(fields or {}))
-    if isinstance(documents, DatasetDict):
-        return DataSet(rows=documents["train"], reading=reading, splits=documents)
-    if isinstance(documents, Dataset):
-        return DataSet(rows=documents, reading=reading)
-    if isinstance(documents, pd.DataFrame):
-        return Frame(rows=documents, reading=reading)
-    whole = bool(documents) and isinstance(documents[0], dict)
-    return InMemory(rows=documents, reading=reading if whole else Reading())
+    return held(documents, Reading(text_field, dict(fields or {})))
 
 
 def insert(

@@ -29,7 +29,7 @@ COLUMNS: dict[str, pa.Array] = {
 
 
 def part(table: Any, **fields: Any) -> TablePart:
-    return TablePart(layout=TableLayout(text_field="text", fields=fields), table=table)
+    return TablePart(table, TableLayout(text_field="text", fields=fields))
 
 
 def test_merged_and_cut_again() -> None:
@@ -38,11 +38,11 @@ def test_merged_and_cut_again() -> None:
     made: Any = merged.part
     assert merged.spans == [(0, 1), (3, 1), (4, 1)]
     assert made.texts == ["A", "one", "two", "B", "C", "three"]
-    assert made.table.schema.equals(table.schema, check_metadata=True)
+    assert made.rows.schema.equals(table.schema, check_metadata=True)
     for name in COLUMNS.keys() - {"text", "number"}:
         values = table.column(name).to_pylist()
         expected = [values[row] for row in (0, 0, 1, 2, 2, 2)]
-        assert made.table.column(name).to_pylist() == expected
+        assert made.rows.column(name).to_pylist() == expected
     rest, texts = made.without([0, 3, 4])
     assert texts == ["A", "B", "C"]
     assert rest.same(part(table))  # whatever is not a number
@@ -55,8 +55,8 @@ def test_merged_and_cut_again() -> None:
 )
 def test_constants_of_every_type(fields: Mapping[str, Any]) -> None:
     merged: Any = part(pa.table(COLUMNS), **fields).merged([(1, "A")]).part
-    assert {name: merged.table.column(name)[1].as_py() for name in fields} == fields
-    assert merged.table.schema.equals(pa.table(COLUMNS).schema)
+    assert {name: merged.rows.column(name)[1].as_py() for name in fields} == fields
+    assert merged.rows.schema.equals(pa.table(COLUMNS).schema)
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
