@@ -37,7 +37,7 @@ def insert(
         bool,
         typer.Option(
             "--verify/--no-verify",
-            help="Look for fills, hash, check the result.",
+            help="Look for fills, hash, check the result; without, nothing can be resumed.",
             rich_help_panel=OTHER,
         ),
     ] = True,
@@ -47,7 +47,7 @@ def insert(
 ) -> None:
     """Insert canaries into a corpus; write OUT/corpus/NAME and OUT/manifest.json.
 
-    A note NAME.canaries.json beside each file says which canaries stand where in it. The same
+    A note NAME.canaries.json beside each file says which canaries are in it, and where. The same
     command again makes good what a killed one left.
     """
     from lmexposure.audit.inserting import insert_corpus, plan_of
@@ -76,7 +76,10 @@ def insert(
     for name, indices in manifest.set_aside.items():
         tell(f"set aside {len(indices):,} fills of {name} that the corpus held already")
     if not verify:
-        warn("nobody looked for fills that the corpus held already, or at what was written")
+        warn(
+            "not verified: no fills were looked for that the corpus held already, and what was "
+            "written was not read again; the same command cannot resume it"
+        )
     tell(f"manifest  {out / 'manifest.json'}  (holds the secrets; keep it apart from the corpus)")
     warn_of_share(settings, *_shares(manifest, inserted))
     for line in _next_commands(inserted, out):
@@ -108,14 +111,38 @@ def _shares(manifest: "Manifest", inserted: Path | None) -> tuple[float, float |
 def _next_commands(inserted: Path | None, out: Path) -> list[str]:
     """What to type next, with the real paths."""
     manifest = quote(str(out / "manifest.json"))
-    lines = [f"next      train on {inserted or 'standard output'} with your own trainer"]
-    if inserted is not None:
-        # A pattern in quotes, for a shell would take the notes beside the files as well.
-        corpus = f"{escape(str(inserted))}/*" if inserted.is_dir() else str(inserted)
+    if inserted is None:
+        lines = ["next      train on what standard output became with your own trainer"]
+    else:
+        files, corpus = _to_train_on(inserted)
         train = f"lmexposure train {quote(corpus)} --manifest {manifest}"
-        lines[0] += f", or: {train} --out {quote(str(out / 'trained'))}"
+        lines = [f"next      train on {files} with your own trainer, or: {train}"]
+        lines[0] += f" --out {quote(str(out / 'trained'))}"
     measured = quote(str(out / "measured"))
     return [*lines, f"then      lmexposure measure MODEL_DIRECTORY {manifest} --out {measured}"]
+
+
+def _to_train_on(inserted: Path) -> tuple[str, str]:
+    """The corpus without the notes beside its files: for any trainer, and for ours."""
+    from lmexposure.canaries.corpora.files import SIDECAR_SUFFIX
+
+    if not inserted.is_dir():
+        return str(inserted), str(inserted)
+    names = [path.name for path in inserted.iterdir()]
+    ends = {_suffixes(name) for name in names if not name.endswith(SIDECAR_SUFFIX)}
+    end = ends.pop() if len(ends) == 1 else ""
+    pattern = f"{escape(str(inserted))}/*{escape(end)}"
+    if not end or SIDECAR_SUFFIX.endswith(end):
+        return f"{inserted} without *{SIDECAR_SUFFIX}", pattern
+    return pattern, pattern
+
+
+def _suffixes(name: str) -> str:
+    """What a file's name ends with: .jsonl, or .jsonl.gz."""
+    from lmexposure.canaries.corpora.files import packing
+
+    path = Path(name)
+    return Path(path.stem).suffix + path.suffix if packing(path) else path.suffix
 
 
 def _dry_run(corpus: list[str], chosen: "RunSettings") -> None:

@@ -45,7 +45,12 @@ def verify(
             help=f"{layouts_listed()}.  [default: by the file's suffix, else the manifest's]"
         ),
     ] = None,
-    text_field: Annotated[str | None, options.option("text_field")] = None,
+    text_field: Annotated[
+        str | None,
+        typer.Option(
+            help="The JSONL field that holds the text.  [default: the manifest's, else text]"
+        ),
+    ] = None,
     tokenizer: Annotated[
         str | None, typer.Option(help="Of a tokenised data set: a directory or hub name.")
     ] = None,

@@ -1,3 +1,5 @@
+import gzip
+import json
 import os
 import shlex
 from pathlib import Path
@@ -86,8 +88,42 @@ def test_it_ends_with_the_commands_to_type_next(call: Call, tmp_path: Path) -> N
     assert words[words.index("lmexposure") :][:3] == [
         "lmexposure",
         "train",
-        f"{tmp_path}/c/corpus/*",
+        f"{tmp_path}/c/corpus/*.txt",
     ]
+
+
+@pytest.mark.parametrize(
+    ("names", "files", "pattern"),
+    [
+        (("a.txt",), "o/corpus/a.txt", "o/corpus/a.txt"),
+        (("a.v1.txt", "b.v2.txt"), "o/corpus/*.txt", "o/corpus/*.txt"),
+        (("a.jsonl.gz", "b.jsonl.gz"), "o/corpus/*.jsonl.gz", "o/corpus/*.jsonl.gz"),
+        (("a.txt", "b.txt.gz"), "o/corpus without *.canaries.json", "o/corpus/*"),
+        (("a", "b"), "o/corpus without *.canaries.json", "o/corpus/*"),
+        (("a.json", "b.json"), "o/corpus without *.canaries.json", "o/corpus/*.json"),
+    ],
+)
+def test_it_names_the_files_to_train_on_and_no_sidecar(
+    call: Call,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    names: tuple[str, ...],
+    files: str,
+    pattern: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for number, name in enumerate(names):
+        rows = (json.dumps({"text": f"file {number} line {n}"}) + "\n" for n in range(60))
+        data = "".join(rows).encode()
+        Path(name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    outcome = call("insert", *names, "--out", "o", *PLAN)
+    assert outcome.code == 0, outcome.err
+    line = outcome.out.splitlines()[-2]
+    said = f"next      train on {files} with your own trainer, or: lmexposure train "
+    assert line.startswith(said), line
+    assert shlex.split(line.removeprefix(said))[0] == pattern
+    train = shlex.split(line.partition("or: lmexposure ")[2])
+    assert call(*train, "--layers", "1", "--units", "8", "--epochs", "1").code == 0
 
 
 def test_too_many_canaries_are_said_with_what_to_change(call: Call, tmp_path: Path) -> None:

@@ -137,7 +137,7 @@ def test_standard_input(
 def test_without_verification(call: Call, corpus: Path, tmp_path: Path) -> None:
     out = tmp_path / "o"
     outcome = call("insert", corpus, "--out", out, *PLAN, "--no-verify")
-    assert (outcome.code, "nobody looked for fills" in outcome.err) == (0, True)
+    assert (outcome.code, "not verified: no fills were looked for" in outcome.err) == (0, True)
     assert not Manifest.read(out / "manifest.json").corpus.verified
     path = out / "corpus" / "corpus.txt"
     removed = call("remove", path, out / "manifest.json", "--out", tmp_path / "back")
@@ -247,3 +247,4 @@ def test_chats_in_records(call: Call, tmp_path: Path) -> None:
     assert (outcome.code, "canaries of this manifest stand in chats" in outcome.err) == (3, True)
     outcome = call("verify", path, tmp_path / "manifest.json", "--text-field", "whole")
     assert (outcome.code, "all is there" in outcome.out) == (0, True), outcome.err
+    assert "[default: the manifest's, else text]" in " ".join(call("verify", "--help").out.split())
