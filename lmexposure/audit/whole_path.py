@@ -19,9 +19,12 @@ from lmexposure.audit.training import train_corpus, training_settings
 from lmexposure.canaries import DEFAULT_REFERENCES, Manifest, Preview
 from lmexposure.canaries.corpora.copies import Files, copies_of, listed_files
 from lmexposure.canaries.corpora.pipe import is_stream, kept, stream_layout
+from lmexposure.canaries.corpora.removal import remove_from_files
 from lmexposure.errors import ManifestError, ResultError, SettingsError
 from lmexposure.records import Result, RunSettings, TrainingRecord, Validation
 from lmexposure.records.run_record import SEVERAL
+
+_OLDER = "-"  # what standard input's copy was called in older versions
 
 
 def run(
@@ -74,7 +77,8 @@ def corpus_kept(
 ) -> Iterator[list[str | Path]]:
     """Files or patterns of a corpus; a stream becomes a file in the run's directory.
 
-    A stream that is the same as that file, or empty, goes on from it.
+    A stream that is the same as that file, or empty, goes on from it. What an older version left
+    of "-" is gone on with, and the stream is not read.
 
     Args:
         corpus: as for `run`.
@@ -91,8 +95,28 @@ def corpus_kept(
         return
     stream_layout(settings.layout, settings.text_field)
     RunLog.open(out, settings)
+    restored = _restored(out)
+    if restored is not None:
+        yield [restored]
+        return
     with kept(corpus, out) as spool:
         yield [spool]
+
+
+def _restored(out: Path) -> Path | None:
+    """The corpus of a run of an older version, which kept of "-" the copy alone; None: no such run.
+
+    Raises:
+        CorpusError: the copy is not what insertion wrote.
+    """
+    copy, restored = out / "corpus" / _OLDER, out / "source" / _OLDER
+    record = out / "manifest.json"
+    if restored.exists():
+        return restored
+    if not (copy.exists() and record.exists()):
+        return None
+    remove_from_files([copy], Manifest.read(record), restored)
+    return restored
 
 
 def _run(files: list[str | Path], out: Path, settings: RunSettings, progress: Progress) -> Result:
