@@ -9,6 +9,7 @@ from typing import IO
 
 from lmexposure._locks import only_writer
 from lmexposure._style import percent
+from lmexposure._text import is_utf8
 from lmexposure._validate import of_type
 from lmexposure.audit.inserting import insert_corpus, plan_of, preview
 from lmexposure.audit.loading import check_model, chosen_device, load_for_measuring
@@ -20,7 +21,7 @@ from lmexposure.canaries import DEFAULT_REFERENCES, Manifest, Preview
 from lmexposure.canaries.corpora.copies import Files, copies_of, listed_files
 from lmexposure.canaries.corpora.pipe import is_stream, kept, stream_layout
 from lmexposure.canaries.corpora.removal import remove_from_files
-from lmexposure.errors import ManifestError, ResultError, SettingsError
+from lmexposure.errors import CorpusError, ManifestError, ResultError, SettingsError
 from lmexposure.records import Result, RunSettings, TrainingRecord, Validation
 from lmexposure.records.run_record import SEVERAL
 
@@ -122,6 +123,8 @@ def _restored(out: Path) -> Path | None:
 def _run(files: list[str | Path], out: Path, settings: RunSettings, progress: Progress) -> Result:
     log = RunLog.open(out, settings)
     log.corpus = SEVERAL.join(Path(os.path.relpath(Path(name), out)).as_posix() for name in files)
+    if not is_utf8(log.corpus):
+        raise CorpusError(f"{files[0]}: its path is not UTF-8, as run.json is; give it other names")
     _refuse_lost_seed(out, log, settings)
     with log.step("insert"):
         _, manifest = insert_corpus(files, out=out, settings=settings)

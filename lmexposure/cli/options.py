@@ -71,8 +71,8 @@ def _directory(out: Path | None) -> Path | None:
 
 STDIN = "-"
 _CORPUS = (
-    "The corpus: text, JSONL or Parquet; .gz and .zst too; a pattern in quotes or several files; - "
-    "reads standard input"
+    "The corpus: text, JSONL or Parquet; .gz and .zst too; several files, or a pattern in quotes, "
+    "'DIRECTORY/*' for a directory's files; - reads standard input"
 )
 Corpus = Annotated[list[str], typer.Argument(help=f"{_CORPUS}.")]
 PipedCorpus = Annotated[list[str], typer.Argument(help=f"{_CORPUS} and writes standard output.")]

@@ -11,12 +11,15 @@ import typer
 from lmexposure.cli import options
 from lmexposure.cli.console import say, warn
 
+_STDOUT = "/dev/stdout"
+
 
 def remove(
     corpus: Annotated[
         list[str],
         typer.Argument(
-            help="What insertion wrote: a file, several, or a pattern; - reads standard input."
+            help="What insertion wrote: a file, several, or a pattern in quotes, 'DIRECTORY/*' for "
+            "a directory's files; - reads standard input."
         ),
     ],
     manifest: Annotated[Path, typer.Argument(help="The manifest.json of the insertion.")],
@@ -24,8 +27,11 @@ def remove(
         Path | None, options.out_option("For the corpus, each file under its own name.")
     ] = None,
     file: Annotated[
-        Path | None,
-        typer.Option(help="Of one file, instead of --out: its name, a link, pipe or /dev/stdout."),
+        str | None,
+        typer.Option(
+            metavar="<path>",
+            help="Of one file, instead of --out: its name, a link or a pipe; - is standard output.",
+        ),
     ] = None,
 ) -> None:
     """Take the canaries out again, and check that the corpus is what it was before."""
@@ -37,10 +43,10 @@ def remove(
     known, source = Manifest.read(manifest), options.opened(corpus)
     paths = [Path(SPOOL)] if is_stream(source) else corpus_files(source)
     target = _target(out, file, manifest, paths)
+    aside = out is None and is_standard_output(target)
     with nullcontext() if out is None else made_directory(out):
         removal = remove_from(source, known, target)
     where = removal.files[0] if len(removal.files) == 1 else target
-    aside = is_standard_output(file)
     say(f"corpus    {where}  ({removal.documents:,} documents taken out)", aside=aside)
     if removal.checked:
         say("checked   its SHA-256 is that of the corpus before insertion", aside=aside)
@@ -48,7 +54,7 @@ def remove(
         warn("not checked: the manifest holds no hash of the corpus before insertion")
 
 
-def _target(out: Path | None, file: Path | None, manifest: Path, corpus: Sequence[Path]) -> Path:
+def _target(out: Path | None, name: str | None, manifest: Path, corpus: Sequence[Path]) -> Path:
     """Where to write: one of both flags says, and not over a file of the run.
 
     Raises:
@@ -58,21 +64,22 @@ def _target(out: Path | None, file: Path | None, manifest: Path, corpus: Sequenc
     from lmexposure.cli.gate_options import of_a_run
     from lmexposure.errors import SettingsError
 
-    if out is not None and file is None:
+    if out is not None and name is None:
         there = next((out / path.name for path in corpus if (out / path.name).exists()), None)
         if there is not None:
             raise SettingsError(f"{there} is there already; choose another --out")
         return out
-    if file is None or out is not None:
+    if name is None or out is not None:
         raise SettingsError(
             "give either --out, a directory, or --file, the name of one file to write"
         )
+    file = Path(_STDOUT if name == options.STDIN else name)
     if len(corpus) > 1:
         raise SettingsError(
             f"--file {file} is one file, and the corpus has {len(corpus)}; give --out"
         )
-    if file.is_dir():
-        raise SettingsError(f"--file {file} is a directory; name a file, or give it with --out")
+    if file.is_dir() or name.endswith(os.sep):
+        raise SettingsError(f"--file {name} is a directory; name a file, or give it with --out")
     if file.exists() and manifest.exists() and file.samefile(manifest):
         raise SettingsError(f"--file {file} is the manifest itself; write to another file")
     if of_a_run(Path(os.path.realpath(file)), manifest.parent):

@@ -33,9 +33,9 @@ def verify(
     corpus: Annotated[
         list[str],
         typer.Argument(
-            help="Text, JSONL or Parquet; .gz and .zst too; a pattern in quotes or several files; "
-            "- reads standard input; or the directory of a saved tokenised data set, with "
-            "--tokenizer."
+            help="Text, JSONL or Parquet; .gz and .zst too; several files, or a pattern in quotes, "
+            "'DIRECTORY/*' for a directory's files; - reads standard input; or the directory of a "
+            "saved tokenised data set, with --tokenizer."
         ),
     ],
     manifest: Annotated[Path, typer.Argument(help="The manifest.json of the insertion.")],

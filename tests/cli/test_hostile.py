@@ -1,10 +1,13 @@
 """Names and files that would take over a terminal: what a person sees of them is spelled out."""
 
 import json
+import os
+import sys
 from pathlib import Path
 
 import pytest
 from cli.conftest import Call
+from corpora import write_corpus
 
 from lmexposure.cli import console
 
@@ -95,3 +98,30 @@ def test_a_bar_has_no_markup_and_no_controls(
     for part in (HOSTILE[:4], "\x07", "\x9b", "\u202e"):
         assert part not in seen.out + seen.err
     assert "[red]" in seen.out
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other disks refuse such names")
+def test_a_name_that_is_not_utf8_is_refused_by_name(call: Call, tmp_path: Path) -> None:
+    name = os.fsdecode(b"caf\xe9.txt")
+    place = tmp_path / os.fsdecode(b"\xe9")
+    place.mkdir()
+    for corpus in (tmp_path / name, place / "corpus.txt"):
+        write_corpus(corpus, 500)
+    pattern = tmp_path / "*.txt"
+    for command, corpus in (
+        ("insert", tmp_path / name),
+        ("insert", pattern),
+        ("run", tmp_path / name),
+        ("run", place / "corpus.txt"),
+    ):
+        outcome = call(command, corpus, "--out", tmp_path / "o", "--canaries", "1")
+        assert outcome.code == 3
+        assert "\\udce9" in outcome.err
+        assert "is not UTF-8, as " in outcome.err
+        assert not (tmp_path / "o" / "manifest.json").exists()
+    written = place / "o"
+    assert call("insert", place / "corpus.txt", "--out", written, "--canaries", "1").code == 0
+    copy, manifest = written / "corpus" / "corpus.txt", written / "manifest.json"
+    moved = copy.rename(copy.with_name(name))
+    assert call("verify", moved, manifest).code == 0
+    assert call("remove", moved, manifest, "--file", tmp_path / "back.txt").code == 0

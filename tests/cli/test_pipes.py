@@ -1,7 +1,9 @@
 """A corpus on standard input: what each command makes of it, and what it refuses."""
 
+import errno
 import gzip
 import io
+import os
 import shlex
 import sys
 from collections.abc import Callable
@@ -120,6 +122,20 @@ def test_a_corpus_of_no_use_is_not_kept(pipe: Pipe, tmp_path: Path) -> None:
         assert (refused.outcome.code, (tmp_path / "o").exists()) == (3, False)
         refused = pipe(data, "run", "-", "--out", tmp_path / "o", *PLAN)
         assert (refused.outcome.code, (tmp_path / "o").exists()) == (3, False)
+
+
+def test_a_disk_that_refuses_leaves_nothing(
+    pipe: Pipe, text: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    for command in ("insert", "run"):
+        with monkeypatch.context() as patch:
+            patch.setattr("lmexposure.canaries.corpora.pipe.shutil.copyfileobj", full)
+            refused = pipe(text, command, "-", "--out", tmp_path / "o", *PLAN).outcome
+        assert (refused.code, "No space left" in refused.err) == (3, True), refused.err
+        assert not (tmp_path / "o").exists()
 
 
 def test_what_cannot_come_through_a_pipe(

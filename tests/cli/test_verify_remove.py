@@ -155,9 +155,10 @@ def test_what_was_removed_goes_through_links_and_pipes(
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "back").read_bytes() == corpus.read_bytes()
     words = [sys.executable, "-m", "lmexposure", "remove", str(path), str(manifest)]
-    done = subprocess.run([*words, "--file", "/dev/stdout"], capture_output=True, check=True)
-    assert done.stdout == corpus.read_bytes()
-    assert b"8 documents taken out" in done.stderr
+    for name in ("/dev/stdout", "-"):
+        done = subprocess.run([*words, "--file", name], capture_output=True, check=True)
+        assert done.stdout == corpus.read_bytes()
+        assert b"8 documents taken out" in done.stderr
     (tmp_path / "again").symlink_to(path)
     weights = out / "model" / "model.safetensors"
     weights.parent.mkdir()
@@ -171,8 +172,10 @@ def test_what_was_removed_goes_through_links_and_pipes(
     refused = call("remove", path, manifest, "--file", manifest)
     assert (refused.code, "is the manifest itself" in refused.err) == (3, True)
     assert [file.read_bytes() for file in kept] == before
-    refused = call("remove", path, manifest, "--file", tmp_path)
-    assert (refused.code, "is a directory; name a file" in refused.err) == (3, True)
+    for directory in (tmp_path, f"{tmp_path}/new/"):
+        refused = call("remove", path, manifest, "--file", directory)
+        assert (refused.code, "is a directory; name a file" in refused.err) == (3, True)
+    assert not (tmp_path / "new").exists()
     for flags in ((), ("--out", tmp_path / "x", "--file", tmp_path / "y")):
         refused = call("remove", path, manifest, *flags)
         assert (refused.code, "give either --out, a directory, or --file" in refused.err) == (

@@ -9,7 +9,7 @@ from io import BufferedIOBase, RawIOBase
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from lmexposure._files import PRIVATE, atomic_write, sha256_file
+from lmexposure._files import PRIVATE, atomic_write, made_directory, sha256_file
 from lmexposure._locks import only_writer
 from lmexposure.canaries.corpora.copies import Planned, Reading, check_same
 from lmexposure.canaries.corpora.files import FileCorpus, layout_named
@@ -126,7 +126,7 @@ def kept(source: IO[bytes], out: Path) -> Iterator[Path]:
     spool = spool_of(out)
     new = not spool.exists()
     if new:
-        with atomic_write(spool, mode=PRIVATE) as stream:
+        with made_directory(spool.parent), atomic_write(spool, mode=PRIVATE) as stream:
             shutil.copyfileobj(source, stream, _PIECE_BYTES)
     else:
         digest = hashlib.sha256()
