@@ -18,6 +18,7 @@ from lmexposure.reporting.facts import measure_settings, run_settings
 
 # What is in the command instead; written bare, so that a shell shows what is missing.
 SEED = "SEED"
+_FILL_IN = "Words in capitals, if there are any, are for you to fill in"
 # Where a demo's corpus is, from its run.
 DEMO_TEXT = "source/python_topics.txt"
 
@@ -60,7 +61,7 @@ def command_of(run: RunFiles, *, show_seeds: bool = False) -> str:
 
 
 def where_of(run: RunFiles) -> str:
-    """Where the command is given, and what must be there, by its hash: one sentence.
+    """Where the command is given, what must be there, by its hash, and what is left to fill in.
 
     Args:
         run: as for `command_of`.
@@ -73,12 +74,13 @@ def where_of(run: RunFiles) -> str:
         what = f"{run.name}/manifest.json" if beside else "MANIFEST is the manifest.json that"
         manifest = f"{what} has the checksum {checksum}"
         model = f"the model has weights with SHA-256 {weights}, wherever it lies now"
-        return f"{place}; {manifest}, and {model}."
+        return f"{place}; {manifest}, and {model}. {_FILL_IN}."
     corpus = _corpus(run)
     ours = corpus[0].startswith(f"{run.name}/")
     named = " ".join(map(_path, corpus)) if len(corpus) > 1 else corpus[0]
     what = "" if ours else f", with {named}, the corpus before insertion; another is refused"
-    return f"{place} (its manifest.json has the checksum {checksum}){what}."
+    said = f"{place} (its manifest.json has the checksum {checksum}){what}."
+    return f"{said} {_FILL_IN}: {SEED} is plan.seed in manifest.json."
 
 
 def _corpus(run: RunFiles) -> list[str]:

@@ -128,7 +128,7 @@ def test_a_measurement(tmp_path: Path) -> None:
     assert where_of(run) == (
         f"Give it in the directory that holds m/; MANIFEST is the manifest.json that has the "
         f"checksum {checksum}, and the model has weights with SHA-256 {weights}, wherever it lies "
-        "now."
+        "now. Words in capitals, if there are any, are for you to fill in."
     )
     (tmp_path / "m" / "model").mkdir()
     beside = replace(run, manifest=small_manifest())

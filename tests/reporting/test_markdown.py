@@ -1,5 +1,6 @@
 """report.md: what a reviewer must see is there, and nothing in it is markup of somebody else."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,16 @@ def test_without_canaries_it_says_so(data: ReportData) -> None:
     assert "No canaries were measured." in text
     assert "No bound on epsilon: the result holds none." in text
     assert "Reproduce" not in text
+
+
+def test_what_the_command_leaves_out_is_said(tmp_path: Path) -> None:
+    run = open_run(small_run(tmp_path / "run", seed=918_273_645))
+    data = report_data(run)
+    assert (data.command is not None, "--seed SEED" in (data.command or "")) == (True, True)
+    assert "Words in capitals, if there are any, are for you to fill in" in report_markdown(data)
+    assert "SEED is plan.seed in manifest.json" in report_markdown(data)
+    written = json.loads((tmp_path / "run" / "manifest.json").read_bytes())
+    assert written["plan"]["seed"] == "918273645"
 
 
 def test_a_bound_that_is_not_there(data: ReportData) -> None:
