@@ -99,7 +99,7 @@ def share_warning(
     Args:
         settings: what was inserted, or will be.
         of_documents: inserted documents / all documents after insertion.
-        of_bytes: inserted bytes / all bytes after insertion, which stands for the share of tokens:
+        of_bytes: inserted bytes / all bytes after insertion, taken for the share of tokens:
             no tokenizer is known here; None where no size is known.
     """
     said, above = [], 1.0

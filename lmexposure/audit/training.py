@@ -171,11 +171,11 @@ def _inserted(manifest: Manifest) -> dict[str, int]:
 
 def _refuse_uninserted(manifest: Manifest, documents: Sequence[str]) -> None:
     """A fill taken for never inserted must not be trained on, as in a corpus of other coins."""
-    stand = set(documents)
-    found = [one.id for one in manifest.entries if not one.inserted and one.text in stand]
+    there = set(documents)
+    found = [one.id for one in manifest.entries if not one.inserted and one.text in there]
     if found:
         raise ManifestError(
-            f"{found[0]} stands in the corpus, but by the manifest it was not inserted "
+            f"{found[0]} is in the corpus, but by the manifest it was not inserted "
             f"({len(found)} such in all); train on the corpus that the manifest belongs to"
         )
 

@@ -191,7 +191,7 @@ def _print_preview(would: "Preview", *, coins: bool) -> None:
 
 
 def _tossed(manifest: "Manifest") -> str:
-    """How the coins fell; a training on nothing inserted should surprise nobody."""
+    """How the coins fell; that nothing was inserted is better known before a training."""
     inserted = len(manifest.canaries)
     fell = f"{inserted:,} of {inserted + len(manifest.held_out):,} candidates inserted"
     return fell if inserted else f"{fell}: nothing to find in a model trained on this"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _AMISS = 2
 _NAMED = 10
-# Columns of copies, then of canaries, each of which has so many of its copies.
+# Columns of copies, then of canaries by how many of their copies are there.
 _COLUMNS = {
     "repetitions": "repetitions",
     "copies expected": "expected",

@@ -306,6 +306,6 @@ def test_training_refuses_the_corpus_of_other_coins(
     more, _ = insert_corpus(
         corpus, out=tmp_path / "b", settings=replace(tossed, inclusion_probability=0.9)
     )
-    with pytest.raises(ManifestError, match=r"pin/x\d+/000\d stands in the corpus, but by the man"):
+    with pytest.raises(ManifestError, match=r"pin/x\d+/000\d is in the corpus, but by the man"):
         train_corpus(more, out=tmp_path / "t", settings=tossed, manifest=manifest)
     assert not (tmp_path / "t").exists()
