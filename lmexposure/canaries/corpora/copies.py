@@ -211,18 +211,17 @@ def _check_places(paths: Sequence[Path], corpus: Path, *, written: bool) -> None
         target = corpus / path.name
         if target.exists() and target.samefile(path):
             raise CorpusError(f"{target} is the corpus itself; write to another directory")
-    ours = {*names, *(name + SIDECAR_SUFFIX for name in names)} if written else set()
-    if corpus.exists() and (not corpus.is_dir() or _others(corpus, ours)):
+    ours = {*names, *(name + SIDECAR_SUFFIX for name in names)}
+    left = {f".{name}.partial" for name in ours}  # by a killed call of an older version
+    if corpus.exists() and (
+        not corpus.is_dir() or _others(corpus, left | (ours if written else set()))
+    ):
         raise CorpusError(f"{corpus} holds something already; choose a new or an empty directory")
 
 
 def _others(directory: Path, ours: set[str]) -> bool:
-    """Whether a directory holds more than these files, and what a killed call left."""
-    return any(
-        (one.name not in ours or one.is_dir())
-        and not (one.name.startswith(".") and one.name.endswith(".partial"))
-        for one in directory.iterdir()
-    )
+    """Whether a directory holds more than these files."""
+    return any(path.name not in ours or not path.is_file() for path in directory.iterdir())
 
 
 def _is_done(

@@ -577,7 +577,9 @@ def test_what_was_damaged_is_made_good(
 def test_several_copies_go_on_where_they_are(tmp_path: Path) -> None:
     sources, out = parts(tmp_path / "in", 3), tmp_path / "out"
     manifest = insert_files(sources, out, PLAN)
-    (out / "corpus" / ".hidden.partial").touch()  # what a killed call left
+    left = [".1.txt.partial", ".1.txt.canaries.json.partial"]
+    for name in left:
+        (out / "corpus" / name).touch()  # what a killed call of an older version left
     made = {path.name: path.read_bytes() for path in (out / "corpus").glob("[0-9]*")}
     assert insert_files(sources[::-1], out, PLAN) == manifest
     assert insert_files([tmp_path / "in" / "*"], out, PLAN) == manifest
@@ -592,10 +594,14 @@ def test_several_copies_go_on_where_they_are(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="holds something already; choose a new or an empty dir"):
         insert_files(sources, out, PLAN)
     (out / "corpus" / "0.txt").rmdir()
-    (out / "corpus" / "notes").touch()
+    for name in ("notes", ".notes.partial", ".9.txt.partial"):
+        (out / "corpus" / name).write_bytes(b"somebody's")
+        with pytest.raises(CorpusError, match="holds something already; choose a new or an empty"):
+            insert_files(sources, out, PLAN)
+        (out / "corpus" / name).unlink()  # it is still there
+    (out / "corpus" / left[0]).mkdir()
     with pytest.raises(CorpusError, match="holds something already; choose a new or an empty dir"):
         insert_files(sources, out, PLAN)
-    assert (out / "corpus" / "notes").exists()
 
 
 def test_what_another_call_left_is_not_written_over(corpus: Path) -> None:
