@@ -23,12 +23,16 @@ from lmexposure.canaries.corpora.files import (
     layout_for,
 )
 from lmexposure.canaries.insertion import (
+    Cut,
     Existing,
+    Hashes,
     Merge,
     Occurrence,
+    Part,
     Placement,
     Scan,
     Verification,
+    Written,
     draw,
     scan_corpus,
 )
@@ -159,6 +163,10 @@ def _insert(
         manifest = verification.manifest(plan, corpus.about(), set_aside)
         if before == manifest:  # it may be of an older version, and keeps the name it had there
             manifest = before
+        elif before is not None and reading.fields:  # all else was compared before
+            raise ResultError(
+                f"{out} holds a manifest of other constants; choose another directory"
+            )
         for shard, copied in enumerate(copies, 1):
             note = Sidecar(
                 manifest_sha256=manifest.sha256, shard=shard, shards=len(copies), copied=copied
@@ -235,14 +243,15 @@ def _is_done(
         )
     copies, named = copies_of(sources, out), _named(sources)
     originals = named if all(path.exists() for path in named) else []
-    known = layout_for(named or copies or [out], reading.layout, reading.text_field)
+    some, fields = named or copies or [out], reading.fields
+    known = layout_for(some, reading.layout, reading.text_field, fields=fields)
     check_same(out, manifest, plan, known, originals, reading)
     there, wanted = {path.name for path in copies}, {path.name for path in named}
     if copies and named and there.isdisjoint(wanted):
         raise ResultError(f"{out} holds a manifest of another corpus; choose another directory")
     if not copies or (named and there != wanted):
         return False
-    damaged = _damaged(copies, manifest, known)
+    damaged = _damaged(copies, originals, manifest, known)
     if damaged is not None:
         say_rebuilt(damaged)
     return damaged is None
@@ -290,29 +299,83 @@ def check_same(
             raise ResultError(f"{out} holds a manifest of another {what}; choose another directory")
 
 
-def _damaged(copies: Sequence[Path], manifest: Manifest, layout: FileLayout) -> Path | None:
-    """The first copy, or the directory of all, that is not what insertion wrote; None: all are.
-
-    Older versions wrote a copy of one text without a sidecar.
-    """
-
-    def intact(paths: Sequence[Path], sha256: str) -> bool:
-        with suppress(CorpusError):  # damaged ones of some layouts cannot be read at all
-            return FileCorpus(paths, layout).sha256() == sha256
-        return False
-
-    whole, notes = manifest.corpus.sha256_inserted, None
+def _damaged(
+    copies: Sequence[Path], originals: Sequence[Path], manifest: Manifest, layout: FileLayout
+) -> Path | None:
+    """The first copy, or the directory of all, that insertion would write otherwise; None: none."""
+    some, notes = copies[0] if len(copies) == 1 else copies[0].parent, None
     with suppress(CorpusError):
         notes = read_sidecars(copies, manifest)
-    if notes is None:
-        some = copies[0] if len(copies) == 1 else copies[0].parent
-        alone = len(copies) == 1 and not sidecar_path(copies[0]).exists()
-        return None if alone and intact(copies, whole) else some
-    ordered = sorted(zip(copies, notes, strict=True), key=lambda pair: pair[1].shard)
-    if intact([path for path, _ in ordered], whole):
-        return None
-    bad = (path for path, note in ordered if not intact([path], note.copied.sha256_inserted))
-    return next(bad, copies[0].parent)
+    bare = len(copies) == 1 and manifest.is_older and not sidecar_path(some).exists()
+    if notes is None and not bare:  # of one file, older versions wrote none
+        return some
+    noted = dict(zip(copies, notes or (), strict=False))
+    ordered = [copies[0].with_name(path.name) for path in originals]
+    ordered = ordered or sorted(copies, key=lambda path: noted[path].shard if noted else 0)
+    again = _Again(FileCorpus(originals or ordered, layout), manifest, gone=not originals)
+    for number, copy in enumerate(ordered):
+        told = None
+        with suppress(CorpusError):  # damaged ones of some layouts cannot be read at all
+            told = again.copied(number, copy)
+        if told is None or (
+            noted and (noted[copy].shard, noted[copy].copied) != (number + 1, told)
+        ):
+            return copy
+    corpus = manifest.corpus
+    whole = (again.before.total, again.after.total) == (corpus.sha256, corpus.sha256_inserted)
+    return None if whole else some
+
+
+class _Again:
+    """What insertion would write now, held against its copies.
+
+    Where the corpus is gone, what the copies hold without their canaries is taken for it. That it
+    was the same is known by its hash; of other columns of tables, there is none.
+
+    Args:
+        corpus: that was inserted into, or its copies.
+        manifest: of the insertion.
+        gone: these are the copies.
+
+    Attributes:
+        before, after: of what went in, and of what insertion would write.
+    """
+
+    def __init__(self, corpus: FileCorpus, manifest: Manifest, *, gone: bool) -> None:
+        several, placement = len(corpus.sources) > 1, Placement(manifest.entries)
+        self.before, self.after = Hashes(several=several), Hashes(several=several)
+        self._corpus, self._merge = corpus, Merge(placement)
+        self._cut = Cut(placement.inserted(), CorpusError) if gone else None
+
+    def copied(self, number: int, copy: Path) -> "Copied | None":
+        """What the sidecar of this copy should say; None: the copy is another."""
+        source, merge = self._corpus.sources[number], self._merge
+        first = merge.document
+        merge.begin_file()
+        with source.guarded(), self._corpus.layout.compared(copy) as same:
+            for part in source.parts(known=True):
+                made = self._made(part)
+                if not same(Written(made, made, ())):
+                    return None
+            if not same(None):
+                return None
+        self.before.end_file()
+        self.after.end_file()
+        return Copied(
+            name=copy.name,
+            first_document=first,
+            documents=merge.document - first,
+            occurrences=tuple(merge.occurrences),
+            sha256=self.before.files[number],
+            sha256_inserted=self.after.files[number],
+        )
+
+    def _made(self, part: Part) -> Part:
+        rest = part if self._cut is None else self._cut.part(part)[0]
+        made = self._merge.part(rest)
+        self.before.update(rest.content)
+        self.after.update(made.content)
+        return made
 
 
 def as_inserted(paths: Sequence[Path], manifest: Manifest) -> list[Path]:

@@ -568,10 +568,8 @@ def test_what_was_damaged_is_made_good(
         copy.unlink()
     assert insert_files(source, out, PLAN) == manifest
     assert copy.read_bytes() == made
-    if damage != "note gone":  # older versions wrote none beside one file
-        assert sidecar_path(copy).read_bytes() == note
-    rebuilt = damage in ("cut", "empty", "note")
-    assert (f"{copy} is damaged, or was changed since" in caplog.text) is rebuilt
+    assert sidecar_path(copy).read_bytes() == note
+    assert (f"{copy} is damaged, or was changed since" in caplog.text) is (damage != "gone")
 
 
 def test_several_copies_go_on_where_they_are(tmp_path: Path) -> None:
@@ -657,3 +655,104 @@ def test_what_names_no_files(tmp_path: Path, sources: Any) -> None:
     with pytest.raises(CorpusError, match=r"sources .*paths"):
         insert_files(sources, tmp_path / "out", PLAN)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("gone", [False, True])
+@pytest.mark.parametrize("name", ["a.jsonl", "a.parquet"])
+def test_other_constants_are_not_taken_for_done(tmp_path: Path, name: str, gone: bool) -> None:
+    source, out = written(tmp_path / name), tmp_path / "out"
+    field = "score" if name == "a.parquet" else "n"
+    manifest = insert_files(source, out, PLAN, fields={field: 7})
+    copy, record = out / "corpus" / name, (out / "manifest.json").read_bytes()
+    made = copy.read_bytes()
+    if gone:
+        source.unlink()
+    assert insert_files(source, out, PLAN, fields={field: 7}) == manifest
+    if name == "a.parquet" and not gone:  # which has no hash but of the texts
+        insert_files(source, out, PLAN, fields={field: 8})
+        rows = pq.read_table(copy).to_pylist()
+        assert {row["score"] for row in rows if "PIN" in row["text"]} == {8}
+        return
+    message = "cannot read the corpus" if gone else "a manifest of other constants; choose another"
+    with pytest.raises(CorpusError if gone else ResultError, match=message):
+        insert_files(source, out, PLAN, fields={field: 8})
+    assert (copy.read_bytes(), (out / "manifest.json").read_bytes()) == (made, record)
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.arrow"])
+@pytest.mark.parametrize("of_canary", [False, True])
+def test_another_column_of_a_copy_was_changed(tmp_path: Path, name: str, of_canary: bool) -> None:
+    source, out = written(tmp_path / "a.parquet"), tmp_path / "out"
+    table = pq.read_table(source)
+    if name == "a.arrow":
+        source = tmp_path / name
+        with pa.ipc.new_file(source, table.schema) as writer:
+            writer.write_table(table)
+    manifest = insert_files(source, out, PLAN)
+    copy = out / "corpus" / name
+    made = copy.read_bytes()
+    rows = (pq.read_table if name == "a.parquet" else pa.ipc.open_file)(copy)
+    whole = rows if name == "a.parquet" else rows.read_all()
+    changed = whole.to_pylist()
+    chosen = next(row for row in changed if ("PIN" in row["text"]) is of_canary)
+    chosen["score"] = 99.0
+    again = pa.Table.from_pylist(changed, schema=whole.schema)
+    if name == "a.parquet":
+        with pq.ParquetFile(copy) as file:
+            sizes = [file.metadata.row_group(n).num_rows for n in range(3)]
+        with pq.ParquetWriter(copy, whole.schema) as writer:
+            for n, size in enumerate(sizes):
+                writer.write_table(again.slice(sum(sizes[:n]), size))
+    else:
+        with pa.ipc.new_file(copy, whole.schema) as writer:
+            writer.write_table(again)
+    assert insert_files(source, out, PLAN) == manifest
+    assert copy.read_bytes() == made
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_copies_that_were_exchanged_with_their_sidecars(tmp_path: Path, gone: bool) -> None:
+    sources, out = parts(tmp_path / "in", 3), tmp_path / "out"
+    manifest = insert_files(sources, out, PLAN)
+    made = {path.name: path.read_bytes() for path in (out / "corpus").iterdir()}
+    for suffix in ("", ".canaries.json"):
+        one, other = (out / "corpus" / f"{n}.txt{suffix}" for n in (0, 1))
+        one.write_bytes(made[other.name])
+        other.write_bytes(made[one.name])
+    if gone:
+        shutil.rmtree(tmp_path / "in")
+        with pytest.raises(CorpusError, match="cannot read the corpus"):
+            insert_files(sources, out, PLAN)
+        return
+    assert insert_files(sources, out, PLAN) == manifest
+    assert {path.name: path.read_bytes() for path in (out / "corpus").iterdir()} == made
+
+
+@pytest.mark.parametrize("gone", [False, True])
+@pytest.mark.parametrize(
+    "false",
+    [
+        {"first_document": 1},
+        {"documents": 17},
+        {"occurrences": []},
+        {"sha256": "0" * 64},
+        {"sha256_inserted": "0" * 64},
+        {"shards": 4},
+        {"name": "b"},
+    ],
+)
+def test_a_sidecar_that_does_not_say_the_truth(
+    tmp_path: Path, false: dict[str, Any], gone: bool
+) -> None:
+    sources, out = parts(tmp_path / "in", 3), tmp_path / "out"
+    manifest = insert_files(sources, out, PLAN)
+    note = sidecar_path(out / "corpus" / "0.txt")
+    told = note.read_bytes()
+    note.write_text(json.dumps({**json.loads(told), **false}))
+    if gone:
+        shutil.rmtree(tmp_path / "in")
+        with pytest.raises(CorpusError, match="cannot read the corpus"):
+            insert_files(sources, out, PLAN)
+        return
+    assert insert_files(sources, out, PLAN) == manifest
+    assert note.read_bytes() == told
