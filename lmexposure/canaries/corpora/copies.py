@@ -73,9 +73,11 @@ def insert_files(
 ) -> Manifest:
     """Write copies of files with canaries in them, and the manifest; skipped when that is done.
 
-    The copies appear whole or not at all, so that a killed call is made good by the same one. What
-    was drawn for `out` once is not drawn again. Cut in other places between documents, the same
-    corpus gets the same canaries before the same documents.
+    The copies appear whole or not at all, so that a killed call is made good by the same one; so
+    are copies that are not what insertion would write now. What was drawn for `out` once is not
+    drawn again: give the fields of a plan, or its seed, for a new `Plan` without one has another.
+    Cut in other places between documents, the same corpus gets the same canaries before the same
+    documents.
 
     Args:
         sources: a file, several, or patterns such as "data/*.jsonl.gz": text, JSONL or Parquet, and
@@ -87,7 +89,8 @@ def insert_files(
             suffix.
         text_field: where documents have fields, the one that holds the text.
         fields: for these, constants for other fields of inserted documents; the rest is copied from
-            the document that follows.
+            the document that follows. Copies with other constants are refused where they are JSONL,
+            and else written again.
         existing: fills of a format that the corpus holds already: "refuse" or "set_aside".
         total: how many documents there must be; None: as many as there are.
         verify: look for such fills, hash, and check what was written.
@@ -486,12 +489,46 @@ def read_sidecars(paths: Sequence[Path], manifest: Manifest) -> list[Sidecar] | 
             raise CorpusError(
                 f"{sidecar_path(path)} belongs to another manifest; give the one of this corpus"
             )
-    given = {note.shard for note in notes}
-    missing = list(islice((n for n in range(1, notes[0].shards + 1) if n not in given), 10))
-    if missing and len(notes) > 1:
-        listed = ", ".join(map(str, missing))
-        raise CorpusError(
-            f"of the {notes[0].shards} files of this corpus, number {listed} is missing; give all "
-            "of them, or one alone"
-        )
+    shards: dict[int, Path] = {}
+    for path, note in zip(paths, notes, strict=True):
+        if shards.setdefault(note.shard, path) != path:
+            raise CorpusError(
+                f"{shards[note.shard]} and {path} are both number {note.shard} of this corpus, by "
+                "their sidecars; give one of them"
+            )
+    _check_complete(notes)
+    _check_told(paths, notes, manifest)
     return notes
+
+
+def _check_complete(notes: Sequence[Sidecar]) -> None:
+    given, most = {note.shard for note in notes}, notes[0].shards
+    missing = list(islice((str(n) for n in range(1, most + 1) if n not in given), 10))
+    if missing and len(notes) > 1:
+        which = (
+            f"number {missing[0]} is" if len(missing) == 1 else f"numbers {', '.join(missing)} are"
+        )
+        raise CorpusError(
+            f"of the {most} files of this corpus, {which} missing; give all of them, or one alone"
+        )
+
+
+def _check_told(paths: Sequence[Path], notes: Sequence[Sidecar], manifest: Manifest) -> None:
+    """Refuse notes that say of documents what the manifest does not."""
+    placement, done = Placement(manifest.entries), 0
+    ordered = sorted(zip(paths, notes, strict=True), key=lambda pair: pair[1].shard)
+    for path, note in ordered:
+        told, shards = note.copied, len(notes) if len(notes) > 1 else note.shards
+        stop = told.first_document + told.documents
+        wanted = [(n, canary.id) for n, canary in placement.within(told.first_document, stop)]
+        if (
+            [(one.document, one.id) for one in told.occurrences] != wanted
+            or stop > manifest.corpus.documents
+            or (len(notes) == shards and told.first_document != done)
+            or (note.shard == shards and stop != manifest.corpus.documents)
+            or note.shards != shards
+        ):
+            raise CorpusError(
+                f"{sidecar_path(path)} does not say what the manifest does; take a whole copy"
+            )
+        done = stop

@@ -32,7 +32,7 @@ from lmexposure.canaries import (
 )
 from lmexposure.canaries import insertion as engine
 from lmexposure.canaries.corpora import copies
-from lmexposure.canaries.corpora.copies import sidecar_path
+from lmexposure.canaries.corpora.copies import read_sidecars, sidecar_path
 from lmexposure.canaries.corpora.removal import remove_from_files
 from lmexposure.canaries.corpora.text import Block
 from lmexposure.canaries.insertion import Merge, Placement, draw
@@ -756,3 +756,28 @@ def test_a_sidecar_that_does_not_say_the_truth(
         return
     assert insert_files(sources, out, PLAN) == manifest
     assert note.read_bytes() == told
+
+
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize("false", [{"first_document": 40}, {"documents": 90}, {"occurrences": []}])
+def test_a_false_sidecar_is_not_believed_when_counting(
+    tmp_path: Path, false: dict[str, Any], alone: bool
+) -> None:
+    sources, out = parts(tmp_path / "in", 3), tmp_path / "out"
+    manifest = insert_files(sources, out, PLAN)
+    copied = [out / "corpus" / f"{n}.txt" for n in (1, 0, 2)]
+    note = sidecar_path(copied[0])
+    note.write_text(json.dumps({**json.loads(note.read_bytes()), **false}))
+    with pytest.raises(CorpusError, match=r"1.txt.canaries.json does not say what th"):
+        read_sidecars(copied[:1] if alone else copied, manifest)
+
+
+def test_a_number_of_two_files(tmp_path: Path) -> None:
+    manifest = insert_files(parts(tmp_path / "in", 3), tmp_path / "out", PLAN)
+    copied = [tmp_path / "out" / "corpus" / f"{n}.txt" for n in range(3)]
+    for suffix in ("", ".canaries.json"):
+        twice = f"{copied[1]}{suffix}"
+        shutil.copy(f"{copied[0]}{suffix}", twice)
+    with pytest.raises(CorpusError, match=r"0.txt and .*1.txt are both number 1 of this corpus"):
+        read_sidecars(copied, manifest)
+    assert read_sidecars(copied[:1], manifest)
