@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from dataclasses import fields as fields_of
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,12 @@ from typing import Any
 from lmexposure._files import PRIVATE, atomic_directory, mode_like, new_file, write_json
 from lmexposure._integrity import say_rebuilt
 from lmexposure._locks import only_writer
-from lmexposure._validate import integer, of_type
+from lmexposure._validate import flag, integer, of_type
 from lmexposure.canaries.corpora.files import (
     SIDECAR_SUFFIX,
     FileCorpus,
     FileLayout,
+    check_names,
     corpus_files,
     layout_for,
 )
@@ -105,6 +107,10 @@ def insert_files(
             work there.
         FileError: the disk refused; nothing half-written is left.
     """
+    of_type("out", out, (str, Path), "out, a directory", error=CorpusError)
+    flag("verify", verify, error=CorpusError)
+    if total is not None:
+        integer("total", total, low=1, error=CorpusError)
     chosen = Plan.of(plan, plan_fields)
     given = [name for name, value in plan_fields.items() if value is not None]
 
@@ -121,6 +127,7 @@ def insert_copies(
     sources: Sequence[str | Path], out: Path, planned: Planned, reading: Reading
 ) -> Manifest:
     """What `insert_files` does, for a plan that depends on the manifest that is there, if any."""
+    check_names(sources)
     with only_writer(out):
         record = out / "manifest.json"
         before = Manifest.read(record) if record.exists() else None
@@ -297,9 +304,19 @@ def check_same(
         "number of documents": reading.total in (None, corpus.documents),
         "corpus": not originals or FileCorpus(originals, layout).sha256() == corpus.sha256,
     }
+    if manifest.plan != plan and _unseeded(manifest.plan) == _unseeded(plan):
+        raise ResultError(
+            f"{out} holds a manifest of another plan: its seeds differ; give its seed, or the "
+            "plan's fields without one, or choose another directory"
+        )
     for what, unchanged in same.items():
         if not unchanged:
             raise ResultError(f"{out} holds a manifest of another {what}; choose another directory")
+
+
+def _unseeded(plan: Plan) -> dict[str, Any]:
+    """All that a plan says but its seeds."""
+    return {one.name: getattr(plan, one.name) for one in fields_of(plan) if "seed" not in one.name}
 
 
 def _damaged(

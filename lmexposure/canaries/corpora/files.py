@@ -16,7 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from lmexposure._validate import one_of
+from lmexposure._validate import of_type, one_of
 from lmexposure.canaries.insertion import About, Hashes, Same, Taken, named_errors
 from lmexposure.canaries.layouts import ADAPTERS
 from lmexposure.errors import CorpusError
@@ -89,7 +89,10 @@ def layout_named(
         CorpusError: an unknown name; constants for the text, or that the layout cannot hold.
     """
     one_of("layout", name, LAYOUTS, error=CorpusError)
+    of_type("fields", fields or {}, Mapping, "constants by the names of fields", error=CorpusError)
     constants = dict(fields or {})
+    for field in constants:
+        of_type(f"fields: the name {field!r}", field, str, "a string", error=CorpusError)
     if text_field in constants:
         raise CorpusError(
             f"fields must leave out the text field {text_field!r}: the canary goes there"
@@ -130,8 +133,10 @@ def corpus_files(names: Sequence[str | Path]) -> list[Path]:
         names: files, or patterns such as "data/*.jsonl.gz".
 
     Raises:
-        CorpusError: a pattern that matches no file, or a file named twice.
+        CorpusError: a pattern that matches no file, a file named twice, or what `check_names`
+            refuses.
     """
+    check_names(names)
     found: list[Path] = []
     for name in names:
         known = [name] if Path(name).exists() or not glob.has_magic(str(name)) else []
@@ -140,11 +145,25 @@ def corpus_files(names: Sequence[str | Path]) -> list[Path]:
         if not files:
             raise CorpusError(f"no file matches {str(name)!r}; give a file, or another pattern")
         found += files
+    check_names(found)
     found.sort()
     for one, following in pairwise(found):
         if one == following:
             raise CorpusError(f"{one} is given twice; give it once")
     return found
+
+
+def check_names(names: Sequence[str | Path]) -> None:
+    """Refuse a directory, and a sidecar, in place of a file.
+
+    Raises:
+        CorpusError: it says what to give.
+    """
+    for name in names:
+        if Path(name).is_dir():
+            raise CorpusError(f"{name} is a directory; give its files, such as '{name}/*.jsonl.gz'")
+        if str(name).endswith(SIDECAR_SUFFIX) and Path(name).exists():
+            raise CorpusError(f"{name} is a sidecar; give the file that it belongs to")
 
 
 class FileSource:

@@ -781,3 +781,59 @@ def test_a_number_of_two_files(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"0.txt and .*1.txt are both number 1 of this corpus"):
         read_sidecars(copied, manifest)
     assert read_sidecars(copied[:1], manifest)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"fields": ["n"]}, "fields is of type list; give constants by the names of fields"),
+        ({"fields": "n"}, "fields is of type str; give constants"),
+        ({"fields": {1: 2}}, "fields: the name 1 is of type int; give a string"),
+        ({"total": -1}, "total=-1 must be a whole number at least 1"),
+        ({"verify": "no"}, "verify='no' must be true or false"),
+        ({"out": None}, "out is of type NoneType; give out, a directory"),
+        ({"out": PLAN, "plan": None}, "out is of type Plan; give out, a directory"),
+    ],
+)
+def test_what_cannot_be_meant(tmp_path: Path, given: dict[str, Any], message: str) -> None:
+    source = written(tmp_path / "a.jsonl")
+    whole: Any = {"out": tmp_path / "out", "plan": PLAN, **given}
+    with pytest.raises(CorpusError, match=message):
+        insert_files(source, **whole)
+    assert list(tmp_path.iterdir()) == [source]
+
+
+def test_a_new_plan_has_other_seeds(corpus: Path) -> None:
+    out = corpus.with_name("out")
+    insert_files(corpus, out, Plan(formats=(PIN,), canaries=2, repetitions=(1,)))
+    with pytest.raises(ResultError, match="of another plan: its seeds differ; give its seed, or"):
+        insert_files(corpus, out, Plan(formats=(PIN,), canaries=2, repetitions=(1,)))
+    with pytest.raises(ResultError, match="of another plan; choose another directory"):
+        insert_files(corpus, out, Plan(formats=(PIN,), canaries=3, repetitions=(1,)))
+
+
+@pytest.mark.parametrize("done", [False, True])
+def test_directories_and_sidecars_are_no_corpus(corpus: Path, done: bool) -> None:
+    out, directory = corpus.with_name("out"), corpus.with_name("shards")
+    if done:
+        insert_files(corpus, out, PLAN)
+    directory.mkdir()
+    with pytest.raises(CorpusError, match=r"shards is a directory; .*, such as '.*shards/\*.json"):
+        insert_files(directory, out, PLAN)
+    note = sidecar_path(corpus)
+    note.touch()
+    with pytest.raises(CorpusError, match="json is a sidecar; give the file that it belongs to"):
+        insert_files([corpus, note], out, PLAN)
+
+
+def test_packed_text_under_the_name_of_plain_text(corpus: Path) -> None:
+    corpus.write_bytes(gzip.compress(b"text\n" * 9))
+    with pytest.raises(CorpusError, match="is packed by gzip; unpack it first, with gzip -dc, or"):
+        insert_files(corpus, corpus.with_name("out"), PLAN)
+
+
+def test_the_missing_files_are_named(tmp_path: Path) -> None:
+    manifest = insert_files(parts(tmp_path / "in", 4), tmp_path / "out", PLAN)
+    copied = [tmp_path / "out" / "corpus" / f"{n}.txt" for n in range(4)]
+    with pytest.raises(CorpusError, match="of the 4 files of this corpus, numbers 1, 4 are missin"):
+        read_sidecars(copied[1:3], manifest)
