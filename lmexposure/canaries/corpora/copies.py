@@ -20,9 +20,9 @@ from lmexposure.canaries.corpora.files import (
     SIDECAR_SUFFIX,
     FileCorpus,
     FileLayout,
-    check_names,
     corpus_files,
     layout_for,
+    refuse_sidecars,
 )
 from lmexposure.canaries.insertion import (
     Cut,
@@ -127,7 +127,7 @@ def insert_copies(
     sources: Sequence[str | Path], out: Path, planned: Planned, reading: Reading
 ) -> Manifest:
     """What `insert_files` does, for a plan that depends on the manifest that is there, if any."""
-    check_names(sources)
+    refuse_sidecars(sources)
     with only_writer(out):
         record = out / "manifest.json"
         before = Manifest.read(record) if record.exists() else None

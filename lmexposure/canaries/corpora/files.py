@@ -133,10 +133,9 @@ def corpus_files(names: Sequence[str | Path]) -> list[Path]:
         names: files, or patterns such as "data/*.jsonl.gz".
 
     Raises:
-        CorpusError: a pattern that matches no file, a file named twice, or what `check_names`
-            refuses.
+        CorpusError: a pattern that matches no file, a file named twice, or a sidecar.
     """
-    check_names(names)
+    refuse_sidecars(names)
     found: list[Path] = []
     for name in names:
         known = [name] if Path(name).exists() or not glob.has_magic(str(name)) else []
@@ -145,7 +144,6 @@ def corpus_files(names: Sequence[str | Path]) -> list[Path]:
         if not files:
             raise CorpusError(f"no file matches {str(name)!r}; give a file, or another pattern")
         found += files
-    check_names(found)
     found.sort()
     for one, following in pairwise(found):
         if one == following:
@@ -153,15 +151,13 @@ def corpus_files(names: Sequence[str | Path]) -> list[Path]:
     return found
 
 
-def check_names(names: Sequence[str | Path]) -> None:
-    """Refuse a directory, and a sidecar, in place of a file.
+def refuse_sidecars(names: Sequence[str | Path]) -> None:
+    """Refuse a sidecar in place of its file; patterns leave them out.
 
     Raises:
-        CorpusError: it says what to give.
+        CorpusError: it names the sidecar.
     """
     for name in names:
-        if Path(name).is_dir():
-            raise CorpusError(f"{name} is a directory; give its files, such as '{name}/*.jsonl.gz'")
         if str(name).endswith(SIDECAR_SUFFIX) and Path(name).exists():
             raise CorpusError(f"{name} is a sidecar; give the file that it belongs to")
 
@@ -240,6 +236,8 @@ def _file_state(path: Path) -> tuple[int, ...]:
         raise CorpusError(
             f"cannot read the corpus {path}: {failure.strerror}; give a text file"
         ) from failure
+    if stat.S_ISDIR(found.st_mode):
+        raise CorpusError(f"{path} is a directory; give its files, such as '{path}/*.jsonl.gz'")
     if stat.S_ISFIFO(found.st_mode) or stat.S_ISSOCK(found.st_mode):
         raise CorpusError(
             f"the corpus {path} is a pipe, and would be read twice; write it to a file, or give it "
