@@ -334,16 +334,11 @@ def _damaged(
     ordered = ordered or sorted(copies, key=lambda path: noted[path].shard if noted else 0)
     again = _Again(FileCorpus(originals or ordered, layout), manifest, gone=not originals)
     for number, copy in enumerate(ordered):
-        told = None
-        with suppress(CorpusError):  # damaged ones of some layouts cannot be read at all
-            told = again.copied(number, copy)
-        if told is None or (
-            noted and (noted[copy].shard, noted[copy].copied) != (number + 1, told)
-        ):
+        told, note = again.copied(number, copy), noted.get(copy)
+        if told is None or (note and (note.shard, note.copied) != (number + 1, told)):
             return copy
-    corpus = manifest.corpus
-    whole = (again.before.total, again.after.total) == (corpus.sha256, corpus.sha256_inserted)
-    return None if whole else some
+    whole = manifest.corpus.sha256, manifest.corpus.sha256_inserted
+    return None if (again.before.total, again.after.total) == whole else some
 
 
 class _Again:
@@ -372,13 +367,16 @@ class _Again:
         source, merge = self._corpus.sources[number], self._merge
         first = merge.document
         merge.begin_file()
-        with source.guarded(), self._corpus.layout.compared(copy) as same:
-            for part in source.parts(known=True):
-                made = self._made(part)
-                if not same(Written(made, made, ())):
-                    return None
-            if not same(None):
-                return None
+        whole = False
+        with (
+            suppress(CorpusError),  # damaged ones of some layouts cannot be read at all
+            source.guarded(),
+            self._corpus.layout.compared(copy) as same,
+        ):
+            made = map(self._made, source.parts(known=True))
+            whole = all(same(Written(part, part, ())) for part in made) and same(None)
+        if not whole:
+            return None
         self.before.end_file()
         self.after.end_file()
         return Copied(
