@@ -231,6 +231,11 @@ class Manifest:
         """The left context that every fill is scored after; None: BOS, else EOS."""
         return self.corpus.separator
 
+    @property
+    def is_older(self) -> bool:
+        """Whether it was read from the file of an older version."""
+        return self._older is not None
+
     @cached_property
     def sha256(self) -> str:
         """The manifest's name for other files: the hash of its contents, as its file carries it.

@@ -36,7 +36,7 @@ def remove(
 ) -> None:
     """Take the canaries out again, and check that the corpus is what it was before."""
     from lmexposure._files import is_standard_output, made_directory
-    from lmexposure.canaries import Manifest, corpus_files
+    from lmexposure.canaries import Manifest, corpus_files, layout_named
     from lmexposure.canaries.corpora.pipe import SPOOL, is_stream
     from lmexposure.integrations import remove as remove_from
 
@@ -48,7 +48,9 @@ def remove(
         removal = remove_from(source, known, target)
     where = removal.files[0] if len(removal.files) == 1 else target
     say(f"corpus    {where}  ({removal.documents:,} documents taken out)", aside=aside)
-    if removal.checked:
+    if removal.checked and layout_named(known.layout).place == "row":
+        say("checked   the texts' SHA-256 is that before insertion", aside=aside)
+    elif removal.checked:
         say("checked   its SHA-256 is that of the corpus before insertion", aside=aside)
     else:
         warn("not checked: the manifest holds no hash of the corpus before insertion")

@@ -13,7 +13,7 @@ from corpora import write_corpus
 from datasets import Dataset
 from hashes import sha256_tree
 
-from lmexposure.canaries import Canary, Manifest, Plan, load_format
+from lmexposure.canaries import Canary, Manifest, Plan, insert_files, load_format
 from lmexposure.integrations import insert
 from lmexposure.integrations.wrapping import Wrapping
 from lmexposure.models import byte_level_tokenizer
@@ -251,3 +251,12 @@ def test_chats_in_records(call: Call, tmp_path: Path) -> None:
     outcome = call("verify", path, tmp_path / "manifest.json", "--text-field", "whole")
     assert (outcome.code, "all is there" in outcome.out) == (0, True), outcome.err
     assert "[default: the manifest's, else text]" in " ".join(call("verify", "--help").out.split())
+
+
+def test_of_tables_the_texts_are_checked(call: Call, tmp_path: Path) -> None:
+    source, out = tmp_path / "a.parquet", tmp_path / "out"
+    Dataset.from_dict({"text": [f"text {n}" for n in range(40)]}).to_parquet(source)
+    insert_files(source, out, formats=["pin"], canaries=2, repetitions=(1,))
+    copy = out / "corpus" / "a.parquet"
+    removed = call("remove", copy, out / "manifest.json", "--out", tmp_path / "back")
+    assert "checked   the texts' SHA-256 is that before insertion" in removed.out

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from dataclasses import fields as fields_of
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,21 +16,26 @@ from lmexposure._files import PRIVATE, atomic_directory, mode_like, new_file, wr
 from lmexposure._integrity import say_rebuilt
 from lmexposure._locks import only_writer
 from lmexposure._text import is_utf8
-from lmexposure._validate import integer, of_type
+from lmexposure._validate import flag, integer, of_type
 from lmexposure.canaries.corpora.files import (
     SIDECAR_SUFFIX,
     FileCorpus,
     FileLayout,
     corpus_files,
     layout_for,
+    refuse_sidecars,
 )
 from lmexposure.canaries.insertion import (
+    Cut,
     Existing,
+    Hashes,
     Merge,
     Occurrence,
+    Part,
     Placement,
     Scan,
     Verification,
+    Written,
     draw,
     scan_corpus,
 )
@@ -70,9 +76,11 @@ def insert_files(
 ) -> Manifest:
     """Write copies of files with canaries in them, and the manifest; skipped when that is done.
 
-    The copies appear whole or not at all, so that a killed call is made good by the same one. What
-    was drawn for `out` once is not drawn again. Cut in other places between documents, the same
-    corpus gets the same canaries before the same documents.
+    The copies appear whole or not at all, so that a killed call is made good by the same one; so
+    are copies that are not what insertion would write now. What was drawn for `out` once is not
+    drawn again: give the fields of a plan, or its seed, for a new `Plan` without one has another.
+    Cut in other places between documents, the same corpus gets the same canaries before the same
+    documents.
 
     Args:
         sources: a file, several, or patterns such as "data/*.jsonl.gz": text, JSONL or Parquet, and
@@ -84,7 +92,8 @@ def insert_files(
             suffix.
         text_field: where documents have fields, the one that holds the text.
         fields: for these, constants for other fields of inserted documents; the rest is copied from
-            the document that follows.
+            the document that follows. Copies with other constants are refused where they are JSONL,
+            and else written again.
         existing: fills of a format that the corpus holds already: "refuse" or "set_aside".
         total: how many documents there must be; None: as many as there are.
         verify: look for such fills, hash, and check what was written.
@@ -99,6 +108,10 @@ def insert_files(
             work there.
         FileError: the disk refused; nothing half-written is left.
     """
+    of_type("out", out, (str, Path), "out, a directory", error=CorpusError)
+    flag("verify", verify, error=CorpusError)
+    if total is not None:
+        integer("total", total, low=1, error=CorpusError)
     chosen = Plan.of(plan, plan_fields)
     given = [name for name, value in plan_fields.items() if value is not None]
 
@@ -115,6 +128,7 @@ def insert_copies(
     sources: Sequence[str | Path], out: Path, planned: Planned, reading: Reading
 ) -> Manifest:
     """What `insert_files` does, for a plan that depends on the manifest that is there, if any."""
+    refuse_sidecars(sources)
     with only_writer(out):
         record = out / "manifest.json"
         before = Manifest.read(record) if record.exists() else None
@@ -160,6 +174,10 @@ def _insert(
         manifest = verification.manifest(plan, corpus.about(), set_aside)
         if before == manifest:  # it may be of an older version, and keeps the name it had there
             manifest = before
+        elif before is not None and reading.fields:  # all else was compared before
+            raise ResultError(
+                f"{out} holds a manifest of other constants; choose another directory"
+            )
         for shard, copied in enumerate(copies, 1):
             note = Sidecar(
                 manifest_sha256=manifest.sha256, shard=shard, shards=len(copies), copied=copied
@@ -214,18 +232,17 @@ def _check_places(paths: Sequence[Path], corpus: Path, *, written: bool) -> None
         target = corpus / path.name
         if target.exists() and target.samefile(path):
             raise CorpusError(f"{target} is the corpus itself; write to another directory")
-    ours = {*names, *(name + SIDECAR_SUFFIX for name in names)} if written else set()
-    if corpus.exists() and (not corpus.is_dir() or _others(corpus, ours)):
+    ours = {*names, *(name + SIDECAR_SUFFIX for name in names)}
+    left = {f".{name}.partial" for name in ours}  # by a killed call of an older version
+    if corpus.exists() and (
+        not corpus.is_dir() or _others(corpus, left | (ours if written else set()))
+    ):
         raise CorpusError(f"{corpus} holds something already; choose a new or an empty directory")
 
 
 def _others(directory: Path, ours: set[str]) -> bool:
-    """Whether a directory holds more than these files, and what a killed call left."""
-    return any(
-        (one.name not in ours or one.is_dir())
-        and not (one.name.startswith(".") and one.name.endswith(".partial"))
-        for one in directory.iterdir()
-    )
+    """Whether a directory holds more than these files."""
+    return any(path.name not in ours or not path.is_file() for path in directory.iterdir())
 
 
 def _is_done(
@@ -239,14 +256,15 @@ def _is_done(
         )
     copies, named = copies_of(sources, out), _named(sources)
     originals = named if all(path.exists() for path in named) else []
-    known = layout_for(named or copies or [out], reading.layout, reading.text_field)
+    some, fields = named or copies or [out], reading.fields
+    known = layout_for(some, reading.layout, reading.text_field, fields=fields)
     check_same(out, manifest, plan, known, originals, reading)
     there, wanted = {path.name for path in copies}, {path.name for path in named}
     if copies and named and there.isdisjoint(wanted):
         raise ResultError(f"{out} holds a manifest of another corpus; choose another directory")
     if not copies or (named and there != wanted):
         return False
-    damaged = _damaged(copies, manifest, known)
+    damaged = _damaged(copies, originals, manifest, known)
     if damaged is not None:
         say_rebuilt(damaged)
     return damaged is None
@@ -289,34 +307,96 @@ def check_same(
         "number of documents": reading.total in (None, corpus.documents),
         "corpus": not originals or FileCorpus(originals, layout).sha256() == corpus.sha256,
     }
+    if manifest.plan != plan and _unseeded(manifest.plan) == _unseeded(plan):
+        raise ResultError(
+            f"{out} holds a manifest of another plan: its seeds differ; give its seed, or the "
+            "plan's fields without one, or choose another directory"
+        )
     for what, unchanged in same.items():
         if not unchanged:
             raise ResultError(f"{out} holds a manifest of another {what}; choose another directory")
 
 
-def _damaged(copies: Sequence[Path], manifest: Manifest, layout: FileLayout) -> Path | None:
-    """The first copy, or the directory of all, that is not what insertion wrote; None: all are.
+def _unseeded(plan: Plan) -> dict[str, Any]:
+    """All that a plan says but its seeds."""
+    return {one.name: getattr(plan, one.name) for one in fields_of(plan) if "seed" not in one.name}
 
-    Older versions wrote a copy of one text without a sidecar.
-    """
 
-    def intact(paths: Sequence[Path], sha256: str) -> bool:
-        with suppress(CorpusError):  # damaged ones of some layouts cannot be read at all
-            return FileCorpus(paths, layout).sha256() == sha256
-        return False
-
-    whole, notes = manifest.corpus.sha256_inserted, None
+def _damaged(
+    copies: Sequence[Path], originals: Sequence[Path], manifest: Manifest, layout: FileLayout
+) -> Path | None:
+    """The first copy, or the directory of all, that insertion would write otherwise; None: none."""
+    some, notes = copies[0] if len(copies) == 1 else copies[0].parent, None
     with suppress(CorpusError):
         notes = read_sidecars(copies, manifest)
-    if notes is None:
-        some = copies[0] if len(copies) == 1 else copies[0].parent
-        alone = len(copies) == 1 and not sidecar_path(copies[0]).exists()
-        return None if alone and intact(copies, whole) else some
-    ordered = sorted(zip(copies, notes, strict=True), key=lambda pair: pair[1].shard)
-    if intact([path for path, _ in ordered], whole):
-        return None
-    bad = (path for path, note in ordered if not intact([path], note.copied.sha256_inserted))
-    return next(bad, copies[0].parent)
+    bare = len(copies) == 1 and manifest.is_older and not sidecar_path(some).exists()
+    if notes is None and not bare:  # of one file, older versions wrote none
+        return some
+    noted = dict(zip(copies, notes or (), strict=False))
+    ordered = [copies[0].with_name(path.name) for path in originals]
+    ordered = ordered or sorted(copies, key=lambda path: noted[path].shard if noted else 0)
+    again = _Again(FileCorpus(originals or ordered, layout), manifest, gone=not originals)
+    for number, copy in enumerate(ordered):
+        told, note = again.copied(number, copy), noted.get(copy)
+        if told is None or (note and (note.shard, note.copied) != (number + 1, told)):
+            return copy
+    whole = manifest.corpus.sha256, manifest.corpus.sha256_inserted
+    return None if (again.before.total, again.after.total) == whole else some
+
+
+class _Again:
+    """What insertion would write now, held against its copies.
+
+    Where the corpus is gone, what the copies hold without their canaries is taken for it. That it
+    was the same is known by its hash; of other columns of tables, there is none.
+
+    Args:
+        corpus: that was inserted into, or its copies.
+        manifest: of the insertion.
+        gone: these are the copies.
+
+    Attributes:
+        before, after: of what went in, and of what insertion would write.
+    """
+
+    def __init__(self, corpus: FileCorpus, manifest: Manifest, *, gone: bool) -> None:
+        several, placement = len(corpus.sources) > 1, Placement(manifest.entries)
+        self.before, self.after = Hashes(several=several), Hashes(several=several)
+        self._corpus, self._merge = corpus, Merge(placement)
+        self._cut = Cut(placement.inserted(), CorpusError) if gone else None
+
+    def copied(self, number: int, copy: Path) -> "Copied | None":
+        """What the sidecar of this copy should say; None: the copy is another."""
+        source, merge = self._corpus.sources[number], self._merge
+        first = merge.document
+        merge.begin_file()
+        whole = False
+        with (
+            suppress(CorpusError),  # damaged ones of some layouts cannot be read at all
+            source.guarded(),
+            self._corpus.layout.compared(copy) as same,
+        ):
+            made = map(self._made, source.parts(known=True))
+            whole = all(same(Written(part, part, ())) for part in made) and same(None)
+        if not whole:
+            return None
+        self.before.end_file()
+        self.after.end_file()
+        return Copied(
+            name=copy.name,
+            first_document=first,
+            documents=merge.document - first,
+            occurrences=tuple(merge.occurrences),
+            sha256=self.before.files[number],
+            sha256_inserted=self.after.files[number],
+        )
+
+    def _made(self, part: Part) -> Part:
+        rest = part if self._cut is None else self._cut.part(part)[0]
+        made = self._merge.part(rest)
+        self.before.update(rest.content)
+        self.after.update(made.content)
+        return made
 
 
 def as_inserted(paths: Sequence[Path], manifest: Manifest) -> list[Path]:
@@ -427,12 +507,46 @@ def read_sidecars(paths: Sequence[Path], manifest: Manifest) -> list[Sidecar] | 
             raise CorpusError(
                 f"{sidecar_path(path)} belongs to another manifest; give the one of this corpus"
             )
-    given = {note.shard for note in notes}
-    missing = list(islice((n for n in range(1, notes[0].shards + 1) if n not in given), 10))
-    if missing and len(notes) > 1:
-        listed = ", ".join(map(str, missing))
-        raise CorpusError(
-            f"of the {notes[0].shards} files of this corpus, number {listed} is missing; give all "
-            "of them, or one alone"
-        )
+    shards: dict[int, Path] = {}
+    for path, note in zip(paths, notes, strict=True):
+        if shards.setdefault(note.shard, path) != path:
+            raise CorpusError(
+                f"{shards[note.shard]} and {path} are both number {note.shard} of this corpus, by "
+                "their sidecars; give one of them"
+            )
+    _check_complete(notes)
+    _check_told(paths, notes, manifest)
     return notes
+
+
+def _check_complete(notes: Sequence[Sidecar]) -> None:
+    given, most = {note.shard for note in notes}, notes[0].shards
+    missing = list(islice((str(n) for n in range(1, most + 1) if n not in given), 10))
+    if missing and len(notes) > 1:
+        which = (
+            f"number {missing[0]} is" if len(missing) == 1 else f"numbers {', '.join(missing)} are"
+        )
+        raise CorpusError(
+            f"of the {most} files of this corpus, {which} missing; give all of them, or one alone"
+        )
+
+
+def _check_told(paths: Sequence[Path], notes: Sequence[Sidecar], manifest: Manifest) -> None:
+    """Refuse notes that say of documents what the manifest does not."""
+    placement, done = Placement(manifest.entries), 0
+    ordered = sorted(zip(paths, notes, strict=True), key=lambda pair: pair[1].shard)
+    for path, note in ordered:
+        told, shards = note.copied, len(notes) if len(notes) > 1 else note.shards
+        stop = told.first_document + told.documents
+        wanted = [(n, canary.id) for n, canary in placement.within(told.first_document, stop)]
+        if (
+            [(one.document, one.id) for one in told.occurrences] != wanted
+            or stop > manifest.corpus.documents
+            or (len(notes) == shards and told.first_document != done)
+            or (note.shard == shards and stop != manifest.corpus.documents)
+            or note.shards != shards
+        ):
+            raise CorpusError(
+                f"{sidecar_path(path)} does not say what the manifest does; take a whole copy"
+            )
+        done = stop

@@ -16,7 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from lmexposure._validate import one_of
+from lmexposure._validate import of_type, one_of
 from lmexposure.canaries.insertion import About, Hashes, Same, Taken, named_errors
 from lmexposure.canaries.layouts import ADAPTERS
 from lmexposure.errors import CorpusError
@@ -89,7 +89,10 @@ def layout_named(
         CorpusError: an unknown name; constants for the text, or that the layout cannot hold.
     """
     one_of("layout", name, LAYOUTS, error=CorpusError)
+    of_type("fields", fields or {}, Mapping, "constants by the names of fields", error=CorpusError)
     constants = dict(fields or {})
+    for field in constants:
+        of_type(f"fields: the name {field!r}", field, str, "a string", error=CorpusError)
     if text_field in constants:
         raise CorpusError(
             f"fields must leave out the text field {text_field!r}: the canary goes there"
@@ -130,8 +133,9 @@ def corpus_files(names: Sequence[str | Path]) -> list[Path]:
         names: files, or patterns such as "data/*.jsonl.gz".
 
     Raises:
-        CorpusError: a pattern that matches no file, or a file named twice.
+        CorpusError: a pattern that matches no file, a file named twice, or a sidecar.
     """
+    refuse_sidecars(names)
     found: list[Path] = []
     for name in names:
         known = [name] if Path(name).exists() or not glob.has_magic(str(name)) else []
@@ -145,6 +149,17 @@ def corpus_files(names: Sequence[str | Path]) -> list[Path]:
         if one == following:
             raise CorpusError(f"{one} is given twice; give it once")
     return found
+
+
+def refuse_sidecars(names: Sequence[str | Path]) -> None:
+    """Refuse a sidecar in place of its file; patterns leave them out.
+
+    Raises:
+        CorpusError: it names the sidecar.
+    """
+    for name in names:
+        if str(name).endswith(SIDECAR_SUFFIX) and Path(name).exists():
+            raise CorpusError(f"{name} is a sidecar; give the file that it belongs to")
 
 
 class FileSource:
@@ -221,6 +236,8 @@ def _file_state(path: Path) -> tuple[int, ...]:
         raise CorpusError(
             f"cannot read the corpus {path}: {failure.strerror}; give a text file"
         ) from failure
+    if stat.S_ISDIR(found.st_mode):
+        raise CorpusError(f"{path} is a directory; give its files, such as '{path}/*.jsonl.gz'")
     if stat.S_ISFIFO(found.st_mode) or stat.S_ISSOCK(found.st_mode):
         raise CorpusError(
             f"the corpus {path} is a pipe, and would be read twice; write it to a file, or give it "

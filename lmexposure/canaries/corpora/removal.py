@@ -23,6 +23,7 @@ from lmexposure.canaries.corpora.files import (
 )
 from lmexposure.canaries.corpora.pipe import StreamSource, stream_layout
 from lmexposure.canaries.insertion import Cut, Hashes, Part, Placement
+from lmexposure.canaries.layouts import IN_MEMORY
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.plan import Canary
 from lmexposure.errors import CorpusError
@@ -37,8 +38,8 @@ class Removal:
     Attributes:
         files: that were written.
         documents: how many were taken out of them.
-        checked: whether the result has the hash of the corpus before insertion; False where the
-            manifest has none.
+        checked: whether the result has the hash of the corpus before insertion, which for tables is
+            that of their texts; False where the manifest has none.
     """
 
     files: tuple[Path, ...]
@@ -59,6 +60,7 @@ def remove_from_files(
         CorpusError, FileError: as `lmexposure.remove`.
     """
     paths, out = corpus_files(sources), Path(out)
+    _check_of_files(manifest)
     layout = layout_named(manifest.layout, text_field=manifest.corpus.text_field or "text")
     if len(paths) == 1:
         target = _free(out, paths[0])
@@ -84,10 +86,19 @@ def remove_from_files(
 def remove_from_stream(source: IO[bytes], manifest: Manifest, out: str | Path) -> Removal:
     """The same for text in a stream, read once; nothing is written before all is checked."""
     corpus = manifest.corpus
+    _check_of_files(manifest)
     layout = stream_layout(manifest.layout, corpus.text_field or "text")
     stream = StreamSource(source, layout)
     task = Restoration(stream.name, Placement(manifest.entries).inserted(), corpus.sha256)
     return _restored_alone(stream, layout, task, _free(Path(out), stream.path), PRIVATE)
+
+
+def _check_of_files(manifest: Manifest) -> None:
+    if manifest.layout in IN_MEMORY:
+        raise CorpusError(
+            "these canaries went into documents in memory: load the file as such, and give that to "
+            "lmexposure.remove"
+        )
 
 
 def _restored_alone(
@@ -115,12 +126,19 @@ class Restoration(Cut):
         targets: see `Cut`.
         sha256: what the rest must have in the end; "" where that is not known.
         files: how many these are.
+        shard: this may be one of several files, which the manifest knows together.
     """
 
     def __init__(
-        self, name: str, targets: Sequence[tuple[int, Canary]], sha256: str, *, files: int = 1
+        self,
+        name: str,
+        targets: Sequence[tuple[int, Canary]],
+        sha256: str,
+        *,
+        files: int = 1,
+        shard: bool = False,
     ) -> None:
-        super().__init__(targets, _changed)
+        super().__init__(targets, _missing_of_shard if shard else _changed)
         self.sha256, self._files, self._name = sha256, files, name
         self._rest = Hashes(several=files > 1)
 
@@ -150,11 +168,16 @@ class Restoration(Cut):
             )
 
 
-def _changed(what: str) -> CorpusError:
+def _changed(what: str, reason: str = "the corpus changed since insertion") -> CorpusError:
     return CorpusError(
-        f"{what}, which the manifest says stands there: the corpus changed since insertion; give "
-        "the copy that insertion wrote"
+        f"{what}, which the manifest says stands there: {reason}; give the copy that insertion "
+        "wrote"
     )
+
+
+def _missing_of_shard(what: str) -> CorpusError:
+    reason = "the corpus changed since insertion, or is one file of several without its sidecar"
+    return _changed(what, reason)
 
 
 def _tasks(corpus: FileCorpus, manifest: Manifest) -> list[Restoration]:
@@ -163,7 +186,9 @@ def _tasks(corpus: FileCorpus, manifest: Manifest) -> list[Restoration]:
     notes = read_sidecars([source.path for source in sources], manifest)
     if notes is None:
         name, whole = sources[0].name, placement.inserted()
-        task = Restoration(name, whole, manifest.corpus.sha256, files=len(sources))
+        shard = len(sources) == 1 and not manifest.corpus.name
+        sha256 = manifest.corpus.sha256
+        task = Restoration(name, whole, sha256, files=len(sources), shard=shard)
         return [task] * len(sources)
     tasks = []
     for source, note in zip(sources, notes, strict=True):

@@ -498,6 +498,11 @@ def ahead(items: Iterator[_Item]) -> Generator[_Item, None, None]:
 
 
 def _check_text(name: str, data: bytes, offset: int) -> None:
+    if offset == 0 and data.startswith(b"\x1f\x8b"):
+        raise CorpusError(
+            f"the corpus {name} is packed by gzip; unpack it first, with gzip -dc, or give a file "
+            "whose name ends in .gz"
+        )
     binary = data.find(b"\0")
     if binary >= 0:
         raise CorpusError(

@@ -32,7 +32,7 @@ from lmexposure.canaries import (
 )
 from lmexposure.canaries import insertion as engine
 from lmexposure.canaries.corpora import copies
-from lmexposure.canaries.corpora.copies import sidecar_path
+from lmexposure.canaries.corpora.copies import read_sidecars, sidecar_path
 from lmexposure.canaries.corpora.removal import remove_from_files
 from lmexposure.canaries.corpora.text import Block
 from lmexposure.canaries.insertion import Merge, Placement, draw
@@ -568,16 +568,16 @@ def test_what_was_damaged_is_made_good(
         copy.unlink()
     assert insert_files(source, out, PLAN) == manifest
     assert copy.read_bytes() == made
-    if damage != "note gone":  # older versions wrote none beside one file
-        assert sidecar_path(copy).read_bytes() == note
-    rebuilt = damage in ("cut", "empty", "note")
-    assert (f"{copy} is damaged, or was changed since" in caplog.text) is rebuilt
+    assert sidecar_path(copy).read_bytes() == note
+    assert (f"{copy} is damaged, or was changed since" in caplog.text) is (damage != "gone")
 
 
 def test_several_copies_go_on_where_they_are(tmp_path: Path) -> None:
     sources, out = parts(tmp_path / "in", 3), tmp_path / "out"
     manifest = insert_files(sources, out, PLAN)
-    (out / "corpus" / ".hidden.partial").touch()  # what a killed call left
+    left = [".1.txt.partial", ".1.txt.canaries.json.partial"]
+    for name in left:
+        (out / "corpus" / name).touch()  # what a killed call of an older version left
     made = {path.name: path.read_bytes() for path in (out / "corpus").glob("[0-9]*")}
     assert insert_files(sources[::-1], out, PLAN) == manifest
     assert insert_files([tmp_path / "in" / "*"], out, PLAN) == manifest
@@ -592,10 +592,14 @@ def test_several_copies_go_on_where_they_are(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="holds something already; choose a new or an empty dir"):
         insert_files(sources, out, PLAN)
     (out / "corpus" / "0.txt").rmdir()
-    (out / "corpus" / "notes").touch()
+    for name in ("notes", ".notes.partial", ".9.txt.partial"):
+        (out / "corpus" / name).write_bytes(b"somebody's")
+        with pytest.raises(CorpusError, match="holds something already; choose a new or an empty"):
+            insert_files(sources, out, PLAN)
+        (out / "corpus" / name).unlink()  # it is still there
+    (out / "corpus" / left[0]).mkdir()
     with pytest.raises(CorpusError, match="holds something already; choose a new or an empty dir"):
         insert_files(sources, out, PLAN)
-    assert (out / "corpus" / "notes").exists()
 
 
 def test_what_another_call_left_is_not_written_over(corpus: Path) -> None:
@@ -651,3 +655,185 @@ def test_what_names_no_files(tmp_path: Path, sources: Any) -> None:
     with pytest.raises(CorpusError, match=r"sources .*paths"):
         insert_files(sources, tmp_path / "out", PLAN)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("gone", [False, True])
+@pytest.mark.parametrize("name", ["a.jsonl", "a.parquet"])
+def test_other_constants_are_not_taken_for_done(tmp_path: Path, name: str, gone: bool) -> None:
+    source, out = written(tmp_path / name), tmp_path / "out"
+    field = "score" if name == "a.parquet" else "n"
+    manifest = insert_files(source, out, PLAN, fields={field: 7})
+    copy, record = out / "corpus" / name, (out / "manifest.json").read_bytes()
+    made = copy.read_bytes()
+    if gone:
+        source.unlink()
+    assert insert_files(source, out, PLAN, fields={field: 7}) == manifest
+    if name == "a.parquet" and not gone:  # which has no hash but of the texts
+        insert_files(source, out, PLAN, fields={field: 8})
+        rows = pq.read_table(copy).to_pylist()
+        assert {row["score"] for row in rows if "PIN" in row["text"]} == {8}
+        return
+    message = "cannot read the corpus" if gone else "a manifest of other constants; choose another"
+    with pytest.raises(CorpusError if gone else ResultError, match=message):
+        insert_files(source, out, PLAN, fields={field: 8})
+    assert (copy.read_bytes(), (out / "manifest.json").read_bytes()) == (made, record)
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.arrow"])
+@pytest.mark.parametrize("of_canary", [False, True])
+def test_another_column_of_a_copy_was_changed(tmp_path: Path, name: str, of_canary: bool) -> None:
+    source, out = written(tmp_path / "a.parquet"), tmp_path / "out"
+    table = pq.read_table(source)
+    if name == "a.arrow":
+        source = tmp_path / name
+        with pa.ipc.new_file(source, table.schema) as writer:
+            writer.write_table(table)
+    manifest = insert_files(source, out, PLAN)
+    copy = out / "corpus" / name
+    made = copy.read_bytes()
+    rows = (pq.read_table if name == "a.parquet" else pa.ipc.open_file)(copy)
+    whole = rows if name == "a.parquet" else rows.read_all()
+    changed = whole.to_pylist()
+    chosen = next(row for row in changed if ("PIN" in row["text"]) is of_canary)
+    chosen["score"] = 99.0
+    again = pa.Table.from_pylist(changed, schema=whole.schema)
+    if name == "a.parquet":
+        with pq.ParquetFile(copy) as file:
+            sizes = [file.metadata.row_group(n).num_rows for n in range(3)]
+        with pq.ParquetWriter(copy, whole.schema) as writer:
+            for n, size in enumerate(sizes):
+                writer.write_table(again.slice(sum(sizes[:n]), size))
+    else:
+        with pa.ipc.new_file(copy, whole.schema) as writer:
+            writer.write_table(again)
+    assert insert_files(source, out, PLAN) == manifest
+    assert copy.read_bytes() == made
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_copies_that_were_exchanged_with_their_sidecars(tmp_path: Path, gone: bool) -> None:
+    sources, out = parts(tmp_path / "in", 3), tmp_path / "out"
+    manifest = insert_files(sources, out, PLAN)
+    made = {path.name: path.read_bytes() for path in (out / "corpus").iterdir()}
+    for suffix in ("", ".canaries.json"):
+        one, other = (out / "corpus" / f"{n}.txt{suffix}" for n in (0, 1))
+        one.write_bytes(made[other.name])
+        other.write_bytes(made[one.name])
+    if gone:
+        shutil.rmtree(tmp_path / "in")
+        with pytest.raises(CorpusError, match="cannot read the corpus"):
+            insert_files(sources, out, PLAN)
+        return
+    assert insert_files(sources, out, PLAN) == manifest
+    assert {path.name: path.read_bytes() for path in (out / "corpus").iterdir()} == made
+
+
+@pytest.mark.parametrize("gone", [False, True])
+@pytest.mark.parametrize(
+    "false",
+    [
+        {"first_document": 1},
+        {"documents": 17},
+        {"occurrences": []},
+        {"sha256": "0" * 64},
+        {"sha256_inserted": "0" * 64},
+        {"shards": 4},
+        {"name": "b"},
+    ],
+)
+def test_a_sidecar_that_does_not_say_the_truth(
+    tmp_path: Path, false: dict[str, Any], gone: bool
+) -> None:
+    sources, out = parts(tmp_path / "in", 3), tmp_path / "out"
+    manifest = insert_files(sources, out, PLAN)
+    note = sidecar_path(out / "corpus" / "0.txt")
+    told = note.read_bytes()
+    note.write_text(json.dumps({**json.loads(told), **false}))
+    if gone:
+        shutil.rmtree(tmp_path / "in")
+        with pytest.raises(CorpusError, match="cannot read the corpus"):
+            insert_files(sources, out, PLAN)
+        return
+    assert insert_files(sources, out, PLAN) == manifest
+    assert note.read_bytes() == told
+
+
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize("false", [{"first_document": 40}, {"documents": 90}, {"occurrences": []}])
+def test_a_false_sidecar_is_not_believed_when_counting(
+    tmp_path: Path, false: dict[str, Any], alone: bool
+) -> None:
+    sources, out = parts(tmp_path / "in", 3), tmp_path / "out"
+    manifest = insert_files(sources, out, PLAN)
+    copied = [out / "corpus" / f"{n}.txt" for n in (1, 0, 2)]
+    note = sidecar_path(copied[0])
+    note.write_text(json.dumps({**json.loads(note.read_bytes()), **false}))
+    with pytest.raises(CorpusError, match=r"1.txt.canaries.json does not say what th"):
+        read_sidecars(copied[:1] if alone else copied, manifest)
+
+
+def test_a_number_of_two_files(tmp_path: Path) -> None:
+    manifest = insert_files(parts(tmp_path / "in", 3), tmp_path / "out", PLAN)
+    copied = [tmp_path / "out" / "corpus" / f"{n}.txt" for n in range(3)]
+    for suffix in ("", ".canaries.json"):
+        twice = f"{copied[1]}{suffix}"
+        shutil.copy(f"{copied[0]}{suffix}", twice)
+    with pytest.raises(CorpusError, match=r"0.txt and .*1.txt are both number 1 of this corpus"):
+        read_sidecars(copied, manifest)
+    assert read_sidecars(copied[:1], manifest)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"fields": ["n"]}, "fields is of type list; give constants by the names of fields"),
+        ({"fields": "n"}, "fields is of type str; give constants"),
+        ({"fields": {1: 2}}, "fields: the name 1 is of type int; give a string"),
+        ({"total": -1}, "total=-1 must be a whole number at least 1"),
+        ({"verify": "no"}, "verify='no' must be true or false"),
+        ({"out": None}, "out is of type NoneType; give out, a directory"),
+        ({"out": PLAN, "plan": None}, "out is of type Plan; give out, a directory"),
+    ],
+)
+def test_what_cannot_be_meant(tmp_path: Path, given: dict[str, Any], message: str) -> None:
+    source = written(tmp_path / "a.jsonl")
+    whole: Any = {"out": tmp_path / "out", "plan": PLAN, **given}
+    with pytest.raises(CorpusError, match=message):
+        insert_files(source, **whole)
+    assert list(tmp_path.iterdir()) == [source]
+
+
+def test_a_new_plan_has_other_seeds(corpus: Path) -> None:
+    out = corpus.with_name("out")
+    insert_files(corpus, out, Plan(formats=(PIN,), canaries=2, repetitions=(1,)))
+    with pytest.raises(ResultError, match="of another plan: its seeds differ; give its seed, or"):
+        insert_files(corpus, out, Plan(formats=(PIN,), canaries=2, repetitions=(1,)))
+    with pytest.raises(ResultError, match="of another plan; choose another directory"):
+        insert_files(corpus, out, Plan(formats=(PIN,), canaries=3, repetitions=(1,)))
+
+
+@pytest.mark.parametrize("done", [False, True])
+def test_directories_and_sidecars_are_no_corpus(corpus: Path, done: bool) -> None:
+    out, directory = corpus.with_name("out"), corpus.with_name("shards")
+    if done:
+        insert_files(corpus, out, PLAN)
+    directory.mkdir()
+    with pytest.raises(CorpusError, match=r"shards is a directory; .*, such as '.*shards/\*.json"):
+        insert_files(directory, out, PLAN)
+    note = sidecar_path(corpus)
+    note.touch()
+    with pytest.raises(CorpusError, match="json is a sidecar; give the file that it belongs to"):
+        insert_files([corpus, note], out, PLAN)
+
+
+def test_packed_text_under_the_name_of_plain_text(corpus: Path) -> None:
+    corpus.write_bytes(gzip.compress(b"text\n" * 9))
+    with pytest.raises(CorpusError, match="is packed by gzip; unpack it first, with gzip -dc, or"):
+        insert_files(corpus, corpus.with_name("out"), PLAN)
+
+
+def test_the_missing_files_are_named(tmp_path: Path) -> None:
+    manifest = insert_files(parts(tmp_path / "in", 4), tmp_path / "out", PLAN)
+    copied = [tmp_path / "out" / "corpus" / f"{n}.txt" for n in range(4)]
+    with pytest.raises(CorpusError, match="of the 4 files of this corpus, numbers 1, 4 are missin"):
+        read_sidecars(copied[1:3], manifest)

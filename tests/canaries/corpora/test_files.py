@@ -29,7 +29,7 @@ def test_files_are_sorted_and_patterns_are_looked_up(tmp_path: Path) -> None:
     assert names == ["[c].txt", "a.txt", "b.txt"]
     assert corpus_files([tmp_path / "[c].txt"]) == [tmp_path / "[c].txt"]
     assert len(corpus_files([str(tmp_path / "**" / "*")])) == 5  # and the directory
-    with pytest.raises(CorpusError, match=r"no file matches '.*a.txt.canaries.json'; give a file"):
+    with pytest.raises(CorpusError, match=r"a.txt.canaries.json is a sidecar; give the file"):
         corpus_files([tmp_path / "a.txt.canaries.json"])
     with pytest.raises(CorpusError, match=r"a.txt is given twice; give it once"):
         corpus_files([tmp_path / "a.txt", tmp_path / "*.txt"])

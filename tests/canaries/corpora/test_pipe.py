@@ -1,5 +1,6 @@
 """From one stream to another, with and without a known number of documents."""
 
+import gzip
 import io
 import shutil
 from pathlib import Path
@@ -13,6 +14,7 @@ from lmexposure.canaries import (
     Plan,
     insert_files,
 )
+from lmexposure.canaries.corpora import pipe
 from lmexposure.canaries.corpora.copies import Reading
 from lmexposure.canaries.corpora.pipe import insert_through
 from lmexposure.errors import CorpusError, FileError, ResultError
@@ -110,3 +112,33 @@ def test_a_call_that_was_killed_goes_on_from_its_copy(out: Path) -> None:
     (out / "source" / "standard_input").unlink()
     with pytest.raises(ResultError, match=r"manifest.json is there already; choose"):
         insert_through(io.BytesIO(TEXT), io.BytesIO(), out, lambda before: PLAN, Reading())
+
+
+@pytest.mark.parametrize("documents", [None, 22])
+def test_what_is_packed_is_named(out: Path, documents: int | None) -> None:
+    with pytest.raises(CorpusError, match="standard input is packed by gzip; unpack it first, wi"):
+        insert(gzip.compress(TEXT), out, total=documents)
+
+
+def test_the_copy_is_kept_until_all_else_is_done(
+    out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call that is killed in between can be made good."""
+    done: list[str] = []
+
+    class Target(io.BytesIO):
+        def flush(self) -> None:
+            done.append("flushed")
+
+    target = Target()
+
+    def forgotten(out: Path) -> None:
+        assert (out / "manifest.json").exists()
+        done.append("forgotten")
+
+    monkeypatch.setattr(pipe, "_forget", forgotten)
+    insert_through(io.BytesIO(TEXT), target, out, lambda before: PLAN, Reading())
+    assert done == ["flushed", "forgotten"]
+    again = io.BytesIO()
+    insert_through(io.BytesIO(TEXT), again, out, lambda before: PLAN, Reading())
+    assert again.getvalue() == target.getvalue()

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lmexposure import insert
 from lmexposure.canaries import Format, Manifest, Plan, insert_files
 from lmexposure.canaries.corpora.copies import sidecar_path
-from lmexposure.canaries.corpora.removal import remove_from_files
+from lmexposure.canaries.corpora.removal import remove_from_files, remove_from_stream
 from lmexposure.errors import CorpusError, FileError
 
 PIN = Format(name="pin", template="My PIN is {digits:4}")
@@ -77,7 +78,7 @@ def test_one_file_comes_back_alone_by_its_sidecar(tmp_path: Path) -> None:
     assert (tmp_path / "one").read_bytes() == sources[1].read_bytes()
     assert removal.checked
     sidecar_path(tmp_path / "with" / "corpus" / "part-1.txt").unlink()
-    with pytest.raises(CorpusError, match=r"part-1.txt: document \d+ is not pin/x"):
+    with pytest.raises(CorpusError, match=r"part-1.txt: document \d+ .* without its sidecar"):
         remove_from_files([tmp_path / "with" / "corpus" / "part-1.txt"], manifest, tmp_path / "two")
     assert not (tmp_path / "two").exists()
 
@@ -153,3 +154,12 @@ def test_nothing_is_written_over_anything(tmp_path: Path) -> None:
     manifest = insert_files(sources, tmp_path / "w", PLAN)
     with pytest.raises(CorpusError, match="holds something already; choose a new or an empty"):
         remove_from_files([tmp_path / "w" / "corpus" / "*.txt"], manifest, tmp_path)
+
+
+def test_what_went_into_documents_in_memory(tmp_path: Path) -> None:
+    out, _ = inserted(tmp_path)
+    manifest = insert(["a", "b", "c"], PLAN).manifest
+    with pytest.raises(CorpusError, match="went into documents in memory: load the file as such"):
+        remove_from_files([out], manifest, tmp_path / "without")
+    with out.open("rb") as stream, pytest.raises(CorpusError, match="went into documents in mem"):
+        remove_from_stream(stream, manifest, tmp_path / "without")
