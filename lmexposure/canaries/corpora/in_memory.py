@@ -39,7 +39,7 @@ from lmexposure.errors import CorpusError
 ROWS_AT_ONCE = 1000
 _ALL = slice(None)
 _CHANGING = ("tools", "chat_template_kwargs")  # how a chat is rendered
-_FILES = "files go into insert_files, and as Path objects into verify"
+_FILES = "files go into insert_files"
 _MOST_PATHS = 1000  # strings; of more it is not looked up whether all are files
 _LONGEST_PATH = 255
 
@@ -461,7 +461,7 @@ def _listed(documents: Any) -> tuple[Any, Sequence[Any]]:
         )
     listed = documents if isinstance(documents, tuple) else list(documents)
     first = listed[0] if listed else ""
-    if isinstance(first, Path) or _are_paths(listed):
+    if isinstance(first, Path) or are_paths(listed):
         raise CorpusError(f"documents holds names of files, such as {str(first)!r}; {_FILES}")
     if not isinstance(first, str | Mapping):
         raise CorpusError(
@@ -471,8 +471,8 @@ def _listed(documents: Any) -> tuple[Any, Sequence[Any]]:
     return first, listed
 
 
-def _are_paths(listed: Sequence[Any]) -> bool:
-    """Whether each text is the name of a file that is there."""
+def are_paths(listed: Sequence[Any]) -> bool:
+    """Whether each is the name of a file that is there."""
     if not 0 < len(listed) <= _MOST_PATHS:
         return False
     short = all(isinstance(text, str) and len(text) <= _LONGEST_PATH for text in listed)
