@@ -28,13 +28,11 @@ class Parquet(TableLayout):
         with _opened(path) as file:
             self.check_schema(file.schema_arrow)
             for group in range(file.metadata.num_row_groups):
-                batches = _batches(file, group, columns)
-                if columns is not None:
-                    yield from (pa.Table.from_batches([batch]) for batch in batches)
-                elif whole := list(batches):
-                    yield pa.Table.from_batches(whole).combine_chunks()
-                else:
-                    yield file.read_row_group(group)
+                if columns is None:
+                    yield _whole(file, group)
+                    continue
+                for batch in _batches(file, group, columns):
+                    yield pa.Table.from_batches([batch])
 
     @contextmanager
     def writer(self, stream: IO[bytes], like: Path) -> Iterator[Callable[[Any], object]]:
@@ -49,6 +47,15 @@ class Parquet(TableLayout):
 
 def layout_of(name: str, text_field: str, fields: Mapping[str, Any]) -> Parquet:
     return Parquet(text_field=text_field, fields=dict(fields))
+
+
+def _whole(file: Any, group: int) -> Any:
+    import pyarrow as pa
+
+    batches = list(_batches(file, group, None))
+    if not batches:
+        return file.read_row_group(group)
+    return pa.Table.from_batches(batches).combine_chunks()
 
 
 def _batches(file: Any, group: int, columns: list[str] | None) -> Iterator[Any]:
