@@ -1,5 +1,6 @@
 """Parquet files: row groups come and go one at a time, and stay; so does each one's compression."""
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ _LARGEST_GROUP = 1 << 31  # bytes in memory
 _LARGEST_RATIO = 1000  # of memory and file: no text is packed so well
 _BATCH_BYTES = 1 << 28
 _MOST_ROWS = 4096
+_SIGNATURE_BYTES = 28  # behind a plain footer, where columns are encrypted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,12 +95,21 @@ def _opened(path: Path) -> Iterator[Any]:
 
     try:
         with open(path, "rb") as raw, ParquetFile(raw) as file:
+            _check_plain(raw, file)
             yield file
     except (pa.ArrowException, OSError) as failure:
         reason = getattr(failure, "strerror", None) or str(failure).split("\n")[0]
         raise CorpusError(
             f"cannot read the corpus {path}: {reason}; give a whole Parquet file"
         ) from failure
+
+
+def _check_plain(raw: IO[bytes], file: Any) -> None:
+    """Refuse encryption under a plain footer: pyarrow would end the process at such a column."""
+    raw.seek(-8, os.SEEK_END)
+    footer = int.from_bytes(raw.read(4), "little")
+    if footer == file.metadata.serialized_size + _SIGNATURE_BYTES:
+        raise CorpusError("it has encrypted columns; give a file that is not encrypted")
 
 
 def _compression(file: Any) -> Any:
