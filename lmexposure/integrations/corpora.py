@@ -81,6 +81,9 @@ def remove(corpus: _T, manifest: Manifest | str | Path, out: None = None) -> _T:
 def remove(corpus: Any, manifest: Manifest | str | Path, out: str | Path | None = None) -> Any:
     """Give a corpus as it was before insertion, and check that it is.
 
+    A manifest of a stream, of Ray or of a step has no hash to check against: then nothing but the
+    canaries is looked at, and the log warns of it, or `Removal.checked` is False.
+
     Args:
         corpus: what insertion wrote: a file, several, or patterns; a stream of text, open for
             reading bytes; or documents in memory, as `insert` gave them.

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from lmexposure._validate import one_of
+from lmexposure.canaries.corpora.tables import constants_of
 from lmexposure.canaries.insertion import About, Hashes, Same, Taken, named_errors
 from lmexposure.canaries.layouts import ADAPTERS
 from lmexposure.errors import CorpusError
@@ -89,7 +90,7 @@ def layout_named(
         CorpusError: an unknown name; constants for the text, or that the layout cannot hold.
     """
     one_of("layout", name, LAYOUTS, error=CorpusError)
-    constants = dict(fields or {})
+    constants = constants_of(fields)
     if text_field in constants:
         raise CorpusError(
             f"fields must leave out the text field {text_field!r}: the canary goes there"

@@ -123,6 +123,16 @@ class Reading:
         check_columns(names, self.wrapped(""), hint)
         check_columns(names, self.fields)
 
+    def check_constants(self, number: int, row: Any) -> None:
+        """Refuse a record without a field that a constant is given for: it would mark canaries."""
+        missing = [] if not isinstance(row, Mapping) else [n for n in self.fields if n not in row]
+        if missing:
+            raise CorpusError(
+                f"record {number} has no field {missing[0]!r}, for which fields gives a constant; "
+                f"it has {', '.join(map(str, row)) or 'none'}: leave it out of fields, or give it "
+                "to each record"
+            )
+
     def _check_record(self, number: int, row: Any) -> None:
         if not isinstance(row, Mapping):
             raise CorpusError(f"record {number} is {_kind(row)}, and must be fields by name")
@@ -138,14 +148,23 @@ class Reading:
                 f"record {number} has no field {missing[0]!r}, which this wrapping writes; it has "
                 f"{', '.join(map(str, row)) or 'none'}: choose another wrapping, or rename fields"
             )
-        row = {**row, **self.fields}
-        changing = [] if self.wrapping.turn == "plain" else [n for n in _CHANGING if row.get(n)]
+        for name, written in self.wrapped("").items():
+            wanted = "a string" if isinstance(written, str) else "a list of messages"
+            is_text, wants_text = isinstance(row[name], str), isinstance(written, str)
+            if is_text != wants_text or isinstance(row[name], int | float | None):
+                raise CorpusError(
+                    f"record {number}: {name!r} is of type {type(row[name]).__name__}, and must be "
+                    f"{wanted}, as this wrapping writes; choose another wrapping, or rewrite it"
+                )
+        both = {**row, **self.fields}
+        changing = [] if self.wrapping.turn == "plain" else [n for n in _CHANGING if both.get(n)]
         if changing:
             raise CorpusError(
                 f"record {number} has {changing[0]!r}, by which its chat is rendered otherwise; an "
                 "inserted record would copy it, and be trained in another wrapping than it is "
                 "scored in: insert into the records without it, and add the others then"
             )
+        self.check_constants(number, row)
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,6 +201,9 @@ class InMemory(Rows):
 
     def check_columns(self) -> None:
         """Refuse columns as `Reading.check_columns` does; here each record is looked at."""
+        if self.reading.fields and not self.reading.chat:
+            for number, row in enumerate(self.records(), self.first):
+                self.reading.check_constants(number, row)
 
     @property
     def given(self) -> Any:
@@ -202,7 +224,7 @@ class InMemory(Rows):
         return f"the corpus has {documents} records and none holds text; give some"
 
     def guarded(self) -> AbstractContextManager[None]:
-        """Nobody else changes what is in memory."""
+        """What is in memory does not change meanwhile."""
         return nullcontext()
 
     def parts(self, *, taken: Taken | None = None, known: bool = False) -> "Iterator[InMemory]":
@@ -364,7 +386,8 @@ def typed_column(values: Sequence[Any], kind: Any, name: str, index: Any) -> Any
         raise unfit(name, kind) from None
     # pandas makes a missing value of what is no category, and True of any text.
     gone = any(n and value is not None for n, value in zip(column.isna(), values, strict=True))
-    if gone or (str(kind) == "bool" and not isinstance(values[0], bool)):
+    # It gives up a type for a list.
+    if gone or column.dtype != kind or (str(kind) == "bool" and not isinstance(values[0], bool)):
         raise unfit(name, kind)
     return column
 

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
+from lmexposure._validate import of_type
 from lmexposure.canaries.insertion import Merged, Same, Taken, in_turn, text_line
 from lmexposure.errors import CorpusError
 
@@ -125,6 +126,8 @@ class TableLayout:
         import pyarrow as pa
 
         name = self.text_field
+        for column in (name, *self.fields):
+            check_once(schema.names, column)
         if name not in schema.names:
             raise CorpusError(
                 f"no column {name!r}; name the one that holds the text: {', '.join(schema.names)}"
@@ -224,9 +227,26 @@ class TablePart(Rows):
         return row
 
 
+def constants_of(fields: object) -> dict[str, Any]:
+    """Constants by the names of fields, or a refusal of what is none; None: there are none."""
+    wanted = 'constants by name, such as {"source": "x"}'
+    given: Any = {} if fields is None else fields
+    of_type("fields", given, Mapping, wanted, error=CorpusError)
+    for name in given:
+        of_type("a name in fields", name, str, wanted, error=CorpusError)
+    return dict(given)
+
+
+def check_once(names: Sequence[Any], name: str) -> None:
+    """Refuse two columns of one name."""
+    if list(names).count(name) > 1:
+        raise CorpusError(f"there are two columns {name!r}; rename one")
+
+
 def check_columns(names: Sequence[Any], wanted: Iterable[str], hint: str = "") -> None:
-    """Refuse rows without one of these columns, and name those that are there."""
+    """Refuse rows without one of these columns, and name those that are there; or with two."""
     for name in wanted:
+        check_once(names, name)
         if name not in names:
             listed = ", ".join(map(str, names)) or "none"
             raise CorpusError(f"no column {name!r}; there are {listed}{hint}")

@@ -134,3 +134,11 @@ def test_a_table_of_many_rows_is_not_held_as_texts(tmp_path: Path) -> None:
     assert not part(table).same(part(table.slice(1)))
     other = pa.table({"text": ["ab"] * rows, "number": [float("nan")] * (rows - 1) + [0.0]})
     assert not part(table).same(part(other))
+
+
+def test_two_columns_of_one_name(tmp_path: Path) -> None:
+    columns = [pa.array(["a", "b", "c"])] * 3
+    for names, message in ((["text", "text", "n"], "'text'"), (["text", "n", "n"], "'n'")):
+        pq.write_table(pa.Table.from_arrays(columns, names=names), tmp_path / "a.parquet")
+        with pytest.raises(CorpusError, match=f"there are two columns {message}; rename one"):
+            insert_files(tmp_path / "a.parquet", tmp_path / "out", PLAN, fields={"n": "x"})
