@@ -240,6 +240,8 @@ def test_what_is_no_file(tmp_path: Path) -> None:
         lx.remove([], manifest, tmp_path / "out")
     with pytest.raises(SettingsError, match="a tokenizer goes with the directory of a saved"):
         lx.verify(TEXTS, manifest, tokenizer="gpt2")
+    with pytest.raises(SettingsError, match=r"or its \*.arrow files"):
+        lx.verify(tmp_path, manifest)
     with pytest.raises(CorpusError, match="the frame has no 'x'"):
         lx.verify(KINDS["frame"], manifest, text_field="x")
     with pytest.raises(CorpusError, match="no column 'x'; there are text, source"):

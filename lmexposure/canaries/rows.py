@@ -152,6 +152,12 @@ class InsertionStep:
 
     def numbered(self, batch: _Batch, numbers: Sequence[int]) -> _Batch:
         """What a call does, also in a loader worker that was given all rows."""
+        if is_a(batch, "pyarrow.RecordBatch"):
+            import pyarrow as pa
+
+            table = self.numbered(pa.Table.from_batches([batch]), numbers)
+            arrays = [column.combine_chunks() for column in table.columns]
+            return pa.RecordBatch.from_arrays(arrays, schema=table.schema)  # type: ignore[no-any-return]
         columns = _columns_of(batch)
         if not isinstance(batch, Mapping) and not len(batch):  # type: ignore[arg-type]
             return batch  # it may have no columns

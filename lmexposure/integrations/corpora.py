@@ -142,7 +142,13 @@ def _count_files(
     text_field: str | None,
     tokenizer: Any,
 ) -> CorpusCount:
-    if (tokenizer is not None) != (len(files) == 1 and files[0].is_dir()):
+    is_directory = len(files) == 1 and files[0].is_dir()
+    if is_directory and tokenizer is None:
+        raise SettingsError(
+            f"{files[0]}: a tokenizer goes with the directory of a saved tokenised data set; give "
+            "it; else load the data set and give that, or its *.arrow files"
+        )
+    if tokenizer is not None and not is_directory:
         raise SettingsError(
             f"{files[0]}: a tokenizer goes with the directory of a saved tokenised data set, and "
             "such a directory with its tokenizer; give files, or both"

@@ -291,6 +291,15 @@ def test_batches_without_numbers() -> None:
             InsertionStep(manifest=MANIFEST)(batch)
 
 
+def test_a_record_batch_stays_one() -> None:
+    batch = TABLE.to_batches()[0]
+    inserted = STEP(batch)
+    assert isinstance(inserted, pa.RecordBatch)
+    assert inserted.schema.equals(batch.schema)
+    assert inserted.to_pylist() == STEP(TABLE).to_pylist()
+    assert len(STEP(batch.slice(0, 0))) == 0
+
+
 TWICE = pa.Table.from_arrays([pa.array(["a"])] * 3, names=["text", "n", "n"])
 
 

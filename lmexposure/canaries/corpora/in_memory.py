@@ -451,6 +451,12 @@ def _frame(frame: Any, reading: Reading) -> InMemory:
     return Frame(frame, reading)
 
 
+def _split_streams(splits: Any, reading: Reading) -> InMemory:
+    raise CorpusError(
+        f"each split is a stream; give one of them: {', '.join(map(repr, splits)) or 'none'}"
+    )
+
+
 def _splits(splits: Any, reading: Reading) -> InMemory:
     if "train" not in splits:
         raise CorpusError(f"no 'train' split; this data set has {', '.join(splits) or 'none'}")
@@ -461,6 +467,7 @@ def _splits(splits: Any, reading: Reading) -> InMemory:
 KINDS: Mapping[str, Callable[[Any, Reading], InMemory]] = {
     "datasets.Dataset": DataSet,
     "datasets.DatasetDict": _splits,
+    "datasets.IterableDatasetDict": _split_streams,
     "pandas.DataFrame": _frame,
 }
 

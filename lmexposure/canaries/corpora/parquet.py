@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
@@ -52,12 +53,14 @@ def layout_of(name: str, text_field: str, fields: Mapping[str, Any]) -> Parquet:
 
 
 def _whole(file: Any, group: int) -> Any:
+    """A row group as a table."""
     import pyarrow as pa
 
-    batches = list(_batches(file, group, None))
-    if not batches:
-        return file.read_row_group(group)
-    return pa.Table.from_batches(batches).combine_chunks()
+    batches, tables = _batches(file, group, None), []
+    # Batches may be of a single row, and each takes a kilobyte or two of its own.
+    while some := list(islice(batches, _MOST_ROWS)):
+        tables.append(pa.Table.from_batches(some).combine_chunks())
+    return pa.concat_tables(tables).combine_chunks() if tables else file.read_row_group(group)
 
 
 def _batches(file: Any, group: int, columns: list[str] | None) -> Iterator[Any]:

@@ -159,7 +159,7 @@ class TablePart(Rows):
         return texts
 
     @property
-    def content(self) -> bytes:  # type: ignore[override]
+    def content(self) -> bytes:
         """As of `Rows`, but not kept: of a whole table it is as large as this."""
         lines = (text_line(n, text) for part in self.pieces() for n, text in part.searched(()))
         return b"".join(lines)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd  # type: ignore[import-untyped]
 import pytest
-from datasets import Dataset, DatasetDict
+from datasets import Dataset, DatasetDict, IterableDatasetDict
 
 from lmexposure.canaries import Format, Manifest, Plan
 from lmexposure.canaries.corpora.counting import count_fills_in, count_of
@@ -328,3 +328,9 @@ def test_two_columns_of_one_name() -> None:
         insert(frame, fields={"n": 3})
     with pytest.raises(CorpusError, match="there are two columns 'text'; rename one"):
         insert(frame.rename(columns={"n": "text"}))
+
+
+def test_splits_that_are_streams() -> None:
+    splits = IterableDatasetDict(train=table().to_iterable_dataset())
+    with pytest.raises(CorpusError, match="each split is a stream; give one of them: 'train'"):
+        insert(splits)

@@ -198,3 +198,15 @@ def test_encrypted_files_are_refused(tmp_path: Path, column: str, plain_footer: 
     expected = "has encrypted columns; give a file" if plain_footer else "cannot read the corpus"
     with pytest.raises(CorpusError, match=expected):
         insert_files(path, tmp_path / "out", PLAN)
+
+
+def test_a_group_that_is_read_a_row_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = written(tmp_path / "a.parquet")
+    whole = list(BODY.tables(source))  # type: ignore[attr-defined]
+    monkeypatch.setattr(parquet, "_MOST_ROWS", 2)
+    monkeypatch.setattr(parquet, "_BATCH_BYTES", 1)
+    assert [table.num_rows for table in whole] == [15, 15, 10]
+    assert list(BODY.tables(source)) == whole  # type: ignore[attr-defined]
+    assert [len(table) for table in BODY.tables(source, ["body"])] == [1] * 40  # type: ignore[attr-defined]
