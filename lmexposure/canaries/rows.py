@@ -39,7 +39,7 @@ _Batch = TypeVar("_Batch")
 class InsertionStep:
     """Puts canary rows before their documents, batch by batch; it can be pickled.
 
-    A batch is columns by name, a pyarrow Table or a pandas DataFrame. For `datasets`:
+    A batch is columns by name, a pyarrow Table or RecordBatch, or a DataFrame. For `datasets`:
     `dataset.map(step, batched=True, with_indices=True)`, also with `num_proc`, or without indices
     where an id column is named; for Ray `dataset.map_batches(step, batch_format="pyarrow")`; for
     Spark `df.mapInPandas(lambda frames: map(step, frames), df.schema)`. Of a DatasetDict map the

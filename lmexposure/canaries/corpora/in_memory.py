@@ -39,7 +39,7 @@ from lmexposure.errors import CorpusError
 ROWS_AT_ONCE = 1000
 _ALL = slice(None)
 _CHANGING = ("tools", "chat_template_kwargs")  # how a chat is rendered
-_FILES = "files go into insert_files"
+_FILES = "files go into insert_files, and as Path objects into verify"
 _MOST_PATHS = 1000  # strings; of more it is not looked up whether all are files
 _LONGEST_PATH = 255
 
@@ -148,14 +148,7 @@ class Reading:
                 f"record {number} has no field {missing[0]!r}, which this wrapping writes; it has "
                 f"{', '.join(map(str, row)) or 'none'}: choose another wrapping, or rename fields"
             )
-        for name, written in self.wrapped("").items():
-            wanted = "a string" if isinstance(written, str) else "a list of messages"
-            is_text, wants_text = isinstance(row[name], str), isinstance(written, str)
-            if is_text != wants_text or isinstance(row[name], int | float | None):
-                raise CorpusError(
-                    f"record {number}: {name!r} is of type {type(row[name]).__name__}, and must be "
-                    f"{wanted}, as this wrapping writes; choose another wrapping, or rewrite it"
-                )
+        self._check_types(number, row)
         both = {**row, **self.fields}
         changing = [] if self.wrapping.turn == "plain" else [n for n in _CHANGING if both.get(n)]
         if changing:
@@ -165,6 +158,20 @@ class Reading:
                 "scored in: insert into the records without it, and add the others then"
             )
         self.check_constants(number, row)
+
+    def _check_types(self, number: int, row: Mapping[str, Any]) -> None:
+        """Refuse a record with a string where the wrapping writes messages, or the other way."""
+        for name, written in self.wrapped("").items():
+            wants_text = isinstance(written, str)
+            if isinstance(row[name], str) == wants_text and not isinstance(
+                row[name], int | float | None
+            ):
+                continue
+            raise CorpusError(
+                f"record {number}: {name!r} is of type {type(row[name]).__name__}, and must be "
+                f"{'a string' if wants_text else 'a list of messages'}, as this wrapping writes; "
+                "choose another wrapping, or rewrite it"
+            )
 
 
 @dataclass(frozen=True, eq=False)
