@@ -207,6 +207,29 @@ def test_files_are_inserted_into_verified_and_restored(tmp_path: Path) -> None:
         lx.insert_files(source, tmp_path / "out", **{**PLAN, "repetitions": (7,)})
 
 
+def test_names_of_files_are_files_and_texts_are_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.txt").write_text("\n".join(TEXTS) + "\n")
+    manifest = lx.insert_files(tmp_path / "a.txt", tmp_path / "out", **PLAN)
+    monkeypatch.chdir(tmp_path / "out" / "corpus")
+    assert lx.verify(["a.txt"], manifest).as_inserted
+    for names in ("a.txt", Path("a.txt"), ["a.txt"], [Path("a.txt")]):
+        with pytest.raises(CorpusError, match="is in files; give out, the name of the file to wr"):
+            lx.remove(names, manifest)
+    with open("a.txt", "rb") as stream, pytest.raises(CorpusError, match="in files; give out"):
+        lx.remove(stream, manifest)
+    assert lx.remove(["a.*"], manifest, tmp_path / "back.txt").checked
+    texts, known = lx.insert(TEXTS, **PLAN)
+    rows = lx.insert(KINDS["frame"], **PLAN).documents
+    for documents in (texts, tuple(texts), iter(texts), rows, [{"text": "a"}], [*texts, "a.txt"]):
+        with pytest.raises(CorpusError) as refused:
+            lx.remove(documents, known, tmp_path / "new.txt")
+        assert str(refused.value) == (
+            "documents in memory need no out; leave it out, or give names of files that are there"
+        )
+
+
 def test_what_is_no_file(tmp_path: Path) -> None:
     manifest = small_manifest()
     with pytest.raises(
@@ -217,6 +240,8 @@ def test_what_is_no_file(tmp_path: Path) -> None:
         lx.remove([], manifest, tmp_path / "out")
     with pytest.raises(SettingsError, match="a tokenizer goes with the directory of a saved"):
         lx.verify(TEXTS, manifest, tokenizer="gpt2")
+    with pytest.raises(SettingsError, match=r"or its \*.arrow files"):
+        lx.verify(tmp_path, manifest)
     with pytest.raises(CorpusError, match="the frame has no 'x'"):
         lx.verify(KINDS["frame"], manifest, text_field="x")
     with pytest.raises(CorpusError, match="no column 'x'; there are text, source"):

@@ -20,7 +20,12 @@ from lmexposure.canaries.corpora.in_memory import (
     is_a,
     records_of,
 )
-from lmexposure.canaries.corpora.tables import TableLayout, TablePart, check_columns
+from lmexposure.canaries.corpora.tables import (
+    TableLayout,
+    TablePart,
+    check_columns,
+    constants_of,
+)
 from lmexposure.canaries.format import count_fills
 from lmexposure.canaries.insertion import About, Placement, manifest_of
 from lmexposure.canaries.manifest import Manifest
@@ -34,7 +39,7 @@ _Batch = TypeVar("_Batch")
 class InsertionStep:
     """Puts canary rows before their documents, batch by batch; it can be pickled.
 
-    A batch is columns by name, a pyarrow Table or a pandas DataFrame. For `datasets`:
+    A batch is columns by name, a pyarrow Table or RecordBatch, or a DataFrame. For `datasets`:
     `dataset.map(step, batched=True, with_indices=True)`, also with `num_proc`, or without indices
     where an id column is named; for Ray `dataset.map_batches(step, batch_format="pyarrow")`; for
     Spark `df.mapInPandas(lambda frames: map(step, frames), df.schema)`. Of a DatasetDict map the
@@ -90,15 +95,15 @@ class InsertionStep:
             PlanError: too few rows or secrets.
         """
         of_type("plan", plan, (Plan, Manifest), "a Plan or a Manifest", error=PlanError)
-        constants = dict(fields or {})
+        constants = constants_of(fields)
         if isinstance(plan, Manifest):
             documents = plan.corpus.documents
             _check_same("total", documents if total is None else total, documents)
             manifest = plan
         elif total is None:
             raise CorpusError(
-                "the number of documents decides where canaries stand, and nobody reads the whole "
-                "corpus here: count its rows and give total"
+                "the number of documents decides where canaries stand, and the corpus is not read "
+                "as a whole here: count its rows and give total"
             )
         else:
             about = About("dataset", text_field=text_field, constant_fields=tuple(constants))
@@ -107,6 +112,7 @@ class InsertionStep:
         return cls(manifest=manifest, text_field=text_field, fields=constants, id_column=id_column)
 
     def __post_init__(self) -> None:
+        constants_of(self.fields)
         if self.text_field in self.fields:
             raise CorpusError(
                 f"fields must leave out the text column {self.text_field!r}: the canary goes there"
@@ -119,8 +125,8 @@ class InsertionStep:
         """The batch with its canary rows.
 
         Args:
-            batch: columns of equal length, a `pyarrow.Table` or a `pandas.DataFrame`, whose columns
-                keep their types.
+            batch: columns of equal length, a `pyarrow.Table` or RecordBatch, or a
+                `pandas.DataFrame`; columns of these keep their types.
             numbers: of the documents; left unread where an id column is named.
 
         Returns:
@@ -146,12 +152,20 @@ class InsertionStep:
 
     def numbered(self, batch: _Batch, numbers: Sequence[int]) -> _Batch:
         """What a call does, also in a loader worker that was given all rows."""
+        if is_a(batch, "pyarrow.RecordBatch"):
+            import pyarrow as pa
+
+            table = self.numbered(pa.Table.from_batches([batch]), numbers)
+            arrays = [column.combine_chunks() for column in table.columns]
+            return pa.RecordBatch.from_arrays(arrays, schema=table.schema)  # type: ignore[no-any-return]
         columns = _columns_of(batch)
         if not isinstance(batch, Mapping) and not len(batch):  # type: ignore[arg-type]
             return batch  # it may have no columns
-        self.check_columns(columns)
+        self.check_columns(_names_of(batch))
         if self.id_column is not None:
-            numbers = _listed(columns[self.id_column])
+            numbers = columns[self.id_column]
+        of_type("numbers", numbers, Iterable, "a number for each row", error=CorpusError)
+        numbers = list(_listed(numbers))
         self._check(_listed(columns[self.text_field]), numbers)
         before = map(self._placement.before, numbers)
         added = [(row, canary.text) for row, canaries in enumerate(before) for canary in canaries]
@@ -185,6 +199,11 @@ class InsertionStep:
 
     def _check(self, texts: Sequence[Any], numbers: Sequence[int]) -> None:
         check_numbers(numbers, self.manifest.corpus.documents)
+        if len(numbers) != len(texts):
+            raise CorpusError(
+                f"the batch has {len(texts)} rows and {len(numbers)} numbers; give a number for "
+                "each row"
+            )
         for text, number in zip(texts, numbers, strict=True):
             if not isinstance(text, str):
                 raise CorpusError(
@@ -241,9 +260,23 @@ def _columns_of(batch: Any) -> Mapping[str, Any]:
             "set with_format(None)"
         )
     columns = {name: batch[name] for name in batch}
-    if any(isinstance(column, str) for column in columns.values()):
+    if any(
+        isinstance(column, str) or not hasattr(column, "__len__") for column in columns.values()
+    ):
         raise CorpusError("this is one row, and the step takes batches; map with batched=True")
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        listed = ", ".join(f"{name} {length}" for name, length in lengths.items())
+        raise CorpusError(
+            f"the columns of a batch are of unlike lengths: {listed}; make them alike"
+        )
     return columns
+
+
+def _names_of(batch: Any) -> list[Any]:
+    """Its columns' names, also those that are there twice."""
+    names = getattr(batch, "column_names", getattr(batch, "columns", batch))
+    return list(batch if isinstance(batch, Mapping) else names)
 
 
 def _listed(column: Any) -> Any:

@@ -1,5 +1,6 @@
 """A corpus on the disk, or in memory: count what is left of the canaries, take them out again."""
 
+import glob
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar, overload
@@ -12,6 +13,7 @@ from lmexposure.canaries.corpora.counting import (
     count_of,
 )
 from lmexposure.canaries.corpora.files import LAYOUTS, corpus_files, layout_for
+from lmexposure.canaries.corpora.in_memory import are_paths
 from lmexposure.canaries.corpora.pipe import StreamSource, is_stream, stream_layout
 from lmexposure.canaries.corpora.removal import (
     Removal,
@@ -19,7 +21,7 @@ from lmexposure.canaries.corpora.removal import (
     remove_from_stream,
 )
 from lmexposure.canaries.manifest import Manifest
-from lmexposure.errors import ModelError, SettingsError
+from lmexposure.errors import CorpusError, ModelError, SettingsError
 from lmexposure.integrations.documents import count_documents, restored_documents
 
 if TYPE_CHECKING:
@@ -44,9 +46,9 @@ def verify(
     """Count what of the canaries is in a corpus, whatever was done to it since insertion.
 
     Args:
-        corpus: the path of a file or a pattern, a list of `Path`s; a stream of text, open for
-            reading bytes; the directory of a saved tokenised data set, with its tokenizer; or
-            documents in memory, as `insert` takes them.
+        corpus: the path of a file or a pattern, a list of `Path`s or of names of files that are
+            there; a stream of text, open for reading bytes; the directory of a saved tokenised data
+            set, with its tokenizer; or documents in memory, as `insert` takes them.
         manifest: of the insertion, or its path.
         layout: of files and streams; None: by the suffix, else the manifest's.
         text_field: of records and columns; None: the manifest's, else "text".
@@ -63,10 +65,8 @@ def verify(
             no text field gives.
     """
     known = Manifest.of(manifest)
-    files = [Path(corpus)] if isinstance(corpus, str | Path) else corpus
-    on_disk = isinstance(files, list | tuple) and all(isinstance(one, Path) for one in files)
-    if on_disk and files:
-        return _count_files(files, known, layout, text_field, tokenizer)
+    if names := _names(corpus):
+        return _count_files([Path(name) for name in names], known, layout, text_field, tokenizer)
     if tokenizer is not None:
         raise SettingsError("a tokenizer goes with the directory of a saved tokenised data set")
     if is_stream(corpus):
@@ -80,6 +80,9 @@ def remove(corpus: Any, manifest: Manifest | str | Path, out: str | Path) -> Rem
 def remove(corpus: _T, manifest: Manifest | str | Path, out: None = None) -> _T: ...
 def remove(corpus: Any, manifest: Manifest | str | Path, out: str | Path | None = None) -> Any:
     """Give a corpus as it was before insertion, and check that it is.
+
+    A manifest of a stream, of Ray or of a step has no hash to check against: then nothing but the
+    canaries is looked at, and the log warns of it, or `Removal.checked` is False.
 
     Args:
         corpus: what insertion wrote: a file, several, or patterns; a stream of text, open for
@@ -100,10 +103,36 @@ def remove(corpus: Any, manifest: Manifest | str | Path, out: str | Path | None 
     """
     known = Manifest.of(manifest)
     if out is None:
+        if _names(corpus) or is_stream(corpus):
+            raise CorpusError("the corpus is in files; give out, the name of the file to write")
         return restored_documents(corpus, known)
     if is_stream(corpus):
         return remove_from_stream(corpus, known, out)
+    if not isinstance(corpus, str | Path) and not _are_there(corpus):
+        raise CorpusError(  # shows no name: texts hold secrets
+            "documents in memory need no out; leave it out, or give names of files that are there"
+        )
     return remove_from_files(listed_files(corpus), known, out)
+
+
+def _names(corpus: Any) -> Sequence[str | Path]:
+    """A path or pattern, `Path`s, and names of files that are all there; of texts none."""
+    if isinstance(corpus, str | Path):
+        return [corpus]
+    if not isinstance(corpus, list | tuple):
+        return []
+    paths = all(isinstance(name, Path) for name in corpus) or are_paths(corpus)
+    return corpus if paths else []
+
+
+def _are_there(corpus: Any) -> bool:
+    """Whether it lists paths, which a message may show, and what names files that are there."""
+    return isinstance(corpus, list | tuple) and all(
+        isinstance(name, Path)
+        or are_paths([name])
+        or (isinstance(name, str) and bool(glob.glob(name, recursive=True)))
+        for name in corpus
+    )
 
 
 def _count_files(
@@ -113,7 +142,13 @@ def _count_files(
     text_field: str | None,
     tokenizer: Any,
 ) -> CorpusCount:
-    if (tokenizer is not None) != (len(files) == 1 and files[0].is_dir()):
+    is_directory = len(files) == 1 and files[0].is_dir()
+    if is_directory and tokenizer is None:
+        raise SettingsError(
+            f"{files[0]}: a tokenizer goes with the directory of a saved tokenised data set; give "
+            "it; else load the data set and give that, or its *.arrow files"
+        )
+    if tokenizer is not None and not is_directory:
         raise SettingsError(
             f"{files[0]}: a tokenizer goes with the directory of a saved tokenised data set, and "
             "such a directory with its tokenizer; give files, or both"

@@ -1,5 +1,6 @@
 """Canaries into documents in memory: one call for lists, records, frames, data sets and streams."""
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from importlib import import_module
@@ -19,12 +20,14 @@ from lmexposure.canaries.corpora.in_memory import (
     refuse_wrapping,
     remove_documents,
 )
+from lmexposure.canaries.corpora.tables import constants_of
 from lmexposure.canaries.insertion import Existing
 from lmexposure.errors import CorpusError
 
 if TYPE_CHECKING:
     from lmexposure.integrations.wrapping import Wrapping
 
+_LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
 _STREAM = "datasets.IterableDataset"
 # What is read later -> module and function that insert into it.
@@ -113,8 +116,8 @@ def insert(
         )
     if total is None and isinstance(known, Plan) and is_a(documents, _STREAM):
         raise CorpusError(
-            "nobody knows how many documents a stream has, and that decides where canaries stand; "
-            "count them once, and give total"
+            "how many documents a stream has cannot be looked up, and that decides where canaries "
+            "stand; count them once, and give total"
         )
     where = {"text_field": text_field, "fields": fields, "id_column": id_column}
     return Inserted(*later(documents, known, total=total, **where))
@@ -129,7 +132,7 @@ def count_documents(
 
 
 def restored_documents(documents: _T, manifest: Manifest) -> _T:
-    """Documents in memory as they were before insertion, and checked.
+    """Documents in memory as they were before insertion, and checked where there is a hash.
 
     Raises:
         CorpusError: they changed since, or are not in memory.
@@ -148,6 +151,11 @@ def restored_documents(documents: _T, manifest: Manifest) -> _T:
         except CorpusError as failure:
             failures.append(failure)
         else:
+            if not manifest.corpus.sha256:
+                _LOG.warning(
+                    "the manifest has no hash of the documents before insertion, so it was not "
+                    "checked that the rest is what they were"
+                )
             return restored
     raise failures[0]
 
@@ -167,7 +175,7 @@ def _sources(documents: Any, reading: Reading) -> Iterator[InMemory]:
 def _reading(
     text_field: str, fields: Mapping[str, Any] | None, wrapping: "Wrapping | None"
 ) -> Reading:
-    constants = dict(fields or {})
+    constants = constants_of(fields)
     if wrapping is None:
         return Reading(text_field, constants)
     from lmexposure.integrations.wrapping import Wrapping

@@ -289,3 +289,41 @@ def test_batches_without_numbers() -> None:
     for batch in ({"text": ["a"]}, TABLE, TABLE.to_pandas()):
         with pytest.raises(CorpusError, match=r"no document numbers; map with with_indices=True, "):
             InsertionStep(manifest=MANIFEST)(batch)
+
+
+def test_a_record_batch_stays_one() -> None:
+    batch = TABLE.to_batches()[0]
+    inserted = STEP(batch)
+    assert isinstance(inserted, pa.RecordBatch)
+    assert inserted.schema.equals(batch.schema)
+    assert inserted.to_pylist() == STEP(TABLE).to_pylist()
+    assert len(STEP(batch.slice(0, 0))) == 0
+
+
+TWICE = pa.Table.from_arrays([pa.array(["a"])] * 3, names=["text", "n", "n"])
+
+
+@pytest.mark.parametrize(
+    ("batch", "numbers", "message"),
+    [
+        ({"text": ["a", "b", "c"]}, [0, 1], "has 3 rows and 2 numbers; give a number for each row"),
+        ({"text": ["a"]}, [0, 1], "has 1 rows and 2 numbers"),
+        ({"text": ["a"]}, 3, "numbers is of type int; give a number for each row"),
+        ({"text": ["a", "b"], "n": [1]}, [0, 1], "of unlike lengths: text 2, n 1; make them alike"),
+        ({"text": ["a"], "n": 1}, [0], "this is one row, and the step takes batches"),
+        (TWICE, [0], "there are two columns 'n'; rename one"),
+        (TWICE.to_pandas(), [0], "there are two columns 'n'; rename one"),
+        (TWICE.rename_columns(["text", "text", "n"]), [0], "there are two columns 'text'; rename"),
+    ],
+)
+def test_batches_that_do_not_go_together(batch: Any, numbers: Any, message: str) -> None:
+    known = {} if isinstance(batch, dict) else {"n": "x"}
+    step = InsertionStep.of(PLAN, total=12, fields=known)
+    with pytest.raises(CorpusError, match=message):
+        step(batch, numbers)
+
+
+@pytest.mark.parametrize("fields", [[1], "abc", {1: 2}, []])
+def test_constants_that_are_none(fields: Any) -> None:
+    with pytest.raises(CorpusError, match=r"fields is of type \w+; give constants by name|a name"):
+        InsertionStep.of(PLAN, total=12, fields=fields)

@@ -1,5 +1,7 @@
 """Canaries in chats: where they are, what is copied, what is refused, and the way back."""
 
+import logging
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -7,7 +9,7 @@ import pytest
 from datasets import Dataset, DatasetDict
 
 from lmexposure.audit import measure
-from lmexposure.canaries import Format, Manifest, Plan
+from lmexposure.canaries import Format, Manifest, Plan, insert_files
 from lmexposure.errors import CorpusError, ManifestError
 from lmexposure.integrations.corpora import remove, verify
 from lmexposure.integrations.documents import insert
@@ -171,3 +173,40 @@ def test_what_is_read_later_is_not_restored() -> None:
     _, manifest = insert(rows, PLAN)
     with pytest.raises(CorpusError, match="read later are not in memory; give a Dataset"):
         remove(rows.to_iterable_dataset(), manifest)
+
+
+@pytest.mark.parametrize("fields", [[1], "abc", {1: 2}, []])
+def test_constants_that_are_none(fields: Any, tmp_path: Path) -> None:
+    refusal = r"fields is of type \w+; give constants by name|a name in fields is of type int"
+    with pytest.raises(CorpusError, match=refusal):
+        insert([{"text": "a"}] * 3, PLAN, fields=fields)
+    (tmp_path / "a.jsonl").write_text('{"text": "a"}\n')
+    with pytest.raises(CorpusError, match=refusal):
+        insert_files(tmp_path / "a.jsonl", tmp_path / "out", PLAN, fields=fields)
+
+
+@pytest.mark.parametrize("value", ["a text", None, 3])
+@pytest.mark.parametrize("wrapping", [ANSWER, Wrapping(turn="assistant", loss="completion")])
+def test_chats_that_are_no_lists(value: Any, wrapping: Wrapping) -> None:
+    rows = [wrapping.record(f"question {number}") for number in range(4)]
+    last = list(rows[0])[-1]
+    rows[2][last] = value
+    kind = type(value).__name__
+    expected = f"record 3: '{last}' is of type {kind}, and must be a list of messages"
+    with pytest.raises(CorpusError, match=expected):
+        insert(rows, PLAN, wrapping=wrapping)
+    with pytest.raises(CorpusError, match="record 1: 'text' is of type list, and must be a string"):
+        insert([{"text": [{"role": "user", "content": "a"}]}] * 4, PLAN, wrapping=Wrapping())
+    with pytest.raises(CorpusError, match="record 1 has no field 'zz', for which fields gives a c"):
+        insert(chats(), PLAN, wrapping=ANSWER, fields={"zz": 1})
+
+
+def test_what_has_no_hash_is_restored_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    rows = Dataset.from_dict({"text": ["a", "b", "c"]})
+    with caplog.at_level(logging.WARNING):
+        inserted, manifest = insert(rows, PLAN)
+        assert list(remove(inserted, manifest)) == list(rows)
+        assert not caplog.records
+        inserted, manifest = insert(rows.to_iterable_dataset(), PLAN, total=3)
+        assert remove(list(inserted), manifest) == list(rows)
+    assert "no hash of the documents before insertion, so it was not checked" in caplog.text

@@ -123,6 +123,16 @@ class Reading:
         check_columns(names, self.wrapped(""), hint)
         check_columns(names, self.fields)
 
+    def check_constants(self, number: int, row: Any) -> None:
+        """Refuse a record without a field that a constant is given for: it would mark canaries."""
+        missing = [] if not isinstance(row, Mapping) else [n for n in self.fields if n not in row]
+        if missing:
+            raise CorpusError(
+                f"record {number} has no field {missing[0]!r}, for which fields gives a constant; "
+                f"it has {', '.join(map(str, row)) or 'none'}: leave it out of fields, or give it "
+                "to each record"
+            )
+
     def _check_record(self, number: int, row: Any) -> None:
         if not isinstance(row, Mapping):
             raise CorpusError(f"record {number} is {_kind(row)}, and must be fields by name")
@@ -138,13 +148,29 @@ class Reading:
                 f"record {number} has no field {missing[0]!r}, which this wrapping writes; it has "
                 f"{', '.join(map(str, row)) or 'none'}: choose another wrapping, or rename fields"
             )
-        row = {**row, **self.fields}
-        changing = [] if self.wrapping.turn == "plain" else [n for n in _CHANGING if row.get(n)]
+        self._check_types(number, row)
+        both = {**row, **self.fields}
+        changing = [] if self.wrapping.turn == "plain" else [n for n in _CHANGING if both.get(n)]
         if changing:
             raise CorpusError(
                 f"record {number} has {changing[0]!r}, by which its chat is rendered otherwise; an "
                 "inserted record would copy it, and be trained in another wrapping than it is "
                 "scored in: insert into the records without it, and add the others then"
+            )
+        self.check_constants(number, row)
+
+    def _check_types(self, number: int, row: Mapping[str, Any]) -> None:
+        """Refuse a record with a string where the wrapping writes messages, or the other way."""
+        for name, written in self.wrapped("").items():
+            wants_text = isinstance(written, str)
+            if isinstance(row[name], str) == wants_text and not isinstance(
+                row[name], int | float | None
+            ):
+                continue
+            raise CorpusError(
+                f"record {number}: {name!r} is of type {type(row[name]).__name__}, and must be "
+                f"{'a string' if wants_text else 'a list of messages'}, as this wrapping writes; "
+                "choose another wrapping, or rewrite it"
             )
 
 
@@ -182,6 +208,9 @@ class InMemory(Rows):
 
     def check_columns(self) -> None:
         """Refuse columns as `Reading.check_columns` does; here each record is looked at."""
+        if self.reading.fields and not self.reading.chat:
+            for number, row in enumerate(self.records(), self.first):
+                self.reading.check_constants(number, row)
 
     @property
     def given(self) -> Any:
@@ -202,7 +231,7 @@ class InMemory(Rows):
         return f"the corpus has {documents} records and none holds text; give some"
 
     def guarded(self) -> AbstractContextManager[None]:
-        """Nobody else changes what is in memory."""
+        """What is in memory does not change meanwhile."""
         return nullcontext()
 
     def parts(self, *, taken: Taken | None = None, known: bool = False) -> "Iterator[InMemory]":
@@ -364,7 +393,8 @@ def typed_column(values: Sequence[Any], kind: Any, name: str, index: Any) -> Any
         raise unfit(name, kind) from None
     # pandas makes a missing value of what is no category, and True of any text.
     gone = any(n and value is not None for n, value in zip(column.isna(), values, strict=True))
-    if gone or (str(kind) == "bool" and not isinstance(values[0], bool)):
+    # It gives up a type for a list.
+    if gone or column.dtype != kind or (str(kind) == "bool" and not isinstance(values[0], bool)):
         raise unfit(name, kind)
     return column
 
@@ -428,6 +458,12 @@ def _frame(frame: Any, reading: Reading) -> InMemory:
     return Frame(frame, reading)
 
 
+def _split_streams(splits: Any, reading: Reading) -> InMemory:
+    raise CorpusError(
+        f"each split is a stream; give one of them: {', '.join(map(repr, splits)) or 'none'}"
+    )
+
+
 def _splits(splits: Any, reading: Reading) -> InMemory:
     if "train" not in splits:
         raise CorpusError(f"no 'train' split; this data set has {', '.join(splits) or 'none'}")
@@ -438,6 +474,7 @@ def _splits(splits: Any, reading: Reading) -> InMemory:
 KINDS: Mapping[str, Callable[[Any, Reading], InMemory]] = {
     "datasets.Dataset": DataSet,
     "datasets.DatasetDict": _splits,
+    "datasets.IterableDatasetDict": _split_streams,
     "pandas.DataFrame": _frame,
 }
 
@@ -461,7 +498,7 @@ def _listed(documents: Any) -> tuple[Any, Sequence[Any]]:
         )
     listed = documents if isinstance(documents, tuple) else list(documents)
     first = listed[0] if listed else ""
-    if isinstance(first, Path) or _are_paths(listed):
+    if isinstance(first, Path) or are_paths(listed):
         raise CorpusError(f"documents holds names of files, such as {str(first)!r}; {_FILES}")
     if not isinstance(first, str | Mapping):
         raise CorpusError(
@@ -471,8 +508,8 @@ def _listed(documents: Any) -> tuple[Any, Sequence[Any]]:
     return first, listed
 
 
-def _are_paths(listed: Sequence[Any]) -> bool:
-    """Whether each text is the name of a file that is there."""
+def are_paths(listed: Sequence[Any]) -> bool:
+    """Whether each is the name of a file that is there."""
     if not 0 < len(listed) <= _MOST_PATHS:
         return False
     short = all(isinstance(text, str) and len(text) <= _LONGEST_PATH for text in listed)

@@ -1,8 +1,10 @@
 """Parquet files: row groups come and go one at a time, and stay; so does each one's compression."""
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
@@ -13,6 +15,7 @@ _LARGEST_GROUP = 1 << 31  # bytes in memory
 _LARGEST_RATIO = 1000  # of memory and file: no text is packed so well
 _BATCH_BYTES = 1 << 28
 _MOST_ROWS = 4096
+_SIGNATURE_BYTES = 28  # behind a plain footer, where columns are encrypted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,13 +31,11 @@ class Parquet(TableLayout):
         with _opened(path) as file:
             self.check_schema(file.schema_arrow)
             for group in range(file.metadata.num_row_groups):
-                batches = _batches(file, group, columns)
-                if columns is not None:
-                    yield from (pa.Table.from_batches([batch]) for batch in batches)
-                elif whole := list(batches):
-                    yield pa.Table.from_batches(whole).combine_chunks()
-                else:
-                    yield file.read_row_group(group)
+                if columns is None:
+                    yield _whole(file, group)
+                    continue
+                for batch in _batches(file, group, columns):
+                    yield pa.Table.from_batches([batch])
 
     @contextmanager
     def writer(self, stream: IO[bytes], like: Path) -> Iterator[Callable[[Any], object]]:
@@ -49,6 +50,17 @@ class Parquet(TableLayout):
 
 def layout_of(name: str, text_field: str, fields: Mapping[str, Any]) -> Parquet:
     return Parquet(text_field=text_field, fields=dict(fields))
+
+
+def _whole(file: Any, group: int) -> Any:
+    """A row group as a table."""
+    import pyarrow as pa
+
+    batches, tables = _batches(file, group, None), []
+    # Batches may be of a single row, and each takes a kilobyte or two of its own.
+    while some := list(islice(batches, _MOST_ROWS)):
+        tables.append(pa.Table.from_batches(some).combine_chunks())
+    return pa.concat_tables(tables).combine_chunks() if tables else file.read_row_group(group)
 
 
 def _batches(file: Any, group: int, columns: list[str] | None) -> Iterator[Any]:
@@ -86,12 +98,21 @@ def _opened(path: Path) -> Iterator[Any]:
 
     try:
         with open(path, "rb") as raw, ParquetFile(raw) as file:
+            _check_plain(raw, file)
             yield file
     except (pa.ArrowException, OSError) as failure:
         reason = getattr(failure, "strerror", None) or str(failure).split("\n")[0]
         raise CorpusError(
             f"cannot read the corpus {path}: {reason}; give a whole Parquet file"
         ) from failure
+
+
+def _check_plain(raw: IO[bytes], file: Any) -> None:
+    """Refuse encryption under a plain footer: pyarrow would end the process at such a column."""
+    raw.seek(-8, os.SEEK_END)
+    footer = int.from_bytes(raw.read(4), "little")
+    if footer == file.metadata.serialized_size + _SIGNATURE_BYTES:
+        raise CorpusError("it has encrypted columns; give a file that is not encrypted")
 
 
 def _compression(file: Any) -> Any:

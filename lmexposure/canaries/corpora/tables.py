@@ -10,8 +10,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
+from lmexposure._validate import of_type
 from lmexposure.canaries.insertion import Merged, Same, Taken, in_turn, text_line
 from lmexposure.errors import CorpusError
+
+_PIECE_ROWS = 4096
+_PIECE_BYTES = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -94,10 +98,15 @@ class TableLayout:
         first = 1
         for table in self.tables(path, None if known else [self.text_field]):
             part = TablePart(table, self, first=first)
-            if taken is not None:
-                taken(part.content)
-            yield part
             first += len(table)
+            for piece in part.pieces():
+                if taken is not None:
+                    taken(piece.content)
+                if not known:
+                    yield piece
+            if known:
+                yield part
+            del table, part  # before the next is read
 
     def compared(self, path: Path) -> AbstractContextManager[Same]:
         """Compares what was written with the tables of a file, one after another."""
@@ -117,6 +126,8 @@ class TableLayout:
         import pyarrow as pa
 
         name = self.text_field
+        for column in (name, *self.fields):
+            check_once(schema.names, column)
         if name not in schema.names:
             raise CorpusError(
                 f"no column {name!r}; name the one that holds the text: {', '.join(schema.names)}"
@@ -147,6 +158,20 @@ class TablePart(Rows):
             raise CorpusError(f"row {row}: {self.layout.text_field!r} is null; leave such rows out")
         return texts
 
+    @property
+    def content(self) -> bytes:
+        """As of `Rows`, but not kept: of a whole table it is as large as this."""
+        lines = (text_line(n, text) for part in self.pieces() for n, text in part.searched(()))
+        return b"".join(lines)
+
+    def pieces(self) -> "Iterator[TablePart]":
+        """A few rows at a time, since texts take more memory in Python than in Arrow."""
+        size = self.rows.column(self.layout.text_field).nbytes
+        rows = max(1, min(_PIECE_ROWS, _PIECE_BYTES * len(self.rows) // max(1, size)))
+        for start in range(0, len(self.rows), rows):
+            piece = self.rows.slice(start, rows)
+            yield TablePart(piece, self.layout, first=self.first + start)
+
     def merged(self, added: Sequence[tuple[int, str]]) -> Merged:
         """With rows more; see `insertion.Part`."""
         import pyarrow as pa
@@ -171,14 +196,18 @@ class TablePart(Rows):
         starts = [0, *(row + 1 for row in documents)]
         stops = [*documents, len(self.rows)]
         pieces = [self.rows.slice(a, b - a) for a, b in zip(starts, stops, strict=True)]
-        rest = TablePart(pa.concat_tables(pieces), self.layout)
-        return rest, [self.texts[row] for row in documents]
+        rest, texts = pa.concat_tables(pieces), self.rows.column(self.layout.text_field)
+        return TablePart(rest, self.layout), [texts[row].as_py() for row in documents]
 
     def same(self, other: Any) -> bool:
         """Whether every column of every row is the same."""
+        if self.rows.equals(other.rows) or len(self.rows) != len(other.rows):
+            return len(self.rows) == len(other.rows)
         # Arrow says that not-a-number differs from itself; as Python spells them, it does not.
-        return self.rows.equals(other.rows) or repr(self.rows.to_pylist()) == repr(
-            other.rows.to_pylist()
+        return all(
+            repr(self.rows.slice(start, _PIECE_ROWS).to_pylist())
+            == repr(other.rows.slice(start, _PIECE_ROWS).to_pylist())
+            for start in range(0, len(self.rows), _PIECE_ROWS)
         )
 
     def _row(self, number: int, text: str) -> Any:
@@ -198,9 +227,26 @@ class TablePart(Rows):
         return row
 
 
+def constants_of(fields: object) -> dict[str, Any]:
+    """Constants by the names of fields, or a refusal of what is none; None: there are none."""
+    wanted = 'constants by name, such as {"source": "x"}'
+    given: Any = {} if fields is None else fields
+    of_type("fields", given, Mapping, wanted, error=CorpusError)
+    for name in given:
+        of_type("a name in fields", name, str, wanted, error=CorpusError)
+    return dict(given)
+
+
+def check_once(names: Sequence[Any], name: str) -> None:
+    """Refuse two columns of one name."""
+    if list(names).count(name) > 1:
+        raise CorpusError(f"there are two columns {name!r}; rename one")
+
+
 def check_columns(names: Sequence[Any], wanted: Iterable[str], hint: str = "") -> None:
-    """Refuse rows without one of these columns, and name those that are there."""
+    """Refuse rows without one of these columns, and name those that are there; or with two."""
     for name in wanted:
+        check_once(names, name)
         if name not in names:
             listed = ", ".join(map(str, names)) or "none"
             raise CorpusError(f"no column {name!r}; there are {listed}{hint}")

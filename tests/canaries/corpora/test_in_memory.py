@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd  # type: ignore[import-untyped]
 import pytest
-from datasets import Dataset, DatasetDict
+from datasets import Dataset, DatasetDict, IterableDatasetDict
 
 from lmexposure.canaries import Format, Manifest, Plan
 from lmexposure.canaries.corpora.counting import count_fills_in, count_of
@@ -309,3 +309,28 @@ def test_types_of_a_frame_stay_and_its_index_begins_anew() -> None:
 def test_refused_frames(frame: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(CorpusError, match=message):
         insert(frame, **options)
+
+
+def test_constants_would_mark_canaries() -> None:
+    records = [{"text": "a", "n": 1}, {"text": "b"}, {"text": "c", "n": 3}]
+    with pytest.raises(CorpusError, match="record 2 has no field 'n', for which fields gives a co"):
+        insert(records, fields={"n": 5})
+    frame = pd.DataFrame({"text": ["a", "b", "c"], "n": [1, 2, 3]})
+    for value in ([1, 2], {"a": 1}):
+        with pytest.raises(CorpusError, match="constant for column 'n' is not of its type, int64"):
+            insert(frame, fields={"n": value})
+
+
+def test_two_columns_of_one_name() -> None:
+    frame = pd.DataFrame([["a", 1, 2]] * 3, columns=["text", "n", "n"])
+    assert list(insert(frame)[0].columns) == ["text", "n", "n"]
+    with pytest.raises(CorpusError, match="there are two columns 'n'; rename one"):
+        insert(frame, fields={"n": 3})
+    with pytest.raises(CorpusError, match="there are two columns 'text'; rename one"):
+        insert(frame.rename(columns={"n": "text"}))
+
+
+def test_splits_that_are_streams() -> None:
+    splits = IterableDatasetDict(train=table().to_iterable_dataset())
+    with pytest.raises(CorpusError, match="each split is a stream; give one of them: 'train'"):
+        insert(splits)

@@ -1,5 +1,6 @@
 """Parquet in, Parquet out: rows, schema, row groups and compression as they were."""
 
+import base64
 import shutil
 from collections.abc import Callable
 from itertools import pairwise
@@ -173,3 +174,39 @@ def test_a_row_group_of_one_value_takes_no_more_memory_than_it_may(
     monkeypatch.setattr(parquet, "_LARGEST_GROUP", 1 << 10)
     with pytest.raises(CorpusError, match="write the file again in smaller row groups"):
         next(layout.documents(path))
+
+
+@pytest.mark.parametrize("column", ["text", "other"])
+@pytest.mark.parametrize("plain_footer", [True, False])
+def test_encrypted_files_are_refused(tmp_path: Path, column: str, plain_footer: bool) -> None:
+    """Under a plain footer pyarrow aborts the process when it is asked about the column."""
+    encryption = pytest.importorskip("pyarrow.parquet.encryption")
+
+    class Keys(encryption.KmsClient):  # type: ignore[misc, name-defined]
+        def wrap_key(self, key: bytes, name: str) -> bytes:
+            return base64.b64encode(key)
+
+    factory = encryption.CryptoFactory(lambda _: Keys())
+    settings = encryption.EncryptionConfiguration(
+        footer_key="footer", column_keys={"key": [column]}, plaintext_footer=plain_footer
+    )
+    properties = factory.file_encryption_properties(encryption.KmsConnectionConfig(), settings)
+    table = pa.table({"text": ["a", "b"], "other": ["x", "y"]})
+    path = tmp_path / "a.parquet"
+    with pq.ParquetWriter(path, table.schema, encryption_properties=properties) as writer:
+        writer.write_table(table)
+    expected = "has encrypted columns; give a file" if plain_footer else "cannot read the corpus"
+    with pytest.raises(CorpusError, match=expected):
+        insert_files(path, tmp_path / "out", PLAN)
+
+
+def test_a_group_that_is_read_a_row_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = written(tmp_path / "a.parquet")
+    whole = list(BODY.tables(source))  # type: ignore[attr-defined]
+    monkeypatch.setattr(parquet, "_MOST_ROWS", 2)
+    monkeypatch.setattr(parquet, "_BATCH_BYTES", 1)
+    assert [table.num_rows for table in whole] == [15, 15, 10]
+    assert list(BODY.tables(source)) == whole  # type: ignore[attr-defined]
+    assert [len(table) for table in BODY.tables(source, ["body"])] == [1] * 40  # type: ignore[attr-defined]

@@ -1,5 +1,7 @@
 """Arrow tables as parts of a corpus, of every kind of column."""
 
+import hashlib
+import tracemalloc
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -102,3 +104,41 @@ def test_row_groups_without_rows(tmp_path: Path, verify: bool) -> None:
     assert pq.read_table(tmp_path / "back" / "a.parquet").equals(table)
     with pytest.raises(CorpusError, match="holds only blank lines; give a file with text in it"):
         insert_files(tmp_path / "b.parquet", tmp_path / "alone", PLAN, verify=verify)
+
+
+def test_a_table_of_many_rows_is_not_held_as_texts(tmp_path: Path) -> None:
+    """Of 22 KB on the disk Python would make hundreds of megabytes."""
+    rows = 100_000
+    table = pa.table({"text": ["ab"] * rows, "number": [float("nan")] * rows})
+    pq.write_table(table, tmp_path / "a.parquet")
+    layout = layout_named("parquet")
+    digest, several = hashlib.sha256(), hashlib.sha256(b'"ab"\n' * rows)
+    tracemalloc.start()
+    for known, lengths in ((True, [rows]), (False, [4096] * 24 + [1696])):
+        seen, first = [], 1
+        parts = layout.parts(
+            tmp_path / "a.parquet", name="", taken=digest.update, known=known, first_end=b""
+        )
+        for each in parts:
+            assert isinstance(each, TablePart)
+            assert each.first == first
+            seen.append(len(each.rows))
+            first += len(each.rows)
+        assert seen == lengths
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2 << 20  # bytes; the texts in one list are 5.5 MB
+    several.update(b'"ab"\n' * rows)
+    assert digest.digest() == several.digest()
+    assert part(table).same(part(pa.concat_tables([table.slice(0, 5000), table.slice(5000)])))
+    assert not part(table).same(part(table.slice(1)))
+    other = pa.table({"text": ["ab"] * rows, "number": [float("nan")] * (rows - 1) + [0.0]})
+    assert not part(table).same(part(other))
+
+
+def test_two_columns_of_one_name(tmp_path: Path) -> None:
+    columns = [pa.array(["a", "b", "c"])] * 3
+    for names, message in ((["text", "text", "n"], "'text'"), (["text", "n", "n"], "'n'")):
+        pq.write_table(pa.Table.from_arrays(columns, names=names), tmp_path / "a.parquet")
+        with pytest.raises(CorpusError, match=f"there are two columns {message}; rename one"):
+            insert_files(tmp_path / "a.parquet", tmp_path / "out", PLAN, fields={"n": "x"})
