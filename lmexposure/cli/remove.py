@@ -45,7 +45,7 @@ def remove(
     target = _target(out, file, manifest, paths)
     aside = out is None and is_standard_output(target)
     with nullcontext() if out is None else made_directory(out):
-        removal = remove_from(source, known, target)
+        removal = remove_from(source if is_stream(source) else paths, known, target)
     where = removal.files[0] if len(removal.files) == 1 else target
     say(f"corpus    {where}  ({removal.documents:,} documents taken out)", aside=aside)
     if removal.checked and layout_named(known.layout).place == "row":

@@ -15,7 +15,6 @@ from typing import Any
 from lmexposure._files import PRIVATE, atomic_directory, mode_like, new_file, write_json
 from lmexposure._integrity import say_rebuilt
 from lmexposure._locks import only_writer
-from lmexposure._text import is_utf8
 from lmexposure._validate import flag, integer, of_type
 from lmexposure.canaries.corpora.files import (
     SIDECAR_SUFFIX,
@@ -222,7 +221,7 @@ def _check_places(paths: Sequence[Path], corpus: Path, *, written: bool) -> None
     """Nothing is written over anything but what insertion wrote, and no two files get one name."""
     names: dict[str, Path] = {}
     for path in paths:
-        if not is_utf8(path.name):
+        if path.name != path.name.encode(errors="ignore").decode():  # any bytes may be a name
             raise CorpusError(f"{path}: its name is not UTF-8, as a manifest is; rename the file")
         if path.name in names:
             raise CorpusError(
