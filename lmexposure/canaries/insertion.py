@@ -16,9 +16,9 @@ from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
-from lmexposure._validate import one_of
+from lmexposure._validate import of_type, one_of
 from lmexposure.canaries.format import Format, Found, add_fills, sure_words
 from lmexposure.canaries.manifest import CorpusRecord, Layout, Manifest
 from lmexposure.canaries.plan import Canary, Plan
@@ -529,6 +529,16 @@ def text_line(number: int, text: object) -> bytes:
         raise CorpusError(
             f"record {number} is not Unicode text: it holds a lone surrogate; mend it"
         ) from None
+
+
+def constants_of(fields: object) -> dict[str, Any]:
+    """Constants by the names of fields, or a refusal of what is none; None: there are none."""
+    wanted = 'constants by name, such as {"source": "x"}'
+    given: Any = {} if fields is None else fields
+    of_type("fields", given, Mapping, wanted, error=CorpusError)
+    for name in given:
+        of_type("a name in fields", name, str, wanted, error=CorpusError)
+    return dict(given)
 
 
 @contextmanager

@@ -24,10 +24,9 @@ from lmexposure.canaries.corpora.tables import (
     TableLayout,
     TablePart,
     check_columns,
-    constants_of,
 )
 from lmexposure.canaries.format import count_fills
-from lmexposure.canaries.insertion import About, Placement, manifest_of
+from lmexposure.canaries.insertion import About, Placement, constants_of, manifest_of
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.plan import Plan
 from lmexposure.errors import CorpusError, ManifestError, PlanError

@@ -20,8 +20,7 @@ from lmexposure.canaries.corpora.in_memory import (
     refuse_wrapping,
     remove_documents,
 )
-from lmexposure.canaries.corpora.tables import constants_of
-from lmexposure.canaries.insertion import Existing
+from lmexposure.canaries.insertion import Existing, constants_of
 from lmexposure.errors import CorpusError
 
 if TYPE_CHECKING:

@@ -33,8 +33,12 @@ from lmexposure.models.encoding import encode_in_context
 from lmexposure.records import Result, open_run
 from lmexposure.reporting.roc import roc_data
 
-# What peft and this file still call in transformers.
-pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
+pytestmark = [
+    # What peft and this file still call in transformers.
+    pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning"),
+    # What torch's compiler says of torch when it is imported first.
+    pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning"),
+]
 
 PIN = Format(name="pin", template="My PIN is {digits:2}")
 TOKENIZER = byte_level_bpe()

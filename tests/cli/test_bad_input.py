@@ -131,5 +131,5 @@ def test_a_sidecar_of_other_types(call: Call, tmp_path: Path) -> None:
         refused(call("verify", out / "corpus" / "*.txt", manifest), "is not what insertion wrote")
     note.write_text(json.dumps(values | {"shards": 10**12}))
     outcome = call("remove", out / "corpus" / "*.txt", manifest, "--out", tmp_path / "back")
-    refused(outcome, "of the 1000000000000 files of this corpus, number 3, 4, 5")
+    refused(outcome, "of the 1000000000000 files of this corpus, numbers 3, 4, 5")
     shutil.rmtree(out)

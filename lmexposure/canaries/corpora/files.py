@@ -16,8 +16,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from lmexposure._validate import of_type, one_of
-from lmexposure.canaries.insertion import About, Hashes, Same, Taken, named_errors
+from lmexposure._validate import one_of
+from lmexposure.canaries.insertion import About, Hashes, Same, Taken, constants_of, named_errors
 from lmexposure.canaries.layouts import ADAPTERS
 from lmexposure.errors import CorpusError
 
@@ -89,10 +89,7 @@ def layout_named(
         CorpusError: an unknown name; constants for the text, or that the layout cannot hold.
     """
     one_of("layout", name, LAYOUTS, error=CorpusError)
-    of_type("fields", fields or {}, Mapping, "constants by the names of fields", error=CorpusError)
-    constants = dict(fields or {})
-    for field in constants:
-        of_type(f"fields: the name {field!r}", field, str, "a string", error=CorpusError)
+    constants = constants_of(fields)
     if text_field in constants:
         raise CorpusError(
             f"fields must leave out the text field {text_field!r}: the canary goes there"

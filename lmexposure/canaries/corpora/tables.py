@@ -10,7 +10,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from lmexposure._validate import of_type
 from lmexposure.canaries.insertion import Merged, Same, Taken, in_turn, text_line
 from lmexposure.errors import CorpusError
 
@@ -225,16 +224,6 @@ class TablePart(Rows):
                 raise unfit(name, column.type) from None
             row = row.set_column(place, column, cell)
         return row
-
-
-def constants_of(fields: object) -> dict[str, Any]:
-    """Constants by the names of fields, or a refusal of what is none; None: there are none."""
-    wanted = 'constants by name, such as {"source": "x"}'
-    given: Any = {} if fields is None else fields
-    of_type("fields", given, Mapping, wanted, error=CorpusError)
-    for name in given:
-        of_type("a name in fields", name, str, wanted, error=CorpusError)
-    return dict(given)
 
 
 def check_once(names: Sequence[Any], name: str) -> None:

@@ -786,9 +786,9 @@ def test_a_number_of_two_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"fields": ["n"]}, "fields is of type list; give constants by the names of fields"),
+        ({"fields": ["n"]}, "fields is of type list; give constants by name"),
         ({"fields": "n"}, "fields is of type str; give constants"),
-        ({"fields": {1: 2}}, "fields: the name 1 is of type int; give a string"),
+        ({"fields": {1: 2}}, "a name in fields is of type int; give constants by name"),
         ({"total": -1}, "total=-1 must be a whole number at least 1"),
         ({"verify": "no"}, "verify='no' must be true or false"),
         ({"out": None}, "out is of type NoneType; give out, a directory"),
