@@ -40,13 +40,17 @@ _WORDS = (
 )
 
 # Each in a process of its own, so that its memory is its own, too; seconds are taken inside, after
-# the imports.
+# a first insertion, which pays for the imports.
 _INSERT = """
-import json, resource, sys, time
+import json, pathlib, resource, sys, tempfile, time
 import lmexposure as lx
 source, out, layout, verify = sys.argv[1:5]
 plan = lx.Plan(formats=["random_number"], canaries=50, repetitions=(1, 4, 16), controls=10, seed=0)
 insert_files = lx.insert_files
+with tempfile.TemporaryDirectory() as name:
+    few = pathlib.Path(name, "few.txt")
+    few.write_text("".join(f'{{"text": "{number}"}}\\n\\n' for number in range(20)))
+    insert_files(few, pathlib.Path(name, "out"), plan, layout=layout)
 start, start_processor = time.perf_counter(), time.process_time()
 insert_files(source, out, plan, layout=layout, verify=verify == "True")
 print(json.dumps({
