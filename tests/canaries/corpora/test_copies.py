@@ -495,6 +495,8 @@ def test_every_row_and_column_counts(
     source = written(tmp_path / "a.parquet")
     insert_files(source, tmp_path / "good", PLAN)
     good = pq.read_table(tmp_path / "good" / "corpus" / "a.parquet")
+    about = pq.read_metadata(tmp_path / "good" / "corpus" / "a.parquet")
+    groups = [about.row_group(n).num_rows for n in range(about.num_row_groups)]
     rows = good.to_pylist()
     for number, row in enumerate(rows):
         changed = [dict(one) for one in rows]
@@ -504,7 +506,11 @@ def test_every_row_and_column_counts(
             changed[number]["score"] = 99.0
         else:
             continue
-        pq.write_table(pa.Table.from_pylist(changed, schema=good.schema), tmp_path / "bad")
+        whole, done = pa.Table.from_pylist(changed, schema=good.schema), 0
+        with pq.ParquetWriter(tmp_path / "bad", good.schema) as writer:
+            for size in groups:  # other groups would be noticed whatever is in them
+                writer.write_table(whole.slice(done, size), row_group_size=size)
+                done += size
         bad = (tmp_path / "bad").read_bytes()
         (tmp_path / "bad").unlink()
         with (
