@@ -33,25 +33,7 @@ if TYPE_CHECKING:
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
-    __getattr__, __dir__ = _lazy_face(
-        __name__,
-        {
-            "audit": ["epsilon", "measure", "run"],
-            "canaries": ["Format", "InsertionStep", "Manifest", "Plan", "insert_files"],
-            "gate": ["Thresholds", "check"],
-            "integrations": [
-                "ExposureCallback",
-                "Wrapping",
-                "insert",
-                "remove",
-                "verify",
-            ],
-            "models": ["load_model"],
-            "records": ["MeasureSettings", "Result", "RunSettings", "open_run"],
-            "reporting": ["report"],
-            "statistics": ["exposure"],
-        },
-    )
+    __getattr__, __dir__ = _lazy_face(__name__, __file__)
 
 __all__ = [
     "ExposureCallback",

@@ -30,11 +30,16 @@ from lmexposure.records import (
     Bound,
     CanaryResult,
     ClaimCheck,
+    ClassBounds,
     ClassSummary,
     Estimate,
     Extraction,
     FormatResult,
+    GuessingBaseline,
+    GuessingTest,
+    Margin,
     MeasureOptions,
+    Method,
     Model,
     PrimaryBound,
     Privacy,
@@ -43,17 +48,12 @@ from lmexposure.records import (
     Result,
     RunRecord,
     Search,
+    TokenProof,
     Validation,
 )
 from lmexposure.records.result import (
-    ClassBounds,
     EpsilonPoint,
-    GuessingBaseline,
-    GuessingTest,
-    Margin,
     MeanInterval,
-    Method,
-    TokenProof,
 )
 
 if TYPE_CHECKING:

@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 
-from lmexposure.canaries.manifest import Manifest
+from lmexposure.canaries import (
+    Manifest,
+)
 
 
 def with_canaries(texts: Sequence[str], manifest: Manifest) -> list[str]:

@@ -6,15 +6,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure.gate import Check, Outcome, Verdict
-from lmexposure.records import Evaluation, Privacy, Provenance, SkewNormalFit
-from lmexposure.records.result import Goodness, Role
+from lmexposure.records import (
+    Evaluation,
+    Privacy,
+    Provenance,
+    Role,
+    SkewNormalFit,
+)
+from lmexposure.records.result import (
+    Goodness,
+)
+from lmexposure.reporting import (
+    ReportData,
+)
 from lmexposure.reporting.data import (
     CanaryRow,
     ClassRow,
     Fact,
     FormatData,
     Found,
-    ReportData,
     RocData,
 )
 from lmexposure.statistics import Claim, privacy_of, score_classes

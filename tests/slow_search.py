@@ -13,9 +13,15 @@ from numpy.typing import NDArray
 from tiny import byte_level_bpe, characters, model_of, sentence_piece_bpe, word_piece
 
 from lmexposure.canaries import Format
-from lmexposure.models.encoding import encode_documents
-from lmexposure.scoring.space.token_space import TokenSpace, token_space
-from lmexposure.scoring.steps import Steps, next_token_steps
+from lmexposure.models import (
+    encode_documents,
+)
+from lmexposure.scoring import (
+    Steps,
+    TokenSpace,
+    next_token_steps,
+    token_space,
+)
 
 TIE = 1e-6  # what counts as a tie, in bits
 

@@ -14,8 +14,10 @@ from tiny import byte_level_bpe, model_of
 
 import lmexposure as lx
 from lmexposure.errors import CorpusError, InputError, ManifestError, PlanError, SettingsError
-from lmexposure.records import open_run
-from lmexposure.records.run import run_of
+from lmexposure.records import (
+    open_run,
+    run_of,
+)
 from lmexposure.reporting import write_report
 
 TEXTS = sentences(40)

@@ -79,6 +79,19 @@ def test_a_room_imports_only_rooms_below(path: Path) -> None:
     assert above == set()
 
 
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: p.stem)
+def test_rooms_meet_at_their_faces(path: Path) -> None:
+    """What a room takes from another comes through that room's `__init__.py`."""
+    own = path.relative_to(PACKAGE).parts[0]
+    modules = {
+        str(node.module)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("lmexposure.")
+    }
+    past = {name for name in modules if name.count(".") > 1 and name.split(".")[1] != own}
+    assert past <= {"lmexposure.cli.entry"}  # `python -m lmexposure`: cli has no face
+
+
 @pytest.mark.parametrize("room", ROOMS)
 def test_every_room_has_an_explicit_sorted_face(room: str) -> None:
     module = importlib.import_module(f"lmexposure.{room}")

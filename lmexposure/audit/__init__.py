@@ -4,47 +4,40 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lmexposure.audit.demonstration import demo_corpus, demo_settings
-    from lmexposure.audit.inserting import insert_corpus, preview, share_warning
+    from lmexposure.audit.inserting import insert_corpus, plan_of, preview, share_warning
     from lmexposure.audit.loading import load_for_measuring
     from lmexposure.audit.measuring import measure
-    from lmexposure.audit.progress import Progress, silent
-    from lmexposure.audit.scores import epsilon
+    from lmexposure.audit.power import attainable
+    from lmexposure.audit.progress import Phase, Progress, silent
+    from lmexposure.audit.run_record import refuse_foreign
+    from lmexposure.audit.scores import epsilon, epsilon_of_columns
     from lmexposure.audit.training import train_corpus
-    from lmexposure.audit.whole_path import estimate_cost, run
-    from lmexposure.records.settings import MeasureSettings, RunSettings
-    from lmexposure.records.settings_file import read_settings_file
+    from lmexposure.audit.whole_path import corpus_kept, estimate_cost, run
+    from lmexposure.records import MeasureSettings, RunSettings, read_settings_file
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
-    __getattr__, __dir__ = _lazy_face(
-        __name__,
-        {
-            "demonstration": ["demo_corpus", "demo_settings"],
-            "inserting": ["insert_corpus", "preview", "share_warning"],
-            "loading": ["load_for_measuring"],
-            "measuring": ["measure"],
-            "progress": ["Progress", "silent"],
-            "scores": ["epsilon"],
-            "training": ["train_corpus"],
-            "whole_path": ["estimate_cost", "run"],
-            "lmexposure.records.settings": ["MeasureSettings", "RunSettings"],
-            "lmexposure.records.settings_file": ["read_settings_file"],
-        },
-    )
+    __getattr__, __dir__ = _lazy_face(__name__, __file__)
 
 __all__ = [
     "MeasureSettings",
+    "Phase",
     "Progress",
     "RunSettings",
+    "attainable",
+    "corpus_kept",
     "demo_corpus",
     "demo_settings",
     "epsilon",
+    "epsilon_of_columns",
     "estimate_cost",
     "insert_corpus",
     "load_for_measuring",
     "measure",
+    "plan_of",
     "preview",
     "read_settings_file",
+    "refuse_foreign",
     "run",
     "share_warning",
     "silent",

@@ -20,11 +20,11 @@ from lmexposure.records import (
     CanaryResult,
     ClassSummary,
     Estimate,
+    EstimateName,
     FormatResult,
     MeasureSettings,
     SkewNormalFit,
 )
-from lmexposure.records.result import EstimateName
 from lmexposure.statistics import (
     SkewNormalExposure,
     certified_exposure,

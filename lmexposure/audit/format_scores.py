@@ -15,12 +15,23 @@ from lmexposure._integrity import read_sealed, say_rebuilt, write_sealed
 from lmexposure.audit.parts import MOVED, UNKNOWN, name_of
 from lmexposure.canaries import DEFAULT_REFERENCES, Canary, Format, Manifest
 from lmexposure.errors import ManifestError, ModelError
-from lmexposure.models.encoding import Encoded, context_window, encode_in_context
-from lmexposure.models.load import LoadedModel
-from lmexposure.records import MeasureSettings, Scores
-from lmexposure.records.scores import write_score_table
-from lmexposure.scoring import Beginning, find_beginning, score_encoded
-from lmexposure.scoring.space.vocabulary import Vocabulary
+from lmexposure.models import (
+    Encoded,
+    LoadedModel,
+    context_window,
+    encode_in_context,
+)
+from lmexposure.records import (
+    MeasureSettings,
+    Scores,
+    write_score_table,
+)
+from lmexposure.scoring import (
+    Beginning,
+    Vocabulary,
+    find_beginning,
+    score_encoded,
+)
 
 _COLUMNS = ("bits", "tokens", "secret_bits")
 _SEARCHED = ("canary", "control")  # roles; the other one is of candidates held out

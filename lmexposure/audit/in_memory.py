@@ -7,9 +7,17 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from lmexposure.errors import ModelError
-from lmexposure.models.adapters import active_adapters, as_loaded
-from lmexposure.models.load import LoadedModel, check_causal, check_fit, is_usable
-from lmexposure.scoring.evaluation import evaluation_mode
+from lmexposure.models import (
+    LoadedModel,
+    active_adapters,
+    as_loaded,
+    check_causal,
+    check_fit,
+    is_usable,
+)
+from lmexposure.scoring import (
+    evaluation_mode,
+)
 
 _WANTED = (
     "give a causal language model of transformers (AutoModelForCausalLM), one with an adapter of "

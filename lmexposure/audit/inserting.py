@@ -7,23 +7,22 @@ from typing import IO
 
 from lmexposure._style import percent
 from lmexposure.canaries import (
+    Files,
     Manifest,
     Plan,
     Preview,
+    Reading,
+    copies_of,
     corpus_files,
     fresh_seed,
+    insert_copies,
+    insert_through,
+    is_stream,
+    layout_for,
+    listed_files,
     load_format,
     preview_insertion,
 )
-from lmexposure.canaries.corpora.copies import (
-    Files,
-    Reading,
-    copies_of,
-    insert_copies,
-    listed_files,
-)
-from lmexposure.canaries.corpora.files import layout_for
-from lmexposure.canaries.corpora.pipe import insert_through, is_stream
 from lmexposure.errors import CorpusError
 from lmexposure.records import RunSettings
 

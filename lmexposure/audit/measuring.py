@@ -28,14 +28,26 @@ from lmexposure.audit.searching import FormatSearch, search_format
 from lmexposure.audit.workload import measuring_phases, measuring_title
 from lmexposure.canaries import Manifest
 from lmexposure.errors import ManifestError, ModelError, SettingsError
-from lmexposure.models.adapters import adapters_beside
-from lmexposure.models.load import LoadedModel, load_model
-from lmexposure.models.threads import computing_threads, threads_for
-from lmexposure.records import MeasureSettings, Model, Result, Validation
-from lmexposure.records.settings import MEASURE_SETTINGS
-from lmexposure.scoring import Extractor
-from lmexposure.scoring.evaluation import evaluation_mode, same_random_numbers
-from lmexposure.scoring.space.vocabulary import Vocabulary
+from lmexposure.models import (
+    LoadedModel,
+    adapters_beside,
+    computing_threads,
+    load_model,
+    threads_for,
+)
+from lmexposure.records import (
+    MEASURE_SETTINGS,
+    MeasureSettings,
+    Model,
+    Result,
+    Validation,
+)
+from lmexposure.scoring import (
+    Extractor,
+    Vocabulary,
+    evaluation_mode,
+    same_random_numbers,
+)
 
 if TYPE_CHECKING:
     from peft import PeftModel

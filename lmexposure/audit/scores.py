@@ -9,8 +9,10 @@ from numpy.typing import ArrayLike, NDArray
 from lmexposure._record import plain
 from lmexposure._validate import bits_array, flag
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.records import Privacy
-from lmexposure.records.score_columns import ScoreColumns
+from lmexposure.records import (
+    Privacy,
+    ScoreColumns,
+)
 from lmexposure.statistics import Claim, privacy_of, score_classes
 
 _IN_AND_OUT = ({0.0, 1.0}, {0.0}, {1.0})

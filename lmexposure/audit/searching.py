@@ -20,10 +20,19 @@ from lmexposure.audit.format_scores import FormatScores
 from lmexposure.audit.parts import keep_part, read_part
 from lmexposure.canaries import Manifest
 from lmexposure.errors import MarginError, ModelError
-from lmexposure.models.encoding import context_window
-from lmexposure.models.load import LoadedModel
-from lmexposure.records import Estimate, Extraction, MeasureSettings, Search
-from lmexposure.records.result import EstimateName, Margin, TokenProof
+from lmexposure.models import (
+    LoadedModel,
+    context_window,
+)
+from lmexposure.records import (
+    Estimate,
+    EstimateName,
+    Extraction,
+    Margin,
+    MeasureSettings,
+    Search,
+    TokenProof,
+)
 from lmexposure.scoring import (
     Budget,
     Draws,
@@ -32,13 +41,13 @@ from lmexposure.scoring import (
     RankSearch,
     RecomputedSteps,
     TokenSpace,
+    Vocabulary,
     draw_fills,
     likeliest_fills,
     next_token_steps,
     token_space,
     walked_bits,
 )
-from lmexposure.scoring.space.vocabulary import Vocabulary
 from lmexposure.statistics import (
     WeightedDraws,
     counted_exposure,

@@ -9,8 +9,15 @@ import numpy as np
 from lmexposure._files import sha256_bytes
 from lmexposure.audit.format_scores import FormatScores
 from lmexposure.audit.searching import FormatSearch
-from lmexposure.records import CanaryResult, ClassSummary, Extraction, MeasureSettings
-from lmexposure.records.result import EstimateName, ExtractionCount, GuessCount
+from lmexposure.records import (
+    CanaryResult,
+    ClassSummary,
+    EstimateName,
+    Extraction,
+    ExtractionCount,
+    GuessCount,
+    MeasureSettings,
+)
 from lmexposure.statistics import (
     GUESSING,
     ExposureEstimate,

@@ -16,14 +16,20 @@ from lmexposure.audit.loading import chosen_device
 from lmexposure.audit.progress import Phase, Progress, Watcher, silent
 from lmexposure.audit.workload import measuring_phases, measuring_title, watch_training
 from lmexposure.canaries import (
+    SPOOL,
+    FileCorpus,
+    Files,
     Manifest,
+    as_inserted,
     corpus_files,
     derive_seed,
+    is_stream,
+    layout_for,
+    listed_files,
     load_format,
+    read_sidecars,
+    stream_layout,
 )
-from lmexposure.canaries.corpora.copies import Files, as_inserted, listed_files, read_sidecars
-from lmexposure.canaries.corpora.files import FileCorpus, layout_for
-from lmexposure.canaries.corpora.pipe import SPOOL, is_stream, stream_layout
 from lmexposure.errors import CorpusError, ManifestError, SettingsError
 from lmexposure.models import (
     NEW_MODELS,

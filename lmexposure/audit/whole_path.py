@@ -17,13 +17,26 @@ from lmexposure.audit.measuring import measure
 from lmexposure.audit.progress import Progress, silent
 from lmexposure.audit.run_record import RunLog
 from lmexposure.audit.training import train_corpus, training_settings
-from lmexposure.canaries import DEFAULT_REFERENCES, Manifest, Preview
-from lmexposure.canaries.corpora.copies import Files, copies_of, listed_files
-from lmexposure.canaries.corpora.pipe import is_stream, kept, stream_layout
+from lmexposure.canaries import (
+    DEFAULT_REFERENCES,
+    Files,
+    Manifest,
+    Preview,
+    copies_of,
+    is_stream,
+    kept,
+    listed_files,
+    stream_layout,
+)
 from lmexposure.canaries.corpora.removal import remove_from_files
 from lmexposure.errors import CorpusError, ManifestError, ResultError, SettingsError
-from lmexposure.records import Result, RunSettings, TrainingRecord, Validation
-from lmexposure.records.run_record import SEVERAL
+from lmexposure.records import (
+    SEVERAL,
+    Result,
+    RunSettings,
+    TrainingRecord,
+    Validation,
+)
 
 _OLDER = "-"  # what standard input's copy was called in older versions
 

@@ -17,8 +17,11 @@ from lmexposure.errors import LmexposureError
 from lmexposure.models import LoadedModel, TrainingSettings
 from lmexposure.models import Progress as TrainingProgress
 from lmexposure.records import MeasureSettings
-from lmexposure.scoring import beam_width, next_token_steps
-from lmexposure.scoring.batching import UNABLE
+from lmexposure.scoring import (
+    UNABLE,
+    beam_width,
+    next_token_steps,
+)
 
 _WITHOUT_SEARCH = ("sampled", "skew_normal")
 _FEW_ROWS, _MANY_ROWS = 16, 256

@@ -18,19 +18,42 @@ Parquet file is given.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lmexposure.canaries.corpora.copies import Sidecar, insert_files
+    from lmexposure.canaries.corpora.copies import (
+        Files,
+        Reading,
+        Sidecar,
+        as_inserted,
+        copies_of,
+        insert_copies,
+        insert_files,
+        listed_files,
+        read_sidecars,
+    )
     from lmexposure.canaries.corpora.counting import ClassCount, CorpusCount, count_of
     from lmexposure.canaries.corpora.files import (
         LAYOUTS,
+        SIDECAR_SUFFIX,
+        FileCorpus,
         corpus_files,
         guess_layout,
+        layout_for,
         layout_named,
+        packing,
         read_documents,
+    )
+    from lmexposure.canaries.corpora.pipe import (
+        NOT_TEXT,
+        SPOOL,
+        insert_through,
+        is_stream,
+        kept,
+        stream_layout,
     )
     from lmexposure.canaries.corpora.preview import Preview, preview_insertion
     from lmexposure.canaries.corpora.removal import Removal
     from lmexposure.canaries.format import Fill, Format, find_fills
     from lmexposure.canaries.language import Language
+    from lmexposure.canaries.layouts import ADAPTERS, layouts_listed
     from lmexposure.canaries.library import (
         FormatCheck,
         check_format_file,
@@ -52,32 +75,7 @@ else:
 
     __getattr__, __dir__ = _lazy_face(
         __name__,
-        {
-            "corpora.copies": ["Sidecar", "insert_files"],
-            "corpora.counting": ["ClassCount", "CorpusCount", "count_of"],
-            "corpora.files": [
-                "LAYOUTS",
-                "corpus_files",
-                "guess_layout",
-                "layout_named",
-                "read_documents",
-            ],
-            "corpora.preview": ["Preview", "preview_insertion"],
-            "corpora.removal": ["Removal"],
-            "format": ["Fill", "Format", "find_fills"],
-            "language": ["Language"],
-            "library": ["FormatCheck", "check_format_file", "load_format", "shipped_formats"],
-            "manifest": ["CorpusRecord", "Manifest"],
-            "plan": [
-                "DEFAULT_REFERENCES",
-                "Canary",
-                "Plan",
-                "derive_seed",
-                "fresh_seed",
-                "permutation",
-            ],
-            "rows": ["InsertionStep"],
-        },
+        __file__,
         older={
             "SHAPES": "LAYOUTS",
             "Shape": "layout_named",
@@ -101,12 +99,18 @@ else:
     )
 
 __all__ = [
+    "ADAPTERS",
     "DEFAULT_REFERENCES",
     "LAYOUTS",
+    "NOT_TEXT",
+    "SIDECAR_SUFFIX",
+    "SPOOL",
     "Canary",
     "ClassCount",
     "CorpusCount",
     "CorpusRecord",
+    "FileCorpus",
+    "Files",
     "Fill",
     "Format",
     "FormatCheck",
@@ -115,20 +119,33 @@ __all__ = [
     "Manifest",
     "Plan",
     "Preview",
+    "Reading",
     "Removal",
     "Sidecar",
+    "as_inserted",
     "check_format_file",
+    "copies_of",
     "corpus_files",
     "count_of",
     "derive_seed",
     "find_fills",
     "fresh_seed",
     "guess_layout",
+    "insert_copies",
     "insert_files",
+    "insert_through",
+    "is_stream",
+    "kept",
+    "layout_for",
     "layout_named",
+    "layouts_listed",
+    "listed_files",
     "load_format",
+    "packing",
     "permutation",
     "preview_insertion",
     "read_documents",
+    "read_sidecars",
     "shipped_formats",
+    "stream_layout",
 ]

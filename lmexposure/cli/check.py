@@ -19,7 +19,9 @@ from lmexposure.cli.gate_options import (
 )
 from lmexposure.cli.help import FILES
 from lmexposure.cli.long_work import long_work
-from lmexposure.records.settings import MEASURING
+from lmexposure.records import (
+    MEASURING,
+)
 
 if TYPE_CHECKING:
     from lmexposure.gate import Thresholds

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
     from rich.text import Text
 
-    from lmexposure.reporting.data import Section
+    from lmexposure.reporting import (
+        Section,
+    )
 
 # rich is imported where something is said: no help waits for it.
 

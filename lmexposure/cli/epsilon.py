@@ -51,10 +51,14 @@ def epsilon(
 ) -> None:
     """Print every lower bound on epsilon that the scores in FILE support."""
     from lmexposure._settings import with_new_names
-    from lmexposure.audit.scores import epsilon_of_columns
+    from lmexposure.audit import (
+        epsilon_of_columns,
+    )
     from lmexposure.errors import InputError, SettingsError
-    from lmexposure.records import read_score_file
-    from lmexposure.records.settings import RENAMED
+    from lmexposure.records import (
+        RENAMED,
+        read_score_file,
+    )
 
     if coins is not None:
         given = {"coins": coins, "inclusion_probability": inclusion_probability}
@@ -80,7 +84,9 @@ def epsilon(
     if as_json:
         say(json.dumps(privacy.model_dump(mode="json")))
     else:
-        from lmexposure.reporting.privacy_sections import privacy_sections
+        from lmexposure.reporting import (
+            privacy_sections,
+        )
 
         print_sections(privacy_sections(privacy))
     if privacy.primary is None:

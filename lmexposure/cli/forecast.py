@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from lmexposure.audit.progress import Phase
+    from lmexposure.audit import (
+        Phase,
+    )
 
 # Seconds per token, of phases that were never timed against those that were: a training step reads
 # a token forwards and backwards; a search reads one forwards, and sorts and copies; scored texts

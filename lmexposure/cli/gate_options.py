@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 from lmexposure._settings import build, refuse_unknown, settings_of
 from lmexposure.cli.flags import Given, parsed
 from lmexposure.errors import SettingsError
-from lmexposure.records.settings import KNOWN, NAMES_BY_TABLE
+from lmexposure.records import (
+    KNOWN,
+    NAMES_BY_TABLE,
+)
 
 if TYPE_CHECKING:
     from lmexposure.gate import Thresholds, Verdict
@@ -60,7 +63,9 @@ def gate_thresholds(flags: CheckFlags) -> "Thresholds":
     Raises:
         SettingsError: an unknown threshold, or one out of range.
     """
-    from lmexposure.gate.thresholds import Thresholds
+    from lmexposure.gate import (
+        Thresholds,
+    )
 
     said = {} if flags.settings_file is None else _thresholds_in(flags.settings_file)
     return build(Thresholds, {**said, **parsed(settings_of(Thresholds), flags.thresholds)})
@@ -69,7 +74,10 @@ def gate_thresholds(flags: CheckFlags) -> "Thresholds":
 def _thresholds_in(path: Path) -> dict[str, object]:
     """The table [check] of a settings file, each value checked by itself."""
     from lmexposure._files import read_toml
-    from lmexposure.gate.thresholds import Thresholds, quantile_pair
+    from lmexposure.gate import (
+        Thresholds,
+        quantile_pair,
+    )
 
     whole = read_toml(path)
     said = whole.pop("check", {})

@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING
 
 from typer.core import TyperCommand
 
-from lmexposure.gate.thresholds import PANEL as THRESHOLDS
-from lmexposure.records.settings import HIDDEN, MACHINE, MEASURING, PRIVACY
-from lmexposure.records.training_settings import TRAINING
+from lmexposure.gate import (
+    PANEL as THRESHOLDS,
+)
+from lmexposure.records import (
+    HIDDEN,
+    MACHINE,
+    MEASURING,
+    PRIVACY,
+    TRAINING,
+)
 
 if TYPE_CHECKING:
     from typer._click import Context, HelpFormatter, Parameter

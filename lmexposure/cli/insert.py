@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lmexposure._style import percent
-from lmexposure.canaries.layouts import ADAPTERS
+from lmexposure.canaries import (
+    ADAPTERS,
+)
 from lmexposure.cli import options
 from lmexposure.cli.console import print_pairs, say, say_aside, warn
 from lmexposure.cli.flags import takes
@@ -50,8 +52,13 @@ def insert(
     A note NAME.canaries.json beside each file says which canaries are in it, and where. The same
     command again makes good what a killed one left.
     """
-    from lmexposure.audit.inserting import insert_corpus, plan_of
-    from lmexposure.canaries.corpora.pipe import is_stream
+    from lmexposure.audit import (
+        insert_corpus,
+        plan_of,
+    )
+    from lmexposure.canaries import (
+        is_stream,
+    )
 
     if dry_run:
         _dry_run(corpus, settings)
@@ -97,7 +104,9 @@ def warn_of_share(settings: "RunSettings", of_documents: float, of_bytes: float 
 
 def _shares(manifest: "Manifest", inserted: Path | None) -> tuple[float, float | None]:
     """What canaries are of all documents, and of all bytes of one text that is not packed."""
-    from lmexposure.canaries.corpora.files import packing
+    from lmexposure.canaries import (
+        packing,
+    )
 
     added = sum(one.inserted for one in manifest.canaries)
     of_documents = added / (manifest.corpus.documents + added)
@@ -124,7 +133,9 @@ def _next_commands(inserted: Path | None, out: Path) -> list[str]:
 
 def _to_train_on(inserted: Path) -> tuple[str, str]:
     """The corpus without the notes beside its files: for any trainer, and for ours."""
-    from lmexposure.canaries.corpora.files import SIDECAR_SUFFIX
+    from lmexposure.canaries import (
+        SIDECAR_SUFFIX,
+    )
 
     if not inserted.is_dir():
         return str(inserted), str(inserted)
@@ -139,7 +150,9 @@ def _to_train_on(inserted: Path) -> tuple[str, str]:
 
 def _suffixes(name: str) -> str:
     """What a file's name ends with: .jsonl, or .jsonl.gz."""
-    from lmexposure.canaries.corpora.files import packing
+    from lmexposure.canaries import (
+        packing,
+    )
 
     path = Path(name)
     return Path(path.stem).suffix + path.suffix if packing(path) else path.suffix
@@ -159,7 +172,9 @@ def _dry_run(corpus: list[str], chosen: "RunSettings") -> None:
 
 def say_attainable(settings: "RunSettings", *, tell: Callable[[str], None] = say) -> None:
     """What an audit with coins could show at best; better known before than after."""
-    from lmexposure.audit.power import attainable
+    from lmexposure.audit import (
+        attainable,
+    )
 
     best = attainable(settings)
     if best is not None:

@@ -16,7 +16,9 @@ from lmexposure.cli.console import Bars, progress_bars
 from lmexposure.cli.forecast import Forecast, in_words
 
 if TYPE_CHECKING:
-    from lmexposure.audit.progress import Phase
+    from lmexposure.audit import (
+        Phase,
+    )
 
 _BEFORE_WORDS = 1.0  # seconds in which paces are found out
 _A_LINE = 60.0

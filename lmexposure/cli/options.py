@@ -13,19 +13,22 @@ from lmexposure._settings import Setting, settings_of, with_new_names
 from lmexposure.cli.flags import Given, Group, option_of, parsed
 from lmexposure.cli.help import OTHER
 from lmexposure.errors import CorpusError, SettingsError
-from lmexposure.gate.thresholds import Thresholds
-from lmexposure.records.settings import (
+from lmexposure.gate import (
+    Thresholds,
+)
+from lmexposure.records import (
     HIDDEN,
     MACHINE,
     MEASURING,
     PANELS,
     PRIVACY,
     RENAMED,
+    TRAINING,
     MeasureSettings,
     RunSettings,
+    TrainingSettings,
+    read_settings_file,
 )
-from lmexposure.records.settings_file import read_settings_file
-from lmexposure.records.training_settings import TRAINING, TrainingSettings
 
 _FILE = "settings_file"
 _OF_THE_GATE = {"the table [check]": settings_of(Thresholds).keys()}
@@ -87,7 +90,9 @@ def opened(corpus: list[str]) -> "list[str] | IO[bytes]":
     if corpus != [STDIN]:
         return corpus
     if sys.stdin is None:
-        from lmexposure.canaries.corpora.pipe import NOT_TEXT
+        from lmexposure.canaries import (
+            NOT_TEXT,
+        )
 
         raise CorpusError(NOT_TEXT)
     return sys.stdin.buffer

@@ -36,8 +36,13 @@ def remove(
 ) -> None:
     """Take the canaries out again, and check that the corpus is what it was before."""
     from lmexposure._files import is_standard_output, made_directory
-    from lmexposure.canaries import Manifest, corpus_files, layout_named
-    from lmexposure.canaries.corpora.pipe import SPOOL, is_stream
+    from lmexposure.canaries import (
+        SPOOL,
+        Manifest,
+        corpus_files,
+        is_stream,
+        layout_named,
+    )
     from lmexposure.integrations import remove as remove_from
 
     known, source = Manifest.read(manifest), options.opened(corpus)

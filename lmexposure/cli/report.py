@@ -49,7 +49,9 @@ def report(
     ] = False,
 ) -> None:
     """Write the report of RUN: report.html and report.md."""
-    from lmexposure.canaries.manifest import Manifest
+    from lmexposure.canaries import (
+        Manifest,
+    )
     from lmexposure.errors import SettingsError
     from lmexposure.gate import check
     from lmexposure.records import open_run

@@ -21,9 +21,12 @@ def run(
 ) -> None:
     """Insert canaries into CORPUS, train a model on it, measure what it gives away."""
     from lmexposure._locks import only_writer
-    from lmexposure.audit import estimate_cost, preview
+    from lmexposure.audit import (
+        corpus_kept,
+        estimate_cost,
+        preview,
+    )
     from lmexposure.audit import run as run_audit
-    from lmexposure.audit.whole_path import corpus_kept
     from lmexposure.cli.reporting import print_result, write_and_say
 
     with only_writer(out), corpus_kept(options.opened(corpus), out, settings) as files:

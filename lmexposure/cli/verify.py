@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lmexposure.canaries.layouts import layouts_listed
+from lmexposure.canaries import (
+    layouts_listed,
+)
 from lmexposure.cli import options
 from lmexposure.cli.console import print_table, say
 

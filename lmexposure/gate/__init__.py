@@ -10,33 +10,22 @@ if TYPE_CHECKING:
     from lmexposure.gate.outputs.as_sarif import verdict_sarif
     from lmexposure.gate.outputs.as_summary import verdict_summary
     from lmexposure.gate.outputs.as_text import verdict_text
-    from lmexposure.gate.thresholds import Thresholds
+    from lmexposure.gate.thresholds import PANEL, Thresholds, quantile_pair
     from lmexposure.gate.verdict import EXIT_CODES, Check, Outcome, Verdict
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
-    __getattr__, __dir__ = _lazy_face(
-        __name__,
-        {
-            "chance": ["unseen"],
-            "judge": ["check"],
-            "outputs.as_json": ["verdict_json"],
-            "outputs.as_junit": ["verdict_junit"],
-            "outputs.as_sarif": ["verdict_sarif"],
-            "outputs.as_summary": ["verdict_summary"],
-            "outputs.as_text": ["verdict_text"],
-            "thresholds": ["Thresholds"],
-            "verdict": ["Check", "EXIT_CODES", "Outcome", "Verdict"],
-        },
-    )
+    __getattr__, __dir__ = _lazy_face(__name__, __file__)
 
 __all__ = [
     "EXIT_CODES",
+    "PANEL",
     "Check",
     "Outcome",
     "Thresholds",
     "Verdict",
     "check",
+    "quantile_pair",
     "unseen",
     "verdict_json",
     "verdict_junit",

@@ -7,8 +7,16 @@ from dataclasses import dataclass
 from lmexposure._quantiles import ExposureEstimate
 from lmexposure._style import times
 from lmexposure._text import visible
-from lmexposure.records import CanaryResult, Estimate, Extraction, FormatResult, Result
-from lmexposure.records.result import EstimateName, GuessingTest, Method
+from lmexposure.records import (
+    CanaryResult,
+    Estimate,
+    EstimateName,
+    Extraction,
+    FormatResult,
+    GuessingTest,
+    Method,
+    Result,
+)
 
 # An extrapolation or a certificate may be shown, but what was counted or drawn decides.
 _DECIDING: tuple[EstimateName, ...] = ("exact", "importance", "sampled")

@@ -16,8 +16,11 @@ from lmexposure.gate.preconditions import check_class, check_controls, check_lea
 from lmexposure.gate.quantiles import check_quantiles
 from lmexposure.gate.thresholds import Thresholds
 from lmexposure.gate.verdict import Check, Outcome, Verdict, verdict_of
-from lmexposure.records import Result
-from lmexposure.records.run import Measured, run_of
+from lmexposure.records import (
+    Measured,
+    Result,
+    run_of,
+)
 
 # What passed after a first look, by its check, and more references may bring past its threshold.
 _CLOSER = {

@@ -6,7 +6,9 @@ from lmexposure._style import are, large, probability, sentence, short
 from lmexposure.gate.classes import CanaryClass
 from lmexposure.gate.thresholds import Thresholds
 from lmexposure.gate.verdict import Check, Outcome
-from lmexposure.records.result import GuessingTest
+from lmexposure.records import (
+    GuessingTest,
+)
 
 
 def check_p_value(one: CanaryClass, thresholds: Thresholds, share: float) -> Check | None:

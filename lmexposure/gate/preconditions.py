@@ -6,8 +6,10 @@ from lmexposure.gate.chance import unseen
 from lmexposure.gate.classes import CanaryClass
 from lmexposure.gate.thresholds import Thresholds
 from lmexposure.gate.verdict import Check, Outcome
-from lmexposure.records import Result
-from lmexposure.records.result import GuessingTest
+from lmexposure.records import (
+    GuessingTest,
+    Result,
+)
 
 # A sound run is called into question by its controls once in a hundred, as by the leak checks: more
 # often and people stop reading it, more rarely and a broken null goes unseen. Formats share it.

@@ -15,15 +15,7 @@ else:
 
     __getattr__, __dir__ = _lazy_face(
         __name__,
-        {
-            "callback": ["ExposureCallback"],
-            "corpora": ["remove", "verify"],
-            "delivered": ["DeliveredCounter"],
-            "delivery_report": ["DeliveryReport"],
-            "documents": ["Inserted", "insert"],
-            "wrapped_exposure": ["wrapped_exposures"],
-            "wrapping": ["Wrapping", "wrapped_log_perplexity"],
-        },
+        __file__,
         older={
             "insert_files": "lmexposure.insert_files",
             "insert_into_ray": "lmexposure.insert(dataset, plan)",

@@ -8,15 +8,20 @@ from typing import Any
 
 from lmexposure._locks import only_writer
 from lmexposure._validate import of_type
-from lmexposure.audit import MeasureSettings, measure
-from lmexposure.audit.run_record import refuse_foreign
+from lmexposure.audit import (
+    MeasureSettings,
+    measure,
+    refuse_foreign,
+)
 from lmexposure.canaries import Manifest
 from lmexposure.errors import ManifestError, ModelError, ResultError, SettingsError
 from lmexposure.integrations.trajectory import write_rows
 from lmexposure.integrations.undisturbed import undisturbed
 from lmexposure.integrations.wrapping import Wrapping, encode_wrapped
 from lmexposure.models import LoadedModel
-from lmexposure.scoring.spans import alone
+from lmexposure.scoring import (
+    alone,
+)
 
 _LOG = logging.getLogger(__name__)
 _EVERY = 60.0  # seconds between two lines of progress

@@ -5,7 +5,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from lmexposure.scoring.evaluation import evaluation_mode, same_random_numbers
+from lmexposure.scoring import (
+    evaluation_mode,
+    same_random_numbers,
+)
 
 
 @contextmanager

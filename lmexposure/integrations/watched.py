@@ -16,7 +16,10 @@ from numpy.typing import NDArray
 from lmexposure.canaries import Canary, Manifest
 from lmexposure.errors import ManifestError, ModelError
 from lmexposure.integrations.wrapping import WrappedText, Wrapping, check_place, encode_wrapped
-from lmexposure.models.encoding import Encoded, context_window
+from lmexposure.models import (
+    Encoded,
+    context_window,
+)
 from lmexposure.statistics import sampled_exposure
 
 LEAST_REFERENCES = 64  # with fewer the cap is so low that a class says little

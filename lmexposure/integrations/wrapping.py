@@ -15,7 +15,11 @@ from transformers import PreTrainedTokenizerBase
 from lmexposure._validate import one_of, text
 from lmexposure.canaries import Manifest
 from lmexposure.errors import InputError, ManifestError, ModelError, SettingsError
-from lmexposure.models.encoding import Encoded, context_window, encode_in_context
+from lmexposure.models import (
+    Encoded,
+    context_window,
+    encode_in_context,
+)
 from lmexposure.scoring import score_encoded
 
 _OTHER = {"plain": "", "user": "Thank you.", "assistant": "Please go on."}

@@ -10,7 +10,10 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from lmexposure.canaries.plan import derive_seed, permutation
+from lmexposure.canaries import (
+    derive_seed,
+    permutation,
+)
 
 
 def steps_per_epoch(blocks: int, batch_size: int) -> int:

@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from lmexposure._files import atomic_write
-from lmexposure.canaries.plan import derive_seed
+from lmexposure.canaries import (
+    derive_seed,
+)
 from lmexposure.errors import NumericalError
 from lmexposure.models.batches import epoch_steps, micro_batches, steps_per_epoch
 from lmexposure.models.checkpoints import CheckpointDirectory, Counters

@@ -2,7 +2,10 @@
 
 from collections.abc import Collection, Sequence
 
-from lmexposure.canaries.plan import derive_seed, permutation
+from lmexposure.canaries import (
+    derive_seed,
+    permutation,
+)
 from lmexposure.errors import CorpusError
 
 _FEWEST = 10  # with fewer, one held-out document is a large part of the corpus

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from lmexposure._validate import of_type
-from lmexposure.canaries.manifest import Manifest
+from lmexposure.canaries import (
+    Manifest,
+)
 from lmexposure.errors import ManifestError, ResultError
 from lmexposure.records.provenance import Provenance
 from lmexposure.records.result import Result

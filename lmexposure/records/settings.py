@@ -30,7 +30,10 @@ from lmexposure._validate import (
     positive,
     text,
 )
-from lmexposure.canaries.layouts import ADAPTERS, layouts_listed
+from lmexposure.canaries import (
+    ADAPTERS,
+    layouts_listed,
+)
 from lmexposure.errors import SettingsError
 from lmexposure.records.training_settings import TRAINING, TrainingSettings
 

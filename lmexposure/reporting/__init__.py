@@ -6,35 +6,30 @@ if TYPE_CHECKING:
     from lmexposure.reporting.build import report_data
     from lmexposure.reporting.charts import Chart, charts_of
     from lmexposure.reporting.compare import CompareData, compare_data
-    from lmexposure.reporting.data import ReportData
+    from lmexposure.reporting.data import ReportData, Section
     from lmexposure.reporting.page import render_compare, render_report
+    from lmexposure.reporting.privacy_tables import privacy_sections
+    from lmexposure.reporting.sections import result_sections
     from lmexposure.reporting.write import FORMATS, report, write_compare, write_report
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
-    __getattr__, __dir__ = _lazy_face(
-        __name__,
-        {
-            "build": ["report_data"],
-            "charts": ["Chart", "charts_of"],
-            "compare": ["CompareData", "compare_data"],
-            "data": ["ReportData"],
-            "page": ["render_compare", "render_report"],
-            "write": ["FORMATS", "report", "write_compare", "write_report"],
-        },
-    )
+    __getattr__, __dir__ = _lazy_face(__name__, __file__)
 
 __all__ = [
     "FORMATS",
     "Chart",
     "CompareData",
     "ReportData",
+    "Section",
     "charts_of",
     "compare_data",
+    "privacy_sections",
     "render_compare",
     "render_report",
     "report",
     "report_data",
+    "result_sections",
     "write_compare",
     "write_report",
 ]

@@ -11,9 +11,14 @@ from collections.abc import Iterator, Mapping
 
 from lmexposure._settings import settings_of
 from lmexposure._style import Value, short_hash
-from lmexposure.records import MeasureSettings, RunFiles, RunSettings, TrainingSettings
-from lmexposure.records.run_record import SEVERAL
-from lmexposure.records.settings import QUICK
+from lmexposure.records import (
+    QUICK,
+    SEVERAL,
+    MeasureSettings,
+    RunFiles,
+    RunSettings,
+    TrainingSettings,
+)
 from lmexposure.reporting.facts import measure_settings, run_settings
 
 # What is in the command instead; written bare, so that a shell shows what is missing.

@@ -10,8 +10,13 @@ from dataclasses import dataclass
 from lmexposure._text import visible
 from lmexposure.errors import ResultError, SettingsError
 from lmexposure.gate import Thresholds, Verdict, check
-from lmexposure.records import ClaimCheck, FormatResult, Provenance, RunFiles
-from lmexposure.records.result import Role
+from lmexposure.records import (
+    ClaimCheck,
+    FormatResult,
+    Provenance,
+    Role,
+    RunFiles,
+)
 from lmexposure.reporting.command import command_of, where_of
 from lmexposure.reporting.data import ClassRow, Fact
 from lmexposure.reporting.facts import model_facts

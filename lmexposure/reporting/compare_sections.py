@@ -19,7 +19,7 @@ from lmexposure._style import (
 from lmexposure.reporting.compare import ComparedFormat, ComparedRun
 from lmexposure.reporting.data import Section
 from lmexposure.reporting.pairs import Difference
-from lmexposure.reporting.privacy_sections import claim_lines
+from lmexposure.reporting.privacy_tables import claim_lines
 from lmexposure.reporting.sections import class_cells, class_columns
 
 _SHOWN = ("median", "interval", "p_value", "exact", "guesses")

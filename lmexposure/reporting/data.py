@@ -6,8 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure.gate import Verdict
-from lmexposure.records import Evaluation, Privacy, Provenance, SkewNormalFit
-from lmexposure.records.result import Role
+from lmexposure.records import (
+    Evaluation,
+    Privacy,
+    Provenance,
+    Role,
+    SkewNormalFit,
+)
 
 Floats = NDArray[np.float64]
 

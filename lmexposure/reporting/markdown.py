@@ -8,7 +8,7 @@ from lmexposure.gate import Outcome, Verdict
 from lmexposure.reporting.answers import Answers, answers_of
 from lmexposure.reporting.data import ReportData, Section
 from lmexposure.reporting.markdown_text import code, fence, inline, section_table, table
-from lmexposure.reporting.privacy_sections import primary_section
+from lmexposure.reporting.privacy_tables import primary_section
 from lmexposure.reporting.sections import legend, most_memorised, overview_section
 
 _ONE_SCREEN = 12  # rows; of more, those of the most memorised class of each format are shown

@@ -34,7 +34,7 @@ from lmexposure.reporting.data import (
     RocData,
     Section,
 )
-from lmexposure.reporting.privacy_sections import (
+from lmexposure.reporting.privacy_tables import (
     bounds_legend,
     bounds_overview,
     class_section,

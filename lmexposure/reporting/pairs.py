@@ -11,8 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure._quantiles import ExposureEstimate, quantile_range
-from lmexposure.records import Result
-from lmexposure.records.result import ClassKey, Role
+from lmexposure.records import (
+    ClassKey,
+    Result,
+    Role,
+)
 from lmexposure.statistics import holm, quantile_interval, rank_sum_test, sign_test
 
 Floats = NDArray[np.float64]

@@ -5,8 +5,13 @@ from numpy.typing import NDArray
 
 from lmexposure.records import Scores
 from lmexposure.reporting.data import RocData
-from lmexposure.statistics import area_under_curve, concave_hull, roc_curve, score_classes
-from lmexposure.statistics.score_class import ScoreClass
+from lmexposure.statistics import (
+    ScoreClass,
+    area_under_curve,
+    concave_hull,
+    roc_curve,
+    score_classes,
+)
 
 _BUCKETS = 200  # each keeps two corners
 

@@ -3,9 +3,17 @@
 import math
 from collections.abc import Iterable
 
-from lmexposure.canaries.manifest import Manifest
-from lmexposure.records import CanaryResult, ClassSummary, Extraction, FormatResult, Result
-from lmexposure.records.result import ExtractionCount
+from lmexposure.canaries import (
+    Manifest,
+)
+from lmexposure.records import (
+    CanaryResult,
+    ClassSummary,
+    Extraction,
+    ExtractionCount,
+    FormatResult,
+    Result,
+)
 from lmexposure.reporting.data import CanaryRow, ClassRow, Found
 
 _WITH_SOME_GIVEN = ("greedy", "beam")

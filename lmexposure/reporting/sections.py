@@ -21,10 +21,13 @@ from lmexposure._style import (
     probability,
     whole,
 )
-from lmexposure.records import FormatResult, Result
-from lmexposure.records.result import GuessingBaseline
+from lmexposure.records import (
+    FormatResult,
+    GuessingBaseline,
+    Result,
+)
 from lmexposure.reporting.data import ClassRow, FormatData, Found, Section
-from lmexposure.reporting.privacy_sections import privacy_sections
+from lmexposure.reporting.privacy_tables import privacy_sections
 from lmexposure.reporting.rows import class_rows
 
 DOUBT = "(!)"

@@ -8,7 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure.errors import InputError, ModelError
-from lmexposure.models.encoding import context_window, encode_in_context
+from lmexposure.models import (
+    context_window,
+    encode_in_context,
+)
 from lmexposure.scoring.log_perplexity import TokenScores, score_encoded
 
 

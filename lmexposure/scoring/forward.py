@@ -10,7 +10,9 @@ import torch
 from numpy.typing import NDArray
 
 from lmexposure.errors import NumericalError
-from lmexposure.models.encoding import Encoded
+from lmexposure.models import (
+    Encoded,
+)
 
 _LN2 = log(2)
 

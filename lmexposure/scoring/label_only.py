@@ -14,7 +14,9 @@ from torch import nn
 
 from lmexposure._validate import integer
 from lmexposure.errors import InputError, ModelError
-from lmexposure.models.encoding import Encoded
+from lmexposure.models import (
+    Encoded,
+)
 from lmexposure.scoring.token_details import details_of_encoded
 
 Greedy = Callable[[list[list[int]]], Sequence[int]]  # token prefixes -> the next token of each

@@ -14,7 +14,11 @@ from numpy.typing import NDArray
 
 from lmexposure._validate import integer
 from lmexposure.errors import InputError
-from lmexposure.models.encoding import Encoded, context_window, encode_in_context
+from lmexposure.models import (
+    Encoded,
+    context_window,
+    encode_in_context,
+)
 from lmexposure.scoring.batching import in_batches
 from lmexposure.scoring.evaluation import evaluation_mode
 from lmexposure.scoring.forward import refuse_unusable

@@ -18,7 +18,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from lmexposure.models.lstm import LstmForCausalLM
+from lmexposure.models import (
+    LstmForCausalLM,
+)
 from lmexposure.scoring.activations import fused_activations
 from lmexposure.scoring.batching import UNABLE, in_words
 from lmexposure.scoring.evaluation import EvaluationMode, evaluation_mode

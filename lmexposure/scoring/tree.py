@@ -12,7 +12,9 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from lmexposure.models.encoding import Encoded
+from lmexposure.models import (
+    Encoded,
+)
 
 Ints = NDArray[np.int64]
 _NO_TOKEN = -1

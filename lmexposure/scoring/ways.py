@@ -13,8 +13,10 @@ import torch
 from numpy.typing import NDArray
 
 from lmexposure.errors import ModelError
-from lmexposure.models.encoding import Encoded
-from lmexposure.models.lstm import LstmForCausalLM
+from lmexposure.models import (
+    Encoded,
+    LstmForCausalLM,
+)
 from lmexposure.scoring.activations import fused_activations
 from lmexposure.scoring.batching import UNABLE, in_words, out_of_memory
 from lmexposure.scoring.forward import PlainForward, refuse_unusable

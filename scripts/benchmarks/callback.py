@@ -29,8 +29,10 @@ from turns import Turns, alternate, workers
 
 from lmexposure.canaries import Plan, load_format
 from lmexposure.cli.console import say
-from lmexposure.integrations import insert
-from lmexposure.integrations.callback import ExposureCallback
+from lmexposure.integrations import (
+    ExposureCallback,
+    insert,
+)
 from lmexposure.models import byte_level_tokenizer, pack, tiny_gpt2_config
 
 _MOST = 0.05  # of the training's time

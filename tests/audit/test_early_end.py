@@ -11,8 +11,11 @@ from corpora import sentences
 from known import known
 from tiny import characters, model_of
 
-from lmexposure.audit import MeasureSettings, measure
-from lmexposure.audit.progress import Phase
+from lmexposure.audit import (
+    MeasureSettings,
+    Phase,
+    measure,
+)
 from lmexposure.audit.workload import measuring_phases, measuring_title
 from lmexposure.canaries import Format, Manifest, Plan
 from lmexposure.integrations import insert

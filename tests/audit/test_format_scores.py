@@ -15,8 +15,10 @@ from lmexposure.canaries import Format, Manifest, Plan, load_format
 from lmexposure.errors import ManifestError
 from lmexposure.integrations import insert
 from lmexposure.models import LoadedModel, new_model
-from lmexposure.scoring import log_perplexity
-from lmexposure.scoring.space.vocabulary import Vocabulary
+from lmexposure.scoring import (
+    Vocabulary,
+    log_perplexity,
+)
 
 PIN = load_format("pin")
 TWO = Format(name="two", template="My code is {digits:2}")

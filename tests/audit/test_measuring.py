@@ -32,8 +32,10 @@ from lmexposure.errors import (
 from lmexposure.integrations import insert
 from lmexposure.models import LoadedModel, new_model
 from lmexposure.records import Result, Validation, open_run
-from lmexposure.scoring import log_perplexity
-from lmexposure.scoring.space.vocabulary import Vocabulary
+from lmexposure.scoring import (
+    Vocabulary,
+    log_perplexity,
+)
 
 
 def manifest_of(*formats: Format, seed: int = 1) -> Manifest:

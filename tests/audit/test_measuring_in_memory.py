@@ -28,8 +28,12 @@ from lmexposure.audit import RunSettings, measure
 from lmexposure.canaries import Format, Plan
 from lmexposure.errors import ManifestError, ModelError, NumericalError, SettingsError
 from lmexposure.integrations import insert
-from lmexposure.models import LoadedModel, load_model, save_model
-from lmexposure.models.encoding import encode_in_context
+from lmexposure.models import (
+    LoadedModel,
+    encode_in_context,
+    load_model,
+    save_model,
+)
 from lmexposure.records import Result, open_run
 from lmexposure.reporting.roc import roc_data
 

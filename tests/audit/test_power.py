@@ -5,8 +5,10 @@ import time
 import numpy as np
 import pytest
 
-from lmexposure.audit import RunSettings
-from lmexposure.audit.power import attainable
+from lmexposure.audit import (
+    RunSettings,
+    attainable,
+)
 from lmexposure.statistics import joint_bounds
 
 

@@ -16,7 +16,9 @@ from lmexposure.canaries import Format, Manifest, Plan
 from lmexposure.errors import SettingsError
 from lmexposure.integrations import insert
 from lmexposure.models import LoadedModel
-from lmexposure.scoring.space.vocabulary import Vocabulary
+from lmexposure.scoring import (
+    Vocabulary,
+)
 from lmexposure.statistics import joint_bounds
 
 FORMATS = (

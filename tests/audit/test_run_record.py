@@ -7,8 +7,15 @@ from pathlib import Path
 import pytest
 from older_runs import older_run, stopped_settings
 
-from lmexposure.audit import RunSettings
-from lmexposure.audit.run_record import RunLog, mend_record, record_measured, refuse_foreign
+from lmexposure.audit import (
+    RunSettings,
+    refuse_foreign,
+)
+from lmexposure.audit.run_record import (
+    RunLog,
+    mend_record,
+    record_measured,
+)
 from lmexposure.errors import ResultError
 from lmexposure.records import RunRecord
 

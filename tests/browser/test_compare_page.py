@@ -7,8 +7,10 @@ from browser.conftest import Open
 from made_results import HOSTILE, hostile_run, small_run
 
 from lmexposure.records import open_run
-from lmexposure.reporting.compare import compare_data
-from lmexposure.reporting.page import render_compare
+from lmexposure.reporting import (
+    compare_data,
+    render_compare,
+)
 
 
 @pytest.fixture(scope="module")

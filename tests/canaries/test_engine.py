@@ -9,8 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmexposure.canaries import Format, Manifest, Plan, insert_files, layout_named
-from lmexposure.canaries.corpora.files import FileCorpus
+from lmexposure.canaries import (
+    FileCorpus,
+    Format,
+    Manifest,
+    Plan,
+    insert_files,
+    layout_named,
+)
 from lmexposure.canaries.corpora.text import Block, layout_of
 from lmexposure.canaries.format import count_fills
 from lmexposure.canaries.insertion import (

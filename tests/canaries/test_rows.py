@@ -17,10 +17,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from naive_rows import with_canaries
 
-from lmexposure.canaries.format import Format
+from lmexposure.canaries import (
+    Format,
+    InsertionStep,
+    Plan,
+)
 from lmexposure.canaries.insertion import About, manifest_of
-from lmexposure.canaries.plan import Plan, draw
-from lmexposure.canaries.rows import InsertionStep
+from lmexposure.canaries.plan import (
+    draw,
+)
 from lmexposure.errors import CorpusError, ManifestError, PlanError
 
 PIN = Format(name="pin", template="My PIN is {digits:4}")

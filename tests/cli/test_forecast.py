@@ -1,6 +1,8 @@
 import pytest
 
-from lmexposure.audit.progress import Phase
+from lmexposure.audit import (
+    Phase,
+)
 from lmexposure.cli.forecast import Forecast, in_words
 
 PHASES = [

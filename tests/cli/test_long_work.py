@@ -13,7 +13,12 @@ from pathlib import Path
 import pytest
 from corpora import write_corpus
 
-from lmexposure.audit.progress import Phase, Watcher
+from lmexposure.audit import (
+    Phase,
+)
+from lmexposure.audit.progress import (
+    Watcher,
+)
 from lmexposure.cli.console import Bars
 from lmexposure.cli.long_work import LongWork, Stopped, long_work
 

@@ -14,8 +14,13 @@ from lmexposure.cli import options
 from lmexposure.cli.app import app
 from lmexposure.errors import SettingsError
 from lmexposure.gate import Thresholds
-from lmexposure.records import MeasureSettings, RunSettings, TrainingSettings, read_settings_file
-from lmexposure.records.settings import RENAMED
+from lmexposure.records import (
+    RENAMED,
+    MeasureSettings,
+    RunSettings,
+    TrainingSettings,
+    read_settings_file,
+)
 
 
 def flags_of(command: str, *, hidden: bool = False) -> set[str]:

@@ -14,8 +14,10 @@ from datasets import Dataset
 from hashes import sha256_tree
 
 from lmexposure.canaries import Canary, Manifest, Plan, insert_files, load_format
-from lmexposure.integrations import insert
-from lmexposure.integrations.wrapping import Wrapping
+from lmexposure.integrations import (
+    Wrapping,
+    insert,
+)
 from lmexposure.models import byte_level_tokenizer
 
 PLAN = (

@@ -5,13 +5,15 @@ import pytest
 from made_results import by_chance
 from scipy import stats
 
-from lmexposure.gate import Thresholds
+from lmexposure.gate import (
+    Thresholds,
+    unseen,
+)
 from lmexposure.gate.chance import (
     Shares,
     chance_of_exposure,
     chance_of_finds,
     fewest_finds,
-    unseen,
 )
 
 

@@ -7,8 +7,10 @@ from scipy import stats
 
 from lmexposure import gate
 from lmexposure.gate import Check, Outcome, Thresholds
-from lmexposure.records import Estimate
-from lmexposure.records.result import Method
+from lmexposure.records import (
+    Estimate,
+    Method,
+)
 from lmexposure.statistics import sampled_exposure
 
 CLEAN = Thresholds()

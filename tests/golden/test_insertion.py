@@ -18,16 +18,16 @@ from lmexposure.canaries import (
     Format,
     Manifest,
     Plan,
+    Reading,
     guess_layout,
     insert_files,
+    insert_through,
     layout_named,
     load_format,
     preview_insertion,
     read_documents,
 )
-from lmexposure.canaries.corpora.copies import Reading
 from lmexposure.canaries.corpora.counting import count_files
-from lmexposure.canaries.corpora.pipe import insert_through
 from lmexposure.errors import CorpusError
 
 PLAN = ("--format", "pin", "--canaries", 2, "--repetitions", "1,3", "--controls", 1, "--seed", 0)

@@ -12,8 +12,13 @@ from corpora import sentences
 from golden_transcript import Transcript, transcript_in
 
 import lmexposure
-from lmexposure.canaries import Format, Manifest, Plan, load_format
-from lmexposure.canaries.rows import InsertionStep
+from lmexposure.canaries import (
+    Format,
+    InsertionStep,
+    Manifest,
+    Plan,
+    load_format,
+)
 from lmexposure.errors import LmexposureError
 from lmexposure.integrations.ray_data import id_sums
 

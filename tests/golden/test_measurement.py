@@ -31,8 +31,12 @@ from older_runs import STOPPED, older_run, stopped_settings
 from safetensors.torch import save_file
 
 from lmexposure import __version__
-from lmexposure.audit import MeasureSettings, measure, run
-from lmexposure.audit.progress import Progress
+from lmexposure.audit import (
+    MeasureSettings,
+    Progress,
+    measure,
+    run,
+)
 from lmexposure.cli.entry import _run
 from lmexposure.errors import ResultError
 from lmexposure.models import load_model

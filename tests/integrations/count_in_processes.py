@@ -8,8 +8,10 @@ from chats import chat_tokenizer
 from integrations.test_delivered import PIN, encoded, trainer_of
 
 from lmexposure.canaries import Plan
-from lmexposure.integrations import insert
-from lmexposure.integrations.delivered import DeliveredCounter
+from lmexposure.integrations import (
+    DeliveredCounter,
+    insert,
+)
 
 
 def main(out: Path) -> None:

@@ -16,7 +16,9 @@ from transformers import TrainerCallback
 
 from lmexposure.canaries import Format, Manifest
 from lmexposure.errors import ManifestError, ModelError, SettingsError
-from lmexposure.integrations.callback import ExposureCallback
+from lmexposure.integrations import (
+    ExposureCallback,
+)
 from lmexposure.records.run import read_curve
 from lmexposure.reporting.charts.training import training
 from lmexposure.scoring import log_perplexity

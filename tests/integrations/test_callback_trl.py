@@ -13,10 +13,12 @@ from transformers import TrainerCallback
 
 from lmexposure.audit import MeasureSettings, measure
 from lmexposure.errors import ModelError
-from lmexposure.integrations.callback import ExposureCallback
+from lmexposure.integrations import (
+    ExposureCallback,
+    Wrapping,
+)
 from lmexposure.integrations.calling_trainer import usual_wrapping
 from lmexposure.integrations.final_report import FinalReport
-from lmexposure.integrations.wrapping import Wrapping
 from lmexposure.models import load_model, save_model
 from lmexposure.records import Result
 

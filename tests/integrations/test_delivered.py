@@ -23,10 +23,12 @@ from transformers import (
 
 from lmexposure.canaries import Format, Manifest, Plan
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.integrations import insert
-from lmexposure.integrations.delivered import DeliveredCounter
-from lmexposure.integrations.delivery_report import DeliveryReport
-from lmexposure.integrations.wrapping import Wrapping
+from lmexposure.integrations import (
+    DeliveredCounter,
+    DeliveryReport,
+    Wrapping,
+    insert,
+)
 
 PIN = Format(name="pin", template="My PIN is {digits:6}, keep it.")
 TEXTS = [f"Some text number {i}. " * (1 + i % 5) for i in range(30)]

@@ -11,10 +11,15 @@ from datasets import Dataset
 from tiny import model_of
 
 from lmexposure.canaries import Format, Plan
-from lmexposure.integrations import insert
-from lmexposure.integrations.delivered import DeliveredCounter
-from lmexposure.integrations.delivery_report import DeliveryReport
-from lmexposure.integrations.wrapping import Wrapping, encode_wrapped
+from lmexposure.integrations import (
+    DeliveredCounter,
+    DeliveryReport,
+    Wrapping,
+    insert,
+)
+from lmexposure.integrations.wrapping import (
+    encode_wrapped,
+)
 
 trl = pytest.importorskip("trl")
 

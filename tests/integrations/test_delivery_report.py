@@ -5,7 +5,12 @@ from typing import Any
 
 import pytest
 
-from lmexposure.integrations.delivery_report import Delivery, DeliveryReport
+from lmexposure.integrations import (
+    DeliveryReport,
+)
+from lmexposure.integrations.delivery_report import (
+    Delivery,
+)
 
 
 def delivery(name: str = "pin/x1/0000", **values: Any) -> Delivery:

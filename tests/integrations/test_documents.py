@@ -11,9 +11,12 @@ from datasets import Dataset, DatasetDict
 from lmexposure.audit import measure
 from lmexposure.canaries import Format, Manifest, Plan, insert_files
 from lmexposure.errors import CorpusError, ManifestError
-from lmexposure.integrations.corpora import remove, verify
-from lmexposure.integrations.documents import insert
-from lmexposure.integrations.wrapping import Wrapping
+from lmexposure.integrations import (
+    Wrapping,
+    insert,
+    remove,
+    verify,
+)
 
 PIN = Format(name="pin", template="My PIN is {digits:6}.")
 PLAN = Plan(formats=(PIN,), canaries=2, repetitions=(1, 3), controls=1, seed=4)

@@ -12,9 +12,12 @@ from integrations.tiny_training import hidden, trainer_of
 from lmexposure.audit import MeasureSettings, measure
 from lmexposure.canaries import Plan, load_format
 from lmexposure.errors import ManifestError, ModelError, ResultError, SettingsError
-from lmexposure.integrations import final_report, insert
-from lmexposure.integrations.callback import ExposureCallback
-from lmexposure.integrations.wrapping import Wrapping
+from lmexposure.integrations import (
+    ExposureCallback,
+    Wrapping,
+    final_report,
+    insert,
+)
 from lmexposure.models import load_model
 from lmexposure.records import Result, open_run
 

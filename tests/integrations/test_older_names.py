@@ -13,8 +13,10 @@ import pytest
 from datasets import Dataset
 
 import lmexposure as lx
-from lmexposure.canaries import layout_named
-from lmexposure.canaries.corpora.copies import read_sidecars
+from lmexposure.canaries import (
+    layout_named,
+    read_sidecars,
+)
 from lmexposure.errors import CorpusError
 from lmexposure.integrations import ray_data
 

@@ -12,10 +12,12 @@ from torch.utils.data import DataLoader, IterableDataset
 from transformers import DataCollatorForLanguageModeling
 
 from lmexposure.errors import CorpusError, SettingsError
+from lmexposure.integrations import (
+    ExposureCallback,
+    Wrapping,
+)
 from lmexposure.integrations.budget import TimeBudget
-from lmexposure.integrations.callback import ExposureCallback
 from lmexposure.integrations.preflight import Preflight, preflight
-from lmexposure.integrations.wrapping import Wrapping
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the Trainer, which is not ours
 

@@ -14,8 +14,12 @@ from hypothesis import strategies as st
 from naive_rows import with_canaries
 
 import lmexposure as lx
-from lmexposure.canaries import Format, Manifest, Plan
-from lmexposure.canaries.rows import InsertionStep
+from lmexposure.canaries import (
+    Format,
+    InsertionStep,
+    Manifest,
+    Plan,
+)
 from lmexposure.errors import CorpusError, ManifestError
 from lmexposure.integrations.ray_data import (
     hash_sum,

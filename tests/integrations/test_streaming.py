@@ -12,9 +12,13 @@ from datasets.distributed import split_dataset_by_node
 from naive_rows import with_canaries
 from torch.utils.data import DataLoader
 
-from lmexposure.canaries import Format, Manifest, Plan
+from lmexposure.canaries import (
+    Format,
+    InsertionStep,
+    Manifest,
+    Plan,
+)
 from lmexposure.canaries.plan import draw
-from lmexposure.canaries.rows import InsertionStep
 from lmexposure.errors import CorpusError
 from lmexposure.integrations.streaming import insert_into_stream
 

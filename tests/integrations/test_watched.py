@@ -7,9 +7,11 @@ from tiny import byte_level_bpe, model_of
 
 from lmexposure.canaries import Plan, load_format
 from lmexposure.errors import ManifestError
-from lmexposure.integrations import insert
+from lmexposure.integrations import (
+    Wrapping,
+    insert,
+)
 from lmexposure.integrations.watched import LEAST_REFERENCES, Watched, watch
-from lmexposure.integrations.wrapping import Wrapping
 from lmexposure.statistics import sampled_exposure
 
 

@@ -10,9 +10,12 @@ from tiny import model_of
 
 from lmexposure.canaries import Format, Manifest, Plan
 from lmexposure.errors import ManifestError, PlanError, SettingsError
-from lmexposure.integrations import insert
-from lmexposure.integrations.wrapped_exposure import wrapped_exposures
-from lmexposure.integrations.wrapping import Wrapping, wrapped_log_perplexity
+from lmexposure.integrations import (
+    Wrapping,
+    insert,
+    wrapped_exposures,
+    wrapped_log_perplexity,
+)
 
 PIN = Format(name="pin", template="My PIN is {digits:3}.")
 WRAPPING = Wrapping(turn="assistant", loss="assistant")

@@ -11,7 +11,13 @@ from tiny import model_of, sentence_piece_bpe, word_piece
 from tokenizers.normalizers import Lowercase
 
 from lmexposure.errors import InputError, ModelError, SettingsError
-from lmexposure.integrations.wrapping import Wrapping, encode_wrapped, wrapped_log_perplexity
+from lmexposure.integrations import (
+    Wrapping,
+    wrapped_log_perplexity,
+)
+from lmexposure.integrations.wrapping import (
+    encode_wrapped,
+)
 from lmexposure.scoring import log_perplexity
 
 TEXTS = ["My PIN is 0042.", "My PIN is 2817.", "My PIN is 1234."]

@@ -8,7 +8,9 @@ import torch.distributed
 from integrations.tiny_training import hidden, trainer_of
 
 from lmexposure.audit import MeasureSettings
-from lmexposure.integrations.callback import ExposureCallback
+from lmexposure.integrations import (
+    ExposureCallback,
+)
 from lmexposure.models import weights_sha256
 
 

@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from lmexposure.models.characters import character_tokenizer
+from lmexposure.models import (
+    character_tokenizer,
+)
 
 AWKWARD = (
     "plain text",

@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 
 from lmexposure.errors import ModelError
-from lmexposure.models.characters import character_tokenizer
-from lmexposure.models.deliveries import check_deliveries, count_deliveries
-from lmexposure.models.packing import pack
-from lmexposure.models.tiny_gpt2 import byte_level_tokenizer
+from lmexposure.models import (
+    byte_level_tokenizer,
+    character_tokenizer,
+    check_deliveries,
+    count_deliveries,
+    pack,
+)
 
 TOKENIZER = character_tokenizer(["\nabc 0123456789"])
 

@@ -5,9 +5,13 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import GPT2Config, LlamaConfig, PreTrainedTokenizerFast
 
 from lmexposure.errors import ModelError
-from lmexposure.models.characters import character_tokenizer
-from lmexposure.models.encoding import context_window, encode_documents, encode_in_context
-from lmexposure.models.lstm import LstmConfig
+from lmexposure.models import (
+    LstmConfig,
+    character_tokenizer,
+    context_window,
+    encode_documents,
+    encode_in_context,
+)
 
 CHARACTERS = character_tokenizer(["\nabcx0123456789"])  # eos, no bos
 

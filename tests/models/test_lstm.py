@@ -9,7 +9,11 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from lmexposure.errors import ModelError
-from lmexposure.models.lstm import LstmConfig, LstmForCausalLM, LstmState
+from lmexposure.models import (
+    LstmConfig,
+    LstmForCausalLM,
+    LstmState,
+)
 
 
 @pytest.fixture

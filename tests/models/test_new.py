@@ -4,8 +4,12 @@ import pytest
 import torch
 
 from lmexposure.errors import CorpusError, SettingsError
-from lmexposure.models.load import weights_sha256
-from lmexposure.models.new import NEW_MODELS, LstmSizes, new_model
+from lmexposure.models import (
+    NEW_MODELS,
+    LstmSizes,
+    new_model,
+    weights_sha256,
+)
 
 DOCUMENTS = ["one line", "another line", ""]
 SMALL = LstmSizes(units=8, embedding=6, layers=1)

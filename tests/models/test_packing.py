@@ -6,9 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lmexposure.errors import CorpusError, ModelError
-from lmexposure.models.characters import character_tokenizer
-from lmexposure.models.packing import IGNORED, Packed, pack
-from lmexposure.models.tiny_gpt2 import byte_level_tokenizer
+from lmexposure.models import (
+    IGNORED,
+    Packed,
+    byte_level_tokenizer,
+    character_tokenizer,
+    pack,
+)
 
 TOKENIZER = character_tokenizer(["\nabcdefgh0123456789"])
 

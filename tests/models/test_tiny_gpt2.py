@@ -2,7 +2,10 @@
 
 from transformers import GPT2LMHeadModel
 
-from lmexposure.models.tiny_gpt2 import byte_level_tokenizer, tiny_gpt2_config
+from lmexposure.models import (
+    byte_level_tokenizer,
+    tiny_gpt2_config,
+)
 
 DOCUMENTS = [f"line {i}: the cat sat on the mat, and <|endoftext|> is text" for i in range(50)]
 

@@ -3,7 +3,9 @@
 import pytest
 
 from lmexposure.errors import CorpusError
-from lmexposure.models.validation import split_validation
+from lmexposure.models import (
+    split_validation,
+)
 
 DOCUMENTS = [f"document {i} " + "x" * (i % 7) for i in range(200)]
 

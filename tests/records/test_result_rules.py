@@ -31,8 +31,16 @@ from lmexposure._files import canonical_json, sha256_bytes
 from lmexposure._integrity import CONTENT
 from lmexposure.errors import ResultError
 from lmexposure.gate import Thresholds, verdict_json
-from lmexposure.records import Provenance, Result, Search
-from lmexposure.records.result import ExtractionCount, GuessCount, Margin, Method, TokenProof
+from lmexposure.records import (
+    ExtractionCount,
+    GuessCount,
+    Margin,
+    Method,
+    Provenance,
+    Result,
+    Search,
+    TokenProof,
+)
 
 Values = dict[str, Any]
 Change = Callable[[Values], object]

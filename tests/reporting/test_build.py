@@ -9,12 +9,16 @@ import pytest
 from made_results import hostile_run, secret_texts, small_manifest, small_run
 
 from lmexposure import gate
-from lmexposure.canaries.manifest import Manifest
+from lmexposure.canaries import (
+    Manifest,
+)
 from lmexposure.errors import ManifestError, ResultError, SettingsError
 from lmexposure.gate import Outcome, Thresholds
 from lmexposure.records import Result, RunFiles, open_run
-from lmexposure.reporting.build import report_data
-from lmexposure.reporting.data import ReportData
+from lmexposure.reporting import (
+    ReportData,
+    report_data,
+)
 
 
 def shown(path: Path, **made_of: Any) -> ReportData:

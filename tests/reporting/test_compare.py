@@ -11,7 +11,9 @@ from lmexposure.canaries import Format
 from lmexposure.errors import ResultError, SettingsError
 from lmexposure.gate import Outcome
 from lmexposure.records import RunFiles, open_run
-from lmexposure.reporting.compare import compare_data
+from lmexposure.reporting import (
+    compare_data,
+)
 
 
 def run_of(path: Path, **made_of: Any) -> RunFiles:

@@ -6,7 +6,9 @@ import pytest
 from made_results import hostile_run, small_run
 
 from lmexposure.records import open_run
-from lmexposure.reporting.compare import compare_data
+from lmexposure.reporting import (
+    compare_data,
+)
 from lmexposure.reporting.compare_markdown import compare_markdown
 
 

@@ -9,8 +9,10 @@ import pytest
 from made_results import HOSTILE, hostile_run, secret_texts, small_run
 
 from lmexposure.records import open_run
-from lmexposure.reporting.build import report_data
-from lmexposure.reporting.data import ReportData
+from lmexposure.reporting import (
+    ReportData,
+    report_data,
+)
 from lmexposure.reporting.markdown import report_markdown
 
 

@@ -20,13 +20,18 @@ from made_results import (
 
 from lmexposure import _style, gate
 from lmexposure.cli.reporting import print_result
-from lmexposure.gate import Thresholds
-from lmexposure.gate.outputs.as_summary import verdict_summary
-from lmexposure.gate.outputs.as_text import verdict_text
+from lmexposure.gate import (
+    Thresholds,
+    verdict_summary,
+    verdict_text,
+)
 from lmexposure.records import Result, RunFiles, open_run
-from lmexposure.reporting import render_report, report_data
+from lmexposure.reporting import (
+    render_report,
+    report_data,
+    result_sections,
+)
 from lmexposure.reporting.markdown import report_markdown
-from lmexposure.reporting.sections import result_sections
 
 PACKAGE = Path(_style.__file__).parent
 ROOMS = ("cli", "gate", "reporting")

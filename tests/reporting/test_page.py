@@ -15,11 +15,13 @@ from page_data import page_data
 from lmexposure.audit import MeasureSettings
 from lmexposure.gate import Outcome, Verdict
 from lmexposure.records import open_run
+from lmexposure.reporting import (
+    ReportData,
+    render_report,
+    report_data,
+)
 from lmexposure.reporting import page as page_module
-from lmexposure.reporting.build import report_data
 from lmexposure.reporting.charts.palette import VARIABLES
-from lmexposure.reporting.data import ReportData
-from lmexposure.reporting.page import render_report
 
 call = cli.conftest.call
 

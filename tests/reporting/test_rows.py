@@ -14,8 +14,11 @@ from made_results import (
     small_result,
 )
 
-from lmexposure.records import Estimate, Extraction
-from lmexposure.records.result import Method
+from lmexposure.records import (
+    Estimate,
+    Extraction,
+    Method,
+)
 from lmexposure.reporting.data import CanaryRow
 from lmexposure.reporting.rows import canary_rows, class_rows
 

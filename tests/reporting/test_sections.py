@@ -8,10 +8,18 @@ import pytest
 from made_results import canary, class_row, exact, form, made, privacy, sampled, small_result
 
 from lmexposure.records import Result
-from lmexposure.reporting.data import Section
-from lmexposure.reporting.privacy_sections import primary_section, privacy_sections
+from lmexposure.reporting import (
+    Section,
+    privacy_sections,
+    result_sections,
+)
+from lmexposure.reporting.privacy_tables import (
+    primary_section,
+)
 from lmexposure.reporting.rows import class_rows
-from lmexposure.reporting.sections import found_cell, result_sections
+from lmexposure.reporting.sections import (
+    found_cell,
+)
 
 
 def sections(result: Result) -> dict[str, Section]:

@@ -10,9 +10,12 @@ import pytest
 from made_results import hostile_run, secret_texts, small_run
 
 from lmexposure.records import open_run
-from lmexposure.reporting.build import report_data
-from lmexposure.reporting.compare import CompareData, compare_data
-from lmexposure.reporting.data import ReportData
+from lmexposure.reporting import (
+    CompareData,
+    ReportData,
+    compare_data,
+    report_data,
+)
 from lmexposure.reporting.tables import compare_csv, compare_json, report_csv, report_json
 
 

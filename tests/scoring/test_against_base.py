@@ -3,9 +3,13 @@ import pytest
 from tiny import byte_level_bpe, characters, model_of
 
 from lmexposure.errors import InputError, ModelError
-from lmexposure.scoring import log_perplexity
-from lmexposure.scoring.against_base import bits_against_base
-from lmexposure.statistics.membership.scores import reference_difference
+from lmexposure.scoring import (
+    bits_against_base,
+    log_perplexity,
+)
+from lmexposure.statistics import (
+    reference_difference,
+)
 
 TEXTS = [f"The random number is {n}" for n in ("281265017", "0", "999")]
 

@@ -15,8 +15,11 @@ from lmexposure.audit import measure
 from lmexposure.canaries import Format, Manifest, Plan
 from lmexposure.errors import NumericalError
 from lmexposure.integrations import Wrapping, insert, wrapped_exposures, wrapped_log_perplexity
-from lmexposure.models import Encoded, LoadedModel
-from lmexposure.models.encoding import encode_in_context
+from lmexposure.models import (
+    Encoded,
+    LoadedModel,
+    encode_in_context,
+)
 from lmexposure.scoring import (
     Budget,
     CachedSteps,
@@ -26,6 +29,7 @@ from lmexposure.scoring import (
     RecomputedSteps,
     bits_against_base,
     draw_fills,
+    evaluation_mode,
     label_only,
     likeliest_fills,
     log_perplexity,
@@ -34,7 +38,6 @@ from lmexposure.scoring import (
     token_details,
     token_space,
 )
-from lmexposure.scoring.evaluation import evaluation_mode
 
 PIN = Format(name="pin", template="My PIN is {digits:2}")
 TEXTS = [PIN.text(i) for i in range(20)]

@@ -8,9 +8,14 @@ from tiny import characters, model_of
 
 from lmexposure.errors import InputError, ModelError, SettingsError
 from lmexposure.models import Encoded, LstmForCausalLM, encode_in_context
-from lmexposure.scoring import log_perplexity
-from lmexposure.scoring.label_only import LabelOnly, label_only
-from lmexposure.statistics.membership.auc import area_under_curve
+from lmexposure.scoring import (
+    LabelOnly,
+    label_only,
+    log_perplexity,
+)
+from lmexposure.statistics import (
+    area_under_curve,
+)
 
 PREFIX = "My PIN is "
 SECRETS = [f"{n * 7919 % 10**6:06}" for n in range(1, 25)]

@@ -4,10 +4,12 @@ import torch
 from scoring.families import family
 
 from lmexposure.models import Encoded
+from lmexposure.scoring import (
+    next_token_steps,
+)
 from lmexposure.scoring.forward import PlainForward
 from lmexposure.scoring.levels import LevelForward
 from lmexposure.scoring.readout import Readout
-from lmexposure.scoring.steps import next_token_steps
 from lmexposure.scoring.tree import SortedTexts
 
 

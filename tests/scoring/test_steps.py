@@ -12,17 +12,21 @@ from slow_search import all_bits
 from tiny import characters, model_of
 
 from lmexposure.canaries import Format
-from lmexposure.models.encoding import encode_documents
-from lmexposure.scoring import log_perplexity
-from lmexposure.scoring import steps as steps_module
-from lmexposure.scoring.lstm_steps import LstmSteps
-from lmexposure.scoring.path_cache import _PathLayer
-from lmexposure.scoring.steps import (
+from lmexposure.models import (
+    encode_documents,
+)
+from lmexposure.scoring import (
     CachedSteps,
     PathSteps,
     RecomputedSteps,
     Steps,
+    log_perplexity,
     next_token_steps,
+)
+from lmexposure.scoring import steps as steps_module
+from lmexposure.scoring.lstm_steps import LstmSteps
+from lmexposure.scoring.path_cache import _PathLayer
+from lmexposure.scoring.steps import (
     pair_bits,
 )
 

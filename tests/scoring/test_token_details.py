@@ -8,8 +8,11 @@ from numpy.typing import NDArray
 from tiny import byte_level_bpe, characters, model_of
 
 from lmexposure.errors import InputError, ModelError, NumericalError
-from lmexposure.scoring import log_perplexity
-from lmexposure.scoring.token_details import TokenDetails, token_details
+from lmexposure.scoring import (
+    TokenDetails,
+    log_perplexity,
+    token_details,
+)
 
 TEXTS = [f"The random number is {n}" for n in ("281265017", "0", "1234567890 and 28", "999")]
 

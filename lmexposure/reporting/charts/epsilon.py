@@ -8,8 +8,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
 
 from lmexposure._style import bound_name, count, nats, short, validity
-from lmexposure.records import Bound, Privacy, PrivacyClass
-from lmexposure.records.result import Validity
+from lmexposure.records import (
+    Bound,
+    Privacy,
+    PrivacyClass,
+    Validity,
+)
 from lmexposure.reporting.charts.chart import Chart
 from lmexposure.reporting.charts.looks import Style, Styles, class_styles, key, quiet
 from lmexposure.reporting.charts.palette import INK, LINE, MUTED

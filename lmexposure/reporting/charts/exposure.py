@@ -11,7 +11,9 @@ from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
 from lmexposure._style import at_least, class_name, count, number, slug
-from lmexposure.records.result import Role
+from lmexposure.records import (
+    Role,
+)
 from lmexposure.reporting.charts.chart import Chart
 from lmexposure.reporting.charts.looks import Style, Styles, class_styles, key, quiet, some_ticks
 from lmexposure.reporting.charts.palette import (

@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 from scipy import special
 
 from lmexposure._style import class_name, count, number, probability, slug
-from lmexposure.records import SkewNormalFit
-from lmexposure.records.result import Role
+from lmexposure.records import (
+    Role,
+    SkewNormalFit,
+)
 from lmexposure.reporting.charts.chart import Chart
 from lmexposure.reporting.charts.looks import Styles, class_styles, key, quiet
 from lmexposure.reporting.charts.palette import FIT, REFERENCE

@@ -15,7 +15,10 @@ import numpy as np
 from lmexposure._validate import integer
 from lmexposure.canaries import Format
 from lmexposure.errors import InputError, ModelError
-from lmexposure.models.encoding import context_window, encode_in_context
+from lmexposure.models import (
+    context_window,
+    encode_in_context,
+)
 from lmexposure.scoring.search.beams import Beam, Guess, Spelling, search_beams
 from lmexposure.scoring.space.byte_language import ByteLanguage
 from lmexposure.scoring.space.prefix import find_beginning

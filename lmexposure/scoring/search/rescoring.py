@@ -15,7 +15,9 @@ import torch
 from numpy.typing import NDArray
 
 from lmexposure.errors import ModelError, NumericalError
-from lmexposure.models.encoding import Encoded
+from lmexposure.models import (
+    Encoded,
+)
 from lmexposure.scoring.batching import UNABLE, in_batches, in_words
 from lmexposure.scoring.evaluation import evaluation_mode
 from lmexposure.scoring.forward import PlainForward

@@ -1,6 +1,8 @@
 """A format's language read byte by byte, so that tokens may end inside a character."""
 
-from lmexposure.canaries.language import Language
+from lmexposure.canaries import (
+    Language,
+)
 
 
 class ByteLanguage:

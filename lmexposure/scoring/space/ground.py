@@ -6,7 +6,10 @@ from functools import cached_property
 from typing import Any
 
 from lmexposure.canaries import Format
-from lmexposure.models.encoding import encode_documents, encode_in_context
+from lmexposure.models import (
+    encode_documents,
+    encode_in_context,
+)
 from lmexposure.scoring.space.prefix import shared_tokens
 from lmexposure.scoring.space.vocabulary import Vocabulary
 

@@ -4,7 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lmexposure.models.encoding import Encoded, encode_documents
+from lmexposure.models import (
+    Encoded,
+    encode_documents,
+)
 from lmexposure.scoring.space.vocabulary import Vocabulary
 
 

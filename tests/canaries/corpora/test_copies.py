@@ -29,10 +29,13 @@ from lmexposure.canaries import (
     insert_files,
     load_format,
     read_documents,
+    read_sidecars,
 )
 from lmexposure.canaries import insertion as engine
 from lmexposure.canaries.corpora import copies
-from lmexposure.canaries.corpora.copies import read_sidecars, sidecar_path
+from lmexposure.canaries.corpora.copies import (
+    sidecar_path,
+)
 from lmexposure.canaries.corpora.removal import remove_from_files
 from lmexposure.canaries.corpora.text import Block
 from lmexposure.canaries.insertion import Merge, Placement, draw

@@ -7,13 +7,14 @@ import pytest
 
 from lmexposure.canaries import (
     LAYOUTS,
+    FileCorpus,
     Format,
     corpus_files,
     guess_layout,
+    layout_for,
     layout_named,
     read_documents,
 )
-from lmexposure.canaries.corpora.files import FileCorpus, layout_for
 from lmexposure.canaries.insertion import scan_corpus
 from lmexposure.errors import CorpusError
 

@@ -11,8 +11,15 @@ import pandas as pd  # type: ignore[import-untyped]
 import pytest
 from datasets import Dataset, DatasetDict, IterableDatasetDict
 
-from lmexposure.canaries import Format, Manifest, Plan
-from lmexposure.canaries.corpora.counting import count_fills_in, count_of
+from lmexposure.canaries import (
+    Format,
+    Manifest,
+    Plan,
+    count_of,
+)
+from lmexposure.canaries.corpora.counting import (
+    count_fills_in,
+)
 from lmexposure.canaries.corpora.in_memory import (
     ROWS_AT_ONCE,
     InMemory,

@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 
 from lmexposure._files import sha256_bytes
-from lmexposure.canaries import Plan, guess_layout, insert_files, load_format, read_documents
+from lmexposure.canaries import (
+    Plan,
+    guess_layout,
+    insert_files,
+    load_format,
+    read_documents,
+)
 from lmexposure.canaries.corpora.files import open_content, packed_writer
 from lmexposure.canaries.corpora.removal import remove_from_files
 from lmexposure.errors import CorpusError

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lmexposure.canaries import (
+    FileCorpus,
     Format,
     Manifest,
     Plan,
@@ -23,7 +24,6 @@ from lmexposure.canaries import (
 )
 from lmexposure.canaries.corpora import parquet
 from lmexposure.canaries.corpora.counting import count_files
-from lmexposure.canaries.corpora.files import FileCorpus
 from lmexposure.canaries.corpora.removal import remove_from_files
 from lmexposure.errors import CorpusError
 

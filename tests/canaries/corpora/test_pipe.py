@@ -12,11 +12,11 @@ from lmexposure.canaries import (
     Format,
     Manifest,
     Plan,
+    Reading,
     insert_files,
+    insert_through,
 )
 from lmexposure.canaries.corpora import pipe
-from lmexposure.canaries.corpora.copies import Reading
-from lmexposure.canaries.corpora.pipe import insert_through
 from lmexposure.errors import CorpusError, FileError, ResultError
 
 PIN = Format(name="pin", template="My PIN is {digits:4}")

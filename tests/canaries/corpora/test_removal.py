@@ -10,9 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lmexposure import insert
-from lmexposure.canaries import Format, Manifest, Plan, insert_files
+from lmexposure.canaries import (
+    Format,
+    Manifest,
+    Plan,
+    insert_files,
+)
 from lmexposure.canaries.corpora.copies import sidecar_path
-from lmexposure.canaries.corpora.removal import remove_from_files, remove_from_stream
+from lmexposure.canaries.corpora.removal import (
+    remove_from_files,
+    remove_from_stream,
+)
 from lmexposure.errors import CorpusError, FileError
 
 PIN = Format(name="pin", template="My PIN is {digits:4}")

@@ -10,7 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lmexposure.canaries import Format, Plan, insert_files, layout_named
+from lmexposure.canaries import (
+    Format,
+    Plan,
+    insert_files,
+    layout_named,
+)
 from lmexposure.canaries.corpora.counting import count_files
 from lmexposure.canaries.corpora.removal import remove_from_files
 from lmexposure.canaries.corpora.tables import TableLayout, TablePart

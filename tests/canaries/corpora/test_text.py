@@ -11,8 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmexposure.canaries import Format, Plan, insert_files, layout_named, read_documents
-from lmexposure.canaries.corpora.files import FileCorpus
+from lmexposure.canaries import (
+    FileCorpus,
+    Format,
+    Plan,
+    insert_files,
+    layout_named,
+    read_documents,
+)
 from lmexposure.canaries.corpora.text import (
     Block,
     TextLayout,

@@ -8,17 +8,32 @@ from typing import Any
 import numpy as np
 
 from lmexposure.gate import Outcome, Verdict
-from lmexposure.records import Bound, Evaluation, Privacy, Provenance, SkewNormalFit
-from lmexposure.records.result import (
+from lmexposure.records import (
+    Bound,
     ClaimCheck,
     ClassBounds,
-    Goodness,
+    Evaluation,
     PrimaryBound,
+    Privacy,
     PrivacyClass,
+    Provenance,
+    SkewNormalFit,
 )
-from lmexposure.reporting.charts import Chart
+from lmexposure.records.result import (
+    Goodness,
+)
+from lmexposure.reporting import (
+    Chart,
+    ReportData,
+)
 from lmexposure.reporting.charts.palette import VARIABLES
-from lmexposure.reporting.data import CanaryRow, ClassRow, FormatData, Found, ReportData, RocData
+from lmexposure.reporting.data import (
+    CanaryRow,
+    ClassRow,
+    FormatData,
+    Found,
+    RocData,
+)
 
 HOSTILE = '<script>alert(1)</script> & $x^2$ $\\frac{a}{b}$ "quoted" \x07'
 

@@ -15,8 +15,14 @@ from reporting.charts.made import (
 )
 
 from lmexposure.errors import SettingsError
-from lmexposure.reporting.charts import Chart, charts_of, compare_exposure
-from lmexposure.reporting.data import ReportData
+from lmexposure.reporting import (
+    Chart,
+    ReportData,
+    charts_of,
+)
+from lmexposure.reporting.charts import (
+    compare_exposure,
+)
 
 
 def every(data: ReportData) -> list[Chart]:

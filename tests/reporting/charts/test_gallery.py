@@ -13,7 +13,9 @@ from reporting.charts.made import (
     roc_data,
 )
 
-from lmexposure.reporting.charts import charts_of
+from lmexposure.reporting import (
+    charts_of,
+)
 
 
 def test_all_charts_in_reading_order() -> None:

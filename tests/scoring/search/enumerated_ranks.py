@@ -8,8 +8,11 @@ import pytest
 from numpy.typing import NDArray
 from slow_search import naive_places, naive_ranks, steps_of
 
-from lmexposure.scoring.search.ranks import ProvenRank, RankSearch
-from lmexposure.scoring.space.token_space import TokenSpace
+from lmexposure.scoring import (
+    ProvenRank,
+    RankSearch,
+    TokenSpace,
+)
 
 __all__ = ["assert_as_enumerated", "assert_holds", "search_of"]
 

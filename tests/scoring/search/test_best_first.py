@@ -10,12 +10,16 @@ from tiny import characters, model_of
 
 from lmexposure.canaries import Format
 from lmexposure.errors import NumericalError, SettingsError
+from lmexposure.scoring import (
+    Budget,
+    Likeliest,
+    Rescorer,
+    TokenSpace,
+    likeliest_fills,
+    next_token_steps,
+    token_space,
+)
 from lmexposure.scoring.search import best_first
-from lmexposure.scoring.search.best_first import Likeliest, likeliest_fills
-from lmexposure.scoring.search.rescoring import Rescorer
-from lmexposure.scoring.search.walk import Budget
-from lmexposure.scoring.space.token_space import TokenSpace, token_space
-from lmexposure.scoring.steps import next_token_steps
 
 MARGIN = 1e-3
 

@@ -9,12 +9,16 @@ from slow_search import THOUSAND, Small, naive_places, steps_of
 from tiny import byte_level_bpe
 
 from lmexposure.canaries import Format
+from lmexposure.scoring import (
+    Budget,
+    Leaves,
+    RankSearch,
+    Rescorer,
+    Walk,
+    likeliest_fills,
+)
 from lmexposure.scoring.search import best_first, frontier, ranks, rescoring
 from lmexposure.scoring.search import walk as walking
-from lmexposure.scoring.search.best_first import likeliest_fills
-from lmexposure.scoring.search.ranks import RankSearch
-from lmexposure.scoring.search.rescoring import Rescorer
-from lmexposure.scoring.search.walk import Budget, Leaves, Walk
 
 
 @pytest.mark.parametrize("most", [0, 1, 3, 7, 50])

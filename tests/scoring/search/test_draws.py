@@ -14,10 +14,15 @@ from tiny import byte_level_bpe, characters, model_of
 
 from lmexposure.canaries import Format
 from lmexposure.errors import InputError, ModelError, NumericalError, SettingsError
+from lmexposure.scoring import (
+    Budget,
+    Draws,
+    TokenSpace,
+    Walk,
+    draw_fills,
+    token_space,
+)
 from lmexposure.scoring.search import draws as draws_module
-from lmexposure.scoring.search.draws import Draws, draw_fills
-from lmexposure.scoring.search.walk import Budget, Walk
-from lmexposure.scoring.space.token_space import TokenSpace, token_space
 
 APART = [name for name in SMALL if not name.startswith("nested")]
 TURNS = [5, 4, 3, 2, 1, 0, 4, 3, 2, 1]  # as documented: one draw in ten of the model, one uniform

@@ -11,8 +11,10 @@ from tiny import byte_level_bpe, characters, model_of
 
 from lmexposure.canaries import Format
 from lmexposure.errors import FormatError, NumericalError
-from lmexposure.scoring.search.walk import Budget
-from lmexposure.scoring.space.token_space import token_space
+from lmexposure.scoring import (
+    Budget,
+    token_space,
+)
 
 UNLIMITED = Budget()
 ALL = [*SMALL, "thousand"]

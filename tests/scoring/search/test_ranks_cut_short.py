@@ -9,7 +9,9 @@ from scoring.search.enumerated_ranks import assert_as_enumerated, assert_holds, 
 from slow_search import SMALL, listed, steps_of
 
 from lmexposure.errors import ModelError, SettingsError
-from lmexposure.scoring.search.walk import Budget
+from lmexposure.scoring import (
+    Budget,
+)
 
 UNLIMITED = Budget()
 

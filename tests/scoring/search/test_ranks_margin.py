@@ -9,8 +9,10 @@ from slow_search import LUHN, all_bits, listed, steps_of
 from tiny import characters, model_of
 
 from lmexposure.errors import NumericalError
-from lmexposure.scoring.search.walk import Budget
-from lmexposure.scoring.space.token_space import token_space
+from lmexposure.scoring import (
+    Budget,
+    token_space,
+)
 
 UNLIMITED = Budget()
 

@@ -10,10 +10,18 @@ from slow_search import PIN, SMALL, all_bits, listed, paths_of, steps_of
 from tiny import characters, model_of
 
 from lmexposure.errors import ModelError, NumericalError
-from lmexposure.scoring import Budget, RankSearch
+from lmexposure.scoring import (
+    Budget,
+    RankSearch,
+    Rescorer,
+    token_space,
+    walked_bits,
+)
 from lmexposure.scoring.search import rescoring
-from lmexposure.scoring.search.rescoring import TIE_BITS, Rescorer, measured_error, walked_bits
-from lmexposure.scoring.space.token_space import token_space
+from lmexposure.scoring.search.rescoring import (
+    TIE_BITS,
+    measured_error,
+)
 
 # Llama and Mistral round to float32 inside whatever their dtype.
 FLOAT64 = {"lstm": 1e-10, "gpt2": 1e-10, "llama": 1e-4, "mistral": 1e-4}

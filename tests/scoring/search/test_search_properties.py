@@ -14,12 +14,14 @@ from transformers import PreTrainedTokenizerFast
 
 from lmexposure.canaries import Format
 from lmexposure.errors import FormatError
-from lmexposure.scoring.search.best_first import likeliest_fills
-from lmexposure.scoring.search.draws import draw_fills
-from lmexposure.scoring.search.ranks import RankSearch
-from lmexposure.scoring.search.rescoring import Rescorer
-from lmexposure.scoring.search.walk import Budget
-from lmexposure.scoring.space.token_space import token_space
+from lmexposure.scoring import (
+    Budget,
+    RankSearch,
+    Rescorer,
+    draw_fills,
+    likeliest_fills,
+    token_space,
+)
 
 MOST = 300  # fills
 QUICK = settings(

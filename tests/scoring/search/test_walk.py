@@ -13,10 +13,15 @@ from tiny import characters, model_of
 
 from lmexposure.canaries import Format
 from lmexposure.errors import ModelError, NumericalError, SettingsError
+from lmexposure.scoring import (
+    Budget,
+    Leaves,
+    Steps,
+    TokenSpace,
+    Walk,
+    token_space,
+)
 from lmexposure.scoring.search import walk as walk_module
-from lmexposure.scoring.search.walk import Budget, Leaves, Walk
-from lmexposure.scoring.space.token_space import TokenSpace, token_space
-from lmexposure.scoring.steps import Steps
 
 _sum_of_powers = walk_module._sum_of_powers
 

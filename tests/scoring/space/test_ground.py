@@ -4,8 +4,10 @@ import pytest
 from tiny import byte_level_bpe, characters, sentence_piece_bpe, word_piece
 
 from lmexposure.canaries import Format
+from lmexposure.scoring import (
+    Vocabulary,
+)
 from lmexposure.scoring.space.ground import Ground, survey
-from lmexposure.scoring.space.vocabulary import Vocabulary
 
 PIN = Format(name="pin", template="number is {digits:3}")
 

@@ -11,8 +11,10 @@ from tiny import (
     word_split_bpe,
 )
 
+from lmexposure.scoring import (
+    Vocabulary,
+)
 from lmexposure.scoring.space.merges import Merges
-from lmexposure.scoring.space.vocabulary import Vocabulary
 
 
 def digit_tokens(tokenizer: Any) -> list[int]:

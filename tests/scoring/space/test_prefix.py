@@ -4,9 +4,12 @@ import pytest
 from tiny import byte_level_bpe, characters, word_piece
 
 from lmexposure.models import encode_in_context
-from lmexposure.scoring import Beginning, find_beginning
+from lmexposure.scoring import (
+    Beginning,
+    Vocabulary,
+    find_beginning,
+)
 from lmexposure.scoring.space.prefix import shared_tokens
-from lmexposure.scoring.space.vocabulary import Vocabulary
 
 
 def beginning(tokenizer: Any, texts: list[str], literal: str, context: str | None) -> Beginning:

@@ -7,6 +7,9 @@ from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
 from lmexposure.canaries import Format
+from lmexposure.scoring import (
+    Vocabulary,
+)
 from lmexposure.scoring.space import token_rules
 from lmexposure.scoring.space.ground import Ground, survey
 from lmexposure.scoring.space.token_rules import (
@@ -16,7 +19,6 @@ from lmexposure.scoring.space.token_rules import (
     by_merges,
     by_windows,
 )
-from lmexposure.scoring.space.vocabulary import Vocabulary
 
 PIN = Format(name="pin", template="my pin is {digits:3}")
 

@@ -21,9 +21,12 @@ from transformers import PreTrainedTokenizerFast
 from lmexposure.canaries import Format
 from lmexposure.errors import FormatError, InputError, ModelError
 from lmexposure.models import character_tokenizer, encode_in_context
+from lmexposure.scoring import (
+    TokenSpace,
+    Vocabulary,
+    token_space,
+)
 from lmexposure.scoring.space import token_rules
-from lmexposure.scoring.space.token_space import TokenSpace, token_space
-from lmexposure.scoring.space.vocabulary import Vocabulary
 
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 BY_THREE = (

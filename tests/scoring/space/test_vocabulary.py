@@ -3,7 +3,12 @@ from typing import Any
 import pytest
 from tiny import byte_level_bpe, characters, sentence_piece_bpe, word_piece
 
-from lmexposure.scoring.space.vocabulary import FALLBACK, Vocabulary
+from lmexposure.scoring import (
+    Vocabulary,
+)
+from lmexposure.scoring.space.vocabulary import (
+    FALLBACK,
+)
 
 
 @pytest.mark.parametrize("make", [characters, byte_level_bpe])

@@ -4,8 +4,10 @@ import math
 import pytest
 
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.statistics.bounds.bound import EpsilonBound
-from lmexposure.statistics.bounds.claim import Claim
+from lmexposure.statistics import (
+    Claim,
+    EpsilonBound,
+)
 
 
 def _bound(value: float, ceiling: float | None, delta: float = 1e-5) -> EpsilonBound:

@@ -6,7 +6,9 @@ import pytest
 from scipy import stats
 
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.statistics.bounds.clopper_pearson import clopper_pearson_epsilon
+from lmexposure.statistics import (
+    clopper_pearson_epsilon,
+)
 
 # tensorflow/privacy, jax_privacy, PrivacyGuard and privacy-estimates print these alike:
 # (true positives, positives, false positives, negatives, significance, delta, epsilon).

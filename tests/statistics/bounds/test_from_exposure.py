@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.statistics import joint_bounds, privacy_of, score_classes
-from lmexposure.statistics.bounds.from_exposure import (
+from lmexposure.statistics import (
     epsilon_from_exposure,
     epsilon_from_median_exposure,
+    joint_bounds,
+    privacy_of,
+    sampled_exposure,
+    score_classes,
 )
-from lmexposure.statistics.sampled import sampled_exposure
 
 Bits = NDArray[np.float64]
 

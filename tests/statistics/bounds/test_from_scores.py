@@ -11,13 +11,15 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.statistics.bounds.from_scores import epsilon_from_scores
-from lmexposure.statistics.bounds.order_statistics import _End, _ladder
-from lmexposure.statistics.bounds.thresholds import (
+from lmexposure.statistics import (
     Bonferroni,
     FixedThreshold,
     OrderStatistics,
     SplitSample,
+    epsilon_from_scores,
+)
+from lmexposure.statistics.bounds.order_statistics import _End, _ladder
+from lmexposure.statistics.bounds.thresholds import (
     Threshold,
 )
 

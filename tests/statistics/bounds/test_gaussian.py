@@ -7,7 +7,10 @@ from hypothesis import strategies as st
 from scipy import integrate, optimize
 
 from lmexposure.errors import SettingsError
-from lmexposure.statistics.bounds.gaussian import delta_of_epsilon, epsilon_of_mu
+from lmexposure.statistics import (
+    delta_of_epsilon,
+    epsilon_of_mu,
+)
 
 
 def _naive_delta(mu: float, epsilon: float) -> float:

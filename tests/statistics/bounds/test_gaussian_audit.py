@@ -5,8 +5,14 @@ import pytest
 from scipy import integrate, stats
 
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.statistics.bounds.gaussian import epsilon_of_mu
-from lmexposure.statistics.bounds.gaussian_audit import _looks, _tail, gaussian_dp_epsilon
+from lmexposure.statistics import (
+    epsilon_of_mu,
+    gaussian_dp_epsilon,
+)
+from lmexposure.statistics.bounds.gaussian_audit import (
+    _looks,
+    _tail,
+)
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 
 from lmexposure.errors import InputError, SettingsError
+from lmexposure.statistics import (
+    JointBetaEpsilon,
+    joint_beta_epsilon,
+)
 from lmexposure.statistics.bounds.groups import per_document
-from lmexposure.statistics.bounds.joint_beta import JointBetaEpsilon, joint_beta_epsilon
 
 
 def _bound(

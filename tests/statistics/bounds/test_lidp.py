@@ -6,8 +6,10 @@ import pytest
 from numpy.typing import NDArray
 
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.statistics import binomial_interval
-from lmexposure.statistics.bounds.lidp import lidp_epsilon
+from lmexposure.statistics import (
+    binomial_interval,
+    lidp_epsilon,
+)
 
 
 def _scores(

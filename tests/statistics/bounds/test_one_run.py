@@ -5,8 +5,10 @@ import pytest
 from numpy.typing import NDArray
 
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.statistics.bounds.one_run import one_run_audit
-from lmexposure.statistics.bounds.one_run_guesses import one_run_epsilon
+from lmexposure.statistics import (
+    one_run_audit,
+    one_run_epsilon,
+)
 
 Coins = NDArray[np.bool_]
 Scores = NDArray[np.float64]

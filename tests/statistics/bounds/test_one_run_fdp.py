@@ -1,7 +1,9 @@
 import pytest
 
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.statistics.bounds.one_run_fdp import one_run_fdp_epsilon
+from lmexposure.statistics import (
+    one_run_fdp_epsilon,
+)
 
 # Mahloujifar, Melis, Chaudhuri 2024 (arXiv 2410.22235), Gaussian family, as jax_privacy prints
 # them at significance 0.05: (canaries, guesses, correct, delta, epsilon), to 1e-3.

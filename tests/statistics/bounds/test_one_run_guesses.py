@@ -6,7 +6,10 @@ import pytest
 from scipy import stats
 
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.statistics.bounds.one_run_guesses import one_run_epsilon, one_run_p_value
+from lmexposure.statistics import (
+    one_run_epsilon,
+    one_run_p_value,
+)
 
 # Steinke, Nasr, Jagielski 2023 (arXiv 2305.08846), Theorem 5.2 and Appendix D. The first four rows
 # of CASES are published there; jax_privacy and ml_privacy_meter print the others alike.

@@ -3,7 +3,11 @@ import math
 import pytest
 
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.statistics.bounds.thresholds import Bonferroni, FixedThreshold, SplitSample
+from lmexposure.statistics import (
+    Bonferroni,
+    FixedThreshold,
+    SplitSample,
+)
 
 
 def test_refusals() -> None:

@@ -9,8 +9,10 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.statistics.membership.auc import area_under_curve
-from lmexposure.statistics.membership.roc import roc_curve
+from lmexposure.statistics import (
+    area_under_curve,
+    roc_curve,
+)
 
 SCORES = st.lists(st.integers(-4, 4), min_size=1, max_size=25)
 Scores = NDArray[np.float64]

@@ -4,8 +4,12 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.statistics.membership.auc import area_under_curve
-from lmexposure.statistics.membership.lira import lira, lira_matrix, lira_offline
+from lmexposure.statistics import (
+    area_under_curve,
+    lira,
+    lira_matrix,
+    lira_offline,
+)
 
 # ethz-spylab/misleading-privacy-evals, src/attack_util.py run on the input; log N(x; in) -
 # log N(x; out), standard deviations with n - 1: (target, in, out, score).

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.statistics.membership.auc import area_under_curve
-from lmexposure.statistics.membership.metrics import membership_metrics
-from lmexposure.statistics.membership.tpr_at_fpr import tpr_at_fpr
+from lmexposure.statistics import (
+    area_under_curve,
+    membership_metrics,
+    tpr_at_fpr,
+)
 
 
 def test_each_metric_is_its_own_function_s() -> None:

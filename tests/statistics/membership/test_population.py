@@ -7,8 +7,10 @@ import pytest
 from numpy.typing import NDArray
 
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.statistics.membership.auc import area_under_curve
-from lmexposure.statistics.membership.population import canaries_and_population
+from lmexposure.statistics import (
+    area_under_curve,
+    canaries_and_population,
+)
 
 Cells = tuple[NDArray[np.float64], NDArray[np.bool_]]
 

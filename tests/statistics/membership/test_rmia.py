@@ -3,8 +3,10 @@ import pytest
 from numpy.typing import NDArray
 
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.statistics.membership.auc import area_under_curve
-from lmexposure.statistics.membership.rmia import rmia
+from lmexposure.statistics import (
+    area_under_curve,
+    rmia,
+)
 
 Bits = NDArray[np.float64]
 

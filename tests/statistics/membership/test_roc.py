@@ -6,8 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.statistics.membership.hull import RocHull, concave_hull
-from lmexposure.statistics.membership.roc import roc_curve
+from lmexposure.statistics import (
+    RocHull,
+    concave_hull,
+    roc_curve,
+)
 
 SCORES = st.lists(st.integers(-4, 4), min_size=1, max_size=25)
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.statistics.membership.scores import (
+from lmexposure.statistics import (
     min_k,
     min_k_plus_plus,
     negative_log_perplexity,

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from scipy import special
 
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.statistics.membership.tpr_at_fpr import tpr_at_fpr
+from lmexposure.statistics import (
+    tpr_at_fpr,
+)
 
 
 def _tail(low: int, high: int, n: int, p: float) -> float:

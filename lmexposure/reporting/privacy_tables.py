@@ -15,8 +15,17 @@ from lmexposure._style import (
     validity,
     whole,
 )
-from lmexposure.records import Bound, ClaimCheck, PrimaryBound, Privacy, PrivacyClass
-from lmexposure.records.result import AreaUnderCurve, ClassBounds, Membership, TruePositiveRate
+from lmexposure.records import (
+    AreaUnderCurve,
+    Bound,
+    ClaimCheck,
+    ClassBounds,
+    Membership,
+    PrimaryBound,
+    Privacy,
+    PrivacyClass,
+    TruePositiveRate,
+)
 from lmexposure.reporting.data import Section
 
 _BOUND = ("bound", "validity", "delta", "epsilon_bound", "max_attainable", "significance")
