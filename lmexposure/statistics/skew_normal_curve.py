@@ -44,7 +44,7 @@ class SkewNormal:
         return np.maximum(-self.log_cdf(x) / math.log(2), 0.0)
 
     def sample(self, n: int, generator: np.random.Generator) -> NDArray[np.float64]:
-        """n independent draws, shape (n,).
+        """Draw n independent numbers, shape (n,).
 
         Source: Henze 1986, A probabilistic representation of the skew-normal distribution.
         """
@@ -58,7 +58,7 @@ class SkewNormal:
 
 
 def skew_normal_log_cdf(z: ArrayLike, shape: float) -> NDArray[np.float64]:
-    """ln P(Z <= z) of the standard skew-normal, to about 1e-9 however far to the left.
+    """Logarithm of P(Z <= z) of the standard skew-normal, to about 1e-9 however far to the left.
 
     Owen's formula, F = Phi(z) - 2 T(z, shape), loses all digits to cancellation in the left tail;
     there the density is integrated relative to its value at z, so that nothing underflows.

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.statistics.bca import mean_interval
+from lmexposure.statistics.intervals import mean_interval
 
 
 def test_against_a_naive_bootstrap() -> None:

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.statistics.controls import compare_with_controls
+from lmexposure.statistics.summary import compare_with_controls
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from lmexposure.statistics import GoodnessOfFit, SkewNormal
-from lmexposure.statistics.goodness import Fit, bootstrap_fits, goodness_of_fit, look_at
+from lmexposure.statistics.skew_normal import Fit, bootstrap_fits, goodness_of_fit, look_at
 
 CURVE = SkewNormal(location=0.0, scale=1.0, shape=0.0)
 

@@ -1,9 +1,38 @@
-"""What every lower bound on epsilon says of itself, whichever rule gave it."""
+"""What a lower bound on epsilon says, what it says of a claim, and what the bounds share.
 
+What they share: group privacy (`group_delta`, `per_document`), the bound that a p-value gives
+(`largest_rejected`), the refusal of coins that can hardly have been tossed
+(`refuse_unlikely_coins`), averages over a beta-distributed rate (`beta_nodes`), and the notes
+beside a bound of 0.
+"""
+
+import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from functools import cache
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+from scipy.optimize import brentq
+
+from lmexposure._validate import delta_of_dp, positive
+from lmexposure.errors import InputError, SettingsError
 
 Validity = Literal["any-dp", "iid-scores", "gaussian", "asymptotic", "bayesian"]
+Verdict = Literal["contradicted", "consistent", "cannot tell"]
+
+SCORES_ALIKE = "scores are independent given the model, and alike but for the insertion"
+TOO_FEW = (
+    "even a perfect attack could show nothing here: too few canaries (or models) for "
+    "this significance, delta and number of repetitions"
+)
+_FIRST_STEP = 0.05
+_ROOT_WIDTH = 1e-10
+_UNLIKELY_COINS = 1e-6  # an honest audit is refused once in a million
+_MARKS = np.array([1e-12, 1e-6, 1e-3, 0.03, 0.2, 0.5])
+_GAUSS_NODES, _GAUSS_WEIGHTS = np.polynomial.legendre.leggauss(8)
 
 
 def adjacency(repetitions: int) -> str:
@@ -57,3 +86,375 @@ class EpsilonBound:
         """Plain Python values; "mu" is None where the rule bounds none."""
         values = {"mu": None} | asdict(self)
         return values | {"assumptions": list(self.assumptions), "notes": list(self.notes)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClaimCheck:
+    """What an audit says of a claim.
+
+    Attributes:
+        verdict: "contradicted": the lower bound is above the claim. "consistent": it is not,
+            although a perfect attack would have put it there. "cannot tell": even a perfect
+            attack on so many canaries would not have reached the claim.
+        reason: the same with its numbers, in a sentence.
+        claimed_epsilon: in nats.
+        claimed_delta: beside it.
+        bound: the lower bound on epsilon, in nats; None, like what follows, where there is none.
+        max_attainable: the most that the bound could have been, in nats; None where there is none.
+        significance: how often, at most, a true claim is contradicted, where the conditions hold.
+        validity: the class of conditions under which that is so.
+        method: the bound that was asked.
+    """
+
+    verdict: Verdict
+    reason: str
+    claimed_epsilon: float
+    claimed_delta: float
+    bound: float | None
+    max_attainable: float | None
+    significance: float | None
+    validity: str | None
+    method: str | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain Python values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """The claim that a training is (epsilon, delta)-differentially private for one document.
+
+    Args:
+        epsilon: in nats, finite, at least 0.
+        delta: in [0, 1); 0 claims pure differential privacy. An epsilon without it claims
+            nothing: any training is (epsilon, delta)-private for a large enough delta.
+
+    Raises:
+        SettingsError: a number out of range, or no delta.
+
+    >>> Claim(epsilon=8.0, delta=1e-5).epsilon
+    8.0
+    """
+
+    epsilon: float
+    delta: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.delta is None:
+            raise SettingsError(
+                f"a claim of epsilon={self.epsilon!r} says nothing without its delta; give "
+                "delta=0 for pure differential privacy"
+            )
+        object.__setattr__(self, "delta", delta_of_dp("delta", self.delta))
+        object.__setattr__(self, "epsilon", _finite_epsilon(self.epsilon))
+
+    def against(self, bound: EpsilonBound) -> ClaimCheck:
+        """Compare the claim with a lower bound.
+
+        (epsilon, delta) implies (epsilon, delta') for every larger delta', never for a smaller
+        one: a bound at a larger delta may contradict the claim, one at a smaller may not. What a
+        bound at a larger delta does not contradict, the bound at the claim's delta still might.
+
+        Args:
+            bound: a lower bound at the claim's delta or above, of one document.
+
+        Returns:
+            The verdict with its numbers and conditions.
+
+        Raises:
+            InputError: the bound stands beside a smaller delta than the claim.
+        """
+        claimed_delta = float(self.delta or 0.0)
+        if bound.delta < claimed_delta:
+            raise InputError(
+                f"the bound stands beside delta={bound.delta:g}, below the claim's "
+                f"{claimed_delta:g}, and a claim says nothing of smaller deltas; compute the "
+                f"bound at delta={claimed_delta:g}"
+            )
+        verdict = self._verdict(bound)
+        return ClaimCheck(
+            verdict=verdict,
+            reason=self._reason(verdict, bound, claimed_delta),
+            claimed_epsilon=self.epsilon,
+            claimed_delta=claimed_delta,
+            bound=bound.value,
+            max_attainable=bound.max_attainable,
+            significance=bound.significance,
+            validity=bound.validity,
+            method=bound.method,
+        )
+
+    def untested(self, reason: str) -> ClaimCheck:
+        """What is said of the claim where there is no bound to hold it against."""
+        return ClaimCheck(
+            verdict="cannot tell",
+            reason=reason,
+            claimed_epsilon=self.epsilon,
+            claimed_delta=float(self.delta or 0.0),
+            bound=None,
+            max_attainable=None,
+            significance=None,
+            validity=None,
+            method=None,
+        )
+
+    def _verdict(self, bound: EpsilonBound) -> Verdict:
+        if bound.value > self.epsilon:
+            return "contradicted"
+        # Without it nothing shows that the audit could have reached the claim.
+        if bound.max_attainable is not None and bound.max_attainable > self.epsilon:
+            return "consistent"
+        return "cannot tell"
+
+    def _reason(self, verdict: Verdict, bound: EpsilonBound, claimed_delta: float) -> str:
+        if verdict == "contradicted":
+            return (
+                f"epsilon is at least {bound.value:.3g} ({bound.validity}, significance "
+                f"{bound.significance:g}), and {self.epsilon:.3g} is claimed"
+            )
+        at_larger = (
+            ""
+            if bound.delta == claimed_delta
+            else f"; the bound stands beside delta={bound.delta:g}, and at the claim's "
+            f"{claimed_delta:g} it may be higher: compute it there"
+        )
+        if bound.max_attainable is None:
+            return (
+                f"{bound.method} has no max attainable value to hold against the claim{at_larger}"
+            )
+        if verdict == "consistent":
+            return (
+                f"the bound is {bound.value:.3g}; a perfect attack would have shown "
+                f"{bound.max_attainable:.3g}, above the {self.epsilon:.3g} claimed; this attack "
+                f"did not, and a stronger one may{at_larger}"
+            )
+        return (
+            "even a perfect attack on these canaries would have shown "
+            f"{bound.max_attainable:.3g} only, and {self.epsilon:.3g} is claimed; insert more "
+            f"canaries{at_larger}"
+        )
+
+
+def _finite_epsilon(value: float) -> float:
+    if value == 0 and not isinstance(value, bool):
+        return 0.0
+    try:
+        return positive("epsilon", value)
+    except SettingsError:
+        raise SettingsError(f"epsilon={value!r} must be a finite number, at least 0") from None
+
+
+def two_sample_notes(
+    value: float, max_attainable: float, inside: NDArray[np.float64], outside: NDArray[np.float64]
+) -> tuple[str, ...]:
+    """What the reader of a bound of 0 must know; both samples ascending."""
+    if value > 0:
+        return ()
+    below, up_to = (
+        np.searchsorted(outside, inside, side=side).mean() for side in ("left", "right")
+    )
+    worse = (
+        "worse than chance: canaries that were in score lower than those that were not, so that "
+        "the bound is 0; higher scores must mean in"
+    )
+    # The area under the curve, ties as halves.
+    return _zero_notes(max_attainable, worse if below + up_to < outside.size else None)
+
+
+def rate_notes(
+    value: float, max_attainable: float, true_positives: float, false_positives: float
+) -> tuple[str, ...]:
+    """What the reader of a bound of 0 must know; both rates in [0, 1]."""
+    if value > 0:
+        return ()
+    worse = (
+        f"worse than chance: {true_positives:.3g} of the canaries that were in are guessed in, "
+        f"against {false_positives:.3g} of the others, so that the bound is 0; higher scores must "
+        "mean in"
+    )
+    return _zero_notes(max_attainable, worse if true_positives < false_positives else None)
+
+
+def guess_notes(value: float, max_attainable: float, guesses: int, correct: int) -> tuple[str, ...]:
+    """What the reader of a bound of 0 must know, of guesses against fair coins."""
+    if value > 0:
+        return ()
+    worse = (
+        f"{correct} of {guesses} guesses are right, fewer than by chance: no signal, or scores in "
+        "the wrong direction (higher must mean in), so that the bound is 0"
+    )
+    return _zero_notes(max_attainable, worse if 2 * correct < guesses else None)
+
+
+def _zero_notes(max_attainable: float, worse: str | None) -> tuple[str, ...]:
+    if max_attainable == 0:
+        return (TOO_FEW,)
+    return (worse or "no signal beyond chance at this significance: the bound is 0",)
+
+
+def group_delta(epsilon: float, delta: float, repetitions: int) -> float:
+    """The delta of a group of documents whose epsilon is `repetitions * epsilon`; at most 1.
+
+    An (epsilon, delta)-DP mechanism changes by at most (r epsilon, delta_r) when r documents
+    change, with delta_r = delta (e^(r epsilon) - 1) / (e^epsilon - 1).
+
+    Args:
+        epsilon: of one document, in nats, at least 0.
+        delta: of one document, in [0, 1).
+        repetitions: documents in the group, at least 1.
+
+    Source: Dwork and Roth 2014, Theorem 2.2, with the geometric sum kept; Vadhan 2017, Lemma 2.2.
+
+    >>> group_delta(0.0, 1e-5, 4) == 4e-5
+    True
+    """
+    if delta == 0 or repetitions == 1:
+        return delta
+    if epsilon == 0:
+        return min(1.0, repetitions * delta)
+    # (e^(r epsilon) - 1) / (e^epsilon - 1) without overflow.
+    log_ratio = (repetitions - 1) * epsilon + math.log(
+        math.expm1(-repetitions * epsilon) / math.expm1(-epsilon)
+    )
+    return math.exp(min(0.0, math.log(delta) + log_ratio))
+
+
+def per_document(bound_at: Callable[[float], float], *, delta: float, repetitions: int) -> float:
+    """The smallest epsilon of one document that a group's bound does not contradict, in nats.
+
+    Args:
+        bound_at: the lower bound on the group's epsilon for a given delta of the group; it must
+            not grow with delta. A delta of 1 excludes nothing: it is never asked for.
+        delta: of one document.
+        repetitions: documents in the group.
+
+    Returns:
+        The smallest epsilon >= 0 with `repetitions * epsilon >= bound_at(group_delta(epsilon))`.
+    """
+    if repetitions == 1 or delta == 0:
+        return max(0.0, bound_at(delta)) / repetitions
+
+    def short(epsilon: float) -> float:
+        grouped = group_delta(epsilon, delta, repetitions)
+        return (bound_at(grouped) if grouped < 1 else 0.0) - repetitions * epsilon
+
+    if short(0.0) <= 0:
+        return 0.0
+    # What the bound is at the smallest delta of all can only be too much.
+    most = bound_at(delta) / repetitions
+    if short(most) >= 0:
+        return most
+    return float(brentq(short, 0.0, most, xtol=1e-12))
+
+
+def largest_rejected(excess: Callable[[float], float], above: float) -> float:
+    """The largest epsilon >= 0 with `excess(epsilon) <= 0`; 0 where there is none.
+
+    Any epsilon that is rejected will do, even where the p-value is not monotone in epsilon (it is
+    not where a delta is paid): a mechanism that keeps to a smaller epsilon keeps to this one too,
+    and the outcomes that reject some epsilon above the truth are those above one threshold of one
+    statistic, which has no larger chance than the significance at the truth.
+
+    The search goes up from `above` to the first epsilon that is not rejected, and down from there
+    in growing steps to one that is. Whatever it stops at is rejected, and so is a valid bound.
+
+    Args:
+        excess: the p-value less the significance; above 0 for every epsilon from some point on.
+        above: where to begin, at least 0; best no epsilon beyond the first not rejected is.
+
+    >>> round(largest_rejected(lambda epsilon: epsilon - 1.25, 0.0), 6)
+    1.25
+    """
+    # The solver asks again for both ends of its interval.
+    excess = cache(excess)
+    high, step = above, _FIRST_STEP
+    while excess(high) <= 0:
+        high, step = high + step, 2 * step
+    low, step = high, _FIRST_STEP
+    while low > 0:
+        low, high, step = max(0.0, low - step), low, 2 * step
+        if excess(low) <= 0:
+            root = float(brentq(excess, low, high, xtol=_ROOT_WIDTH))
+            # The root is known to its width only: stay on the side that is rejected.
+            return max(low, root - 10 * _ROOT_WIDTH)
+    return 0.0
+
+
+def refuse_unlikely_coins(included: int, candidates: int, probability: float) -> None:
+    """Refuse a number of canaries that such coins would hardly ever give.
+
+    A bound that rests on coins which were never tossed can be anything. To refuse cannot raise the
+    share of bounds above the truth.
+
+    Args:
+        included: candidates that went in.
+        candidates: all of them.
+        probability: declared, of each to go in.
+
+    Raises:
+        InputError: a probability below 1e-6, both tails counted.
+    """
+    below = float(special.bdtr(included, candidates, probability))
+    above = float(special.bdtrc(included - 1, candidates, probability)) if included else 1.0
+    chance = 2 * min(below, above)
+    if chance < _UNLIKELY_COINS:
+        raise InputError(
+            f"{included} of {candidates} candidates went in, which coins of {probability:g} give "
+            f"with probability {chance:.1g}; declare the coins that were tossed, or none: use "
+            "epsilon_from_scores, or epsilon_from_exposure without coins"
+        )
+
+
+def true_or_false(included: ArrayLike) -> NDArray[np.bool_]:
+    """Booleans of shape (m,), from booleans or from numbers that are 0 or 1."""
+    given = np.atleast_1d(np.asarray(included))
+    if given.ndim != 1 or given.size == 0:
+        raise InputError(f"included has shape {given.shape}; give a flat list, one per canary")
+    if given.dtype.kind not in "biuf" or not np.all((given == 0) | (given == 1)):
+        raise InputError("included must hold True and False (or 1 and 0) only, one per canary")
+    return given.astype(np.bool_)
+
+
+class BetaNodes(NamedTuple):
+    """Rates, one minus them without loss of digits, and weights that sum to 1; shape (n,) each."""
+
+    value: NDArray[np.float64]
+    complement: NDArray[np.float64]
+    weight: NDArray[np.float64]
+
+
+def beta_quantiles(a: float, b: float) -> NDArray[np.float64]:
+    """Ascending quantiles of Beta(a, b), from 1e-12 to 1 - 1e-12, that mark where it moves."""
+    below = special.betaincinv(a, b, _MARKS)
+    above = special.betainccinv(a, b, _MARKS[-2::-1])
+    quantiles: NDArray[np.float64] = np.concatenate([below, above])
+    return quantiles
+
+
+def beta_nodes(a: float, b: float, breaks: NDArray[np.float64]) -> BetaNodes:
+    """Nodes and weights with sum(weight * h(value)) = E h(V), V ~ Beta(a, b), a and b >= 1/2.
+
+    Args:
+        a: first parameter of the beta distribution.
+        b: second parameter.
+        breaks: rates where h is not smooth or moves fast; those outside (0, 1) are left out.
+
+    What is averaged is often a step (a binomial tail in another rate), so the panels of the
+    quadrature are cut where the density moves and where the caller says that the step moves.
+    Simulation would add an error of its own.
+
+    With V = sin^2(x) the density in x is bounded even for a Jeffreys prior, whose density in V is
+    not. The range holds all but 1e-15 of the mass on either side.
+    """
+    ends = float(special.betaincinv(a, b, 1e-15)), float(special.betainccinv(a, b, 1e-15))
+    cuts = np.concatenate([beta_quantiles(a, b), breaks])
+    cuts = np.unique(np.concatenate([ends, cuts[(cuts > ends[0]) & (cuts < ends[1])]]))
+    angles = np.arcsin(np.sqrt(cuts))
+    half = np.diff(angles)[:, None] / 2  # (panels, 1)
+    x = (angles[:-1, None] + half * (1 + _GAUSS_NODES)).ravel()
+    sine, cosine = np.sin(x), np.cos(x)
+    log_density = (2 * a - 1) * np.log(sine) + (2 * b - 1) * np.log(cosine)
+    # Scaled by its own largest value: the constant would cost digits where a and b are large.
+    weight = (half * _GAUSS_WEIGHTS).ravel() * np.exp(log_density - log_density.max())
+    return BetaNodes(sine**2, cosine**2, weight / weight.sum())

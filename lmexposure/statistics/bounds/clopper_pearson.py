@@ -1,18 +1,92 @@
-"""Epsilon from counts at one threshold, each rate with its exact bound."""
+"""Epsilon from counts at thresholds: each rate with its exact bound, each choice with its price.
+
+At a threshold fixed beforehand, the true positive rate is at least TPR_low and the false positive
+rate at most FPR_high, each but for half of the significance (Clopper and Pearson 1934), and
+(epsilon, delta)-DP allows TPR <= e^epsilon FPR + delta: epsilon is at least
+ln((TPR_low - delta) / FPR_high). A threshold that is chosen on the scores costs part of them
+(`SplitSample`) or part of the significance (`Bonferroni`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from lmexposure._validate import delta_of_dp, fraction, integer
-from lmexposure.errors import InputError
-from lmexposure.statistics.bounds.bound import EpsilonBound, adjacency
-from lmexposure.statistics.bounds.groups import per_document
-
-_ASSUMPTIONS = (
-    "the threshold was chosen without a look at these scores",
-    "scores are independent given the model, and alike but for the insertion",
+from lmexposure._validate import bits_array, delta_of_dp, fraction, integer, one_of
+from lmexposure.errors import InputError, SettingsError
+from lmexposure.statistics.bounds.bound import (
+    SCORES_ALIKE,
+    EpsilonBound,
+    adjacency,
+    per_document,
+    rate_notes,
+    two_sample_notes,
 )
+
+Floats = NDArray[np.float64]
+Counts = NDArray[np.signedinteger[Any]]
+
+_DEFAULT_SHARES = (0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
+_ASSUMPTIONS = ("the threshold was chosen without a look at these scores", SCORES_ALIKE)
+# Thresholds that a split sample is searched for, at ranks spread over both ends.
+_CANDIDATES = 400
+
+
+@dataclass(frozen=True, kw_only=True)
+class FixedThreshold:
+    """One score, chosen without a look at these scores; above it a canary is guessed to be in."""
+
+    value: float
+
+    def __post_init__(self) -> None:
+        if np.ndim(self.value) != 0:
+            raise SettingsError(f"value={self.value!r} must be one number; see Bonferroni for more")
+        bits_array("value", self.value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitSample:
+    """The best threshold on one part of the scores, the bound from the other part.
+
+    Attributes:
+        fraction: of each sample, in (0, 1), the part that the threshold is chosen on.
+    """
+
+    fraction: float = 0.5
+
+    def __post_init__(self) -> None:
+        fraction("fraction", self.fraction)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bonferroni:
+    """Several thresholds fixed beforehand; each gets its part of the significance.
+
+    Attributes:
+        grid: the thresholds, at least one.
+        by: "share": of the out-scores that lie above the threshold, each in (0, 1); "value": the
+            thresholds themselves.
+    """
+
+    grid: Sequence[float] = _DEFAULT_SHARES
+    by: str = "share"
+
+    def __post_init__(self) -> None:
+        one_of("by", self.by, ("share", "value"))
+        for number in bits_array("grid", self.grid).tolist():
+            if self.by == "share":
+                fraction("grid", number)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrderStatistics:
+    """All ranks on a fixed ladder, from both ends, at one joint level that is computed exactly."""
+
+
+Threshold = FixedThreshold | SplitSample | Bonferroni | OrderStatistics
 
 
 def rates(
@@ -94,7 +168,7 @@ def clopper_pearson_epsilon(
             repetitions=repetitions,
         )
 
-    value = bound(tp, fp)
+    value, most = bound(tp, fp), bound(positives, 0)
     return EpsilonBound(
         method="clopper_pearson_epsilon",
         value=value,
@@ -109,20 +183,147 @@ def clopper_pearson_epsilon(
         },
         threshold=None,
         threshold_choice="fixed beforehand by the caller, who counted",
-        max_attainable=bound(positives, 0),
+        max_attainable=most,
         repetitions=repetitions,
         adjacency=adjacency(repetitions),
         assumptions=_ASSUMPTIONS,
-        notes=_notes(value, tp / positives, fp / negatives),
+        notes=rate_notes(value, most, tp / positives, fp / negatives),
     )
 
 
-def _notes(value: float, tpr: float, fpr: float) -> tuple[str, ...]:
-    if value > 0:
-        return ()
-    if tpr < fpr:
-        return (
-            "worse than chance: fewer canaries that were in lie above the threshold than of those "
-            "that were not, so that the bound is 0; higher scores must mean in",
+@dataclass(frozen=True, kw_only=True)
+class ThresholdRule:
+    """A significance, and the claim's delta and repetitions; a bound for each choice of threshold.
+
+    Scores that were in and scores that were not are ascending, of shapes (n,) and (m,).
+    """
+
+    significance: float
+    delta: float
+    repetitions: int
+
+    def bound(self, ins: Floats, outs: Floats, threshold: Threshold, seed: int) -> EpsilonBound:
+        """The bound at a threshold that is chosen so; `seed` is of the split.
+
+        Raises:
+            SettingsError: no threshold of a kind that is known here.
+            InputError: too few scores to split.
+        """
+        match threshold:
+            case FixedThreshold(value=value):
+                return self._best(ins, outs, np.array([float(value)]), "fixed beforehand")
+            case SplitSample(fraction=share):
+                return self._split(ins, outs, share, seed)
+            case Bonferroni(grid=grid, by=by):
+                return self._bonferroni(ins, outs, bits_array("grid", grid), by)
+        raise SettingsError(
+            f"threshold={threshold!r} must be OrderStatistics(), Bonferroni(), SplitSample() or "
+            "FixedThreshold(value=...)"
         )
-    return ("no signal that these counts can tell from chance: the bound is 0",)
+
+    def _best(
+        self, ins: Floats, outs: Floats, at: Floats, choice: str, fp: Counts | None = None
+    ) -> EpsilonBound:
+        """The best of the thresholds `at`, each with its part of the significance."""
+        tp = _above(ins, at)
+        fp = _above(outs, at) if fp is None else fp
+        values = self._values(tp, fp, ins.size, outs.size)
+        best = int(values.argmax())
+        value = float(values[best])
+        full, none = np.array([ins.size]), np.array([0])
+        most = max(float(self._values(full, none, ins.size, outs.size, parts=at.size)[0]), value)
+        return EpsilonBound(
+            method="epsilon_from_scores",
+            value=value,
+            significance=self.significance,
+            delta=self.delta,
+            validity="iid-scores",
+            counts={
+                "true_positives": int(tp[best]),
+                "positives": ins.size,
+                "false_positives": int(fp[best]),
+                "negatives": outs.size,
+            },
+            threshold=float(at[best]),
+            threshold_choice=choice,
+            max_attainable=most,
+            repetitions=self.repetitions,
+            adjacency=adjacency(self.repetitions),
+            assumptions=(SCORES_ALIKE,),
+            notes=two_sample_notes(value, most, ins, outs),
+        )
+
+    def _split(self, ins: Floats, outs: Floats, share: float, seed: int) -> EpsilonBound:
+        """Choose on one part, bound on the other."""
+        generator = np.random.default_rng(seed)
+        in_choice, in_rest = _parts("in_scores", ins, share, generator)
+        out_choice, out_rest = _parts("out_scores", outs, share, generator)
+        at = _candidates(in_choice, out_choice)
+        tp, fp = _above(in_choice, at), _above(out_choice, at)
+        values = self._values(tp, fp, in_choice.size, out_choice.size, parts=1)
+        chosen = at[[int(values.argmax())]]
+        choice = f"chosen on {share:g} of each sample (seed {seed}), bound on the rest"
+        return self._best(in_rest, out_rest, chosen, choice)
+
+    def _bonferroni(self, ins: Floats, outs: Floats, grid: Floats, by: str) -> EpsilonBound:
+        """Thresholds fixed beforehand, as scores or as ranks of the out-scores."""
+        if by == "value":
+            return self._best(
+                ins, outs, grid, f"best of {grid.size} scores fixed beforehand (Bonferroni)"
+            )
+        ranks = np.unique(np.clip(np.ceil(grid * outs.size), 1, outs.size).astype(np.int64))
+        # The share above the r-th highest out-score is at most Beta(r, m - r + 1), as for r - 1
+        # false positives, whatever ties there are.
+        choice = f"best of {ranks.size} ranks of the out-scores fixed beforehand (Bonferroni)"
+        return self._best(ins, outs, outs[outs.size - ranks], choice, ranks - 1)
+
+    def _values(
+        self, tp: Counts, fp: Counts, positives: int, negatives: int, parts: int | None = None
+    ) -> Floats:
+        """Bounds per threshold; both directions follow from the same two rates."""
+        tail = self.significance / 2 / (parts or len(tp))
+        tpr, fpr = rates(tp, positives, fp, negatives, tail=tail)
+        if self.repetitions == 1 or self.delta == 0:
+            # One delta for every threshold: no equation to solve for each.
+            return _either_way(tpr, fpr, self.delta) / self.repetitions
+
+        def at(index: int) -> float:
+            return per_document(
+                lambda group: float(_either_way(tpr[[index]], fpr[[index]], group)[0]),
+                delta=self.delta,
+                repetitions=self.repetitions,
+            )
+
+        return np.array([at(index) for index in range(len(tp))])
+
+
+def _above(ordered: Floats, at: Floats) -> Counts:
+    """How many of the ascending scores lie strictly above each threshold, shape of `at`."""
+    return np.asarray(ordered.size - np.searchsorted(ordered, at, side="right"))
+
+
+def _either_way(tpr: Floats, fpr: Floats, delta: float) -> Floats:
+    """The bound of whichever attack shows more: above means in, or below means out; (n,)."""
+    return np.maximum(log_ratio(tpr, fpr, delta), log_ratio(1 - fpr, 1 - tpr, delta))
+
+
+def _parts(
+    name: str, scores: Floats, share: float, generator: np.random.Generator
+) -> tuple[Floats, Floats]:
+    size = round(share * scores.size)
+    if not 0 < size < scores.size:
+        raise InputError(
+            f"{name} has {scores.size} scores, too few to choose a threshold on {share:g} of them; "
+            "use OrderStatistics()"
+        )
+    shuffled = generator.permutation(scores)
+    return np.sort(shuffled[:size]), np.sort(shuffled[size:])
+
+
+def _candidates(ins: Floats, outs: Floats) -> Floats:
+    """Scores at ranks that are dense at the ends of each sample."""
+    picked = []
+    for scores in (ins, outs):
+        steps = np.unique(np.geomspace(1, scores.size, _CANDIDATES // 4).astype(np.int64))
+        picked += [scores[steps - 1], scores[scores.size - steps]]
+    return np.unique(np.concatenate(picked))

@@ -1,8 +1,23 @@
-"""From exposure to epsilon: the point value of a quantile, and the bound that stands beside it."""
+"""From exposure to epsilon: the point value of a quantile, and a lower bound next to it.
+
+Proof for coins of probability p, with q = p e^eps / (1 - p + p e^eps). Let r_i be the chance that
+fill i is in, given the model and all other coins. By Bayes' rule r_i <= q under eps-DP; in general
+E[(r_i - q)_+] = p (1 - q) H, where H = integral of (P - e^eps Q)_+ <= delta for the models P with
+and Q without the fill. Reveal the coins in the order of scores. Given what is revealed, the next
+fill is in with chance at most q plus the mean of (r_i - q)_+, so that the canaries among the first
+t are at most Bin(t, q) plus extra ones, of which there are N p (1 - q) delta in the mean, and more
+than j with chance at most N p (1 - q) delta / (j + 1) (Markov). At most x fills that were left out
+come before the k-th canary only if the first k + x fills hold k canaries: chance at most P(Bin(k +
+x, q) >= k - j) + N p (1 - q) delta / (j + 1), for k and j fixed before the coins.
+
+Without coins, a canary's score passes a share of at most e^epsilon V + delta of the others' law,
+where the share V that the k-th of m independent canaries passes is Beta(k, m - k + 1).
+"""
 
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -13,11 +28,16 @@ from scipy.optimize import brentq
 from lmexposure._settings import takes_old_names
 from lmexposure._validate import bits_array, delta_of_dp, fraction, integer
 from lmexposure.errors import InputError
-from lmexposure.statistics.bounds.beta_mean import beta_nodes, beta_quantiles
-from lmexposure.statistics.bounds.bound import EpsilonBound, adjacency
-from lmexposure.statistics.bounds.coins import CoinRule
-from lmexposure.statistics.bounds.groups import per_document
-from lmexposure.statistics.bounds.tossed import refuse_unlikely_coins
+from lmexposure.statistics.bounds.bound import (
+    TOO_FEW,
+    EpsilonBound,
+    adjacency,
+    beta_nodes,
+    beta_quantiles,
+    group_delta,
+    per_document,
+    refuse_unlikely_coins,
+)
 
 _POINT = (
     "a point value, not a bound: it says nothing about what another sample would give",
@@ -30,6 +50,8 @@ _COINS = (
     "canaries and references given are all the fills that a coin was tossed for",
 )
 _ALIKE = ("log-perplexities are independent given the model, and alike but for the insertion",)
+# Only j, the number of canaries given up for delta, is fixed with this epsilon in mind.
+_DESIGN_EPSILON = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +135,7 @@ def epsilon_from_exposure(
 
     With n references, let x of them have a log-perplexity as low as the k-th lowest canary's, ties
     against the bound. Where every fill went in by an independent coin of probability p, the bound
-    holds for every training (class "any-dp"; proof in `coins.py`): with delta = 0 it is
+    holds for every training (class "any-dp"; proof at the top of this module): with delta = 0 it is
     logit(BetaInv(significance; k, x + 1)) - logit(p). Where a fixed number was inserted it holds
     if log-perplexities are independent (class "iid-scores"): the chance of epsilon is the mean of
     BinCDF(x; n, (V - delta)_+ e^-epsilon) over V ~ Beta(k, m - k + 1).
@@ -166,7 +188,7 @@ def epsilon_from_exposure(
             repetitions=repetitions,
         ).epsilon
     before = int((references <= canaries[rank - 1]).sum()) if rank <= m else n
-    value, ceiling = epsilon_at(before) if rank <= m else 0.0, epsilon_at(0)
+    value, most = epsilon_at(before) if rank <= m else 0.0, epsilon_at(0)
     bound = EpsilonBound(
         method="epsilon_from_exposure",
         value=value,
@@ -176,11 +198,11 @@ def epsilon_from_exposure(
         counts={"canaries": m, "references": n, "rank": rank, "references_before": before},
         threshold=-float(canaries[rank - 1]) if rank <= m else None,
         threshold_choice=f"canary {rank} from the lowest log-perplexity, fixed beforehand",
-        max_attainable=ceiling,
+        max_attainable=most,
         repetitions=repetitions,
         adjacency=adjacency(repetitions),
         assumptions=_ALIKE if inclusion_probability is None else _COINS,
-        notes=_notes(value, rank, m, ceiling),
+        notes=_notes(value, rank, m, most),
     )
     passed = int((references <= canaries[own - 1]).sum())
     exposure = math.log2(n) - math.log2(1 + passed)
@@ -234,17 +256,78 @@ def _beta_binomial_epsilon(
     return float(brentq(excess, 0.0, high, xtol=1e-12))
 
 
-def _notes(value: float, rank: int, canaries: int, ceiling: float) -> tuple[str, ...]:
-    if ceiling == 0:
-        return (
-            "nothing could have been shown: too few canaries before the quantile for this "
-            "significance and delta, so that the bound is 0",
-        )
+def _notes(value: float, rank: int, canaries: int, most: float) -> tuple[str, ...]:
+    if most == 0:
+        return (TOO_FEW,)
     if rank > canaries:
         return (
             f"{canaries} canaries went in, fewer than the rank {rank} fixed beforehand, so that "
             "the bound is 0; a smaller quantile is safer",
         )
     if value == 0:
-        return ("no signal that so few canaries can tell from chance: the bound is 0",)
+        return ("no signal beyond chance at this significance: the bound is 0",)
     return ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoinRule:
+    """What is fixed before the coins are tossed.
+
+    Attributes:
+        fills: N, all fills that a coin is tossed for.
+        coin: p, the chance of each to go in, in (0, 1).
+        rank: k, of the canary that is looked at, counted from the lowest log-perplexity.
+        significance: in (0, 1).
+        delta: of one document.
+        repetitions: copies of each canary.
+    """
+
+    fills: int
+    coin: float
+    rank: int
+    significance: float
+    delta: float
+    repetitions: int
+
+    @property
+    def given_up(self) -> int:
+        """j: canaries left out of the count for delta, best at the design epsilon."""
+        return _given_up(self)
+
+    def epsilon(self, before: int) -> float:
+        """Lower bound for one document when `before` fills left out stand before the canary."""
+        given_up = self.given_up
+        return per_document(
+            lambda group: max(0.0, self.group_epsilon(before, given_up, group)),
+            delta=self.delta,
+            repetitions=self.repetitions,
+        )
+
+    def group_epsilon(self, before: int, given_up: int, delta: float) -> float:
+        """The smallest epsilon whose chance exceeds the significance; below 0 if 0's does."""
+        k, x = self.rank - given_up, before + 1 + given_up
+        shortfall = self.fills * self.coin * delta / (given_up + 1)
+
+        def excess(q: float) -> float:
+            return float(special.betainc(k, x, q)) + shortfall * (1 - q) - self.significance
+
+        start = excess(self.coin)
+        if start >= 0:
+            return -start
+        if delta == 0:
+            q = float(special.betaincinv(k, x, self.significance))
+        else:
+            # Convex up to the peak of the beta density, and positive beyond: one crossing.
+            q = float(brentq(excess, self.coin, 1.0, xtol=1e-15, rtol=1e-13))
+        return float(special.logit(min(q, 1 - 1e-16)) - special.logit(self.coin))
+
+
+@lru_cache(maxsize=256)
+def _given_up(rule: CoinRule) -> int:
+    if rule.delta == 0:
+        return 0
+    group = group_delta(_DESIGN_EPSILON / rule.repetitions, rule.delta, rule.repetitions)
+    odds = rule.coin / (1 - rule.coin) * math.exp(_DESIGN_EPSILON)
+    before = math.floor(rule.rank / odds)
+    tries = np.unique(np.geomspace(1, rule.rank, 60).astype(int)) - 1
+    return int(max(tries, key=lambda j: rule.group_epsilon(before, int(j), group)))

@@ -1,33 +1,69 @@
-"""Epsilon from the scores of canaries that were in and of canaries that were not."""
+"""Epsilon from the scores of canaries that were in and of canaries that were not.
 
-from typing import Any
+By default one test over all ranks of the two samples. Every rank on a ladder fixed beforehand gives
+a local bound on epsilon; the statistic is the best of them, and what it may be by chance is
+computed exactly, with the dependence between ranks. Because the statistic does not depend on the
+epsilon that is tested, its chance grows with epsilon, and the bound is the epsilon at which that
+chance reaches the significance.
+
+Proof of the chance. The event that the statistic is so large is a boundary (`Staircase`): at some
+step at most b scores of one sample come before the k-th of the other. Under (epsilon, delta)-DP it
+is most likely for the least favourable pair of distributions: others uniform on (0, 1), a point at
+0 with probability delta and else uniform on (0, (1 - delta) e^-epsilon). Two samples of fixed
+sizes, merged in order, are no independent labels; but every beginning with as many of each is as
+likely, so that one number (`_log_prefix_ratio`) corrects a walk of independent labels, whose mass
+is carried from step to step, exactly.
+"""
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import fft, interpolate, special
+from scipy.optimize import brentq
 
 from lmexposure._validate import bits_array, delta_of_dp, fraction, integer
-from lmexposure.errors import InputError, SettingsError
-from lmexposure.statistics.bounds.bound import EpsilonBound, adjacency
-from lmexposure.statistics.bounds.clopper_pearson import log_ratio, rates
-from lmexposure.statistics.bounds.groups import per_document
-from lmexposure.statistics.bounds.order_statistics import (
-    order_statistics_bound,
-    order_statistics_ceiling,
+from lmexposure.errors import NumericalError
+from lmexposure.statistics.bounds.bound import (
+    SCORES_ALIKE,
+    EpsilonBound,
+    adjacency,
+    group_delta,
+    two_sample_notes,
 )
-from lmexposure.statistics.bounds.thresholds import (
-    Bonferroni,
-    FixedThreshold,
-    OrderStatistics,
-    SplitSample,
-    Threshold,
-)
+from lmexposure.statistics.bounds.clopper_pearson import OrderStatistics, Threshold, ThresholdRule
 
 Floats = NDArray[np.float64]
-Counts = NDArray[np.signedinteger[Any]]
+Counts = NDArray[np.int64]
 
-_ASSUMPTIONS = ("scores are independent given the model, and alike but for the insertion",)
-# Thresholds that a split sample is searched for, at ranks spread over both ends.
-_CANDIDATES = 400
+# Ranks grow by this factor: finer ladders cost more than they show.
+_LADDER = 1.15
+# A local bound fails at significance / 10 at the highest rank, and less often at lower ones.
+_LOCAL = 0.1
+# delta is paid by leaving out ranks that it could fill but for this part of the significance.
+_SPARED = 0.02
+# Shapes the ladder only: the group's epsilon at which those ranks are counted.
+_DESIGN_EPSILON = 2.0
+# Where a root is looked for: this part of a standard deviation from where it should be.
+_NEAR = 20
+# Normal quantiles are finite from here to there.
+_TINY, _BELOW_1 = 1e-300, 1 - 2.0**-53
+_TABLE = 65
+# Knots of the table are no farther apart than this part of their distance to the curve's pole.
+_FINE = 1 / 32
+_SHARES = (0.5, 0.9, 0.99)
+# Above what the quadrature, the table and the transforms lose together: 1e-9 was the most seen.
+_ROUNDING = 1e-7
+_MOST_ALIVE = 1 + 1e-6
+_OVERLAP = 2.0  # standard deviations of a log ratio between walks that are kept for reuse
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
+_WIDENINGS = 80
+# The integrand is left out where it is below e^-40 of its peak.
+_NEGLIGIBLE = 40.0
 
 
 def epsilon_from_scores(
@@ -75,195 +111,496 @@ def epsilon_from_scores(
     significance, delta = fraction("significance", significance), delta_of_dp("delta", delta)
     repetitions = integer("repetitions", repetitions, low=1)
     seed = integer("seed", seed, low=0)
-    level = _Level(significance, delta, repetitions)
-    match threshold:
-        case None | OrderStatistics():
-            return level.order_statistics(ins, outs)
-        case FixedThreshold(value=value):
-            return level.rectangles(ins, outs, np.array([float(value)]), "fixed beforehand")
-        case SplitSample(fraction=share):
-            return level.split(ins, outs, share, seed)
-        case Bonferroni(grid=grid, by=by):
-            return level.bonferroni(ins, outs, bits_array("grid", grid), by)
-    raise SettingsError(
-        f"threshold={threshold!r} must be OrderStatistics(), Bonferroni(), SplitSample() or "
-        "FixedThreshold(value=...)"
+    rule = ThresholdRule(significance=significance, delta=delta, repetitions=repetitions)
+    if threshold is not None and not isinstance(threshold, OrderStatistics):
+        return rule.bound(ins, outs, threshold, seed)
+    found = _best_rank(ins, outs, rule)
+    most = max(_max_attainable(ins.size, outs.size, rule), found.value)
+    counts = {"positives": ins.size, "negatives": outs.size}
+    if found.threshold is not None:
+        counts |= found.counts(ins.size, outs.size)
+    return EpsilonBound(
+        method="epsilon_from_scores",
+        value=found.value,
+        significance=significance,
+        delta=delta,
+        validity="iid-scores",
+        counts=counts,
+        threshold=found.threshold,
+        threshold_choice="best of all ranks on a ladder from both ends, at one exact joint level",
+        max_attainable=most,
+        repetitions=repetitions,
+        adjacency=adjacency(repetitions),
+        assumptions=(SCORES_ALIKE,),
+        notes=two_sample_notes(found.value, most, ins, outs),
     )
 
 
-class _Level:
-    """What is asked of the bound; a method for each choice of threshold."""
+@dataclass(frozen=True, kw_only=True)
+class _Best:
+    """The bound, and the rank that had the best local bound (`rank` 0: none is above 0).
 
-    def __init__(self, significance: float, delta: float, repetitions: int) -> None:
-        self.significance, self.delta, self.repetitions = significance, delta, repetitions
+    From the top, `rank` is of the in-scores and `passed` counts out-scores at or above it; from
+    the bottom, `rank` is of the out-scores and `passed` counts in-scores at or below it.
+    """
 
-    def order_statistics(self, ins: Floats, outs: Floats) -> EpsilonBound:
-        found = order_statistics_bound(
-            ins,
-            outs,
-            significance=self.significance,
-            delta=self.delta,
-            repetitions=self.repetitions,
+    value: float
+    top: bool = True
+    rank: int = 0
+    passed: int = 0
+    threshold: float | None = None
+
+    def counts(self, n: int, m: int) -> dict[str, int]:
+        """From the bottom, what is not guessed to be out is guessed to be in."""
+        if self.top:
+            return {"true_positives": self.rank, "false_positives": self.passed}
+        return {"true_positives": n - self.passed, "false_positives": m - self.rank}
+
+
+def _best_rank(ins: Floats, outs: Floats, rule: ThresholdRule) -> _Best:
+    """Lower bound on epsilon of one document, from both ends.
+
+    Args:
+        ins: scores of canaries that were in, ascending, shape (n,).
+        outs: scores of canaries that were not, ascending, shape (m,).
+        rule: significance, delta and repetitions.
+    """
+    top, bottom = _End.of(ins.size, outs.size, rule), _End.of(outs.size, ins.size, rule)
+    above = outs.size - np.searchsorted(outs, ins[ins.size - top.ranks], side="left")
+    below = np.searchsorted(ins, outs[bottom.ranks - 1], side="right")
+    ends = replace(top, passed=above), replace(bottom, passed=below)
+    local = [end.local(end.passed) for end in ends]
+    best = [float(values.max(initial=-np.inf)) for values in local]
+    if max(best) <= 0:
+        return _Best(value=0.0)
+    first = best[0] >= best[1]
+    end, values = (ends[0], local[0]) if first else (ends[1], local[1])
+    place = int(values.argmax())
+    rank, passed = int(end.ranks[place]), int(end.passed[place])
+    spread = math.sqrt(1 / rank + 1 / (passed + 1))
+    return _Best(
+        value=_invert(ends, max(best), spread, rule),
+        top=first,
+        rank=rank,
+        passed=passed,
+        threshold=float(ins[ins.size - rank] if first else outs[rank - 1]),
+    )
+
+
+@lru_cache(maxsize=256)
+def _max_attainable(positives: int, negatives: int, rule: ThresholdRule) -> float:
+    """The bound when every canary that was in scores above every one that was not."""
+    ins = np.arange(negatives, negatives + positives, dtype=np.float64)
+    return _best_rank(ins, np.arange(negatives, dtype=np.float64), rule).value
+
+
+@dataclass(frozen=True, kw_only=True)
+class _End:
+    """Looks from one end: at each rank of `size` scores, how many of `others` passed before it.
+
+    `spared` ranks are left out for delta, and each local bound fails with its `tail`.
+    """
+
+    ranks: Counts
+    passed: Counts
+    size: int
+    others: int
+    spared: int
+    tail: Floats
+
+    @classmethod
+    def of(cls, size: int, others: int, rule: ThresholdRule) -> "_End":
+        """The ranks to look at, before any score is seen."""
+        delta = group_delta(_DESIGN_EPSILON / rule.repetitions, rule.delta, rule.repetitions)
+        spared = _least_exceeded(_SPARED * rule.significance, size, delta) if delta else 0
+        spared = min(spared, size - 1)
+        steps = [1]
+        while steps[-1] < size:
+            steps.append(min(size, max(steps[-1] + 1, round(steps[-1] * _LADDER))))
+        ranks = np.array([rank for rank in steps if rank > spared], dtype=np.int64)
+        return cls(
+            ranks=ranks,
+            passed=np.zeros_like(ranks),
+            size=size,
+            others=others,
+            spared=spared,
+            tail=_LOCAL * rule.significance * np.sqrt(ranks / size),
         )
-        counts = {"positives": ins.size, "negatives": outs.size}
-        if found.threshold is not None:
-            counts |= _deciding_counts(found.top, found.rank, found.passed, ins.size, outs.size)
-        return self._result(
-            value=found.value,
-            counts=counts,
-            threshold=found.threshold,
-            choice="best of all ranks on a ladder from both ends, at one exact joint level",
-            max_attainable=order_statistics_ceiling(
-                ins.size,
-                outs.size,
-                significance=self.significance,
-                delta=self.delta,
-                repetitions=self.repetitions,
-            ),
-            notes=_notes(found.value, ins, outs),
-        )
 
-    def rectangles(
-        self, ins: Floats, outs: Floats, at: Floats, choice: str, fp: Counts | None = None
-    ) -> EpsilonBound:
-        """The best of the thresholds `at`, each with its part of the significance."""
-        tp = ins.size - np.searchsorted(ins, at, side="right")
-        if fp is None:
-            fp = outs.size - np.searchsorted(outs, at, side="right")
-        values = self._values(tp, fp, ins.size, outs.size)
-        best = int(values.argmax())
-        full, none = np.array([ins.size]), np.array([0])
-        ceiling = self._values(full, none, ins.size, outs.size, parts=at.size)
-        return self._result(
-            value=float(values[best]),
-            counts={
-                "true_positives": int(tp[best]),
-                "positives": ins.size,
-                "false_positives": int(fp[best]),
-                "negatives": outs.size,
-            },
-            threshold=float(at[best]),
-            choice=choice,
-            max_attainable=float(ceiling[0]),
-            notes=_notes(float(values[best]), ins, outs),
-        )
+    def local(self, passed: Counts) -> Floats:
+        """Local bounds on epsilon, shape of `ranks`; falls as more pass.
 
-    def split(self, ins: Floats, outs: Floats, share: float, seed: int) -> EpsilonBound:
-        """Choose on one part, bound on the other."""
-        generator = np.random.default_rng(seed)
-        (in_choice, in_rest), (out_choice, out_rest) = (
-            _parts("in_scores", ins, share, generator),
-            _parts("out_scores", outs, share, generator),
-        )
-        at = _candidates(in_choice, out_choice)
-        tp = in_choice.size - np.searchsorted(in_choice, at, side="right")
-        fp = out_choice.size - np.searchsorted(out_choice, at, side="right")
-        values = self._values(tp, fp, in_choice.size, out_choice.size, parts=1)
-        chosen = at[[int(values.argmax())]]
-        choice = f"chosen on {share:g} of each sample (seed {seed}), bound on the rest"
-        return self.rectangles(in_rest, out_rest, chosen, choice)
+        For independent labels the chance of a point has a beta law; the parameters are stretched
+        until the log ratio varies as it does for samples of fixed sizes,
+        1/k - 1/n + 1/b - 1/m. This shapes the test only: its level does not rest on it.
+        """
+        k, n = self.ranks - self.spared, self.size - self.spared
+        b, m = passed + 1.0, self.others + 1.0
+        points = 1 / (1 / k - 1 / (n + 1))
+        others = 1 / (1 / np.minimum(b, m - 0.5) - 1 / m)
+        chance = special.betaincinv(points, others, self.tail)
+        odds = np.log(chance) - np.log1p(-chance) + np.log(others * k / (points * b))
+        value: Floats = odds + math.log(self.others / n)
+        return np.where(passed >= self.others, -np.inf, value)
 
-    def bonferroni(self, ins: Floats, outs: Floats, grid: Floats, by: str) -> EpsilonBound:
-        """Thresholds fixed beforehand, as scores or as ranks of the out-scores."""
-        if by == "value":
-            return self.rectangles(
-                ins, outs, grid, f"best of {grid.size} scores fixed beforehand (Bonferroni)"
+    def staircase(self, least: float, spacing: float) -> "Staircase":
+        """Where a local bound would be at least `least`; a later step says more, or is left out."""
+        low, high = np.full_like(self.ranks, -1), np.full_like(self.ranks, self.others)
+        while (high - low > 1).any():
+            middle = np.maximum((low + high) // 2, 0)
+            reached, open_ = self.local(middle) >= least, high - low > 1
+            low, high = (
+                np.where(open_ & reached, middle, low),
+                np.where(open_ & ~reached, middle, high),
             )
-        ranks = np.unique(np.clip(np.ceil(grid * outs.size), 1, outs.size).astype(np.int64))
-        # The share above the r-th highest out-score is at most Beta(r, m - r + 1), as for r - 1
-        # false positives, whatever ties there are.
-        return self.rectangles(
-            ins,
-            outs,
-            outs[outs.size - ranks],
-            f"best of {ranks.size} ranks of the out-scores fixed beforehand (Bonferroni)",
-            ranks - 1,
-        )
-
-    def _values(
-        self, tp: Counts, fp: Counts, positives: int, negatives: int, parts: int | None = None
-    ) -> Floats:
-        """Bounds per threshold; both directions follow from the same two rates."""
-        tail = self.significance / 2 / (parts or len(tp))
-        tpr, fpr = rates(tp, positives, fp, negatives, tail=tail)
-        if self.repetitions == 1 or self.delta == 0:
-            # One delta for every threshold: no equation to solve for each.
-            up = log_ratio(tpr, fpr, self.delta)
-            return np.maximum(up, log_ratio(1 - fpr, 1 - tpr, self.delta)) / self.repetitions
-
-        def one(index: int) -> float:
-            def at(group: float) -> float:
-                up = log_ratio(tpr[[index]], fpr[[index]], group)
-                down = log_ratio(1 - fpr[[index]], 1 - tpr[[index]], group)
-                return float(max(up[0], down[0]))
-
-            return per_document(at, delta=self.delta, repetitions=self.repetitions)
-
-        return np.array([one(index) for index in range(len(tp))])
-
-    def _result(
-        self,
-        *,
-        value: float,
-        counts: dict[str, int],
-        threshold: float | None,
-        choice: str,
-        max_attainable: float,
-        notes: tuple[str, ...],
-    ) -> EpsilonBound:
-        return EpsilonBound(
-            method="epsilon_from_scores",
-            value=value,
-            significance=self.significance,
-            delta=self.delta,
-            validity="iid-scores",
-            counts=counts,
-            threshold=threshold,
-            threshold_choice=choice,
-            max_attainable=max(max_attainable, value),
-            repetitions=self.repetitions,
-            adjacency=adjacency(self.repetitions),
-            assumptions=_ASSUMPTIONS,
-            notes=notes,
+        low = np.where(self.local(self.passed) >= least, np.maximum(low, self.passed), low)
+        steps = np.flatnonzero(np.diff(np.maximum.accumulate(low), prepend=-1) > 0)
+        return Staircase(
+            ranks=tuple(self.ranks[steps].tolist()),
+            counts=tuple(low[steps].tolist()),
+            size=self.size,
+            others=self.others,
+            spared=self.spared,
+            spacing=spacing,
         )
 
 
-def _deciding_counts(top: bool, rank: int, passed: int, n: int, m: int) -> dict[str, int]:
-    """From the bottom, what is not guessed to be out is guessed to be in."""
-    if top:
-        return {"true_positives": rank, "false_positives": passed}
-    return {"true_positives": n - passed, "false_positives": m - rank}
+def _invert(ends: tuple[_End, _End], statistic: float, spread: float, rule: ThresholdRule) -> float:
+    """The largest epsilon at which so large a statistic is too rare, for one document.
+
+    Args:
+        ends: both ends with what passed.
+        statistic: the best local bound.
+        spread: its standard deviation, about.
+        rule: significance, delta and repetitions.
+    """
+    stairs = [end.staircase(statistic, spread) for end in ends]
+
+    # As `per_document`: the chance grows with epsilon and with delta, one root finds both.
+    def chance(epsilon: float) -> float:
+        group = group_delta(epsilon, rule.delta, rule.repetitions)
+        if group >= 1:
+            return 1.0
+        return sum(stair.probability(rule.repetitions * epsilon, group) for stair in stairs)
+
+    start, step = statistic / rule.repetitions, spread / rule.repetitions
+    return _root(chance, rule.significance, start, step)
 
 
-def _parts(
-    name: str, scores: Floats, share: float, generator: np.random.Generator
-) -> tuple[Floats, Floats]:
-    size = round(share * scores.size)
-    if not 0 < size < scores.size:
-        raise InputError(
-            f"{name} has {scores.size} scores, too few to choose a threshold on {share:g} of them; "
-            "use OrderStatistics()"
+def _root(
+    chance: Callable[[float], float], significance: float, start: float, step: float
+) -> float:
+    """The largest epsilon >= 0 whose chance does not exceed the significance, else 0."""
+    least = float(special.ndtri(significance))
+
+    # As a normal quantile the chance is almost a straight line that rises by 1 in a `step`. The
+    # solver asks again for both ends of its interval: a chance is computed once.
+    @cache
+    def excess(epsilon: float) -> float:
+        return float(special.ndtri(np.clip(chance(epsilon), _TINY, _BELOW_1))) - least
+
+    low = high = max(0.0, start - step * excess(start))
+    reach = step / _NEAR
+    while excess(low) > 0:
+        if low == 0:
+            return 0.0
+        low, high, reach = max(0.0, low - reach), low, 2 * reach
+    while excess(high) <= 0:
+        low, high, reach = high, high + reach, 2 * reach
+    tolerance = 1e-7
+    root = brentq(excess, low, high, xtol=tolerance, rtol=1e-12)
+    return max(0.0, float(root) - tolerance)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Staircase:
+    """Steps (k, b): the event that for some step at most b of `others` come before the k-th.
+
+    `size` points are compared with `others` points; an earlier place is a higher score. Under
+    (epsilon, delta)-DP the event is most likely when others are uniform on (0, 1), and a point is
+    at 0 with probability delta and else uniform on (0, (1 - delta) e^-epsilon).
+
+    Attributes:
+        ranks: k of each step, ascending, from `spared` + 1 to `size`; none: no event.
+        counts: b of each step, ascending, from 0 to `others` - 1.
+        size: points, at least 1.
+        others: points that they are compared with, at least 1.
+        spared: with more points than this at 0 the event counts as having happened.
+        spacing: in epsilon, how far apart are the walks that are kept for reuse, at most.
+    """
+
+    ranks: tuple[int, ...]
+    counts: tuple[int, ...]
+    size: int
+    others: int
+    spared: int = 0
+    spacing: float = 0.1
+    _walks: dict[tuple[int, float], "_Walk"] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+
+    def probability(self, epsilon: float, delta: float) -> float:
+        """The most likely that an (epsilon, delta)-DP mechanism can make the event.
+
+        The points at 0 are D ~ Bin(size, delta). The event grows with D: a few ranges of D are
+        each given the chance that belongs to their upper end.
+
+        Raises:
+            NumericalError: a chance that is none, which would be a bug of this module.
+        """
+        if not self.ranks:
+            return 0.0
+        if delta == 0:
+            return self._given(0, epsilon)
+        ranges, total = _ranges(self.size, delta, self.spared)
+        for end, chance in ranges:
+            total += chance * self._given(end, epsilon - math.log1p(-delta))
+        return min(1.0, total)
+
+    def _given(self, spared: int, log_slope: float) -> float:
+        """Chance of the event when exactly `spared` points are at 0."""
+        spacing = self._overlapping(spared, log_slope)
+        kept = round(log_slope / spacing) * spacing
+        if (spared, kept) not in self._walks:
+            self._walks[spared, kept] = self._walk(spared, kept)
+        walk = self._walks[spared, kept]
+        log_ratio = walk.log_ratio((self.size - spared, self.others), math.exp(log_slope))
+        # No event: the walk is alive after the last step, weighted to what it truly is.
+        with np.errstate(over="ignore", invalid="ignore"):
+            alive = float(walk.alive @ np.exp(log_ratio))
+        if not math.isfinite(alive):
+            return 1.0  # nothing is known of it, and so nothing is rejected
+        if not 0 <= alive <= _MOST_ALIVE:
+            raise NumericalError(
+                f"the chance of no event is {alive:.9g} with {self.size} points, {self.others} "
+                f"others, {len(self.ranks)} steps and a log slope of {log_slope:g}; it lies in "
+                "[0, 1], so this is a bug of lmexposure: please report these numbers"
+            )
+        return min(1.0, max(0.0, 1 - alive) + _ROUNDING)
+
+    def _overlapping(self, spared: int, log_slope: float) -> float:
+        """A spacing, halved until the nearest walk has its mass where the wanted one has it.
+
+        That is at the last step: a walk that is kept elsewhere leaves to a weight of e^40 what
+        its own mass, or the rounding of its transforms, tells nothing of.
+        """
+        size, spacing = self.size - spared, self.spacing
+        odds = math.exp(log_slope) * size / self.others
+        if self.others <= size:
+            share = (1 + odds) / (self.ranks[-1] - spared)  # 1 / points + 1 / others
+        else:
+            share = (1 + 1 / odds) / (self.counts[-1] + 1)
+        halvings = math.ceil(math.log2(spacing / (_OVERLAP * math.sqrt(share))))
+        return spacing / float(2 ** max(0, halvings))
+
+    def _walk(self, spared: int, log_slope: float) -> "_Walk":
+        """Independent labels, stepping along the shorter of the two samples' state spaces."""
+        size = self.size - spared
+        odds = math.exp(log_slope) * size / self.others
+        theta = odds / (1 + odds)
+        ranks = [k - spared for k in self.ranks]
+        if self.others <= size:
+            bands = [(b + 1, self.others) for b in self.counts]
+            start, alive = _run(ranks, bands, theta)
+            return _Walk(start, alive, ranks[-1], theta, at_points=True)
+        # At most b others before the k-th point: k points before the (b + 1)-th other.
+        stops = [b + 1 for b in self.counts]
+        start, alive = _run(stops, [(0, k - 1) for k in ranks], 1 - theta)
+        return _Walk(start, alive, stops[-1], theta, at_points=False)
+
+
+@lru_cache(maxsize=1024)
+def _ranges(size: int, delta: float, spared: int) -> tuple[tuple[tuple[int, float], ...], float]:
+    """Upper ends of ranges of D ~ Bin(size, delta) with their chances; the chance of more."""
+    below = _chance_of_at_most(np.arange(spared + 1), size, delta)
+    ends = sorted({min(int(end), spared) for end in np.searchsorted(below, _SHARES)} | {spared})
+    chances = np.diff(below[ends], prepend=0.0).tolist()
+    return tuple(zip(ends, chances, strict=True)), _chance_of_more(spared, size, delta)
+
+
+@dataclass(frozen=True)
+class _Walk:
+    """Mass alive at the last step: of `start + i` others before the `last` point, or reversed."""
+
+    start: int
+    alive: Floats
+    last: int
+    theta: float
+    at_points: bool
+
+    def log_ratio(self, sizes: tuple[int, int], slope: float) -> Floats:
+        """What each state's mass is to be multiplied by, as a log; long ranges are interpolated."""
+        states = self.start + np.arange(self.alive.size, dtype=np.float64)
+        if states.size <= 2 * _TABLE:
+            return self._exact(states, sizes, slope)
+        knots = _knots(states[0], states[-1], sizes[1 if self.at_points else 0])
+        curve = interpolate.make_interp_spline(knots, self._exact(knots, sizes, slope), k=5)
+        values: Floats = curve(states)
+        return values
+
+    def _exact(self, states: Floats, sizes: tuple[int, int], slope: float) -> Floats:
+        last = np.full_like(states, self.last)
+        points, others = (last, states) if self.at_points else (states, last)
+        return _log_prefix_ratio(points, others, sizes=sizes, slope=slope, theta=self.theta)
+
+
+def _knots(first: float, last: float, size: int) -> Floats:
+    """States from `first` to `last` between which the log ratio is interpolated, ascending.
+
+    As a function of the state it has a pole one state behind `size`, where the sample is used up:
+    there it bends like a logarithm, and even steps were wrong by .04 with 400 scores a side.
+    """
+    step, distances = (last - first) / (_TABLE - 1), [size + 1 - last]
+    while distances[-1] < size + 1 - first:
+        distances.append(distances[-1] + max(1.0, min(step, _FINE * distances[-1])))
+    return np.unique(np.maximum(first, np.rint(size + 1 - np.array(distances))))
+
+
+def _run(stops: list[int], bands: list[tuple[int, int]], success: float) -> tuple[int, Floats]:
+    """Failures before each success number in `stops`, kept within the bands: mass at the last."""
+    start, mass, before = 0, np.ones(1), 0
+    for stop, (low, high) in zip(stops, bands, strict=True):
+        first, last = _window(stop, success)
+        first, last = max(low, first, start), min(high, last)
+        if last < first:
+            return 0, np.zeros(1)
+        grown = _convolve(mass, _failures(stop - before, success, last - start))
+        start, mass, before = first, grown[first - start : last - start + 1], stop
+    return start, mass
+
+
+def _window(successes: int, success: float) -> tuple[int, int]:
+    """Where failures before so many successes lie but for less than 1e-15 of the time."""
+    mean = successes * (1 - success) / success
+    reach = 9 * math.sqrt(mean / success)
+    return max(0, math.floor(mean - reach)), math.ceil(mean + reach + 45 / success)
+
+
+def _failures(successes: int, success: float, most: int) -> Floats:
+    """Chance of 0, 1, ..., `most` failures before so many successes (negative binomial)."""
+    y = np.arange(most + 1)
+    logs = special.gammaln(successes + y) - special.gammaln(successes) - special.gammaln(y + 1)
+    logs = logs + successes * math.log(success) + special.xlog1py(y, -success)
+    chances: Floats = np.exp(logs)
+    return chances
+
+
+def _convolve(one: Floats, other: Floats) -> Floats:
+    """Directly where one is short: a transform loses small values."""
+    if min(one.size, other.size) <= 300:
+        return np.convolve(one, other)
+    length = fft.next_fast_len(one.size + other.size - 1, real=True)
+    product = fft.irfft(fft.rfft(one, length) * fft.rfft(other, length), length)
+    kept: Floats = np.maximum(product[: one.size + other.size - 1], 0)
+    return kept
+
+
+def _log_prefix_ratio(
+    points: Floats, others: Floats, *, sizes: tuple[int, int], slope: float, theta: float
+) -> Floats:
+    """Log of the chance of one beginning of the merged order over that by independent labels.
+
+    Points are uniform on (0, 1 / slope), others on (0, 1). A beginning with a points and b others
+    whose last is at u has density proportional to
+    u^(a+b-1) (1 - u)^(m-b) (1 - slope u)^(n-a), whatever the order of labels within it.
+
+    Args:
+        points: a, the points among the beginning, shape (n,).
+        others: b, the others among it, shape (n,); a + b >= 1. The last may be a point, or, where
+            points remain, an other.
+        sizes: (n, m), all points and all others.
+        slope: at least 1.
+        theta: the chance of a point in the walk of independent labels.
+
+    Returns:
+        Shape (n,).
+    """
+    n, m = sizes
+    left_points, left_others, length = n - points, m - others, points + others
+    constant = special.gammaln(n + 1) - special.gammaln(left_points + 1)
+    constant = constant + special.gammaln(m + 1) - special.gammaln(left_others + 1)
+    constant = constant - special.gammaln(length) + points * math.log(slope)
+    walk = points * math.log(theta) + others * math.log1p(-theta)
+    integral = _log_integral(length - 1, left_others, left_points, slope)
+    result: Floats = constant + integral - walk
+    return result
+
+
+def _log_integral(c: Floats, d: Floats, e: Floats, slope: float) -> Floats:
+    """Log of the integral of u^c (1 - u)^d (1 - slope u)^e over (0, 1 / slope); shape (n,).
+
+    The integrand has one peak and falls off on both sides: Gauss's rule between places where it
+    has become negligible.
+    """
+
+    def height(u: Floats) -> Floats:
+        value = special.xlogy(c, u) + special.xlog1py(d, -u)
+        return np.asarray(value + special.xlog1py(e, -np.minimum(slope * u, 1.0)))
+
+    end = 1 / slope
+    mode = np.minimum(_mode(c, d, e, slope), end)
+    peak = height(mode)
+    reach = _first_reach(mode, c, d, e, slope)
+    for _ in range(_WIDENINGS):
+        left, right = np.maximum(mode - reach, 0.0), np.minimum(mode + reach, end)
+        short = ((left > 0) & (height(left) > peak - _NEGLIGIBLE)) | (
+            (right < end) & (height(right) > peak - _NEGLIGIBLE)
         )
-    shuffled = generator.permutation(scores)
-    return np.sort(shuffled[:size]), np.sort(shuffled[size:])
+        if not short.any():
+            break
+        reach = np.where(short, 1.5 * reach, reach)
+    half = (right - left) / 2  # (n,)
+    nodes = (left + half)[:, None] + half[:, None] * _NODES  # (n, 64)
+    logs = c[:, None] * np.log(nodes) + d[:, None] * np.log1p(-nodes)
+    logs += e[:, None] * np.log1p(-np.minimum(slope * nodes, _BELOW_1))
+    value: Floats = np.log(np.exp(logs - peak[:, None]) @ _WEIGHTS * half) + peak
+    return value
 
 
-def _candidates(ins: Floats, outs: Floats) -> Floats:
-    """Scores at ranks that are dense at the ends of each sample."""
-    picked = []
-    for scores in (ins, outs):
-        steps = np.unique(np.geomspace(1, scores.size, _CANDIDATES // 4).astype(np.int64))
-        picked += [scores[steps - 1], scores[scores.size - steps]]
-    return np.unique(np.concatenate(picked))
+def _first_reach(mode: Floats, c: Floats, d: Floats, e: Floats, slope: float) -> Floats:
+    """A first guess of how far the integrand reaches: widened where it is too short.
+
+    Eight standard deviations of a bell curve; where the peak is at an end, 0 or 1 / slope, what it
+    takes an exponential to fall off.
+    """
+    left, right = np.maximum(mode, np.finfo(float).tiny), 1 - mode
+    end = 1 - slope * mode
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        bend = np.where(c > 0, c / left**2, 0.0) + np.where(d > 0, d / right**2, 0.0)
+        bend = bend + np.where(e > 0, e * slope**2 / end**2, 0.0)
+        rise = np.where(e > 0, 0.0, c / left - np.where(d > 0, d / right, 0.0))
+        steep = np.where(c > 0, np.maximum(rise, 0), d + slope * e)
+        width = np.minimum(8 / np.sqrt(bend), _NEGLIGIBLE / steep)
+    narrowed: Floats = np.clip(np.nan_to_num(width, nan=1 / slope), 1e-12 / slope, 1 / slope)
+    return narrowed
 
 
-def _notes(value: float, ins: Floats, outs: Floats) -> tuple[str, ...]:
-    if value > 0:
-        return ()
-    below, up_to = (np.searchsorted(outs, ins, side=side).mean() for side in ("left", "right"))
-    if below + up_to < outs.size:  # the area under the curve, ties as halves
-        return (
-            "worse than chance: canaries that were in score lower than those that were not, so "
-            "that the bound is 0; higher scores must mean in",
-        )
-    return ("no signal that so many scores can tell from chance: the bound is 0",)
+def _mode(c: Floats, d: Floats, e: Floats, slope: float) -> Floats:
+    """Where c / u = d / (1 - u) + slope e / (1 - slope u): the smaller root of a quadratic."""
+    square = slope * (c + d + e)
+    linear = c * (1 + slope) + d + slope * e
+    root = np.sqrt(np.maximum(linear**2 - 4 * square * c, 0))
+    mode: Floats = 2 * c / np.maximum(linear + root, np.finfo(float).tiny)
+    return mode
+
+
+def _chance_of_at_most(counts: Counts, trials: int, share: float) -> Floats:
+    """P[Bin(trials, share) <= counts]; counts from 0 to trials - 1, any shape."""
+    chances: Floats = special.betaincc(counts + 1, trials - counts, share)
+    return chances
+
+
+def _chance_of_more(count: int, trials: int, share: float) -> float:
+    """P[Bin(trials, share) > count]; count from 0 to trials - 1."""
+    return float(special.betainc(count + 1, trials - count, share))
+
+
+def _least_exceeded(chance: float, trials: int, share: float) -> int:
+    """The least count in [0, trials] that Bin(trials, share) exceeds with at most this chance.
+
+    >>> _least_exceeded(0.05, 10, 0.5)  # 9 and 10 come 11 times in 1,024
+    8
+    """
+    return bisect_left(
+        range(trials), True, key=lambda count: _chance_of_more(count, trials, share) <= chance
+    )

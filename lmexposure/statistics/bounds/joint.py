@@ -14,13 +14,11 @@ from numpy.typing import ArrayLike, NDArray
 from lmexposure._settings import takes_old_names
 from lmexposure._validate import bits_array, delta_of_dp, fraction
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.statistics.bounds.bound import EpsilonBound
+from lmexposure.statistics.bounds.bound import EpsilonBound, true_or_false
 from lmexposure.statistics.bounds.from_exposure import epsilon_from_exposure
 from lmexposure.statistics.bounds.from_scores import epsilon_from_scores
-from lmexposure.statistics.bounds.gaussian_audit import gaussian_dp_epsilon
+from lmexposure.statistics.bounds.gaussian import gaussian_dp_epsilon, one_run_gaussian_audit
 from lmexposure.statistics.bounds.one_run import one_run_audit
-from lmexposure.statistics.bounds.one_run_gaussian import one_run_gaussian_audit
-from lmexposure.statistics.bounds.tossed import true_or_false
 
 _MANY = 10  # so many times as many never-inserted scores: few canaries against many references
 
@@ -56,7 +54,7 @@ class JointBounds:
 
 
 @takes_old_names({"coins": "inclusion_probability"})
-def joint_bounds(
+def joint_bounds(  # noqa: PLR0913 - a public door: its parameters are its options
     scores: ArrayLike,
     included: ArrayLike,
     *,

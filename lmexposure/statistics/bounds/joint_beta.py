@@ -10,9 +10,14 @@ from scipy.optimize import brentq
 
 from lmexposure._validate import delta_of_dp, fraction, integer
 from lmexposure.errors import InputError
-from lmexposure.statistics.bounds.beta_mean import beta_nodes, beta_quantiles
-from lmexposure.statistics.bounds.bound import EpsilonBound, adjacency
-from lmexposure.statistics.bounds.groups import group_delta
+from lmexposure.statistics.bounds.bound import (
+    EpsilonBound,
+    adjacency,
+    beta_nodes,
+    beta_quantiles,
+    group_delta,
+    rate_notes,
+)
 
 _ASSUMPTIONS = (
     "the rule that guesses was fixed before these counts were seen",
@@ -46,6 +51,14 @@ class _Counts:
     false_positives: int
     true_negatives: int
     true_positives: int
+
+    def rates(self) -> tuple[float, float]:
+        """The true and the false positive rate."""
+        positives = self.true_positives + self.false_negatives
+        return (
+            self.true_positives / positives,
+            self.false_positives / (self.true_negatives + self.false_positives),
+        )
 
     def turned(self) -> "_Counts":
         """The counts had every guess been the other way round."""
@@ -129,7 +142,7 @@ def joint_beta_epsilon(
         return above(epsilon) + above(epsilon, counts.turned())
 
     value = _quantile(above, 1 - level)
-    ceiling = _quantile(lambda epsilon: above(epsilon, counts.perfect()), 1 - level)
+    most = _quantile(lambda epsilon: above(epsilon, counts.perfect()), 1 - level)
     return JointBetaEpsilon(
         method="joint_beta_epsilon",
         value=value,
@@ -142,11 +155,11 @@ def joint_beta_epsilon(
         counts=vars(counts).copy(),
         threshold=None,
         threshold_choice="given by the counts",
-        max_attainable=ceiling,
+        max_attainable=most,
         repetitions=copies,
         adjacency=adjacency(copies),
         assumptions=_ASSUMPTIONS,
-        notes=_notes(counts, value, ceiling),
+        notes=rate_notes(value, most, *counts.rates()),
     )
 
 
@@ -192,18 +205,3 @@ def _quantile(beyond: Callable[[float], float], target: float) -> float:
         high *= 2
     low = 0.0 if high == 1 else high / 2
     return float(brentq(lambda e: beyond(e) - target, low, high, xtol=1e-9))
-
-
-def _notes(counts: _Counts, value: float, ceiling: float) -> tuple[str, ...]:
-    if value > 0:
-        return ()
-    if ceiling == 0:
-        return ("so few canaries cannot show any epsilon above 0, however good the attack",)
-    hits = counts.true_positives / (counts.true_positives + counts.false_negatives)
-    alarms = counts.false_positives / (counts.true_negatives + counts.false_positives)
-    if hits < alarms:
-        return (
-            f"worse than chance: {hits:.3g} of the canaries that were in are guessed in, against "
-            f"{alarms:.3g} of the others; if low scores mean in, turn the scores round",
-        )
-    return ("no signal beyond chance at this significance",)

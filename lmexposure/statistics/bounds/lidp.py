@@ -1,21 +1,24 @@
 """Epsilon from several trained models with many correlated canaries each (lifted privacy).
 
-A canary's score says little of the next canary's in the same model, yet not nothing: models are
-the independent draws here, and the canaries of a model only make its share of guesses steadier.
+A canary's score says little of the next canary's in the same model, yet not nothing: models are the
+independent draws here, and the canaries of a model only make its share of guesses steadier. How
+much the guesses of a model depend on each other shows in the spread of the shares, and a bet that
+adapts to the spread (`mean_at_least`) needs no model of it.
 """
 
 import math
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import brentq
 
 from lmexposure._validate import bits_array, delta_of_dp, fraction, integer
 from lmexposure.errors import InputError
-from lmexposure.statistics.bounds.bound import EpsilonBound, adjacency
-from lmexposure.statistics.bounds.bounded_mean import mean_at_least
-from lmexposure.statistics.bounds.groups import per_document
+from lmexposure.statistics.bounds.bound import EpsilonBound, adjacency, per_document, rate_notes
 from lmexposure.statistics.intervals import binomial_interval
 
+# No single draw may cost more than this share of the capital.
+_STAKE = 0.75
 _ASSUMPTIONS = (
     "models are trained independently of each other: each with fresh canaries, drawn "
     "independently and alike",
@@ -23,6 +26,50 @@ _ASSUMPTIONS = (
     "the models behind out_scores were trained with one canary fewer, or the neighbours differ in "
     "a replaced document, not in one that was added",
 )
+
+
+def mean_at_least(values: NDArray[np.float64], significance: float) -> float:
+    """A lower bound on the mean of independent draws, valid for every distribution on [0, 1].
+
+    For an upper bound take one minus the bound for `1 - values`.
+
+    Bet against each possible mean m on every draw in turn: where m is the mean (or above it), the
+    capital is a nonnegative (super)martingale and reaches 1 / significance with probability
+    `significance` at most (Ville). Every m against which it does so is excluded. The capital
+    falls with m, so that what is left is an interval.
+
+    Args:
+        values: draws in [0, 1], independent and alike, in an order that was not chosen by
+            looking at them; shape (n,).
+        significance: how often, at most, the bound may lie above the mean.
+
+    Returns:
+        The bound, in [0, 1].
+
+    Source: Waudby-Smith and Ramdas 2024, Estimating means of bounded random variables by
+    betting, equation 26 (their predictable plug-in bets, one-sided).
+    """
+    goal = -math.log(significance)
+    bets = _bets(values, goal)
+
+    def wealth(mean: float) -> float:
+        stakes = np.minimum(bets, _STAKE / mean)
+        return float(np.max(np.cumsum(np.log1p(stakes * (values - mean))))) - goal
+
+    # Just above 0 only a capital that beats every mean counts; at 1 no bet can win.
+    least = 1e-12
+    return float(brentq(wealth, least, 1.0, xtol=1e-12)) if wealth(least) > 0 else 0.0
+
+
+def _bets(values: NDArray[np.float64], goal: float) -> NDArray[np.float64]:
+    """What to stake on each draw, from the draws before it alone, shape (n,)."""
+    n = values.size
+    seen = np.arange(1, n + 1)
+    mean = (0.5 + np.cumsum(values)) / (seen + 1)
+    variance = (0.25 + np.cumsum((values - mean) ** 2)) / (seen + 1)
+    before = np.concatenate([[0.25], variance[:-1]])
+    stakes: NDArray[np.float64] = np.sqrt(2 * goal / (n * before))
+    return stakes
 
 
 def lidp_epsilon(
@@ -73,7 +120,7 @@ def lidp_epsilon(
     value = _epsilon(hits, alarms, level, delta, copies)
     perfect = np.ones_like(hits), np.zeros_like(alarms)
     # A bet adapts to what it sees, so that no order of draws is provably the best one.
-    ceiling = max(value, _epsilon(*perfect, level, delta, copies))
+    most = max(value, _epsilon(*perfect, level, delta, copies))
     return EpsilonBound(
         method="lidp_epsilon",
         value=value,
@@ -90,11 +137,11 @@ def lidp_epsilon(
         },
         threshold=cut,
         threshold_choice="fixed beforehand",
-        max_attainable=ceiling,
+        max_attainable=most,
         repetitions=copies,
         adjacency=adjacency(copies),
         assumptions=_ASSUMPTIONS,
-        notes=_notes(value, ceiling, float(hits.mean()), float(alarms.mean())),
+        notes=rate_notes(value, most, float(hits.mean()), float(alarms.mean())),
     )
 
 
@@ -136,16 +183,3 @@ def _at_least(guesses: NDArray[np.bool_], significance: float) -> float:
 def _log_ratio(above: float, below: float) -> float:
     # `below` is an upper bound from finitely many models, hence above 0 wherever `above` is.
     return max(0.0, math.log(above / below)) if above > 0 else 0.0
-
-
-def _notes(value: float, ceiling: float, hits: float, alarms: float) -> tuple[str, ...]:
-    if value > 0:
-        return ()
-    if ceiling == 0:
-        return ("so few models cannot show any epsilon above 0, however good the attack",)
-    if hits < alarms:
-        return (
-            f"worse than chance: {hits:.3g} of the inserted canaries score above the threshold, "
-            f"against {alarms:.3g} of the others; if low scores mean in, turn the scores round",
-        )
-    return ("no signal beyond chance at this significance",)

@@ -5,10 +5,14 @@ from scipy import special
 
 from lmexposure._validate import delta_of_dp, fraction, integer
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.statistics.bounds.bound import EpsilonBound, adjacency
-from lmexposure.statistics.bounds.groups import per_document
-from lmexposure.statistics.bounds.rejected import largest_rejected
-from lmexposure.statistics.bounds.walks import binomial_window
+from lmexposure.statistics.bounds.bound import (
+    EpsilonBound,
+    adjacency,
+    guess_notes,
+    largest_rejected,
+    per_document,
+)
+from lmexposure.statistics.bounds.one_run import binomial_window
 
 # What every bound from a fixed number of guesses needs.
 FIXED_GUESSES = (
@@ -60,7 +64,7 @@ def one_run_epsilon(
 
         return per_document(at, delta=delta, repetitions=repetitions)
 
-    value, ceiling = bound(correct), bound(guesses)
+    value, most = bound(correct), bound(guesses)
     return EpsilonBound(
         method="one_run_epsilon",
         value=value,
@@ -70,11 +74,11 @@ def one_run_epsilon(
         counts={"canaries": canaries, "guesses": guesses, "correct": correct},
         threshold=None,
         threshold_choice="a number of guesses fixed beforehand",
-        max_attainable=ceiling,
+        max_attainable=most,
         repetitions=repetitions,
         adjacency=adjacency(repetitions),
         assumptions=FIXED_GUESSES,
-        notes=_notes(value, ceiling, guesses, correct),
+        notes=guess_notes(value, most, guesses, correct),
     )
 
 
@@ -159,16 +163,3 @@ def check_guesses(canaries: int, guesses: int, correct: int) -> None:
     integer("canaries", canaries, low=1, error=InputError)
     integer("guesses", guesses, low=1, high=canaries, error=InputError)
     integer("correct", correct, low=0, high=guesses, error=InputError)
-
-
-def _notes(value: float, ceiling: float, guesses: int, correct: int) -> tuple[str, ...]:
-    if ceiling == 0:
-        return (
-            "even if every guess were right, so many could show nothing at this significance, "
-            "delta and number of repetitions",
-        )
-    if value > 0:
-        return ()
-    if 2 * correct < guesses:
-        return (f"{correct} of {guesses} guesses are right, fewer than by chance: no signal",)
-    return ("no signal beyond chance",)

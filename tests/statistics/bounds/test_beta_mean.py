@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from lmexposure.statistics.bounds.beta_mean import beta_nodes, beta_quantiles
+from lmexposure.statistics.bounds.bound import beta_nodes, beta_quantiles
 
 
 @pytest.mark.parametrize(

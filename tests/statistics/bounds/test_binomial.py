@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from lmexposure.statistics.bounds.binomial import (
-    chance_of_at_most,
-    chance_of_more,
-    least_exceeded,
+from lmexposure.statistics.bounds.from_scores import (
+    _chance_of_at_most,
+    _chance_of_more,
+    _least_exceeded,
 )
 
 
@@ -15,8 +15,8 @@ def test_tails_are_those_of_scipy_stats(trials: int, share: float) -> None:
     law = stats.binom(trials, share)
     counts = np.unique(np.clip(law.ppf([1e-12, 0.01, 0.5, 0.99, 1 - 1e-12]), 0, trials - 1))
     counts = counts.astype(np.int64)
-    below = chance_of_at_most(counts, trials, share)
-    above = [chance_of_more(int(count), trials, share) for count in counts]
+    below = _chance_of_at_most(counts, trials, share)
+    above = [_chance_of_more(int(count), trials, share) for count in counts]
     np.testing.assert_allclose(below, law.cdf(counts), rtol=1e-9)
     np.testing.assert_allclose(above, law.sf(counts), rtol=1e-9)
 
@@ -28,12 +28,12 @@ def test_the_least_count_that_is_exceeded_so_seldom(
 ) -> None:
     law = stats.binom(trials, share)
     naive = next(count for count in range(trials + 1) if law.sf(count) <= chance)
-    assert least_exceeded(chance, trials, share) == naive
+    assert _least_exceeded(chance, trials, share) == naive
 
 
 def test_an_exact_count() -> None:
     # 10 fair coins: 8 or fewer heads but for 11 of 1,024 times.
-    assert chance_of_at_most(np.array([8]), 10, 0.5).item() == pytest.approx(1013 / 1024)
-    assert chance_of_more(8, 10, 0.5) == pytest.approx(11 / 1024)
-    assert least_exceeded(11 / 1024 + 1e-12, 10, 0.5) == 8
-    assert least_exceeded(11 / 1024 - 1e-12, 10, 0.5) == 9
+    assert _chance_of_at_most(np.array([8]), 10, 0.5).item() == pytest.approx(1013 / 1024)
+    assert _chance_of_more(8, 10, 0.5) == pytest.approx(11 / 1024)
+    assert _least_exceeded(11 / 1024 + 1e-12, 10, 0.5) == 8
+    assert _least_exceeded(11 / 1024 - 1e-12, 10, 0.5) == 9

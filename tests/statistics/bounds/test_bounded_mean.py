@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from lmexposure.statistics.bounds.bounded_mean import mean_at_least
+from lmexposure.statistics.bounds.lidp import mean_at_least
 
 
 def _naive(values: list[float], significance: float) -> float:

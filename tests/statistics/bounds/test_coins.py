@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from lmexposure.statistics.bounds.coins import CoinRule
+from lmexposure.statistics.bounds.from_exposure import CoinRule
 
 
 def _rule(**changed: float) -> CoinRule:

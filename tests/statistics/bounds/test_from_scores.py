@@ -18,10 +18,8 @@ from lmexposure.statistics import (
     SplitSample,
     epsilon_from_scores,
 )
-from lmexposure.statistics.bounds.order_statistics import _End, _ladder
-from lmexposure.statistics.bounds.thresholds import (
-    Threshold,
-)
+from lmexposure.statistics.bounds.clopper_pearson import Threshold, ThresholdRule
+from lmexposure.statistics.bounds.from_scores import _End
 
 Scores = tuple[NDArray[np.float64], NDArray[np.float64]]
 
@@ -153,21 +151,8 @@ def test_few_scores(n: int, m: int, delta: float) -> None:
 @given(st.integers(2, 400), st.integers(2, 400), st.sampled_from([0.0, 0.01]))
 @example(10_000, 100, 0.0)  # rises where almost all passed, at local bounds below 0
 def test_local_bounds_fall_as_more_pass(size: int, others: int, delta: float) -> None:
-    ranks, spared, tail = _ladder(size, 0.05, delta)
-    counts = np.arange(others)
-    local = np.array(
-        [
-            _End(
-                ranks=ranks,
-                passed=np.full_like(ranks, c),
-                size=size,
-                others=others,
-                spared=spared,
-                tail=tail,
-            ).local(np.full_like(ranks, c))
-            for c in counts
-        ]
-    )
+    end = _End.of(size, others, ThresholdRule(significance=0.05, delta=delta, repetitions=1))
+    local = np.array([end.local(np.full_like(end.ranks, c)) for c in range(others)])
     rising = np.diff(local, axis=0) > 1e-9
     assert not (rising & (local[1:] > 0)).any()
 
@@ -242,10 +227,9 @@ def test_reused_walks_give_the_chance_of_walks_of_their_own(slope: float) -> Non
     rng = np.random.default_rng(1)
     inside, outside = rng.normal(size=10_000), np.sort(rng.normal(size=10_000))
     inside[:100] += 9
-    ranks, spared, tail = _ladder(10_000, 0.05, 0.0)
+    end = _End.of(10_000, 10_000, ThresholdRule(significance=0.05, delta=0.0, repetitions=1))
     order = np.sort(inside)[::-1]
-    passed = outside.size - np.searchsorted(outside, order[ranks - 1], side="left")
-    end = _End(ranks=ranks, passed=passed, size=10_000, others=10_000, spared=spared, tail=tail)
-    kept = end.staircase(2.5, 1.0)
+    passed = outside.size - np.searchsorted(outside, order[end.ranks - 1], side="left")
+    kept = replace(end, passed=passed).staircase(2.5, 1.0)
     own = replace(kept, spacing=0.02)
     assert kept.probability(slope, 0.0) == pytest.approx(own.probability(slope, 0.0), abs=2e-4)

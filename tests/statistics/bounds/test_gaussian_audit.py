@@ -9,8 +9,8 @@ from lmexposure.statistics import (
     epsilon_of_mu,
     gaussian_dp_epsilon,
 )
-from lmexposure.statistics.bounds.gaussian_audit import (
-    _looks,
+from lmexposure.statistics.bounds.gaussian import (
+    _fixed_looks,
     _tail,
 )
 
@@ -40,7 +40,7 @@ def test_tail_against_simulation_of_the_gaussian_pair() -> None:
 
 @pytest.mark.parametrize("n", [1, 2, 5, 100, 10**6])
 def test_looks_spend_the_significance_once(n: int) -> None:
-    looks = _looks(n, 0.05)
+    looks = _fixed_looks(n, 0.05)
     assert sum(look.level for look in looks) == pytest.approx(0.05)
     assert len({look.rank for look in looks}) == len(looks)
     assert all(1 <= look.rank <= n for look in looks)
@@ -79,15 +79,15 @@ def test_a_few_memorised_canaries_show() -> None:
 def test_without_signal_exactly_zero() -> None:
     tied = gaussian_dp_epsilon([2] * 50, [2] * 50, delta=1e-5)
     assert (tied.value, tied.mu) == (0.0, 0.0)
-    assert tied.notes == ("no signal beyond chance at this significance",)
+    assert tied.notes == ("no signal beyond chance at this significance: the bound is 0",)
     worse = gaussian_dp_epsilon(range(50), range(50, 100), delta=1e-5)
     assert worse.value == 0
     assert "worse than chance" in worse.notes[0]
     above = gaussian_dp_epsilon([0, 0, 0, 3, 3], [-1, -1, 1, 1, 1], delta=1e-5)  # turned medians
-    assert above.notes == ("no signal beyond chance at this significance",)
+    assert above.notes == ("no signal beyond chance at this significance: the bound is 0",)
     alone = gaussian_dp_epsilon([5], [1], delta=1e-5)
     assert alone.value == alone.max_attainable == 0
-    assert "so few canaries" in alone.notes[0]
+    assert "could show nothing" in alone.notes[0]
 
 
 def test_the_largest_floats_are_only_compared() -> None:

@@ -11,7 +11,7 @@ from lmexposure.statistics import (
     JointBetaEpsilon,
     joint_beta_epsilon,
 )
-from lmexposure.statistics.bounds.groups import per_document
+from lmexposure.statistics.bounds.bound import per_document
 
 
 def _bound(
@@ -81,7 +81,10 @@ def test_against_monte_carlo(counts: tuple[int, int, int, int], delta: float) ->
 
 def test_without_signal_the_value_is_zero() -> None:
     even = _bound(50, 50, 50, 50)
-    assert (even.value, even.notes) == (0.0, ("no signal beyond chance at this significance",))
+    assert (even.value, even.notes) == (
+        0.0,
+        ("no signal beyond chance at this significance: the bound is 0",),
+    )
     # The source's bound is above 0 whatever the attack: that is why it is not the value.
     assert even.one_sided_low > 0
     turned = _bound(90, 80, 10, 20)
@@ -121,7 +124,7 @@ def test_ceiling_is_the_perfect_attack() -> None:
     assert _bound(9, 4, 296, 191).max_attainable == pytest.approx(perfect.value)
     few = _bound(0, 0, 1, 1)
     assert few.value == few.max_attainable == 0
-    assert "so few canaries" in few.notes[0]
+    assert "could show nothing" in few.notes[0]
 
 
 @pytest.mark.parametrize("copies", [2, 16])

@@ -66,13 +66,16 @@ def test_without_signal_zero() -> None:
     rng = np.random.default_rng(3)
     inside = rng.normal(size=(80, 8))
     even = lidp_epsilon(inside, inside[::-1], threshold=0.1)
-    assert (even.value, even.notes) == (0.0, ("no signal beyond chance at this significance",))
+    assert (even.value, even.notes) == (
+        0.0,
+        ("no signal beyond chance at this significance: the bound is 0",),
+    )
     worse = lidp_epsilon(inside, inside + 5, threshold=0.1)
     assert worse.value == 0
     assert "worse than chance" in worse.notes[0]
     alone = lidp_epsilon([[1.0, 2.0]], [[0.0, 0.0]], threshold=0.5)
     assert alone.value == alone.max_attainable == 0
-    assert "so few models" in alone.notes[0]
+    assert "could show nothing" in alone.notes[0]
     # Ties with the threshold are not above it.
     assert lidp_epsilon(np.ones((50, 3)), np.zeros((50, 3)), threshold=1).value == 0
 

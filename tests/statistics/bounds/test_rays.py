@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from lmexposure.statistics.bounds.rays import critical_counts, fixed_rays, reveal
-from lmexposure.statistics.bounds.walks import log_odds_low
+from lmexposure.statistics.bounds.one_run import critical_counts, fixed_rays, log_odds_low, reveal
 
 
 @pytest.mark.parametrize("canaries", [1, 2, 3, 7, 8, 15, 16, 17, 400, 10**6])

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from lmexposure.statistics.bounds.rejected import largest_rejected
+from lmexposure.statistics.bounds.bound import largest_rejected
 
 
 @pytest.mark.parametrize("root", [1e-3, 0.7, 12.0])

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from lmexposure.errors import NumericalError
-from lmexposure.statistics.bounds import staircase
-from lmexposure.statistics.bounds.prefixes import log_prefix_ratio
-from lmexposure.statistics.bounds.staircase import Staircase
+from lmexposure.statistics.bounds import from_scores
+from lmexposure.statistics.bounds.from_scores import Staircase, _log_prefix_ratio
 
 ROUNDING = 1e-7
 
@@ -134,7 +133,7 @@ def test_it_is_smooth_over_sizes_and_epsilons() -> None:
 
 def test_a_chance_that_is_none_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        staircase, "log_prefix_ratio", lambda *a, **k: log_prefix_ratio(*a, **k) + 1e-3
+        from_scores, "_log_prefix_ratio", lambda *a, **k: _log_prefix_ratio(*a, **k) + 1e-3
     )
     with pytest.raises(
         NumericalError, match=r"chance of no event is 1\.001.* 20 points, 30 others"
@@ -144,7 +143,7 @@ def test_a_chance_that_is_none_is_an_error(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_prefix_without_privacy_loss_is_one_of_all_arrangements() -> None:
     n, m = 7, 5
-    found = log_prefix_ratio(
+    found = _log_prefix_ratio(
         np.array([2.0, 7.0]), np.array([3.0, 0.0]), sizes=(n, m), slope=1.0, theta=0.4
     )
     for value, (a, b) in zip(found, [(2, 3), (7, 0)], strict=True):
@@ -162,5 +161,5 @@ def test_laws_of_one_rank_add_up_to_1(n: int, m: int, slope: float) -> None:
         law = stats.nbinom(k, theta)
         middle, reach = law.mean(), 12 * law.std() + 40 / theta
         y = np.arange(max(0, int(middle - reach)), min(m, int(middle + reach)) + 1, dtype=float)
-        ratio = log_prefix_ratio(np.full_like(y, k), y, sizes=(n, m), slope=slope, theta=theta)
+        ratio = _log_prefix_ratio(np.full_like(y, k), y, sizes=(n, m), slope=slope, theta=theta)
         assert np.exp(ratio + law.logpmf(y)).sum() == pytest.approx(1, abs=1e-8)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lmexposure.errors import InputError
-from lmexposure.statistics.bounds.tossed import refuse_unlikely_coins
+from lmexposure.statistics.bounds.bound import refuse_unlikely_coins
 
 
 @pytest.mark.parametrize("coins", [0.5, 0.01])

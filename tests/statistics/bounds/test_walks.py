@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special, stats
 
-from lmexposure.statistics.bounds.walks import (
+from lmexposure.statistics.bounds.one_run import (
     binomial_window,
     crossing_probability,
     log_odds_low,
@@ -63,7 +63,7 @@ def test_fourier_transforms_agree_with_plain_convolution(monkeypatch: pytest.Mon
     looks = np.array([20_000, 60_000, 100_000])
     critical = np.array([10_150, 30_250, 50_300])
     fast = crossing_probability(looks, critical, 0.0)
-    monkeypatch.setattr("lmexposure.statistics.bounds.walks._SHORT", 10**9)
+    monkeypatch.setattr("lmexposure.statistics.bounds.one_run._SHORT", 10**9)
     assert fast == pytest.approx(crossing_probability(looks, critical, 0.0), abs=1e-13)
 
 

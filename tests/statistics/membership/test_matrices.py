@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from lmexposure.errors import InputError
-from lmexposure.statistics.membership.matrices import coin_matrix, coin_notes, score_matrix
+from lmexposure.statistics.many_models import coin_matrix, coin_notes, score_matrix
 
 
 @pytest.mark.parametrize("shape", [(16, 40), (3, 500), (64, 2), (2, 3), (1, 5), (5, 1)])

@@ -1,7 +1,7 @@
-"""Exposure from counted ranks: exact where a search over all fills was finished, else bounds.
+"""Exposure without a sample: from counted ranks, or proven from the secret's own bits.
 
-No sample stands behind these numbers. A search that its budget ended early still proves that the
-rank is at least what it counted, and at most what it left open.
+A search over all fills gives exact ranks where it was finished. One that its budget ended early
+still proves that the rank is at least what it counted, and at most what it left open.
 """
 
 import math
@@ -12,11 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lmexposure._validate import integer
+from lmexposure._validate import bits_array, integer, positive
 from lmexposure.errors import InputError
 from lmexposure.statistics._rows import column, row
 
-_ASSUMPTIONS = (
+_CERTIFIED = (
+    "every fill shares the token prefix before the scored part",
+    "secret_bits is the model's own probability of all tokens after that prefix",
+)
+_COUNTED = (
     "every fill of the randomness space was counted once, or left open, by its cost under the "
     "model; the canary is one of them",
     "ties count against the canary; excluded fills (inserted canaries, fills set aside) count for "
@@ -31,6 +35,74 @@ _EMPIRICAL = (
     "arithmetic as far as the sample shows"
 )
 _EXACT, _EXACT_EMPIRICAL, _BOUNDED = "exact", "exact up to an empirical margin", "bounded"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CertifiedExposure:
+    """Proven lower bounds of exposure in bits; higher = more memorised; `low` has shape (n,).
+
+    No sample stands behind them: the level is 1, and the bound is never above the exposure.
+    """
+
+    low: NDArray[np.float64]
+    secret_bits: NDArray[np.float64]
+    space_bits: float
+    method: str = "certificate"
+    assumptions: tuple[str, ...] = _CERTIFIED
+
+    def row(self, i: int) -> dict[str, Any]:
+        """The i-th canary alone, in plain Python values; `capped`, for it is a lower bound."""
+        low = float(self.low[i])
+        bounds = (low, self.space_bits, 1.0)
+        return row(low, bounds, None, True, self.method, self.assumptions, [])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain Python values, columns as lists."""
+        return {
+            "method": self.method,
+            "low": self.low.tolist(),
+            "secret_bits": self.secret_bits.tolist(),
+            "space_bits": self.space_bits,
+            "assumptions": list(self.assumptions),
+        }
+
+
+def certified_exposure(space_bits: float, secret_bits: ArrayLike) -> CertifiedExposure:
+    """Exposure is at least log2|R| - tau, where tau is what the secret costs the model.
+
+    The fills' token paths after the prefix that they share are disjoint events, so at most
+    2^tau of them cost tau bits or less: rank <= 2^tau. It holds for every tokenizer.
+
+    Args:
+        space_bits: log2|R|, above 0.
+        secret_bits: tau, one or shape (n,): bits of the canary's tokens after the longest token
+            prefix that all fills share; at least 0.
+
+    Returns:
+        Lower bounds in the order given, floored at 0; one canary gives shape (1,).
+
+    Raises:
+        SettingsError: `space_bits` is not a finite number above 0.
+        InputError: no numbers, a NaN, an infinity, or bits below 0.
+
+    Source: Kraft's inequality (Cover and Thomas 2006, theorem 5.2.1) on the fills' token paths.
+
+    >>> certified_exposure(29.9, [10.0, 35.0]).low.round(1).tolist()
+    [19.9, 0.0]
+    """
+    space_bits = positive("space_bits", space_bits)
+    tau = bits_array("secret_bits", secret_bits)
+    bad = np.flatnonzero(tau < 0)
+    if bad.size:
+        raise InputError(
+            f"secret_bits[{bad[0]}]={tau[bad[0]]} must be at least 0: it is -log2 of a "
+            "probability; give log-perplexity in bits"
+        )
+    return CertifiedExposure(
+        low=column(np.maximum(space_bits - tau, 0.0), np.float64),
+        secret_bits=column(tau, np.float64),
+        space_bits=space_bits,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -61,7 +133,7 @@ class CountedExposure:
         """The i-th canary alone, in plain Python values."""
         value, capped = float(self.value[i]), bool(self.capped[i])
         bounds = (float(self.low[i]), float(self.high[i]), self.level)
-        assumptions = (*_ASSUMPTIONS, _EMPIRICAL if self.empirical[i] else _PROVEN)
+        assumptions = (*_COUNTED, _EMPIRICAL if self.empirical[i] else _PROVEN)
         warnings = [_open_warning(self.rank_low[i], self.rank[i])] if capped else []
         found = row(value, bounds, self.rank[i], capped, self.methods[i], assumptions, warnings)
         return found | {"place": self.place[i], "steps": self.steps}
@@ -81,7 +153,7 @@ class CountedExposure:
             "capped": self.capped.tolist(),
             "empirical": self.empirical.tolist(),
             "steps": self.steps,
-            "assumptions": list(_ASSUMPTIONS),
+            "assumptions": list(_COUNTED),
             "warnings": list(self.warnings),
         }
 
@@ -99,10 +171,12 @@ def counted_exposure(
     """Exposure of each canary from the bounds that a search proved for its rank.
 
     Args:
-        rank_low, rank_high: 1 + never-inserted fills that cost no more than the canary: at least
-            and at most, whole numbers of any size, shape (n,); equal where all was counted.
+        rank_low: 1 + never-inserted fills that cost no more than the canary, at least; whole
+            numbers of any size, shape (n,).
+        rank_high: the same at most; equal to `rank_low` where all was counted.
         space_size: |R|, exact, at least 2.
-        place_low, place_high: the same with the excluded fills counted too, shape (n,).
+        place_low: as `rank_low`, with the excluded fills counted too, shape (n,).
+        place_high: as `rank_high`, with the excluded fills counted too, shape (n,).
         empirical: whether the margin within which fills were scored again rests on a sample only,
             one or shape (n,).
         steps: model steps that the search spent on all these canaries, where known.

@@ -1,1 +1,0 @@
-"""Telling members from others; `lmexposure.statistics` has the names."""
