@@ -6,9 +6,7 @@ import pytest
 from scipy import stats
 
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.statistics import (
-    clopper_pearson_epsilon,
-)
+from lmexposure.statistics import Bonferroni, FixedThreshold, SplitSample, clopper_pearson_epsilon
 
 # tensorflow/privacy, jax_privacy, PrivacyGuard and privacy-estimates print these alike:
 # (true positives, positives, false positives, negatives, significance, delta, epsilon).
@@ -91,3 +89,19 @@ def test_plain_values() -> None:
         )
     )
     assert plain["counts"]["false_positives"] == 1
+
+
+def test_thresholds_refused() -> None:
+    with pytest.raises(SettingsError, match=r"value=\[1, 2\] must be one number; see Bonferroni"):
+        FixedThreshold(value=[1, 2])  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"value\[0\]=inf is not finite"):
+        FixedThreshold(value=math.inf)
+    with pytest.raises(SettingsError, match="fraction=1 must lie strictly between 0 and 1"):
+        SplitSample(fraction=1)
+    with pytest.raises(SettingsError, match=r"grid=2\.0 must lie strictly between 0 and 1"):
+        Bonferroni(grid=(0.5, 2.0))
+    with pytest.raises(InputError, match="grid has shape"):
+        Bonferroni(grid=())
+    with pytest.raises(SettingsError, match="by='rank' must be one of share, value"):
+        Bonferroni(by="rank")
+    assert Bonferroni(grid=(-3, 2.0), by="value").grid == (-3, 2.0)

@@ -1,16 +1,35 @@
+import json
 import math
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import integrate, optimize
+from numpy.typing import NDArray
+from scipy import integrate, optimize, stats
 
-from lmexposure.errors import SettingsError
+from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics import (
     delta_of_epsilon,
     epsilon_of_mu,
+    gaussian_dp_epsilon,
+    one_run_audit,
+    one_run_fdp_epsilon,
+    one_run_gaussian_audit,
 )
+from lmexposure.statistics.bounds.gaussian import _fixed_looks, _tail
+
+# Mahloujifar, Melis, Chaudhuri 2024 (arXiv 2410.22235), Gaussian family, as jax_privacy prints
+# them at significance 0.05: (canaries, guesses, correct, delta, epsilon), to 1e-3.
+CASES = [
+    (100, 80, 70, 1e-6, 3.295589),
+    (1000, 10, 10, 1e-5, 1.2276),
+    (1000, 40, 40, 1e-5, 3.6233),
+    (1000, 268, 255, 1e-5, 4.1797),
+    (100, 100, 100, 1e-5, 8.216186),
+    (1000, 1000, 500, 1e-5, 0.0),
+]
+DELTA = 1e-5
 
 
 def _naive_delta(mu: float, epsilon: float) -> float:
@@ -85,3 +104,353 @@ def test_refusals() -> None:
         delta_of_epsilon(sigma=0, epsilon=1)
     with pytest.raises(SettingsError, match="epsilon=nan must be a finite number, at least 0"):
         delta_of_epsilon(sigma=1, epsilon=math.nan)
+
+
+@pytest.mark.parametrize(
+    ("mu", "count", "m", "n", "rank"),
+    [(0.0, 7, 10, 12, 6), (1.0, 9, 10, 12, 2), (0.5, 60, 80, 300, 150), (2.0, 1, 5, 9, 9)],
+)
+def test_tail_against_plain_integration(mu: float, count: int, m: int, n: int, rank: int) -> None:
+    out = stats.beta(rank, n - rank + 1)
+
+    def density(u: float) -> float:
+        chance = stats.norm.cdf(stats.norm.ppf(u) + mu)
+        return float(out.pdf(u) * stats.binom.sf(count - 1, m, chance))
+
+    slow = integrate.quad(density, 0, 1, epsabs=1e-10, limit=200)[0]
+    assert _tail(mu, count, m, n, rank) == pytest.approx(slow, abs=1e-8)
+
+
+def test_tail_against_simulation_of_the_gaussian_pair() -> None:
+    rng, m, n, rank = np.random.default_rng(1), 30, 40, 8
+    inside, outside = rng.normal(0.8, 1, (40_000, m)), rng.normal(0, 1, (40_000, n))
+    threshold = np.sort(outside, axis=1)[:, n - rank, None]
+    share = np.mean((inside > threshold).sum(axis=1) >= 18)
+    assert _tail(0.8, 18, m, n, rank) == pytest.approx(share, abs=0.01)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 100, 10**6])
+def test_looks_spend_the_significance_once(n: int) -> None:
+    looks = _fixed_looks(n, 0.05)
+    assert sum(look.level for look in looks) == pytest.approx(0.05)
+    assert len({look.rank for look in looks}) == len(looks)
+    assert all(1 <= look.rank <= n for look in looks)
+
+
+@pytest.mark.parametrize("mu", [0.0, 1.0])
+def test_two_sample_coverage(mu: float) -> None:
+    rng, above = np.random.default_rng(3), 0
+    for _ in range(60):
+        bound = gaussian_dp_epsilon(rng.normal(mu, 1, 60), rng.normal(0, 1, 80), delta=1e-5)
+        above += bound.mu > mu
+    # Binomial(60, .05): more than 9 has probability 1e-3.
+    assert above <= 9
+
+
+def test_it_finds_most_of_a_shift() -> None:
+    rng = np.random.default_rng(4)
+    bound = gaussian_dp_epsilon(rng.normal(1, 1, 4000), rng.normal(0, 1, 4000), delta=1e-5)
+    assert 0.9 < bound.mu < 1
+    assert bound.value == pytest.approx(epsilon_of_mu(mu=bound.mu, delta=1e-5))
+    halves = gaussian_dp_epsilon(
+        rng.normal(1, 1, 4000), rng.normal(0, 1, 4000), delta=1e-5, repetitions=4
+    )
+    assert halves.mu == pytest.approx(bound.mu / 4, rel=0.1)
+    assert "4 copies" in halves.adjacency
+
+
+def test_a_few_memorised_canaries_show() -> None:
+    rng = np.random.default_rng(6)
+    inside = np.where(np.arange(1000) < 50, 8.0, rng.normal(size=1000))
+    bound = gaussian_dp_epsilon(inside, rng.normal(size=1000), delta=1e-5)
+    assert bound.mu > 0.7
+    assert bound.counts["out_rank"] <= 10
+
+
+def test_without_signal_exactly_zero() -> None:
+    tied = gaussian_dp_epsilon([2] * 50, [2] * 50, delta=1e-5)
+    assert (tied.value, tied.mu) == (0.0, 0.0)
+    assert tied.notes == ("no signal beyond chance at this significance: the bound is 0",)
+    worse = gaussian_dp_epsilon(range(50), range(50, 100), delta=1e-5)
+    assert worse.value == 0
+    assert "worse than chance" in worse.notes[0]
+    above = gaussian_dp_epsilon([0, 0, 0, 3, 3], [-1, -1, 1, 1, 1], delta=1e-5)  # turned medians
+    assert above.notes == ("no signal beyond chance at this significance: the bound is 0",)
+    alone = gaussian_dp_epsilon([5], [1], delta=1e-5)
+    assert alone.value == alone.max_attainable == 0
+    assert "could show nothing" in alone.notes[0]
+
+
+def test_the_largest_floats_are_only_compared() -> None:
+    least, most = [-1.7e308] * 50, [1.7e308] * 50
+    with np.errstate(all="raise"):
+        assert gaussian_dp_epsilon(most, least, delta=1e-5).value > 1
+        assert gaussian_dp_epsilon(most, most, delta=1e-5).value == 0
+
+
+def test_ties_count_against_the_bound() -> None:
+    rng = np.random.default_rng(8)
+    inside, outside = rng.normal(1, 1, 300), rng.normal(0, 1, 300)
+    exact = gaussian_dp_epsilon(inside, outside, delta=1e-5)
+    coarse = gaussian_dp_epsilon(inside.round(), outside.round(), delta=1e-5)
+    assert coarse.value <= exact.value
+
+
+def test_ceiling_and_plain_dictionary() -> None:
+    perfect = gaussian_dp_epsilon([1] * 100, [0] * 200, delta=1e-5)
+    assert perfect.value == perfect.max_attainable
+    plain = json.loads(json.dumps(perfect.to_dict()))
+    assert (plain["validity"], plain["counts"]["in"]) == ("gaussian", 100)
+    assert plain["mu"] == perfect.mu
+
+
+def test_two_sample_refusals() -> None:
+    with pytest.raises(InputError, match="in_scores has shape"):
+        gaussian_dp_epsilon([], [1.0], delta=1e-5)
+    with pytest.raises(InputError, match=r"out_scores\[0\]=inf is not finite"):
+        gaussian_dp_epsilon([1.0], [np.inf], delta=1e-5)
+    with pytest.raises(SettingsError, match="delta=0 must lie strictly between"):
+        gaussian_dp_epsilon([1.0], [1.0], delta=0)
+    with pytest.raises(SettingsError, match="significance=1 must lie strictly between"):
+        gaussian_dp_epsilon([1.0], [1.0], delta=0.1, significance=1)
+    with pytest.raises(SettingsError, match="repetitions=0 must be"):
+        gaussian_dp_epsilon([1.0], [1.0], delta=0.1, repetitions=0)
+
+
+@pytest.mark.parametrize(("canaries", "guesses", "correct", "delta", "epsilon"), CASES)
+def test_published_bounds(
+    canaries: int, guesses: int, correct: int, delta: float, epsilon: float
+) -> None:
+    found = one_run_fdp_epsilon(canaries=canaries, guesses=guesses, correct=correct, delta=delta)
+    assert found.value == pytest.approx(epsilon, abs=1e-3)
+    assert found.validity == "gaussian"
+    assert found.value <= found.max_attainable  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("correct", [0, 1, 100, 200])
+def test_few_right_guesses_give_exactly_zero(correct: int) -> None:
+    found = one_run_fdp_epsilon(canaries=400, guesses=400, correct=correct, delta=1e-5)
+    assert found.value == 0.0
+    assert "no signal" in found.notes[0]
+
+
+def test_the_bound_rises_with_the_right_guesses() -> None:
+    bounds = [
+        one_run_fdp_epsilon(canaries=200, guesses=100, correct=correct, delta=1e-5).value
+        for correct in range(50, 101, 5)
+    ]
+    assert bounds == sorted(bounds)
+
+
+def test_copies_lower_the_bound() -> None:
+    one, four = (
+        one_run_fdp_epsilon(canaries=200, guesses=100, correct=95, delta=1e-5, repetitions=r)
+        for r in (1, 4)
+    )
+    assert four.value < one.value / 4 + 1
+    assert "group privacy" in four.adjacency
+
+
+@pytest.mark.parametrize(
+    ("counts", "message"),
+    [
+        ({"canaries": 0}, "canaries=0"),
+        ({"guesses": 11}, "guesses=11 must be a whole number from 1 to 10"),
+        ({"correct": 9}, "correct=9 must be a whole number from 0 to 8"),
+    ],
+)
+def test_counts_that_do_not_fit(counts: dict[str, int], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        one_run_fdp_epsilon(
+            **({"canaries": 10, "guesses": 8, "correct": 5} | counts),
+            delta=1e-5,
+        )
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"delta": 0.0}, "delta=0.0 must lie strictly between 0 and 1"),
+        ({"delta": 1.0}, "delta=1.0"),
+        ({"significance": 1.0}, "significance=1.0"),
+        ({"repetitions": 0}, "repetitions=0"),
+    ],
+)
+def test_bad_counts_and_settings(settings: dict[str, float], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        one_run_fdp_epsilon(
+            **({"canaries": 10, "guesses": 8, "correct": 5, "delta": 1e-5} | settings)  # type: ignore[arg-type]
+        )
+
+
+def audited(
+    mu: float, m: int, seed: int, *, part: float = 1.0
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Normal scores, of which those in are shifted by mu (a part of them): mu-GDP."""
+    generator = np.random.default_rng([seed, m])
+    coins = generator.random(m) < 0.5
+    moved = coins & (generator.random(m) < part)
+    return generator.normal(size=m) + mu * moved, coins
+
+
+def overflows(canaries: int, guesses: int, correct: int, level: float, mu: float) -> bool:
+    """Whether mu is excluded, in lists over all counts: Mahloujifar et al. 2024, Algorithm 3."""
+    right, wrong = [0.0] * (correct + 1), [0.0] * (correct + 1)
+    right[correct] = level * correct / canaries
+    wrong[correct] = level * (guesses - correct) / canaries
+    for count in reversed(range(correct)):
+        blown_up = stats.norm.cdf(stats.norm.ppf(right[count + 1]) - mu)
+        wrong[count] = max(wrong[count + 1], blown_up)
+        gained = wrong[count] - wrong[count + 1]
+        right[count] = right[count + 1] + count / (guesses - count) * gained
+        if right[count] + wrong[count] > guesses / canaries:  # more only adds to it
+            return True
+    return False
+
+
+def test_the_best_of_the_numbers_of_guesses_as_a_plain_recursion_has_it() -> None:
+    scores, coins = audited(2.0, 200, 1)
+    order = np.argsort(-scores)
+    found = one_run_gaussian_audit(scores, coins, delta=DELTA, seed=1)
+    counts = []
+    for guesses in (12, 30, 80):  # half of them from each end
+        half = guesses // 2
+        counts.append((guesses, int(coins[order[:half]].sum() + (~coins[order[-half:]]).sum()), 2))
+    counts += [(guesses, int(coins[order[:guesses]].sum()), 1) for guesses in (8, 24)]
+    whole = sum(weight for _, _, weight in counts)
+    levels = [(k, correct, 0.05 * weight / whole) for k, correct, weight in counts]
+    assert any(overflows(200, *rung, found.mu) for rung in levels)
+    assert not any(overflows(200, *rung, found.mu + 1e-6) for rung in levels)
+    assert found.value == epsilon_of_mu(mu=found.mu, delta=DELTA)
+
+
+def test_all_guesses_right_gives_what_the_longest_rung_gives_by_itself() -> None:
+    # 160 of 400 guesses at a weight of 2 in 8; one_run_fdp_epsilon is held to published values.
+    coins = np.random.default_rng(3).random(400) < 0.5
+    found = one_run_gaussian_audit(coins, coins, delta=DELTA, seed=1)
+    alone = one_run_fdp_epsilon(
+        canaries=400, guesses=160, correct=160, delta=DELTA, significance=0.0125
+    )
+    assert found.value == found.max_attainable == alone.value
+    assert found.counts == {
+        "canaries": 400,
+        "included": int(coins.sum()),
+        "guesses": 160,
+        "correct": 160,
+    }
+
+
+@pytest.mark.parametrize("m", [20, 400, 2_000])
+def test_no_signal_gives_exactly_zero_and_says_so(m: int) -> None:
+    found = [
+        one_run_gaussian_audit(*audited(0.0, m, seed), delta=DELTA, seed=seed) for seed in range(20)
+    ]
+    assert np.median([one.value for one in found]) == 0.0
+    assert all("no signal" in one.notes[0] for one in found if one.value == 0)
+
+
+def test_it_tells_more_than_the_bound_for_every_training() -> None:
+    """Medians over 15 audits at mu 1 (epsilon 4.38): what a Gaussian trade-off adds."""
+    found = []
+    for seed in range(15):
+        scores, coins = audited(1.0, 1_000, seed)
+        settings = {"delta": DELTA, "seed": seed}
+        gaussian = one_run_gaussian_audit(scores, coins, **settings).value  # type: ignore[arg-type]
+        found.append((gaussian, one_run_audit(scores, coins, **settings).value))  # type: ignore[arg-type]
+    medians = np.median(found, axis=0)
+    assert medians[0] > 2.1
+    assert medians[1] < 1.7
+
+
+def test_the_memorisation_of_a_part_shows() -> None:
+    found = [
+        one_run_gaussian_audit(*audited(4.0, 1_000, seed, part=0.3), delta=DELTA, seed=seed)
+        for seed in range(10)
+    ]
+    assert np.median([one.value for one in found]) > 3.5
+    assert "from the top decided" in found[0].threshold_choice
+
+
+@pytest.mark.parametrize("mu", [0.5, 2.0])
+def test_coverage(mu: float) -> None:
+    bounds = [
+        one_run_gaussian_audit(*audited(mu, 100, seed), delta=DELTA, seed=seed).mu
+        for seed in range(200)
+    ]
+    assert np.sum(np.array(bounds) > mu) <= 24  # fewer than 2 in 100,000 exceed that at the level
+    assert np.max(bounds) > 0
+
+
+def test_copies_divide_mu() -> None:
+    scores, coins = audited(2.0, 400, 5)
+    one, four = (
+        one_run_gaussian_audit(scores, coins, delta=DELTA, repetitions=r, seed=1) for r in (1, 4)
+    )
+    assert four.mu == one.mu / 4
+    assert four.value == epsilon_of_mu(mu=four.mu, delta=DELTA)
+    assert "group privacy" in four.adjacency
+
+
+@pytest.mark.parametrize("m", [1, 2, 7, 19])
+def test_few_canaries_are_all_guessed_or_eight_of_them(m: int) -> None:
+    coins = np.arange(m) % 2 == 0
+    found = one_run_gaussian_audit(coins, coins, delta=DELTA, seed=1)
+    assert found.counts["guesses"] == min(m, 8)
+    assert found.value == found.max_attainable
+    if m < 3:
+        assert "could show nothing" in found.notes[0]
+
+
+def test_ties_are_ordered_without_the_coins() -> None:
+    coins = np.random.default_rng(6).random(2_000) < 0.5
+    same = [one_run_gaussian_audit(np.zeros(2_000), coins, delta=DELTA, seed=s) for s in range(40)]
+    assert sum(one.value > 0 for one in same) <= 8  # 2 expected at most
+
+
+def test_scores_in_the_wrong_direction_say_so() -> None:
+    scores, coins = audited(2.0, 400, 5)
+    found = one_run_gaussian_audit(-scores, coins, delta=DELTA, seed=1)
+    assert found.value == 0
+    assert "wrong direction" in found.notes[0]
+
+
+def test_what_the_bound_says_of_itself() -> None:
+    found = one_run_gaussian_audit(*audited(2.0, 400, 5), delta=DELTA, seed=1)
+    assert (found.method, found.validity) == ("one_run_gaussian_audit", "gaussian")
+    assert 0 < found.value < found.max_attainable  # type: ignore[operator]
+    assert any("mu-GDP" in sentence for sentence in found.assumptions)
+    assert any("fair coin" in sentence for sentence in found.assumptions)
+    assert "fixed beforehand and all paid for" in found.threshold_choice
+    assert found.to_dict()["mu"] == found.mu
+
+
+@pytest.mark.parametrize(
+    ("scores", "included", "message"),
+    [
+        ([], [], r"scores has shape \(0,\)"),
+        ([1.0, np.nan], [True, False], "scores.1.=nan is not finite"),
+        ([1.0, 2.0], [True], "included has 1 entries for 2 scores"),
+        (list(range(30)), [True] * 30, "30 of 30 candidates went in, which coins of 0.5 give"),
+    ],
+)
+def test_bad_input(scores: list[float], included: list[bool], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        one_run_gaussian_audit(scores, included, delta=DELTA, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"delta": 0.0}, "delta=0.0 must lie strictly between 0 and 1"),
+        ({"significance": 1.0}, "significance=1.0"),
+        ({"repetitions": 0}, "repetitions=0"),
+        ({"seed": -1}, "seed=-1"),
+    ],
+)
+def test_bad_settings(settings: dict[str, float], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        one_run_gaussian_audit(
+            [1.0, 2.0],
+            [True, False],
+            **({"delta": DELTA, "seed": 1} | settings),  # type: ignore[arg-type]
+        )

@@ -1,13 +1,26 @@
+import itertools
+import math
 from collections.abc import Callable
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scipy import special, stats
 
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.statistics import (
-    one_run_audit,
-    one_run_epsilon,
+from lmexposure.statistics import one_run_audit, one_run_epsilon
+from lmexposure.statistics.bounds.one_run import (
+    Audit,
+    _max_attainable,
+    _odds,
+    binomial_window,
+    critical_counts,
+    crossing_probability,
+    fixed_rays,
+    log_odds_low,
+    reveal,
 )
 
 Coins = NDArray[np.bool_]
@@ -265,3 +278,184 @@ def test_bad_input(scores: list[float], included: list[bool], message: str) -> N
 def test_bad_settings(settings: dict[str, float], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         one_run_audit([1.0, 2.0], [True, False], **({"seed": 1} | settings))  # type: ignore[arg-type]
+
+
+def test_forgiven_guesses_are_taken_off_once() -> None:
+    """The chance of an outcome against walks that are tossed: right guesses less k, paid for k."""
+    audit = Audit(canaries=400, significance=0.05, delta=0.01, repetitions=1)
+    generator = np.random.default_rng(5)
+    right = generator.random(400) < 0.8
+    decided = audit.decide(right)
+    assert decided.epsilon > 0
+    assert decided.forgiven > 0
+    q = 1 / (1 + np.exp(-decided.epsilon))
+    rays, k = audit.rays, decided.forgiven
+    reached = max(float(_odds(ray, right, k).max()) for ray in rays)
+    walks = generator.random((5_000, 400)) < q
+    above = [max(float(_odds(ray, walk, 0).max()) for ray in rays) >= reached for walk in walks]
+    paid = audit.extra(decided.epsilon) / (k + 1)
+    assert np.mean(above) + paid <= 0.05 + 0.009  # three standard errors
+
+
+@pytest.mark.parametrize("m", [1, 2, 5, 8])
+@pytest.mark.parametrize("significance", [0.05, 0.3])
+def test_no_outcome_of_a_small_audit_is_forgotten(m: int, significance: float) -> None:
+    """All ways to be right and wrong, with their exact probabilities at every epsilon."""
+    audit = Audit(canaries=m, significance=significance, delta=0.0, repetitions=1)
+    outcomes = np.array(list(itertools.product((False, True), repeat=m)))
+    bounds = np.array([audit.decide(right).epsilon for right in outcomes])
+    for epsilon in [*np.linspace(0, 5, 101), *np.maximum(bounds - 1e-7, 0)]:
+        q = 1 / (1 + np.exp(-epsilon))
+        chances = np.prod(np.where(outcomes, q, 1 - q), axis=1)
+        assert chances[bounds > epsilon].sum() <= significance + 1e-12
+    assert np.all(bounds <= _max_attainable(audit))
+
+
+@pytest.mark.parametrize("delta", [0.01, 0.1])
+def test_no_outcome_of_a_small_audit_with_a_delta(delta: float) -> None:
+    """The worst that delta allows: at random, the wrong guesses of a whole audit turn right."""
+    m, significance = 6, 0.3
+    audit = Audit(canaries=m, significance=significance, delta=delta, repetitions=1)
+    outcomes = np.array(list(itertools.product((False, True), repeat=m)))
+    bounds = np.array([audit.decide(right).epsilon for right in outcomes])
+    for epsilon in [*np.linspace(0, 3, 61), *np.maximum(bounds - 1e-7, 0)]:
+        q = 1 / (1 + np.exp(-epsilon))
+        chances = (1 - delta) * np.prod(np.where(outcomes, q, 1 - q), axis=1)
+        assert chances[bounds > epsilon].sum() + delta * (bounds[-1] > epsilon) <= significance
+
+
+@pytest.mark.parametrize("m", [5, 40])
+def test_more_right_guesses_never_lower_the_bound(m: int) -> None:
+    audit = Audit(canaries=m, significance=0.05, delta=0.0, repetitions=1)
+    generator = np.random.default_rng(m)
+    right = generator.random(m) < 0.5
+    last = audit.decide(right).epsilon
+    for place in generator.permutation(np.flatnonzero(~right)):
+        right[place] = True
+        now = audit.decide(right).epsilon
+        assert now >= last - 1e-8
+        last = now
+    assert last == pytest.approx(_max_attainable(audit))
+
+
+@pytest.mark.parametrize("canaries", [1, 2, 3, 7, 8, 15, 16, 17, 400, 10**6])
+def test_looks_rise_and_stay_within_their_ray(canaries: int) -> None:
+    sizes = {"both": canaries, "top": (canaries + 1) // 2, "bottom": canaries // 2}
+    for ray in fixed_rays(canaries, 0.05):
+        assert ray.looks[0] >= 1
+        assert ray.looks[-1] <= sizes[ray.name]
+        assert np.all(np.diff(ray.looks) > 0)
+        assert np.all((ray.levels > 0) & (ray.levels < 0.05))
+    assert fixed_rays(canaries, 0.05)[0].looks[-1] == canaries
+
+
+def test_reveal_alternates_from_both_ends() -> None:
+    scores = np.array([3.0, 9.0, 1.0, 5.0, 7.0])
+    included = np.array([False, True, True, False, True])
+    # In the order 9 (in), 1 (out), 7 (in), 3 (out), 5 (in).
+    right = reveal(scores, included, np.random.default_rng(0))
+    assert right.tolist() == [True, False, True, True, False]
+
+
+@pytest.mark.parametrize("canaries", [1, 2, 5, 8])
+def test_reveal_guesses_every_canary_once(canaries: int) -> None:
+    generator = np.random.default_rng(canaries)
+    included = generator.random(canaries) < 0.5
+    perfect = reveal(included + generator.random(canaries) / 2, included, generator)
+    top = (canaries + 1) // 2
+    missed = abs(top - int(included.sum()))
+    assert perfect.size == canaries
+    assert int(perfect.sum()) == canaries - missed
+
+
+def test_ray_counts_follow_their_half() -> None:
+    rays = {ray.name: ray for ray in fixed_rays(40, 0.05)}
+    right = np.arange(40) % 2 == 0
+    assert rays["top"].right(right).tolist() == rays["top"].looks.tolist()
+    assert rays["bottom"].right(right).tolist() == [0] * rays["bottom"].looks.size
+    assert rays["both"].right(right)[-1] == 20
+
+
+def test_critical_counts_are_the_smallest_and_nested() -> None:
+    for ray in fixed_rays(60, 0.05):
+        last = np.zeros_like(ray.looks)
+        for odds in np.linspace(-1, 4, 21):
+            found = critical_counts(ray, float(odds))
+            for j, look in enumerate(ray.looks.tolist()):
+                low = log_odds_low(
+                    np.full(look + 1, look), np.arange(look + 1), np.full(look + 1, ray.levels[j])
+                )
+                enough = np.flatnonzero(low >= odds)
+                assert found[j] == (enough[0] if enough.size else look + 1)
+            assert np.all(found >= last)
+            last = found
+
+
+def enumerated(looks: list[int], critical: list[int], q: float) -> float:
+    """P(crossing), over every sequence of right and wrong guesses."""
+    total = 0.0
+    for guesses in itertools.product((0, 1), repeat=looks[-1]):
+        counts = np.cumsum(guesses)
+        if any(counts[look - 1] >= count for look, count in zip(looks, critical, strict=True)):
+            total += q ** sum(guesses) * (1 - q) ** (looks[-1] - sum(guesses))
+    return total
+
+
+def one_by_one(looks: list[int], critical: list[int], q: float) -> float:
+    """P(crossing), one guess at a time."""
+    alive, crossed = {0: 1.0}, 0.0
+    at = dict(zip(looks, critical, strict=True))
+    for guess in range(1, looks[-1] + 1):
+        following: dict[int, float] = {}
+        for count, chance in alive.items():
+            following[count] = following.get(count, 0.0) + chance * (1 - q)
+            following[count + 1] = following.get(count + 1, 0.0) + chance * q
+        stop = at.get(guess, guess + 1)
+        crossed += math.fsum(chance for count, chance in following.items() if count >= stop)
+        alive = {count: chance for count, chance in following.items() if count < stop}
+    return crossed
+
+
+@given(st.integers(1, 9), st.floats(-3, 6), st.data())
+def test_crossing_of_small_walks_is_enumerated(n: int, odds: float, data: st.DataObject) -> None:
+    looks = sorted({*data.draw(st.sets(st.integers(1, n))), n})
+    critical = [data.draw(st.integers(0, look + 1)) for look in looks]
+    exact = enumerated(looks, critical, 1 / (1 + math.exp(-odds)))
+    assert crossing_probability(np.array(looks), np.array(critical), odds) == pytest.approx(
+        exact, abs=1e-12
+    )
+
+
+@pytest.mark.parametrize("odds", [0.0, 1.0, 4.0])
+def test_crossing_of_a_long_walk_guess_by_guess(odds: float) -> None:
+    looks = [24, 50, 100, 250, 700]
+    q = 1 / (1 + math.exp(-odds))
+    critical = [int(look * q + 2 * math.sqrt(look * q * (1 - q))) + 1 for look in looks]
+    assert crossing_probability(np.array(looks), np.array(critical), odds) == pytest.approx(
+        one_by_one(looks, critical, q), rel=1e-10
+    )
+
+
+def test_fourier_transforms_agree_with_plain_convolution(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = np.array([20_000, 60_000, 100_000])
+    critical = np.array([10_150, 30_250, 50_300])
+    fast = crossing_probability(looks, critical, 0.0)
+    monkeypatch.setattr("lmexposure.statistics.bounds.one_run._SHORT", 10**9)
+    assert fast == pytest.approx(crossing_probability(looks, critical, 0.0), abs=1e-13)
+
+
+@pytest.mark.parametrize(("trials", "odds"), [(0, 1.0), (1, -2.0), (50, 0.3), (10**6, 1.0)])
+def test_window_is_the_binomial(trials: int, odds: float) -> None:
+    first, chances = binomial_window(trials, odds)
+    counts = first + np.arange(chances.size)
+    expected = stats.binom.pmf(counts, trials, special.expit(odds))
+    assert chances == pytest.approx(expected, rel=1e-9, abs=1e-15)
+    assert chances.sum() == pytest.approx(1, abs=1e-12)
+
+
+def test_log_odds_low_solves_the_binomial_tail() -> None:
+    looks, counts = np.array([10, 10, 400, 10**6]), np.array([10, 7, 250, 999_990])
+    levels = np.array([0.01, 0.05, 0.001, 0.02])
+    q = special.expit(log_odds_low(looks, counts, levels))
+    assert stats.binom.sf(counts - 1, looks, q) == pytest.approx(levels, rel=1e-6)
+    assert log_odds_low(looks, np.array([0, -3, 0, 0]), levels).tolist() == [-math.inf] * 4
