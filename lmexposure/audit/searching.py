@@ -50,7 +50,7 @@ from lmexposure.scoring import (
 )
 from lmexposure.statistics import (
     WeightedDraws,
-    counted_exposure,
+    exact_exposure,
     importance_exposure,
 )
 
@@ -345,7 +345,7 @@ class _Search:
             self._warnings.append(said)
 
     def _counted(self, proven: Sequence[ProvenRank], steps: int) -> list[Estimate]:
-        exposure = counted_exposure(
+        exposure = exact_exposure(
             [one.low for one in proven],
             [one.high for one in proven],
             space_size=self._space.size,

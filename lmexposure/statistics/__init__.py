@@ -54,9 +54,9 @@ if TYPE_CHECKING:
     )
     from lmexposure.statistics.exact import (
         CertifiedExposure,
-        CountedExposure,
+        ExactExposure,
         certified_exposure,
-        counted_exposure,
+        exact_exposure,
     )
     from lmexposure.statistics.exposures import (
         Exposures,
@@ -118,9 +118,9 @@ __all__ = [
     "CertifiedExposure",
     "Claim",
     "ClaimCheck",
-    "CountedExposure",
     "EpsilonBound",
     "EpsilonPoint",
+    "ExactExposure",
     "ExposureEpsilon",
     "ExposureEstimate",
     "ExposureSummary",
@@ -151,13 +151,13 @@ __all__ = [
     "certified_exposure",
     "clopper_pearson_epsilon",
     "concave_hull",
-    "counted_exposure",
     "delta_of_epsilon",
     "epsilon_from_exposure",
     "epsilon_from_median_exposure",
     "epsilon_from_scores",
     "epsilon_of_mu",
     "estimated_quantile",
+    "exact_exposure",
     "exposure",
     "exposure_summary",
     "fit_skew_normal",

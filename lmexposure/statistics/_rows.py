@@ -25,7 +25,7 @@ def midranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def finite_or_none(value: float) -> float | None:
-    """JSON has no infinity: None stands for it, and a warning beside it says why."""
+    """JSON has no infinity: None is written for it, and a warning says why."""
     return float(value) if np.isfinite(value) else None
 
 
@@ -45,7 +45,7 @@ def row(
 ) -> dict[str, Any]:
     """One canary's estimate as a result holds it; `bounds` is (low, high, level).
 
-    What a rule has besides replaces None: "place", "draws", "effective_draws", "steps".
+    A rule replaces None where it has more: "place", "draws", "effective_draws", "steps".
     """
     low, high, level = bounds
     return {

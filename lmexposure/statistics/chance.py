@@ -33,7 +33,9 @@ class GuessingBaseline:
     """Exposure in bits of canaries that a model knows nothing of; as it is given, the limit.
 
     Among references without end the exposure is -log2 of a uniform number, exponential with mean
-    1 / ln 2 (Jagielski 2023); among few it is lower, since no rank is below 1.
+    1 / ln 2; among few it is lower, since no rank is below 1.
+
+    Source: Jagielski 2023, A note on interpreting canary exposure (arXiv 2306.00133).
     """
 
     mean: float = 1 / math.log(2)
@@ -42,7 +44,7 @@ class GuessingBaseline:
 
     @classmethod
     def among(cls, references: int, *, space_size: int | None = None) -> "GuessingBaseline":
-        """The baseline among so many references: the rank is uniform on 1 .. references + 1.
+        """The baseline among n references: the rank is uniform on 1 .. n + 1.
 
         Args:
             references: n, at least 1.
@@ -210,7 +212,7 @@ def _total_exposure(ends: NDArray[np.int64], references: int) -> NDArray[np.floa
     """Sum of exposures in bits for each row of chosen ends, ascending within a row: (B, n) -> (B,).
 
     References <= a canary = all <= it less the chosen <= it; of equal chosen ones the last counts
-    for all, so that ties stand against the canary as in `sampled_exposure`.
+    for all, so that ties count against the canary as in `sampled_exposure`.
     """
     n = ends.shape[1]
     last = np.where(np.diff(ends, axis=1, append=ends[:, -1:] + 1) > 0, np.arange(1, n + 1), n)

@@ -41,7 +41,7 @@ _EXACT, _EXACT_EMPIRICAL, _BOUNDED = "exact", "exact up to an empirical margin",
 class CertifiedExposure:
     """Proven lower bounds of exposure in bits; higher = more memorised; `low` has shape (n,).
 
-    No sample stands behind them: the level is 1, and the bound is never above the exposure.
+    They rest on no sample: the level is 1, and the bound is never above the exposure.
     """
 
     low: NDArray[np.float64]
@@ -106,7 +106,7 @@ def certified_exposure(space_bits: float, secret_bits: ArrayLike) -> CertifiedEx
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class CountedExposure:
+class ExactExposure:
     """Exposures from proven counts, in bits; higher = more memorised; columns of shape (n,).
 
     `value` = log2(space_size) - log2(rank). Where the count was finished, `methods` says "exact"
@@ -158,7 +158,7 @@ class CountedExposure:
         }
 
 
-def counted_exposure(
+def exact_exposure(
     rank_low: Sequence[int],
     rank_high: Sequence[int],
     *,
@@ -167,7 +167,7 @@ def counted_exposure(
     place_high: Sequence[int],
     empirical: ArrayLike = False,
     steps: int | None = None,
-) -> CountedExposure:
+) -> ExactExposure:
     """Exposure of each canary from the bounds that a search proved for its rank.
 
     Args:
@@ -190,7 +190,7 @@ def counted_exposure(
 
     Source: Carlini et al. 2019, The Secret Sharer, Definitions 2 and 4.
 
-    >>> counted_exposure([4], [4], space_size=1024, place_low=[5], place_high=[5]).value.tolist()
+    >>> exact_exposure([4], [4], space_size=1024, place_low=[5], place_high=[5]).value.tolist()
     [8.0]
     """
     size = integer("space_size", space_size, low=2)
@@ -213,7 +213,7 @@ def counted_exposure(
 
 def _result(
     counts: dict[str, tuple[int, ...]], empirical: NDArray[np.bool_], size: int, steps: int | None
-) -> CountedExposure:
+) -> ExactExposure:
     """Bounds of ranks to bounds of exposures."""
     least, most = counts["rank_low"], counts["rank_high"]
     capped = [a < b for a, b in zip(least, most, strict=True)]
@@ -222,8 +222,10 @@ def _result(
         _BOUNDED if is_open else _EXACT_EMPIRICAL if measured else _EXACT
         for is_open, measured in zip(capped, empirical, strict=True)
     )
-    told = f"{sum(capped)} of {len(most)} canaries: the search ended before their rank was counted"
-    return CountedExposure(
+    warning = (
+        f"{sum(capped)} of {len(most)} canaries: the search ended before their rank was counted"
+    )
+    return ExactExposure(
         value=column(low, np.float64),
         low=column(low, np.float64),
         high=column(high, np.float64),
@@ -235,7 +237,7 @@ def _result(
         methods=methods,
         empirical=column(empirical, np.bool_),
         steps=steps,
-        warnings=(told,) if any(capped) else (),
+        warnings=(warning,) if any(capped) else (),
     )
 
 
@@ -247,7 +249,7 @@ def _whole(name: str, values: Sequence[int], size: int) -> tuple[int, ...]:
 
 
 def _margins(empirical: ArrayLike, n: int) -> NDArray[np.bool_]:
-    """One entry for each canary, shape (n,); a single one stands for all."""
+    """One entry for each canary, shape (n,); a single entry holds for all."""
     array = np.asarray(empirical, dtype=bool)
     if array.shape not in ((), (n,)):
         raise InputError(f"empirical has shape {array.shape}; give one, or one for each of {n}")

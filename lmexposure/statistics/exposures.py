@@ -55,7 +55,7 @@ class SampledExposure:
     def estimates(self) -> list[ExposureEstimate]:
         """Each canary with what its error comes from, as `exposure_summary` takes it.
 
-        `bits` is the rank, since log-perplexities are not kept: beside estimates of another kind
+        `bits` is the rank, since log-perplexities are not kept: next to estimates of another kind
         give all of them their log-perplexities (`dataclasses.replace`), or none are in order.
         """
         columns = (self.value, self.low, self.high, self.capped, self.rank)
@@ -75,7 +75,7 @@ class SampledExposure:
         ]
 
     def row(self, i: int) -> dict[str, Any]:
-        """The i-th canary alone, in plain Python values; None stands for infinity."""
+        """The i-th canary alone, in plain Python values; None is infinity."""
         bounds = (float(self.low[i]), float(self.high[i]), self.level)
         capped = bool(self.capped[i])
         warnings = [_cap_warning(self.references)] if capped else []
@@ -85,7 +85,7 @@ class SampledExposure:
         return row(value, bounds, rank, capped, self.method, self.assumptions, warnings)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain Python values, columns as lists; None stands for infinity."""
+        """Plain Python values, columns as lists; None is infinity."""
         return {
             "method": self.method,
             "value": plain_list(self.value),

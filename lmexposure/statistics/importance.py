@@ -63,6 +63,8 @@ class WeightedDraws:
         log2_totals: log2 of H_j, shape (J,), h summed over nodes of the trie that have every fill
             below exactly one of them: at most t_j and log2|R|; log2|R| for an infinite limit.
 
+    Source: Veach and Guibas 1995 (balance heuristic); Knuth 1975 (weighted descents).
+
     Raises:
         InputError: shapes that differ, a NaN, or a total above its limit.
         SettingsError: a share or a limit out of range.
@@ -106,12 +108,12 @@ class WeightedDraws:
         return bool(np.isfinite(self.limits).any())
 
     def log2_bound(self, bits: NDArray[np.float64]) -> NDArray[np.float64]:
-        """log2 of the largest weight that a fill of at most so many bits can have, shape (n,)."""
+        """log2 of the largest weight that a fill of at most `bits` bits can have, shape (n,)."""
         mixture = np.logaddexp2.reduce(np.log2(self.shares) + self._least(bits), axis=1)
         return np.asarray(-mixture)
 
     def log2_most(self, bits: NDArray[np.float64]) -> NDArray[np.float64]:
-        """log2 of the most fills that can cost at most so many bits, proven, shape (n,).
+        """log2 of the most fills that can cost at most `bits` bits, proven, shape (n,).
 
         No component draws one of them with less than its least probability, so that there are at
         most one over it; 2^bits (Kraft's inequality) and |R| are never below.
@@ -119,7 +121,7 @@ class WeightedDraws:
         return np.asarray(-self._least(bits).max(axis=1))
 
     def _least(self, bits: NDArray[np.float64]) -> NDArray[np.float64]:
-        """log2 of the least q_j(x) of a fill x of at most so many bits, shape (n, J).
+        """log2 of the least q_j(x) of a fill x of at most `bits` bits, shape (n, J).
 
         It is min(1, 2^(t - bits)) / H: the fills below a node's children are those below it, and
         2^-bits of the children sum to at most that of the node, so that the children's h sum to at
@@ -210,7 +212,7 @@ class WeightedCounts:
         return max(0.0, float(alone - (pairs / np.maximum(self._drawn - 1, 1)).sum()))
 
     def _high(self, hits: NDArray[Any], distinct: NDArray[Any], log2_step: float) -> float:
-        """Upper limit, as log2: those seen, and at most so many unseen.
+        """Upper limit, as log2: those seen, and the most that can be unseen.
 
         `log2_step` is log2(B / M), B the largest weight possible: what one more hit could add.
         """
@@ -290,7 +292,7 @@ class ImportanceExposure:
     `value` = log2(space_size) - log2(rank). Where `capped`, no draw came as low as the canary:
     `rank` is then the most that the interval leaves open, and `value` = `low` is to be shown with
     ">=". `place` counts the excluded fills too. `effective_draws` is (sum w)^2 / sum w^2 over the
-    draws that count for a canary: so many draws of equal weight would say as much.
+    draws that count for a canary: the number of draws of equal weight that would say as much.
     """
 
     value: NDArray[np.float64]
@@ -357,7 +359,7 @@ def importance_exposure(
             lower = more memorised.
         draws: weighted draws from the same space under the same model.
         space_size: |R|, exact, at least 2, of any size.
-        inserted: which canaries stood in the corpus, one or shape (n,): they are not part of each
+        inserted: which canaries were in the corpus, one or shape (n,): they are not part of each
             other's null. The others are controls.
         own: label of each canary among `draws.fills`, one or shape (n,), -1 where it was not
             drawn: no canary is counted against itself.
@@ -383,7 +385,7 @@ def importance_exposure(
     labels = _per_canary("own", own, bits.size)
     is_inserted = _per_canary("inserted", inserted, bits.size).astype(bool)
     _refuse_weights(draws, size)
-    beside, apart = _excluded(bits, is_inserted, excluded_bits)
+    cheaper, outside = _excluded(bits, is_inserted, excluded_bits)
     bounds, most = draws.log2_bound(bits), draws.log2_most(bits)
     sums = WeightedCounts(draws, level)
     counts = [
@@ -391,11 +393,11 @@ def importance_exposure(
             float(bits[i]),
             int(labels[i]),
             float(bounds[i]),
-            _log2_most(float(most[i]), beside[i], size - 1 - apart[i]),
+            _log2_most(float(most[i]), cheaper[i], size - 1 - outside[i]),
         )
         for i in range(bits.size)
     ]
-    return _result(counts, beside, draws, size, level)
+    return _result(counts, cheaper, draws, size, level)
 
 
 def _excluded(
@@ -405,25 +407,25 @@ def _excluded(
     more = np.asarray(further, np.float64)
     more = bits_array("excluded_bits", more) if more.size else more.reshape(-1)
     ordered = np.sort(np.concatenate([more, bits[inserted]]))
-    beside = np.searchsorted(ordered, bits, side="right") - inserted
-    return beside.tolist(), (ordered.size - inserted).tolist()
+    cheaper = np.searchsorted(ordered, bits, side="right") - inserted
+    return cheaper.tolist(), (ordered.size - inserted).tolist()
 
 
-def _log2_most(log2_fills: float, beside: int, null: int) -> float:
+def _log2_most(log2_fills: float, cheaper: int, null: int) -> float:
     """log2 of the most never-inserted fills that can cost as little, the canary apart.
 
-    At most 2^log2_fills fills do, among them the canary and `beside` excluded ones; a whole number,
-    if rounding leaves no doubt which; and never more than there are.
+    At most 2^log2_fills fills do, among them the canary and `cheaper` excluded ones; a whole
+    number, if rounding leaves no doubt which; and never more than there are.
     """
     most = log2(null)
     if log2_fills > WHOLE:
         return min(most, log2_fills)
     fills = min(2**log2_fills, math.floor(2 ** (log2_fills + ROUNDING)))
-    return min(most, log2(fills - 1 - beside))
+    return min(most, log2(fills - 1 - cheaper))
 
 
 def _result(
-    counts: list[WeightedCount], beside: list[int], draws: WeightedDraws, size: int, level: float
+    counts: list[WeightedCount], cheaper: list[int], draws: WeightedDraws, size: int, level: float
 ) -> ImportanceExposure:
     """Counts of other fills to ranks and exposures."""
     space_bits = math.log2(size)
@@ -434,14 +436,14 @@ def _result(
         for logs in (found, [c.high for c in counts], [c.low for c in counts])
     )
     rank = tuple(min(1 + _round(log), size) for log in found)
-    told = sum(capped)
-    warnings = (f"{told} of {len(counts)} canaries: {_cap_warning(len(draws))}",) if told else ()
+    count = sum(capped)
+    warnings = (f"{count} of {len(counts)} canaries: {_cap_warning(len(draws))}",) if count else ()
     return ImportanceExposure(
         value=column(values, np.float64),
         low=column(low, np.float64),
         high=column(high, np.float64),
         rank=rank,
-        place=tuple(r + others for r, others in zip(rank, beside, strict=True)),
+        place=tuple(r + others for r, others in zip(rank, cheaper, strict=True)),
         capped=column(capped, np.bool_),
         effective_draws=column([count.effective for count in counts], np.float64),
         draws=len(draws),
@@ -467,7 +469,7 @@ def _cap_warning(draws: int) -> str:
 
 
 def _per_canary(name: str, values: ArrayLike, n: int) -> NDArray[Any]:
-    """One entry for each canary, shape (n,); a single one stands for all."""
+    """One entry for each canary, shape (n,); a single entry holds for all."""
     array = np.asarray(values)
     if array.shape not in ((), (1,), (n,)):
         raise InputError(f"{name} has shape {array.shape}; give one entry for each of {n} canaries")

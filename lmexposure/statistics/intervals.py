@@ -47,7 +47,7 @@ class BinomialInterval:
 class QuantileInterval:
     """A quantile of a sample, with the exact interval that its order statistics give.
 
-    `low` or `high` is None where so few values cannot reach the level on that side; then
+    `low` or `high` is None where the values are too few to reach the level on that side; then
     `attained` is None too, and `note` says how many values it takes.
     """
 
@@ -147,8 +147,8 @@ def estimated_quantile(
     """A quantile of exposures that are themselves estimates, with an interval that knows it.
 
     Canaries of a format share the references, or draws, that they are compared with: what these
-    leave open moves all exposures alike and does not average out. Where no sample stands behind
-    the estimates, this is `quantile_interval`.
+    leave open moves all exposures alike and does not average out. Where the estimates rest
+    on no sample, this is `quantile_interval`.
 
     Args:
         estimates: of canaries of one format, at least one.
@@ -168,7 +168,7 @@ def estimated_quantile(
     0, 1 and 2 standard deviations: .997 to 1 for (canaries, references) of (200, 100), (200, 1000)
     and (1000, 1000), .980 to .988 for (10, 10000).
     """
-    values = bits_array("estimates", [one.value for one in estimates])
+    values = bits_array("estimates", [estimate.value for estimate in estimates])
     quantile, level = fraction("quantile", quantile), fraction("level", level)
     n, tail = values.size, (1 - level) / 2
     half = order_tail(estimates, tail)

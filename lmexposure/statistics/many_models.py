@@ -33,7 +33,7 @@ def score_matrix(name: str, values: ArrayLike, *, may_miss: bool = False) -> NDA
 
     Args:
         name: for messages.
-        values: to be looked at.
+        values: to be checked.
         may_miss: let NaN pass, as `lira_matrix` gives it; the caller says what becomes of it.
 
     Raises:
@@ -71,7 +71,7 @@ def coin_matrix(name: str, values: ArrayLike, shape: tuple[int, ...]) -> NDArray
 
 
 def coin_notes(included: NDArray[np.bool_]) -> tuple[str, ...]:
-    """Say where coins of shape (M, N) cannot have been tossed one by one.
+    """Say where coins of shape (M, N) cannot have been tossed independently.
 
     A design that puts each canary into exactly half of the models makes a model's coin a function
     of the others' coins, and a score that uses the other models then reads it.
@@ -196,7 +196,7 @@ def lira_matrix(
         scores: models x canaries, shape (M, N), finite; higher = more likely in.
         included: which canary was in the training set of which model, shape (M, N); the coins of
             all cells must be independent.
-        mode: "online" compares in with out; "offline" only looks how far above out a score lies.
+        mode: "online" compares in with out; "offline" only measures how far a score lies above out.
         global_variance: one variance for all canaries, for a few models: of the scores around
             their canary's own mean, where the original takes it around the mean of all canaries.
 
@@ -317,7 +317,7 @@ def _refuse_flat(flat: NDArray[np.bool_], name: str) -> None:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CanariesAndPopulation:
-    """How well membership is told, canary by canary and over all cells together.
+    """How well members can be told from others, canary by canary and over all cells together.
 
     All rates lie in [0, 1]; higher = more leaks.
 
@@ -354,7 +354,7 @@ class CanariesAndPopulation:
     notes: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain Python values; the worst canary beside the population, then every canary."""
+        """Plain Python values; the worst canary, then the population, then every canary."""
         return {
             "worst": {
                 "canary": self.worst,
@@ -387,7 +387,7 @@ def canaries_and_population(
     significance: float = 0.05,
     may_miss: bool = False,
 ) -> CanariesAndPopulation:
-    """Each canary's own leak beside the leak of the population.
+    """Each canary's own leak, and the leak of the population.
 
     With few models a canary's best threshold fits the noise, and the worst of many canaries looks
     leaked without any leak. So a canary's own threshold is fixed beforehand, at the highest score
@@ -397,7 +397,7 @@ def canaries_and_population(
     Args:
         scores: models x canaries, shape (M, N), finite; higher = more likely in.
         included: which canary was in the training set of which model, shape (M, N).
-        fpr: at which the population's TPR is told, in (0, 1).
+        fpr: at which the population's TPR is given, in (0, 1).
         significance: of all low ends together.
         may_miss: the scores are of `lira_matrix` and may be NaN. A canary with a NaN has no rate of
             its own, since among its cells the NaN ones can tell coins; its other cells count in the
@@ -444,9 +444,9 @@ def _own_rates(
     """TPR above all models without the canary, its p-value, and the advantage's low end: (N,)."""
     highest = x.max(axis=0, where=~coins, initial=-np.inf)  # (N,), NaN where one of them is
     m, n = coins.sum(axis=0), (~coins).sum(axis=0)
-    told = (n > 0) & ~np.isnan(x).any(axis=0)
-    above = np.where(told, (coins & (x > highest)).sum(axis=0), 0)
-    tpr = np.where((m > 0) & told, above / np.maximum(m, 1), np.nan)
+    known = (n > 0) & ~np.isnan(x).any(axis=0)
+    above = np.where(known, (coins & (x > highest)).sum(axis=0), 0)
+    tpr = np.where((m > 0) & known, above / np.maximum(m, 1), np.nan)
     # Chance puts all of the `above` highest of M places into m of them: C(M - k, n) / C(M, n).
     log_p = _log_choose(m + n - above, n) - _log_choose(m + n, n)
     tail = significance / 2

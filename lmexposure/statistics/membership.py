@@ -258,7 +258,7 @@ def tpr_at_fpr(
     """TPR at a false-positive rate, with an exact interval over both samples.
 
     The low end counts those in strictly above the r-th highest score of those out, whose FPR is
-    V ~ Beta(r, n - r + 1) at most: were the TPR at `fpr` only b, P(so many) <= P(V > fpr) +
+    V ~ Beta(r, n - r + 1) at most: were the TPR at `fpr` only b, P(count or more) <= P(V > fpr) +
     P(V <= fpr) P(Bin(m, b) >= count). The high end likewise with those at or above the s-th
     highest. The ranks r and s follow from n, `fpr` and `level` alone, so that nothing is chosen on
     the data; ties only widen the interval.
@@ -364,9 +364,11 @@ def membership_metrics(
     Raises:
         InputError: an empty sample, or a score that is not finite.
         SettingsError: `level` out of range.
+
+    Source: `area_under_curve` and `tpr_at_fpr`; at low rates, as Carlini et al. 2022 ask for.
     """
     rates = [tpr_at_fpr(in_scores, out_scores, fpr=rate, level=level) for rate in _RATES]
     return {
         "area_under_curve": area_under_curve(in_scores, out_scores, level=level).to_dict(),
-        "tpr_at_fpr": [one.to_dict() for one in rates],
+        "tpr_at_fpr": [rate.to_dict() for rate in rates],
     }

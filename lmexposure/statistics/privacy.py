@@ -83,7 +83,7 @@ def score_classes(
         roles: shape (N,): "canary" (was in), "held_out" (a candidate that was not), "reference"
             (never in, and no candidate), "control" (left aside).
         repetitions: shape (N,), whole numbers: the class of a canary or a candidate held out, at
-            least 1; of the others it is not looked at.
+            least 1; ignored for the others.
         formats: shape (N,), the name of each one's format.
         pooled: one class over all formats, as bounds that rest on coins allow.
         seed: of the references that are kept.
@@ -94,6 +94,8 @@ def score_classes(
     Raises:
         InputError: a score that is not finite, a role of another name, repetitions of a candidate
             that are no whole number from 1, columns of different lengths.
+
+    Source: proof in this docstring.
     """
     values, role = bits_array("scores", scores), np.atleast_1d(np.asarray(roles, dtype=str))
     copies, form = _whole(repetitions), np.atleast_1d(np.asarray(formats, dtype=str))
@@ -230,8 +232,8 @@ def privacy_of(  # noqa: PLR0913 - a public door: its parameters are its options
         classes: at least one.
         inclusion_probability: with which each candidate went in by its own coin; None: no coins.
         significance: of all bounds together.
-        deltas: beside which epsilon is bounded, the primary bound's first.
-        claim: held against the primary bound.
+        deltas: at which epsilon is bounded, the primary bound's first.
+        claim: compared with the primary bound.
         level: coverage of the membership metrics' intervals.
         seed: of ties.
         if_reversed: what to do where those in score lower than the rest, for the reader of a note.
@@ -246,42 +248,44 @@ def privacy_of(  # noqa: PLR0913 - a public door: its parameters are its options
     Raises:
         InputError: no classes.
         SettingsError: a setting out of range.
+
+    Source: `joint_bounds`, `membership_metrics` and `Claim`; over classes, Boole's inequality.
     """
     if not classes:
         raise InputError("no candidates, so there is nothing to bound; give canaries and others")
     share = fraction("significance", significance) / len(classes)
     rows: list[dict[str, Any]] = []
     primary: list[tuple[EpsilonBound, ScoreClass]] = []
-    for one in classes:
+    for group in classes:
         try:
             bounds = joint_bounds(
-                one.scores,
-                one.included,
-                references=one.references,
+                group.scores,
+                group.included,
+                references=group.references,
                 inclusion_probability=inclusion_probability,
                 significance=share,
                 deltas=deltas,
-                repetitions=one.repetitions,
+                repetitions=group.repetitions,
                 seed=seed,
             )
             _refuse_unlikely(classes, inclusion_probability)
         except SettingsError:
             raise
         except InputError as failure:  # all candidates of the class on one side, for one
-            rows.append(_row(one, None, level, f"no bound: {failure}"))
+            rows.append(_row(group, None, level, f"no bound: {failure}"))
             continue
-        rows.append(_row(one, bounds, level, None))
-        primary.append((bounds.primary, one))
+        rows.append(_row(group, bounds, level, None))
+        primary.append((bounds.primary, group))
     best = _largest(primary)
-    ceilings = [bound.max_attainable for bound, _ in primary if bound.max_attainable is not None]
+    attainable = [bound.max_attainable for bound, _ in primary if bound.max_attainable is not None]
     return {
         "inclusion_probability": inclusion_probability,
         "significance": significance,
         "deltas": list(deltas),
         "primary": None if best is None else _named(*best),
-        "max_attainable": max(ceilings, default=None),
+        "max_attainable": max(attainable, default=None),
         "classes": rows,
-        "claim": None if claim is None else _verdict(claim, best, ceilings),
+        "claim": None if claim is None else _verdict(claim, best, attainable),
         "notes": [*_left_out(classes), *_reversed(classes, level, if_reversed)],
     }
 
@@ -293,41 +297,43 @@ def _refuse_unlikely(classes: Sequence[ScoreClass], probability: float | None) -
         InputError: as `refuse_unlikely_coins`.
     """
     if probability is not None:
-        went_in = sum(int(np.count_nonzero(one.included)) for one in classes)
-        refuse_unlikely_coins(went_in, sum(one.included.size for one in classes), probability)
+        went_in = sum(int(np.count_nonzero(group.included)) for group in classes)
+        refuse_unlikely_coins(went_in, sum(group.included.size for group in classes), probability)
 
 
 def _left_out(classes: Sequence[ScoreClass]) -> Iterator[str]:
     """Where formats are pooled and cannot be compared by all their references."""
-    for one in classes:
-        left = one.references_left_out
+    for group in classes:
+        left = group.references_left_out
         if left:
             yield (
-                f"{_where(one.formats, one.repetitions)}: {left:,} of "
-                f"{left + one.references.size:,} references are left out: several formats are "
+                f"{_where(group)}: {left:,} of "
+                f"{left + group.references.size:,} references are left out: several formats are "
                 "compared by places, which takes as many references for each candidate in each"
             )
 
 
 def _reversed(classes: Sequence[ScoreClass], level: float, advice: str) -> Iterator[str]:
     """Where scores tell those in from the rest, but the other way round: every bound is then 0."""
-    for one in classes:
-        inside = one.scores[one.included]
-        if not inside.size or not one.outside.size:
+    for group in classes:
+        inside = group.scores[group.included]
+        if not inside.size or not group.outside.size:
             continue
         # Each class at its share, so that many classes without a leak seldom look reversed.
-        area = area_under_curve(inside, one.outside, level=1 - (1 - level) / len(classes))
+        area = area_under_curve(inside, group.outside, level=1 - (1 - level) / len(classes))
         if area.high < 0.5:
             yield (
-                f"{_where(one.formats, one.repetitions)}: those that were in score lower than the "
+                f"{_where(group)}: those that were in score lower than the "
                 f"rest (AUC {area.value:.3f}, its interval below 0.5), which no bound counts as a "
                 f"leak; {advice}"
             )
 
 
-def _where(formats: Sequence[str], repetitions: int) -> str:
-    names = ", ".join(filter(None, formats)) if len(formats) < 4 else f"{len(formats)} formats"
-    return f"{names + ', ' if names else ''}repetitions {repetitions}"
+def _where(group: ScoreClass) -> str:
+    formats = ", ".join(filter(None, group.formats))
+    if len(group.formats) > 3:
+        formats = f"{len(group.formats)} formats"
+    return f"{formats + ', ' if formats else ''}repetitions {group.repetitions}"
 
 
 def _largest(
@@ -336,37 +342,40 @@ def _largest(
     """The largest bound with its class: it lies above the truth where any of them does (Boole)."""
     if not primary:
         return None
-    bound, one = max(primary, key=lambda pair: pair[0].value)
+    bound, group = max(primary, key=lambda pair: pair[0].value)
     together = math.fsum(each.significance for each, _ in primary)
-    return replace(bound, significance=together), one
+    return replace(bound, significance=together), group
 
 
-def _named(bound: EpsilonBound, one: ScoreClass) -> dict[str, Any]:
-    return bound.to_dict() | {"formats": list(one.formats), "repetitions": one.repetitions}
+def _named(bound: EpsilonBound, group: ScoreClass) -> dict[str, Any]:
+    return bound.to_dict() | {
+        "formats": list(group.formats),
+        "repetitions": group.repetitions,
+    }
 
 
 def _verdict(
-    claim: Claim, best: tuple[EpsilonBound, ScoreClass] | None, ceilings: list[float]
+    claim: Claim, best: tuple[EpsilonBound, ScoreClass] | None, attainable: list[float]
 ) -> dict[str, Any]:
     """The largest bound contradicts; what any class could have shown makes it consistent."""
     if best is None:
         return claim.untested("no class of canaries has a bound").to_dict()
-    return claim.against(replace(best[0], max_attainable=max(ceilings, default=None))).to_dict()
+    return claim.against(replace(best[0], max_attainable=max(attainable, default=None))).to_dict()
 
 
 def _row(
-    one: ScoreClass, bounds: JointBounds | None, level: float, note: str | None
+    group: ScoreClass, bounds: JointBounds | None, level: float, note: str | None
 ) -> dict[str, Any]:
     """What is said of one class."""
     return {
-        "formats": list(one.formats),
-        "repetitions": one.repetitions,
-        "canaries": int(one.included.sum()),
-        "held_out": int((~one.included).sum()),
-        "references": int(one.references.size),
+        "formats": list(group.formats),
+        "repetitions": group.repetitions,
+        "canaries": int(group.included.sum()),
+        "held_out": int((~group.included).sum()),
+        "references": int(group.references.size),
         "bounds": None if bounds is None else bounds.to_dict(),
         "membership": None
         if bounds is None
-        else membership_metrics(one.scores[one.included], one.outside, level=level),
+        else membership_metrics(group.scores[group.included], group.outside, level=level),
         "note": note,
     }

@@ -1,6 +1,6 @@
 """Exposure beyond the references, read off a skew-normal curve fitted to them.
 
-Two looks examine the fit: as a whole, and in the low tail that is used. Beyond the references
+Two tests examine the fit: as a whole, and in the low tail that is used. Beyond the references
 nothing vouches for it: at a true 30 bits, 10,000 or 1,000 references and six distributions whose
 fit looked good in up to 4 of 5 samples, it was wrong by 3 to 20 bits and more. What was counted or
 drawn goes before it, and every value beyond the references is flagged.
@@ -17,7 +17,7 @@ from lmexposure._validate import bits_array, fraction, integer
 from lmexposure.statistics._rows import column, plain_list, row
 from lmexposure.statistics.skew_normal_curve import SkewNormal, fit_skew_normal, refit
 
-# Two looks share a false alarm rate of 5 % (Bonferroni).
+# Two tests share a false alarm rate of 5 % (Bonferroni).
 _P_VALUE_EACH = 0.025
 _ASSUMPTIONS = (
     "log-perplexities of never-inserted fills follow a skew-normal curve, also far beyond the "
@@ -34,6 +34,8 @@ class GoodnessOfFit:
     `ks_statistic` is the largest distance between the curve's cdf and the sample's. `tail_bits`
     says by how many bits, on average over the lowest hundredth of the references, the curve
     overstates their exposure (below 0: understates).
+
+    Source: Stute, Gonzalez Manteiga, Presedo Quindimil 1993, Bootstrap based goodness-of-fit tests.
     """
 
     ks_statistic: float
@@ -44,7 +46,7 @@ class GoodnessOfFit:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """One line for each look that fails; empty where the curve fits."""
+        """One line for each test that fails; empty where the curve fits."""
         lines = []
         if self.ks_p_value <= _P_VALUE_EACH:
             lines.append(
@@ -68,15 +70,15 @@ class GoodnessOfFit:
 
 @dataclass(frozen=True, kw_only=True)
 class Fit:
-    """A curve with the two looks at the sample it was fitted to."""
+    """A curve with both statistics of the sample that it was fitted to."""
 
     curve: SkewNormal
     ks_statistic: float
     tail_bits: float
 
 
-def look_at(ordered: NDArray[np.float64], curve: SkewNormal) -> Fit:
-    """Both looks at a curve; `ordered` are the references from lowest to highest, shape (n,)."""
+def fit_statistics(ordered: NDArray[np.float64], curve: SkewNormal) -> Fit:
+    """Both statistics of a curve; `ordered` are the references, ascending, shape (n,)."""
     n = ordered.size
     cdf, steps = np.exp(curve.log_cdf(ordered)), np.arange(n + 1) / n
     tail = max(10, math.ceil(n / 100))
@@ -97,12 +99,12 @@ def bootstrap_fits(curve: SkewNormal, n: int, *, bootstraps: int, seed: int) -> 
     fits = []
     for _ in range(bootstraps):
         ordered = np.sort(curve.sample(n, generator))
-        fits.append(look_at(ordered, refit(ordered, curve)))
+        fits.append(fit_statistics(ordered, refit(ordered, curve)))
     return fits
 
 
 def goodness_of_fit(observed: Fit, bootstrapped: list[Fit]) -> GoodnessOfFit:
-    """Where the two looks stand among those of samples that do follow the curve.
+    """The p-values of both statistics among those of samples that do follow the curve.
 
     Source: Stute, Gonzalez Manteiga, Presedo Quindimil 1993, Bootstrap based goodness-of-fit
     tests; p = (1 + as large) / (1 + bootstraps), Davison and Hinkley 1997, chapter 4.
@@ -199,7 +201,7 @@ def skew_normal_exposure(
     """Exposure of each canary as -log2 of a fitted skew-normal curve's probability below it.
 
     Unlike the rank among references it has no cap; what it says beyond them is as good as the
-    curve, which two looks examine among the references (see `GoodnessOfFit`) and nothing examines
+    curve, which two tests examine among the references (see `GoodnessOfFit`) and nothing examines
     beyond them: all such values are flagged. Time grows with references times
     bootstraps: about a second for 10,000 times 199.
 
@@ -234,7 +236,7 @@ def skew_normal_exposure(
     space_bits = (
         math.inf if space_size is None else math.log2(integer("space_size", space_size, low=2))
     )
-    observed = look_at(references, fit_skew_normal(references))
+    observed = fit_statistics(references, fit_skew_normal(references))
     fits = bootstrap_fits(observed.curve, references.size, bootstraps=bootstraps, seed=seed)
     goodness = goodness_of_fit(observed, fits)
     value = observed.curve.exposure(canaries)
@@ -313,8 +315,8 @@ def _warnings(
         lines.append(f"{count} of {beyond.size} canaries, the largest: {most}{_NO_VOUCHER}")
     inside = below & (beyond <= 0)
     if inside.any():
-        told = f"{_below(references)}{_NO_VOUCHER}"
-        lines.append(f"{int(inside.sum())} of {inside.size} canaries: {told}")
+        line = f"{_below(references)}{_NO_VOUCHER}"
+        lines.append(f"{int(inside.sum())} of {inside.size} canaries: {line}")
     if exceeds.any():
         lines.append(f"{int(exceeds.sum())} of {exceeds.size} canaries: {_BEYOND_SPACE}")
     return tuple(lines)

@@ -132,6 +132,8 @@ def fit_skew_normal(bits: ArrayLike) -> SkewNormal:
 
     Raises:
         InputError: too few numbers, all equal, a NaN or an infinity.
+
+    Source: Azzalini 1985 (parameters); Nocedal and Wright 2006, algorithm 6.1 (the search).
     """
     x = bits_array("reference_bits", bits)
     if x.size < _FEWEST:

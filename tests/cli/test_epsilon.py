@@ -150,7 +150,10 @@ def test_coins_that_were_never_tossed_give_no_bound(call: Call, file: Path) -> N
         "epsilon", file, "--inclusion-probability", 0.01, "--delta", 0, "--claimed-epsilon", 1
     )
     assert seen.code == 3
-    assert "no bound: 325 of 600 candidates went in, which coins of 0.01 give" in seen.out
+    assert (
+        "no bound: 325 of 600 candidates went in, which an inclusion probability of 0.01 gives"
+        in seen.out
+    )
     assert "not decided: no class of canaries has a bound" in seen.out
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.statistics import certified_exposure, counted_exposure
+from lmexposure.statistics import certified_exposure, exact_exposure
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -61,7 +61,7 @@ def test_as_the_naive_count_of_a_small_space() -> None:
     null = [b for i, b in enumerate(bits) if i not in inserted]
     ranks = [1 + sum(b <= bits[i] for b in null) for i in inserted]
     places = [sum(b <= bits[i] for b in bits) for i in inserted]
-    result = counted_exposure(ranks, ranks, space_size=200, place_low=places, place_high=places)
+    result = exact_exposure(ranks, ranks, space_size=200, place_low=places, place_high=places)
     assert result.value.tolist() == [math.log2(200) - math.log2(r) for r in ranks]
     assert result.low.tolist() == result.high.tolist() == result.value.tolist()
     assert result.methods == ("exact",) * 3
@@ -71,19 +71,19 @@ def test_as_the_naive_count_of_a_small_space() -> None:
 
 def test_secret_sharer_first_of_nine_digits() -> None:
     # Carlini et al. 2019, section 4.1: an exposure is at most log2|R|, for nine digits about 30.
-    result = counted_exposure([1], [1], space_size=10**9, place_low=[1], place_high=[1])
+    result = exact_exposure([1], [1], space_size=10**9, place_low=[1], place_high=[1])
     assert result.value[0] == pytest.approx(29.897, abs=1e-3)
 
 
 def test_no_signal_gives_the_guessing_baseline() -> None:
     ranks = np.random.default_rng(5).integers(1, 10**9, 20_000).tolist()
-    result = counted_exposure(ranks, ranks, space_size=10**9, place_low=ranks, place_high=ranks)
+    result = exact_exposure(ranks, ranks, space_size=10**9, place_low=ranks, place_high=ranks)
     assert result.value.mean() == pytest.approx(1 / math.log(2), abs=0.04)
     assert np.median(result.value) == pytest.approx(1, abs=0.04)
 
 
 def test_a_search_that_ended_early_gives_proven_bounds() -> None:
-    result = counted_exposure(
+    result = exact_exposure(
         [1, 5], [1024, 5], space_size=1024, place_low=[1, 6], place_high=[1024, 6], steps=7
     )
     assert result.methods == ("bounded", "exact")
@@ -100,7 +100,7 @@ def test_bounds_hold_wherever_a_search_ends(costs: list[int], seen: int) -> None
     rank = 1 + sum(cost <= canary for cost in others)
     low, high = 1 + counted, 1 + counted + len(others[seen:])
     size = len(costs)
-    result = counted_exposure([low], [high], space_size=size, place_low=[low], place_high=[high])
+    result = exact_exposure([low], [high], space_size=size, place_low=[low], place_high=[high])
     truth = math.log2(size) - math.log2(rank)
     assert result.low[0] <= truth + 1e-12
     assert truth <= result.high[0] + 1e-12
@@ -109,7 +109,7 @@ def test_bounds_hold_wherever_a_search_ends(costs: list[int], seen: int) -> None
 
 def test_an_empirical_margin_is_said() -> None:
     options = {"space_size": 64, "place_low": [2, 2, 2], "place_high": [2, 2, 9]}
-    result = counted_exposure([2, 2, 2], [2, 2, 9], empirical=[True, False, True], **options)  # type: ignore[arg-type]
+    result = exact_exposure([2, 2, 2], [2, 2, 9], empirical=[True, False, True], **options)  # type: ignore[arg-type]
     assert result.methods == ("exact up to an empirical margin", "exact", "bounded")
     assert "measured on a sample" in result.row(0)["assumptions"][-1]
     assert "again in float64" in result.row(1)["assumptions"][-1]
@@ -118,7 +118,7 @@ def test_an_empirical_margin_is_said() -> None:
 
 def test_sizes_beyond_a_float() -> None:
     size = 10**4000
-    result = counted_exposure(
+    result = exact_exposure(
         [1, 10**3990], [1, size], space_size=size, place_low=[1, size], place_high=[1, size]
     )
     assert result.high[0] == pytest.approx(4000 * math.log2(10))
@@ -127,7 +127,7 @@ def test_sizes_beyond_a_float() -> None:
 
 
 def test_rows_and_dictionary_are_plain_json() -> None:
-    result = counted_exposure(
+    result = exact_exposure(
         [3, 2], [3, 8], space_size=2**60, place_low=[4, 2], place_high=[4, 9], steps=100
     )
     first = json.loads(json.dumps(result.row(0), allow_nan=False))
@@ -144,7 +144,7 @@ def test_rows_and_dictionary_are_plain_json() -> None:
         ["3", "8"],
         ["4", "9"],
     )
-    unknown = counted_exposure([1], [1], space_size=4, place_low=[1], place_high=[1])
+    unknown = exact_exposure([1], [1], space_size=4, place_low=[1], place_high=[1])
     assert unknown.row(0)["steps"] is None
     with pytest.raises(ValueError, match="read-only"):
         result.value[0] = 0.0
@@ -153,22 +153,22 @@ def test_rows_and_dictionary_are_plain_json() -> None:
 def test_refusals() -> None:
     one = [1]
     with pytest.raises(InputError, match=r"rank_low\[0\]=3 must be at most rank_high\[0\]=2"):
-        counted_exposure([3], [2], space_size=8, place_low=[3], place_high=[3])
+        exact_exposure([3], [2], space_size=8, place_low=[3], place_high=[3])
     with pytest.raises(InputError, match=r"rank_high\[0\]=2 must be at most place_high\[0\]=1"):
-        counted_exposure([1], [2], space_size=8, place_low=one, place_high=one)
+        exact_exposure([1], [2], space_size=8, place_low=one, place_high=one)
     with pytest.raises(InputError, match=r"rank_high\[0\]=9 must be a whole number from 1 to 8"):
-        counted_exposure([1], [9], space_size=8, place_low=one, place_high=one)
+        exact_exposure([1], [9], space_size=8, place_low=one, place_high=one)
     with pytest.raises(
         InputError, match="rank_low 2, rank_high 1, place_low 1, place_high 1: give"
     ):
-        counted_exposure([1, 1], [1], space_size=8, place_low=one, place_high=one)
+        exact_exposure([1, 1], [1], space_size=8, place_low=one, place_high=one)
     with pytest.raises(InputError, match="rank_low 0, rank_high 0"):
-        counted_exposure([], [], space_size=8, place_low=[], place_high=[])
+        exact_exposure([], [], space_size=8, place_low=[], place_high=[])
     with pytest.raises(InputError, match=r"empirical has shape \(2,\)"):
-        counted_exposure(
+        exact_exposure(
             [1], [1], space_size=8, empirical=[True, False], place_low=one, place_high=one
         )
     with pytest.raises(SettingsError, match="space_size=1 must be a whole number at least 2"):
-        counted_exposure([1], [1], space_size=1, place_low=one, place_high=one)
+        exact_exposure([1], [1], space_size=1, place_low=one, place_high=one)
     with pytest.raises(SettingsError, match="steps=-1 must be a whole number at least 0"):
-        counted_exposure([1], [1], space_size=8, steps=-1, place_low=one, place_high=one)
+        exact_exposure([1], [1], space_size=8, steps=-1, place_low=one, place_high=one)

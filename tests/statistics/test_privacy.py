@@ -160,7 +160,10 @@ def test_coins_that_no_class_alone_refutes_are_refuted_by_all() -> None:
     found = privacy_of(fixed, inclusion_probability=0.5)
     assert found["primary"] is None
     for row in found["classes"]:
-        assert "30 of 30 candidates went in, which coins of 0.5 give" in row["note"]
+        assert (
+            "30 of 30 candidates went in, which an inclusion probability of 0.5 gives"
+            in row["note"]
+        )
     assert privacy_of(fixed)["primary"] is not None
 
 

@@ -10,7 +10,7 @@ from scipy import stats
 
 from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics import GoodnessOfFit, SkewNormal, skew_normal_exposure
-from lmexposure.statistics.skew_normal import Fit, bootstrap_fits, goodness_of_fit, look_at
+from lmexposure.statistics.skew_normal import Fit, bootstrap_fits, fit_statistics, goodness_of_fit
 
 # Computed with scipy.stats.skewnorm on deterministic quantiles (i + 0.5) / 1000; tolerance 1e-3.
 NORMAL_FIT = {10: 1.0, 8: 5.4624, 6: 14.9623, 5: 21.7586}
@@ -217,7 +217,7 @@ def test_looks_against_a_naive_count() -> None:
     gaps = [
         max(abs(cdf[i] - (x <= x[i]).mean()), abs(cdf[i] - (x < x[i]).mean())) for i in range(37)
     ]
-    found = look_at(x, CURVE)
+    found = fit_statistics(x, CURVE)
     assert found.ks_statistic == pytest.approx(max(gaps))
     over = [-np.log2(cdf[i]) + np.log2((i + 0.5) / 37) for i in range(10)]
     assert found.tail_bits == pytest.approx(np.mean(over))
@@ -248,5 +248,5 @@ def test_bootstraps_are_fitted_anew() -> None:
     # Plain Kolmogorov-Smirnov distances, without fitting, are larger by about a third.
     fits = bootstrap_fits(CURVE, 200, bootstraps=60, seed=1)
     rng = np.random.default_rng(1)
-    plain = [look_at(np.sort(rng.normal(size=200)), CURVE).ks_statistic for _ in range(60)]
+    plain = [fit_statistics(np.sort(rng.normal(size=200)), CURVE).ks_statistic for _ in range(60)]
     assert np.mean([fit.ks_statistic for fit in fits]) < 0.8 * np.mean(plain)

@@ -50,7 +50,7 @@ class EpsilonBound:
         method: the function that gave it.
         value: epsilon is at least this with confidence 1 - significance; never below 0.
         significance: how often, at most, `value` may lie above the true epsilon.
-        delta: the delta beside which epsilon stands, for one document.
+        delta: the delta of the pair (epsilon, delta) that `value` bounds, for one document.
         validity: for which mechanisms this holds. "any-dp": every (epsilon, delta)-DP training,
             from one trained model; "iid-scores": canary scores independent and alike given the
             model; "gaussian": a Gaussian trade-off; "asymptotic": only for large counts;
@@ -58,13 +58,13 @@ class EpsilonBound:
         counts: what was counted, by name.
         threshold: the score above which a canary was guessed to be in; None where there is no
             single one.
-        threshold_choice: how the threshold, or what stands for it, was chosen.
-        max_attainable: the most that `value` could have been with so many canaries, had the attack
-            been perfect; None where the rule has no such end.
+        threshold_choice: how the threshold, or what takes its place, was chosen.
+        max_attainable: the most that a perfect attack on these canaries would have shown; None
+            where the rule has no such limit.
         repetitions: copies of each canary.
         adjacency: the neighbouring data sets meant.
-        assumptions: what must hold beside the class of validity.
-        notes: what is not as it should be, and what became of it.
+        assumptions: what must hold in addition to the class of validity.
+        notes: what is unusual about these data, and how it was handled.
     """
 
     method: str
@@ -95,15 +95,15 @@ class ClaimCheck:
     Attributes:
         verdict: "contradicted": the lower bound is above the claim. "consistent": it is not,
             although a perfect attack would have put it there. "cannot tell": even a perfect
-            attack on so many canaries would not have reached the claim.
+            attack on these canaries would not have reached the claim.
         reason: the same with its numbers, in a sentence.
         claimed_epsilon: in nats.
-        claimed_delta: beside it.
-        bound: the lower bound on epsilon, in nats; None, like what follows, where there is none.
+        claimed_delta: of the same claim.
+        bound: the lower bound on epsilon, in nats; None, as all below, where there is none.
         max_attainable: the most that the bound could have been, in nats; None where there is none.
         significance: how often, at most, a true claim is contradicted, where the conditions hold.
         validity: the class of conditions under which that is so.
-        method: the bound that was asked.
+        method: the function that gave the bound.
     """
 
     verdict: Verdict
@@ -124,6 +124,9 @@ class ClaimCheck:
 @dataclass(frozen=True, kw_only=True)
 class Claim:
     """The claim that a training is (epsilon, delta)-differentially private for one document.
+
+    Source: Dwork and Roth 2014, The algorithmic foundations of differential privacy, definition
+    2.4; neighbours differ in one document that is added or removed.
 
     Args:
         epsilon: in nats, finite, at least 0.
@@ -147,7 +150,7 @@ class Claim:
                 "delta=0 for pure differential privacy"
             )
         object.__setattr__(self, "delta", delta_of_dp("delta", self.delta))
-        object.__setattr__(self, "epsilon", _finite_epsilon(self.epsilon))
+        object.__setattr__(self, "epsilon", at_least_zero("epsilon", self.epsilon))
 
     def against(self, bound: EpsilonBound) -> ClaimCheck:
         """Compare the claim with a lower bound.
@@ -163,13 +166,13 @@ class Claim:
             The verdict with its numbers and conditions.
 
         Raises:
-            InputError: the bound stands beside a smaller delta than the claim.
+            InputError: the bound is for a smaller delta than the claim's.
         """
         claimed_delta = float(self.delta or 0.0)
         if bound.delta < claimed_delta:
             raise InputError(
-                f"the bound stands beside delta={bound.delta:g}, below the claim's "
-                f"{claimed_delta:g}, and a claim says nothing of smaller deltas; compute the "
+                f"the bound is for delta={bound.delta:g}, below the claim's "
+                f"{claimed_delta:g}, and a claim says nothing about smaller deltas; compute the "
                 f"bound at delta={claimed_delta:g}"
             )
         verdict = self._verdict(bound)
@@ -186,7 +189,7 @@ class Claim:
         )
 
     def untested(self, reason: str) -> ClaimCheck:
-        """What is said of the claim where there is no bound to hold it against."""
+        """The verdict where there is no bound to compare the claim with."""
         return ClaimCheck(
             verdict="cannot tell",
             reason=reason,
@@ -216,12 +219,12 @@ class Claim:
         at_larger = (
             ""
             if bound.delta == claimed_delta
-            else f"; the bound stands beside delta={bound.delta:g}, and at the claim's "
+            else f"; the bound is for delta={bound.delta:g}, and at the claim's "
             f"{claimed_delta:g} it may be higher: compute it there"
         )
         if bound.max_attainable is None:
             return (
-                f"{bound.method} has no max attainable value to hold against the claim{at_larger}"
+                f"{bound.method} has no max attainable value to compare with the claim{at_larger}"
             )
         if verdict == "consistent":
             return (
@@ -236,13 +239,14 @@ class Claim:
         )
 
 
-def _finite_epsilon(value: float) -> float:
+def at_least_zero(name: str, value: float) -> float:
+    """Return `value` if it is finite and at least 0."""
     if value == 0 and not isinstance(value, bool):
         return 0.0
     try:
-        return positive("epsilon", value)
+        return positive(name, value)
     except SettingsError:
-        raise SettingsError(f"epsilon={value!r} must be a finite number, at least 0") from None
+        raise SettingsError(f"{name}={value!r} must be a finite number, at least 0") from None
 
 
 def two_sample_notes(
@@ -400,9 +404,9 @@ def refuse_unlikely_coins(included: int, candidates: int, probability: float) ->
     chance = 2 * min(below, above)
     if chance < _UNLIKELY_COINS:
         raise InputError(
-            f"{included} of {candidates} candidates went in, which coins of {probability:g} give "
-            f"with probability {chance:.1g}; declare the coins that were tossed, or none: use "
-            "epsilon_from_scores, or epsilon_from_exposure without coins"
+            f"{included} of {candidates} candidates went in, which an inclusion probability of "
+            f"{probability:g} gives with probability {chance:.1g}; declare the one that was used, "
+            "or none: use epsilon_from_scores, or epsilon_from_exposure without it"
         )
 
 

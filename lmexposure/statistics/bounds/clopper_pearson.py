@@ -37,7 +37,10 @@ _CANDIDATES = 400
 
 @dataclass(frozen=True, kw_only=True)
 class FixedThreshold:
-    """One score, chosen without a look at these scores; above it a canary is guessed to be in."""
+    """One score, chosen without a look at these scores; above it a canary is guessed to be in.
+
+    Source: `clopper_pearson_epsilon`.
+    """
 
     value: float
 
@@ -53,6 +56,8 @@ class SplitSample:
 
     Attributes:
         fraction: of each sample, in (0, 1), the part that the threshold is chosen on.
+
+    Source: Cox 1975, A note on data-splitting for the evaluation of significance levels.
     """
 
     fraction: float = 0.5
@@ -69,6 +74,8 @@ class Bonferroni:
         grid: the thresholds, at least one.
         by: "share": of the out-scores that lie above the threshold, each in (0, 1); "value": the
             thresholds themselves.
+
+    Source: Dunn 1961, Multiple comparisons among means (Bonferroni's inequality).
     """
 
     grid: Sequence[float] = _DEFAULT_SHARES
@@ -83,7 +90,10 @@ class Bonferroni:
 
 @dataclass(frozen=True, kw_only=True)
 class OrderStatistics:
-    """All ranks on a fixed ladder, from both ends, at one joint level that is computed exactly."""
+    """All ranks on a fixed ladder, from both ends, at one joint level that is computed exactly.
+
+    Source: proof at the top of `bounds/from_scores.py`.
+    """
 
 
 Threshold = FixedThreshold | SplitSample | Bonferroni | OrderStatistics

@@ -78,7 +78,7 @@ class EpsilonPoint:
 
 @dataclass(frozen=True, kw_only=True)
 class ExposureEpsilon:
-    """What exposures say of epsilon: a lower bound, and beside it the point value."""
+    """What exposures say of epsilon: a lower bound, and the point value."""
 
     bound: EpsilonBound
     point: EpsilonPoint
@@ -131,7 +131,7 @@ def epsilon_from_exposure(
     significance: float = 0.05,
     delta: float = 0.0,
 ) -> ExposureEpsilon:
-    """Lower bound on epsilon from the references that stand before a quantile of the canaries.
+    """Lower bound on epsilon from the references that come before a quantile of the canaries.
 
     With n references, let x of them have a log-perplexity as low as the k-th lowest canary's, ties
     against the bound. Where every fill went in by an independent coin of probability p, the bound
@@ -160,7 +160,7 @@ def epsilon_from_exposure(
         InputError: no numbers, a NaN or an infinity; coins that could hardly have fallen so.
 
     Source: Jagielski 2023 (arXiv 2306.00133) for the point value; Steinke, Nasr, Jagielski 2023
-    (arXiv 2305.08846) for coins of one half.
+    (arXiv 2305.08846) for coins of one half; for others, proof at the top of this module.
 
     >>> found = epsilon_from_exposure([1.0] * 10, range(2, 10002), quantile=1.0)
     >>> round(found.point.value, 2), round(found.bound.value, 2)
@@ -225,7 +225,7 @@ def _point(exposure: float, quantile: float, repetitions: int) -> EpsilonPoint:
 def _alike(
     k: int, m: int, n: int, significance: float, delta: float, repetitions: int
 ) -> Callable[[int], float]:
-    """The bound for independent log-perplexities, by how many references stand before."""
+    """The bound for independent log-perplexities, by how many references come before."""
 
     def epsilon(before: int) -> float:
         return per_document(
@@ -276,7 +276,7 @@ class CoinRule:
     Attributes:
         fills: N, all fills that a coin is tossed for.
         coin: p, the chance of each to go in, in (0, 1).
-        rank: k, of the canary that is looked at, counted from the lowest log-perplexity.
+        rank: k, of the canary whose place is counted, from the lowest log-perplexity.
         significance: in (0, 1).
         delta: of one document.
         repetitions: copies of each canary.
@@ -295,7 +295,7 @@ class CoinRule:
         return _given_up(self)
 
     def epsilon(self, before: int) -> float:
-        """Lower bound for one document when `before` fills left out stand before the canary."""
+        """Lower bound for one document when `before` fills left out come before the canary."""
         given_up = self.given_up
         return per_document(
             lambda group: max(0.0, self.group_epsilon(before, given_up, group)),

@@ -48,7 +48,7 @@ _LOCAL = 0.1
 _SPARED = 0.02
 # Shapes the ladder only: the group's epsilon at which those ranks are counted.
 _DESIGN_EPSILON = 2.0
-# Where a root is looked for: this part of a standard deviation from where it should be.
+# Where the search for a root begins: this part of a standard deviation from where it should be.
 _NEAR = 20
 # Normal quantiles are finite from here to there.
 _TINY, _BELOW_1 = 1e-300, 1 - 2.0**-53
@@ -93,14 +93,14 @@ def epsilon_from_scores(
 
     Returns:
         The bound in nats, class "iid-scores". With `OrderStatistics`, `threshold` is the score
-        that decided, and stands for an exact joint test of all ranks on the ladder.
+        that decided in an exact joint test of all ranks on the ladder.
 
     Raises:
         SettingsError: a setting out of range, or a threshold of another type.
         InputError: no scores, a NaN or an infinity, or too few scores to split.
 
     Source: Jagielski, Ullman, Oprea 2020 (arXiv 2006.07709) for the attack; the joint test of all
-    ranks is exact for two samples under the least favourable pair.
+    ranks: proof at the top of this module.
 
     >>> found = epsilon_from_scores([3, 4, 5, 6, 7, 8, 9, 10], [-3, -2, -1, 0, 1, 2])
     >>> 0 < found.value <= found.max_attainable
@@ -470,14 +470,14 @@ def _run(stops: list[int], bands: list[tuple[int, int]], success: float) -> tupl
 
 
 def _window(successes: int, success: float) -> tuple[int, int]:
-    """Where failures before so many successes lie but for less than 1e-15 of the time."""
+    """The range of failures before these successes, but for less than 1e-15 of the time."""
     mean = successes * (1 - success) / success
     reach = 9 * math.sqrt(mean / success)
     return max(0, math.floor(mean - reach)), math.ceil(mean + reach + 45 / success)
 
 
 def _failures(successes: int, success: float, most: int) -> Floats:
-    """Chance of 0, 1, ..., `most` failures before so many successes (negative binomial)."""
+    """Chance of 0, 1, ..., `most` failures before these successes (negative binomial)."""
     y = np.arange(most + 1)
     logs = special.gammaln(successes + y) - special.gammaln(successes) - special.gammaln(y + 1)
     logs = logs + successes * math.log(success) + special.xlog1py(y, -success)
@@ -485,13 +485,13 @@ def _failures(successes: int, success: float, most: int) -> Floats:
     return chances
 
 
-def _convolve(one: Floats, other: Floats) -> Floats:
-    """Directly where one is short: a transform loses small values."""
-    if min(one.size, other.size) <= 300:
-        return np.convolve(one, other)
-    length = fft.next_fast_len(one.size + other.size - 1, real=True)
-    product = fft.irfft(fft.rfft(one, length) * fft.rfft(other, length), length)
-    kept: Floats = np.maximum(product[: one.size + other.size - 1], 0)
+def _convolve(first: Floats, second: Floats) -> Floats:
+    """Directly where either is short: a transform loses small values."""
+    if min(first.size, second.size) <= 300:
+        return np.convolve(first, second)
+    length = fft.next_fast_len(first.size + second.size - 1, real=True)
+    product = fft.irfft(fft.rfft(first, length) * fft.rfft(second, length), length)
+    kept: Floats = np.maximum(product[: first.size + second.size - 1], 0)
     return kept
 
 

@@ -24,10 +24,10 @@ from scipy.optimize import brentq
 from scipy.special import erfcx, ndtr, ndtri
 
 from lmexposure._validate import bits_array, delta_of_dp, fraction, integer, positive
-from lmexposure.errors import SettingsError
 from lmexposure.statistics.bounds.bound import (
     EpsilonBound,
     adjacency,
+    at_least_zero,
     beta_nodes,
     beta_quantiles,
     guess_notes,
@@ -93,7 +93,7 @@ def epsilon_of_mu(*, mu: float, delta: float) -> float:
     >>> round(epsilon_of_mu(mu=1.0, delta=1e-5), 6)
     4.377178
     """
-    mu, delta = _at_least_zero("mu", mu), delta_of_dp("delta", delta)
+    mu, delta = at_least_zero("mu", mu), delta_of_dp("delta", delta)
     if delta >= _delta(mu, 0.0):
         return 0.0
     if delta == 0:
@@ -118,7 +118,7 @@ def delta_of_epsilon(*, sigma: float, epsilon: float) -> float:
     >>> round(delta_of_epsilon(sigma=1.0, epsilon=1.0), 9)
     0.126936738
     """
-    return _delta(1 / positive("sigma", sigma), _at_least_zero("epsilon", epsilon))
+    return _delta(1 / positive("sigma", sigma), at_least_zero("epsilon", epsilon))
 
 
 def _delta(mu: float, epsilon: float) -> float:
@@ -139,15 +139,6 @@ def _delta(mu: float, epsilon: float) -> float:
 def _mills(t: float) -> float:
     """Phi(-t) / phi(t) for t >= 0."""
     return math.sqrt(math.pi / 2) * float(erfcx(t / math.sqrt(2)))
-
-
-def _at_least_zero(name: str, value: float) -> float:
-    if value == 0 and not isinstance(value, bool):
-        return 0.0
-    try:
-        return positive(name, value)
-    except SettingsError:
-        raise SettingsError(f"{name}={value!r} must be a finite number, at least 0") from None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ from lmexposure.statistics.bounds.from_scores import epsilon_from_scores
 from lmexposure.statistics.bounds.gaussian import gaussian_dp_epsilon, one_run_gaussian_audit
 from lmexposure.statistics.bounds.one_run import one_run_audit
 
-_MANY = 10  # so many times as many never-inserted scores: few canaries against many references
+_MANY = 10  # never-inserted scores for each canary: from here on the canaries are few
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class JointBounds:
         """Plain Python values."""
         return {
             "primary": self.primary.to_dict(),
-            "others": [one.to_dict() for one in self.others],
+            "others": [bound.to_dict() for bound in self.others],
             "refused": [{"method": method, "reason": why} for method, why in self.refused],
             "significance": self.significance,
             "inclusion_probability": self.inclusion_probability,
@@ -67,7 +67,7 @@ def joint_bounds(  # noqa: PLR0913 - a public door: its parameters are its optio
 ) -> JointBounds:
     """Bound epsilon by every rule that the data supports.
 
-    The primary bound stands beside the first delta: `one_run_audit` with fair coins,
+    The primary bound is for the first delta: `one_run_audit` with fair coins,
     `epsilon_from_exposure` with others; without coins `epsilon_from_exposure` where there are ten
     times as many never-inserted scores as canaries, else `epsilon_from_scores`.
 
@@ -79,13 +79,16 @@ def joint_bounds(  # noqa: PLR0913 - a public door: its parameters are its optio
         inclusion_probability: with which each candidate went in by its own independent coin; None
             where a fixed number went in, or it is not known.
         significance: of all bounds together.
-        deltas: one or more, in [0, 1), different; each bound is given beside each of them.
+        deltas: one or more, in [0, 1), different; each bound is computed at each of them.
         repetitions: copies of each candidate that went in.
         seed: of ties and splits.
 
     Raises:
         InputError: scores that are missing or one-sided, of another shape, or for the coins.
         SettingsError: a setting out of range.
+
+    Source: each bound cites its own; they hold together by Boole's inequality, since their parts
+    of the significance add up to it.
     """
     data = _Data(
         scores=bits_array("scores", scores),

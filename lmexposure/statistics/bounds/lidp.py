@@ -81,7 +81,7 @@ def lidp_epsilon(
     delta: float = 0.0,
     repetitions: int = 1,
 ) -> EpsilonBound:
-    """Lower bound on epsilon from n models with K canaries each, whatever ties the canaries.
+    """Lower bound on epsilon from n models with K canaries each, which need not be independent.
 
     With p the probability that an inserted canary scores above the threshold and q that a fresh
     one does: p <= e^epsilon q + delta, and 1 - q <= e^epsilon (1 - p) + delta. The rate of a

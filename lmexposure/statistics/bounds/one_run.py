@@ -161,8 +161,8 @@ def _counts(
 def _choice(looks: dict[str, tuple[int, int]]) -> str:
     name, (guesses, correct) = next(iter(looks.items()))
     return (
-        f"looks on three rays, fixed beforehand and all paid for; the ray '{name}' decided, with "
-        f"{correct} of {guesses} guesses right"
+        "best of the numbers of guesses on three rays, fixed beforehand and all paid for; the ray "
+        f"'{name}' decided, with {correct} of {guesses} guesses right"
     )
 
 
@@ -220,7 +220,7 @@ class Audit:
     def _reach(self, right: NDArray[np.bool_], forgiven: int, enough: float = math.inf) -> float:
         """The largest epsilon of one document at which this outcome, less k, is too rare.
 
-        Not looked for beyond `enough`: if it is too rare there, that is the answer.
+        The search ends at `enough`: if the outcome is too rare there, that is the answer.
         """
         rays = self.rays
         reached = max(float(_odds(ray, right, forgiven).max()) for ray in rays)
@@ -295,7 +295,7 @@ class Ray:
     def right(self, reveals: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Right guesses at each look, shape (J,), of canaries in the order of `reveal`."""
         along = {"both": reveals, "top": reveals[::2], "bottom": reveals[1::2]}[self.name]
-        # A look at 0 guesses does not exist: every look is at least 1.
+        # Every look is at 1 guess at least.
         return np.cumsum(along, dtype=np.int64)[self.looks - 1]
 
 
@@ -410,7 +410,7 @@ def crossing_probability(
     carried from look to look; what has reached a critical count is taken out and added up.
 
     Args:
-        looks: numbers of guesses at which the count is looked at, strictly rising, shape (J,).
+        looks: numbers of guesses at which the count is examined, strictly rising, shape (J,).
         critical: counts, shape (J,); more than the guesses of a look means never.
         log_odds: of a right guess, in nats.
 

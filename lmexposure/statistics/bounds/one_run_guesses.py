@@ -4,10 +4,11 @@ import numpy as np
 from scipy import special
 
 from lmexposure._validate import delta_of_dp, fraction, integer
-from lmexposure.errors import InputError, SettingsError
+from lmexposure.errors import InputError
 from lmexposure.statistics.bounds.bound import (
     EpsilonBound,
     adjacency,
+    at_least_zero,
     guess_notes,
     largest_rejected,
     per_document,
@@ -85,7 +86,7 @@ def one_run_epsilon(
 def one_run_p_value(
     *, canaries: int, guesses: int, correct: int, epsilon: float, delta: float = 0.0
 ) -> float:
-    """How often, at most, an (epsilon, delta)-DP training gives so many right guesses.
+    """How often, at most, an (epsilon, delta)-DP training gives this number of right guesses.
 
     Args:
         canaries: included by fair independent coins, at least 1.
@@ -108,9 +109,8 @@ def one_run_p_value(
     0.382722
     """
     check_guesses(canaries, guesses, correct)
-    if isinstance(epsilon, bool | str) or not 0 <= epsilon < np.inf:
-        raise SettingsError(f"epsilon={epsilon!r} must be a finite number, at least 0")
-    return _p_value(canaries, guesses, correct, float(epsilon), delta_of_dp("delta", delta))
+    epsilon = at_least_zero("epsilon", epsilon)
+    return _p_value(canaries, guesses, correct, epsilon, delta_of_dp("delta", delta))
 
 
 def _group_bound(

@@ -38,7 +38,7 @@ def _bound(value: float, ceiling: float | None, delta: float = 1e-5) -> EpsilonB
         (1.0, 6.0, "consistent", "a perfect attack would have shown 6, above the 2 claimed"),
         (2.0, 6.0, "consistent", "the bound is 2;"),
         (1.0, 2.0, "cannot tell", "even a perfect attack on these canaries would have shown 2"),
-        (1.0, None, "cannot tell", "some_epsilon has no ceiling"),
+        (1.0, None, "cannot tell", "some_epsilon has no max attainable value"),
         (3.0, None, "contradicted", "at least 3"),
     ],
 )
@@ -110,7 +110,7 @@ def test_coins_that_were_tossed_are_believed(coins: float) -> None:
     ("included", "coins"), [(500, 0.01), (10, 0.5), (1_000, 0.5), (0, 0.5), (990, 0.5)]
 )
 def test_coins_that_were_not_are_refused(included: int, coins: float) -> None:
-    with pytest.raises(InputError, match=f"{included} of 1000 candidates went in, which coins of"):
+    with pytest.raises(InputError, match=f"{included} of 1000 candidates went in, which an"):
         refuse_unlikely_coins(included, 1_000, coins)
 
 

@@ -430,7 +430,11 @@ def test_what_the_bound_says_of_itself() -> None:
         ([], [], r"scores has shape \(0,\)"),
         ([1.0, np.nan], [True, False], "scores.1.=nan is not finite"),
         ([1.0, 2.0], [True], "included has 1 entries for 2 scores"),
-        (list(range(30)), [True] * 30, "30 of 30 candidates went in, which coins of 0.5 give"),
+        (
+            list(range(30)),
+            [True] * 30,
+            "30 of 30 candidates went in, which an inclusion probability of 0.5 gives",
+        ),
     ],
 )
 def test_bad_input(scores: list[float], included: list[bool], message: str) -> None:

@@ -255,7 +255,11 @@ def test_a_ceiling_near_that_of_all_guesses() -> None:
         ([1.0, 2.0], [0, 2], "must hold True and False"),
         ([1.0, 2.0], [1.0, np.nan], "must hold True and False"),
         ([1.0, 2.0], ["in", "out"], "must hold True and False"),
-        (list(range(30)), [True] * 30, "30 of 30 candidates went in, which coins of 0.5 give"),
+        (
+            list(range(30)),
+            [True] * 30,
+            "30 of 30 candidates went in, which an inclusion probability of 0.5 gives",
+        ),
         (list(range(1000)), [True] * 10 + [False] * 990, "10 of 1000 candidates went in"),
     ],
 )
