@@ -35,13 +35,6 @@ _MARKS = np.array([1e-12, 1e-6, 1e-3, 0.03, 0.2, 0.5])
 _GAUSS_NODES, _GAUSS_WEIGHTS = np.polynomial.legendre.leggauss(8)
 
 
-def adjacency(repetitions: int) -> str:
-    """The neighbouring data sets whose epsilon is bounded."""
-    if repetitions == 1:
-        return "add or remove one document"
-    return f"add or remove one document (by group privacy from one canary of {repetitions} copies)"
-
-
 @dataclass(frozen=True, kw_only=True)
 class EpsilonBound:
     """A lower bound on epsilon in nats; higher = less private. At no signal it is 0.
@@ -78,9 +71,14 @@ class EpsilonBound:
     max_attainable: float | None
     repetitions: int = 1
     unit: str = "nats"
-    adjacency: str = adjacency(1)
+    adjacency: str = field(init=False)
     assumptions: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        group = f" (by group privacy from one canary of {self.repetitions} copies)"
+        meant = "add or remove one document" + (group if self.repetitions > 1 else "")
+        object.__setattr__(self, "adjacency", meant)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain Python values; "mu" is None where the rule bounds none."""
@@ -247,6 +245,15 @@ def at_least_zero(name: str, value: float) -> float:
         return positive(name, value)
     except SettingsError:
         raise SettingsError(f"{name}={value!r} must be a finite number, at least 0") from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What is asked of a bound: a significance, the claim's delta, and the copies of a canary."""
+
+    significance: float
+    delta: float
+    repetitions: int
 
 
 def two_sample_notes(

@@ -20,7 +20,7 @@ from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics.bounds.bound import (
     SCORES_ALIKE,
     EpsilonBound,
-    adjacency,
+    Terms,
     per_document,
     rate_notes,
     two_sample_notes,
@@ -195,22 +195,16 @@ def clopper_pearson_epsilon(
         threshold_choice="fixed beforehand by the caller, who counted",
         max_attainable=most,
         repetitions=repetitions,
-        adjacency=adjacency(repetitions),
         assumptions=_ASSUMPTIONS,
         notes=rate_notes(value, most, tp / positives, fp / negatives),
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class ThresholdRule:
-    """A significance, and the claim's delta and repetitions; a bound for each choice of threshold.
+class ThresholdRule(Terms):
+    """The bound for each choice of threshold, on these terms.
 
     Scores that were in and scores that were not are ascending, of shapes (n,) and (m,).
     """
-
-    significance: float
-    delta: float
-    repetitions: int
 
     def bound(self, ins: Floats, outs: Floats, threshold: Threshold, seed: int) -> EpsilonBound:
         """The bound at a threshold that is chosen so; `seed` is of the split.
@@ -258,7 +252,6 @@ class ThresholdRule:
             threshold_choice=choice,
             max_attainable=most,
             repetitions=self.repetitions,
-            adjacency=adjacency(self.repetitions),
             assumptions=(SCORES_ALIKE,),
             notes=two_sample_notes(value, most, ins, outs),
         )

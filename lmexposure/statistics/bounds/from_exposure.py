@@ -31,7 +31,6 @@ from lmexposure.errors import InputError
 from lmexposure.statistics.bounds.bound import (
     TOO_FEW,
     EpsilonBound,
-    adjacency,
     beta_nodes,
     beta_quantiles,
     group_delta,
@@ -200,7 +199,6 @@ def epsilon_from_exposure(
         threshold_choice=f"canary {rank} from the lowest log-perplexity, fixed beforehand",
         max_attainable=most,
         repetitions=repetitions,
-        adjacency=adjacency(repetitions),
         assumptions=_ALIKE if inclusion_probability is None else _COINS,
         notes=_notes(value, rank, m, most),
     )

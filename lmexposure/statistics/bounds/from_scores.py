@@ -31,7 +31,7 @@ from lmexposure.errors import NumericalError
 from lmexposure.statistics.bounds.bound import (
     SCORES_ALIKE,
     EpsilonBound,
-    adjacency,
+    Terms,
     group_delta,
     two_sample_notes,
 )
@@ -111,11 +111,11 @@ def epsilon_from_scores(
     significance, delta = fraction("significance", significance), delta_of_dp("delta", delta)
     repetitions = integer("repetitions", repetitions, low=1)
     seed = integer("seed", seed, low=0)
-    rule = ThresholdRule(significance=significance, delta=delta, repetitions=repetitions)
+    terms = Terms(significance=significance, delta=delta, repetitions=repetitions)
     if threshold is not None and not isinstance(threshold, OrderStatistics):
-        return rule.bound(ins, outs, threshold, seed)
-    found = _best_rank(ins, outs, rule)
-    most = max(_max_attainable(ins.size, outs.size, rule), found.value)
+        return ThresholdRule(**vars(terms)).bound(ins, outs, threshold, seed)
+    found = _best_rank(ins, outs, terms)
+    most = max(_max_attainable(ins.size, outs.size, terms), found.value)
     counts = {"positives": ins.size, "negatives": outs.size}
     if found.threshold is not None:
         counts |= found.counts(ins.size, outs.size)
@@ -130,7 +130,6 @@ def epsilon_from_scores(
         threshold_choice="best of all ranks on a ladder from both ends, at one exact joint level",
         max_attainable=most,
         repetitions=repetitions,
-        adjacency=adjacency(repetitions),
         assumptions=(SCORES_ALIKE,),
         notes=two_sample_notes(found.value, most, ins, outs),
     )
@@ -157,15 +156,15 @@ class _Best:
         return {"true_positives": n - self.passed, "false_positives": m - self.rank}
 
 
-def _best_rank(ins: Floats, outs: Floats, rule: ThresholdRule) -> _Best:
+def _best_rank(ins: Floats, outs: Floats, terms: Terms) -> _Best:
     """Lower bound on epsilon of one document, from both ends.
 
     Args:
         ins: scores of canaries that were in, ascending, shape (n,).
         outs: scores of canaries that were not, ascending, shape (m,).
-        rule: significance, delta and repetitions.
+        terms: significance, delta and repetitions.
     """
-    top, bottom = _End.of(ins.size, outs.size, rule), _End.of(outs.size, ins.size, rule)
+    top, bottom = _End.of(ins.size, outs.size, terms), _End.of(outs.size, ins.size, terms)
     above = outs.size - np.searchsorted(outs, ins[ins.size - top.ranks], side="left")
     below = np.searchsorted(ins, outs[bottom.ranks - 1], side="right")
     ends = replace(top, passed=above), replace(bottom, passed=below)
@@ -179,7 +178,7 @@ def _best_rank(ins: Floats, outs: Floats, rule: ThresholdRule) -> _Best:
     rank, passed = int(end.ranks[place]), int(end.passed[place])
     spread = math.sqrt(1 / rank + 1 / (passed + 1))
     return _Best(
-        value=_invert(ends, max(best), spread, rule),
+        value=_invert(ends, max(best), spread, terms),
         top=first,
         rank=rank,
         passed=passed,
@@ -188,10 +187,10 @@ def _best_rank(ins: Floats, outs: Floats, rule: ThresholdRule) -> _Best:
 
 
 @lru_cache(maxsize=256)
-def _max_attainable(positives: int, negatives: int, rule: ThresholdRule) -> float:
+def _max_attainable(positives: int, negatives: int, terms: Terms) -> float:
     """The bound when every canary that was in scores above every one that was not."""
     ins = np.arange(negatives, negatives + positives, dtype=np.float64)
-    return _best_rank(ins, np.arange(negatives, dtype=np.float64), rule).value
+    return _best_rank(ins, np.arange(negatives, dtype=np.float64), terms).value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,10 +208,10 @@ class _End:
     tail: Floats
 
     @classmethod
-    def of(cls, size: int, others: int, rule: ThresholdRule) -> "_End":
+    def of(cls, size: int, others: int, terms: Terms) -> "_End":
         """The ranks to look at, before any score is seen."""
-        delta = group_delta(_DESIGN_EPSILON / rule.repetitions, rule.delta, rule.repetitions)
-        spared = _least_exceeded(_SPARED * rule.significance, size, delta) if delta else 0
+        delta = group_delta(_DESIGN_EPSILON / terms.repetitions, terms.delta, terms.repetitions)
+        spared = _least_exceeded(_SPARED * terms.significance, size, delta) if delta else 0
         spared = min(spared, size - 1)
         steps = [1]
         while steps[-1] < size:
@@ -224,7 +223,7 @@ class _End:
             size=size,
             others=others,
             spared=spared,
-            tail=_LOCAL * rule.significance * np.sqrt(ranks / size),
+            tail=_LOCAL * terms.significance * np.sqrt(ranks / size),
         )
 
     def local(self, passed: Counts) -> Floats:
@@ -265,26 +264,26 @@ class _End:
         )
 
 
-def _invert(ends: tuple[_End, _End], statistic: float, spread: float, rule: ThresholdRule) -> float:
+def _invert(ends: tuple[_End, _End], statistic: float, spread: float, terms: Terms) -> float:
     """The largest epsilon at which so large a statistic is too rare, for one document.
 
     Args:
         ends: both ends with what passed.
         statistic: the best local bound.
         spread: its standard deviation, about.
-        rule: significance, delta and repetitions.
+        terms: significance, delta and repetitions.
     """
     stairs = [end.staircase(statistic, spread) for end in ends]
 
     # As `per_document`: the chance grows with epsilon and with delta, one root finds both.
     def chance(epsilon: float) -> float:
-        group = group_delta(epsilon, rule.delta, rule.repetitions)
+        group = group_delta(epsilon, terms.delta, terms.repetitions)
         if group >= 1:
             return 1.0
-        return sum(stair.probability(rule.repetitions * epsilon, group) for stair in stairs)
+        return sum(stair.probability(terms.repetitions * epsilon, group) for stair in stairs)
 
-    start, step = statistic / rule.repetitions, spread / rule.repetitions
-    return _root(chance, rule.significance, start, step)
+    start, step = statistic / terms.repetitions, spread / terms.repetitions
+    return _root(chance, terms.significance, start, step)
 
 
 def _root(

@@ -26,7 +26,6 @@ from scipy.special import erfcx, ndtr, ndtri
 from lmexposure._validate import bits_array, delta_of_dp, fraction, integer, positive
 from lmexposure.statistics.bounds.bound import (
     EpsilonBound,
-    adjacency,
     at_least_zero,
     beta_nodes,
     beta_quantiles,
@@ -223,7 +222,6 @@ def gaussian_dp_epsilon(
         threshold_choice=f"best of {len(looks)} ranks of the out-scores fixed beforehand",
         max_attainable=epsilon_of_mu(mu=most / copies, delta=delta),
         repetitions=copies,
-        adjacency=adjacency(copies),
         assumptions=_TWO_SAMPLES,
         notes=two_sample_notes(bounds[best], most, inside, outside),
     )
@@ -315,7 +313,6 @@ def one_run_fdp_epsilon(
         threshold_choice="a number of guesses fixed beforehand",
         max_attainable=most,
         repetitions=repetitions,
-        adjacency=adjacency(repetitions),
         assumptions=_GAUSSIAN_GUESSES,
         notes=guess_notes(value, most, guesses, correct),
     )
@@ -440,7 +437,6 @@ def one_run_gaussian_audit(
         ),
         max_attainable=attainable,
         repetitions=copies,
-        adjacency=adjacency(copies),
         assumptions=_GAUSSIAN_COINS,
         notes=guess_notes(value, attainable, right.size, int(right.sum())),
     )

@@ -6,7 +6,8 @@ takes half of the significance, the others share the other half: all of them hol
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -97,26 +98,25 @@ def joint_bounds(  # noqa: PLR0913 - a public door: its parameters are its optio
         inclusion_probability=None
         if inclusion_probability is None
         else fraction("inclusion_probability", inclusion_probability),
-        repetitions=repetitions,
         seed=seed,
     )
-    data.refuse_unusable()
     deltas = [delta_of_dp("deltas", delta) for delta in deltas]
     if not deltas or len(set(deltas)) < len(deltas):
         raise SettingsError(f"deltas={deltas} must hold at least one value, each once")
     significance = fraction("significance", significance)
     refused: list[tuple[str, str]] = []
     rules = list(_rules(data, refused))
-    wanted = [(rule, delta) for delta in deltas for rule in rules]
-    possible = [pair for pair in wanted if pair[1] > 0 or pair[0] not in _GAUSSIAN]
     if not any(deltas):
         why = "at delta 0 no Gaussian trade-off has an epsilon"
-        refused += [(_GAUSSIAN[rule], why) for rule in rules if rule in _GAUSSIAN]
-    primary, others = possible[0], possible[1:]
-    share = significance / 2 / max(1, len(others))
+        refused += [(rule.name, why) for rule in rules if not rule.pure]
+    (first, at), *rest = ((rule, d) for d in deltas for rule in rules if d > 0 or rule.pure)
+    share = significance / 2 / max(1, len(rest))
     return JointBounds(
-        primary=primary[0](data, significance / 2, primary[1]),
-        others=tuple(rule(data, share, delta) for rule, delta in others),
+        primary=first.bound(significance=significance / 2, delta=at, repetitions=repetitions),
+        others=tuple(
+            rule.bound(significance=share, delta=delta, repetitions=repetitions)
+            for rule, delta in rest
+        ),
         refused=tuple(refused),
         significance=significance,
         inclusion_probability=data.inclusion_probability,
@@ -131,8 +131,19 @@ class _Data:
     included: NDArray[np.bool_]
     references: NDArray[np.float64]
     inclusion_probability: float | None
-    repetitions: int
     seed: int
+
+    def __post_init__(self) -> None:
+        if self.included.shape != self.scores.shape:
+            raise InputError(
+                f"included has shape {self.included.shape} for {self.scores.size} scores; give "
+                "one for each"
+            )
+        if not self.inside.size or not self.outside.size:
+            raise InputError(
+                f"{self.inside.size} scores were in and {self.outside.size} were not; a bound "
+                "compares both: give some of each"
+            )
 
     @property
     def inside(self) -> NDArray[np.float64]:
@@ -148,123 +159,55 @@ class _Data:
         """All that was never inserted."""
         return np.concatenate([self.left_out, self.references])
 
-    def refuse_unusable(self) -> None:
-        if self.included.shape != self.scores.shape:
-            raise InputError(
-                f"included has shape {self.included.shape} for {self.scores.size} scores; give "
-                "one for each"
-            )
-        if not self.inside.size or not self.outside.size:
-            raise InputError(
-                f"{self.inside.size} scores were in and {self.outside.size} were not; a bound "
-                "compares both: give some of each"
-            )
+
+@dataclass(frozen=True)
+class _Rule:
+    """A bound, ready for a significance, a delta and a number of repetitions.
+
+    `pure`: it has a value at delta 0.
+    """
+
+    name: str
+    bound: Callable[..., EpsilonBound]
+    pure: bool = True
 
 
-class _Rule(Protocol):
-    __name__: str
-
-    def __call__(self, data: _Data, significance: float, delta: float, /) -> EpsilonBound: ...
-
-
-def _rules(data: _Data, refused: list[tuple[str, str]]) -> Iterator[Callable[..., EpsilonBound]]:
+def _rules(data: _Data, refused: list[tuple[str, str]]) -> Iterator[_Rule]:
     """What the data supports, the primary rule first; says why not of the others."""
-    fair = data.inclusion_probability == 0.5
+    probability, coins, seed = data.inclusion_probability, (data.scores, data.included), data.seed
+    fair = probability == 0.5
     if fair:
-        yield _one_run
+        yield _Rule("one_run_audit", partial(one_run_audit, *coins, seed=seed))
     else:
         why = (
             "needs a declared inclusion probability of 0.5"
-            if data.inclusion_probability is None
-            else f"needs fair coins; these are of {data.inclusion_probability}"
+            if probability is None
+            else f"needs fair coins; these are of {probability}"
         )
         refused += [("one_run_audit", why), ("one_run_gaussian_audit", why)]
-    if data.inclusion_probability is None:
-        refused.append(
-            ("epsilon_from_exposure with coins", "needs a declared inclusion probability")
-        )
+    with_coins = "epsilon_from_exposure with coins"
+    if probability is None:
+        refused.append((with_coins, "needs a declared inclusion probability"))
     elif not data.left_out.size:
-        refused.append(("epsilon_from_exposure with coins", "no coin kept a candidate out"))
+        refused.append((with_coins, "no coin kept a candidate out"))
     else:
-        yield _p_coins
+        yield _Rule(with_coins, partial(_by_exposure, data.inside, data.left_out, probability))
+    samples = data.inside, data.outside
+    by_exposure = _Rule("epsilon_from_exposure", partial(_by_exposure, *samples, None))
+    by_scores = _Rule("epsilon_from_scores", partial(epsilon_from_scores, *samples, seed=seed))
     few = data.outside.size >= _MANY * data.inside.size
-    yield from (_exposure, _two_samples) if few else (_two_samples, _exposure)
-    yield _gaussian
+    yield from (by_exposure, by_scores) if few else (by_scores, by_exposure)
+    yield _Rule("gaussian_dp_epsilon", partial(gaussian_dp_epsilon, *samples), pure=False)
     if fair:
-        yield _one_run_gaussian
+        audit = partial(one_run_gaussian_audit, *coins, seed=seed)
+        yield _Rule("one_run_gaussian_audit", audit, pure=False)
 
 
-def _one_run(data: _Data, significance: float, delta: float) -> EpsilonBound:
-    return one_run_audit(
-        data.scores,
-        data.included,
-        significance=significance,
-        delta=delta,
-        repetitions=data.repetitions,
-        seed=data.seed,
-    )
-
-
-def _p_coins(data: _Data, significance: float, delta: float) -> EpsilonBound:
-    return _from_exposure(data, data.left_out, data.inclusion_probability, significance, delta)
-
-
-def _exposure(data: _Data, significance: float, delta: float) -> EpsilonBound:
-    return _from_exposure(data, data.outside, None, significance, delta)
-
-
-def _from_exposure(
-    data: _Data,
-    against: NDArray[np.float64],
-    inclusion_probability: float | None,
-    significance: float,
-    delta: float,
+def _by_exposure(
+    inside: NDArray[np.float64],
+    outside: NDArray[np.float64],
+    probability: float | None,
+    **terms: Any,
 ) -> EpsilonBound:
-    found = epsilon_from_exposure(
-        -data.inside,
-        -against,
-        inclusion_probability=inclusion_probability,
-        repetitions=data.repetitions,
-        significance=significance,
-        delta=delta,
-    )
+    found = epsilon_from_exposure(-inside, -outside, inclusion_probability=probability, **terms)
     return found.bound
-
-
-def _two_samples(data: _Data, significance: float, delta: float) -> EpsilonBound:
-    return epsilon_from_scores(
-        data.inside,
-        data.outside,
-        significance=significance,
-        delta=delta,
-        repetitions=data.repetitions,
-        seed=data.seed,
-    )
-
-
-def _gaussian(data: _Data, significance: float, delta: float) -> EpsilonBound:
-    return gaussian_dp_epsilon(
-        data.inside,
-        data.outside,
-        significance=significance,
-        delta=delta,
-        repetitions=data.repetitions,
-    )
-
-
-def _one_run_gaussian(data: _Data, significance: float, delta: float) -> EpsilonBound:
-    return one_run_gaussian_audit(
-        data.scores,
-        data.included,
-        significance=significance,
-        delta=delta,
-        repetitions=data.repetitions,
-        seed=data.seed,
-    )
-
-
-# What only a delta above 0 has, by the name that it goes by.
-_GAUSSIAN: dict[Callable[..., EpsilonBound], str] = {
-    _gaussian: "gaussian_dp_epsilon",
-    _one_run_gaussian: "one_run_gaussian_audit",
-}

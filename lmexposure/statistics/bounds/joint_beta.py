@@ -12,7 +12,6 @@ from lmexposure._validate import delta_of_dp, fraction, integer
 from lmexposure.errors import InputError
 from lmexposure.statistics.bounds.bound import (
     EpsilonBound,
-    adjacency,
     beta_nodes,
     beta_quantiles,
     group_delta,
@@ -157,7 +156,6 @@ def joint_beta_epsilon(
         threshold_choice="given by the counts",
         max_attainable=most,
         repetitions=copies,
-        adjacency=adjacency(copies),
         assumptions=_ASSUMPTIONS,
         notes=rate_notes(value, most, *counts.rates()),
     )

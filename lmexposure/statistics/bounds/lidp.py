@@ -14,7 +14,7 @@ from scipy.optimize import brentq
 
 from lmexposure._validate import bits_array, delta_of_dp, fraction, integer
 from lmexposure.errors import InputError
-from lmexposure.statistics.bounds.bound import EpsilonBound, adjacency, per_document, rate_notes
+from lmexposure.statistics.bounds.bound import EpsilonBound, per_document, rate_notes
 from lmexposure.statistics.intervals import binomial_interval
 
 # No single draw may cost more than this share of the capital.
@@ -139,7 +139,6 @@ def lidp_epsilon(
         threshold_choice="fixed beforehand",
         max_attainable=most,
         repetitions=copies,
-        adjacency=adjacency(copies),
         assumptions=_ASSUMPTIONS,
         notes=rate_notes(value, most, float(hits.mean()), float(alarms.mean())),
     )

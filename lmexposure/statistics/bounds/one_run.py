@@ -29,7 +29,6 @@ from lmexposure._validate import bits_array, delta_of_dp, fraction, integer
 from lmexposure.errors import InputError
 from lmexposure.statistics.bounds.bound import (
     EpsilonBound,
-    adjacency,
     group_delta,
     guess_notes,
     largest_rejected,
@@ -123,7 +122,6 @@ def one_run_audit(
         threshold_choice=_choice(looks),
         max_attainable=most,
         repetitions=repetitions,
-        adjacency=adjacency(repetitions),
         assumptions=FAIR_COINS,
         notes=guess_notes(found.epsilon, most, right.size, int(right.sum())),
     )

@@ -7,7 +7,6 @@ from lmexposure._validate import delta_of_dp, fraction, integer
 from lmexposure.errors import InputError
 from lmexposure.statistics.bounds.bound import (
     EpsilonBound,
-    adjacency,
     at_least_zero,
     guess_notes,
     largest_rejected,
@@ -77,7 +76,6 @@ def one_run_epsilon(
         threshold_choice="a number of guesses fixed beforehand",
         max_attainable=most,
         repetitions=repetitions,
-        adjacency=adjacency(repetitions),
         assumptions=FIXED_GUESSES,
         notes=guess_notes(value, most, guesses, correct),
     )

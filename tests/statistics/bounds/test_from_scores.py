@@ -19,7 +19,8 @@ from lmexposure.statistics import (
     epsilon_from_scores,
 )
 from lmexposure.statistics.bounds import from_scores
-from lmexposure.statistics.bounds.clopper_pearson import Threshold, ThresholdRule
+from lmexposure.statistics.bounds.bound import Terms
+from lmexposure.statistics.bounds.clopper_pearson import Threshold
 from lmexposure.statistics.bounds.from_scores import (
     Staircase,
     _chance_of_at_most,
@@ -160,7 +161,7 @@ def test_few_scores(n: int, m: int, delta: float) -> None:
 @given(st.integers(2, 400), st.integers(2, 400), st.sampled_from([0.0, 0.01]))
 @example(10_000, 100, 0.0)  # rises where almost all passed, at local bounds below 0
 def test_local_bounds_fall_as_more_pass(size: int, others: int, delta: float) -> None:
-    end = _End.of(size, others, ThresholdRule(significance=0.05, delta=delta, repetitions=1))
+    end = _End.of(size, others, Terms(significance=0.05, delta=delta, repetitions=1))
     local = np.array([end.local(np.full_like(end.ranks, c)) for c in range(others)])
     rising = np.diff(local, axis=0) > 1e-9
     assert not (rising & (local[1:] > 0)).any()
@@ -236,7 +237,7 @@ def test_reused_walks_give_the_chance_of_walks_of_their_own(slope: float) -> Non
     rng = np.random.default_rng(1)
     inside, outside = rng.normal(size=10_000), np.sort(rng.normal(size=10_000))
     inside[:100] += 9
-    end = _End.of(10_000, 10_000, ThresholdRule(significance=0.05, delta=0.0, repetitions=1))
+    end = _End.of(10_000, 10_000, Terms(significance=0.05, delta=0.0, repetitions=1))
     order = np.sort(inside)[::-1]
     passed = outside.size - np.searchsorted(outside, order[end.ranks - 1], side="left")
     kept = replace(end, passed=passed).staircase(2.5, 1.0)
