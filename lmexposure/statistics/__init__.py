@@ -1,6 +1,11 @@
 """What the numbers mean: exposure and its intervals, epsilon, tests against guessing.
 
 Numpy and scipy only: nothing here knows a model. All log-perplexities and exposures are in bits.
+
+A new statistic is a file of its own, with its source and a record that has `to_dict()`, and a name
+here. Exposures: `exposures`, `exact`, `importance`, `skew_normal`; bounds on epsilon: one file each
+in `bounds`; whether chance explains a difference: `chance`; telling members from others:
+`membership`, `roc`, `attack_scores`, `many_models`.
 """
 
 from typing import TYPE_CHECKING

@@ -282,7 +282,7 @@ def privacy_of(  # noqa: PLR0913 - a public door: its parameters are its options
         "inclusion_probability": inclusion_probability,
         "significance": significance,
         "deltas": list(deltas),
-        "primary": None if best is None else _named(*best),
+        "primary": None if best is None else best[0].to_dict() | {"formats": list(best[1].formats)},
         "max_attainable": max(attainable, default=None),
         "classes": rows,
         "claim": None if claim is None else _verdict(claim, best, attainable),
@@ -345,13 +345,6 @@ def _largest(
     bound, group = max(primary, key=lambda pair: pair[0].value)
     together = math.fsum(each.significance for each, _ in primary)
     return replace(bound, significance=together), group
-
-
-def _named(bound: EpsilonBound, group: ScoreClass) -> dict[str, Any]:
-    return bound.to_dict() | {
-        "formats": list(group.formats),
-        "repetitions": group.repetitions,
-    }
 
 
 def _verdict(

@@ -176,20 +176,8 @@ class ExposureSummary:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain Python values."""
-        return {
-            "n": self.n,
-            "mean": self.mean,
-            "standard_error": self.standard_error,
-            "lower_quartile": self.lower_quartile.to_dict(),
-            "median": self.median.to_dict(),
-            "upper_quartile": self.upper_quartile.to_dict(),
-            "capped": self.capped,
-            "level": self.level,
-            "notes": list(self.notes),
-            "mean_interval": self.mean_interval.to_dict(),
-            "controls": None if self.controls is None else self.controls.to_dict(),
-            "guessing": self.guessing.to_dict(),
-        }
+        controls = None if self.controls is None else self.controls.to_dict()
+        return asdict(self) | {"notes": list(self.notes), "controls": controls}
 
 
 def exposure_summary(  # noqa: PLR0913 - a public door: its parameters are its options

@@ -28,7 +28,7 @@ def test_is_the_area_of_the_curve_and_mirrors(
 
 
 @pytest.mark.parametrize(("m", "n"), [(1, 1), (10, 10), (64, 10_000), (10_000, 64)])
-def test_at_an_area_of_one_it_is_the_exact_bound_of_so_many_successes(m: int, n: int) -> None:
+def test_at_an_area_of_one_it_is_the_exact_bound_of_as_many_successes(m: int, n: int) -> None:
     """Clopper and Pearson 1934: after k successes of k, (alpha / 2)^(1 / k)."""
     found = area_under_curve(np.arange(m) + n, np.arange(n), method="hoeffding")
     assert (found.value, found.high) == (1, 1)
@@ -36,7 +36,7 @@ def test_at_an_area_of_one_it_is_the_exact_bound_of_so_many_successes(m: int, n:
     assert area_under_curve(np.arange(m) + n, np.arange(n), method="newcombe").low < 1
     shown = area_under_curve(np.arange(m) + n, np.arange(n))
     assert (shown.value, shown.high) == (1, 1)
-    # As wide, but for a factor of 2, as after so many successes.
+    # As wide, but for a factor of 2, as after as many successes.
     assert 1 - shown.low > 0.5 * (1 - found.low)
 
 

@@ -51,10 +51,10 @@ EMPTY = ScoreClass(
 
 
 def test_one_class_is_the_joint_bounds_of_its_scores() -> None:
-    one = tossed(400, 2.0, 1)
-    found = privacy_of([one], inclusion_probability=0.5, deltas=(0.0, 1e-5), seed=3)
+    group = tossed(400, 2.0, 1)
+    found = privacy_of([group], inclusion_probability=0.5, deltas=(0.0, 1e-5), seed=3)
     alone = joint_bounds(
-        one.scores, one.included, inclusion_probability=0.5, deltas=(0.0, 1e-5), seed=3
+        group.scores, group.included, inclusion_probability=0.5, deltas=(0.0, 1e-5), seed=3
     )
     assert found["classes"][0]["bounds"] == alone.to_dict()
     assert found["primary"]["value"] == alone.primary.value > 0
@@ -69,7 +69,7 @@ def test_the_largest_of_several_classes_is_paid_for() -> None:
     paid = one_run_audit(strong.scores, strong.included, significance=0.0125, repetitions=2, seed=0)
     assert found["primary"]["value"] == paid.value
     assert found["primary"]["repetitions"] == 2
-    levels = [one["bounds"]["primary"]["significance"] for one in found["classes"]]
+    levels = [group["bounds"]["primary"]["significance"] for group in found["classes"]]
     assert levels == [0.0125, 0.0125]
     assert found["primary"]["significance"] == pytest.approx(0.025)
 
@@ -177,24 +177,24 @@ def test_formats_that_stand_apart_keep_their_scores() -> None:
 
 
 def test_pooled_formats_are_compared_by_their_places() -> None:
-    (one,) = score_classes(SCORES, ROLES, COPIES, FORMATS, pooled=True)
-    assert one.formats == ("pin", "ssn")
-    assert one.scores.tolist() == pytest.approx([1 / 3, 2 / 3, 1 / 3, 1.0])
-    assert one.references.tolist() == pytest.approx([1.0, 2 / 3])
+    (group,) = score_classes(SCORES, ROLES, COPIES, FORMATS, pooled=True)
+    assert group.formats == ("pin", "ssn")
+    assert group.scores.tolist() == pytest.approx([1 / 3, 2 / 3, 1 / 3, 1.0])
+    assert group.references.tolist() == pytest.approx([1.0, 2 / 3])
 
 
 def test_one_format_keeps_its_scores_when_pooled() -> None:
-    (one,) = score_classes([1.0, 5.0], ["canary", "held_out"], [2, 2], ["", ""], pooled=True)
-    assert one.scores.tolist() == [1.0, 5.0]
-    assert one.repetitions == 2
+    (group,) = score_classes([1.0, 5.0], ["canary", "held_out"], [2, 2], ["", ""], pooled=True)
+    assert group.scores.tolist() == [1.0, 5.0]
+    assert group.repetitions == 2
 
 
 def test_equal_scores_have_equal_places() -> None:
     form = ["a", "a", "b"]
-    (one,) = score_classes(
+    (group,) = score_classes(
         [1.0, 1.0, 7.0], ["canary", "held_out", "canary"], [1] * 3, form, pooled=True
     )
-    assert one.scores[0] == one.scores[1]
+    assert group.scores[0] == group.scores[1]
 
 
 Sizes = list[tuple[int, int]]
@@ -217,26 +217,26 @@ def pooled(sizes: Sizes, rng: np.random.Generator, shift: float = 0.0) -> ScoreC
         scores.append(number + (1 + number) * own)
         roles += [*np.where(coins, "canary", "held_out").tolist(), *["reference"] * n]
     names = np.repeat([f"format {k}" for k in range(len(sizes))], [m + n for m, n in sizes])
-    (one,) = score_classes(np.concatenate(scores), roles, np.ones(len(roles)), names, pooled=True)
-    return one
+    (group,) = score_classes(np.concatenate(scores), roles, np.ones(len(roles)), names, pooled=True)
+    return group
 
 
 def test_formats_with_equal_numbers_keep_every_reference() -> None:
-    one = pooled(EQUAL, np.random.default_rng(1), shift=2.0)
-    assert (one.scores.size, one.references.size, one.references_left_out) == (300, 30_000, 0)
-    steps = np.sort(np.concatenate([one.scores, one.references]))
+    group = pooled(EQUAL, np.random.default_rng(1), shift=2.0)
+    assert (group.scores.size, group.references.size, group.references_left_out) == (300, 30_000, 0)
+    steps = np.sort(np.concatenate([group.scores, group.references]))
     assert np.array_equal(steps, np.repeat(np.arange(1, 10_101) / 10_100, 3))
     # What 30,000 references show, and left-out candidates alone do not: 4.45 and 2.35 in the median
     # of 100 such runs.
-    inside, out = one.scores[one.included], one.scores[~one.included]
-    assert epsilon_from_scores(inside, one.outside).value > 3.5
+    inside, out = group.scores[group.included], group.scores[~group.included]
+    assert epsilon_from_scores(inside, group.outside).value > 3.5
     assert epsilon_from_scores(inside, out).value < 3
 
 
 def test_formats_with_unequal_numbers_keep_as_many_references_for_each_candidate() -> None:
     rng = np.random.default_rng(2)
     found = [pooled(sizes, rng) for sizes in (*UNEQUAL, [(10, 10_000)] * 3 + [(10, 9_938)])]
-    assert [(one.references.size, one.references_left_out) for one in found] == [
+    assert [(group.references.size, group.references_left_out) for group in found] == [
         (40 + 8 * 20, 9_960),
         (0, 10_000),
         (0, 2_000),
@@ -261,8 +261,8 @@ def test_the_references_that_are_kept_follow_from_the_seed() -> None:
     names = ["a", "a", "b", "b"] + ["a"] * 30 + ["b"] * 6
 
     def kept(seed: int) -> list[float]:
-        (one,) = score_classes(scores, roles, [1] * 40, names, pooled=True, seed=seed)
-        return [float(place) for place in one.scores]
+        (group,) = score_classes(scores, roles, [1] * 40, names, pooled=True, seed=seed)
+        return [float(place) for place in group.scores]
 
     assert kept(1) == kept(1)
     assert len({tuple(kept(seed)) for seed in range(9)}) > 1
@@ -275,18 +275,18 @@ def test_without_a_leak_pooled_formats_show_none(sizes: Sizes) -> None:
     """At .05 each: in 1,000 runs 34, 34 and 80 % of `epsilon_from_scores` were above 0."""
     runs, above = 30, np.zeros(2, int)
     for seed in range(runs):
-        one = pooled(sizes, np.random.default_rng([seed, 9]))
-        inside = one.scores[one.included]
-        above[0] += epsilon_from_scores(inside, one.outside).value > 0
-        above[1] += gaussian_dp_epsilon(inside, one.outside, delta=1e-5).value > 0
+        group = pooled(sizes, np.random.default_rng([seed, 9]))
+        inside = group.scores[group.included]
+        above[0] += epsilon_from_scores(inside, group.outside).value > 0
+        above[1] += gaussian_dp_epsilon(inside, group.outside, delta=1e-5).value > 0
     assert above.max() <= stats.binom.isf(1e-4, runs, 0.05)
 
 
 def test_without_a_leak_the_joint_table_and_the_verdict_show_none() -> None:
     """Runs in which the table went up to 1.01 nats, by bounds that take scores for alike."""
     for seed in (2, 4, 6):
-        one = pooled(UNEQUAL[2], np.random.default_rng([seed, 9]))
-        section = privacy_of([one], inclusion_probability=0.5, deltas=(1e-5,), seed=seed)
+        group = pooled(UNEQUAL[2], np.random.default_rng([seed, 9]))
+        section = privacy_of([group], inclusion_probability=0.5, deltas=(1e-5,), seed=seed)
         bounds = section["classes"][0]["bounds"]
         assert all(bound["value"] == 0 for bound in [bounds["primary"], *bounds["others"]])
         assert section["notes"] == [
@@ -294,9 +294,9 @@ def test_without_a_leak_the_joint_table_and_the_verdict_show_none() -> None:
             "are compared by places, which takes as many references for each candidate in each"
         ]
         table = joint_bounds(
-            one.scores,
-            one.included,
-            references=one.references,
+            group.scores,
+            group.included,
+            references=group.references,
             inclusion_probability=0.5,
             seed=seed,
         )
@@ -307,9 +307,9 @@ def test_without_a_leak_the_joint_table_and_the_verdict_show_none() -> None:
 
 def test_classes_of_repetitions_are_never_pooled() -> None:
     found = score_classes(SCORES[:3], ROLES[:3], [1, 16, 0], FORMATS[:3], pooled=True)
-    assert [one.repetitions for one in found] == [1, 16]
-    assert [one.scores.size for one in found] == [1, 1]
-    assert all(one.references.tolist() == [3.0] for one in found)
+    assert [group.repetitions for group in found] == [1, 16]
+    assert [group.scores.size for group in found] == [1, 1]
+    assert all(group.references.tolist() == [3.0] for group in found)
 
 
 @pytest.mark.parametrize("copies", [1.5, 0, -1, np.nan, np.inf])

@@ -108,11 +108,11 @@ class ClaimCheck:
     reason: str
     claimed_epsilon: float
     claimed_delta: float
-    bound: float | None
-    max_attainable: float | None
-    significance: float | None
-    validity: str | None
-    method: str | None
+    bound: float | None = None
+    max_attainable: float | None = None
+    significance: float | None = None
+    validity: str | None = None
+    method: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain Python values."""
@@ -193,11 +193,6 @@ class Claim:
             reason=reason,
             claimed_epsilon=self.epsilon,
             claimed_delta=float(self.delta or 0.0),
-            bound=None,
-            max_attainable=None,
-            significance=None,
-            validity=None,
-            method=None,
         )
 
     def _verdict(self, bound: EpsilonBound) -> Verdict:

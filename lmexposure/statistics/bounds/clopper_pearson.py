@@ -30,14 +30,14 @@ Floats = NDArray[np.float64]
 Counts = NDArray[np.signedinteger[Any]]
 
 _DEFAULT_SHARES = (0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
-_ASSUMPTIONS = ("the threshold was chosen without a look at these scores", SCORES_ALIKE)
+_ASSUMPTIONS = ("the threshold was chosen without using these scores", SCORES_ALIKE)
 # Thresholds that a split sample is searched for, at ranks spread over both ends.
 _CANDIDATES = 400
 
 
 @dataclass(frozen=True, kw_only=True)
 class FixedThreshold:
-    """One score, chosen without a look at these scores; above it a canary is guessed to be in.
+    """One score, chosen without using these scores; above it a canary is guessed to be in.
 
     Source: `clopper_pearson_epsilon`.
     """

@@ -29,6 +29,7 @@ from lmexposure._validate import bits_array, delta_of_dp, fraction, integer
 from lmexposure.errors import InputError
 from lmexposure.statistics.bounds.bound import (
     EpsilonBound,
+    Terms,
     group_delta,
     guess_notes,
     largest_rejected,
@@ -173,13 +174,10 @@ class Decision:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Audit:
+class Audit(Terms):
     """What is fixed before the scores are seen."""
 
     canaries: int
-    significance: float
-    delta: float
-    repetitions: int
 
     @property
     def rays(self) -> "tuple[Ray, ...]":

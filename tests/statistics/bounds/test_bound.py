@@ -17,7 +17,7 @@ from lmexposure.statistics.bounds.bound import (
 )
 
 
-def _bound(value: float, ceiling: float | None, delta: float = 1e-5) -> EpsilonBound:
+def _bound(value: float, most: float | None, delta: float = 1e-5) -> EpsilonBound:
     return EpsilonBound(
         method="some_epsilon",
         value=value,
@@ -27,12 +27,12 @@ def _bound(value: float, ceiling: float | None, delta: float = 1e-5) -> EpsilonB
         counts={},
         threshold=None,
         threshold_choice="none",
-        max_attainable=ceiling,
+        max_attainable=most,
     )
 
 
 @pytest.mark.parametrize(
-    ("value", "ceiling", "verdict", "words"),
+    ("value", "most", "verdict", "words"),
     [
         (3.0, 6.0, "contradicted", "epsilon is at least 3 (any-dp, significance 0.05), and 2 is"),
         (1.0, 6.0, "consistent", "a perfect attack would have shown 6, above the 2 claimed"),
@@ -42,8 +42,8 @@ def _bound(value: float, ceiling: float | None, delta: float = 1e-5) -> EpsilonB
         (3.0, None, "contradicted", "at least 3"),
     ],
 )
-def test_verdicts(value: float, ceiling: float | None, verdict: str, words: str) -> None:
-    check = Claim(epsilon=2, delta=1e-5).against(_bound(value, ceiling))
+def test_verdicts(value: float, most: float | None, verdict: str, words: str) -> None:
+    check = Claim(epsilon=2, delta=1e-5).against(_bound(value, most))
     assert check.verdict == verdict
     assert words in check.reason
     assert "compute it there" not in check.reason

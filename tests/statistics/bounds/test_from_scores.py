@@ -139,7 +139,7 @@ def test_ties_and_wrong_direction_give_0(threshold: Threshold) -> None:
 
 
 @pytest.mark.parametrize("threshold", EVERY, ids=lambda t: type(t).__name__)
-def test_a_perfect_attack_reaches_the_ceiling(threshold: Threshold) -> None:
+def test_a_perfect_attack_reaches_the_max_attainable(threshold: Threshold) -> None:
     bound = epsilon_from_scores(
         np.full(400, 2.0), np.full(400, 0.5), threshold=threshold, significance=0.01
     )
@@ -228,8 +228,8 @@ def test_a_few_that_are_memorised_beside_many_that_are_not(n: int, m: int, share
     found = epsilon_from_scores(inside, outside).value
     memorised = Bonferroni(grid=(1 / m,))
     assert found > epsilon_from_scores(inside, outside, threshold=memorised).value - 1.5 > 0.5
-    beside = [epsilon_from_scores(inside, outside, delta=d).value for d in (0.0, 1e-7, 1e-4)]
-    assert beside[0] >= beside[1] - 1e-3 >= beside[2] - 2e-3
+    values = [epsilon_from_scores(inside, outside, delta=d).value for d in (0.0, 1e-7, 1e-4)]
+    assert values[0] >= values[1] - 1e-3 >= values[2] - 2e-3
 
 
 @pytest.mark.parametrize("slope", [0.5, 1.0, 2.5, 4.0])

@@ -196,7 +196,7 @@ def test_ties_count_against_the_bound() -> None:
     assert coarse.value <= exact.value
 
 
-def test_ceiling_and_plain_dictionary() -> None:
+def test_max_attainable_and_plain_dictionary() -> None:
     perfect = gaussian_dp_epsilon([1] * 100, [0] * 200, delta=1e-5)
     assert perfect.value == perfect.max_attainable
     plain = json.loads(json.dumps(perfect.to_dict()))
@@ -345,8 +345,8 @@ def test_no_signal_gives_exactly_zero_and_says_so(m: int) -> None:
     found = [
         one_run_gaussian_audit(*audited(0.0, m, seed), delta=DELTA, seed=seed) for seed in range(20)
     ]
-    assert np.median([one.value for one in found]) == 0.0
-    assert all("no signal" in one.notes[0] for one in found if one.value == 0)
+    assert np.median([bound.value for bound in found]) == 0.0
+    assert all("no signal" in bound.notes[0] for bound in found if bound.value == 0)
 
 
 def test_it_tells_more_than_the_bound_for_every_training() -> None:
@@ -367,7 +367,7 @@ def test_the_memorisation_of_a_part_shows() -> None:
         one_run_gaussian_audit(*audited(4.0, 1_000, seed, part=0.3), delta=DELTA, seed=seed)
         for seed in range(10)
     ]
-    assert np.median([one.value for one in found]) > 3.5
+    assert np.median([bound.value for bound in found]) > 3.5
     assert "from the top decided" in found[0].threshold_choice
 
 
@@ -404,7 +404,7 @@ def test_few_canaries_are_all_guessed_or_eight_of_them(m: int) -> None:
 def test_ties_are_ordered_without_the_coins() -> None:
     coins = np.random.default_rng(6).random(2_000) < 0.5
     same = [one_run_gaussian_audit(np.zeros(2_000), coins, delta=DELTA, seed=s) for s in range(40)]
-    assert sum(one.value > 0 for one in same) <= 8  # 2 expected at most
+    assert sum(bound.value > 0 for bound in same) <= 8  # 2 expected at most
 
 
 def test_scores_in_the_wrong_direction_say_so() -> None:

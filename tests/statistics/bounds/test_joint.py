@@ -25,8 +25,11 @@ def laplace(n: int, seed: int) -> NDArray[np.float64]:
 def test_fair_coins_give_the_one_run_audit_at_half_of_the_significance() -> None:
     found = joint_bounds(SCORES, COINS, inclusion_probability=0.5, seed=3)
     assert found.primary == one_run_audit(SCORES, COINS, significance=0.025, seed=3)
-    assert {one.method for one in found.others} == {"epsilon_from_exposure", "epsilon_from_scores"}
-    assert sum(one.significance for one in found.others) == pytest.approx(0.025)
+    assert {bound.method for bound in found.others} == {
+        "epsilon_from_exposure",
+        "epsilon_from_scores",
+    }
+    assert sum(bound.significance for bound in found.others) == pytest.approx(0.025)
 
 
 def test_other_coins_give_the_bound_of_their_own_probability() -> None:
@@ -48,7 +51,7 @@ def test_without_coins_the_numbers_decide_and_coin_bounds_are_refused(
     included = np.arange(400 + outside) < 400
     found = joint_bounds(laplace(400 + outside, 5) + included, included)
     assert found.primary.method == f"epsilon_from_{method}"
-    assert {one.validity for one in (found.primary, *found.others)} == {"iid-scores"}
+    assert {bound.validity for bound in (found.primary, *found.others)} == {"iid-scores"}
     assert "needs a declared inclusion probability of 0.5" in dict(found.refused)["one_run_audit"]
     assert (
         "needs a declared inclusion probability"
@@ -63,7 +66,7 @@ def test_references_are_used_by_bounds_that_take_scores_for_alike_only() -> None
     )
     share = found.others[0].significance
     everything = np.concatenate([SCORES[~COINS], references])
-    by_kind = {(one.method, one.validity, one.delta): one for one in found.others}
+    by_kind = {(bound.method, bound.validity, bound.delta): bound for bound in found.others}
     two = epsilon_from_scores(SCORES[COINS], everything, significance=share)
     assert by_kind["epsilon_from_scores", "iid-scores", 0.0] == two
     coined = epsilon_from_exposure(
@@ -78,7 +81,9 @@ def test_references_are_used_by_bounds_that_take_scores_for_alike_only() -> None
 
 def test_each_bound_stands_beside_each_delta_once() -> None:
     found = joint_bounds(SCORES, COINS, inclusion_probability=0.5, deltas=(0.0, 1e-5))
-    kinds = [(one.method, one.validity, one.delta) for one in (found.primary, *found.others)]
+    kinds = [
+        (bound.method, bound.validity, bound.delta) for bound in (found.primary, *found.others)
+    ]
     assert len(kinds) == len(set(kinds)) == 4 + 6  # no Gaussian bounds at delta 0
     assert found.primary.delta == 0.0
 
@@ -96,7 +101,7 @@ def test_a_gaussian_bound_from_coins_needs_fair_ones() -> None:
     ):
         found = joint_bounds(SCORES, COINS, inclusion_probability=coins, deltas=(1e-5,))
         assert reason in dict(found.refused)["one_run_gaussian_audit"]
-        assert "one_run_gaussian_audit" not in {one.method for one in found.others}
+        assert "one_run_gaussian_audit" not in {bound.method for bound in found.others}
 
 
 def test_no_signal_gives_0_and_the_result_is_plain() -> None:
@@ -104,7 +109,7 @@ def test_no_signal_gives_0_and_the_result_is_plain() -> None:
         laplace(400, 9), COINS, inclusion_probability=0.5, deltas=(0.0, 1e-5)
     ).to_dict()
     assert found["primary"]["value"] == 0.0
-    assert [one["value"] for one in found["others"]] == [0.0] * len(found["others"])
+    assert [bound["value"] for bound in found["others"]] == [0.0] * len(found["others"])
     assert found["inclusion_probability"] == 0.5
 
 
@@ -117,7 +122,7 @@ def test_all_bounds_hold_together() -> None:
         found = joint_bounds(
             rng.laplace(size=200) + coins, coins, inclusion_probability=0.5, seed=seed
         )
-        above += max(one.value for one in (found.primary, *found.others)) > 1
+        above += max(bound.value for bound in (found.primary, *found.others)) > 1
     assert above <= 9  # 3 expected at most; binomial tail 1e-3
 
 
@@ -134,7 +139,7 @@ def test_what_cannot_be_compared_is_refused() -> None:
         joint_bounds(SCORES, COINS, inclusion_probability=1.5)
 
 
-def test_coins_that_kept_nobody_out_leave_the_references() -> None:
+def test_coins_that_kept_no_candidate_out_leave_the_references() -> None:
     found = joint_bounds(
         [1.0, 2.0, 3.0], [1, 1, 1], references=laplace(100, 1), inclusion_probability=0.9
     )

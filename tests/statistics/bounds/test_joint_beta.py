@@ -118,7 +118,7 @@ def test_how_often_the_value_is_above_the_truth(
     assert above <= most * 300
 
 
-def test_ceiling_is_the_perfect_attack() -> None:
+def test_max_attainable_is_the_perfect_attack() -> None:
     perfect = _bound(0, 0, 300, 200)
     assert perfect.value == perfect.max_attainable == pytest.approx(perfect.one_sided_low)
     assert _bound(9, 4, 296, 191).max_attainable == pytest.approx(perfect.value)

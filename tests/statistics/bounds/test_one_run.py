@@ -235,7 +235,7 @@ def test_the_order_of_canaries_does_not_matter() -> None:
     assert one_run_audit(scores[order], coins[order], seed=1) == one
 
 
-def test_a_ceiling_near_that_of_all_guesses() -> None:
+def test_max_attainable_is_near_that_of_all_guesses() -> None:
     coins = np.arange(1000) % 2 == 0
     found = one_run_audit(coins, coins, seed=1)
     assert found.value == found.max_attainable

@@ -64,7 +64,7 @@ def test_published_bounds(
 
 
 @pytest.mark.parametrize(("guesses", "epsilon"), CEILINGS)
-def test_published_ceilings(guesses: int, epsilon: float) -> None:
+def test_published_max_attainable(guesses: int, epsilon: float) -> None:
     found = one_run_epsilon(canaries=guesses, guesses=guesses, correct=guesses // 2)
     assert found.max_attainable == pytest.approx(epsilon, abs=1e-6)
 
