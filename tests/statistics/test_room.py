@@ -1,5 +1,9 @@
+import re
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 import lmexposure.statistics as room
 
@@ -52,3 +56,9 @@ def test_names_that_others_rely_on() -> None:
     }
     for name in room.__all__:
         assert getattr(room, name).__doc__, name
+
+
+@pytest.mark.parametrize("name", ["clopper_pearson", "from_exposure", "joint_beta", "one_run"])
+def test_a_reader_of_a_bound_opens_its_file_and_what_bounds_share(name: str) -> None:
+    text = (Path(room.__file__).parent / "bounds" / f"{name}.py").read_text(encoding="utf-8")
+    assert re.findall(r"from lmexposure\.statistics\.(\S+) import", text) == ["bounds.bound"]
