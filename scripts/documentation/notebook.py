@@ -68,7 +68,9 @@ def _run(source: str, names: dict[str, Any]) -> str:
     if value is None:
         return shown
     if hasattr(value, "_repr_html_"):
-        return f'{shown}\n<div class="output">\n{_without_blank_lines(value._repr_html_())}\n</div>\n'
+        return (
+            f'{shown}\n<div class="output">\n{_without_blank_lines(value._repr_html_())}\n</div>\n'
+        )
     return f"{shown}\n```text\n{value!r}\n```\n"
 
 

@@ -125,9 +125,10 @@ def schemas() -> str:
         schema = json.loads(path.read_text(encoding="utf-8"))
         name = schema["$id"]
         parts.append(f"## {name} {{#{_anchor(name)}}}\n\n[{path.name}](../schemas/{path.name})\n")
-        parts.append(_record(schema))
+        parts.append(_record(schema, name))
         for part, definition in schema["$defs"].items():
-            parts.append(f"### {part} ({name}) {{#{_anchor(name, part)}}}\n\n{_record(definition)}")
+            title = f"### {part} {{#{_anchor(name, part)}}}"
+            parts.append(f"{title}\n\n{_record(definition, name)}")
     return "\n".join(parts)
 
 
@@ -135,17 +136,18 @@ def _anchor(*names: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", "-".join(names).lower())
 
 
-def _record(schema: Mapping[str, Any]) -> str:
+def _record(schema: Mapping[str, Any], name: str) -> str:
+    """Its first sentence, and its fields with what the docstring says of them."""
     text = schema.get("description", "")
     said = {
-        name: " ".join(words.split())
-        for names, words in _MEANING.findall(text.partition("Attributes:")[2])
-        for name in names.split(", ")
+        key: " ".join(words.split())
+        for keys, words in _MEANING.findall(text.partition("Attributes:")[2])
+        for key in keys.split(", ")
     }
     first = " ".join(text.partition("Attributes:")[0].split())
     rows = [
-        (f"`{name}`", _cell(_type(field)), _cell(said.get(name, _ENVELOPE.get(name, ""))))
-        for name, field in schema.get("properties", {}).items()
+        (f"`{key}`", _type(field, name), _cell(said.get(key, _ENVELOPE.get(key, ""))))
+        for key, field in schema.get("properties", {}).items()
     ]
     return f"{first}\n\n{_table(('field', 'type', 'meaning'), rows)}"
 
@@ -156,21 +158,22 @@ _ENVELOPE = {
 }
 
 
-def _type(field: Mapping[str, Any]) -> str:
-    """A JSON schema of a value in few words."""
+def _type(field: Mapping[str, Any], schema: str) -> str:
+    """A JSON schema of a value in few words, with links to records of the same file."""
     if "anyOf" in field:
-        return " or ".join(dict.fromkeys(_type(one) for one in field["anyOf"]))
+        return " or ".join(dict.fromkeys(_type(choice, schema) for choice in field["anyOf"]))
     if "$ref" in field:
-        return field["$ref"].rpartition("/")[2]
+        record = field["$ref"].rpartition("/")[2]
+        return f"[{record}](#{_anchor(schema, record)})"
     if "const" in field:
         return f'"{field["const"]}"'
     if "enum" in field:
         return " or ".join(f'"{value}"' for value in field["enum"])
     if field.get("type") == "array":
-        return f"list of {_type(field.get('items', {}))}"
+        return f"list of {_type(field.get('items', {}), schema)}"
     if field.get("type") == "object":
         values = field.get("additionalProperties")
-        return f"table of {_type(values)}" if isinstance(values, dict) else "table"
+        return f"table of {_type(values, schema)}" if isinstance(values, dict) else "table"
     return str(field.get("type", "any value"))
 
 

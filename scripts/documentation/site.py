@@ -1,4 +1,4 @@
-"""What was built holds together: local links and anchors lead somewhere; nothing comes from afar."""
+"""Whether what was built holds together: links and anchors lead somewhere, nothing is loaded."""
 
 import re
 import sys
@@ -8,7 +8,13 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 # What a browser loads by itself, in contrast to a link that a reader follows.
-_LOADED = {("script", "src"), ("img", "src"), ("link", "href"), ("iframe", "src"), ("source", "src")}
+_LOADED = {
+    ("script", "src"),
+    ("img", "src"),
+    ("link", "href"),
+    ("iframe", "src"),
+    ("source", "src"),
+}
 _NOT_LOADED = {"canonical", "next", "prev", "alternate", "edit"}  # relations of <link>
 _FROM_STYLE = re.compile(r"(?:url\(|@import)\s*[\"']?(?:https?:)?//[^\"')]+")
 
@@ -39,7 +45,9 @@ def faults(site: Path) -> Iterator[str]:
     for path, page in pages.items():
         where = path.relative_to(site)
         yield from (f"{where}: loads {url}" for url in page.loaded if urlsplit(url).netloc)
-        yield from (f"{where}: leads nowhere: {url}" for url in page.links if _lost(url, path, pages))
+        yield from (
+            f"{where}: leads nowhere: {url}" for url in page.links if _lost(url, path, pages)
+        )
     for style in site.rglob("*.css"):
         found = _FROM_STYLE.findall(style.read_text(encoding="utf-8"))
         yield from (f"{style.relative_to(site)}: loads {url}" for url in found)
@@ -52,7 +60,9 @@ def _lost(url: str, path: Path, pages: dict[Path, _Page]) -> bool:
     target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
     if target.suffix != ".html":
         return not target.exists()
-    return target not in pages or bool(parts.fragment) and unquote(parts.fragment) not in pages[target].names
+    if target not in pages:
+        return True
+    return bool(parts.fragment) and unquote(parts.fragment) not in pages[target].names
 
 
 if __name__ == "__main__":
