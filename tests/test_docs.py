@@ -383,3 +383,23 @@ def test_the_made_pages_hold_what_they_describe(texts: dict[str, str]) -> None:
     assert "| `claimed_epsilon` |" in texts["reference/settings.md"]
     assert "| `random_number` |" in texts["reference/formats.md"]
     assert "| `manifest_sha256` |" in texts["reference/schemas.md"]
+
+
+def test_a_page_that_loads_from_elsewhere_or_leads_nowhere_is_named(
+    build: Any, tmp_path: Path
+) -> None:
+    import site_checks  # type: ignore[import-not-found]
+
+    (tmp_path / "a.html").write_text(
+        '<script src="https://example.com/x.js"></script><link rel="canonical" href="https://e.com">'
+        '<a href="b.html#there">1</a><a href="b.html#gone">2</a><a href="c.html">3</a>'
+        '<a href="https://example.com">4</a><img src="b.png">'
+    )
+    (tmp_path / "b.html").write_text('<h1 id="there">B</h1>')
+    (tmp_path / "s.css").write_text("a { background: url(//example.com/i.png) } b { src: url(x) }")
+    assert sorted(site_checks.faults(tmp_path)) == [
+        "a.html: leads nowhere: b.html#gone",
+        "a.html: leads nowhere: c.html",
+        "a.html: loads https://example.com/x.js",
+        "s.css: loads url(//example.com/i.png",
+    ]
