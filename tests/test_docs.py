@@ -68,15 +68,12 @@ ORDER = list(navigation(SITE["project"]["nav"]))
 def build() -> Iterator[Any]:
     """The modules that make pages."""
     sys.path.insert(0, str(BUILD))
-    columns = os.environ.get("COLUMNS")
     import notebook  # type: ignore[import-not-found]
     import pages  # type: ignore[import-not-found]
 
     assert notebook
     yield pages
     sys.path.remove(str(BUILD))
-    os.environ.pop("COLUMNS", None)
-    os.environ.update({} if columns is None else {"COLUMNS": columns})
 
 
 @pytest.fixture(scope="module")

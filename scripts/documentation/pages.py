@@ -7,7 +7,6 @@ show. pages.py DIRECTORY [--quick]
 
 import contextlib
 import json
-import os
 import re
 import shutil
 import sys
@@ -21,7 +20,6 @@ DOCS = ROOT / "docs"
 NOTEBOOK = DOCS / "tutorials" / "notebook.ipynb"
 # Small numbers for the notebook's cell of parameters: does it run at all?
 SHORT: Mapping[str, object] = {"lines": 300, "steps": 3, "references": 40}
-WIDTH = 88  # of a help
 _FORMATS = "<!-- the formats that ship -->"
 _MEANING = re.compile(r"^    (\w+(?:, \w+)*): (.*(?:\n        .*)*)", re.MULTILINE)
 
@@ -59,8 +57,7 @@ def notebook(*, short: bool) -> str:
 
 
 def command_line() -> str:
-    """Each command's own help, as a terminal of 88 columns shows it."""
-    os.environ["COLUMNS"] = str(WIDTH)  # read where the commands are made
+    """Each command's own help, as it is shown in a pipe."""
     from typer.main import get_command
 
     from lmexposure.cli.app import app
