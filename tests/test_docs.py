@@ -1,0 +1,402 @@
+"""The documentation keeps its word: its code runs, its commands parse, its links lead somewhere.
+
+In short form: tiny models, few texts, few steps. `scripts/docs` runs the notebook with its own
+numbers and builds the pages.
+"""
+
+import gzip
+import json
+import os
+import re
+import shlex
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
+import pytest
+import yaml
+from chats import chat_tokenizer
+from cli.conftest import Call, call
+from corpora import sentences, write_corpus
+from datasets import Dataset
+from huggingface_hub import ModelCard
+from made_results import small_run
+from tiny import byte_level_bpe, model_of
+from transformers import DataCollatorForSeq2Seq, Trainer, TrainingArguments
+from typer.main import get_command
+
+import lmexposure as lx
+from lmexposure.cli.app import app
+from lmexposure.reporting import write_report
+
+__all__ = ["call"]  # a fixture of the tests of commands
+
+ROOT = Path(__file__).parents[1]
+BUILD = ROOT / "scripts" / "documentation"
+SITE = tomllib.loads((BUILD / "zensical.toml").read_text(encoding="utf-8"))
+NOTEBOOK = "tutorials/notebook.md"
+# A call on a page -> the same with less to do.
+SHORTER = {
+    "lx.measure(model, manifest, tokenizer=tokenizer)": (
+        "lx.measure(model, manifest, tokenizer=tokenizer, settings=lx.MeasureSettings("
+        "references=100, draws=500, revealed=0, bootstraps=39, budget_steps=10_000))"
+    ),
+    "measure=lx.MeasureSettings(references=500)": (
+        "measure=lx.MeasureSettings(references=100, draws=500, revealed=0, bootstraps=39)"
+    ),
+}
+
+
+def navigation(entries: list[dict[str, Any]]) -> Iterator[str]:
+    """The pages of the site in reading order."""
+    for entry in entries:
+        for value in entry.values():
+            if isinstance(value, str):
+                yield value
+            else:
+                yield from navigation(value)
+
+
+ORDER = list(navigation(SITE["project"]["nav"]))
+
+
+@pytest.fixture(scope="module")
+def build() -> Iterator[Any]:
+    """The modules that make pages."""
+    sys.path.insert(0, str(BUILD))
+    import notebook  # type: ignore[import-not-found]
+    import pages  # type: ignore[import-not-found]
+
+    assert notebook
+    yield pages
+    sys.path.remove(str(BUILD))
+
+
+@pytest.fixture(scope="module")
+def texts(build: Any) -> dict[str, str]:
+    """Path -> Markdown of each page; the notebook's without what its cells show."""
+    folder = ROOT / "docs"
+    written = {p.relative_to(folder).as_posix(): p.read_text("utf-8") for p in folder.rglob("*.md")}
+    cells = sys.modules["notebook"].cells_of(build.NOTEBOOK)
+    cell_texts = "\n\n".join(cell.source for cell in cells if cell.kind == "markdown")
+    return {**written, NOTEBOOK: cell_texts, **build.generated()}
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """The blocks of code on a page that was written by hand."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    return re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
+
+
+def block_with(page: str, words: str, language: str = "py") -> str:
+    return next(block for block in blocks(page, language) if words in block)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_python_runs_page_by_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_corpus(tmp_path / "corpus.txt", 120)
+    toss, tokenizer = np.random.default_rng(1), byte_level_bpe()
+    included = toss.random(500) < 0.5
+    given: dict[str, object] = {
+        "model": model_of("gpt2", len(tokenizer)),
+        "tokenizer": tokenizer,
+        "bits": [35.0, 41.0],
+        "reference_bits": toss.normal(45, 3, 1000),
+        "scores": toss.normal(size=500) + 4 * (included & (toss.random(500) < 0.3)),
+        "included": included,
+    }
+    names: dict[str, object] = {}
+    ran: list[str] = []
+    shortened: list[str] = []
+    for page in ORDER:
+        path = ROOT / "docs" / page
+        code = blocks(page, "python") if path.exists() else []
+        names |= given | {"texts": sentences(60)}
+        for block in code:
+            shortened += [long for long in SHORTER if long in block]
+            exec(compile(_shorter(block), page, "exec"), names)
+        ran += [page] * bool(code)
+    assert shortened == list(SHORTER)
+    assert {"tutorials/fine-tune.md", "tutorials/audit.md", "concepts/ranks.md"} <= set(ran)
+    left = {"report.html", "inserted", "original.txt", "runs"}
+    assert {p.name for p in tmp_path.iterdir()} == {"corpus.txt", *left}
+
+
+def _shorter(code: str) -> str:
+    for long, short in SHORTER.items():
+        code = code.replace(long, short)
+    return code
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_notebook_runs_from_top_to_bottom(
+    build: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shown = [output for _, output in sys.modules["notebook"].run(build.NOTEBOOK, build.SHORT)]
+    assert (tmp_path / "report.html").exists()
+    assert any("<table" in output for output in shown)
+
+
+def test_the_notebook_is_committed_without_outputs() -> None:
+    cells = json.loads((ROOT / "docs/tutorials/notebook.ipynb").read_text("utf-8"))["cells"]
+    assert len({cell["id"] for cell in cells}) == len(cells)
+    for cell in cells:
+        assert cell.get("outputs", []) == []
+        assert cell.get("execution_count") is None
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_the_chat_snippet_runs_on_a_model_that_was_just_trained(tmp_path: Path) -> None:
+    """`Trainer.train` leaves its model in training mode."""
+    block = block_with("tutorials/training.md", "wrapped_exposures")
+    insert, train = block.split("counter.attach", maxsplit=1)
+    tokenizer = chat_tokenizer()
+    pin = lx.Format(name="pin", template="My PIN is {digits:2}.")
+    names: dict[str, Any] = {
+        "model": model_of("gpt2", len(tokenizer)),
+        "tokenizer": tokenizer,
+        "plan": lx.Plan(formats=(pin,), canaries=2, repetitions=(1, 4), controls=2, seed=1),
+        "chats": [
+            {
+                "messages": [
+                    {"role": "user", "content": f"{i}?"},
+                    {"role": "assistant", "content": "!"},
+                ]
+            }
+            for i in range(9)
+        ],
+    }
+    exec(compile(insert, "training.md", "exec"), names)
+    names["trainer"] = _chat_trainer(names, tmp_path)
+    exec(compile("counter.attach" + train, "training.md", "exec"), names)
+    assert names["model"].training
+    assert names["counter"].report().complete
+    again = names["wrapped_exposures"](
+        names["model"].eval(), tokenizer, names["manifest"], names["wrapping"]
+    )
+    assert names["found"] == again
+
+
+def _chat_trainer(names: dict[str, Any], out: Path) -> Trainer:
+    """Trains one epoch on the records, on the assistant's turns alone."""
+    tokenizer = names["tokenizer"]
+    rows = []
+    for record in names["records"]:
+        row = tokenizer.apply_chat_template(
+            record["messages"], return_dict=True, return_assistant_tokens_mask=True
+        )
+        pairs = zip(row["input_ids"], row["assistant_masks"], strict=True)
+        rows.append({"input_ids": row["input_ids"], "labels": [t if m else -100 for t, m in pairs]})
+    arguments = TrainingArguments(
+        str(out),
+        num_train_epochs=1,
+        report_to=[],
+        use_cpu=True,
+        save_strategy="no",
+        disable_tqdm=True,
+    )
+    collator = DataCollatorForSeq2Seq(tokenizer)
+    return Trainer(names["model"], arguments, train_dataset=rows, data_collator=collator)
+
+
+class SparkFrame(pd.DataFrame):  # type: ignore[misc]
+    """What the step for engines asks of a frame of Spark."""
+
+    schema = "of each column"
+
+    def count(self) -> int:
+        return len(self)
+
+    def mapInPandas(  # noqa: N802
+        self, function: Callable[[Iterator[Any]], Iterator[Any]], schema: str
+    ) -> Any:
+        assert schema == self.schema
+        return pd.concat(function(iter([self[:20], self[20:]])))
+
+
+def _plan() -> lx.Plan:
+    """What the pages call `plan`, for few texts."""
+    return lx.Plan(formats=["pin"], canaries=2, repetitions=(1, 4), seed=1)
+
+
+def test_the_step_for_engines_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    block = block_with("tutorials/pipeline.md", "mapInPandas")
+    records = [{"text": text, "document": n} for n, text in enumerate(sentences(60))]
+    names: dict[str, Any] = {
+        "lx": lx,
+        "plan": _plan(),
+        "df": SparkFrame(records),
+        "dataset": Dataset.from_list(records),
+        "n": len(records),
+    }
+    exec(compile(block, "pipeline.md", "exec"), names)
+    inserted = lx.insert([record["text"] for record in records], names["plan"]).documents
+    assert names["df"]["text"].tolist() == list(names["rows"]["text"]) == inserted
+    assert lx.verify(inserted, lx.Manifest.read(tmp_path / "manifest.json")).as_inserted
+
+
+def test_the_calls_of_the_table_take_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    records = [{"text": text} for text in sentences(60)]
+    (tmp_path / "data").mkdir()
+    for part in range(2):
+        with gzip.open(tmp_path / "data" / f"{part}.jsonl.gz", "wt") as stream:
+            stream.writelines(json.dumps(record) + "\n" for record in records)
+    names: dict[str, Any] = {
+        "lx": lx,
+        "plan": _plan(),
+        "texts": sentences(60),
+        "rows": records,
+        "chats": [{"messages": [{"role": "user", "content": f"{n}?"}]} for n in range(60)],
+        "stream": Dataset.from_list(records).to_iterable_dataset(),
+        "n": 60,
+    }
+    text = (ROOT / "docs/tutorials/pipeline.md").read_text("utf-8")
+    calls = re.findall(r"\| `(lx\..+)` \|", text)
+    made = [eval(call, names) for call in calls if "(rows, plan, id_column" not in call]
+    assert len(made) == len(calls) - 1 == 6  # Ray has tests of its own
+
+
+def test_the_settings_files_are_read() -> None:
+    (settings,) = map(tomllib.loads, blocks("reference/settings.md", "toml"))
+    assert lx.RunSettings().override(settings).training == settings["training"]
+    (thresholds,) = map(tomllib.loads, blocks("tutorials/gate.md", "toml"))
+    assert lx.Thresholds(**thresholds["check"]).max_guesses == 100
+    (badge,) = map(tomllib.loads, blocks("reference/formats.md", "toml"))
+    assert lx.Format.from_dict(badge).size == 26**2 * 10**6 * 3
+
+
+def command_lines(text: str) -> Iterator[list[str]]:
+    """What a page has people type, and a workflow run, word by word from `lmexposure` on."""
+    text = text.replace("\\\n", " ")
+    typed = re.findall(r"(?:^\$ |\$ cat .*\| |run: |`|-m )lmexposure (\w.*)", text, re.M)
+    for line in typed:
+        words = shlex.split(line.partition("`")[0], comments=True)
+        ends = [n for n, word in enumerate(words) if word in {"|", ">", "<"}]
+        yield words[: ends[0]] if ends else words
+
+
+def test_every_command_line_is_one_that_the_program_takes(texts: dict[str, str]) -> None:
+    commands = get_command(app).commands  # type: ignore[attr-defined]
+    parsed = set()
+    for page, text in texts.items():
+        if page == "reference/command-line.md":
+            continue  # helps
+        for name, *words in command_lines(text):
+            assert name in commands, (page, name)
+            command = commands[name]
+            if words[:1] and words[0] in getattr(command, "commands", {}):
+                command, words = command.commands[words[0]], words[1:]
+            if words and words != ["--dry-run"]:  # else the command is only mentioned
+                command.make_context(name, words)
+            parsed.add(name)
+    assert parsed >= set(commands) - {"demo"}
+
+
+def test_what_is_said_to_be_in_the_repository_is_there(texts: dict[str, str]) -> None:
+    for page, text in texts.items():
+        for name in re.findall(r"`?((?:scripts|tests|lmexposure|canary_formats)/[\w/.]*)", text):
+            assert (ROOT / name.rstrip(".")).exists() or name.endswith("benchmark_"), (page, name)
+    for name in set(re.findall(r"\$ (scripts/\w+)", "\n".join(texts.values()))):
+        assert os.access(ROOT / name, os.X_OK), name
+
+
+def slug(title: str) -> str:
+    """What a heading's anchor is called."""
+    words = re.sub(r"[^\w\s-]", "", title.replace("`", "").lower())
+    return re.sub(r"[\s-]+", "-", words.strip())
+
+
+def anchors(text: str) -> set[str]:
+    prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    named = set(re.findall(r"\{ ?#([\w.-]+) ?\}", prose))
+    return named | {slug(title) for title in re.findall(r"^#+ (.+)$", prose, re.M)}
+
+
+def test_each_link_leads_somewhere(texts: dict[str, str]) -> None:
+    count = 0
+    for page, text in texts.items():
+        prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+        for link in re.findall(r"\]\(([^)\s]+)\)", prose):
+            target, _, anchor = link.partition("#")
+            path = os.path.normpath(os.path.join(os.path.dirname(page), target)) if target else page
+            assert path in texts or (ROOT / "docs" / path).is_file(), (page, link)
+            assert not anchor or anchor in anchors(texts[path]), (page, link)
+            count += 1
+    assert count > 50
+
+
+def test_each_page_is_in_the_navigation_once(texts: dict[str, str]) -> None:
+    assert sorted(ORDER) == sorted(texts)
+
+
+def test_each_room_has_a_page_of_its_names() -> None:
+    rooms = {p.parent.name for p in (ROOT / "lmexposure").glob("*/__init__.py")} - {"cli"}
+    folder = ROOT / "docs/reference/python"
+    assert {p.stem for p in folder.glob("*.md")} == rooms | {"lmexposure", "errors"}
+
+
+def test_the_workflow_stops_a_release_and_leaves_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Call
+) -> None:
+    workflow = yaml.safe_load(block_with("tutorials/gate.md", "jobs:", "yaml"))
+    steps = workflow["jobs"]["leakage"]["steps"]
+    checks = [s["run"] for s in steps if s.get("run", "").startswith("lmexposure check")]
+    monkeypatch.chdir(tmp_path)
+    small_run(tmp_path / "leakage", memorised=((1, 30.0),))
+    summary = tmp_path / "summary.md"
+    words = shlex.split(checks[0].replace("$GITHUB_STEP_SUMMARY", str(summary)))[1:]
+    assert call(*words).code == 1
+    assert "Leaks" in summary.read_text()
+    uploaded = next(s["with"]["sarif_file"] for s in steps if "sarif_file" in s.get("with", {}))
+    assert (tmp_path / uploaded).exists()
+
+
+def test_the_model_card_is_what_is_written(tmp_path: Path) -> None:
+    shown = yaml.safe_load(block_with("tutorials/report.md", "model-index:", "yaml"))["model-index"]
+    (tmp_path / "my-model").mkdir()
+    run = lx.open_run(small_run(tmp_path / "run"))
+    weights = run.result.model.weights_sha256
+    write_report(run, formats=("md",), model_card=tmp_path / "my-model", card_weights=weights)
+    card = ModelCard.load(tmp_path / "my-model" / "README.md").data.to_dict()["model-index"]
+    assert card[0]["name"] == shown[0]["name"]
+    for part in ("task", "dataset"):
+        assert card[0]["results"][0][part] == shown[0]["results"][0][part]
+    kinds = [[m["type"] for m in index[0]["results"][0]["metrics"]] for index in (card, shown)]
+    assert kinds[0] == kinds[1]
+
+
+def test_the_made_pages_hold_what_they_describe(texts: dict[str, str]) -> None:
+    assert "--inclusion-probability" in texts["reference/command-line.md"]
+    assert "| `claimed_epsilon` |" in texts["reference/settings.md"]
+    assert "| `random_number` |" in texts["reference/formats.md"]
+    assert "| `manifest_sha256` |" in texts["reference/schemas.md"]
+
+
+def test_a_page_that_loads_from_elsewhere_or_leads_nowhere_is_named(
+    build: Any, tmp_path: Path
+) -> None:
+    import site_checks  # type: ignore[import-not-found]
+
+    (tmp_path / "a.html").write_text(
+        '<script src="https://example.com/x.js"></script><link rel="canonical" href="https://e.com">'
+        '<a href="b.html#there">1</a><a href="b.html#gone">2</a><a href="c.html">3</a>'
+        '<a href="https://example.com">4</a><img src="b.png">'
+    )
+    (tmp_path / "b.html").write_text('<h1 id="there">B</h1>')
+    (tmp_path / "s.css").write_text("a { background: url(//example.com/i.png) } b { src: url(x) }")
+    assert sorted(site_checks.faults(tmp_path)) == [
+        "a.html: leads nowhere: b.html#gone",
+        "a.html: leads nowhere: c.html",
+        "a.html: loads https://example.com/x.js",
+        "s.css: loads url(//example.com/i.png",
+    ]
