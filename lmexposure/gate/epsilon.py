@@ -7,8 +7,8 @@ shared out among the other checks alone. The reason of each check says the level
 
 from lmexposure._style import claim_word, nats, percent, sentence, setting_value, short, validity
 from lmexposure._text import visible
+from lmexposure.gate.checks import Check, CheckKind, Outcome
 from lmexposure.gate.thresholds import Thresholds
-from lmexposure.gate.verdict import Check, Outcome
 from lmexposure.records import ClaimCheck, Privacy, Result
 
 # How the check of each verdict on a claim comes out.
@@ -19,6 +19,19 @@ _CLAIMS = {
 }
 _UNSAID = (
     "an epsilon was claimed, and the result says nothing of it; measure again with this version"
+)
+
+EPSILON = CheckKind(
+    help="A lower bound on the epsilon of differential privacy that the training can "
+    "have had, in nats; higher = less private. It holds under the conditions that stand beside it.",
+    remedy="Insert more canaries, each by a coin (--inclusion-probability 0.5): these "
+    "could not have shown so large an epsilon.",
+)
+CLAIM = CheckKind(
+    help="The epsilon that was claimed of the training, held against the lower bound "
+    "that an audit found.",
+    remedy="Insert more canaries, each by a coin (--inclusion-probability 0.5): these "
+    "could not have contradicted the claim.",
 )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from lmexposure._style import count, percent, sentence, short_hash
-from lmexposure.gate import Check, Outcome, unseen
+from lmexposure.gate import Check, Outcome, unseen_share
 from lmexposure.reporting.data import Fact, ReportData
 from lmexposure.reporting.next_steps import next_steps
 
@@ -199,6 +199,6 @@ def _sure(checks: Sequence[Check], significance: float) -> Iterator[str]:
     ]
     if sizes:
         yield sentence(
-            f"missed leaks: where none was found, up to {percent(unseen(min(sizes)))} of such "
-            "secrets may leak all the same (95 %)"
+            f"missed leaks: where none was found, up to {percent(unseen_share(min(sizes)))} of "
+            "such secrets may leak all the same (95 %)"
         )

@@ -116,7 +116,7 @@ class Chart:
 
 @contextmanager
 def _our_looks() -> Iterator[None]:
-    """matplotlib's defaults and ours, whatever the user's own settings file says."""
+    """Matplotlib's defaults and ours, whatever the user's own settings file says."""
     with style.context(["default", settings()]), warnings.catch_warnings():
         # A letter that the font lacks is measured as a box; the page's own font shows it.
         warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)

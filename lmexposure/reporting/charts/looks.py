@@ -176,7 +176,7 @@ def _columns(keys: Sequence[Artist]) -> int:
 
 
 def _table_width(widths: Sequence[float], columns: int) -> float:
-    """matplotlib fills a legend column by column, the first ones longer by one."""
+    """Matplotlib fills a legend column by column, the first ones longer by one."""
     parts = np.array_split(np.asarray(widths), columns)
     return sum(float(part.max()) for part in parts)
 

@@ -133,7 +133,7 @@ def _ids(root: ET.Element, name: str) -> None:
 
 
 def _frame(root: ET.Element, *, inline: bool) -> None:
-    """matplotlib's rule for all joins and ends of lines stands here, and is inherited."""
+    """Matplotlib's rule for all joins and ends of lines stands here, and is inherited."""
     root.set("xmlns", _SVG)
     root.set("stroke-linejoin", "round")
     if inline:

@@ -1,5 +1,6 @@
 """The verdict: never a leak by chance more often than said, never a pass that is none."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,8 @@ from made_results import (
 from scipy import stats
 
 from lmexposure import gate
-from lmexposure.gate import Outcome, Thresholds, Verdict
+from lmexposure.gate import Outcome, Thresholds, Verdict, unseen_share
+from lmexposure.gate.verdict import Shares
 from lmexposure.records import Result
 
 
@@ -253,3 +255,28 @@ def test_a_pass_after_a_quick_look_says_how_far_off_it_may_be() -> None:
     leaking = planted(np.random.default_rng(1), 30, 30, 28)
     leak = changed(leaking, settings=options(quick=True))
     assert gate.check(leak).sentence == gate.check(leaking).sentence
+
+
+@pytest.mark.parametrize("classes", [1, 3, 30])
+@pytest.mark.parametrize(
+    ("thresholds", "tests"),
+    [
+        (Thresholds(), 2),
+        (Thresholds(p_value=False), 1),
+        (Thresholds(median_exposure=3, quantile_exposure=(0.9, 5), significance=0.05), 4),
+    ],
+)
+def test_shares_add_up_to_the_significance(
+    thresholds: Thresholds, tests: int, classes: int
+) -> None:
+    shares = Shares.of(thresholds, classes)
+    assert classes * (shares.extraction + tests * shares.test) == pytest.approx(
+        thresholds.significance
+    )
+
+
+def test_what_a_pass_leaves_unseen_is_the_exact_binomial_bound() -> None:
+    for n in (1, 3, 10, 29, 299):
+        bound = stats.binomtest(0, n).proportion_ci(0.90, method="exact").high
+        assert unseen_share(n) == pytest.approx(bound)
+        assert math.isclose((1 - unseen_share(n)) ** n, 0.05)
