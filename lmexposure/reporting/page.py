@@ -20,8 +20,8 @@ from lmexposure import _style
 from lmexposure._style import LABELS, number, percent, short, whole
 from lmexposure._text import printable
 from lmexposure.reporting.answers import answers_of
-from lmexposure.reporting.charts import Chart, charts_of, compare_exposure
-from lmexposure.reporting.compare_sections import (
+from lmexposure.reporting.charts import Chart, charts_of, comparison_chart
+from lmexposure.reporting.compare import (
     classes_section,
     differences_section,
     runs_section,
@@ -34,7 +34,7 @@ from lmexposure.reporting.data import (
     RocData,
     Section,
 )
-from lmexposure.reporting.privacy_tables import (
+from lmexposure.reporting.privacy import (
     bounds_legend,
     bounds_overview,
     class_section,
@@ -123,7 +123,7 @@ def render_compare(data: "CompareData") -> str:
         the document; the same data gives the same text.
     """
     names = [run.name for run in data.runs]
-    charts = [compare_exposure(one.name, one.bits, _runs(one, names)) for one in data.formats]
+    charts = [comparison_chart(one.name, one.bits, _runs(one, names)) for one in data.formats]
     tables = [classes_section(one, data.runs) for one in data.formats]
     cells = (cell for form in data.formats for row in form.classes for cell in row.cells if cell)
     return _page(

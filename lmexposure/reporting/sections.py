@@ -26,9 +26,9 @@ from lmexposure.records import (
     GuessingBaseline,
     Result,
 )
+from lmexposure.reporting.build import class_rows
 from lmexposure.reporting.data import ClassRow, FormatData, Found, Section
-from lmexposure.reporting.privacy_tables import privacy_sections
-from lmexposure.reporting.rows import class_rows
+from lmexposure.reporting.privacy import privacy_sections
 
 DOUBT = "(!)"
 _CELLS: dict[str, Callable[[ClassRow], str]] = {

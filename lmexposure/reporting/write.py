@@ -22,10 +22,9 @@ from lmexposure.records import (
 )
 from lmexposure.reporting.build import report_data
 from lmexposure.reporting.compare import CompareData, compare_data
-from lmexposure.reporting.compare_markdown import compare_markdown
 from lmexposure.reporting.data import ReportData
-from lmexposure.reporting.markdown import report_markdown
-from lmexposure.reporting.tables import compare_csv, compare_json, report_csv, report_json
+from lmexposure.reporting.exports import compare_csv, compare_json, report_csv, report_json
+from lmexposure.reporting.markdown import compare_markdown, report_markdown
 
 FORMATS = ("html", "md", "csv", "json")
 # How a report of ours begins.
@@ -67,7 +66,7 @@ _COMPARE: Mapping[str, Callable[[CompareData], str]] = {
 }
 
 
-def write_report(
+def write_report(  # noqa: PLR0913  (the options of `report`)
     run: RunFiles,
     *,
     out: str | Path | None = None,

@@ -19,9 +19,8 @@ from page_data import page_data
 from lmexposure import gate
 from lmexposure.gate import Check, Outcome, Thresholds, Verdict
 from lmexposure.records import Provenance, Result
-from lmexposure.reporting.answers import Answers, CheckLine, answers_of
+from lmexposure.reporting.answers import Answers, CheckLine, answers_of, class_of, next_steps
 from lmexposure.reporting.data import Fact
-from lmexposure.reporting.next_steps import class_of, next_steps
 
 DATA = page_data(canaries=2, controls=2, references=30, bounded=False)
 

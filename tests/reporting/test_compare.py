@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_results import small_manifest, small_run
+from made_results import small_manifest, small_result, small_run
 
 from lmexposure.canaries import Format
 from lmexposure.errors import ResultError, SettingsError
@@ -14,6 +14,7 @@ from lmexposure.records import RunFiles, open_run
 from lmexposure.reporting import (
     compare_data,
 )
+from lmexposure.reporting.compare import setting_differences
 
 
 def run_of(path: Path, **made_of: Any) -> RunFiles:
@@ -173,3 +174,17 @@ def test_a_run_without_canaries_is_named(tmp_path: Path) -> None:
     bare = with_result(other, canaries=controls, summary=summary)
     data = compare_data([one, bare])
     assert data.notes == ("b has no canaries: nothing says what its model memorised",)
+
+
+def test_settings_that_differ_are_named() -> None:
+    result = small_result()
+    other = result.model_copy(
+        update={
+            "settings": result.settings.model_copy(update={"budget_steps": 10**6, "quick": True}),
+            "model": result.model.model_copy(update={"dtype": "bfloat16"}),
+        }
+    )
+    assert setting_differences(result, other) == (
+        "budget steps by default and 1,000,000; quick no and yes; dtype float32 and bfloat16"
+    )
+    assert setting_differences(result, result) == ""

@@ -21,7 +21,7 @@ from lmexposure.reporting import (
     report_data,
 )
 from lmexposure.reporting import page as page_module
-from lmexposure.reporting.charts.palette import VARIABLES
+from lmexposure.reporting.charts.style import VARIABLES
 
 call = cli.conftest.call
 

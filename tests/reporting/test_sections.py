@@ -13,10 +13,10 @@ from lmexposure.reporting import (
     privacy_sections,
     result_sections,
 )
-from lmexposure.reporting.privacy_tables import (
+from lmexposure.reporting.build import class_rows
+from lmexposure.reporting.privacy import (
     primary_section,
 )
-from lmexposure.reporting.rows import class_rows
 from lmexposure.reporting.sections import (
     found_cell,
 )

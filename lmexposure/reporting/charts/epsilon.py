@@ -15,9 +15,18 @@ from lmexposure.records import (
     Validity,
 )
 from lmexposure.reporting.charts.chart import Chart
-from lmexposure.reporting.charts.looks import Style, Styles, class_styles, key, quiet
-from lmexposure.reporting.charts.palette import INK, LINE, MUTED
-from lmexposure.reporting.charts.words import clipped, joined
+from lmexposure.reporting.charts.style import (
+    INK,
+    LINE,
+    MUTED,
+    Style,
+    Styles,
+    class_styles,
+    clipped,
+    joined,
+    key,
+    plain_axes,
+)
 
 _SHAPES: dict[Validity, str] = {
     "any-dp": "o",
@@ -29,7 +38,7 @@ _SHAPES: dict[Validity, str] = {
 _ROW = 0.5  # inches
 
 
-def epsilon(privacy: Privacy | None, styles: Styles | None = None) -> Chart | None:
+def epsilon_chart(privacy: Privacy | None, styles: Styles | None = None) -> Chart | None:
     """Each bound of the class of canaries whose bound is quoted.
 
     Args:
@@ -78,7 +87,7 @@ def _class(part: PrivacyClass) -> str:
 
 def _draw(figure: FigureBase, bounds: Sequence[Bound], claimed: float | None, color: str) -> None:
     axes = figure.subplots()
-    quiet(axes, grid="x")
+    plain_axes(axes, grid="x")
     limit = _limit(bounds, claimed)
     for place, bound in enumerate(bounds):
         _most(axes, bound, place, limit)

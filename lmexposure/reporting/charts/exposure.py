@@ -15,14 +15,20 @@ from lmexposure.records import (
     Role,
 )
 from lmexposure.reporting.charts.chart import Chart
-from lmexposure.reporting.charts.looks import Style, Styles, class_styles, key, quiet, some_ticks
-from lmexposure.reporting.charts.palette import (
+from lmexposure.reporting.charts.style import (
     BAND,
     INK,
     LINE,
     MUTED,
+    Style,
+    Styles,
+    category_ticks,
+    class_styles,
+    clipped,
+    joined,
+    key,
+    plain_axes,
 )
-from lmexposure.reporting.charts.words import clipped, joined
 from lmexposure.reporting.data import CanaryRow, ClassRow, FormatData
 
 Floats = NDArray[np.float64]
@@ -51,7 +57,7 @@ class _Column:
         return self.at + (2 * spread - 1) * _HALF * min(1.0, len(self.rows) / 8)
 
 
-def exposure_by_repetitions(data: FormatData, styles: Styles | None = None) -> Chart | None:
+def exposure_chart(data: FormatData, styles: Styles | None = None) -> Chart | None:
     """Each canary's exposure with its interval, class by class, controls apart on the left.
 
     Args:
@@ -102,7 +108,7 @@ def _columns(canaries: Sequence[CanaryRow]) -> list[_Column]:
 
 def _draw(figure: FigureBase, data: FormatData, columns: Sequence[_Column], styles: Styles) -> None:
     axes = figure.subplots()
-    quiet(axes)
+    plain_axes(axes)
     axes.axhline(min(GUESSING_HIGH, data.bits), color=MUTED, linewidth=0.8, linestyle=":")
     frame(axes, data.bits)
     shown = [_thinned(one, columns) for one in columns]
@@ -111,7 +117,7 @@ def _draw(figure: FigureBase, data: FormatData, columns: Sequence[_Column], styl
     for one in shown:
         _dots(axes, one, styles[one.repetitions]["color"])
     _medians(axes, data.classes, columns)
-    some_ticks(axes, [_label(one, len(columns)) for one in columns], 9)
+    category_ticks(axes, [_label(one, len(columns)) for one in columns], 9)
     axes.set_ylabel("Exposure (bits),\nhigher = more memorised")
 
 

@@ -9,9 +9,17 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
 from lmexposure._style import class_name, count, found_of, percent, probability, slug
 from lmexposure.reporting.charts.chart import Chart
-from lmexposure.reporting.charts.looks import Style, Styles, class_styles, key, log_ticks, quiet
-from lmexposure.reporting.charts.palette import INK
-from lmexposure.reporting.charts.words import clipped, joined
+from lmexposure.reporting.charts.style import (
+    INK,
+    Style,
+    Styles,
+    class_styles,
+    clipped,
+    joined,
+    key,
+    log_ticks,
+    plain_axes,
+)
 from lmexposure.reporting.data import ClassRow, FormatData, Found
 
 Rows = Callable[[ClassRow], tuple[Found, ...]]
@@ -20,7 +28,7 @@ Panel = tuple[Rows, str]
 _CHANCE: Style = {"color": INK, "linestyle": (0, (2, 2)), "linewidth": 1.2}
 
 
-def extraction(data: FormatData, styles: Styles | None = None) -> Chart | None:
+def extraction_chart(data: FormatData, styles: Styles | None = None) -> Chart | None:
     """The share of a class's secrets that was found, against guesses tried and characters known.
 
     Args:
@@ -69,7 +77,7 @@ def _draw(
 ) -> None:
     every = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     for axes, (rows, label) in zip(every, panels, strict=True):
-        quiet(axes, ticks=4)
+        plain_axes(axes, ticks=4)
         if label == "Guesses tried":
             given = [one.given for row in classes for one in rows(row)]
             smallest, largest = max(1, min(given)), max(given)

@@ -18,9 +18,16 @@ from lmexposure.records import (
     SkewNormalFit,
 )
 from lmexposure.reporting.charts.chart import Chart
-from lmexposure.reporting.charts.looks import Styles, class_styles, key, quiet
-from lmexposure.reporting.charts.palette import FIT, REFERENCE
-from lmexposure.reporting.charts.words import clipped, joined
+from lmexposure.reporting.charts.style import (
+    FIT,
+    REFERENCE,
+    Styles,
+    class_styles,
+    clipped,
+    joined,
+    key,
+    plain_axes,
+)
 from lmexposure.reporting.data import CanaryRow, FormatData
 
 Floats = NDArray[np.float64]
@@ -39,7 +46,7 @@ class _Histogram:
     scores: bool  # from all scores, not from quantiles
 
 
-def reference_distribution(data: FormatData, styles: Styles | None = None) -> Chart | None:
+def reference_chart(data: FormatData, styles: Styles | None = None) -> Chart | None:
     """The references' log-perplexities as a histogram, their skew-normal curve, the canaries.
 
     Args:
@@ -119,7 +126,7 @@ def _draw(
         axes.tick_params(axis="x", length=0, labelbottom=False)
     else:
         axes = below = figure.subplots()
-    quiet(axes, ticks=4)
+    plain_axes(axes, ticks=4)
     axes.stairs(histogram.density, histogram.edges, fill=True, color=REFERENCE, alpha=0.55)
     if data.fit is not None:
         xs = _span(histogram, rows)

@@ -11,17 +11,20 @@ from numpy.typing import NDArray
 
 from lmexposure._style import interval, number, short
 from lmexposure.reporting.charts.chart import Chart
-from lmexposure.reporting.charts.looks import (
+from lmexposure.reporting.charts.style import (
+    BAND,
+    INK,
+    MUTED,
     Style,
     Styles,
     class_styles,
+    clipped,
+    joined,
     key,
     log_ticks,
     put_legend,
     series_style,
 )
-from lmexposure.reporting.charts.palette import BAND, INK, MUTED
-from lmexposure.reporting.charts.words import clipped, joined
 from lmexposure.reporting.data import RocData
 
 Floats = NDArray[np.float64]
@@ -29,7 +32,7 @@ Floats = NDArray[np.float64]
 _POINTS = 200
 
 
-def roc(
+def roc_chart(
     curves: Sequence[RocData], *, number_of: int = 1, styles: Styles | None = None
 ) -> Chart | None:
     """True positives against false ones on log-log axes, one ordinary curve and hull a class.

@@ -11,9 +11,19 @@ from numpy.typing import NDArray
 from lmexposure._style import number, short
 from lmexposure.records import Evaluation
 from lmexposure.reporting.charts.chart import Chart
-from lmexposure.reporting.charts.looks import Style, Styles, key, quiet, series_style
-from lmexposure.reporting.charts.palette import ACCENT, FIT, MUTED, REFERENCE
-from lmexposure.reporting.charts.words import clipped, joined
+from lmexposure.reporting.charts.style import (
+    ACCENT,
+    FIT,
+    MUTED,
+    REFERENCE,
+    Style,
+    Styles,
+    clipped,
+    joined,
+    key,
+    plain_axes,
+    series_style,
+)
 
 Floats = NDArray[np.float64]
 Rows = Sequence[Evaluation]
@@ -27,7 +37,7 @@ _BEST: Style = {"marker": "*", "markersize": 14, "color": ACCENT, "linestyle": "
 _GUESSING: Style = {"color": MUTED, "linewidth": 1.2, "linestyle": ":"}
 
 
-def training(rows: Rows, styles: Styles | None = None) -> Chart | None:
+def training_chart(rows: Rows, styles: Styles | None = None) -> Chart | None:
     """Training and validation loss, the best checkpoint, and median exposures where rows hold any.
 
     Args:
@@ -116,7 +126,7 @@ def _draw(
 
 
 def _loss(axes: Axes, where: Floats, losses: Sequence[Floats]) -> None:
-    quiet(axes)
+    plain_axes(axes)
     for values, (_, looks) in zip(losses, _LOSSES, strict=True):
         there = np.isfinite(values)
         axes.plot(where[there], values[there], **looks)
@@ -130,7 +140,7 @@ def _loss(axes: Axes, where: Floats, losses: Sequence[Floats]) -> None:
 def _exposures(
     axes: Axes, where: Floats, followed: Mapping[str, Floats], looks: Sequence[Style]
 ) -> None:
-    quiet(axes)
+    plain_axes(axes)
     for values, style in zip(followed.values(), looks, strict=True):
         there = np.isfinite(values)
         axes.plot(where[there], values[there], **style)

@@ -26,7 +26,7 @@ from lmexposure.reporting import (
     Chart,
     ReportData,
 )
-from lmexposure.reporting.charts.palette import VARIABLES
+from lmexposure.reporting.charts.style import VARIABLES
 from lmexposure.reporting.data import (
     CanaryRow,
     ClassRow,

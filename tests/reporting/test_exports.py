@@ -16,7 +16,7 @@ from lmexposure.reporting import (
     compare_data,
     report_data,
 )
-from lmexposure.reporting.tables import compare_csv, compare_json, report_csv, report_json
+from lmexposure.reporting.exports import compare_csv, compare_json, report_csv, report_json
 
 
 @pytest.fixture(scope="module")
