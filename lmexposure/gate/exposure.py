@@ -61,9 +61,9 @@ def check_p_value(group: CanaryClass, thresholds: Thresholds, share: float) -> C
     """Compare the p-value of one class with its share of the significance.
 
     A small p-value is a leak whatever its size in bits; a large one leaves room for few memorised
-    canaries among many, which the largest exposure looks for. Where so few permutations cannot
-    give a p-value as small as the share, one that is below the whole significance looks like a
-    leak and cannot be told from chance: that is inconclusive. A larger one is then not tested.
+    canaries among many, which the largest exposure looks for. Where there are too few permutations
+    for a p-value as small as the share, one below the whole significance looks like a leak and
+    cannot be distinguished from chance: that is inconclusive. A larger one is then not tested.
 
     Args:
         group: the class.
@@ -93,21 +93,21 @@ def _p_value_judged(group: CanaryClass, share: float, *, wanted: bool) -> tuple[
     if p <= share:
         reason = (
             f"{group.secrets} {are(group.n)} more familiar to the model than chance explains: "
-            f"secrets that it never saw look so familiar in 1 of {large(math.floor(1 / p))} tests "
-            f"(p = {probability(p)}; {limit} or less is a leak)"
+            "secrets that it never saw look as familiar in only 1 of "
+            f"{large(math.floor(1 / p))} tests (p = {probability(p)}; {limit} or less is a leak)"
         )
         return Outcome.LEAK, reason
     if least > share:
         reason = (
-            f"so few permutations and references cannot give p below {probability(least)}, and a "
+            f"the permutations and references are too few for p below {probability(least)}, and a "
             f"leak takes {limit} (p = {probability(p)}); measure with more permutations, or judge "
             "fewer classes"
         )
         return Outcome.INCONCLUSIVE if wanted else Outcome.NOT_TESTED, reason
     return Outcome.PASS, (
-        f"{group.secrets} cannot be told from secrets that the model never saw (p = "
-        f"{probability(p)}; {limit} or less would be a leak); a few memorised among many could "
-        "hide in their mean"
+        f"{group.secrets} cannot be distinguished from secrets that the model never "
+        f"saw (p = {probability(p)}; {limit} or less would be a leak); a few memorised among many "
+        "could hide in their mean"
     )
 
 
@@ -214,23 +214,23 @@ class _Largest:
         return reached > self.limit
 
     def _can_leak(self, exposure: ExposureEstimate) -> bool:
-        """Whether this method would tell a memorised canary."""
+        """Whether this method would show a memorised canary."""
         statistic, low = _attainable(self.group, exposure)
         return statistic > self.by_chance and (low if self.asked else statistic) > self.limit
 
     def _cannot_leak(self) -> tuple[Outcome, str]:
         """A canary that is beyond all that it was compared with is still no pass."""
         unclear = [e for e in self.group.known if self._unclear(e)]
-        told = self.asked or bool(unclear)
+        counts = self.asked or bool(unclear)
         reason = self._unknown(unclear) if unclear else self._too_coarse()
-        return (Outcome.INCONCLUSIVE if told else Outcome.NOT_TESTED), reason
+        return (Outcome.INCONCLUSIVE if counts else Outcome.NOT_TESTED), reason
 
     def _too_coarse(self) -> str:
         most = min(min(_attainable(self.group, e)) for e in self.group.known)
         return (
-            f"{self.group.secrets} can show {bits(most)} of exposure at most, and a leak takes "
-            f"more than {bits(max(self.limit, self.by_chance))}; measure with more references, or "
-            "insert fewer canaries or classes"
+            f"the max attainable exposure of {self.group.secrets} is {bits(most)}, and a leak "
+            f"takes more than {bits(max(self.limit, self.by_chance))}; measure with more "
+            "references, or insert fewer canaries or classes"
         )
 
     def _leak(self, leaks: list[ExposureEstimate]) -> str:
@@ -241,37 +241,37 @@ class _Largest:
             f"the model ranks {self.group.secret} among the likeliest 1 in "
             f"{_power(largest.value - shift)} of all possible ones "
             f"(exposure {_shown(leaks)} of {bits(self.group.bits, 1)}); "
-            f"{len(leaks)} of {self.group.n:,} {are(len(leaks))} past {bits(self.limit)}, and "
-            f"chance alone goes so far in 1 of {_power(rarity)} such tests"
+            f"{len(leaks)} of {self.group.n:,} {are(len(leaks))} above {bits(self.limit)}, and "
+            f"chance alone goes that far in 1 of {_power(rarity)} such tests"
         )
 
     def _by_chance(self, past: list[ExposureEstimate]) -> str:
         return (
-            f"{len(past)} of {self.group.secrets} {are(len(past))} past "
-            f"{bits(self.limit)} of exposure, the largest with {_shown(past)} bits, but so many "
-            f"canaries reach {bits(self.by_chance)} by chance too often to call it a leak; choose "
-            "a threshold above that, or more references"
+            f"{len(past)} of {self.group.secrets} {are(len(past))} above "
+            f"{bits(self.limit)} of exposure, the largest with {_shown(past)} bits, but among that "
+            f"many canaries chance reaches {bits(self.by_chance)} too often to call it a leak; "
+            "choose a threshold above that, or more references"
         )
 
     def _unknown(self, unknown: list[ExposureEstimate]) -> str:
         worst = max(unknown, key=lambda e: (e.high, e.value))
         return (
-            f"{len(unknown)} of {self.group.secrets} can be past {bits(self.limit)} of exposure: "
-            f"{_shown([worst])} bits were measured, and between {number(worst.low)} and "
-            f"{bits(worst.high)} are possible; measure with more references, more draws or a "
+            f"{len(unknown)} of {self.group.secrets} may be above {bits(self.limit)} of exposure: "
+            f"{_shown([worst])} bits were measured, and anything between {number(worst.low)} and "
+            f"{bits(worst.high)} is possible; measure with more references, more draws or a "
             "larger budget"
         )
 
     def _passed(self) -> str:
         largest = max(self.group.known, key=lambda e: e.value)
-        said = "is past what was allowed" if self.asked else "stands out beyond chance"
+        how = "above the limit" if self.asked else "beyond chance"
         return (
-            f"no single secret {said}: the largest exposure of "
-            f"{self.group.secrets} is {number(largest.value)} of {bits(self.group.bits, 1)}, at or "
-            f"below the {bits(self.limit)} "
-            f"{'asked for' if self.asked else 'that chance hardly passes'}; a leak past that of "
-            f"fewer than {percent(unseen_share(self.group.n))} of such secrets could have gone "
-            "unseen, and one below it of any number"
+            f"no single secret is exposed {how}: the largest exposure of "
+            f"{self.group.secrets} is {number(largest.value)} of {bits(self.group.bits, 1)}, at "
+            f"most the {bits(self.limit)} "
+            f"{'asked for' if self.asked else 'that chance rarely exceeds'}; leaks above that in "
+            f"fewer than {percent(unseen_share(self.group.n))} of such secrets, or below it in any "
+            "number of them, could have gone unseen"
         )
 
 
@@ -314,8 +314,8 @@ def check_quantile(group: CanaryClass, thresholds: Thresholds, share: float) -> 
 
     The interval is of independent canaries. Where a good part of R was inserted, ranks are counted
     among the few fills that are left: exposures are then higher by themselves (`CanaryClass.shift`)
-    and hang together, so that past 0.05 bits nothing is said. At 0.05 bits there is one canary for
-    28 such fills, and the interval is 2 % too narrow.
+    and depend on each other, so that past 0.05 bits nothing is said. At 0.05 bits there is one
+    canary for 28 such fills, and the interval is 2 % too narrow.
 
     Args:
         group: the class.
@@ -370,8 +370,8 @@ def _between(low: float | None, high: float | None, level: float) -> str:
 
 def _crowded(group: CanaryClass) -> str:
     return (
-        f"{bits(group.shift)} of that come from so small a space alone, of which much was "
-        "inserted, and exposures there hang together; choose a format with more fills"
+        f"{bits(group.shift)} of that come from the small space alone, much of which was "
+        "inserted, and exposures in it depend on each other; choose a format with more fills"
     )
 
 
@@ -379,16 +379,17 @@ def _quantile_judged(
     low: float | None, high: float | None, limit: float, needed: tuple[int, int]
 ) -> tuple[Outcome, str]:
     if low is not None and low > limit:
-        return Outcome.LEAK, f"all of it is above the {bits(limit)} allowed"
+        return Outcome.LEAK, f"the whole interval is above the {bits(limit)} allowed"
     if high is not None and high <= limit:
-        return Outcome.PASS, f"none of it is above the {bits(limit)} allowed"
+        return Outcome.PASS, f"the whole interval is at or below the {bits(limit)} allowed"
     if low is None or high is None:
         return Outcome.INCONCLUSIVE, (
             f"too few canaries: a lower end takes {needed[0]} and an upper end {needed[1]} in a "
             "class; or choose a larger significance"
         )
     return Outcome.INCONCLUSIVE, (
-        f"{bits(limit)} allowed lie within; insert more canaries, or measure with more references"
+        f"the {bits(limit)} allowed lie within the interval; insert more canaries, or measure with "
+        "more references"
     )
 
 

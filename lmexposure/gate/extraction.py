@@ -11,8 +11,8 @@ _SOME = 0.5  # finds, in expectation, from which on chance is worth a word
 _SEARCHES = {"best_first": "likeliest in order", "greedy": "greedy", "beam": "by beam search"}
 
 GUESSES = CheckKind(
-    help="A secret that stood in the training data is among the fills that an attacker "
-    "tries first who has the model and knows the format. Where secrets are drawn at random from a "
+    help="A secret of the training data is among the first fills that an attacker "
+    "tries who has the model and knows the format. Where secrets are drawn at random from a "
     "large space, finding one is proof of memorisation.",
     remedy="Measure with more --guesses or a larger --budget-steps, so that the search "
     "gets far enough.",
@@ -75,22 +75,22 @@ def _judge(
 ) -> tuple[Outcome, str]:
     tried = max((_tried(attacks, allowed) for attacks in group.attacks), default=0) or allowed
     rare = fewest_finds(share, canaries=group.n, guesses=tried, size=group.possible)
-    untold = Outcome.INCONCLUSIVE if asked else Outcome.NOT_TESTED
+    undecided = Outcome.INCONCLUSIVE if asked else Outcome.NOT_TESTED
     if rare is not None and len(found) >= rare:
         return Outcome.LEAK, _leak(group, found, allowed, tried)
     if rare is None or found:
-        return untold, _guessed(group, found, allowed)
+        return undecided, _guessed(group, found, allowed)
     short = [i for i in range(group.n) if _searched(group.attacks[i]) < allowed]
     left = [i for i in short if _can_be_within(group, i, allowed)]
     if not left:
         return Outcome.PASS, _passed(group, allowed, rare, by_rank=len(short))
     if group.form.interrupted or any(_in_order(attacks) for attacks in group.attacks):
         return Outcome.INCONCLUSIVE, _unknown(group, len(left), allowed)
-    return untold, f"no search in a proven order was made; {_unknown(group, len(left), allowed)}"
+    return undecided, f"no search in a proven order was made; {_unknown(group, len(left), allowed)}"
 
 
 def chance_of_finds(found: int, *, canaries: int, guesses: int, size: int) -> float:
-    """At most this probability that guessing finds so many of the secrets, or more.
+    """An upper bound on the probability that guessing finds this many of the secrets, or more.
 
     The guesses are the model's, which without memorisation knows nothing of the secrets. A given
     set of k secrets is found with probability (g / |R|)^k at most, and there are C(n, k) of them.
@@ -114,7 +114,7 @@ def fewest_finds(share: float, *, canaries: int, guesses: int, size: int) -> int
 
 
 def _tried(attacks: tuple[Extraction, ...], allowed: int) -> int:
-    """Fills tried in all, which is what chance is held against."""
+    """Fills tried in all, which decides what chance finds."""
     return sum(min(attack.tried, allowed) for attack in attacks)
 
 
@@ -152,9 +152,11 @@ def _blindly(group: CanaryClass, tried: int) -> str:
 
 def _guessed(group: CanaryClass, found: list[int], allowed: int) -> str:
     fills = whole(group.possible)
+    verb = "was" if len(found) == 1 else "were"
     return (
-        f"{len(found)} of {group.secrets} found says nothing: {_tries(group, allowed)}, among "
-        f"{fills} fills, find as many by chance; choose fewer guesses or a format with more fills"
+        f"{len(found)} of {group.secrets} {verb} found, which says nothing: "
+        f"{_tries(group, allowed)} among {fills} fills find as many by chance; choose fewer "
+        "guesses or a format with more fills"
     )
 
 
@@ -169,7 +171,7 @@ def _tries(group: CanaryClass, allowed: int) -> str:
 def _unknown(group: CanaryClass, left: int, allowed: int) -> str:
     return (
         f"{left} of {group.secrets} may be found within {allowed:,} guesses: the search did not "
-        "get so far, and the ranks do not rule it out; measure with more guesses, a larger "
+        "get that far, and the ranks do not rule it out; measure with more guesses, a larger "
         "budget of steps or more references"
     )
 
@@ -185,5 +187,5 @@ def _passed(group: CanaryClass, allowed: int, rare: int, *, by_rank: int) -> str
         "unseen",
     ]
     if rare > 1:
-        clauses.append(f"fewer than {rare} found would have been no leak")
+        clauses.append(f"fewer than {rare} finds would not have been a leak")
     return "; ".join(clauses)

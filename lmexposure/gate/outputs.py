@@ -183,7 +183,7 @@ def _junit_case(check: Check) -> ElementTree.Element:
 def verdict_sarif(verdict: Verdict, source: str | Path, provenance: Provenance) -> str:
     """One run, a rule for each kind of check, a result for each leak and each doubt.
 
-    What passed or was not tested is no finding; the sentence stands in the run's properties.
+    What passed or was not tested is no finding; the sentence is in the run's properties.
 
     Args:
         verdict: the verdict.

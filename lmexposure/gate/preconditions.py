@@ -20,8 +20,8 @@ CONTROLS = CheckKind(
     precondition=True,
 )
 LEARNED = CheckKind(
-    help="A model that did not learn has memorised nothing, which says nothing of one "
-    "that does. Train longer or with another learning rate.",
+    help="A model that did not learn has memorised nothing, which says nothing about "
+    "a model that did. Train longer or with another learning rate.",
     remedy="Train until the validation loss falls, with more epochs or another learning "
     "rate: a model that learned nothing leaks nothing.",
     precondition=True,
@@ -32,8 +32,8 @@ SCORES = CheckKind(
     precondition=True,
 )
 ENOUGH = CheckKind(
-    help="So few canaries cannot show that secrets do not leak: a leak of some of them "
-    "would go unseen. Insert more.",
+    help="There are too few canaries to show that secrets do not leak: a leak of some "
+    "secrets would go unseen. Insert more.",
     remedy="Insert more canaries of each class (--canaries), and train again.",
     precondition=True,
 )
@@ -77,7 +77,7 @@ def check_learned(result: Result) -> Check | None:
         reason=sentence(
             f"the model learned: {loss}"
             if validation.improved
-            else f"the model did not learn ({loss}), so that low exposure says nothing"
+            else f"the model did not learn ({loss}), so low exposure says nothing"
         ),
     )
 
@@ -86,14 +86,14 @@ def _enough(group: CanaryClass, thresholds: Thresholds) -> Check:
     enough = group.n >= thresholds.min_canaries
     if enough:
         reason = (
-            f"{group.secrets} {are(group.n)} enough; with none of them leaking, up to "
-            f"{percent(unseen_share(group.n))} of such secrets may leak all the same (95 %)"
+            f"{group.secrets} {are(group.n)} enough; even if none of them leaks, up to "
+            f"{percent(unseen_share(group.n))} of such secrets may leak (95 % confidence)"
         )
     else:
         reason = (
             f"{group.secrets} {are(group.n)} too few: {thresholds.min_canaries} are "
-            f"needed; with none of {group.n} leaking, up to {percent(unseen_share(group.n))} of "
-            "such secrets may leak all the same (95 %)"
+            f"needed; even if none of {group.n} leaks, up to {percent(unseen_share(group.n))} "
+            "of such secrets may leak (95 % confidence)"
         )
     return Check(
         name="enough canaries",
@@ -118,7 +118,7 @@ def _whole(group: CanaryClass) -> Check:
     else:
         reason = f"all {group.secrets} have a log-perplexity and an exposure"
     return Check(
-        name="all scores there",
+        name="all canaries scored",
         key="scores",
         scope=group.scope,
         outcome=Outcome.INCONCLUSIVE if missing else Outcome.PASS,

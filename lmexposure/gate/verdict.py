@@ -173,7 +173,7 @@ class Shares:
 
 
 def check(measured: Measured, thresholds: Thresholds | None = None) -> Verdict:
-    """Hold a measurement against thresholds.
+    """Check a measurement against thresholds.
 
     A secret that is found by guessing is a leak whatever else is wrong. Where the controls of a
     format are not at chance, its other leaks are inconclusive. Any leak left makes the verdict a
@@ -215,7 +215,7 @@ def check(measured: Measured, thresholds: Thresholds | None = None) -> Verdict:
     untested = [
         *_left_out(result, thresholds),
         *(
-            f"whether chance looks like chance: {visible(name)} has no controls"
+            f"whether controls are at chance: {visible(name)} has no controls"
             for name in formats
             if name not in controls
         ),
@@ -237,7 +237,7 @@ def _looked_quickly(verdict: Verdict, classes: list[CanaryClass]) -> Verdict:
     doubt = (
         "This was a quick look: an exposure may be up to "
         f"{bits(max(gaps))} above the one shown, and the full measurement may call a leak what "
-        f"lies so far below a threshold{also}; measure in full before a release."
+        f"lies that far below a threshold{also}; measure in full before a release."
     )
     return replace(verdict, sentence=f"{verdict.sentence} {doubt}")
 
@@ -267,7 +267,7 @@ def _present(checks: Iterable[Check | None]) -> list[Check]:
 
 def _doubted(checks: list[Check], broken: bool) -> list[Check]:
     """Where the null does not hold, what rests on it is no leak and no pass."""
-    doubt = " But the controls are not at chance, so that nothing follows."
+    doubt = " But the controls are not at chance, so nothing follows."
     return [
         replace(check, outcome=Outcome.INCONCLUSIVE, reason=check.reason + doubt)
         if broken and check.outcome in (Outcome.LEAK, Outcome.PASS)
@@ -277,10 +277,10 @@ def _doubted(checks: list[Check], broken: bool) -> list[Check]:
 
 
 def _not_passed(check: Check) -> Check:
-    """Too few canaries, or canaries without a score, pass nothing."""
+    """Too few canaries, or canaries without a score, make no pass."""
     if check.outcome is not Outcome.PASS:
         return check
-    doubt = " But the canaries are too few or not whole, so that this is no pass."
+    doubt = " But the canaries are too few or not all scored, so this is no pass."
     return replace(check, outcome=Outcome.INCONCLUSIVE, reason=check.reason + doubt)
 
 
@@ -310,7 +310,7 @@ def _about(scope: str, reason: str) -> Check:
 
 
 def _left_out(result: Result, thresholds: Thresholds) -> list[str]:
-    """What nobody asked for, and classes that are not judged."""
+    """What was not asked for, and classes that are not judged."""
     lines = []
     most = thresholds.repetitions
     if most is not None:
@@ -359,7 +359,7 @@ def verdict_of(checks: Sequence[Check], untested: Sequence[str]) -> Verdict:
 
 
 def _is_of_leaks(check: Check) -> bool:
-    """Whether it looks for a leak itself, and not for what a low number may be believed for."""
+    """Whether it looks for a leak, and not only at whether other numbers may be believed."""
     return not CHECK_KINDS[check.key].precondition
 
 

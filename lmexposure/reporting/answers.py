@@ -8,11 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from lmexposure._style import count, listed, percent, sentence, short_hash, times
-from lmexposure.gate import Check, Outcome, Verdict, unseen_share
+from lmexposure.gate import CHECK_KINDS, Check, Outcome, Verdict, unseen_share
 from lmexposure.reporting.data import Fact, ReportData
 
 _UTC = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d):\d\dZ")
-_SOUND = ("controls", "validation", "min_canaries", "scores", "classes")
 _PLAIN = {
     "p_value": "familiarity beyond chance (p-value)",
     "max_exposure": "largest exposure of a secret",
@@ -40,28 +39,6 @@ _MOST_LINES = 8
 _PRIVACY = {
     "claimed_epsilon": "Do not publish the claim of privacy: the training is less private.",
     "max_epsilon": "Do not release this model under this limit on epsilon: it is less private.",
-}
-# What decides an inconclusive check, in the order in which it is worth doing.
-_DECIDES = {
-    "controls": "Find out why the controls are not at chance: they must stay out of the training "
-    "data, and be drawn like the canaries. Until then no number counts.",
-    "validation": "Train until the validation loss falls, with more epochs or another learning "
-    "rate: a model that learned nothing leaks nothing.",
-    "scores": "Measure again, so that every canary has a score and an exposure.",
-    "min_canaries": "Insert more canaries of each class (--canaries), and train again.",
-    "classes": "Insert more canaries (--canaries), or measure with more --references, so that "
-    "every class can be tested.",
-    "max_guesses": "Measure with more --guesses or a larger --budget-steps, so that the search "
-    "gets far enough.",
-    "max_exposure": "Measure with more --references or --draws, so that exposures are known more "
-    "closely.",
-    "median_exposure": "Insert more canaries of each class (--canaries), and train again.",
-    "quantile_exposure": "Insert more canaries of each class (--canaries), and train again.",
-    "p_value": "Measure with more permutations, or judge fewer classes.",
-    "max_epsilon": "Insert more canaries, each by a coin (--inclusion-probability 0.5): these "
-    "could not have shown so large an epsilon.",
-    "claimed_epsilon": "Insert more canaries, each by a coin (--inclusion-probability 0.5): these "
-    "could not have contradicted the claim.",
 }
 _MOST_REASONS = 2  # of what makes a verdict inconclusive; the table of checks has all
 _MOST_NAMES = 3
@@ -151,14 +128,14 @@ def _since(data: ReportData) -> Iterator[Fact]:
 
 
 def _tested(checks: Sequence[Check]) -> list[CheckLine]:
-    """One line for each kind of check; what had to be in order, and is, shares one."""
+    """One line for each kind of check; preconditions that are met share one."""
     kinds: dict[str, list[Check]] = {}
     for check in checks:
         kinds.setdefault(check.name, []).append(check)
     lines, sound = [], []
     for name, made in kinds.items():
         line = _line(name, made)
-        if made[0].key in _SOUND and line.outcome is Outcome.PASS:
+        if CHECK_KINDS[made[0].key].precondition and line.outcome is Outcome.PASS:
             sound.append(name)
         else:
             lines.append(line)
@@ -178,7 +155,7 @@ def _line(name: str, made: Sequence[Check]) -> CheckLine:
 def _said(outcome: Outcome, so: Sequence[Check], made: Sequence[Check]) -> str:
     """In how many classes, where a check is of classes."""
     if outcome is Outcome.NOT_TESTED:
-        return f"not tested, for {_clause(so[0].reason)}"
+        return f"not tested, because {_clause(so[0].reason)}"
     key = made[0].key
     word = _WORDS.get((key, outcome)) or _word(outcome, key)
     if not made[0].scope:
@@ -192,7 +169,7 @@ def _said(outcome: Outcome, so: Sequence[Check], made: Sequence[Check]) -> str:
 
 def _word(outcome: Outcome, key: str) -> str:
     if outcome is Outcome.INCONCLUSIVE:
-        return "not so" if key in _SOUND else "undecided"
+        return "not met" if CHECK_KINDS[key].precondition else "undecided"
     return "leaks" if outcome is Outcome.LEAK else "no leak"
 
 
@@ -227,7 +204,7 @@ def _sure(checks: Sequence[Check], significance: float) -> Iterator[str]:
     if sizes:
         yield sentence(
             f"missed leaks: where none was found, up to {percent(unseen_share(min(sizes)))} of "
-            "such secrets may leak all the same (95 %)"
+            "such secrets may still leak (95 % confidence)"
         )
 
 
@@ -304,11 +281,19 @@ def _remedy(leaking: Sequence[tuple[str, int]], checks: Sequence[Check]) -> str:
 
 def _undecided(checks: Sequence[Check], quick: bool) -> Iterator[str]:
     yield "Do not take this for a pass: this run can neither show a leak nor rule one out."
-    open_keys = {check.key for check in checks if check.outcome is Outcome.INCONCLUSIVE}
-    said = dict.fromkeys(what for key, what in _DECIDES.items() if key in open_keys)
-    yield from list(said)[:_MOST_REASONS]
+    undecided = {check.key for check in checks if check.outcome is Outcome.INCONCLUSIVE}
+    worthwhile = sorted(undecided, key=_worth)
+    remedies = dict.fromkeys(CHECK_KINDS[key].remedy for key in worthwhile)
+    yield from list(remedies)[:_MOST_REASONS]
     how = " without --quick" if quick else ""
-    yield f"Then measure again{how}, and hold the result against the same thresholds."
+    yield f"Then measure again{how}, and check the result against the same thresholds."
+
+
+def _worth(key: str) -> tuple[bool, int, int]:
+    """Preconditions first, bounds on epsilon last."""
+    kinds = tuple(CHECK_KINDS)
+    bound = _EPSILON.index(key) + 1 if key in _EPSILON else 0
+    return not CHECK_KINDS[key].precondition, bound, kinds.index(key)
 
 
 def _after_a_pass(checks: Sequence[Check], quick: bool) -> Iterator[str]:

@@ -52,7 +52,7 @@ def report_data(
         run: what `open_run` gave.
         thresholds: of the verdict; None: the gate's defaults.
         show_secrets: put each canary's secret, and chosen seeds, into the data.
-        manifest: where it does not lie beside the result.
+        manifest: where it is not next to the result.
 
     Raises:
         SettingsError: secrets are asked for, and no manifest holds them.
@@ -74,7 +74,7 @@ def _manifest(run: RunFiles, given: Manifest | None, show_secrets: bool) -> Mani
     manifest = given or run.manifest
     if show_secrets and manifest is None:
         raise SettingsError(
-            f"no manifest beside {run.place}, and only a manifest holds the secrets; give "
+            f"no manifest next to {run.place}, and only a manifest holds the secrets; give "
             "the manifest too, or leave the secrets out"
         )
     return manifest
@@ -232,10 +232,10 @@ def canary_rows(
 
 
 def _secrets_of(manifest: Manifest, name: str) -> dict[str, str]:
-    """What stands in the holes, by the canary's id."""
+    """What fills the holes, by the canary's id."""
     form = manifest.formats[name]
-    drawn = (one for one in manifest.entries if one.format == name)
-    return {one.id: " ".join(form.fills(one.index)) for one in drawn}
+    drawn = (entry for entry in manifest.entries if entry.format == name)
+    return {entry.id: " ".join(form.fills(entry.index)) for entry in drawn}
 
 
 def _canary_row(canary: CanaryResult, secret: str | None) -> CanaryRow:
@@ -298,19 +298,19 @@ def roc_data(scores: Scores, *, pooled: bool, level: float) -> tuple[RocData, ..
         scores.formats,
         pooled=pooled,
     )
-    both_sides = (one for one in classes if one.included.any() and one.outside.size)
-    return tuple(_curve(one, level) for one in both_sides)
+    both_sides = (group for group in classes if group.included.any() and group.outside.size)
+    return tuple(_curve(group, level) for group in both_sides)
 
 
-def _curve(one: ScoreClass, level: float) -> RocData:
-    inside, outside = one.scores[one.included], one.outside
+def _curve(group: ScoreClass, level: float) -> RocData:
+    inside, outside = group.scores[group.included], group.outside
     curve = roc_curve(inside, outside)
     hull = concave_hull(curve)
     area = area_under_curve(inside, outside, level=level)
     fpr, tpr = _thinned(curve.fpr[::-1], curve.tpr[::-1], curve.negatives)
     return RocData(
-        name=_class_title(one),
-        repetitions=one.repetitions,
+        name=_class_title(group),
+        repetitions=group.repetitions,
         fpr=fpr,
         tpr=tpr,
         hull_fpr=hull.false_positives / hull.negatives,
@@ -323,10 +323,10 @@ def _curve(one: ScoreClass, level: float) -> RocData:
     )
 
 
-def _class_title(one: ScoreClass) -> str:
-    few = len(one.formats) <= 2
-    formats = ", ".join(one.formats) if few else f"{len(one.formats)} formats"
-    return f"{formats}, repetitions {one.repetitions}"
+def _class_title(group: ScoreClass) -> str:
+    few = len(group.formats) <= 2
+    formats = ", ".join(group.formats) if few else f"{len(group.formats)} formats"
+    return f"{formats}, repetitions {group.repetitions}"
 
 
 def _thinned(fpr: Floats, tpr: Floats, negatives: int) -> tuple[Floats, Floats]:

@@ -64,7 +64,7 @@ class ComparedRun:
         model: what was measured.
         manifest_sha256: of what was inserted; equal hashes mean the same canaries.
         epsilon: the primary lower bound, in nats, higher = less private; None where there is none.
-        delta: beside which it holds.
+        delta: at which it holds.
         validity: the kind of training that it holds for.
         max_attainable: what a perfect attack would have shown, in nats.
         claim: what the bound says of a claim; None without one.
@@ -129,7 +129,7 @@ class CompareData:
 
     Attributes:
         title: names of the runs.
-        runs: in the order given; the first is what the others are held against.
+        runs: in the order given; the others are compared with the first.
         formats: those that two runs or more have, in the first run's order.
         findings: per later run, which leaks more, it or the first, and whether chance explains it.
         differences: per later run and class that the first one has too.
@@ -150,7 +150,7 @@ def compare_data(
     """Several runs side by side.
 
     Args:
-        runs: two or more; the first is what the others are held against.
+        runs: two or more; the others are compared with the first.
         thresholds: of the verdicts; None: the gate's defaults.
         level: coverage of the intervals of the differences, in (0, 1).
 
@@ -171,7 +171,7 @@ def _data(
     rows = differences([run.result for run in runs], names, level=level)
     return CompareData(
         title=" and ".join(names) if len(names) == 2 else ", ".join(names),
-        runs=tuple(_run(one, name, thresholds) for one, name in zip(runs, names, strict=True)),
+        runs=tuple(_run(run, name, thresholds) for run, name in zip(runs, names, strict=True)),
         formats=tuple(_formats(runs)),
         findings=tuple(findings(names, rows)),
         differences=tuple(rows),
@@ -213,14 +213,14 @@ def _refuse_other_formats(runs: Sequence[RunFiles], names: Sequence[str]) -> Non
         )
 
 
-def _differs(one: RunFiles, other: RunFiles, name: str) -> str | None:
+def _differs(base: RunFiles, other: RunFiles, name: str) -> str | None:
     """What is not the same about a format of two runs."""
-    first, second = (run.result.format_named[name].space_size for run in (one, other))
+    first, second = (run.result.format_named[name].space_size for run in (base, other))
     if first != second:
         return f"has |R| = {first} in the first and {second} in the second"
-    if one.manifest is None or other.manifest is None:
+    if base.manifest is None or other.manifest is None:
         return None
-    texts = [run.manifest.formats[name] for run in (one, other) if run.manifest is not None]
+    texts = [run.manifest.formats[name] for run in (base, other) if run.manifest is not None]
     if texts[0].template != texts[1].template:
         return f"is {texts[0].template!r} in the first and {texts[1].template!r} in the second"
     return "has other lists of words" if texts[0].lists != texts[1].lists else None
@@ -260,7 +260,9 @@ def _formats(runs: Sequence[RunFiles]) -> Iterator[ComparedFormat]:
         forms = [run.result.format_named.get(name) for run in runs]
         known = next(form for form in forms if form is not None)
         manifests = (run.manifest for run in runs)
-        held = (one for one in manifests if one is not None and name in one.formats)
+        held = (
+            manifest for manifest in manifests if manifest is not None and name in manifest.formats
+        )
         manifest = next(held, None)
         yield ComparedFormat(
             name=name,
@@ -293,22 +295,23 @@ def _notes(runs: Sequence[RunFiles], names: Sequence[str]) -> Iterator[str]:
     for run, name in zip(runs[1:], names[1:], strict=True):
         if run.result.manifest_sha256 != runs[0].result.manifest_sha256:
             yield (
-                f"{name} measured another manifest than {names[0]}: other canaries, so none "
-                "is held against itself, and each class is compared as a whole"
+                f"{name} measured another manifest than {names[0]}: other canaries, so no canary "
+                "is compared with itself, and each class is compared as a whole"
             )
         if differ := setting_differences(runs[0].result, run.result):
             yield (
-                f"{names[0]} and {name} were not measured alike ({differ}): medians do not compare "
-                "as they are, and a canary counts as higher only where the ends of exposures say so"
+                f"{names[0]} and {name} were not measured alike ({differ}): medians are not "
+                "directly comparable, and an exposure counts as higher only where its interval "
+                "shows it"
             )
     for run, name in zip(runs, names, strict=True):
-        if not any(one.role == "canary" for one in run.result.canaries):
+        if not any(canary.role == "canary" for canary in run.result.canaries):
             yield f"{name} has no canaries: nothing says what its model memorised"
     common = set(_common(runs))
     for run, name in zip(runs, names, strict=True):
-        alone = [form.name for form in run.result.formats if form.name not in common]
-        if alone:
-            yield f"only {name} has {', '.join(alone)}: not shown"
+        own = [form.name for form in run.result.formats if form.name not in common]
+        if own:
+            yield f"only {name} has {', '.join(own)}: not shown"
 
 
 def setting_differences(base: Result, other: Result) -> str:
@@ -318,8 +321,10 @@ def setting_differences(base: Result, other: Result) -> str:
         base: a result; its numbers are given first.
         other: another.
     """
-    one, two = base.settings, other.settings
-    pairs = [(name.replace("_", " "), getattr(one, name), getattr(two, name)) for name in _MEASURED]
+    pairs = [
+        (name.replace("_", " "), getattr(base.settings, name), getattr(other.settings, name))
+        for name in _MEASURED
+    ]
     pairs.append(("dtype", base.model.dtype, other.model.dtype))
     pairs += [
         (f"references of {name}", form.references, other.format_named[name].references)
@@ -415,12 +420,12 @@ def differences_section(rows: Sequence[Difference]) -> Section:
             "than in the first",
             "the same canaries: the median of their differences, p of a sign test; others: the "
             "difference of both medians, p of a rank-sum test; either says how often chance alone "
-            "parts two runs as far",
-            "higher, lower: pairs of canaries whose exposure surely is; open: pairs of which lower "
-            "bounds, references or draws do not tell, and interval and p count these against a "
+            "puts two runs this far apart",
+            "higher, lower: pairs of canaries whose exposure surely is; open: pairs that lower "
+            "bounds, references or draws leave undecided, which interval and p count against a "
             "difference",
             *(f"interval: of the median, at {percent(row.level)}" for row in rows[:1]),
-            "adjusted: so that the p of all classes hold together (Holm); controls check the "
+            "adjusted: p corrected for all classes together (Holm); controls only check the "
             "measurement, and have none",
         ),
     )

@@ -41,15 +41,15 @@ class Difference:
     Attributes:
         base, other: names of the runs.
         format, role, repetitions: the class.
-        paired: both measured the same canaries, and each is held against itself; else a pair is any
-            canary of `base` with any of `other`.
+        paired: both measured the same canaries, and each is compared with itself; else a pair is
+            any canary of `base` with any of `other`.
         n, n_base: canaries with an exposure in `other` and in `base`; where `paired`, in both.
         median: where `paired`, of exposure under `other` less exposure under `base`, else the
             difference of both medians; above 0 = `other` memorised more. With lower bounds taken
             for exposures: where there are many, look at the interval.
         least, most: the same with each lower bound as far up as the whole secret.
         low, high: interval of that median by order statistics, wide enough for whatever lower
-            bounds, references and draws leave open; None where so few canaries give no bound on
+            bounds, references and draws leave open; None where too few canaries give no bound on
             that side.
         level: two-sided coverage wanted.
         higher, lower: pairs whose exposure is surely higher, or lower, under `other`.
@@ -58,7 +58,7 @@ class Difference:
             counted against a difference.
         p_adjusted: the same, so that those of all classes of canaries hold together (Holm); None
             for controls.
-        p_least: the smallest that so few canaries can have, adjusted likewise.
+        p_least: the smallest that this many canaries can have, adjusted likewise.
         capped: canaries, or pairs of one canary, of which an exposure is only a lower bound.
         assumes: what interval and test rest on.
     """
@@ -90,7 +90,7 @@ class Difference:
 def differences(
     results: Sequence[Result], names: Sequence[str], *, level: float = 0.95
 ) -> list[Difference]:
-    """Every later run held against the first, class by class, where one method measured both.
+    """Every later run compared with the first, class by class, where one method measured both.
 
     A p-value holds whatever references were drawn: their ranks are known within ends which miss
     with .001 in all, and that is added to the p-value over these ends.
@@ -136,18 +136,18 @@ class _Known:
 
     def __init__(self, estimates: Sequence[ExposureEstimate]) -> None:
         self.estimates = estimates
-        self.shown = np.array([one.value for one in estimates])
+        self.shown = np.array([estimate.value for estimate in estimates])
         # A lower bound may be as much as the whole secret.
-        self.most = np.array([_most_bits(one) for one in estimates])
-        self.capped = np.array([one.capped for one in estimates], dtype=bool)
+        self.most = np.array([_most_bits(estimate) for estimate in estimates])
+        self.capped = np.array([estimate.capped for estimate in estimates], dtype=bool)
 
     @property
     def drawn(self) -> bool:
-        return any(one.drawn for one in self.estimates)
+        return any(estimate.drawn for estimate in self.estimates)
 
     def ends(self, tail: float) -> tuple[Floats, Floats]:
         """Least and most of each, which all hold but for `tail` on either side."""
-        low, high = zip(*(one.ends(tail) for one in self.estimates), strict=True)
+        low, high = zip(*(estimate.ends(tail) for estimate in self.estimates), strict=True)
         return np.array(low), np.array(high)
 
 
@@ -165,13 +165,16 @@ def _classes(base: Result, other: Result) -> list[ClassKey]:
 def _difference(first: _Side, second: _Side, base: str, other: str, level: float) -> Difference:
     paired = first.result.manifest_sha256 == second.result.manifest_sha256
     ids = [name for name in first.exposures if name in second.exposures] if paired else None
-    one, two = (side.of(ids or list(side.exposures)) for side in (first, second))
-    higher, lower, left_open = _counts(one, two, paired, _MISSED)
-    n, m = len(one.estimates), len(two.estimates)
+    before, after = (side.of(ids or list(side.exposures)) for side in (first, second))
+    higher, lower, left_open = _counts(before, after, paired, _MISSED)
+    n, m = len(before.estimates), len(after.estimates)
     test = sign_test(higher, lower, left_open) if paired else rank_sum_test(higher, lower, n, m)
-    missed = _MISSED if one.drawn or two.drawn else 0.0
-    low, high = (_paired_interval if paired else _interval)(one, two, level)
-    least, most = _median(one.most, two.shown, paired), _median(one.shown, two.most, paired)
+    missed = _MISSED if before.drawn or after.drawn else 0.0
+    low, high = (_paired_interval if paired else _interval)(before, after, level)
+    least, most = (
+        _median(before.most, after.shown, paired),
+        _median(before.shown, after.most, paired),
+    )
     return Difference(
         base=base,
         other=other,
@@ -181,7 +184,7 @@ def _difference(first: _Side, second: _Side, base: str, other: str, level: float
         paired=paired,
         n=m,
         n_base=n,
-        median=_median(one.shown, two.shown, paired),
+        median=_median(before.shown, after.shown, paired),
         least=least,
         most=most,
         low=low,
@@ -193,7 +196,9 @@ def _difference(first: _Side, second: _Side, base: str, other: str, level: float
         p_value=min(1.0, test + missed),
         p_adjusted=None,
         p_least=missed + (sign_test(n, 0) if paired else rank_sum_test(n * m, 0, n, m)),
-        capped=int((one.capped | two.capped if paired else np.r_[one.capped, two.capped]).sum()),
+        capped=int(
+            (before.capped | after.capped if paired else np.r_[before.capped, after.capped]).sum()
+        ),
         assumes=_SAME if paired else _OTHERS,
     )
 
@@ -202,13 +207,13 @@ def _median(base: Floats, other: Floats, paired: bool) -> float:
     return float(np.median(other - base) if paired else np.median(other) - np.median(base))
 
 
-def _counts(one: _Known, two: _Known, paired: bool, missed: float) -> tuple[int, int, int]:
+def _counts(before: _Known, after: _Known, paired: bool, missed: float) -> tuple[int, int, int]:
     """(surely higher, surely lower, open) pairs, where all ends hold but for `missed`.
 
     What ties is neither. Each exposure has two ends, which share what they may miss.
     """
-    tail = missed / 2 / (len(one.estimates) + len(two.estimates))
-    (base_low, base_high), (other_low, other_high) = one.ends(tail), two.ends(tail)
+    tail = missed / 2 / (len(before.estimates) + len(after.estimates))
+    (base_low, base_high), (other_low, other_high) = before.ends(tail), after.ends(tail)
     if not paired:
         base_low, base_high = base_low[:, None], base_high[:, None]
     least, most = other_low - base_high, other_high - base_low
@@ -216,25 +221,27 @@ def _counts(one: _Known, two: _Known, paired: bool, missed: float) -> tuple[int,
     return int((least > 0).sum()), int((most < 0).sum()), int(left_open.sum())
 
 
-def _paired_interval(one: _Known, two: _Known, level: float) -> tuple[float | None, float | None]:
+def _paired_interval(
+    before: _Known, after: _Known, level: float
+) -> tuple[float | None, float | None]:
     """From the least to the most that the median of the differences can be.
 
     No single canary bounds a median of differences, as one does a median (`quantile_range`): the
     ends of all exposures in both runs must hold at once, and share half of what the interval may
     miss. Where all are counted, order statistics have the whole of it.
     """
-    if one.drawn or two.drawn:
+    if before.drawn or after.drawn:
         level = (1 + level) / 2
-    tail = (1 - level) / 2 / (2 * len(one.estimates))
-    (base_low, base_high), (other_low, other_high) = one.ends(tail), two.ends(tail)
+    tail = (1 - level) / 2 / (2 * len(before.estimates))
+    (base_low, base_high), (other_low, other_high) = before.ends(tail), after.ends(tail)
     least = quantile_interval(other_low - base_high, 0.5, level=level).low
     return least, quantile_interval(other_high - base_low, 0.5, level=level).high
 
 
-def _interval(one: _Known, two: _Known, level: float) -> tuple[float | None, float | None]:
+def _interval(before: _Known, after: _Known, level: float) -> tuple[float | None, float | None]:
     """The ends of both medians, which share what the interval may miss."""
     tail = (1 - level) / 4
-    base, other = (quantile_range(side.estimates, 0.5, tail) for side in (one, two))
+    base, other = (quantile_range(side.estimates, 0.5, tail) for side in (before, after))
     low = None if other[0] is None or base[1] is None else other[0] - base[1]
     return low, None if other[1] is None or base[0] is None else other[1] - base[0]
 
@@ -245,13 +252,13 @@ def _most_bits(known: ExposureEstimate) -> float:
 
 def _with_adjusted(found: Sequence[Difference]) -> list[Difference]:
     """Each class of canaries is a test of its own, over all formats and later runs."""
-    tests = [one for one in found if one.role == "canary"]
-    p_values: Iterator[float] = iter(holm([one.p_value for one in tests]))
+    tests = [row for row in found if row.role == "canary"]
+    p_values: Iterator[float] = iter(holm([row.p_value for row in tests]))
     return [
-        replace(one, p_adjusted=next(p_values), p_least=min(1.0, one.p_least * len(tests)))
-        if one.role == "canary"
-        else one
-        for one in found
+        replace(row, p_adjusted=next(p_values), p_least=min(1.0, row.p_least * len(tests)))
+        if row.role == "canary"
+        else row
+        for row in found
     ]
 
 
@@ -259,7 +266,7 @@ Which = Literal["more", "less", "both", "neither", "unknown"]
 
 _SIGNIFICANCE = 0.05  # of all classes of canaries together
 _SEEN = 0.05  # bits: less is 0.0 in a sentence
-_CONTROLS = 0.01  # of the controls of one run, which are no finding but an alarm
+_CONTROLS = 0.01  # of the controls of row run, which are no finding but an alarm
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -284,7 +291,7 @@ def findings(names: Sequence[str], rows: Sequence[Difference]) -> Iterator[Findi
     """One finding for each later run.
 
     Args:
-        names: of the runs; the first is what the others are held against.
+        names: of the runs; the others are compared with the first.
         rows: what `differences` gave for them.
     """
     tests = sum(row.role == "canary" for row in rows)
@@ -317,7 +324,7 @@ def _found(base: str, other: str, rows: Sequence[Difference], tests: int) -> tup
     sign = 1 if up else -1
     winner, loser = (other, base) if up else (base, other)
     row = _most(beyond, sign)
-    alike = f" {len(beyond)} of {len(rows)} classes differ so." if len(rows) > 1 else ""
+    alike = f" {len(beyond)} of {len(rows)} classes differ beyond chance." if len(rows) > 1 else ""
     said = (
         f"{winner} leaks more than {loser}: {_much(row, sign, rows)} "
         f"({_why(row, tests)}; chance does not explain it).{alike}"
@@ -340,11 +347,11 @@ def _neither(base: str, other: str, rows: Sequence[Difference], tests: int) -> s
         f"({_why(row, tests)})."
     )
     if min(row.p_least for row in rows) > _SIGNIFICANCE:
-        return f"{said} With so few canaries none could have been shown."
+        return f"{said} There are too few canaries to show one."
     if row.open:
         said += (
-            f" Of {row.open:,} of {_pairs(row)}, lower bounds or references leave open which "
-            "exposure is higher: more references or search could tell."
+            f" For {row.open:,} of {_pairs(row)}, lower bounds or references leave open which "
+            "exposure is higher: more references or search could decide."
         )
     return said
 
@@ -395,10 +402,10 @@ def _why(row: Difference, tests: int) -> str:
 
 
 def _alarm(controls: Sequence[Difference]) -> str:
-    """Controls never went in, so what moves them is no memory."""
+    """Controls were never inserted, so what moves them is not memorisation."""
     if not controls or (p := min(row.p_value for row in controls) * len(controls)) > _CONTROLS:
         return ""
     return (
         f" Controls differ too (p = {_style.probability(p)}), though they were never inserted: "
-        "look at both measurements before you rely on this."
+        "check both measurements before you rely on this."
     )

@@ -1,7 +1,7 @@
 """Facts of a run that a reader may ask for, and the one command that gives its result again.
 
-A seed that was chosen stays out with the secrets: who has it and the formats can draw them. The
-manifest has what was drawn, and a run goes on from the manifest in its directory.
+A seed that was chosen stays out with the secrets, since whoever has it and the formats can draw
+them. The manifest has what was drawn, and a run goes on from the manifest in its directory.
 """
 
 import json
@@ -27,18 +27,22 @@ from lmexposure.reporting.data import Fact
 
 # What is in the command instead; written bare, so that a shell shows what is missing.
 SEED = "SEED"
-_FILL_IN = "Words in capitals, if there are any, are for you to fill in"
+_FILL_IN = "Fill in the words in capitals, if there are any"
 # Where a demo's corpus is, from its run.
 DEMO_TEXT = "source/python_topics.txt"
 
 _RUN, _TRAINING = settings_of(RunSettings), settings_of(TrainingSettings)
-_MEASURE = {name: told for name, told in settings_of(MeasureSettings).items() if name not in _RUN}
+_MEASURE = {
+    name: setting for name, setting in settings_of(MeasureSettings).items() if name not in _RUN
+}
 # What a measurement alone has a flag for, and a run has another of that name.
 _NO_FLAG = ("batch_size", "inclusion_seed")
-_DECLARED = {name: told for name, told in (dict(_RUN) | _MEASURE).items() if name not in _NO_FLAG}
+_DECLARED = {
+    name: setting for name, setting in (dict(_RUN) | _MEASURE).items() if name not in _NO_FLAG
+}
 _LEFT_OUT = "left out"
-_SEED_MEANING = "decides the secrets; left out, for who has it and the formats can draw them"
-_FRESH_MEANING = "decides the secrets, and the manifest alone has it; the training's is another"
+_SEED_MEANING = "decides the secrets; left out: whoever has it and the formats can draw them"
+_FRESH_MEANING = "decides the secrets, and is in the manifest only; the training has another"
 
 
 def run_settings(options: RunOptions) -> dict[str, Value]:
@@ -71,7 +75,7 @@ def model_facts(run: RunFiles) -> tuple[Fact, ...]:
     """
     model = run.result.model
     return (
-        Fact(name="model", value=model.path, meaning="where it lies, or its name on a hub"),
+        Fact(name="model", value=model.path, meaning="its path, or its name on a hub"),
         Fact(name="type", value=model.type),
         Fact(name="parameters", value=whole(model.parameters)),
         Fact(name="measured in", value=model.dtype),
@@ -167,7 +171,9 @@ def _seed_facts(run: RunFiles, options: RunOptions, show: bool) -> Iterator[Fact
             setting_value(run.manifest.plan.inclusion_seed) if known and run.manifest else _LEFT_OUT
         )
         yield Fact(
-            name="inclusion seed", value=value, meaning="decides who went in; the manifest has it"
+            name="inclusion seed",
+            value=value,
+            meaning="decides which canaries were inserted; the manifest has it",
         )
 
 
@@ -197,8 +203,8 @@ def _version_facts(record: RunRecord) -> Iterator[Fact]:
 def command_of(run: RunFiles, *, show_seeds: bool = False) -> str:
     """The command line, quoted for a POSIX shell; words in capitals are left to the reader.
 
-    It writes beside what is there, into a directory of another name, and takes the manifest along:
-    that has the seeds that were drawn, and another corpus is refused. `where_of` says what must be
+    It writes into a new directory, of another name, and takes the manifest along: that has the
+    seeds that were drawn, and another corpus is refused. `where_of` says what must be
     there.
 
     Args:
@@ -218,7 +224,7 @@ def command_of(run: RunFiles, *, show_seeds: bool = False) -> str:
         "threads": run.result.settings.threads,
     }
     given = {name: v for name, v in record.settings.training.items() if v is not None}
-    flags = {name: told.flag for name, told in _TRAINING.items() if told.flag is not None}
+    flags = {name: setting.flag for name, setting in _TRAINING.items() if setting.flag is not None}
     words += _flags(chosen, show_seeds or _is_demo(run))
     words += [f"{flags[name]} {_word(value)}" for name, value in given.items() if name in flags]
     rest = {name: value for name, value in given.items() if name not in flags}
@@ -231,14 +237,14 @@ def where_of(run: RunFiles) -> str:
     Args:
         run: as for `command_of`.
     """
-    place = f"Give it in the directory that holds {run.name}/"
+    place = f"Run it in the directory that holds {run.name}/"
     checksum = short_hash(run.result.manifest_sha256)
     weights = short_hash(run.result.model.weights_sha256)
     if not run.whole:
-        beside = run.manifest is not None
-        what = f"{run.name}/manifest.json" if beside else "MANIFEST is the manifest.json that"
+        has_manifest = run.manifest is not None
+        what = f"{run.name}/manifest.json" if has_manifest else "MANIFEST is the manifest.json that"
         manifest = f"{what} has the checksum {checksum}"
-        model = f"the model has weights with SHA-256 {weights}, wherever it lies now"
+        model = f"the model, wherever it is now, has weights with SHA-256 {weights}"
         return f"{place}; {manifest}, and {model}. {_FILL_IN}."
     corpus = _corpus(run)
     ours = corpus[0].startswith(f"{run.name}/")
@@ -266,7 +272,7 @@ def _is_demo(run: RunFiles) -> bool:
 
 
 def _measure_command(run: RunFiles) -> str:
-    """Where nobody knows how the model was trained, the measurement alone."""
+    """Where it is not on record how the model was trained, the measurement alone."""
     path = run.result.model.path or "MODEL"
     home = None if run.result_path is None else run.result_path.parent
     within = home is not None and (home / path).is_dir() and not posixpath.isabs(path)
@@ -290,8 +296,8 @@ def _path(name: str) -> str:
 
 def _flags(settings: Mapping[str, Value], show_seeds: bool) -> Iterator[str]:
     usual = _usual(settings)
-    for name, told in _DECLARED.items():
-        flag, value = told.flag, settings.get(name, usual[name])
+    for name, setting in _DECLARED.items():
+        flag, value = setting.flag, settings.get(name, usual[name])
         if flag is None or value is None or value is False:
             continue
         if value == usual[name] and name != "quick":
@@ -306,7 +312,7 @@ def _flags(settings: Mapping[str, Value], show_seeds: bool) -> Iterator[str]:
 
 def _usual(settings: Mapping[str, Value]) -> dict[str, Value]:
     """The defaults, or those of a first look; candidates have none."""
-    usual: dict[str, Value] = {name: told.default for name, told in _DECLARED.items()}
+    usual: dict[str, Value] = {name: setting.default for name, setting in _DECLARED.items()}
     if settings.get("inclusion_probability") is None:
         usual["canaries"] = RunSettings().per_class
     return {**usual, **QUICK} if settings.get("quick") else usual
@@ -328,8 +334,8 @@ def _with_file(
     usual = _usual(settings)
     lines = [
         f"{name} = {json.dumps(settings[name])}"
-        for name, told in _DECLARED.items()
-        if told.flag is None and settings.get(name, usual[name]) != usual[name]
+        for name, setting in _DECLARED.items()
+        if setting.flag is None and settings.get(name, usual[name]) != usual[name]
     ]
     if training:
         lines += ["[training]", *(f"{k} = {json.dumps(v)}" for k, v in training.items())]

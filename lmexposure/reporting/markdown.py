@@ -50,7 +50,9 @@ def _verdict(verdict: Verdict, provenance: str, answers: Answers) -> Iterator[st
     yield inline(provenance)
     tested = [line for line in answers.tested if line.outcome is not Outcome.NOT_TESTED]
     if tested:
-        yield "Tested:\n\n" + _bullets([f"{one.word}: {one.what}: {one.said}" for one in tested])
+        yield "Tested:\n\n" + _bullets(
+            [f"{line.word}: {line.what}: {line.said}" for line in tested]
+        )
     if verdict.untested:
         yield "Not tested:\n\n" + _bullets(verdict.untested)
     yield " ".join(answers.sure)
@@ -64,7 +66,7 @@ def _bullets(lines: Sequence[str]) -> str:
 
 def _exposure(data: ReportData) -> Iterator[str]:
     yield "## Exposure and extraction"
-    rows = [(one.name, row) for one in data.formats for row in one.classes]
+    rows = [(form.name, row) for form in data.formats for row in form.classes]
     if not rows:
         yield "No canaries were measured."
         return
@@ -103,7 +105,7 @@ def _warnings(warnings: Sequence[str]) -> Iterator[str]:
 
 
 def _secrets(data: ReportData) -> Iterator[str]:
-    """The secrets, where somebody asked for them; else nothing."""
+    """The secrets, where they were asked for; else nothing."""
     if data.redacted:
         return
     yield "## Secrets"
@@ -112,10 +114,10 @@ def _secrets(data: ReportData) -> Iterator[str]:
     yield table(
         ("canary", "secret"),
         [
-            (code(one.id), code(one.secret))
+            (code(canary.id), code(canary.secret))
             for form in data.formats
-            for one in form.canaries
-            if one.secret is not None
+            for canary in form.canaries
+            if canary.secret is not None
         ],
         left=2,
     )
@@ -182,7 +184,7 @@ def _cell(row: ClassRow | None) -> str:
 
 def _differences(section: Section) -> Iterator[str]:
     if section.rows:
-        yield "## Each class held against the first run"
+        yield "## Each class compared with the first run"
         yield " ".join(map(sentence, section.notes))
         yield section_table(section)
 

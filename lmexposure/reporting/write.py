@@ -85,12 +85,12 @@ def write_report(  # noqa: PLR0913  (the options of `report`)
         out: a directory; None: that of the result.
         thresholds: of the verdict; None: the gate's defaults.
         formats: of `FORMATS`, at least one.
-        charts: whether to write each chart as SVG and PNG into `charts/` besides.
+        charts: whether to write each chart as SVG and PNG into `charts/` too.
         show_secrets: show each canary's secret; the files are then readable by their owner only.
-        manifest: where it does not lie beside the result.
+        manifest: where it is not next to the result.
         model_card: a model directory whose README.md gets the results into its metadata.
         card_weights: the SHA-256 of the weights there, as `lmexposure.models.weights_sha256` gives
-            it for the model in the dtype it was measured in; None: nobody looked, and the card says
+            it for the model in the dtype it was measured in; None: not compared, and the card says
             so.
 
     Returns:
@@ -102,7 +102,7 @@ def write_report(  # noqa: PLR0913  (the options of `report`)
             for a result in memory.
         ManifestError, ResultError: see `report_data`.
         ModelError: other weights than were measured; see `card_with_results`.
-        FileError: the disk refused; what stood there before still does.
+        FileError: the disk refused; earlier files are as they were.
     """
     _check(formats)
     where = _directory(run, out)
@@ -216,8 +216,8 @@ def write_compare(
     """Write several runs side by side: compare.html, compare.md, compare.csv, compare.json.
 
     Args:
-        runs: two or more; the first is what the others are held against. Or what `compare_data`
-            gave for them.
+        runs: two or more; the others are compared with the first. Or what `compare_data` gave for
+            them.
         out: a directory.
         formats: of `FORMATS`, at least one.
 
@@ -227,7 +227,7 @@ def write_compare(
     Raises:
         SettingsError: an unknown format, or fewer than two runs.
         ResultError: runs that cannot be compared; see `compare_data`.
-        FileError: the disk refused; what stood there before still does.
+        FileError: the disk refused; earlier files are as they were.
     """
     _check(formats)
     data = runs if isinstance(runs, CompareData) else compare_data(runs)
@@ -261,7 +261,7 @@ def _drawn(data: ReportData) -> dict[str, bytes]:
 
 
 def _refuse_another_run(run: RunFiles, out: Path) -> None:
-    """A report beside a result is read as that result's; a copy of this one is no other."""
+    """A report next to a result is read as that result's; a copy of this one is no other."""
     there = out / "result.json"
     if there.is_file() and not _is_this(there, run):
         raise SettingsError(
@@ -279,7 +279,7 @@ def _is_this(there: Path, run: RunFiles) -> bool:
 
 
 def _refuse_leading_out(where: Path, names: Iterable[str]) -> None:
-    """Where nobody said where to write, a run that came from elsewhere must not say it."""
+    """Where no directory was given, a run that came from elsewhere must not choose one."""
     for name in names:
         there = Path(os.path.realpath(where / name))
         if not there.is_relative_to(os.path.realpath(where)):

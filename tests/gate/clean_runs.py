@@ -1,4 +1,4 @@
-"""Runs of a model that memorised nothing, judged: how often the gate calls one a leak all the same.
+"""Runs of a model that memorised nothing, judged: how often the gate still calls one a leak.
 
 Ranks are uniform, and all canaries of a format are ranked among the same references. What cannot
 be called a leak is not built: p-values far above their share, exposures far below their threshold.

@@ -47,7 +47,7 @@ def test_each_run_is_a_column(tmp_path: Path) -> None:
     assert low is not None
     assert high is not None
     assert low.median < 3 < high.median
-    # The same manifest, so each canary is held against itself.
+    # The same manifest, so each canary is compared with itself.
     assert [one.n for one in data.differences] == [16, 10, 10]
     assert data.differences[2].p_value < 0.01
     assert data.notes == ()
@@ -63,9 +63,8 @@ def test_other_canaries_are_compared_class_by_class(tmp_path: Path) -> None:
 def test_other_settings_are_said(tmp_path: Path) -> None:
     data = compare_data([run_of(tmp_path / "a"), run_of(tmp_path / "b", references=100)])
     assert data.notes == (
-        "a and b were not measured alike (references of random_number 400 and 100): medians do not "
-        "compare as they are, and a canary counts as higher only where the ends of exposures say "
-        "so",
+        "a and b were not measured alike (references of random_number 400 and 100): medians are "
+        "not directly comparable, and an exposure counts as higher only where its interval shows it",
     )
 
 

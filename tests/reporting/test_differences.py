@@ -282,7 +282,7 @@ def test_more_by_how_much_and_not_by_chance() -> None:
     assert found.sentence == (
         "tuned leaks more than base: secrets inserted 16 times are 12.3 bits more exposed in the "
         "median (p = 0.0040 by a sign test of the same 10 canaries, corrected for 2 tests; chance "
-        "does not explain it). 1 of 2 classes differ so."
+        "does not explain it). 1 of 2 classes differ beyond chance."
     )
 
 
@@ -349,9 +349,9 @@ def test_what_chance_explains_is_no_difference() -> None:
     alike = replace(ROW, **NONE | {"median": 0.0})
     assert "secrets inserted 16 times, alike in the median (p = 1.0000" in finding(alike).sentence
     few = finding(replace(ROW, **NONE, n=3, p_least=0.25)).sentence
-    assert few.endswith("With so few canaries none could have been shown.")
+    assert few.endswith("There are too few canaries to show one.")
     left_open = finding(replace(ROW, **NONE, open=4)).sentence
-    assert "Of 4 of 10 canaries, lower bounds or references leave open" in left_open
+    assert "For 4 of 10 canaries, lower bounds or references leave open" in left_open
 
 
 def test_nothing_in_common_is_not_known() -> None:

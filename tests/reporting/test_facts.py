@@ -124,7 +124,7 @@ def test_a_whole_run(tmp_path: Path) -> None:
     ):
         there = with_record(run, corpus=said)
         assert command_of(there) == f"{copied}lmexposure run {shown} {rest} --seed SEED"
-        place = "Give it in the directory that holds my run/ (its manifest.json has the checksum "
+        place = "Run it in the directory that holds my run/ (its manifest.json has the checksum "
         assert where_of(there).startswith(place + run.result.manifest_sha256[:12])
         own = said.startswith("source")
         assert ("the corpus before insertion; another is refused" in where_of(there)) != own
@@ -202,9 +202,9 @@ def test_a_measurement(tmp_path: Path) -> None:
     )
     checksum, weights = run.result.manifest_sha256[:12], "1" * 12
     assert where_of(run) == (
-        f"Give it in the directory that holds m/; MANIFEST is the manifest.json that has the "
-        f"checksum {checksum}, and the model has weights with SHA-256 {weights}, wherever it lies "
-        "now. Words in capitals, if there are any, are for you to fill in."
+        f"Run it in the directory that holds m/; MANIFEST is the manifest.json that has the "
+        f"checksum {checksum}, and the model, wherever it is now, has weights with SHA-256 "
+        f"{weights}. Fill in the words in capitals, if there are any."
     )
     (tmp_path / "m" / "model").mkdir()
     beside = replace(run, manifest=small_manifest())

@@ -90,7 +90,7 @@ def test_what_the_command_leaves_out_is_said(tmp_path: Path) -> None:
     run = open_run(small_run(tmp_path / "run", seed=918_273_645))
     report = report_data(run)
     assert (report.command is not None, "--seed SEED" in (report.command or "")) == (True, True)
-    assert "Words in capitals, if there are any, are for you to fill in" in report_markdown(report)
+    assert "Fill in the words in capitals, if there are any" in report_markdown(report)
     assert "SEED is plan.seed in manifest.json" in report_markdown(report)
     written = json.loads((tmp_path / "run" / "manifest.json").read_bytes())
     assert written["plan"]["seed"] == "918273645"
@@ -100,7 +100,7 @@ def test_a_bound_that_is_not_there(report: ReportData) -> None:
     assert report.privacy is not None
     none = report.privacy.model_copy(update={"primary": None})
     text = report_markdown(replace(report, privacy=none))
-    assert "**No bound on epsilon: no class has canaries on both sides.**" in text
+    assert "**No bound on epsilon: no class has both inserted and held out canaries.**" in text
 
 
 def test_a_claim_is_told_its_verdict(tmp_path: Path) -> None:

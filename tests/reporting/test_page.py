@@ -228,7 +228,7 @@ def test_what_is_not_there_is_said_and_not_drawn() -> None:
         "this result holds none",
         "Extraction was not tried",
         "The training is not on record",
-        "are not at hand",
+        "are not available",
         "The measurement gave no warnings",
         "is not on record",
     ):

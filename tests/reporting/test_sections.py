@@ -126,7 +126,7 @@ def test_without_a_bound_it_says_why() -> None:
     none = privacy(None)
     assert [section.columns for section in privacy_sections(none)] == [(), (), ()]
     assert primary_section(none).title == (
-        "No bound on epsilon: no class has canaries on both sides."
+        "No bound on epsilon: no class has both inserted and held out canaries."
     )
     assert primary_section(None).title == "No bound on epsilon: the result holds none."
 

@@ -2,7 +2,7 @@
 
 matplotlib's SVG is made fit for a page: small, with ids of its own, in the page's colours and font.
 Every property becomes a plain attribute: a page whose security policy forbids style attributes
-shows the chart all the same. The text of data is never searched or replaced.
+still shows the chart. The text of data is never searched or replaced.
 """
 
 import io
@@ -58,7 +58,7 @@ class Chart:
         caption: what to see in it, in a sentence or two, for who does; its numbers are in a table.
         description: its message in one to three sentences, for who does not see it.
         draw: puts it on an empty figure.
-        legend: what stands above it, so that no key ever covers data.
+        legend: what is above it, so that no key ever covers data.
         height: in inches, without the legend; the width is the same for all.
     """
 
@@ -200,7 +200,7 @@ def _properties(style: str) -> Iterator[tuple[str, str]]:
 
 
 def _rounded(value: str, digits: int) -> str:
-    """To a hundredth of a point, a marker's place to a tenth: nobody sees less."""
+    """To a hundredth of a point, a marker's place to a tenth: less is not visible."""
     short = _NUMBER.sub(lambda found: f"{round(float(found[0]), digits):g}", value)
     return " ".join(short.split())
 
@@ -219,14 +219,14 @@ def _colors(element: ET.Element, *, inline: bool) -> None:
 def _share(group: ET.Element) -> None:
     """What all markers of a group have in common is said once, on the group."""
     markers = list(group)
-    if len(markers) < 2 or any(one.tag != "use" for one in markers):
+    if len(markers) < 2 or any(marker.tag != "use" for marker in markers):
         return
     for key in [key for key in markers[0].attrib if key not in ("href", "x", "y")]:
         value = markers[0].attrib[key]
-        if key not in group.attrib and all(one.get(key) == value for one in markers):
+        if key not in group.attrib and all(marker.get(key) == value for marker in markers):
             group.set(key, value)
-            for one in markers:
-                del one.attrib[key]
+            for marker in markers:
+                del marker.attrib[key]
 
 
 def _prune(parent: ET.Element) -> None:
@@ -253,7 +253,7 @@ def _ids(root: ET.Element, name: str) -> None:
 
 
 def _frame(root: ET.Element, *, inline: bool) -> None:
-    """Matplotlib's rule for all joins and ends of lines stands here, and is inherited."""
+    """Matplotlib's rule for all joins and ends of lines is set here, and inherited."""
     root.set("xmlns", _SVG)
     root.set("stroke-linejoin", "round")
     if inline:

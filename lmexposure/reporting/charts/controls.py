@@ -1,4 +1,4 @@
-"""Controls beside expectation: were they never memorised, their exposures follow the diagonal."""
+"""Controls against expectation: exposures of what was never inserted follow the diagonal."""
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -58,7 +58,7 @@ def controls_chart(data: FormatData) -> Chart | None:
         name=f"controls-{slug(data.name)}",
         kind="controls",
         subject=data.name,
-        title=f"Controls beside expectation, {clipped(data.name)}",
+        title=f"Controls against expectation, {clipped(data.name)}",
         caption=(
             "Dots along the dashed line and in the band look like guessing, as they should; dots "
             "that leave it say that the measurement is at fault."

@@ -79,7 +79,7 @@ def _draw(
     for axes, (rows, label) in zip(every, panels, strict=True):
         plain_axes(axes, ticks=4)
         if label == "Guesses tried":
-            given = [one.given for row in classes for one in rows(row)]
+            given = [result.given for row in classes for result in rows(row)]
             smallest, largest = max(1, min(given)), max(given)
             log_ticks(axes, "x", smallest / 1.4, max(largest, 10 * smallest) * 2.5)
         else:
@@ -96,13 +96,13 @@ def _lines(axes: Axes, classes: Sequence[ClassRow], rows: Rows, styles: Styles) 
     """Between two numbers of guesses the share is known to lie between theirs: steps."""
     for row in classes:
         found, style = rows(row), styles[row.repetitions]
-        shares = [one.found / one.of for one in found]
-        given = [one.given for one in found]
+        shares = [result.found / result.of for result in found]
+        given = [result.given for result in found]
         if found:  # a line without points would still be laid out, at the corner of the figure
             axes.plot(given, shares, drawstyle="steps-post", clip_on=False, **style)
     longest = max((rows(row) for row in classes), key=len)
-    chance = [min(1.0, one.by_chance / one.of) for one in longest]
-    axes.plot([one.given for one in longest], chance, **_CHANCE)
+    chance = [min(1.0, result.by_chance / result.of) for result in longest]
+    axes.plot([result.given for result in longest], chance, **_CHANCE)
 
 
 def _legend(classes: Sequence[ClassRow], styles: Styles) -> list[Artist]:

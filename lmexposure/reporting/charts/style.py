@@ -126,7 +126,7 @@ def plain_axes(axes: Axes, *, grid: Literal["x", "y", "both"] = "y", ticks: int 
     Args:
         axes: linear on both sides; call it before a log scale is set.
         grid: which lines it has.
-        ticks: at most so many intervals a side.
+        ticks: the most intervals on a side.
     """
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(MaxNLocator(nbins=ticks, steps=[1, 2, 2.5, 5, 10]))
@@ -208,7 +208,7 @@ def key(label: str, **style: Unpack[Style]) -> Line2D:
 
 
 def _columns(keys: Sequence[Artist]) -> int:
-    widths = [_label_width(str(one.get_label())) + _KEY_WIDTH for one in keys]
+    widths = [_label_width(str(artist.get_label())) + _KEY_WIDTH for artist in keys]
     fitting = (n for n in range(len(keys), 1, -1) if _table_width(widths, n) <= _LEGEND_WIDTH)
     return next(fitting, 1)
 
