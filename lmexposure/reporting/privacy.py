@@ -59,7 +59,7 @@ def privacy_sections(privacy: Privacy) -> Iterator[Section]:
     if coins is not None:
         how = f"canaries inserted each with probability {setting_value(coins)}"
     yield Section(
-        title=f"Lower bounds on epsilon of table document, in nats; {how}; higher = less "
+        title=f"Lower bounds on epsilon of one document, in nats; {how}; higher = less "
         f"private. All hold together at significance {short(privacy.significance)}, each "
         "for its kind of training"
     )

@@ -82,7 +82,7 @@ _SIGNS = (
     ),
     ("known", r"known$", "characters of the secret that the search was given (greedy or beam)"),
     ("(n/m)", r"^\(", "guessing alone would find half as many or more"),
-    (CHANCE, f"^{CHANCE}$", "probability that guessing without a model finds form secret"),
+    (CHANCE, f"^{CHANCE}$", "probability that guessing without a model finds one secret"),
 )
 
 

@@ -64,7 +64,8 @@ def test_other_settings_are_said(tmp_path: Path) -> None:
     data = compare_data([run_of(tmp_path / "a"), run_of(tmp_path / "b", references=100)])
     assert data.notes == (
         "a and b were not measured alike (references of random_number 400 and 100): medians are "
-        "not directly comparable, and an exposure counts as higher only where its interval shows it",
+        "not directly comparable, and an exposure counts as higher only where its interval shows "
+        "it",
     )
 
 
