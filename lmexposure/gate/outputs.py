@@ -190,7 +190,9 @@ def verdict_sarif(verdict: Verdict, source: str | Path, provenance: Provenance) 
         source: the file that a reader is led to: the result, or the manifest that was measured.
         provenance: which version measured which model, and when.
     """
-    uri = _uri(Path(source))
+    path = Path(source)
+    # A relative path stays relative: it is a place in the repository.
+    uri = path.as_uri() if path.is_absolute() else quote(path.as_posix())
     keys = list(dict.fromkeys(check.key for check in verdict.checks))
     results = [
         _sarif_result(check, keys.index(check.key), uri)
@@ -252,8 +254,3 @@ def _sarif_result(check: Check, rule: int, uri: str) -> JsonTable:
             "lmexposureCheck/v1": sha256_bytes(visible(f"{check.key} {check.scope}").encode())
         },
     }
-
-
-def _uri(source: Path) -> str:
-    """A relative path stays one: it is a place in the repository."""
-    return source.as_uri() if source.is_absolute() else quote(source.as_posix())

@@ -5,7 +5,7 @@ A new check is a function next to its like (of a class against chance: exposure.
 class against chance, `_CLASS_TESTS`.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from lmexposure._style import bits, outcome_word, sentence, times
@@ -212,21 +212,12 @@ def check(measured: Measured, thresholds: Thresholds | None = None) -> Verdict:
         ),
         *_doubted(_present([check_epsilon(result, thresholds), check_claim(result)]), bool(broken)),
     ]
-    untested = [
-        *_left_out(result, thresholds),
-        *(
-            f"whether controls are at chance: {visible(name)} has no controls"
-            for name in formats
-            if name not in controls
-        ),
-    ]
-    if result.model.validation is None:
-        untested.append("whether the model learned: its validation loss is not known")
-    verdict = verdict_of(checks if classes else [_nothing(thresholds), *checks], untested)
-    return _looked_quickly(verdict, classes) if result.settings.quick else verdict
+    untested = _untested(result, thresholds, [name for name in formats if name not in controls])
+    verdict = verdict_of(checks if classes else [_no_class(thresholds), *checks], list(untested))
+    return _with_doubt(verdict, classes) if result.settings.quick else verdict
 
 
-def _looked_quickly(verdict: Verdict, classes: list[CanaryClass]) -> Verdict:
+def _with_doubt(verdict: Verdict, classes: list[CanaryClass]) -> Verdict:
     """A pass after a first look says how far off its numbers may be."""
     if verdict.outcome is not Outcome.PASS:
         return verdict
@@ -251,14 +242,14 @@ def _checks_of(
     group: CanaryClass, thresholds: Thresholds, shares: Shares, broken: bool
 ) -> list[Check]:
     """What is said of one class."""
-    sound = check_class(group, thresholds)
+    preconditions = check_class(group, thresholds)
     tests = _present(test(group, thresholds, shares.test) for test in _tests_of(thresholds))
     made = [check_extraction(group, thresholds, shares.extraction), *_doubted(tests, broken)]
-    if any(check.outcome is not Outcome.PASS for check in sound):
+    if any(check.outcome is not Outcome.PASS for check in preconditions):
         made = [_not_passed(check) for check in made]
     elif all(check.outcome is Outcome.NOT_TESTED for check in tests):
-        sound.append(_untold(group))
-    return [*sound, *made]
+        preconditions.append(_no_test(group))
+    return [*preconditions, *made]
 
 
 def _present(checks: Iterable[Check | None]) -> list[Check]:
@@ -284,22 +275,22 @@ def _not_passed(check: Check) -> Check:
     return replace(check, outcome=Outcome.INCONCLUSIVE, reason=check.reason + doubt)
 
 
-def _untold(group: CanaryClass) -> Check:
+def _no_test(group: CanaryClass) -> Check:
     """A class that no test against chance was made of is not passed, found by guessing or not."""
     reason = (
         f"no test against chance could be made of {group.secrets}; judge fewer classes, insert "
         "more canaries, or measure with more references or permutations"
     )
-    return _about(group.scope, reason)
+    return _unjudged(group.scope, reason)
 
 
-def _nothing(thresholds: Thresholds) -> Check:
+def _no_class(thresholds: Thresholds) -> Check:
     most = thresholds.repetitions
     which = "" if most is None else f" inserted {times(most)} or fewer"
-    return _about("", f"there are no canaries{which}, so there is nothing to judge")
+    return _unjudged("", f"there are no canaries{which}, so there is nothing to judge")
 
 
-def _about(scope: str, reason: str) -> Check:
+def _unjudged(scope: str, reason: str) -> Check:
     return Check(
         name="tested against chance",
         key="classes",
@@ -309,24 +300,26 @@ def _about(scope: str, reason: str) -> Check:
     )
 
 
-def _left_out(result: Result, thresholds: Thresholds) -> list[str]:
-    """What was not asked for, and classes that are not judged."""
-    lines = []
+def _untested(
+    result: Result, thresholds: Thresholds, without_controls: Sequence[str]
+) -> Iterator[str]:
+    """Classes that are not judged, what was not asked for, and what is not known."""
     most = thresholds.repetitions
     if most is not None:
-        lines += [
-            f"canaries inserted {times(count)}: more than the {most} judged"
-            for count in sorted({repetitions for _, _, repetitions in result.classes})
-            if count > most
-        ]
+        for count in sorted({repetitions for _, _, repetitions in result.classes}):
+            if count > most:
+                yield f"canaries inserted {times(count)}: more than the {most} judged"
     if thresholds.p_value is False:
-        lines.append("p-value against guessing: switched off")
+        yield "p-value against guessing: switched off"
     if thresholds.median_exposure is None and thresholds.quantile_exposure is None:
-        lines.append("median and quantiles of exposure: no threshold was given")
+        yield "median and quantiles of exposure: no threshold was given"
     claimed = result.privacy is not None and result.privacy.claim is not None
     if thresholds.max_epsilon is None and not claimed:
-        lines.append("epsilon: no threshold was given, and the result holds no claim")
-    return lines
+        yield "epsilon: no threshold was given, and the result holds no claim"
+    for name in without_controls:
+        yield f"whether controls are at chance: {visible(name)} has no controls"
+    if result.model.validation is None:
+        yield "whether the model learned: its validation loss is not known"
 
 
 def verdict_of(checks: Sequence[Check], untested: Sequence[str]) -> Verdict:

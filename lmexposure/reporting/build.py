@@ -8,9 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure._validate import of_type
-from lmexposure.canaries import (
-    Manifest,
-)
+from lmexposure.canaries import Manifest
 from lmexposure.errors import ManifestError, SettingsError
 from lmexposure.gate import Thresholds, check
 from lmexposure.records import (

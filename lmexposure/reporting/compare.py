@@ -24,22 +24,10 @@ from lmexposure._style import (
 from lmexposure._text import visible
 from lmexposure.errors import ResultError, SettingsError
 from lmexposure.gate import Thresholds, Verdict, check
-from lmexposure.records import (
-    ClaimCheck,
-    FormatResult,
-    Provenance,
-    Result,
-    Role,
-    RunFiles,
-)
+from lmexposure.records import ClaimCheck, FormatResult, Provenance, Result, Role, RunFiles
 from lmexposure.reporting.build import class_rows
 from lmexposure.reporting.data import ClassRow, Fact, Section
-from lmexposure.reporting.differences import (
-    Difference,
-    Finding,
-    differences,
-    findings,
-)
+from lmexposure.reporting.differences import Difference, Finding, differences, findings
 from lmexposure.reporting.facts import command_of, model_facts, where_of
 from lmexposure.reporting.privacy import claim_lines
 from lmexposure.reporting.sections import class_cells, class_columns

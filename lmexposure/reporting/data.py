@@ -6,13 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure.gate import Verdict
-from lmexposure.records import (
-    Evaluation,
-    Privacy,
-    Provenance,
-    Role,
-    SkewNormalFit,
-)
+from lmexposure.records import Evaluation, Privacy, Provenance, Role, SkewNormalFit
 
 Floats = NDArray[np.float64]
 

@@ -13,11 +13,7 @@ from numpy.typing import NDArray
 
 from lmexposure import _style
 from lmexposure._quantiles import ExposureEstimate, quantile_range
-from lmexposure.records import (
-    ClassKey,
-    Result,
-    Role,
-)
+from lmexposure.records import ClassKey, Result, Role
 from lmexposure.statistics import holm, quantile_interval, rank_sum_test, sign_test
 
 Floats = NDArray[np.float64]
@@ -303,7 +299,7 @@ def findings(names: Sequence[str], rows: Sequence[Difference]) -> Iterator[Findi
 
 
 def _found(base: str, other: str, rows: Sequence[Difference], tests: int) -> tuple[Which, str]:
-    beyond = [row for row in rows if _adjusted_p(row) <= _SIGNIFICANCE]
+    beyond = [row for row in rows if row.p_adjusted is not None and row.p_adjusted <= _SIGNIFICANCE]
     up = [row for row in beyond if row.higher > row.lower]
     down = [row for row in beyond if row.higher < row.lower]
     if not rows:
@@ -330,10 +326,6 @@ def _found(base: str, other: str, rows: Sequence[Difference], tests: int) -> tup
         f"({_why(row, tests)}; chance does not explain it).{alike}"
     )
     return ("more" if up else "less"), said
-
-
-def _adjusted_p(row: Difference) -> float:
-    return 1.0 if row.p_adjusted is None else row.p_adjusted
 
 
 def _neither(base: str, other: str, rows: Sequence[Difference], tests: int) -> str:

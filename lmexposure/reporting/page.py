@@ -21,25 +21,9 @@ from lmexposure._style import LABELS, number, percent, short, whole
 from lmexposure._text import printable
 from lmexposure.reporting.answers import answers_of
 from lmexposure.reporting.charts import Chart, charts_of, comparison_chart
-from lmexposure.reporting.compare import (
-    classes_section,
-    differences_section,
-    runs_section,
-)
-from lmexposure.reporting.data import (
-    CanaryRow,
-    ClassRow,
-    FormatData,
-    ReportData,
-    RocData,
-    Section,
-)
-from lmexposure.reporting.privacy import (
-    bounds_legend,
-    bounds_overview,
-    class_section,
-    where,
-)
+from lmexposure.reporting.compare import classes_section, differences_section, runs_section
+from lmexposure.reporting.data import CanaryRow, ClassRow, FormatData, ReportData, RocData, Section
+from lmexposure.reporting.privacy import bounds_legend, bounds_overview, class_section, where
 from lmexposure.reporting.sections import (
     CHANCE,
     class_cells,

@@ -64,9 +64,9 @@ def privacy_sections(privacy: Privacy) -> Iterator[Section]:
         "for its kind of training"
     )
     yield from map(class_section, privacy.classes)
-    reading = bounds_legend(privacy)
-    if reading.notes:
-        yield reading
+    legend = bounds_legend(privacy)
+    if legend.notes:
+        yield legend
     yield primary_section(privacy)
 
 

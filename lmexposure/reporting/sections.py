@@ -21,11 +21,7 @@ from lmexposure._style import (
     probability,
     whole,
 )
-from lmexposure.records import (
-    FormatResult,
-    GuessingBaseline,
-    Result,
-)
+from lmexposure.records import FormatResult, GuessingBaseline, Result
 from lmexposure.reporting.build import class_rows
 from lmexposure.reporting.data import ClassRow, FormatData, Found, Section
 from lmexposure.reporting.privacy import privacy_sections

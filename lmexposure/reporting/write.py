@@ -9,17 +9,10 @@ from typing import TypeVar
 
 from lmexposure._files import atomic_write, sha256_file
 from lmexposure._validate import one_of
-from lmexposure.canaries import (
-    Manifest,
-)
+from lmexposure.canaries import Manifest
 from lmexposure.errors import FileError, ModelError, SettingsError
 from lmexposure.gate import Thresholds
-from lmexposure.records import (
-    Measured,
-    Result,
-    RunFiles,
-    run_of,
-)
+from lmexposure.records import Measured, Result, RunFiles, run_of
 from lmexposure.reporting.build import report_data
 from lmexposure.reporting.compare import CompareData, compare_data
 from lmexposure.reporting.data import ReportData

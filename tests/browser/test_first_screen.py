@@ -11,9 +11,7 @@ from page_data import page_data
 
 from lmexposure import gate
 from lmexposure.records import Result
-from lmexposure.reporting import (
-    render_report,
-)
+from lmexposure.reporting import render_report
 
 QUESTIONS = ["How sure?", "Since when?", "What now?"]
 # Of the verdict's parts those that end below the screen; folded parts come after the answers.

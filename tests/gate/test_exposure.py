@@ -25,11 +25,7 @@ from scipy.stats import norm
 from lmexposure import gate
 from lmexposure.gate import Check, Outcome, Thresholds
 from lmexposure.gate.exposure import exposure_by_chance
-from lmexposure.records import (
-    Estimate,
-    Method,
-    Result,
-)
+from lmexposure.records import Estimate, Method, Result
 from lmexposure.statistics import sampled_exposure
 
 CLEAN = Thresholds()

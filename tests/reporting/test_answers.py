@@ -4,16 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from made_results import (
-    canary,
-    changed,
-    clean,
-    exact,
-    made,
-    options,
-    privacy,
-    sampled,
-)
+from made_results import canary, changed, clean, exact, made, options, privacy, sampled
 from page_data import page_data
 
 from lmexposure import gate

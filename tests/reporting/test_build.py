@@ -21,24 +21,11 @@ from made_results import (
 )
 
 from lmexposure import gate
-from lmexposure.canaries import (
-    Manifest,
-)
+from lmexposure.canaries import Manifest
 from lmexposure.errors import ManifestError, ResultError, SettingsError
 from lmexposure.gate import Outcome, Thresholds
-from lmexposure.records import (
-    Estimate,
-    Extraction,
-    Method,
-    Result,
-    RunFiles,
-    Scores,
-    open_run,
-)
-from lmexposure.reporting import (
-    ReportData,
-    report_data,
-)
+from lmexposure.records import Estimate, Extraction, Method, Result, RunFiles, Scores, open_run
+from lmexposure.reporting import ReportData, report_data
 from lmexposure.reporting.build import canary_rows, class_rows, roc_data
 from lmexposure.reporting.data import CanaryRow
 from lmexposure.statistics import roc_curve

@@ -11,9 +11,7 @@ from lmexposure.canaries import Format
 from lmexposure.errors import ResultError, SettingsError
 from lmexposure.gate import Outcome
 from lmexposure.records import RunFiles, open_run
-from lmexposure.reporting import (
-    compare_data,
-)
+from lmexposure.reporting import compare_data
 from lmexposure.reporting.compare import setting_differences
 
 

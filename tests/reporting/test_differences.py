@@ -11,12 +11,7 @@ from made_results import RANDOM_NUMBER, estimate, exact, sampled, small_result
 from scipy.stats import binomtest, mannwhitneyu
 
 from lmexposure.records import Estimate, Result
-from lmexposure.reporting.differences import (
-    Difference,
-    Finding,
-    differences,
-    findings,
-)
+from lmexposure.reporting.differences import Difference, Finding, differences, findings
 from lmexposure.statistics import binomial_interval
 
 BITS = float(np.log2(RANDOM_NUMBER))

@@ -12,13 +12,7 @@ from lmexposure.audit import MeasureSettings, RunSettings
 from lmexposure.cli.options import merged
 from lmexposure.records import RunFiles, open_run
 from lmexposure.reporting.data import Fact
-from lmexposure.reporting.facts import (
-    DEMO_TEXT,
-    command_of,
-    model_facts,
-    setting_facts,
-    where_of,
-)
+from lmexposure.reporting.facts import DEMO_TEXT, command_of, model_facts, setting_facts, where_of
 
 SEED = 918_273_645
 

@@ -9,11 +9,7 @@ import pytest
 from made_results import HOSTILE, hostile_run, secret_texts, small_run
 
 from lmexposure.records import open_run
-from lmexposure.reporting import (
-    ReportData,
-    compare_data,
-    report_data,
-)
+from lmexposure.reporting import ReportData, compare_data, report_data
 from lmexposure.reporting.markdown import (
     code,
     compare_markdown,

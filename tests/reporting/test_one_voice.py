@@ -20,17 +20,9 @@ from made_results import (
 
 from lmexposure import _style, gate
 from lmexposure.cli.reporting import print_result
-from lmexposure.gate import (
-    Thresholds,
-    verdict_summary,
-    verdict_text,
-)
+from lmexposure.gate import Thresholds, verdict_summary, verdict_text
 from lmexposure.records import Result, RunFiles, open_run
-from lmexposure.reporting import (
-    render_report,
-    report_data,
-    result_sections,
-)
+from lmexposure.reporting import render_report, report_data, result_sections
 from lmexposure.reporting.markdown import report_markdown
 
 PACKAGE = Path(_style.__file__).parent

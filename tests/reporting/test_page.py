@@ -15,11 +15,7 @@ from page_data import page_data
 from lmexposure.audit import MeasureSettings
 from lmexposure.gate import Outcome, Verdict
 from lmexposure.records import open_run
-from lmexposure.reporting import (
-    ReportData,
-    render_report,
-    report_data,
-)
+from lmexposure.reporting import ReportData, render_report, report_data
 from lmexposure.reporting import page as page_module
 from lmexposure.reporting.charts.style import VARIABLES
 

@@ -8,18 +8,10 @@ import pytest
 from made_results import canary, class_row, exact, form, made, privacy, sampled, small_result
 
 from lmexposure.records import Result
-from lmexposure.reporting import (
-    Section,
-    privacy_sections,
-    result_sections,
-)
+from lmexposure.reporting import Section, privacy_sections, result_sections
 from lmexposure.reporting.build import class_rows
-from lmexposure.reporting.privacy import (
-    primary_section,
-)
-from lmexposure.reporting.sections import (
-    found_cell,
-)
+from lmexposure.reporting.privacy import primary_section
+from lmexposure.reporting.sections import found_cell
 
 
 def sections(result: Result) -> dict[str, Section]:

@@ -55,8 +55,8 @@ class Chart:
             "compare".
         subject: the format that it shows; "" for the whole run.
         title: one line.
-        caption: what to see in it, in a sentence or two, for who does; its numbers are in a table.
-        description: its message in one to three sentences, for who does not see it.
+        caption: what to see in it, in a sentence or two; its numbers are in a table.
+        description: its message in one to three sentences, for readers who do not.
         draw: puts it on an empty figure.
         legend: what is above it, so that no key ever covers data.
         height: in inches, without the legend; the width is the same for all.

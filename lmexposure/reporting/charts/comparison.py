@@ -9,9 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
 
 from lmexposure._style import at_least, class_name, number, slug
-from lmexposure.records import (
-    Role,
-)
+from lmexposure.records import Role
 from lmexposure.reporting.charts.chart import Chart
 from lmexposure.reporting.charts.exposure import frame, frame_keys
 from lmexposure.reporting.charts.style import (

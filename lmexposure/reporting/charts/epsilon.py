@@ -8,12 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
 
 from lmexposure._style import bound_name, count, nats, short, validity
-from lmexposure.records import (
-    Bound,
-    Privacy,
-    PrivacyClass,
-    Validity,
-)
+from lmexposure.records import Bound, Privacy, PrivacyClass, Validity
 from lmexposure.reporting.charts.chart import Chart
 from lmexposure.reporting.charts.style import (
     INK,
@@ -53,8 +48,8 @@ def epsilon_chart(privacy: Privacy | None, styles: Styles | None = None) -> Char
         return None
     bounds = [shown.bounds.primary, *shown.bounds.others]
     claimed = None if privacy.claim is None else privacy.claim.claimed_epsilon
-    looks = styles or class_styles([shown.repetitions])
-    color = looks[shown.repetitions]["color"]
+    by_class = styles or class_styles([shown.repetitions])
+    color = by_class[shown.repetitions]["color"]
     return Chart(
         name="epsilon",
         kind="epsilon",

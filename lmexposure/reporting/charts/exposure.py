@@ -11,9 +11,7 @@ from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
 from lmexposure._style import at_least, class_name, count, number, slug
-from lmexposure.records import (
-    Role,
-)
+from lmexposure.records import Role
 from lmexposure.reporting.charts.chart import Chart
 from lmexposure.reporting.charts.style import (
     BAND,
@@ -73,7 +71,7 @@ def exposure_chart(data: FormatData, styles: Styles | None = None) -> Chart | No
     columns = _columns(data.canaries)
     if not columns:
         return None
-    looks = styles or class_styles(column.repetitions for column in columns)
+    by_class = styles or class_styles(column.repetitions for column in columns)
     return Chart(
         name=f"exposure-{slug(data.name)}",
         kind="exposure",
@@ -84,7 +82,7 @@ def exposure_chart(data: FormatData, styles: Styles | None = None) -> Chart | No
             f"attacker finds first.{_left_out(data, columns)}"
         ),
         description=_description(data, columns),
-        draw=lambda figure: _draw(figure, data, columns, looks),
+        draw=lambda figure: _draw(figure, data, columns, by_class),
         legend=lambda: _legend(data, columns),
         height=3.7,
     )

@@ -43,7 +43,7 @@ def extraction_chart(data: FormatData, styles: Styles | None = None) -> Chart | 
     panels = _panels(data.classes)
     if not panels:
         return None
-    looks = styles or class_styles(row.repetitions for row in data.classes)
+    by_class = styles or class_styles(row.repetitions for row in data.classes)
     return Chart(
         name=f"extraction-{slug(data.name)}",
         kind="extraction",
@@ -54,8 +54,8 @@ def extraction_chart(data: FormatData, styles: Styles | None = None) -> Chart | 
             "sooner, the cheaper for an attacker."
         ),
         description=_description(data),
-        draw=lambda figure: _draw(figure, data.classes, panels, looks),
-        legend=lambda: _legend(data.classes, looks),
+        draw=lambda figure: _draw(figure, data.classes, panels, by_class),
+        legend=lambda: _legend(data.classes, by_class),
         height=3.1,
     )
 

@@ -13,10 +13,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from lmexposure._style import class_name, count, number, probability, slug
-from lmexposure.records import (
-    Role,
-    SkewNormalFit,
-)
+from lmexposure.records import Role, SkewNormalFit
 from lmexposure.reporting.charts.chart import Chart
 from lmexposure.reporting.charts.style import (
     FIT,
@@ -62,7 +59,7 @@ def reference_chart(data: FormatData, styles: Styles | None = None) -> Chart | N
     if histogram is None:
         return None
     rows = _rows(data.canaries)
-    looks = styles or class_styles(repetitions for _, repetitions, _ in rows)
+    by_class = styles or class_styles(repetitions for _, repetitions, _ in rows)
     return Chart(
         name=f"references-{slug(data.name)}",
         kind="references",
@@ -73,7 +70,7 @@ def reference_chart(data: FormatData, styles: Styles | None = None) -> Chart | N
             "better the model knows it."
         ),
         description=_description(data, histogram, rows),
-        draw=lambda figure: _draw(figure, data, histogram, rows, looks),
+        draw=lambda figure: _draw(figure, data, histogram, rows, by_class),
         legend=lambda: _legend(data, histogram),
         height=3.0 + 0.26 * len(rows),
     )

@@ -57,7 +57,7 @@ def roc_chart(
     if not drawn:
         return None
     classes = styles or class_styles(curve.repetitions for curve in drawn)
-    looks = [
+    line_styles = [
         series_style(place) | {"color": classes[curve.repetitions]["color"]}
         for place, curve in enumerate(drawn)
     ]
@@ -71,13 +71,13 @@ def roc_chart(
             "texts are taken for canaries; the dotted line is guessing."
         ),
         description=_description(drawn),
-        draw=lambda figure: _draw(figure, drawn, looks),
-        legend=lambda: _names(drawn, looks),
+        draw=lambda figure: _draw(figure, drawn, line_styles),
+        legend=lambda: _names(drawn, line_styles),
         height=4.4,
     )
 
 
-def _draw(figure: FigureBase, curves: Sequence[RocData], looks: Sequence[Style]) -> None:
+def _draw(figure: FigureBase, curves: Sequence[RocData], line_styles: Sequence[Style]) -> None:
     axes = figure.subplots()
     edge = 1 / max(curve.negatives for curve in curves)
     low = min(edge / 3, 0.03)
@@ -87,7 +87,7 @@ def _draw(figure: FigureBase, curves: Sequence[RocData], looks: Sequence[Style])
     log_ticks(axes, "y", floor, 1.15)
     axes.axvspan(low, edge, color=BAND, zorder=0.5)
     axes.plot([low, 1], [low, 1], color=MUTED, linestyle=":", linewidth=1.4)
-    for curve, style in zip(curves, looks, strict=True):
+    for curve, style in zip(curves, line_styles, strict=True):
         _curve(axes, curve, floor, style)
     axes.set_xlabel("False-positive rate")
     axes.set_ylabel("True-positive rate")
@@ -116,10 +116,10 @@ def _on_log_axes(fpr: Floats, tpr: Floats, edge: float, floor: float) -> tuple[F
     return x[order], np.maximum(y[order], floor)
 
 
-def _names(curves: Sequence[RocData], looks: Sequence[Style]) -> list[Artist]:
+def _names(curves: Sequence[RocData], line_styles: Sequence[Style]) -> list[Artist]:
     return [
         key(f"{clipped(curve.name, 34)}: AUC {_area(curve)}", **(style | {"linestyle": "-"}))
-        for curve, style in zip(curves, looks, strict=True)
+        for curve, style in zip(curves, line_styles, strict=True)
     ]
 
 

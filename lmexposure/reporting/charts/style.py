@@ -1,4 +1,4 @@
-"""What all charts look like: colours, few lines and ticks, large letters, a legend above the data.
+"""What all charts have in common: colours, few lines and ticks, large letters, a legend on top.
 
 Each part has a colour of its own on paper, and a variable on a page. Series have the blue, orange
 and green families of Okabe and Ito 2008. Classes of canaries have one scale that gets darker on

@@ -10,23 +10,11 @@ from typing import Any
 import matplotlib as mpl
 import pytest
 from matplotlib.image import imread
-from reporting.charts.made import (
-    assert_fit_for_a_page,
-    hostile_data,
-    report_data,
-    texts,
-    texts_of,
-)
+from reporting.charts.made import assert_fit_for_a_page, hostile_data, report_data, texts, texts_of
 
 from lmexposure.errors import SettingsError
-from lmexposure.reporting import (
-    Chart,
-    ReportData,
-    charts_of,
-)
-from lmexposure.reporting.charts import (
-    comparison_chart,
-)
+from lmexposure.reporting import Chart, ReportData, charts_of
+from lmexposure.reporting.charts import comparison_chart
 
 
 def every(data: ReportData) -> list[Chart]:
