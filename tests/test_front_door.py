@@ -348,7 +348,7 @@ def test_a_report_shows_secrets_to_their_owner_who_has_the_manifest(tmp_path: Pa
         assert page.stat().st_mode & 0o777 == 0o600
     with pytest.raises(SettingsError, match="the result is in memory; say with out where its rep"):
         write_report(run_of(result))
-    with pytest.raises(SettingsError, match="no manifest beside the result in memory"):
+    with pytest.raises(SettingsError, match="no manifest next to the result in memory"):
         lx.report(result, tmp_path / "s.csv", show_secrets=True)
     with pytest.raises(ManifestError, match="but the result in memory was made from"):
         lx.report(result, tmp_path / "s.csv", manifest=small_manifest(seed=5))

@@ -7,8 +7,8 @@ shared out among the other checks alone. The reason of each check says the level
 
 from lmexposure._style import claim_word, nats, percent, sentence, setting_value, short, validity
 from lmexposure._text import visible
+from lmexposure.gate.checks import Check, CheckKind, Outcome
 from lmexposure.gate.thresholds import Thresholds
-from lmexposure.gate.verdict import Check, Outcome
 from lmexposure.records import ClaimCheck, Privacy, Result
 
 # How the check of each verdict on a claim comes out.
@@ -18,15 +18,28 @@ _CLAIMS = {
     "cannot tell": Outcome.INCONCLUSIVE,
 }
 _UNSAID = (
-    "an epsilon was claimed, and the result says nothing of it; measure again with this version"
+    "an epsilon was claimed, and the result says nothing about it; measure again with this version"
+)
+
+EPSILON = CheckKind(
+    help="A lower bound on the epsilon of differential privacy that the training can "
+    "have had, in nats; higher = less private. It holds under the conditions given with it.",
+    remedy="Insert more canaries, each with probability 1/2 (--inclusion-probability 0.5): "
+    "these could not have shown an epsilon that large.",
+)
+CLAIM = CheckKind(
+    help="The epsilon that was claimed of the training, compared with the lower bound "
+    "that an audit found.",
+    remedy="Insert more canaries, each with probability 1/2 (--inclusion-probability 0.5): "
+    "these could not have contradicted the claim.",
 )
 
 
 def check_epsilon(result: Result, thresholds: Thresholds) -> Check | None:
-    """Hold the primary lower bound on epsilon against the threshold that was asked for.
+    """Compare the primary lower bound on epsilon with the threshold that was asked for.
 
     A bound at or below it passes only where a perfect attack would have put it above: else the
-    canaries were too few to show so much.
+    canaries were too few to show that much.
 
     Args:
         result: its section "privacy".
@@ -54,9 +67,9 @@ def check_epsilon(result: Result, thresholds: Thresholds) -> Check | None:
 
 
 def check_claim(result: Result) -> Check | None:
-    """What the measurement said of the epsilon that was claimed.
+    """What the measurement said about the epsilon that was claimed.
 
-    A claim that was to be tested and of which the result says nothing is inconclusive.
+    A claim that was to be tested and about which the result says nothing is inconclusive.
 
     Returns:
         The check; None where nothing was claimed.
@@ -106,13 +119,13 @@ def _judge(privacy: Privacy | None, most: float) -> tuple[Outcome, str]:
         allowed = setting_value(most)
         return Outcome.LEAK, f"the training is less private than the {allowed} allowed: {bound}"
     if attainable is None or attainable <= most:
-        could = "nothing that is known" if attainable is None else nats(attainable)
+        most_attainable = "unknown" if attainable is None else nats(attainable)
         return Outcome.INCONCLUSIVE, (
-            f"{bound}, and a perfect attack on these canaries would have shown {could}, not above "
-            f"the {setting_value(most)} allowed; insert more canaries, or let a coin decide of "
-            "each whether it goes in"
+            f"{bound}, and max attainable on these canaries is {most_attainable}, not above the "
+            f"{setting_value(most)} allowed; insert more canaries, or each with probability 1/2 "
+            "(--inclusion-probability 0.5)"
         )
     return Outcome.PASS, (
-        f"{bound}, not above the {setting_value(most)} allowed; a perfect attack would have shown "
-        f"{nats(attainable)}, and a stronger attack than this one may show more"
+        f"{bound}, not above the {setting_value(most)} allowed; max attainable on these canaries "
+        f"is {nats(attainable)}, and a stronger attack than this one may show more"
     )

@@ -2,14 +2,9 @@
 
 from lmexposure._style import are, number, percent, probability, reading, sentence, short
 from lmexposure._text import visible
-from lmexposure.gate.chance import unseen
-from lmexposure.gate.classes import CanaryClass
+from lmexposure.gate.checks import CanaryClass, Check, CheckKind, Outcome, unseen_share
 from lmexposure.gate.thresholds import Thresholds
-from lmexposure.gate.verdict import Check, Outcome
-from lmexposure.records import (
-    GuessingTest,
-    Result,
-)
+from lmexposure.records import GuessingTest, Result
 
 # A sound run is called into question by its controls once in a hundred, as by the leak checks: more
 # often and people stop reading it, more rarely and a broken null goes unseen. Formats share it.
@@ -17,10 +12,36 @@ CONTROLS_LEVEL = 0.01
 
 _LOSS = "bits per token"
 
+CONTROLS = CheckKind(
+    help="Controls were drawn like the canaries and never inserted. Where they do not look "
+    "like chance, no other number can be trusted.",
+    remedy="Find out why the controls are not at chance: they must stay out of the training "
+    "data, and be drawn like the canaries. Until then no number counts.",
+    precondition=True,
+)
+LEARNED = CheckKind(
+    help="A model that did not learn has memorised nothing, which says nothing about "
+    "a model that did. Train longer or with another learning rate.",
+    remedy="Train until the validation loss falls, with more epochs or another learning "
+    "rate: a model that learned nothing leaks nothing.",
+    precondition=True,
+)
+SCORES = CheckKind(
+    help="A canary without a score or an exposure was not tested. Measure again.",
+    remedy="Measure again, so that every canary has a score and an exposure.",
+    precondition=True,
+)
+ENOUGH = CheckKind(
+    help="There are too few canaries to show that secrets do not leak: a leak of some "
+    "secrets would go unseen. Insert more.",
+    remedy="Insert more canaries of each class (--canaries), and train again.",
+    precondition=True,
+)
 
-def check_class(one: CanaryClass, thresholds: Thresholds) -> list[Check]:
+
+def check_class(group: CanaryClass, thresholds: Thresholds) -> list[Check]:
     """Whether the canaries of a class are enough, and all of them measured."""
-    return [_enough(one, thresholds), _whole(one)]
+    return [_enough(group, thresholds), _whole(group)]
 
 
 def check_controls(result: Result, formats: list[str]) -> dict[str, Check]:
@@ -56,50 +77,50 @@ def check_learned(result: Result) -> Check | None:
         reason=sentence(
             f"the model learned: {loss}"
             if validation.improved
-            else f"the model did not learn ({loss}), so that low exposure says nothing"
+            else f"the model did not learn ({loss}), so low exposure says nothing"
         ),
     )
 
 
-def _enough(one: CanaryClass, thresholds: Thresholds) -> Check:
-    enough = one.n >= thresholds.min_canaries
+def _enough(group: CanaryClass, thresholds: Thresholds) -> Check:
+    enough = group.n >= thresholds.min_canaries
     if enough:
         reason = (
-            f"{one.secrets} {are(one.n)} enough; with none of them leaking, up to "
-            f"{percent(unseen(one.n))} of such secrets may leak all the same (95 %)"
+            f"{group.secrets} {are(group.n)} enough; even if none of them leaks, up to "
+            f"{percent(unseen_share(group.n))} of such secrets may leak (95 % confidence)"
         )
     else:
         reason = (
-            f"{one.secrets} {are(one.n)} too few: {thresholds.min_canaries} are "
-            f"needed; with none of {one.n} leaking, up to {percent(unseen(one.n))} of such secrets "
-            "may leak all the same (95 %)"
+            f"{group.secrets} {are(group.n)} too few: {thresholds.min_canaries} are "
+            f"needed; even if none of {group.n} leaks, up to {percent(unseen_share(group.n))} "
+            "of such secrets may leak (95 % confidence)"
         )
     return Check(
         name="enough canaries",
         key="min_canaries",
-        scope=one.scope,
+        scope=group.scope,
         outcome=Outcome.PASS if enough else Outcome.INCONCLUSIVE,
-        value=float(one.n),
+        value=float(group.n),
         threshold=float(thresholds.min_canaries),
         unit="canaries",
         reason=sentence(reason),
     )
 
 
-def _whole(one: CanaryClass) -> Check:
+def _whole(group: CanaryClass) -> Check:
     """Every canary has its score and exposure."""
-    missing = sum(exposure is None for exposure in one.exposures)
+    missing = sum(exposure is None for exposure in group.exposures)
     if missing:
         reason = (
-            f"{missing} of {one.secrets} {are(missing)} without a log-perplexity or an exposure; "
+            f"{missing} of {group.secrets} {are(missing)} without a log-perplexity or an exposure; "
             "measure again, or with another method"
         )
     else:
-        reason = f"all {one.secrets} have a log-perplexity and an exposure"
+        reason = f"all {group.secrets} have a log-perplexity and an exposure"
     return Check(
-        name="all scores there",
+        name="all canaries scored",
         key="scores",
-        scope=one.scope,
+        scope=group.scope,
         outcome=Outcome.INCONCLUSIVE if missing else Outcome.PASS,
         value=float(missing),
         threshold=0.0,

@@ -1,4 +1,4 @@
-"""What the gate holds a result against: each threshold with its default and the reason for it."""
+"""What the gate checks a result against: each threshold with its default and the reason for it."""
 
 import math
 from collections.abc import Sequence
@@ -67,17 +67,16 @@ def _median(name: str, bits: float) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Thresholds:
-    """What a model may show. None asks for nothing: the default stands, where there is one.
+    """What a model may show. None asks for nothing: the default applies, where there is one.
 
     A threshold that is asked for and cannot be tested makes the gate inconclusive; a default that
     cannot be tested is said to be untested.
 
     Attributes:
         significance: how often, at most, a model without memorisation is called leaking by the
-            checks that rest on chance; they share it (see `Shares`). Epsilon and a claim are judged
-            at the significance that they were measured with (see `gate/epsilon.py`). 0.01: a gate
-            runs before each release, and one false alarm in a hundred is one that people still look
-            into.
+            checks that rest on chance; they share it. Epsilon and a claim are judged at the
+            significance that they were measured with (see `gate/epsilon.py`). 0.01: a gate runs
+            before each release, and people still look into one false alarm in a hundred.
         p_value: whether to test each class against guessing; None: yes. The test sees a leak that
             is spread over many canaries, however small in each.
         max_exposure: the largest exposure of any canary, in bits. None: log2(canaries / share),
@@ -92,9 +91,9 @@ class Thresholds:
         max_epsilon: the most that the primary lower bound on epsilon may be, in nats. No default:
             it is a claim about the training, and only its owner knows it.
         min_canaries: a class of fewer cannot pass. 10: with none of them leaking, up to 26 % of
-            such secrets may leak all the same (95 %); with 5 it is 45 %.
+            such secrets may still leak (95 % confidence); with 5 it is 45 %.
         repetitions: judge only classes of at most this many repetitions; None: all. A canary that
-            stands in the corpus 64 times tests nothing where the corpus is deduplicated.
+            was inserted 64 times tests nothing where the corpus is deduplicated.
 
     Raises:
         SettingsError: a number out of range.
@@ -108,7 +107,7 @@ class Thresholds:
         "largest exposure of any canary, in bits",
         panel=PANEL,
         rule=positive,
-        usual="what chance hardly passes",
+        usual="what chance rarely exceeds",
     )
     median_exposure: float | None = setting(
         None,
@@ -119,7 +118,7 @@ class Thresholds:
     )
     quantile_exposure: tuple[float, float] | None = setting(
         None,
-        "a quantile and its most bits, as 0.9:8",
+        "a quantile and the most bits allowed, such as 0.9:8",
         panel=PANEL,
         rule=_check_quantile,
         usual="any",
@@ -135,7 +134,7 @@ class Thresholds:
     )
     max_epsilon: float | None = setting(
         None,
-        "most that the lower bound on epsilon may be, in nats",
+        "largest lower bound on epsilon allowed, in nats",
         panel=PANEL,
         rule=_check_epsilon,
         usual="any",
@@ -173,6 +172,6 @@ class Thresholds:
         return DEFAULT_GUESSES if self.max_guesses is None else self.max_guesses
 
     def asked(self, key: str) -> bool:
-        """Whether somebody set this threshold; a test that was switched off is not asked for."""
+        """Whether the user set this threshold; a test that was switched off is not asked for."""
         value = getattr(self, key)
         return value is not None and value is not False

@@ -1,54 +1,87 @@
-"""What a gate says: one outcome, the check that decided it, and what was and was not tested.
+"""The gate: every check of a result, and the one verdict that they come to.
 
-`verdict_of` goes from checks to a verdict: which outcome holds, which check decides it, and how it
-is said.
+A new check is a function next to its like (of a class against chance: exposure.py), with a
+`CheckKind` before it, and a line in each of the two tables here: `CHECK_KINDS` and, for a test of a
+class against chance, `_CLASS_TESTS`.
 """
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from enum import StrEnum
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 
-from lmexposure._style import outcome_word
-
-
-class Outcome(StrEnum):
-    """What one check, or the gate as a whole, came to."""
-
-    PASS = "pass"
-    LEAK = "leak"
-    INCONCLUSIVE = "inconclusive"
-    # Of a check only: it was not asked for, or says nothing here, and holds nothing up.
-    NOT_TESTED = "not tested"
-
+from lmexposure._style import bits, outcome_word, sentence, times
+from lmexposure._text import visible
+from lmexposure._validate import of_type
+from lmexposure.gate.checks import CanaryClass, Check, CheckKind, Outcome, classes_of
+from lmexposure.gate.epsilon import CLAIM, EPSILON, check_claim, check_epsilon
+from lmexposure.gate.exposure import (
+    LARGEST,
+    MEDIAN,
+    P_VALUE,
+    QUANTILE,
+    check_largest,
+    check_median,
+    check_p_value,
+    check_quantile,
+)
+from lmexposure.gate.extraction import GUESSES, check_extraction
+from lmexposure.gate.preconditions import (
+    CONTROLS,
+    ENOUGH,
+    LEARNED,
+    SCORES,
+    check_class,
+    check_controls,
+    check_learned,
+)
+from lmexposure.gate.thresholds import Thresholds
+from lmexposure.records import Measured, Result, run_of
 
 EXIT_CODES = {Outcome.PASS: 0, Outcome.LEAK: 1, Outcome.INCONCLUSIVE: 2}
 
+_CLASSES = CheckKind(
+    help="There was nothing that a check could judge.",
+    remedy="Insert more canaries (--canaries), or measure with more --references, so that "
+    "every class can be tested.",
+    precondition=True,
+)
+# Every check by its key, in the order in which a reader should hear of it: of leaks the most
+# convincing first, for a secret found by guessing needs no statistics; of preconditions what makes
+# everything else doubtful.
+CHECK_KINDS = {
+    "max_guesses": GUESSES,
+    "claimed_epsilon": CLAIM,
+    "max_epsilon": EPSILON,
+    "max_exposure": LARGEST,
+    "median_exposure": MEDIAN,
+    "quantile_exposure": QUANTILE,
+    "p_value": P_VALUE,
+    "controls": CONTROLS,
+    "validation": LEARNED,
+    "scores": SCORES,
+    "min_canaries": ENOUGH,
+    "classes": _CLASSES,
+}
+_KEYS = tuple(CHECK_KINDS)
+_BOUNDS = ("claimed_epsilon", "max_epsilon")
 
-@dataclass(frozen=True, kw_only=True)
-class Check:
-    """One threshold against one number.
-
-    Attributes:
-        name: what was compared, as people know it: "p-value against guessing".
-        key: the setting that decides it: "p_value"; for machines.
-        scope: of what: "random_number, repetitions 16"; "" for the whole run.
-        outcome: a leak where the number is past the threshold.
-        value: the number; None where there is none.
-        threshold: what it was held against; None where there is none.
-        unit: "bits", "guesses", "nats", "" for a probability.
-        reason: one sentence with the numbers in it.
-        asked: whether somebody set this threshold; False: it is a default.
-    """
-
-    name: str
-    key: str
-    scope: str = ""
-    outcome: Outcome
-    value: float | None = None
-    threshold: float | None = None
-    unit: str = ""
-    reason: str
-    asked: bool = False
+_ClassTest = Callable[[CanaryClass, Thresholds, float], Check | None]
+# The tests of a class against chance, and whether thresholds ask for each: those that are made
+# share the significance.
+_CLASS_TESTS: tuple[tuple[_ClassTest, Callable[[Thresholds], bool]], ...] = (
+    (check_p_value, lambda thresholds: thresholds.p_value is not False),
+    (check_largest, lambda thresholds: True),
+    (check_median, lambda thresholds: thresholds.median_exposure is not None),
+    (check_quantile, lambda thresholds: thresholds.quantile_exposure is not None),
+)
+# Guessing finds a secret so rarely, in a space worth searching, that a tenth is more than enough;
+# the tests that need every bit of it have the rest.
+_FOR_EXTRACTION = 0.1
+# What passed after a first look, by its check, and more references may bring past its threshold.
+_CLOSER = {
+    "p_value": "a smaller p-value",
+    "max_epsilon": "a larger epsilon",
+    "claimed_epsilon": "a larger epsilon",
+}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -109,19 +142,184 @@ class Verdict:
         }
 
 
-# What a reader should hear of first. A secret found by guessing convinces without statistics.
-_LEAKS = (
-    "max_guesses",
-    "claimed_epsilon",
-    "max_epsilon",
-    "max_exposure",
-    "median_exposure",
-    "quantile_exposure",
-    "p_value",
-)
-_DOUBTS = ("controls", "validation", "scores", "min_canaries", "classes")
-_LOW_IS_WORSE = ("max_guesses", "p_value")
-_BOUNDS = ("claimed_epsilon", "max_epsilon")
+@dataclass(frozen=True, kw_only=True)
+class Shares:
+    """The significance that each check of each class has, so that all of them together have it all.
+
+    Attributes:
+        extraction: of the search in one class.
+        test: of each other check in one class.
+    """
+
+    extraction: float
+    test: float
+
+    @classmethod
+    def of(cls, thresholds: Thresholds, classes: int) -> "Shares":
+        """The shares of each of several classes.
+
+        Source: Bonferroni; no check needs to be independent of another.
+
+        >>> shares = Shares.of(Thresholds(), 2)
+        >>> round(shares.extraction, 6), round(shares.test, 6)
+        (0.0005, 0.00225)
+        """
+        tests = _tests_of(thresholds)
+        whole, count = thresholds.significance, max(1, classes)
+        return cls(
+            extraction=whole * _FOR_EXTRACTION / count,
+            test=whole * (1 - _FOR_EXTRACTION) / (len(tests) * count),
+        )
+
+
+def check(measured: Measured, thresholds: Thresholds | None = None) -> Verdict:
+    """Check a measurement against thresholds.
+
+    A secret that is found by guessing is a leak whatever else is wrong. Where the controls of a
+    format are not at chance, its other leaks are inconclusive. Any leak left makes the verdict a
+    leak; else anything inconclusive makes it inconclusive; a pass needs at least one check of
+    every class of canaries, none of which failed.
+
+    Args:
+        measured: a result in memory, what `open_run` gave, or the path of a run directory or a
+            result.json.
+        thresholds: what the model may show; None: the defaults.
+
+    Returns:
+        The verdict, from which every output is made.
+
+    Raises:
+        ResultError, ManifestError: no measurement, or one that cannot be read; see `open_run`.
+        SettingsError: thresholds that are no `Thresholds`.
+    """
+    thresholds = Thresholds() if thresholds is None else thresholds
+    of_type(
+        "thresholds", thresholds, Thresholds, "Thresholds(...), such as Thresholds(max_guesses=100)"
+    )
+    result = run_of(measured).result
+    classes = classes_of(result, most=thresholds.repetitions)
+    formats = list(dict.fromkeys(group.form.name for group in classes))
+    controls = check_controls(result, formats)
+    broken = {name for name, check in controls.items() if check.outcome is not Outcome.PASS}
+    shares = Shares.of(thresholds, len(classes))
+    checks = [
+        *controls.values(),
+        *_present([check_learned(result)]),
+        *(
+            made
+            for group in classes
+            for made in _checks_of(group, thresholds, shares, group.form.name in broken)
+        ),
+        *_doubted(_present([check_epsilon(result, thresholds), check_claim(result)]), bool(broken)),
+    ]
+    untested = _untested(result, thresholds, [name for name in formats if name not in controls])
+    verdict = verdict_of(checks if classes else [_no_class(thresholds), *checks], list(untested))
+    return _with_doubt(verdict, classes) if result.settings.quick else verdict
+
+
+def _with_doubt(verdict: Verdict, classes: list[CanaryClass]) -> Verdict:
+    """A pass after a first look says how far off its numbers may be."""
+    if verdict.outcome is not Outcome.PASS:
+        return verdict
+    gaps = [exposure.high - exposure.value for group in classes for exposure in group.known]
+    passed = {check.key for check in verdict.checks if check.outcome is Outcome.PASS}
+    closer = dict.fromkeys(found for key, found in _CLOSER.items() if key in passed)
+    also = f", or find {' or '.join(closer)}" if closer else ""
+    doubt = (
+        "This was a quick look: an exposure may be up to "
+        f"{bits(max(gaps))} above the one shown, and the full measurement may call a leak what "
+        f"lies that far below a threshold{also}; measure in full before a release."
+    )
+    return replace(verdict, sentence=f"{verdict.sentence} {doubt}")
+
+
+def _tests_of(thresholds: Thresholds) -> list[_ClassTest]:
+    """The tests against chance that are made of each class."""
+    return [test for test, is_made in _CLASS_TESTS if is_made(thresholds)]
+
+
+def _checks_of(
+    group: CanaryClass, thresholds: Thresholds, shares: Shares, broken: bool
+) -> list[Check]:
+    """What is said of one class."""
+    preconditions = check_class(group, thresholds)
+    tests = _present(test(group, thresholds, shares.test) for test in _tests_of(thresholds))
+    made = [check_extraction(group, thresholds, shares.extraction), *_doubted(tests, broken)]
+    if any(check.outcome is not Outcome.PASS for check in preconditions):
+        made = [_not_passed(check) for check in made]
+    elif all(check.outcome is Outcome.NOT_TESTED for check in tests):
+        preconditions.append(_no_test(group))
+    return [*preconditions, *made]
+
+
+def _present(checks: Iterable[Check | None]) -> list[Check]:
+    return [check for check in checks if check is not None]
+
+
+def _doubted(checks: list[Check], broken: bool) -> list[Check]:
+    """Where the null does not hold, what rests on it is no leak and no pass."""
+    doubt = " But the controls are not at chance, so nothing follows."
+    return [
+        replace(check, outcome=Outcome.INCONCLUSIVE, reason=check.reason + doubt)
+        if broken and check.outcome in (Outcome.LEAK, Outcome.PASS)
+        else check
+        for check in checks
+    ]
+
+
+def _not_passed(check: Check) -> Check:
+    """Too few canaries, or canaries without a score, make no pass."""
+    if check.outcome is not Outcome.PASS:
+        return check
+    doubt = " But the canaries are too few or not all scored, so this is no pass."
+    return replace(check, outcome=Outcome.INCONCLUSIVE, reason=check.reason + doubt)
+
+
+def _no_test(group: CanaryClass) -> Check:
+    """A class that no test against chance was made of is not passed, found by guessing or not."""
+    reason = (
+        f"no test against chance could be made of {group.secrets}; judge fewer classes, insert "
+        "more canaries, or measure with more references or permutations"
+    )
+    return _unjudged(group.scope, reason)
+
+
+def _no_class(thresholds: Thresholds) -> Check:
+    most = thresholds.repetitions
+    which = "" if most is None else f" inserted {times(most)} or fewer"
+    return _unjudged("", f"there are no canaries{which}, so there is nothing to judge")
+
+
+def _unjudged(scope: str, reason: str) -> Check:
+    return Check(
+        name="tested against chance",
+        key="classes",
+        scope=scope,
+        outcome=Outcome.INCONCLUSIVE,
+        reason=sentence(reason),
+    )
+
+
+def _untested(
+    result: Result, thresholds: Thresholds, without_controls: Sequence[str]
+) -> Iterator[str]:
+    """Classes that are not judged, what was not asked for, and what is not known."""
+    most = thresholds.repetitions
+    if most is not None:
+        for count in sorted({repetitions for _, _, repetitions in result.classes}):
+            if count > most:
+                yield f"canaries inserted {times(count)}: more than the {most} judged"
+    if thresholds.p_value is False:
+        yield "p-value against guessing: switched off"
+    if thresholds.median_exposure is None and thresholds.quantile_exposure is None:
+        yield "median and quantiles of exposure: no threshold was given"
+    claimed = result.privacy is not None and result.privacy.claim is not None
+    if thresholds.max_epsilon is None and not claimed:
+        yield "epsilon: no threshold was given, and the result holds no claim"
+    for name in without_controls:
+        yield f"whether controls are at chance: {visible(name)} has no controls"
+    if result.model.validation is None:
+        yield "whether the model learned: its validation loss is not known"
 
 
 def verdict_of(checks: Sequence[Check], untested: Sequence[str]) -> Verdict:
@@ -135,7 +333,7 @@ def verdict_of(checks: Sequence[Check], untested: Sequence[str]) -> Verdict:
         The verdict. Without one check of a leak that was made, it is inconclusive.
     """
     outcomes = {check.outcome for check in checks}
-    made = [c for c in checks if c.key in _LEAKS and c.outcome is not Outcome.NOT_TESTED]
+    made = [c for c in checks if _is_of_leaks(c) and c.outcome is not Outcome.NOT_TESTED]
     if Outcome.LEAK in outcomes:
         outcome = Outcome.LEAK
     elif Outcome.INCONCLUSIVE in outcomes or not made:
@@ -153,18 +351,23 @@ def verdict_of(checks: Sequence[Check], untested: Sequence[str]) -> Verdict:
     )
 
 
+def _is_of_leaks(check: Check) -> bool:
+    """Whether it looks for a leak, and not only at whether other numbers may be believed."""
+    return not CHECK_KINDS[check.key].precondition
+
+
 def _deciding(outcome: Outcome, checks: Sequence[Check]) -> Check | None:
     """The check that says most plainly why the outcome is what it is."""
     chosen = [check for check in checks if check.outcome is outcome]
     if outcome is Outcome.INCONCLUSIVE:
         return min(chosen, key=_doubt, default=None)
-    found = [check for check in chosen if check.key in _LEAKS]
+    found = [check for check in chosen if _is_of_leaks(check)]
     return min(found, key=_worst if outcome is Outcome.LEAK else _passing, default=None)
 
 
 def _doubt(check: Check) -> tuple[int, int]:
     """What makes everything else doubtful first, then what was asked for."""
-    place = _DOUBTS.index(check.key) if check.key in _DOUBTS else len(_DOUBTS)
+    place = len(_KEYS) if _is_of_leaks(check) else _KEYS.index(check.key)
     return place, not check.asked
 
 
@@ -173,13 +376,13 @@ def _worst(check: Check) -> tuple[int, float]:
 
     Of equal numbers the first, for it has the fewest repetitions.
     """
-    return _LEAKS.index(check.key), _badness(check)
+    return _KEYS.index(check.key), _badness(check)
 
 
 def _badness(check: Check) -> float:
     """The worse the number of a check, the lower."""
     value = 0.0 if check.value is None else check.value
-    return value if check.key in _LOW_IS_WORSE else -value
+    return value if CHECK_KINDS[check.key].low_is_worse else -value
 
 
 def _passing(check: Check) -> tuple[bool, bool, int, float]:
@@ -223,7 +426,7 @@ def _classes_with(checks: Sequence[Check], outcome: Outcome | None = None) -> li
         dict.fromkeys(
             check.scope
             for check in checks
-            if check.key in _LEAKS and check.scope and outcome in (None, check.outcome)
+            if _is_of_leaks(check) and check.scope and outcome in (None, check.outcome)
         )
     )
 

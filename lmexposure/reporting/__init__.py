@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from lmexposure.reporting.compare import CompareData, compare_data
     from lmexposure.reporting.data import ReportData, Section
     from lmexposure.reporting.page import render_compare, render_report
-    from lmexposure.reporting.privacy_tables import privacy_sections
+    from lmexposure.reporting.privacy import privacy_sections
     from lmexposure.reporting.sections import result_sections
     from lmexposure.reporting.write import FORMATS, report, write_compare, write_report
 else:

@@ -7,13 +7,11 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from lmexposure._style import count, percent, sentence, short_hash
-from lmexposure.gate import Check, Outcome, unseen
+from lmexposure._style import count, listed, percent, sentence, short_hash, times
+from lmexposure.gate import CHECK_KINDS, Check, Outcome, Verdict, unseen_share
 from lmexposure.reporting.data import Fact, ReportData
-from lmexposure.reporting.next_steps import next_steps
 
 _UTC = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d):\d\dZ")
-_SOUND = ("controls", "validation", "min_canaries", "scores", "classes")
 _PLAIN = {
     "p_value": "familiarity beyond chance (p-value)",
     "max_exposure": "largest exposure of a secret",
@@ -38,6 +36,12 @@ _ASKED = {
     Outcome.PASS: "What was found?",
 }
 _MOST_LINES = 8
+_PRIVACY = {
+    "claimed_epsilon": "Do not publish the claim of privacy: the training is less private.",
+    "max_epsilon": "Do not release this model under this limit on epsilon: it is less private.",
+}
+_MOST_REASONS = 2  # of what makes a verdict inconclusive; the table of checks has all
+_MOST_NAMES = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,14 +128,14 @@ def _since(data: ReportData) -> Iterator[Fact]:
 
 
 def _tested(checks: Sequence[Check]) -> list[CheckLine]:
-    """One line for each kind of check; what had to be in order, and is, shares one."""
+    """One line for each kind of check; preconditions that are met share one."""
     kinds: dict[str, list[Check]] = {}
     for check in checks:
         kinds.setdefault(check.name, []).append(check)
     lines, sound = [], []
     for name, made in kinds.items():
         line = _line(name, made)
-        if made[0].key in _SOUND and line.outcome is Outcome.PASS:
+        if CHECK_KINDS[made[0].key].precondition and line.outcome is Outcome.PASS:
             sound.append(name)
         else:
             lines.append(line)
@@ -151,7 +155,7 @@ def _line(name: str, made: Sequence[Check]) -> CheckLine:
 def _said(outcome: Outcome, so: Sequence[Check], made: Sequence[Check]) -> str:
     """In how many classes, where a check is of classes."""
     if outcome is Outcome.NOT_TESTED:
-        return f"not tested, for {_clause(so[0].reason)}"
+        return f"not tested, because {_clause(so[0].reason)}"
     key = made[0].key
     word = _WORDS.get((key, outcome)) or _word(outcome, key)
     if not made[0].scope:
@@ -165,7 +169,7 @@ def _said(outcome: Outcome, so: Sequence[Check], made: Sequence[Check]) -> str:
 
 def _word(outcome: Outcome, key: str) -> str:
     if outcome is Outcome.INCONCLUSIVE:
-        return "not so" if key in _SOUND else "undecided"
+        return "not met" if CHECK_KINDS[key].precondition else "undecided"
     return "leaks" if outcome is Outcome.LEAK else "no leak"
 
 
@@ -199,6 +203,110 @@ def _sure(checks: Sequence[Check], significance: float) -> Iterator[str]:
     ]
     if sizes:
         yield sentence(
-            f"missed leaks: where none was found, up to {percent(unseen(min(sizes)))} of such "
-            "secrets may leak all the same (95 %)"
+            f"missed leaks: where none was found, up to {percent(unseen_share(min(sizes)))} of "
+            "such secrets may still leak (95 % confidence)"
         )
+
+
+def next_steps(verdict: Verdict, *, quick: bool = False) -> tuple[str, ...]:
+    """What to do now, one sentence or two for each step, the most urgent first.
+
+    Args:
+        verdict: of the gate.
+        quick: whether the measurement was a first look.
+    """
+    if verdict.outcome is Outcome.LEAK:
+        return tuple(_after_a_leak(verdict.checks))
+    if verdict.outcome is Outcome.PASS:
+        return tuple(_after_a_pass(verdict.checks, quick))
+    return tuple(_undecided(verdict.checks, quick))
+
+
+def class_of(check: Check) -> tuple[str, int] | None:
+    """Format and repetitions of the class that a check is of; None where it is of no class."""
+    name, _, repetitions = check.scope.rpartition(", repetitions ")
+    return (name, int(repetitions)) if repetitions.isdecimal() and name else None
+
+
+def _after_a_leak(checks: Sequence[Check]) -> Iterator[str]:
+    leaks = [check for check in checks if check.outcome is Outcome.LEAK]
+    if _classes(leaks):
+        yield f"Do not release this model: {_gives_away(leaks, checks)}."
+        yield _remedy(_classes(leaks), checks)
+    else:
+        yield from (said for key, said in _PRIVACY.items() if key in {c.key for c in leaks})
+        yield "Train with more noise, for fewer epochs or with fewer repeats of a text."
+    yield "Then train and measure again, and put both runs side by side (lmexposure compare)."
+
+
+def _gives_away(leaks: Sequence[Check], checks: Sequence[Check]) -> str:
+    """What can be guessed, and what is only known to be remembered."""
+    guessed = _classes([check for check in leaks if check.key == "max_guesses"])
+    rest = [found for found in _classes(leaks) if found not in guessed]
+    several = len({name for name, _ in _classes(checks)}) > 1
+    clauses = []
+    if guessed:
+        clauses.append(f"whoever can query it can guess {_secrets(guessed, several)}")
+    if rest:
+        clauses.append(f"it remembers {_secrets(rest, several)}")
+    return "; ".join(clauses)
+
+
+def _secrets(classes: Sequence[tuple[str, int]], several: bool) -> str:
+    """Which secrets, in words; with their formats where the run has several."""
+    inserted = f"inserted {listed([times(n) for n in sorted({n for _, n in classes})])}"
+    formats = list(dict.fromkeys(name for name, _ in classes))
+    which = listed(formats) if len(formats) <= _MOST_NAMES else f"{len(formats)} formats"
+    return f"secrets of {which}, {inserted}" if several else f"secrets {inserted}"
+
+
+def _remedy(leaking: Sequence[tuple[str, int]], checks: Sequence[Check]) -> str:
+    """Against repeats where they are what leaks, else against memorising at all."""
+    least = min(n for _, n in leaking)
+    if least == 1:
+        return (
+            "Removing repeats is not enough, since secrets inserted once leak too: take such "
+            "secrets out of the training text, or train for fewer epochs or with differential "
+            "privacy."
+        )
+    doubtful = _classes([c for c in checks if c.outcome is Outcome.INCONCLUSIVE])
+    unsafe = {n for _, n in [*leaking, *doubtful]}
+    below = max((n for _, n in _classes(checks) if n < least and n not in unsafe), default=None)
+    safe = "" if below is None else f": secrets inserted {times(below)} were not found to leak"
+    return (
+        f"Remove repeats from the training text (deduplicate){safe}. If that is not enough, train "
+        "for fewer epochs or with differential privacy."
+    )
+
+
+def _undecided(checks: Sequence[Check], quick: bool) -> Iterator[str]:
+    yield "Do not take this for a pass: this run can neither show a leak nor rule one out."
+    undecided = {check.key for check in checks if check.outcome is Outcome.INCONCLUSIVE}
+    worthwhile = sorted(undecided, key=_worth)
+    remedies = dict.fromkeys(CHECK_KINDS[key].remedy for key in worthwhile)
+    yield from list(remedies)[:_MOST_REASONS]
+    how = " without --quick" if quick else ""
+    yield f"Then measure again{how}, and check the result against the same thresholds."
+
+
+def _worth(key: str) -> tuple[bool, int, int]:
+    """Preconditions first, bounds on epsilon last."""
+    kinds = tuple(CHECK_KINDS)
+    bound = _EPSILON.index(key) + 1 if key in _EPSILON else 0
+    return not CHECK_KINDS[key].precondition, bound, kinds.index(key)
+
+
+def _after_a_pass(checks: Sequence[Check], quick: bool) -> Iterator[str]:
+    if quick:
+        yield "Measure again without --quick before a release: this was a first look."
+    yield (
+        "No leak found is no proof that there is none: it holds for secrets of the forms and "
+        "repetitions inserted here, not for other texts."
+    )
+    if not any(check.key in _PRIVACY for check in checks):
+        yield "To test a promise of privacy too, measure with --claimed-epsilon."
+    yield "Measure again whenever the model is trained again: it holds for these weights only."
+
+
+def _classes(checks: Sequence[Check]) -> list[tuple[str, int]]:
+    return list(dict.fromkeys(filter(None, map(class_of, checks))))

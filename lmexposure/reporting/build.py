@@ -1,22 +1,40 @@
 """The data step: a run on the disk becomes all that a report shows, as plain data."""
 
+import math
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure._validate import of_type
-from lmexposure.canaries import (
-    Manifest,
-)
+from lmexposure.canaries import Manifest
 from lmexposure.errors import ManifestError, SettingsError
 from lmexposure.gate import Thresholds, check
-from lmexposure.records import FormatResult, RunFiles, Scores
-from lmexposure.reporting.command import command_of, where_of
-from lmexposure.reporting.data import FormatData, ReportData, RocData
-from lmexposure.reporting.facts import model_facts, setting_facts
-from lmexposure.reporting.roc import roc_data
-from lmexposure.reporting.rows import canary_rows, class_rows
+from lmexposure.records import (
+    CanaryResult,
+    ClassSummary,
+    Extraction,
+    ExtractionCount,
+    FormatResult,
+    Result,
+    RunFiles,
+    Scores,
+)
+from lmexposure.reporting.data import CanaryRow, ClassRow, FormatData, Found, ReportData, RocData
+from lmexposure.reporting.facts import command_of, model_facts, setting_facts, where_of
+from lmexposure.statistics import (
+    ScoreClass,
+    area_under_curve,
+    concave_hull,
+    roc_curve,
+    score_classes,
+)
+
+_WITH_SOME_GIVEN = ("greedy", "beam")
+
+_BUCKETS = 200  # each keeps two corners
+Floats = NDArray[np.float64]
 
 
 def report_data(
@@ -32,7 +50,7 @@ def report_data(
         run: what `open_run` gave.
         thresholds: of the verdict; None: the gate's defaults.
         show_secrets: put each canary's secret, and chosen seeds, into the data.
-        manifest: where it does not lie beside the result.
+        manifest: where it is not next to the result.
 
     Raises:
         SettingsError: secrets are asked for, and no manifest holds them.
@@ -54,7 +72,7 @@ def _manifest(run: RunFiles, given: Manifest | None, show_secrets: bool) -> Mani
     manifest = given or run.manifest
     if show_secrets and manifest is None:
         raise SettingsError(
-            f"no manifest beside {run.place}, and only a manifest holds the secrets; give "
+            f"no manifest next to {run.place}, and only a manifest holds the secrets; give "
             "the manifest too, or leave the secrets out"
         )
     return manifest
@@ -115,3 +133,214 @@ def _roc(run: RunFiles, scores: Scores | None) -> tuple[RocData, ...]:
     privacy = run.result.privacy
     pooled = privacy is not None and privacy.inclusion_probability is not None
     return roc_data(scores, pooled=pooled, level=run.result.settings.level)
+
+
+def class_rows(result: Result, form: FormatResult) -> tuple[ClassRow, ...]:
+    """The classes of one format: controls first, then by ascending repetitions.
+
+    Args:
+        result: the result.
+        form: one of its formats.
+    """
+    rows = [row for row in result.summary if row.format == form.name]
+    rows.sort(key=lambda row: (row.role != "control", row.repetitions))
+    return tuple(_class_row(row, form) for row in rows)
+
+
+def _class_row(row: ClassSummary, form: FormatResult) -> ClassRow:
+    skew_normal = row.other_medians.get("skew_normal")
+    return ClassRow(
+        role=row.role,
+        repetitions=row.repetitions,
+        n=row.n,
+        mean=row.mean,
+        median=row.median.value,
+        low=row.median.low,
+        high=row.median.high,
+        level=row.level,
+        capped=row.median_capped,
+        mean_capped=row.capped > 0,
+        high_capped=_high_capped(row, form),
+        certificate=row.other_medians.get("certificate"),
+        skew_normal=skew_normal,
+        skew_normal_doubted=skew_normal is not None and not _vouched_for(row, form),
+        p_value=None if row.guessing_test is None else row.guessing_test.p_value,
+        epsilon=None if row.epsilon is None else row.epsilon.value,
+        exact=row.counted,
+        guesses=tuple(
+            Found(
+                given=count.guesses,
+                found=count.found,
+                of=count.of,
+                by_chance=count.of * min(1.0, count.guesses / form.space_size),
+            )
+            for count in row.guesses
+        ),
+        revealed=_revealed(row.extraction),
+    )
+
+
+def _high_capped(row: ClassSummary, form: FormatResult) -> bool:
+    """The interval ends where the references do, and some exposures may be past them."""
+    high = row.median.high
+    return row.capped > 0 and high is not None and abs(high - math.log2(form.references)) < 0.005
+
+
+def _vouched_for(row: ClassSummary, form: FormatResult) -> bool:
+    """Whether the references bear out the median by the curve; older results flag no canaries."""
+    fits = form.skew_normal is not None and not form.skew_normal.goodness.warnings
+    median, flagged = row.other_medians.get("skew_normal"), row.skew_normal_flagged or 0
+    within = median is not None and median <= min(math.log2(form.references), form.bits)
+    return fits and within and 2 * flagged < row.n
+
+
+def _revealed(counts: Iterable[ExtractionCount]) -> tuple[Found, ...]:
+    """The better search for each number of characters, next to the better chance of both."""
+    by_given: dict[int, list[ExtractionCount]] = {}
+    for count in counts:
+        if count.method in _WITH_SOME_GIVEN:
+            by_given.setdefault(count.revealed, []).append(count)
+    return tuple(
+        Found(
+            given=given,
+            found=max(count.found for count in both),
+            of=max(count.of for count in both),
+            by_chance=max(count.by_chance for count in both),
+        )
+        for given, both in sorted(by_given.items())
+    )
+
+
+def canary_rows(
+    result: Result, name: str, secrets_of: Manifest | None = None
+) -> tuple[CanaryRow, ...]:
+    """The canaries and controls of one format, in the result's order.
+
+    Args:
+        result: the result.
+        name: of the format.
+        secrets_of: the manifest, where the secrets are to be shown.
+    """
+    secrets = {} if secrets_of is None else _secrets_of(secrets_of, name)
+    return tuple(
+        _canary_row(canary, secrets.get(canary.id))
+        for canary in result.canaries
+        if canary.format == name
+    )
+
+
+def _secrets_of(manifest: Manifest, name: str) -> dict[str, str]:
+    """What fills the holes, by the canary's id."""
+    form = manifest.formats[name]
+    drawn = (entry for entry in manifest.entries if entry.format == name)
+    return {entry.id: " ".join(form.fills(entry.index)) for entry in drawn}
+
+
+def _canary_row(canary: CanaryResult, secret: str | None) -> CanaryRow:
+    exposure = canary.exposure
+    found, tried = _guesses_of(canary)
+    return CanaryRow(
+        id=canary.id,
+        role=canary.role,
+        repetitions=canary.repetitions,
+        log_perplexity_bits=canary.log_perplexity_bits,
+        exposure=exposure.value,
+        low=exposure.low,
+        high=exposure.high,
+        capped=exposure.capped,
+        method=exposure.method,
+        rank=None if exposure.rank is None else str(exposure.rank),
+        guesses=found,
+        guesses_tried=tried,
+        revealed=_fewest_revealed(canary.extraction),
+        secret=secret,
+    )
+
+
+def _guesses_of(canary: CanaryResult) -> tuple[int | None, int | None]:
+    """(guesses that find it, guesses that best-first search made); a counted rank knows the first.
+
+    The search stops where its guesses are spent; who goes on in the same order finds the secret at
+    the place that an exact count gives it.
+    """
+    shown = canary.exposure
+    counted = shown.place if shown.method == "exact" and not shown.capped else None
+    for search in canary.extraction:
+        if search.method == "best_first" and search.revealed == 0:
+            return search.place if search.found else counted, search.proven or None
+    return counted, None
+
+
+def _fewest_revealed(searches: Iterable[Extraction]) -> int | None:
+    """Finds that guessing would have made as likely as not count for nothing."""
+    given = [
+        search.revealed
+        for search in searches
+        if search.method in _WITH_SOME_GIVEN and search.found and 2 * search.by_chance < 1
+    ]
+    return min(given, default=None)
+
+
+def roc_data(scores: Scores, *, pooled: bool, level: float) -> tuple[RocData, ...]:
+    """One curve a class, as the result's membership metrics see it.
+
+    Args:
+        scores: of every text; controls are left aside.
+        pooled: one class over all formats, as where coins were tossed.
+        level: coverage of the area's interval, in (0, 1).
+    """
+    classes = score_classes(
+        -scores.log_perplexity_bits,
+        scores.roles,
+        scores.repetitions,
+        scores.formats,
+        pooled=pooled,
+    )
+    both_sides = (group for group in classes if group.included.any() and group.outside.size)
+    return tuple(_curve(group, level) for group in both_sides)
+
+
+def _curve(group: ScoreClass, level: float) -> RocData:
+    inside, outside = group.scores[group.included], group.outside
+    curve = roc_curve(inside, outside)
+    hull = concave_hull(curve)
+    area = area_under_curve(inside, outside, level=level)
+    fpr, tpr = _thinned(curve.fpr[::-1], curve.tpr[::-1], curve.negatives)
+    return RocData(
+        name=_class_title(group),
+        repetitions=group.repetitions,
+        fpr=fpr,
+        tpr=tpr,
+        hull_fpr=hull.false_positives / hull.negatives,
+        hull_tpr=hull.true_positives / hull.positives,
+        positives=curve.positives,
+        negatives=curve.negatives,
+        area=area.value,
+        area_low=area.low,
+        area_high=area.high,
+    )
+
+
+def _class_title(group: ScoreClass) -> str:
+    few = len(group.formats) <= 2
+    formats = ", ".join(group.formats) if few else f"{len(group.formats)} formats"
+    return f"{formats}, repetitions {group.repetitions}"
+
+
+def _thinned(fpr: Floats, tpr: Floats, negatives: int) -> tuple[Floats, Floats]:
+    """The first and last corner of each narrow strip, narrow on linear and on logarithmic axes."""
+    keep = _corners(fpr, tpr)
+    fpr, tpr = fpr[keep], tpr[keep]
+    floor = 0.5 / negatives
+    decades = np.log(np.maximum(fpr, floor) / floor) / np.log(1 / floor)
+    strip = np.floor((fpr + decades) / 2 * _BUCKETS)
+    first = np.concatenate([[True], strip[1:] != strip[:-1]])
+    last = np.concatenate([first[1:], [True]])
+    return fpr[first | last], tpr[first | last]
+
+
+def _corners(fpr: Floats, tpr: Floats) -> NDArray[np.bool_]:
+    """Where the staircase turns."""
+    flat, steep = np.diff(tpr) == 0, np.diff(fpr) == 0
+    straight = (flat[1:] & flat[:-1]) | (steep[1:] & steep[:-1])
+    return np.concatenate([[True], ~straight, [True]])

@@ -1,28 +1,44 @@
 """Several runs side by side: base against fine-tune, undefended against defended.
 
-Only what can be compared is: the same format with as many secrets. Each later run is held against
+Only what can be compared is: the same format with as many secrets. Each later run is compared with
 the first, class by class, and a sentence says which of them leaks more.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from lmexposure._style import (
+    LABELS,
+    MISSING,
+    class_name,
+    interval,
+    nats,
+    number,
+    outcome_word,
+    percent,
+    probability,
+    short,
+    signed,
+    whole,
+)
 from lmexposure._text import visible
 from lmexposure.errors import ResultError, SettingsError
 from lmexposure.gate import Thresholds, Verdict, check
-from lmexposure.records import (
-    ClaimCheck,
-    FormatResult,
-    Provenance,
-    Role,
-    RunFiles,
+from lmexposure.records import ClaimCheck, FormatResult, Provenance, Result, Role, RunFiles
+from lmexposure.reporting.build import class_rows
+from lmexposure.reporting.data import ClassRow, Fact, Section
+from lmexposure.reporting.differences import Difference, Finding, differences, findings
+from lmexposure.reporting.facts import command_of, model_facts, where_of
+from lmexposure.reporting.privacy import claim_lines
+from lmexposure.reporting.sections import class_cells, class_columns
+
+_SHOWN = ("median", "interval", "p_value", "exact", "guesses")
+_OF_RUN = ("run", "validity", "epsilon_bound", "delta", "max_attainable", "validation_bits")
+# Of `MeasureOptions`: what decides how near an estimate comes to the exposure.
+_MEASURED = (
+    *("method", "draws", "extraction", "guesses"),
+    *("budget_steps", "budget_seconds", "live_states", "quick"),
 )
-from lmexposure.reporting.command import command_of, where_of
-from lmexposure.reporting.data import ClassRow, Fact
-from lmexposure.reporting.facts import model_facts
-from lmexposure.reporting.findings import Finding, findings, settings_differ
-from lmexposure.reporting.pairs import Difference, differences
-from lmexposure.reporting.rows import class_rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +52,7 @@ class ComparedRun:
         model: what was measured.
         manifest_sha256: of what was inserted; equal hashes mean the same canaries.
         epsilon: the primary lower bound, in nats, higher = less private; None where there is none.
-        delta: beside which it holds.
+        delta: at which it holds.
         validity: the kind of training that it holds for.
         max_attainable: what a perfect attack would have shown, in nats.
         claim: what the bound says of a claim; None without one.
@@ -101,7 +117,7 @@ class CompareData:
 
     Attributes:
         title: names of the runs.
-        runs: in the order given; the first is what the others are held against.
+        runs: in the order given; the others are compared with the first.
         formats: those that two runs or more have, in the first run's order.
         findings: per later run, which leaks more, it or the first, and whether chance explains it.
         differences: per later run and class that the first one has too.
@@ -122,7 +138,7 @@ def compare_data(
     """Several runs side by side.
 
     Args:
-        runs: two or more; the first is what the others are held against.
+        runs: two or more; the others are compared with the first.
         thresholds: of the verdicts; None: the gate's defaults.
         level: coverage of the intervals of the differences, in (0, 1).
 
@@ -143,7 +159,7 @@ def _data(
     rows = differences([run.result for run in runs], names, level=level)
     return CompareData(
         title=" and ".join(names) if len(names) == 2 else ", ".join(names),
-        runs=tuple(_run(one, name, thresholds) for one, name in zip(runs, names, strict=True)),
+        runs=tuple(_run(run, name, thresholds) for run, name in zip(runs, names, strict=True)),
         formats=tuple(_formats(runs)),
         findings=tuple(findings(names, rows)),
         differences=tuple(rows),
@@ -185,14 +201,14 @@ def _refuse_other_formats(runs: Sequence[RunFiles], names: Sequence[str]) -> Non
         )
 
 
-def _differs(one: RunFiles, other: RunFiles, name: str) -> str | None:
+def _differs(base: RunFiles, other: RunFiles, name: str) -> str | None:
     """What is not the same about a format of two runs."""
-    first, second = (run.result.format_named[name].space_size for run in (one, other))
+    first, second = (run.result.format_named[name].space_size for run in (base, other))
     if first != second:
         return f"has |R| = {first} in the first and {second} in the second"
-    if one.manifest is None or other.manifest is None:
+    if base.manifest is None or other.manifest is None:
         return None
-    texts = [run.manifest.formats[name] for run in (one, other) if run.manifest is not None]
+    texts = [run.manifest.formats[name] for run in (base, other) if run.manifest is not None]
     if texts[0].template != texts[1].template:
         return f"is {texts[0].template!r} in the first and {texts[1].template!r} in the second"
     return "has other lists of words" if texts[0].lists != texts[1].lists else None
@@ -232,7 +248,9 @@ def _formats(runs: Sequence[RunFiles]) -> Iterator[ComparedFormat]:
         forms = [run.result.format_named.get(name) for run in runs]
         known = next(form for form in forms if form is not None)
         manifests = (run.manifest for run in runs)
-        held = (one for one in manifests if one is not None and name in one.formats)
+        held = (
+            manifest for manifest in manifests if manifest is not None and name in manifest.formats
+        )
         manifest = next(held, None)
         yield ComparedFormat(
             name=name,
@@ -265,19 +283,152 @@ def _notes(runs: Sequence[RunFiles], names: Sequence[str]) -> Iterator[str]:
     for run, name in zip(runs[1:], names[1:], strict=True):
         if run.result.manifest_sha256 != runs[0].result.manifest_sha256:
             yield (
-                f"{name} measured another manifest than {names[0]}: other canaries, so none "
-                "is held against itself, and each class is compared as a whole"
+                f"{name} measured another manifest than {names[0]}: other canaries, so no canary "
+                "is compared with itself, and each class is compared as a whole"
             )
-        if differ := settings_differ(runs[0].result, run.result):
+        if differ := setting_differences(runs[0].result, run.result):
             yield (
-                f"{names[0]} and {name} were not measured alike ({differ}): medians do not compare "
-                "as they are, and a canary counts as higher only where the ends of exposures say so"
+                f"{names[0]} and {name} were not measured alike ({differ}): medians are not "
+                "directly comparable, and an exposure counts as higher only where its interval "
+                "shows it"
             )
     for run, name in zip(runs, names, strict=True):
-        if not any(one.role == "canary" for one in run.result.canaries):
+        if not any(canary.role == "canary" for canary in run.result.canaries):
             yield f"{name} has no canaries: nothing says what its model memorised"
     common = set(_common(runs))
     for run, name in zip(runs, names, strict=True):
-        alone = [form.name for form in run.result.formats if form.name not in common]
-        if alone:
-            yield f"only {name} has {', '.join(alone)}: not shown"
+        own = [form.name for form in run.result.formats if form.name not in common]
+        if own:
+            yield f"only {name} has {', '.join(own)}: not shown"
+
+
+def setting_differences(base: Result, other: Result) -> str:
+    """Which settings of the measurement differ, and in what; "" where none does.
+
+    Args:
+        base: a result; its numbers are given first.
+        other: another.
+    """
+    pairs = [
+        (name.replace("_", " "), getattr(base.settings, name), getattr(other.settings, name))
+        for name in _MEASURED
+    ]
+    pairs.append(("dtype", base.model.dtype, other.model.dtype))
+    pairs += [
+        (f"references of {name}", form.references, other.format_named[name].references)
+        for name, form in base.format_named.items()
+        if name in other.format_named
+    ]
+    return "; ".join(
+        f"{name} {_value(first)} and {_value(second)}"
+        for name, first, second in pairs
+        if first != second
+    )
+
+
+def _value(value: object) -> str:
+    if value is None:
+        return "by default"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def runs_section(runs: Sequence[ComparedRun]) -> Section:
+    """Each run's verdict, bound and validation loss; claims as notes."""
+    run, *others = (LABELS[name] for name in _OF_RUN)
+    return Section(
+        title="Verdict and primary bound of each run",
+        columns=(run, "verdict", *others),
+        rows=tuple(
+            (
+                run.name,
+                outcome_word(run.verdict.outcome),
+                run.validity or MISSING,
+                nats(run.epsilon),
+                short(run.delta),
+                nats(run.max_attainable),
+                number(run.validation_bits, 3),
+            )
+            for run in runs
+        ),
+        words=3,
+        notes=tuple(f"{run.name}: {line}" for run in runs for line in claim_lines(run.claim)),
+    )
+
+
+def classes_section(form: ComparedFormat, runs: Sequence[ComparedRun]) -> Section:
+    """Each class of a format in each run, a row each."""
+    first = (LABELS["repetitions"], LABELS["run"], LABELS["n"], LABELS["references"])
+    return Section(
+        title=f"Each class of {form.name} in each run, exposure in bits",
+        columns=(*first, *class_columns(_SHOWN)),
+        rows=tuple(
+            (
+                class_name(row.role, row.repetitions),
+                run.name,
+                whole(0 if cell is None else cell.n),
+                whole(references),
+                *([MISSING] * len(_SHOWN) if cell is None else class_cells(cell, _SHOWN)),
+            )
+            for row in form.classes
+            for run, cell, references in zip(runs, row.cells, form.references, strict=True)
+        ),
+        words=2,
+        notes=tuple(_most_guesses(form, runs)),
+    )
+
+
+def _most_guesses(form: ComparedFormat, runs: Sequence[ComparedRun]) -> Iterator[str]:
+    """How far each search went, for the numbers that it found."""
+    for place, run in enumerate(runs):
+        cells = [row.cells[place] for row in form.classes]
+        most = max((found.given for cell in cells if cell for found in cell.guesses), default=0)
+        if most:
+            yield f"{LABELS['guesses']}, {run.name}: within {most:,} of the likeliest fills"
+
+
+def differences_section(rows: Sequence[Difference]) -> Section:
+    """Each class of each later run against the same class of the first."""
+    return Section(
+        title="Difference of exposure, class by class",
+        columns=(
+            "class",
+            *(LABELS[name] for name in ("run", "median", "interval", "p_value")),
+            "adjusted",
+            LABELS["n"],
+            "higher",
+            "lower",
+            "open",
+        ),
+        rows=tuple(map(_difference, rows)),
+        words=2,
+        notes=(
+            "exposure in the run less exposure in the first, in bits; above 0 = memorised more "
+            "than in the first",
+            "the same canaries: the median of their differences, p of a sign test; others: the "
+            "difference of both medians, p of a rank-sum test; either says how often chance alone "
+            "puts two runs this far apart",
+            "higher, lower: pairs of canaries whose exposure surely is; open: pairs that lower "
+            "bounds, references or draws leave undecided, which interval and p count against a "
+            "difference",
+            *(f"interval: of the median, at {percent(row.level)}" for row in rows[:1]),
+            "adjusted: p corrected for all classes together (Holm); controls only check the "
+            "measurement, and have none",
+        ),
+    )
+
+
+def _difference(row: Difference) -> tuple[str, ...]:
+    return (
+        f"{row.format}, {class_name(row.role, row.repetitions)}",
+        row.other,
+        signed(row.median),
+        interval(row.low, row.high),
+        probability(row.p_value),
+        probability(row.p_adjusted),
+        f"{row.n:,} same" if row.paired else f"{row.n:,} and {row.n_base:,}",
+        whole(row.higher),
+        whole(row.lower),
+        whole(row.open),
+    )

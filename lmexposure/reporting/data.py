@@ -6,13 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure.gate import Verdict
-from lmexposure.records import (
-    Evaluation,
-    Privacy,
-    Provenance,
-    Role,
-    SkewNormalFit,
-)
+from lmexposure.records import Evaluation, Privacy, Provenance, Role, SkewNormalFit
 
 Floats = NDArray[np.float64]
 
@@ -47,7 +41,7 @@ class Section:
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """How many secrets of a class were found with so much given.
+    """How many secrets of a class were found with a given number of guesses or characters.
 
     Attributes:
         given: guesses allowed, or characters revealed.
@@ -69,7 +63,7 @@ class ClassRow:
         role: "canary" or "control"; a control has repetitions 0.
         n: how many canaries.
         median, low, high: median exposure with its interval at `level`; `low` or `high` None where
-            so few canaries give no interval.
+            too few canaries give no interval.
         capped: the median is a lower bound.
         mean_capped: the mean is one, which takes a single exposure that is.
         high_capped: `high` is one.
@@ -79,9 +73,9 @@ class ClassRow:
         p_value: of the permutation test against guessing.
         epsilon: point value in nats (Jagielski 2023), not a bound; None for controls.
         exact: canaries whose rank was counted over all of R.
-        guesses: secrets found by best-first search within so many guesses.
-        revealed: secrets found by greedy search or beam with so many characters given, the better
-            of both.
+        guesses: secrets found by best-first search within each number of guesses.
+        revealed: secrets found by greedy search or beam with each number of characters given, the
+            better of both.
     """
 
     role: Role
@@ -173,14 +167,14 @@ class FormatData:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RocData:
-    """The ROC of one class of canaries against all that never went in.
+    """The ROC of one class of canaries against all that was never inserted.
 
     Attributes:
         name: the class, as people read it.
         repetitions: of the class.
         fpr, tpr: corners of the ordinary curve, ascending, shape (k,).
         hull_fpr, hull_tpr: of its concave hull.
-        positives, negatives: how many canaries stand on either side; a rate below one over
+        positives, negatives: how many texts are on either side; a rate below one over
             `negatives` is not resolvable.
         area: under the ordinary curve, with `area_low` and `area_high`.
     """

@@ -1,13 +1,19 @@
-"""Names and values that a reader may ask for: what the model is, what was chosen, which versions.
+"""Facts of a run that a reader may ask for, and the one command that gives its result again.
 
-A seed that was chosen stays out with the secrets: who has it and the formats can draw them.
+A seed that was chosen stays out with the secrets, since whoever has it and the formats can draw
+them. The manifest has what was drawn, and a run goes on from the manifest in its directory.
 """
 
+import json
+import posixpath
+import shlex
 from collections.abc import Iterator, Mapping
 
 from lmexposure._settings import Setting, settings_of
-from lmexposure._style import MISSING, Value, number, setting_value, whole
+from lmexposure._style import MISSING, Value, number, setting_value, short_hash, whole
 from lmexposure.records import (
+    QUICK,
+    SEVERAL,
     MeasureOptions,
     MeasureSettings,
     RunFiles,
@@ -19,9 +25,24 @@ from lmexposure.records import (
 )
 from lmexposure.reporting.data import Fact
 
+# What is in the command instead; written bare, so that a shell shows what is missing.
+SEED = "SEED"
+_FILL_IN = "Fill in the words in capitals, if there are any"
+# Where a demo's corpus is, from its run.
+DEMO_TEXT = "source/python_topics.txt"
+
+_RUN, _TRAINING = settings_of(RunSettings), settings_of(TrainingSettings)
+_MEASURE = {
+    name: setting for name, setting in settings_of(MeasureSettings).items() if name not in _RUN
+}
+# What a measurement alone has a flag for, and a run has another of that name.
+_NO_FLAG = ("batch_size", "inclusion_seed")
+_DECLARED = {
+    name: setting for name, setting in (dict(_RUN) | _MEASURE).items() if name not in _NO_FLAG
+}
 _LEFT_OUT = "left out"
-_SEED_MEANING = "decides the secrets; left out, for who has it and the formats can draw them"
-_FRESH_MEANING = "decides the secrets, and the manifest alone has it; the training's is another"
+_SEED_MEANING = "decides the secrets; left out: whoever has it and the formats can draw them"
+_FRESH_MEANING = "decides the secrets, and is in the manifest only; the training has another"
 
 
 def run_settings(options: RunOptions) -> dict[str, Value]:
@@ -54,7 +75,7 @@ def model_facts(run: RunFiles) -> tuple[Fact, ...]:
     """
     model = run.result.model
     return (
-        Fact(name="model", value=model.path, meaning="where it lies, or its name on a hub"),
+        Fact(name="model", value=model.path, meaning="its path, or its name on a hub"),
         Fact(name="type", value=model.type),
         Fact(name="parameters", value=whole(model.parameters)),
         Fact(name="measured in", value=model.dtype),
@@ -150,7 +171,9 @@ def _seed_facts(run: RunFiles, options: RunOptions, show: bool) -> Iterator[Fact
             setting_value(run.manifest.plan.inclusion_seed) if known and run.manifest else _LEFT_OUT
         )
         yield Fact(
-            name="inclusion seed", value=value, meaning="decides who went in; the manifest has it"
+            name="inclusion seed",
+            value=value,
+            meaning="decides which canaries were inserted; the manifest has it",
         )
 
 
@@ -175,3 +198,149 @@ def _version_facts(record: RunRecord) -> Iterator[Fact]:
         yield Fact(name=name, value=version)
     for name, seconds in record.seconds.items():
         yield Fact(name=f"time to {name}", value=f"{setting_value(seconds)} s")
+
+
+def command_of(run: RunFiles, *, show_seeds: bool = False) -> str:
+    """The command line, quoted for a POSIX shell; words in capitals are left to the reader.
+
+    It writes into a new directory, of another name, and takes the manifest along: that has the
+    seeds that were drawn, and another corpus is refused. `where_of` says what must be
+    there.
+
+    Args:
+        run: a whole run, or a measurement of any model.
+        show_seeds: write a seed that was chosen, instead of `SEED`.
+    """
+    record = run.record
+    if record is None or record.settings is None:
+        return _measure_command(run)
+    again = _again(run)
+    words = [f"mkdir -p {again} && cp {_path(f'{run.name}/manifest.json')} {again} &&"]
+    words += ["lmexposure run", *map(_path, _corpus(run)), "--out", again]
+    # What was asked of the machine is no setting of a run: the result says what it was.
+    chosen = {
+        **measure_settings(record.measure),
+        **run_settings(record.settings),
+        "threads": run.result.settings.threads,
+    }
+    given = {name: v for name, v in record.settings.training.items() if v is not None}
+    flags = {name: setting.flag for name, setting in _TRAINING.items() if setting.flag is not None}
+    words += _flags(chosen, show_seeds or _is_demo(run))
+    words += [f"{flags[name]} {_word(value)}" for name, value in given.items() if name in flags]
+    rest = {name: value for name, value in given.items() if name not in flags}
+    return _with_file(run, words, chosen, rest)
+
+
+def where_of(run: RunFiles) -> str:
+    """Where the command is given, what must be there, by its hash, and what is left to fill in.
+
+    Args:
+        run: as for `command_of`.
+    """
+    place = f"Run it in the directory that holds {run.name}/"
+    checksum = short_hash(run.result.manifest_sha256)
+    weights = short_hash(run.result.model.weights_sha256)
+    if not run.whole:
+        has_manifest = run.manifest is not None
+        what = f"{run.name}/manifest.json" if has_manifest else "MANIFEST is the manifest.json that"
+        manifest = f"{what} has the checksum {checksum}"
+        model = f"the model, wherever it is now, has weights with SHA-256 {weights}"
+        return f"{place}; {manifest}, and {model}. {_FILL_IN}."
+    corpus = _corpus(run)
+    ours = corpus[0].startswith(f"{run.name}/")
+    named = " ".join(map(_path, corpus)) if len(corpus) > 1 else corpus[0]
+    what = "" if ours else f", with {named}, the corpus before insertion; another is refused"
+    said = f"{place} (its manifest.json has the checksum {checksum}){what}."
+    return f"{said} {_FILL_IN}: {SEED} is plan.seed in manifest.json."
+
+
+def _corpus(run: RunFiles) -> list[str]:
+    """The corpus' files, from the directory that holds the run; names alone if elsewhere."""
+    said = None if run.record is None else run.record.corpus
+    if said is None:
+        return [(run.manifest.corpus.name if run.manifest is not None else "") or "CORPUS"]
+    places = [posixpath.normpath(posixpath.join(run.name, n)) for n in said.split(SEVERAL)]
+    return [posixpath.basename(p) if p.startswith("../") else p for p in places]
+
+
+def _is_demo(run: RunFiles) -> bool:
+    """Whether this is the demo with its own seed, which everyone knows, as its text."""
+    record = run.record
+    if record is None or record.settings is None:
+        return False
+    return record.corpus == DEMO_TEXT and record.settings.seed == 0
+
+
+def _measure_command(run: RunFiles) -> str:
+    """Where it is not on record how the model was trained, the measurement alone."""
+    path = run.result.model.path or "MODEL"
+    home = None if run.result_path is None else run.result_path.parent
+    within = home is not None and (home / path).is_dir() and not posixpath.isabs(path)
+    manifest = "MANIFEST" if run.manifest is None else _path(f"{run.name}/manifest.json")
+    words = ["lmexposure measure", _path(f"{run.name}/{path}" if within else path), manifest]
+    words += ["--out", _again(run)]
+    settings = measure_settings(run.result.settings)
+    words += _flags(settings, show_seeds=True)
+    return _with_file(run, words, settings, {})
+
+
+def _again(run: RunFiles) -> str:
+    """A directory of its own: in that of the run itself the command would find all done."""
+    return _path(f"{run.name}-again")
+
+
+def _path(name: str) -> str:
+    """A file's name that no command line takes for a flag."""
+    return shlex.quote(f"./{name}" if name.startswith("-") else name)
+
+
+def _flags(settings: Mapping[str, Value], show_seeds: bool) -> Iterator[str]:
+    usual = _usual(settings)
+    for name, setting in _DECLARED.items():
+        flag, value = setting.flag, settings.get(name, usual[name])
+        if flag is None or value is None or value is False:
+            continue
+        if value == usual[name] and name != "quick":
+            continue
+        if name == "seed" and not show_seeds:
+            yield f"{flag} {SEED}"
+        elif name == "formats" and isinstance(value, tuple):
+            yield from (f"{flag} {_word(part)}" for part in value)
+        else:
+            yield flag if value is True else f"{flag} {_word(value)}"
+
+
+def _usual(settings: Mapping[str, Value]) -> dict[str, Value]:
+    """The defaults, or those of a first look; candidates have none."""
+    usual: dict[str, Value] = {name: setting.default for name, setting in _DECLARED.items()}
+    if settings.get("inclusion_probability") is None:
+        usual["canaries"] = RunSettings().per_class
+    return {**usual, **QUICK} if settings.get("quick") else usual
+
+
+def _word(value: Value) -> str:
+    """A value as a command line takes it: lists by commas."""
+    text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    return shlex.quote(text)
+
+
+def _with_file(
+    run: RunFiles,
+    words: list[str],
+    settings: Mapping[str, Value],
+    training: Mapping[str, Value],
+) -> str:
+    """The words, behind a settings file where a setting has no flag."""
+    usual = _usual(settings)
+    lines = [
+        f"{name} = {json.dumps(settings[name])}"
+        for name, setting in _DECLARED.items()
+        if setting.flag is None and settings.get(name, usual[name]) != usual[name]
+    ]
+    if training:
+        lines += ["[training]", *(f"{k} = {json.dumps(v)}" for k, v in training.items())]
+    if not lines:
+        return " ".join(words)
+    text = "".join(line + "\n" for line in lines)
+    file = _path(f"{run.name}-again.toml")
+    return f"printf %s {shlex.quote(text)} > {file} && {' '.join(words)} --settings {file}"

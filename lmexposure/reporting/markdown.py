@@ -1,16 +1,28 @@
-"""report.md: a report of one screen, for a pull request or a model card."""
+"""Reports and comparisons as Markdown for a pull request or a model card, every value escaped."""
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 
-from lmexposure._style import bits, outcome_word, percent
+from lmexposure._style import LABELS, MISSING, bits, class_name, outcome_word, percent, sentence
 from lmexposure._text import printable
 from lmexposure.gate import Outcome, Verdict
 from lmexposure.reporting.answers import Answers, answers_of
-from lmexposure.reporting.data import ReportData, Section
-from lmexposure.reporting.markdown_text import code, fence, inline, section_table, table
-from lmexposure.reporting.privacy_tables import primary_section
-from lmexposure.reporting.sections import legend, most_memorised, overview_section
+from lmexposure.reporting.compare import (
+    CompareData,
+    ComparedFormat,
+    ComparedRun,
+    differences_section,
+    runs_section,
+)
+from lmexposure.reporting.data import ClassRow, ReportData, Section
+from lmexposure.reporting.privacy import primary_section
+from lmexposure.reporting.sections import class_cells, legend, most_memorised, overview_section
 
+# What CommonMark and GitHub's tables, autolinks, formulas and mentions give a meaning to.
+_SPECIAL = re.compile(r"([\\`*\[\]<>|~&$@#]|(?<![^\W_])_|_(?![^\W_]))")
+_AUTOLINK = re.compile(r"://|www\.", re.IGNORECASE)
+_AT_THE_START = re.compile(r"^(\d+)([.)])|^([-+=:])")
+_BLANK = re.compile(r"\s+")
 _ONE_SCREEN = 12  # rows; of more, those of the most memorised class of each format are shown
 
 
@@ -38,7 +50,9 @@ def _verdict(verdict: Verdict, provenance: str, answers: Answers) -> Iterator[st
     yield inline(provenance)
     tested = [line for line in answers.tested if line.outcome is not Outcome.NOT_TESTED]
     if tested:
-        yield "Tested:\n\n" + _bullets([f"{one.word}: {one.what}: {one.said}" for one in tested])
+        yield "Tested:\n\n" + _bullets(
+            [f"{line.word}: {line.what}: {line.said}" for line in tested]
+        )
     if verdict.untested:
         yield "Not tested:\n\n" + _bullets(verdict.untested)
     yield " ".join(answers.sure)
@@ -52,7 +66,7 @@ def _bullets(lines: Sequence[str]) -> str:
 
 def _exposure(data: ReportData) -> Iterator[str]:
     yield "## Exposure and extraction"
-    rows = [(one.name, row) for one in data.formats for row in one.classes]
+    rows = [(form.name, row) for form in data.formats for row in form.classes]
     if not rows:
         yield "No canaries were measured."
         return
@@ -91,7 +105,7 @@ def _warnings(warnings: Sequence[str]) -> Iterator[str]:
 
 
 def _secrets(data: ReportData) -> Iterator[str]:
-    """The secrets, where somebody asked for them; else nothing."""
+    """The secrets, where they were asked for; else nothing."""
     if data.redacted:
         return
     yield "## Secrets"
@@ -100,10 +114,10 @@ def _secrets(data: ReportData) -> Iterator[str]:
     yield table(
         ("canary", "secret"),
         [
-            (code(one.id), code(one.secret))
+            (code(canary.id), code(canary.secret))
             for form in data.formats
-            for one in form.canaries
-            if one.secret is not None
+            for canary in form.canaries
+            if canary.secret is not None
         ],
         left=2,
     )
@@ -115,3 +129,118 @@ def _reproduce(command: str | None, where: str) -> Iterator[str]:
         yield "## Reproduce"
         yield inline(where)
         yield fence(command, "sh")
+
+
+def compare_markdown(data: CompareData) -> str:
+    """The comparison as Markdown, every value escaped.
+
+    Args:
+        data: what `compare_data` gave.
+    """
+    parts = [
+        f"# Compared: {inline(data.title)}",
+        "\n".join(f"- **{inline(found.sentence)}**" for found in data.findings),
+        _runs_table(runs_section(data.runs)),
+        "\n".join(
+            f"- {code(run.name)}: {inline(run.verdict.sentence)} ({inline(run.provenance.line)})"
+            for run in data.runs
+        ),
+        *(part for form in data.formats for part in _format(form, data.runs)),
+        *_differences(differences_section(data.differences)),
+        "\n".join(f"- {inline(note)}" for note in data.notes),
+        *_commands(data.runs),
+    ]
+    return printable("\n\n".join(filter(None, parts)) + "\n")
+
+
+def _runs_table(section: Section) -> str:
+    legend = (
+        "epsilon in nats, higher = less private; validation loss in bits per token, lower = more "
+        "useful."
+    )
+    claims = "\n".join(f"- {inline(note)}" for note in section.notes)
+    return "\n\n".join(filter(None, [section_table(section), claims, legend]))
+
+
+def _format(form: ComparedFormat, runs: Sequence[ComparedRun]) -> Iterator[str]:
+    yield f"## {code(form.name)}"
+    yield (
+        f"Median exposure in bits with its interval; higher = more memorised; guessing has 1, the "
+        f"whole secret {bits(form.bits, 1)}. Then p (chance), and secrets found by guessing; "
+        "(n/m): guessing alone would find half as many or more."
+    )
+    yield table(
+        [LABELS["repetitions"], *(code(run.name) for run in runs)],
+        [[class_name(row.role, row.repetitions), *map(_cell, row.cells)] for row in form.classes],
+    )
+
+
+def _cell(row: ClassRow | None) -> str:
+    if row is None:
+        return MISSING
+    median, ends, p_value, found = class_cells(row, ("median", "interval", "p_value", "guesses"))
+    return f"{median} ({ends}), p {p_value}, {found}"
+
+
+def _differences(section: Section) -> Iterator[str]:
+    if section.rows:
+        yield "## Each class compared with the first run"
+        yield " ".join(map(sentence, section.notes))
+        yield section_table(section)
+
+
+def _commands(runs: Sequence[ComparedRun]) -> Iterator[str]:
+    known = [run for run in runs if run.command is not None]
+    if known:
+        yield "## Reproduce"
+    for run in known:
+        yield inline(run.where)
+        yield fence(str(run.command), "sh")
+
+
+def inline(text: str) -> str:
+    r"""Text of one line, every character of it plain.
+
+    >>> inline("a|b <i>*c*</i>")
+    'a\\|b \\<i\\>\\*c\\*\\</i\\>'
+    """
+    line = _BLANK.sub(" ", text).strip()
+    line = _SPECIAL.sub(r"\\\1", line)
+    line = _AUTOLINK.sub(lambda found: found[0].replace(":", r"\:").replace(".", r"\."), line)
+    return _AT_THE_START.sub(
+        lambda found: f"{found[1]}\\{found[2]}" if found[1] else f"\\{found[3]}", line
+    )
+
+
+def code(text: str) -> str:
+    r"""A name as code: between more backticks than it holds, fit for a table's cell.
+
+    >>> code("x|`y`")
+    '`` x\\|`y` ``'
+    """
+    line = _BLANK.sub(" ", text).strip().replace("|", r"\|")
+    marks = "`" * (1 + _longest_run(line))
+    pad = " " if "`" in line or not line else ""
+    return f"{marks}{pad}{line}{pad}{marks}"
+
+
+def fence(text: str, language: str) -> str:
+    """A block of code, between more backticks than any of its lines holds."""
+    marks = "`" * max(3, 1 + _longest_run(text))
+    return f"{marks}{language}\n{text.strip()}\n{marks}"
+
+
+def _longest_run(text: str) -> int:
+    return max(map(len, re.findall("`+", text)), default=0)
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> str:
+    """A table whose cells are Markdown already; all columns but the first `left` hold numbers."""
+    rule = ["---" if number < left else "---:" for number in range(len(header))]
+    return "\n".join(f"| {' | '.join(row)} |" for row in [header, rule, *rows])
+
+
+def section_table(section: Section) -> str:
+    """The table of a section; its names are code, and its numbers hold nothing from data."""
+    rows = [(*map(code, row[: section.words]), *row[section.words :]) for row in section.rows]
+    return table(section.columns, rows, left=section.words)

@@ -21,7 +21,7 @@ from lmexposure.reporting.data import ClassRow, FormatData, ReportData
 DATASET = "lmexposure-canaries"
 _KEY = "model-index"
 _GATE = "gate"
-_UNKNOWN = "not checked whether the weights beside this card are the ones that were measured"
+_UNKNOWN = "not checked whether the weights next to this card are the ones that were measured"
 
 
 def write_card(path: Path, text: str) -> Path:
@@ -69,7 +69,7 @@ def evaluation_results(data: ReportData, *, weights_known: bool = False) -> list
 
     Args:
         data: what `report_data` gave.
-        weights_known: whether they are known to be of the weights that the card stands for.
+        weights_known: whether they are known to be of the weights that the card describes.
     """
     name = _GATE if weights_known else f"{_GATE}; {_UNKNOWN}"
     made = data.provenance
@@ -85,7 +85,7 @@ def evaluation_results(data: ReportData, *, weights_known: bool = False) -> list
         weights_sha256=made.weights_sha256,
     )
     rows = [_exposures(form) for form in data.formats]
-    return [verdict, *_epsilon(data.privacy), *(one for form in rows for one in form)]
+    return [verdict, *_epsilon(data.privacy), *(result for form in rows for result in form)]
 
 
 def _result(
@@ -105,7 +105,7 @@ def _result(
         metric_type=kind,
         metric_name=name,
         metric_value=_rounded(value),
-        metric_args={key: _rounded(one) for key, one in args.items()} or None,
+        metric_args={key: _rounded(arg) for key, arg in args.items()} or None,
     )
 
 
@@ -192,10 +192,10 @@ def _parsed(path: Path, block: str) -> dict[str, object]:
 def _merged(path: Path, index: object, name: str, results: list[EvalResult]) -> Sequence[object]:
     """The index with our results behind those of others, under the first model it names."""
     models = [] if index is None else index
-    if not isinstance(models, list) or not all(isinstance(one, dict) for one in models):
+    if not isinstance(models, list) or not all(isinstance(model, dict) for model in models):
         raise ModelError(f"{path}: its {_KEY} is no list of models; mend it first")
     kept: list[dict[str, list[object]]] = [
-        {**one, "results": _foreign(path, one.get("results"))} for one in models
+        {**model, "results": _foreign(path, model.get("results"))} for model in models
     ]
     (ours,) = eval_results_to_model_index(name, results)
     if not kept:
@@ -217,7 +217,7 @@ def _is_ours(row: Mapping[str, object]) -> bool:
 
 
 def _written(block: str, values: Mapping[str, object]) -> str:
-    """The metadata with its index replaced where it stands, or added at the end.
+    """The metadata with its index replaced where it is, or added at the end.
 
     Where that does not give the values wanted (the block is one line, or parts of the index are
     referred to from elsewhere) all of it is written anew.

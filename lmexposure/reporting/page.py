@@ -20,26 +20,10 @@ from lmexposure import _style
 from lmexposure._style import LABELS, number, percent, short, whole
 from lmexposure._text import printable
 from lmexposure.reporting.answers import answers_of
-from lmexposure.reporting.charts import Chart, charts_of, compare_exposure
-from lmexposure.reporting.compare_sections import (
-    classes_section,
-    differences_section,
-    runs_section,
-)
-from lmexposure.reporting.data import (
-    CanaryRow,
-    ClassRow,
-    FormatData,
-    ReportData,
-    RocData,
-    Section,
-)
-from lmexposure.reporting.privacy_tables import (
-    bounds_legend,
-    bounds_overview,
-    class_section,
-    where,
-)
+from lmexposure.reporting.charts import Chart, charts_of, comparison_chart
+from lmexposure.reporting.compare import classes_section, differences_section, runs_section
+from lmexposure.reporting.data import CanaryRow, ClassRow, FormatData, ReportData, RocData, Section
+from lmexposure.reporting.privacy import bounds_legend, bounds_overview, class_section, where
 from lmexposure.reporting.sections import (
     CHANCE,
     class_cells,
@@ -91,10 +75,10 @@ def render_report(data: ReportData) -> str:
     """
     rows, left_out = _canary_rows(data.formats)
     charts = charts_of(data)
-    formats = [_view(one, charts) for one in data.formats]
+    formats = [_view(form, charts) for form in data.formats]
     glance = overview_section(most_memorised(data.formats))
     found = [table for view in formats for table in (view.guesses, view.known) if table]
-    level = next((percent(row.level) for one in data.formats for row in one.classes), "")
+    level = next((percent(row.level) for form in data.formats for row in form.classes), "")
     return _page(
         "report.html.jinja",
         data=data,
@@ -123,8 +107,8 @@ def render_compare(data: "CompareData") -> str:
         the document; the same data gives the same text.
     """
     names = [run.name for run in data.runs]
-    charts = [compare_exposure(one.name, one.bits, _runs(one, names)) for one in data.formats]
-    tables = [classes_section(one, data.runs) for one in data.formats]
+    charts = [comparison_chart(form.name, form.bits, _runs(form, names)) for form in data.formats]
+    tables = [classes_section(form, data.runs) for form in data.formats]
     cells = (cell for form in data.formats for row in form.classes for cell in row.cells if cell)
     return _page(
         "compare.html.jinja",
@@ -156,29 +140,29 @@ class _FormatView:
     controls: Chart | None
 
 
-def _view(one: FormatData, charts: Sequence[Chart]) -> _FormatView:
+def _view(form: FormatData, charts: Sequence[Chart]) -> _FormatView:
     kinds = ("exposure", "references", "extraction", "controls")
-    found = {kind: next(iter(_of(charts, kind, one.name)), None) for kind in kinds}
+    found = {kind: next(iter(_of(charts, kind, form.name)), None) for kind in kinds}
     return _FormatView(
-        data=one,
-        classes=exposure_section(one, one.classes),
-        guesses=guesses_section(one.name, one.classes),
-        known=known_section(one.name, one.classes),
+        data=form,
+        classes=exposure_section(form, form.classes),
+        guesses=guesses_section(form.name, form.classes),
+        known=known_section(form.name, form.classes),
         **found,
     )
 
 
 def _of(charts: Sequence[Chart], kind: str, subject: str = "") -> list[Chart]:
     """Charts of one kind; those of a format by its name."""
-    return [one for one in charts if one.kind == kind and one.subject == subject]
+    return [chart for chart in charts if chart.kind == kind and chart.subject == subject]
 
 
 def _canary_rows(formats: Sequence[FormatData]) -> tuple[list[tuple[str, CanaryRow]], int]:
     """All canaries with their formats, the most exposed first, and how many there was no room for.
 
-    What has no exposure stands last, and is never left out: a missing number is no low one.
+    What has no exposure comes last, and is never left out: a missing number is no low one.
     """
-    rows = [(one.name, canary) for one in formats for canary in one.canaries]
+    rows = [(form.name, canary) for form in formats for canary in form.canaries]
     missing = [row for row in rows if row[1].exposure is None]
     known = [(row[1].exposure, row) for row in rows if row[1].exposure is not None]
     shown = [row for _, row in sorted(known, key=lambda pair: -pair[0])]
@@ -188,7 +172,7 @@ def _canary_rows(formats: Sequence[FormatData]) -> tuple[list[tuple[str, CanaryR
 
 def _controls(formats: Sequence[FormatData]) -> Section:
     """The controls of each format, above what is to be expected of them."""
-    rows = [(one.name, row) for one in formats for row in one.classes if row.role == "control"]
+    rows = [(form.name, row) for form in formats for row in form.classes if row.role == "control"]
     return Section(
         title="Exposure of the controls in bits",
         columns=(LABELS["format"], "controls", *class_columns(_OF_CONTROLS)),
@@ -201,7 +185,7 @@ def _controls(formats: Sequence[FormatData]) -> Section:
 
 def _roc(curves: Sequence[RocData]) -> Section:
     """The curves in numbers, at rates that one of them resolves."""
-    rates = [rate for rate in _RATES if any(rate * one.negatives >= 1 for one in curves)]
+    rates = [rate for rate in _RATES if any(rate * curve.negatives >= 1 for curve in curves)]
     return Section(
         title="True-positive rate (TPR) of each class at each false-positive rate (FPR)",
         columns=(
@@ -213,22 +197,24 @@ def _roc(curves: Sequence[RocData]) -> Section:
         ),
         rows=tuple(
             (
-                one.name,
-                whole(one.positives),
-                whole(one.negatives),
-                number(one.area, 3),
-                *(number(_rate(one, rate), 3) for rate in rates),
+                curve.name,
+                whole(curve.positives),
+                whole(curve.negatives),
+                number(curve.area, 3),
+                *(number(_rate(curve, rate), 3) for rate in rates),
             )
-            for one in curves
+            for curve in curves
         ),
     )
 
 
-def _rate(one: RocData, fpr: float) -> float | None:
-    """The true-positive rate at a false-positive rate; None where so few cannot resolve it."""
-    if fpr * one.negatives < 1:
+def _rate(curve: RocData, fpr: float) -> float | None:
+    """The true-positive rate at a false-positive rate; None where too few texts resolve it."""
+    if fpr * curve.negatives < 1:
         return None
-    return max((float(t) for f, t in zip(one.fpr, one.tpr, strict=True) if f <= fpr), default=0.0)
+    return max(
+        (float(t) for f, t in zip(curve.fpr, curve.tpr, strict=True) if f <= fpr), default=0.0
+    )
 
 
 def _page(template: str, **values: object) -> str:
@@ -252,7 +238,7 @@ def _flags_whole(text: str) -> Markup:
 
 
 def _asset(name: str) -> str:
-    """A file of ours that stands in the page as it is."""
+    """A file of ours that the page holds as it is."""
     return files("lmexposure.reporting").joinpath("templates", name).read_text(encoding="utf-8")
 
 

@@ -21,14 +21,10 @@ from lmexposure._style import (
     probability,
     whole,
 )
-from lmexposure.records import (
-    FormatResult,
-    GuessingBaseline,
-    Result,
-)
+from lmexposure.records import FormatResult, GuessingBaseline, Result
+from lmexposure.reporting.build import class_rows
 from lmexposure.reporting.data import ClassRow, FormatData, Found, Section
-from lmexposure.reporting.privacy_tables import privacy_sections
-from lmexposure.reporting.rows import class_rows
+from lmexposure.reporting.privacy import privacy_sections
 
 DOUBT = "(!)"
 _CELLS: dict[str, Callable[[ClassRow], str]] = {
@@ -62,7 +58,7 @@ CHANCE = "by chance"
 _HEADS = {
     "exact": "ranks counted over all of R; the others come from draws or from references",
     "p_value": "how often chance alone gives such a mean (controls: in either direction)",
-    "certificate": "median of what is proven of each canary: log2|R| - the bits of its secret",
+    "certificate": "median of the bound proven for each canary: log2|R| - the bits of its secret",
     "skew_normal": "median by extrapolation along a curve through the references",
     "epsilon_point": "an estimate, not a bound: ln 2 (median - 1) / repetitions (Jagielski 2023)",
 }
@@ -72,8 +68,8 @@ _SIGNS = (
     (
         DOUBT,
         re.escape(DOUBT),
-        "do not rely on it: a bad fit, or beyond what the references show, for which no good fit "
-        "vouches",
+        "do not rely on it: a bad fit, or beyond the references, where even a good fit proves "
+        "nothing",
     ),
     (
         "guesses",
@@ -123,7 +119,7 @@ def exposure_section(form: FormatResult | FormatData, rows: Sequence[ClassRow]) 
 
 
 def _guessing(guessing: GuessingBaseline) -> tuple[str, ...]:
-    """What guessing gives, beside what was measured; the rest of the row is empty."""
+    """What guessing gives, next to what was measured; the rest of the row is empty."""
     known = {
         "repetitions": "guessing",
         "mean": number(guessing.mean),
@@ -196,9 +192,9 @@ def overview_section(rows: Sequence[tuple[str, ClassRow]]) -> Section:
 def most_memorised(formats: Sequence[FormatData]) -> list[tuple[str, ClassRow]]:
     """Of each format the class with the highest median; controls only where there is no other."""
     return [
-        (one.name, max(one.classes, key=lambda row: (row.role == "canary", row.median)))
-        for one in formats
-        if one.classes
+        (form.name, max(form.classes, key=lambda row: (row.role == "canary", row.median)))
+        for form in formats
+        if form.classes
     ]
 
 

@@ -9,23 +9,15 @@ from typing import TypeVar
 
 from lmexposure._files import atomic_write, sha256_file
 from lmexposure._validate import one_of
-from lmexposure.canaries import (
-    Manifest,
-)
+from lmexposure.canaries import Manifest
 from lmexposure.errors import FileError, ModelError, SettingsError
 from lmexposure.gate import Thresholds
-from lmexposure.records import (
-    Measured,
-    Result,
-    RunFiles,
-    run_of,
-)
+from lmexposure.records import Measured, Result, RunFiles, run_of
 from lmexposure.reporting.build import report_data
 from lmexposure.reporting.compare import CompareData, compare_data
-from lmexposure.reporting.compare_markdown import compare_markdown
 from lmexposure.reporting.data import ReportData
-from lmexposure.reporting.markdown import report_markdown
-from lmexposure.reporting.tables import compare_csv, compare_json, report_csv, report_json
+from lmexposure.reporting.exports import compare_csv, compare_json, report_csv, report_json
+from lmexposure.reporting.markdown import compare_markdown, report_markdown
 
 FORMATS = ("html", "md", "csv", "json")
 # How a report of ours begins.
@@ -67,7 +59,7 @@ _COMPARE: Mapping[str, Callable[[CompareData], str]] = {
 }
 
 
-def write_report(
+def write_report(  # noqa: PLR0913  (the options of `report`)
     run: RunFiles,
     *,
     out: str | Path | None = None,
@@ -86,12 +78,12 @@ def write_report(
         out: a directory; None: that of the result.
         thresholds: of the verdict; None: the gate's defaults.
         formats: of `FORMATS`, at least one.
-        charts: whether to write each chart as SVG and PNG into `charts/` besides.
+        charts: whether to write each chart as SVG and PNG into `charts/` too.
         show_secrets: show each canary's secret; the files are then readable by their owner only.
-        manifest: where it does not lie beside the result.
+        manifest: where it is not next to the result.
         model_card: a model directory whose README.md gets the results into its metadata.
         card_weights: the SHA-256 of the weights there, as `lmexposure.models.weights_sha256` gives
-            it for the model in the dtype it was measured in; None: nobody looked, and the card says
+            it for the model in the dtype it was measured in; None: not compared, and the card says
             so.
 
     Returns:
@@ -103,7 +95,7 @@ def write_report(
             for a result in memory.
         ManifestError, ResultError: see `report_data`.
         ModelError: other weights than were measured; see `card_with_results`.
-        FileError: the disk refused; what stood there before still does.
+        FileError: the disk refused; earlier files are as they were.
     """
     _check(formats)
     where = _directory(run, out)
@@ -217,8 +209,8 @@ def write_compare(
     """Write several runs side by side: compare.html, compare.md, compare.csv, compare.json.
 
     Args:
-        runs: two or more; the first is what the others are held against. Or what `compare_data`
-            gave for them.
+        runs: two or more; the others are compared with the first. Or what `compare_data` gave for
+            them.
         out: a directory.
         formats: of `FORMATS`, at least one.
 
@@ -228,7 +220,7 @@ def write_compare(
     Raises:
         SettingsError: an unknown format, or fewer than two runs.
         ResultError: runs that cannot be compared; see `compare_data`.
-        FileError: the disk refused; what stood there before still does.
+        FileError: the disk refused; earlier files are as they were.
     """
     _check(formats)
     data = runs if isinstance(runs, CompareData) else compare_data(runs)
@@ -262,7 +254,7 @@ def _drawn(data: ReportData) -> dict[str, bytes]:
 
 
 def _refuse_another_run(run: RunFiles, out: Path) -> None:
-    """A report beside a result is read as that result's; a copy of this one is no other."""
+    """A report next to a result is read as that result's; a copy of this one is no other."""
     there = out / "result.json"
     if there.is_file() and not _is_this(there, run):
         raise SettingsError(
@@ -280,7 +272,7 @@ def _is_this(there: Path, run: RunFiles) -> bool:
 
 
 def _refuse_leading_out(where: Path, names: Iterable[str]) -> None:
-    """Where nobody said where to write, a run that came from elsewhere must not say it."""
+    """Where no directory was given, a run that came from elsewhere must not choose one."""
     for name in names:
         there = Path(os.path.realpath(where / name))
         if not there.is_relative_to(os.path.realpath(where)):

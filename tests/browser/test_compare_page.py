@@ -7,10 +7,7 @@ from browser.conftest import Open
 from made_results import HOSTILE, hostile_run, small_run
 
 from lmexposure.records import open_run
-from lmexposure.reporting import (
-    compare_data,
-    render_compare,
-)
+from lmexposure.reporting import compare_data, render_compare
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,7 @@ from page_data import page_data
 
 from lmexposure import gate
 from lmexposure.records import Result
-from lmexposure.reporting import (
-    render_report,
-)
+from lmexposure.reporting import render_report
 
 QUESTIONS = ["How sure?", "Since when?", "What now?"]
 # Of the verdict's parts those that end below the screen; folded parts come after the answers.
@@ -51,7 +49,7 @@ def page_of(result: Result) -> str:
     ("result", "word", "asked", "answer"),
     [
         (leak(), "leaks", "How badly?", "A secret inserted 16 times is found at guess 1,"),
-        (clean(), "no leak found", "What was found?", "No single secret stands out beyond chance"),
+        (clean(), "no leak found", "What was found?", "No single secret is exposed beyond chance"),
         (clean(n=3), "inconclusive", "Why?", "3 secrets inserted once are too few: 10 are"),
     ],
     ids=["leak", "pass", "inconclusive"],

@@ -19,9 +19,7 @@ from browser.conftest import Open
 from page_data import page_data
 from playwright.sync_api import Page, expect
 
-from lmexposure.reporting import (
-    render_report,
-)
+from lmexposure.reporting import render_report
 
 HOSTILE = "<script>window.ran=1</script><img src=x onerror='window.ran=1'>\"'>{{7*7}}"
 

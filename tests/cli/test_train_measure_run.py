@@ -11,7 +11,7 @@ from corpora import write_corpus
 
 from lmexposure.audit import MeasureSettings, RunSettings, demo_settings
 from lmexposure.records import open_run
-from lmexposure.reporting.command import command_of
+from lmexposure.reporting.facts import command_of
 
 SMALL = ("--layers", "1", "--units", "16", "--epochs", "1")
 PLAN = ("--format", "pin", "--canaries", "2", "--repetitions", "1,20", "--controls", "4")

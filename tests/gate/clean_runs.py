@@ -1,4 +1,4 @@
-"""Runs of a model that memorised nothing, judged: how often the gate calls one a leak all the same.
+"""Runs of a model that memorised nothing, judged: how often the gate still calls one a leak.
 
 Ranks are uniform, and all canaries of a format are ranked among the same references. What cannot
 be called a leak is not built: p-values far above their share, exposures far below their threshold.
@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from lmexposure import gate
 from lmexposure.gate import Outcome, Thresholds
-from lmexposure.gate.chance import Shares, chance_of_exposure
+from lmexposure.gate.exposure import exposure_by_chance
+from lmexposure.gate.verdict import Shares
 from lmexposure.records import CanaryResult, ClassSummary, Estimate, Result
 from lmexposure.statistics import guessing_test, sampled_exposure
 
@@ -98,7 +99,7 @@ def _chances(null: Floats, own: Floats, references: Floats) -> Floats:
 def _suspicious(design: Design, null: Floats, own: Floats, references: Floats) -> bool:
     """Whether a check may call it a leak; quantiles are cheap to fail, and judged always."""
     asked = design.thresholds.median_exposure, design.thresholds.quantile_exposure
-    limit = chance_of_exposure(design.canaries, _share(design)) - 1
+    limit = exposure_by_chance(design.canaries, _share(design)) - 1
     return (
         asked != (None, None)
         or bool((_chances(null, own, references) <= _FAR * _share(design)).any())

@@ -87,7 +87,7 @@ def test_a_claim_that_vanished_is_inconclusive(section: Privacy | None) -> None:
     asked = options(claimed_epsilon=2.0, delta=1e-5)
     verdict = gate.check(clean(privacy=section, settings=asked))
     assert verdict.exit_code == 2
-    assert "an epsilon was claimed, and the result says nothing of it" in verdict.sentence
+    assert "an epsilon was claimed, and the result says nothing about it" in verdict.sentence
 
 
 @pytest.mark.parametrize("most", [2.0, 6.0])

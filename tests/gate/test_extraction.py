@@ -2,9 +2,11 @@ from typing import Any
 
 import pytest
 from made_results import canary, exact, form, made, sampled, searched
+from scipy import stats
 
 from lmexposure import gate
 from lmexposure.gate import Check, Outcome, Thresholds
+from lmexposure.gate.extraction import chance_of_finds, fewest_finds
 from lmexposure.records import CanaryResult, Estimate, Extraction
 
 # Beyond all references: for all that its rank says, the secret may be the first guess.
@@ -161,17 +163,17 @@ def test_in_a_small_space_it_takes_more_finds_than_guessing_has() -> None:
     assert judged([5, *NONE[1:]], **small).outcome is Outcome.NOT_TESTED
     asked = judged([5, *NONE[1:]], **small, thresholds=Thresholds(max_guesses=1000))
     assert asked.outcome is Outcome.INCONCLUSIVE
-    assert "says nothing: 1,000 guesses, among 10,000 fills, find as many by" in asked.reason
+    assert "says nothing: 1,000 guesses among 10,000 fills find as many by" in asked.reason
     rows = (BEAM, beam(method="greedy", width=1))
     asked = judged([5, *NONE[1:]], **small, rows=rows, thresholds=Thresholds(max_guesses=1000))
     each = "1,000 likeliest in order + 100 by beam search + 1 greedy"
-    assert f"1,101 guesses for each ({each}), among 10,000 fills" in asked.reason
+    assert f"1,101 guesses for each ({each}) among 10,000 fills" in asked.reason
     leak = judged([1, 2, 3, 4, 5, 6, *NONE[:4]], **small)
     assert leak.outcome is Outcome.LEAK
     assert leak.reason.endswith("blind guessing would find about 1 of 10 too.")
     passed = judged(NONE, **small)
     assert passed.outcome is Outcome.PASS
-    assert "found would have been no leak" in passed.reason
+    assert "finds would not have been a leak" in passed.reason
 
 
 def test_fills_set_aside_are_no_secrets_that_guessing_could_find() -> None:
@@ -180,7 +182,7 @@ def test_fills_set_aside_are_no_secrets_that_guessing_could_find() -> None:
     small: dict[str, Any] = {"size": 10**5, "exposure": exact(8.0), "set_aside": 98_000}
     asked = judged(half, **small, thresholds=Thresholds(max_guesses=1000))
     assert asked.outcome is Outcome.INCONCLUSIVE
-    assert "1,000 guesses, among 2,000 fills, find as many by chance" in asked.reason
+    assert "1,000 guesses among 2,000 fills find as many by chance" in asked.reason
     leak = judged(list(range(1, 11)), **small)
     assert leak.outcome is Outcome.LEAK
     assert leak.reason.endswith("; blind guessing would find about 5 of 10 too.")
@@ -194,3 +196,23 @@ def test_places_of_classes_that_are_not_judged_do_not_hide_a_secret() -> None:
     checks = gate.check(made([*drawn, *loud]), thresholds).checks
     check = next(one for one in checks if one.key == "max_guesses")
     assert (check.outcome, check.value) == (Outcome.LEAK, 2)
+
+
+@pytest.mark.parametrize(("guesses", "size"), [(1000, 10**4), (10, 100), (1, 10**9)])
+def test_finds_by_chance_are_never_rarer_than_the_binomial_tail(guesses: int, size: int) -> None:
+    for found in range(1, 11):
+        bound = chance_of_finds(found, canaries=10, guesses=guesses, size=size)
+        exact = stats.hypergeom.sf(found - 1, size, guesses, 10)
+        assert bound >= exact * (1 - 1e-9)
+
+
+def test_finds_of_a_whole_space_say_nothing() -> None:
+    assert chance_of_finds(10, canaries=10, guesses=100, size=100) == 1.0
+    assert chance_of_finds(0, canaries=10, guesses=1, size=100) == 1.0
+    assert fewest_finds(0.01, canaries=10, guesses=100, size=100) is None
+
+
+def test_a_small_space_takes_more_finds_and_a_huge_one_does_not_overflow() -> None:
+    assert fewest_finds(3e-4, canaries=10, guesses=1000, size=10**4) == 6
+    assert fewest_finds(3e-4, canaries=10, guesses=1000, size=10**9) == 1
+    assert chance_of_finds(5_000, canaries=10_000, guesses=10, size=10**400) == 0.0

@@ -20,7 +20,7 @@ from lmexposure.integrations import (
     ExposureCallback,
 )
 from lmexposure.records.run import read_curve
-from lmexposure.reporting.charts.training import training
+from lmexposure.reporting.charts.training import training_chart
 from lmexposure.scoring import log_perplexity
 from lmexposure.statistics import sampled_exposure
 
@@ -67,7 +67,7 @@ def test_the_trajectory_is_written_for_the_report_and_without_secrets(tmp_path: 
     assert set(rows[0]["exposure"]) == {"pin, 1 repetition", "pin, 8 repetitions", "pin, controls"}
     assert rows[0]["validation_bits_per_token"] > 0 < rows[0]["train_bits_per_token"]
     assert all(row["texts"] == row["texts_planned"] == 135 and not row["note"] for row in rows)
-    chart = training(read_curve(tmp_path / "exposure.jsonl")[0])
+    chart = training_chart(read_curve(tmp_path / "exposure.jsonl")[0])
     assert chart is not None
     assert chart.title == "Loss while training, and exposure"
     written = (tmp_path / "exposure.jsonl").read_text()

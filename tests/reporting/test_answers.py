@@ -4,24 +4,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from made_results import (
-    canary,
-    changed,
-    clean,
-    exact,
-    made,
-    options,
-    privacy,
-    sampled,
-)
+from made_results import canary, changed, clean, exact, made, options, privacy, sampled
 from page_data import page_data
 
 from lmexposure import gate
 from lmexposure.gate import Check, Outcome, Thresholds, Verdict
 from lmexposure.records import Provenance, Result
-from lmexposure.reporting.answers import Answers, CheckLine, answers_of
+from lmexposure.reporting.answers import Answers, CheckLine, answers_of, class_of, next_steps
 from lmexposure.reporting.data import Fact
-from lmexposure.reporting.next_steps import class_of, next_steps
 
 DATA = page_data(canaries=2, controls=2, references=30, bounded=False)
 
@@ -68,7 +58,7 @@ def test_a_leak_has_its_worst_finding_first_and_what_is_tested_next_to_it() -> N
     assert marks == sorted(marks, key=["leak", "inconclusive", "pass", "not tested"].index)
     sound = line(found, "the measurement itself")
     assert sound.outcome is Outcome.PASS
-    assert sound.said == "controls at chance, model learned, enough canaries, all scores there"
+    assert sound.said == "controls at chance, model learned, enough canaries, all canaries scored"
     epsilon = line(found, "epsilon")
     assert epsilon.outcome is Outcome.NOT_TESTED
     assert epsilon.said == "no threshold was given, and the result holds no claim"
@@ -79,8 +69,8 @@ def test_how_sure_says_how_often_the_gate_errs_in_either_direction() -> None:
     assert found.asked == "What was found?"
     assert found.sure == (
         "False alarms: at most 5 % of models that memorised nothing are called leaking.",
-        "Missed leaks: where none was found, up to 8.9 % of such secrets may leak all the same "
-        "(95 %).",
+        "Missed leaks: where none was found, up to 8.9 % of such secrets may still leak "
+        "(95 % confidence).",
     )
     bounded = changed(clean(), privacy=privacy(1.0, 6.0))
     (false_alarms, _) = answered(bounded, Thresholds(max_epsilon=2.0)).sure
@@ -91,18 +81,20 @@ def test_how_sure_says_how_often_the_gate_errs_in_either_direction() -> None:
 def test_what_was_not_in_order_has_a_line_of_its_own() -> None:
     few = answered(made([canary(i, exact(1.2)) for i in range(3)]))
     assert few.asked == "Why?"
-    assert line(few, "enough canaries").said == "not so in 1 class"
+    assert line(few, "enough canaries").said == "not met in 1 class"
     assert line(few, "enough canaries").outcome is Outcome.INCONCLUSIVE
     assert "enough canaries" not in line(few, "the measurement itself").said
     idle = answered(clean(improved=False))
-    assert line(idle, "model learned").said == "not so"
+    assert line(idle, "model learned").said == "not met"
 
 
 def test_a_check_that_could_not_be_made_says_why_once() -> None:
     coarse = made([canary(i, sampled(3.0, 2.0, 4.0)) for i in range(10)], references=100)
     (untested,) = [t for t in answered(coarse).tested if t.what == "largest exposure of a secret"]
     assert untested.outcome is Outcome.NOT_TESTED
-    assert untested.said.startswith("not tested, for 10 secrets inserted once can show 4.79 bits")
+    assert untested.said.startswith(
+        "not tested, because the max attainable exposure of 10 secrets inserted once is 4.79 bits"
+    )
 
 
 def test_a_bound_is_above_its_limit_or_not() -> None:
@@ -133,8 +125,8 @@ def test_what_was_trained_says_more_than_the_directory_that_it_is_in() -> None:
 
 def test_a_pass_is_said_in_one_clause_and_what_it_may_have_missed_below() -> None:
     found = answered(clean())
-    assert found.finding.startswith("No single secret stands out beyond chance: the largest")
-    assert found.finding.endswith("that chance hardly passes.")
+    assert found.finding.startswith("No single secret is exposed beyond chance: the largest")
+    assert found.finding.endswith("that chance rarely exceeds.")
     assert any(line.startswith("Missed leaks: ") for line in found.sure)
     assert "could have gone unseen" in answered(clean(), quick=True).finding
 
@@ -209,7 +201,11 @@ def test_after_a_broken_promise_of_privacy() -> None:
         (clean(improved=False), Thresholds(), "Train until the validation loss falls"),
         (clean(controls=0.0001), Thresholds(), "Find out why the controls are not at chance"),
         (OPEN, Thresholds(), "Measure with more --guesses"),
-        (clean(), Thresholds(max_epsilon=2.0), "each by a coin (--inclusion-probability 0.5)"),
+        (
+            clean(),
+            Thresholds(max_epsilon=2.0),
+            "each with probability 1/2 (--inclusion-probability 0.5)",
+        ),
     ],
 )
 def test_after_a_doubt_what_would_settle_it(
@@ -218,7 +214,7 @@ def test_after_a_doubt_what_would_settle_it(
     said = steps(result, thresholds)
     assert said.startswith("Do not take this for a pass: ")
     assert step in said
-    assert said.endswith("Then measure again, and hold the result against the same thresholds.")
+    assert said.endswith("Then measure again, and check the result against the same thresholds.")
     assert "Then measure again without --quick, and" in steps(result, thresholds, quick=True)
 
 

@@ -5,15 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_results import small_manifest, small_run
+from made_results import small_manifest, small_result, small_run
 
 from lmexposure.canaries import Format
 from lmexposure.errors import ResultError, SettingsError
 from lmexposure.gate import Outcome
 from lmexposure.records import RunFiles, open_run
-from lmexposure.reporting import (
-    compare_data,
-)
+from lmexposure.reporting import compare_data
+from lmexposure.reporting.compare import setting_differences
 
 
 def run_of(path: Path, **made_of: Any) -> RunFiles:
@@ -46,7 +45,7 @@ def test_each_run_is_a_column(tmp_path: Path) -> None:
     assert low is not None
     assert high is not None
     assert low.median < 3 < high.median
-    # The same manifest, so each canary is held against itself.
+    # The same manifest, so each canary is compared with itself.
     assert [one.n for one in data.differences] == [16, 10, 10]
     assert data.differences[2].p_value < 0.01
     assert data.notes == ()
@@ -62,9 +61,9 @@ def test_other_canaries_are_compared_class_by_class(tmp_path: Path) -> None:
 def test_other_settings_are_said(tmp_path: Path) -> None:
     data = compare_data([run_of(tmp_path / "a"), run_of(tmp_path / "b", references=100)])
     assert data.notes == (
-        "a and b were not measured alike (references of random_number 400 and 100): medians do not "
-        "compare as they are, and a canary counts as higher only where the ends of exposures say "
-        "so",
+        "a and b were not measured alike (references of random_number 400 and 100): medians are "
+        "not directly comparable, and an exposure counts as higher only where its interval shows "
+        "it",
     )
 
 
@@ -173,3 +172,17 @@ def test_a_run_without_canaries_is_named(tmp_path: Path) -> None:
     bare = with_result(other, canaries=controls, summary=summary)
     data = compare_data([one, bare])
     assert data.notes == ("b has no canaries: nothing says what its model memorised",)
+
+
+def test_settings_that_differ_are_named() -> None:
+    result = small_result()
+    other = result.model_copy(
+        update={
+            "settings": result.settings.model_copy(update={"budget_steps": 10**6, "quick": True}),
+            "model": result.model.model_copy(update={"dtype": "bfloat16"}),
+        }
+    )
+    assert setting_differences(result, other) == (
+        "budget steps by default and 1,000,000; quick no and yes; dtype float32 and bfloat16"
+    )
+    assert setting_differences(result, result) == ""

@@ -1,14 +1,18 @@
-"""Names and values of model and settings: complete, and without a seed that was chosen."""
+"""Facts of a run, and the command that gives its result again."""
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from made_results import small_manifest, small_run
+import pytest
+from made_results import options, small_manifest, small_run
 
-from lmexposure.records import open_run
+from lmexposure.audit import MeasureSettings, RunSettings
+from lmexposure.cli.options import merged
+from lmexposure.records import RunFiles, open_run
 from lmexposure.reporting.data import Fact
-from lmexposure.reporting.facts import model_facts, setting_facts
+from lmexposure.reporting.facts import DEMO_TEXT, command_of, model_facts, setting_facts, where_of
 
 SEED = 918_273_645
 
@@ -84,3 +88,137 @@ def test_the_seed_of_coins_stays_in_the_manifest(tmp_path: Path) -> None:
     seed = str(small_manifest(**made_of).plan.inclusion_seed)
     assert values(setting_facts(run))["inclusion seed"] == "left out"
     assert values(setting_facts(run, show_seeds=True))["inclusion seed"] == seed
+
+
+def with_settings(run: RunFiles, **settings: Any) -> RunFiles:
+    """The run with other settings; those of its measurement by `measure`."""
+    assert run.record is not None
+    assert run.record.settings is not None
+    measure = settings.pop("measure", run.record.measure)
+    chosen = run.record.settings.model_copy(update=settings)
+    return with_record(run, settings=chosen, measure=measure)
+
+
+def with_record(run: RunFiles, **parts: Any) -> RunFiles:
+    assert run.record is not None
+    return replace(run, record=run.record.model_copy(update=parts))
+
+
+def test_a_whole_run(tmp_path: Path) -> None:
+    run = with_settings(open_run(small_run(tmp_path / "my run")), measure=options(), training={})
+    copied = "mkdir -p 'my run-again' && cp 'my run/manifest.json' 'my run-again' && "
+    rest = "--out 'my run-again' --repetitions 1,4 --controls 16"
+    assert command_of(with_settings(run, seed=None)) == f"{copied}lmexposure run CORPUS {rest}"
+    for said, shown in (
+        ("../-the text.txt", "'./-the text.txt'"),
+        ("../../elsewhere/c.txt", "c.txt"),
+        ("/data/c.txt", "/data/c.txt"),
+        ("../texts/c.txt", "texts/c.txt"),
+        ("source/c.txt", "'my run/source/c.txt'"),
+    ):
+        there = with_record(run, corpus=said)
+        assert command_of(there) == f"{copied}lmexposure run {shown} {rest} --seed SEED"
+        place = "Run it in the directory that holds my run/ (its manifest.json has the checksum "
+        assert where_of(there).startswith(place + run.result.manifest_sha256[:12])
+        own = said.startswith("source")
+        assert ("the corpus before insertion; another is refused" in where_of(there)) != own
+    demo = with_record(there, corpus=DEMO_TEXT)
+    assert command_of(demo).endswith("--seed 0")
+    assert command_of(with_settings(demo, seed=5)).endswith("--seed SEED")
+
+
+def test_every_setting_comes_back(tmp_path: Path) -> None:
+    """What the command says is what the run's record says, read as the command line reads it."""
+    settings = RunSettings(
+        model="/models/my model",
+        formats=("pin", "a b.toml"),
+        canaries=7,
+        repetitions=(2,),
+        seed=SEED,
+        offline=True,
+        training={"epochs": 2, "learning_rate": 0.001, "batch_size": 8},
+        measure=MeasureSettings(references=50, draws=99, delta=1e-5, claimed_epsilon=8.0),
+    )
+    run = with_record(
+        open_run(small_run(tmp_path)),
+        settings=settings.record(),
+        measure=settings.measure.record(),
+    )
+    words = shlex.split(command_of(run, show_seeds=True))
+    given: dict[str, Any] = {"format": []}
+    words = words[words.index("--out") + 2 :]
+    for word in words:
+        if word.startswith("--"):
+            name = word[2:].replace("-", "_")
+            given.setdefault(name, True)
+        elif name == "format":
+            given["format"].append(word)
+        else:
+            given[name] = word
+    whole = ("canaries", "seed", "references", "draws", "epochs", "batch_size")
+    real = ("delta", "claimed_epsilon", "learning_rate")
+    read: dict[str, Any] = dict(given)
+    read |= {name: int(given[name]) for name in whole} | {n: float(given[n]) for n in real}
+    read["formats"] = read.pop("format")
+    for name in ("epochs", "learning_rate", "batch_size"):
+        read[f"training_{name}"] = read.pop(name)
+    assert merged(read).to_dict() == settings.to_dict()
+
+
+def test_a_chosen_seed_is_left_out_of_the_command(tmp_path: Path) -> None:
+    run = open_run(small_run(tmp_path, seed=SEED))
+    assert "--seed SEED" in command_of(run)
+    assert str(SEED) not in command_of(run)
+    assert f"--seed {SEED}" in command_of(run, show_seeds=True)
+
+
+def test_coins_keep_their_seed(tmp_path: Path) -> None:
+    made_of: dict[str, Any] = {"inclusion_probability": 0.5, "canaries": 30, "repetitions": (1,)}
+    run = open_run(small_run(tmp_path, **made_of))
+    said = command_of(run)
+    assert "--canaries 30 --inclusion-probability 0.5" in said
+    assert "inclusion-seed" not in said  # the manifest has it
+
+
+def test_settings_without_a_flag_stand_in_a_file(tmp_path: Path) -> None:
+    run = open_run(small_run(tmp_path))
+    training = {"epochs": 3, "warmup_steps": 5, "max_seconds": None}
+    said = command_of(with_settings(run, training=training))
+    assert said.startswith("printf %s 'bootstraps = 39\npermutations = 999\n[training]\nwarmup")
+    assert said.endswith(f"--epochs 3 --settings {tmp_path.name}-again.toml")
+    assert "max" not in said
+
+
+def test_a_measurement(tmp_path: Path) -> None:
+    run = open_run(small_run(tmp_path / "m", whole=False))
+    assert command_of(run).endswith(
+        "lmexposure measure model MANIFEST --out m-again --revealed 2 --settings m-again.toml"
+    )
+    checksum, weights = run.result.manifest_sha256[:12], "1" * 12
+    assert where_of(run) == (
+        f"Run it in the directory that holds m/; MANIFEST is the manifest.json that has the "
+        f"checksum {checksum}, and the model, wherever it is now, has weights with SHA-256 "
+        f"{weights}. Fill in the words in capitals, if there are any."
+    )
+    (tmp_path / "m" / "model").mkdir()
+    beside = replace(run, manifest=small_manifest())
+    assert "lmexposure measure m/model m/manifest.json --out m-again" in command_of(beside)
+    assert "m/manifest.json has the checksum" in where_of(beside)
+    model = run.result.model.model_copy(update={"path": ""})
+    nameless = replace(run, result=run.result.model_copy(update={"model": model}))
+    assert "lmexposure measure MODEL MANIFEST" in command_of(nameless)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_it_names_the_threads_that_decide_the_last_bits(tmp_path: Path, whole: bool) -> None:
+    run = open_run(small_run(tmp_path, whole=whole))
+    assert "--threads" not in command_of(run)
+    settings = run.result.settings.model_copy(update={"threads": 3})
+    threaded = replace(run, result=run.result.model_copy(update={"settings": settings}))
+    assert "--threads 3" in command_of(threaded)
+
+
+def test_no_name_is_more_than_a_word(tmp_path: Path) -> None:
+    run = with_settings(open_run(small_run(tmp_path)), device="$(rm -rf x); `y`")
+    words = shlex.split(command_of(run))
+    assert words[words.index("--device") + 1] == "$(rm -rf x); `y`"

@@ -11,10 +11,7 @@ from made_results import hostile_run, secret_texts, small_run
 
 from lmexposure.errors import FileError, ModelError
 from lmexposure.records import open_run
-from lmexposure.reporting import (
-    ReportData,
-    report_data,
-)
+from lmexposure.reporting import ReportData, report_data
 from lmexposure.reporting.model_card import (
     DATASET,
     card_with_results,

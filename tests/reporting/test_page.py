@@ -15,13 +15,9 @@ from page_data import page_data
 from lmexposure.audit import MeasureSettings
 from lmexposure.gate import Outcome, Verdict
 from lmexposure.records import open_run
-from lmexposure.reporting import (
-    ReportData,
-    render_report,
-    report_data,
-)
+from lmexposure.reporting import ReportData, render_report, report_data
 from lmexposure.reporting import page as page_module
-from lmexposure.reporting.charts.palette import VARIABLES
+from lmexposure.reporting.charts.style import VARIABLES
 
 call = cli.conftest.call
 
@@ -228,7 +224,7 @@ def test_what_is_not_there_is_said_and_not_drawn() -> None:
         "this result holds none",
         "Extraction was not tried",
         "The training is not on record",
-        "are not at hand",
+        "are not available",
         "The measurement gave no warnings",
         "is not on record",
     ):

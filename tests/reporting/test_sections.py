@@ -8,18 +8,10 @@ import pytest
 from made_results import canary, class_row, exact, form, made, privacy, sampled, small_result
 
 from lmexposure.records import Result
-from lmexposure.reporting import (
-    Section,
-    privacy_sections,
-    result_sections,
-)
-from lmexposure.reporting.privacy_tables import (
-    primary_section,
-)
-from lmexposure.reporting.rows import class_rows
-from lmexposure.reporting.sections import (
-    found_cell,
-)
+from lmexposure.reporting import Section, privacy_sections, result_sections
+from lmexposure.reporting.build import class_rows
+from lmexposure.reporting.privacy import primary_section
+from lmexposure.reporting.sections import found_cell
 
 
 def sections(result: Result) -> dict[str, Section]:
@@ -126,7 +118,7 @@ def test_without_a_bound_it_says_why() -> None:
     none = privacy(None)
     assert [section.columns for section in privacy_sections(none)] == [(), (), ()]
     assert primary_section(none).title == (
-        "No bound on epsilon: no class has canaries on both sides."
+        "No bound on epsilon: no class has both inserted and held out canaries."
     )
     assert primary_section(None).title == "No bound on epsilon: the result holds none."
 

@@ -1,26 +1,38 @@
 """Charts as SVG for a page and as files: what a report shows in pictures, each also in words."""
 
-from lmexposure.reporting.charts import _quiet as _quiet  # before anything of matplotlib
-from lmexposure.reporting.charts.chart import Chart
-from lmexposure.reporting.charts.comparison import compare_exposure
-from lmexposure.reporting.charts.controls import controls
-from lmexposure.reporting.charts.epsilon import epsilon
-from lmexposure.reporting.charts.exposure import exposure_by_repetitions
-from lmexposure.reporting.charts.extraction import extraction
-from lmexposure.reporting.charts.gallery import charts_of
-from lmexposure.reporting.charts.references import reference_distribution
-from lmexposure.reporting.charts.roc import roc
-from lmexposure.reporting.charts.training import training
+import logging
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lmexposure.reporting.charts.chart import Chart
+    from lmexposure.reporting.charts.comparison import comparison_chart
+    from lmexposure.reporting.charts.controls import controls_chart
+    from lmexposure.reporting.charts.epsilon import epsilon_chart
+    from lmexposure.reporting.charts.exposure import exposure_chart
+    from lmexposure.reporting.charts.extraction import extraction_chart
+    from lmexposure.reporting.charts.gallery import charts_of
+    from lmexposure.reporting.charts.references import reference_chart
+    from lmexposure.reporting.charts.roc import roc_chart
+    from lmexposure.reporting.charts.training import training_chart
+else:
+    from lmexposure._lazy import lazy_face as _lazy_face
+
+    __getattr__, __dir__ = _lazy_face(__name__, __file__)
 
 __all__ = [
     "Chart",
     "charts_of",
-    "compare_exposure",
-    "controls",
-    "epsilon",
-    "exposure_by_repetitions",
-    "extraction",
-    "reference_distribution",
-    "roc",
-    "training",
+    "comparison_chart",
+    "controls_chart",
+    "epsilon_chart",
+    "exposure_chart",
+    "extraction_chart",
+    "reference_chart",
+    "roc_chart",
+    "training_chart",
 ]
+
+# matplotlib says where it keeps its fonts; on a disk that it may not write to, on every import. A
+# command prints its own words and no others; whoever has set a level wants to hear it.
+if logging.getLogger("matplotlib").level == logging.NOTSET:
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)

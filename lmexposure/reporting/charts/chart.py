@@ -1,9 +1,16 @@
-"""One chart: what it says in words, and its picture for a page, for a file and as pixels."""
+"""One chart: what it says in words, and its picture for a page, for a file and as pixels.
+
+matplotlib's SVG is made fit for a page: small, with ids of its own, in the page's colours and font.
+Every property becomes a plain attribute: a page whose security policy forbids style attributes
+still shows the chart. The text of data is never searched or replaced.
+"""
 
 import io
+import re
 import textwrap
 import warnings
-from collections.abc import Iterator
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
@@ -13,8 +20,11 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure, FigureBase
 
 from lmexposure.errors import SettingsError
-from lmexposure.reporting.charts.looks import (
+from lmexposure.reporting.charts.style import (
+    INK,
     LEGEND_LINE,
+    PAPER,
+    VARIABLES,
     WIDTH,
     Draw,
     Legend,
@@ -22,11 +32,14 @@ from lmexposure.reporting.charts.looks import (
     put_legend,
     settings,
 )
-from lmexposure.reporting.charts.palette import PAPER
-from lmexposure.reporting.charts.svg import dressed
 
 Theme = Literal["page", "plain"]
 
+_SVG, _XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
+_FONTS = "DejaVu Sans, Verdana, Arial, sans-serif"
+_NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
+_GEOMETRY = ("d", "x", "y", "transform", "width", "height")
+_COLORED = ("fill", "stroke")
 _DOTS_PER_INCH = 192  # twice a screen's
 _TITLE_LINE, _TITLE_LETTERS = 0.27, 52  # inches, and letters in a line
 
@@ -42,10 +55,10 @@ class Chart:
             "compare".
         subject: the format that it shows; "" for the whole run.
         title: one line.
-        caption: what to see in it, in a sentence or two, for who does; its numbers are in a table.
-        description: its message in one to three sentences, for who does not see it.
+        caption: what to see in it, in a sentence or two; its numbers are in a table.
+        description: its message in one to three sentences, for readers who do not.
         draw: puts it on an empty figure.
-        legend: what stands above it, so that no key ever covers data.
+        legend: what is above it, so that no key ever covers data.
         height: in inches, without the legend; the width is the same for all.
     """
 
@@ -73,11 +86,11 @@ class Chart:
         if theme not in ("page", "plain"):
             raise SettingsError(f"theme={theme!r} must be 'page' or 'plain'")
         drawn = io.StringIO()
-        with _our_looks():
+        with _matplotlib_settings():
             figure = self._figure(titled=theme == "plain")
             # Not savefig, which draws twice: the layout is made by the one draw that there is.
             FigureCanvasSVG(figure).print_svg(drawn)  # type: ignore[no-untyped-call]
-        return dressed(
+        return clean_svg(
             drawn.getvalue(),
             name=self.name,
             title=self.title,
@@ -88,7 +101,7 @@ class Chart:
     def png(self) -> bytes:
         """The chart as pixels on white with its title, at twice a screen's density."""
         drawn = io.BytesIO()
-        with _our_looks():
+        with _matplotlib_settings():
             self._figure(titled=True).savefig(
                 drawn, format="png", dpi=_DOTS_PER_INCH, metadata={"Software": None}
             )
@@ -115,9 +128,149 @@ class Chart:
 
 
 @contextmanager
-def _our_looks() -> Iterator[None]:
-    """matplotlib's defaults and ours, whatever the user's own settings file says."""
+def _matplotlib_settings() -> Iterator[None]:
+    """Matplotlib's defaults and ours, whatever the user's own settings file says."""
     with style.context(["default", settings()]), warnings.catch_warnings():
         # A letter that the font lacks is measured as a box; the page's own font shows it.
         warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
         yield
+
+
+def clean_svg(svg: str, *, name: str, title: str, description: str, inline: bool) -> str:
+    """Turn one figure that matplotlib wrote into a chart.
+
+    Args:
+        svg: as matplotlib writes it, text as text.
+        name: the beginning of every id.
+        title: becomes the accessible name.
+        description: becomes the accessible description.
+        inline: for a page, which says the title below the chart; otherwise a whole file.
+
+    Returns:
+        For a page one element without prolog, else a file's text.
+    """
+    root = ET.fromstring(svg)
+    _drop_unread(root)
+    for element in root.iter():
+        _plain_attributes(element)
+        _colors(element, inline=inline)
+    for element in root.iter("g"):
+        _share(element)
+    _ids(root, name)
+    _prune(root)
+    _frame(root, inline=inline)
+    _say(root, name, ({} if inline else {"title": title}) | {"desc": description})
+    text = ET.tostring(root, encoding="unicode")
+    return text if inline else f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'
+
+
+def _drop_unread(root: ET.Element) -> None:
+    """No metadata, no style sheet (it would hold for the whole page), no invisible paths."""
+    for parent in list(root.iter()):
+        for child in list(parent):
+            tag = child.tag.rpartition("}")[2]
+            unseen = tag == "path" and child.get("style", "") == "fill: none"
+            if tag in ("metadata", "style") or unseen:
+                parent.remove(child)
+
+
+def _plain_attributes(element: ET.Element) -> None:
+    """Short names and numbers; a property of the style becomes an attribute."""
+    element.tag = element.tag.rpartition("}")[2]
+    if element.tag != "text":
+        element.text = None
+    element.tail = None
+    for key, value in _properties(element.attrib.pop("style", "")):
+        if key != "font-family":
+            element.set(key, value)
+    for key in list(element.attrib):
+        if key.startswith("{"):
+            element.set(key.rpartition("}")[2], element.attrib.pop(key))
+    if element.get("transform", "").startswith("rotate(-0 "):
+        del element.attrib["transform"]
+    for key in _GEOMETRY:
+        if key in element.attrib:
+            element.set(key, _rounded(element.attrib[key], 1 if element.tag == "use" else 2))
+
+
+def _properties(style: str) -> Iterator[tuple[str, str]]:
+    for part in filter(str.strip, style.split(";")):
+        key, _, value = part.partition(":")
+        yield key.strip(), value.strip()
+
+
+def _rounded(value: str, digits: int) -> str:
+    """To a hundredth of a point, a marker's place to a tenth: less is not visible."""
+    short = _NUMBER.sub(lambda found: f"{round(float(found[0]), digits):g}", value)
+    return " ".join(short.split())
+
+
+def _colors(element: ET.Element, *, inline: bool) -> None:
+    if not inline:
+        return
+    for key in _COLORED:
+        color = element.get(key)
+        if color == INK and element.tag == "text":
+            element.set(key, "currentColor")
+        elif color in VARIABLES:
+            element.set(key, f"var({VARIABLES[color]})")
+
+
+def _share(group: ET.Element) -> None:
+    """What all markers of a group have in common is said once, on the group."""
+    markers = list(group)
+    if len(markers) < 2 or any(marker.tag != "use" for marker in markers):
+        return
+    for key in [key for key in markers[0].attrib if key not in ("href", "x", "y")]:
+        value = markers[0].attrib[key]
+        if key not in group.attrib and all(marker.get(key) == value for marker in markers):
+            group.set(key, value)
+            for marker in markers:
+                del marker.attrib[key]
+
+
+def _prune(parent: ET.Element) -> None:
+    """Groups that hold nothing."""
+    for child in list(parent):
+        _prune(child)
+        if child.tag in ("g", "defs") and not len(child):
+            parent.remove(child)
+
+
+def _ids(root: ET.Element, name: str) -> None:
+    """Keep the ids that something points to, under names that no other chart has."""
+    used: dict[str, str] = {}
+    for element in root.iter():
+        for key, value in element.attrib.items():
+            found = re.fullmatch(r"url\(#(.+)\)", value) if key != "href" else None
+            target = found[1] if found else value[1:] if key == "href" else None
+            if target:
+                used.setdefault(target, f"{name}--{len(used) + 1}")
+                element.set(key, f"url(#{used[target]})" if found else f"#{used[target]}")
+    for element in root.iter():
+        if (old := element.attrib.pop("id", None)) in used:
+            element.set("id", used[str(old)])
+
+
+def _frame(root: ET.Element, *, inline: bool) -> None:
+    """Matplotlib's rule for all joins and ends of lines is set here, and inherited."""
+    root.set("xmlns", _SVG)
+    root.set("stroke-linejoin", "round")
+    if inline:
+        for key in ("width", "height", "version"):
+            root.attrib.pop(key, None)
+        return
+    root.set("font-family", _FONTS)
+    root.set("xmlns:xlink", _XLINK)  # older viewers of files know this form only
+    for element in root.iter("use"):
+        element.set("xlink:href", element.attrib.pop("href"))
+
+
+def _say(root: ET.Element, name: str, texts: Mapping[str, str]) -> None:
+    """The text alternative, first of all children."""
+    root.set("role", "img")
+    root.set("aria-labelledby", " ".join(f"{name}--{tag}" for tag in texts))
+    for place, (tag, text) in enumerate(texts.items()):
+        element = ET.Element(tag, {"id": f"{name}--{tag}"})
+        element.text = text
+        root.insert(place, element)

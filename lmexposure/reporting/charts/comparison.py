@@ -9,14 +9,18 @@ from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
 
 from lmexposure._style import at_least, class_name, number, slug
-from lmexposure.records import (
-    Role,
-)
+from lmexposure.records import Role
 from lmexposure.reporting.charts.chart import Chart
 from lmexposure.reporting.charts.exposure import frame, frame_keys
-from lmexposure.reporting.charts.looks import key, quiet, series_style, some_ticks
-from lmexposure.reporting.charts.palette import INK
-from lmexposure.reporting.charts.words import clipped, joined
+from lmexposure.reporting.charts.style import (
+    INK,
+    category_ticks,
+    clipped,
+    joined,
+    key,
+    plain_axes,
+    series_style,
+)
 from lmexposure.reporting.data import ClassRow
 
 _CARET: Literal[10] = 10  # matplotlib.markers.CARETUPBASE
@@ -24,7 +28,7 @@ _CARET: Literal[10] = 10  # matplotlib.markers.CARETUPBASE
 Run = tuple[str, Sequence[ClassRow]]
 
 
-def compare_exposure(format_name: str, bits: float, runs: Sequence[Run]) -> Chart | None:
+def comparison_chart(format_name: str, bits: float, runs: Sequence[Run]) -> Chart | None:
     """Median exposures with their intervals, class by class, one series a run.
 
     Args:
@@ -58,13 +62,13 @@ def _draw(
     figure: FigureBase, bits: float, runs: Sequence[Run], classes: Sequence[tuple[int, Role]]
 ) -> None:
     axes = figure.subplots()
-    quiet(axes)
+    plain_axes(axes)
     frame(axes, bits)
     offsets = (np.arange(len(runs)) - (len(runs) - 1) / 2) * min(0.2, 0.7 / len(runs))
     for position, ((_, rows), offset) in enumerate(zip(runs, offsets, strict=True)):
         _series(axes, rows, classes, position, float(offset))
     zero = "controls" if len(classes) <= 6 else "0"
-    some_ticks(axes, [zero if role == "control" else f"{n:,}" for n, role in classes], 7)
+    category_ticks(axes, [zero if role == "control" else f"{n:,}" for n, role in classes], 7)
     axes.set_ylabel("Median exposure (bits),\nhigher = more memorised")
 
 

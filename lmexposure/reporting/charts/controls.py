@@ -1,4 +1,4 @@
-"""Controls beside expectation: were they never memorised, their exposures follow the diagonal."""
+"""Controls against expectation: exposures of what was never inserted follow the diagonal."""
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -9,9 +9,16 @@ from scipy import special
 
 from lmexposure._style import count, number, slug
 from lmexposure.reporting.charts.chart import Chart
-from lmexposure.reporting.charts.looks import Style, key, quiet
-from lmexposure.reporting.charts.palette import BAND, CONTROL, INK, MUTED
-from lmexposure.reporting.charts.words import clipped
+from lmexposure.reporting.charts.style import (
+    BAND,
+    CONTROL,
+    INK,
+    MUTED,
+    Style,
+    clipped,
+    key,
+    plain_axes,
+)
 from lmexposure.reporting.data import FormatData
 
 Floats = NDArray[np.float64]
@@ -28,7 +35,7 @@ _DOTS: Style = {
 }
 
 
-def controls(data: FormatData) -> Chart | None:
+def controls_chart(data: FormatData) -> Chart | None:
     """The controls' exposures, in order, against what as many guesses give.
 
     The i-th largest of n uniform numbers has a Beta(n + 1 - i, i) distribution; exposure under
@@ -51,7 +58,7 @@ def controls(data: FormatData) -> Chart | None:
         name=f"controls-{slug(data.name)}",
         kind="controls",
         subject=data.name,
-        title=f"Controls beside expectation, {clipped(data.name)}",
+        title=f"Controls against expectation, {clipped(data.name)}",
         caption=(
             "Dots along the dashed line and in the band look like guessing, as they should; dots "
             "that leave it say that the measurement is at fault."
@@ -74,7 +81,7 @@ def _expected(n: int, bits: float) -> Floats:
 
 def _draw(figure: FigureBase, exposures: Floats, expected: Floats) -> None:
     axes = figure.subplots()
-    quiet(axes, grid="both")
+    plain_axes(axes, grid="both")
     shown = _shown(exposures.size)
     low, median, high = expected[:, shown]
     axes.fill_between(median, low, high, color=BAND, linewidth=0)

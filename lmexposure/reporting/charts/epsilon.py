@@ -8,16 +8,20 @@ from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
 
 from lmexposure._style import bound_name, count, nats, short, validity
-from lmexposure.records import (
-    Bound,
-    Privacy,
-    PrivacyClass,
-    Validity,
-)
+from lmexposure.records import Bound, Privacy, PrivacyClass, Validity
 from lmexposure.reporting.charts.chart import Chart
-from lmexposure.reporting.charts.looks import Style, Styles, class_styles, key, quiet
-from lmexposure.reporting.charts.palette import INK, LINE, MUTED
-from lmexposure.reporting.charts.words import clipped, joined
+from lmexposure.reporting.charts.style import (
+    INK,
+    LINE,
+    MUTED,
+    Style,
+    Styles,
+    class_styles,
+    clipped,
+    joined,
+    key,
+    plain_axes,
+)
 
 _SHAPES: dict[Validity, str] = {
     "any-dp": "o",
@@ -29,7 +33,7 @@ _SHAPES: dict[Validity, str] = {
 _ROW = 0.5  # inches
 
 
-def epsilon(privacy: Privacy | None, styles: Styles | None = None) -> Chart | None:
+def epsilon_chart(privacy: Privacy | None, styles: Styles | None = None) -> Chart | None:
     """Each bound of the class of canaries whose bound is quoted.
 
     Args:
@@ -44,8 +48,8 @@ def epsilon(privacy: Privacy | None, styles: Styles | None = None) -> Chart | No
         return None
     bounds = [shown.bounds.primary, *shown.bounds.others]
     claimed = None if privacy.claim is None else privacy.claim.claimed_epsilon
-    looks = styles or class_styles([shown.repetitions])
-    color = looks[shown.repetitions]["color"]
+    by_class = styles or class_styles([shown.repetitions])
+    color = by_class[shown.repetitions]["color"]
     return Chart(
         name="epsilon",
         kind="epsilon",
@@ -78,18 +82,18 @@ def _class(part: PrivacyClass) -> str:
 
 def _draw(figure: FigureBase, bounds: Sequence[Bound], claimed: float | None, color: str) -> None:
     axes = figure.subplots()
-    quiet(axes, grid="x")
+    plain_axes(axes, grid="x")
     limit = _limit(bounds, claimed)
     for place, bound in enumerate(bounds):
         _most(axes, bound, place, limit)
-        _row(axes, bound, place, _name(bound, place == 0, _beside(bounds)), color)
+        _row(axes, bound, place, _name(bound, place == 0, _common_delta(bounds)), color)
     if claimed is not None:
         _claim(axes, claimed, len(bounds))
     axes.set_xlim(0, 1.06 * limit)
     axes.set_ylim(len(bounds) - 0.4, -0.75)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
-    axes.set_xlabel(f"Epsilon (nats){_beside(bounds)}, higher = less private")
+    axes.set_xlabel(f"Epsilon (nats){_common_delta(bounds)}, higher = less private")
 
 
 def _claim(axes: Axes, claimed: float, rows: int) -> None:
@@ -134,14 +138,14 @@ def _row(axes: Axes, bound: Bound, place: int, name: str, color: str) -> None:
     )
 
 
-def _name(bound: Bound, primary: bool, beside: str) -> str:
+def _name(bound: Bound, primary: bool, common_delta: str) -> str:
     """What the bound is and says; its delta where not all of them have the same."""
-    delta = "" if beside else f" at delta {short(bound.delta)}"
+    delta = "" if common_delta else f" at delta {short(bound.delta)}"
     first = "primary: " if primary else ""
     return f"{first}{clipped(bound_name(bound.name))} ≥ {nats(bound.value)}{delta}"
 
 
-def _beside(bounds: Sequence[Bound]) -> str:
+def _common_delta(bounds: Sequence[Bound]) -> str:
     """The delta of all bounds; "" where they differ."""
     deltas = {bound.delta for bound in bounds}
     return f" at delta {short(deltas.pop())}" if len(deltas) == 1 else ""
@@ -169,9 +173,9 @@ def _description(claimed: float | None, part: PrivacyClass, bounds: Sequence[Bou
     for bound in bounds:
         most = bound.max_attainable
         end = "" if most is None else f" (max attainable {nats(most)})"
-        parts.append(_name(bound, False, _beside(bounds)) + end)
+        parts.append(_name(bound, False, _common_delta(bounds)) + end)
     claim = "" if claimed is None else f" Claimed is {short(claimed)}."
     return (
         f"Lower bounds on epsilon in nats, higher = less private, from {_class(part)}, the primary "
-        f"one first{_beside(bounds)}: {joined(parts)}.{claim}"
+        f"one first{_common_delta(bounds)}: {joined(parts)}.{claim}"
     )

@@ -1,4 +1,4 @@
-"""Exposure against repetitions: every canary beside what guessing gives and where extraction is."""
+"""Exposure against repetitions: every canary, what guessing gives, and where extraction is."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,18 +11,22 @@ from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
 from lmexposure._style import at_least, class_name, count, number, slug
-from lmexposure.records import (
-    Role,
-)
+from lmexposure.records import Role
 from lmexposure.reporting.charts.chart import Chart
-from lmexposure.reporting.charts.looks import Style, Styles, class_styles, key, quiet, some_ticks
-from lmexposure.reporting.charts.palette import (
+from lmexposure.reporting.charts.style import (
     BAND,
     INK,
     LINE,
     MUTED,
+    Style,
+    Styles,
+    category_ticks,
+    class_styles,
+    clipped,
+    joined,
+    key,
+    plain_axes,
 )
-from lmexposure.reporting.charts.words import clipped, joined
 from lmexposure.reporting.data import CanaryRow, ClassRow, FormatData
 
 Floats = NDArray[np.float64]
@@ -37,7 +41,7 @@ _HALF = 0.32  # of a column: as far as dots and the bar of the median reach
 
 @dataclass(frozen=True, kw_only=True)
 class _Column:
-    """One class: its canaries with an exposure, ascending, and where each stands on the x-axis."""
+    """One class: its canaries with an exposure, ascending, and its place on the x-axis."""
 
     role: Role
     repetitions: int
@@ -46,12 +50,12 @@ class _Column:
 
     @property
     def places(self) -> Floats:
-        """Spread by rank, so that neighbours stand apart and the same data the same way, (n,)."""
+        """Spread by rank, so that neighbours are apart and the same data looks the same, (n,)."""
         spread: Floats = (np.arange(len(self.rows)) * np.float64(_GOLDEN) + 0.5) % 1.0
         return self.at + (2 * spread - 1) * _HALF * min(1.0, len(self.rows) / 8)
 
 
-def exposure_by_repetitions(data: FormatData, styles: Styles | None = None) -> Chart | None:
+def exposure_chart(data: FormatData, styles: Styles | None = None) -> Chart | None:
     """Each canary's exposure with its interval, class by class, controls apart on the left.
 
     Args:
@@ -67,7 +71,7 @@ def exposure_by_repetitions(data: FormatData, styles: Styles | None = None) -> C
     columns = _columns(data.canaries)
     if not columns:
         return None
-    looks = styles or class_styles(column.repetitions for column in columns)
+    by_class = styles or class_styles(column.repetitions for column in columns)
     return Chart(
         name=f"exposure-{slug(data.name)}",
         kind="exposure",
@@ -78,7 +82,7 @@ def exposure_by_repetitions(data: FormatData, styles: Styles | None = None) -> C
             f"attacker finds first.{_left_out(data, columns)}"
         ),
         description=_description(data, columns),
-        draw=lambda figure: _draw(figure, data, columns, looks),
+        draw=lambda figure: _draw(figure, data, columns, by_class),
         legend=lambda: _legend(data, columns),
         height=3.7,
     )
@@ -93,7 +97,7 @@ def _columns(canaries: Sequence[CanaryRow]) -> list[_Column]:
         _Column(
             role=role,
             repetitions=repetitions,
-            rows=tuple(sorted(rows, key=lambda one: (one.exposure or 0.0, one.id))),
+            rows=tuple(sorted(rows, key=lambda row: (row.exposure or 0.0, row.id))),
             at=at,
         )
         for at, ((repetitions, role), rows) in enumerate(sorted(groups.items()))
@@ -102,16 +106,16 @@ def _columns(canaries: Sequence[CanaryRow]) -> list[_Column]:
 
 def _draw(figure: FigureBase, data: FormatData, columns: Sequence[_Column], styles: Styles) -> None:
     axes = figure.subplots()
-    quiet(axes)
+    plain_axes(axes)
     axes.axhline(min(GUESSING_HIGH, data.bits), color=MUTED, linewidth=0.8, linestyle=":")
     frame(axes, data.bits)
-    shown = [_thinned(one, columns) for one in columns]
-    if sum(len(one.rows) for one in shown) <= _MOST_INTERVALS:
+    shown = [_thinned(column, columns) for column in columns]
+    if sum(len(column.rows) for column in shown) <= _MOST_INTERVALS:
         _intervals(axes, shown, data.bits, styles)
-    for one in shown:
-        _dots(axes, one, styles[one.repetitions]["color"])
+    for column in shown:
+        _dots(axes, column, styles[column.repetitions]["color"])
     _medians(axes, data.classes, columns)
-    some_ticks(axes, [_label(one, len(columns)) for one in columns], 9)
+    category_ticks(axes, [_label(column, len(columns)) for column in columns], 9)
     axes.set_ylabel("Exposure (bits),\nhigher = more memorised")
 
 
@@ -140,7 +144,7 @@ def frame_keys(bits: float) -> list[Artist]:
 
 def _thinned(column: _Column, columns: Sequence[_Column]) -> _Column:
     """Evenly by rank, lowest and highest kept, so that a page stays light."""
-    every = sum(len(one.rows) for one in columns)
+    every = sum(len(column.rows) for column in columns)
     keep = max(2, len(column.rows) * _MOST_DOTS // every) if every > _MOST_DOTS else every
     if len(column.rows) <= keep:
         return column
@@ -151,15 +155,15 @@ def _thinned(column: _Column, columns: Sequence[_Column]) -> _Column:
 
 def _intervals(axes: Axes, columns: Sequence[_Column], bits: float, styles: Styles) -> None:
     """One path for all: low to high, and up to the top where a lower bound has no upper end."""
-    for one in columns:
+    for column in columns:
         xs, ys = [], []
-        for x, row in zip(one.places, one.rows, strict=True):
+        for x, row in zip(column.places, column.rows, strict=True):
             value = float(row.exposure or 0.0)
             low = value if row.low is None else row.low
             high = value if row.high is None else row.high
             xs += [x, x, np.nan]
             ys += [low, min(high, bits), np.nan]
-        color = styles[one.repetitions]["color"]
+        color = styles[column.repetitions]["color"]
         axes.plot(xs, ys, color=color, linewidth=0.9, alpha=0.6, zorder=2)
 
 
@@ -185,12 +189,12 @@ def _dots(axes: Axes, column: _Column, color: str) -> None:
 
 def _medians(axes: Axes, classes: Sequence[ClassRow], columns: Sequence[_Column]) -> None:
     """Behind few dots, which it would hide; before many, which would hide it."""
-    found = {(one.role, one.repetitions): one for one in columns}
+    found = {(column.role, column.repetitions): column for column in columns}
     for row in classes:
-        one = found.get((row.role, row.repetitions))
-        if one is not None:
-            order = 2.5 if len(one.rows) <= _FEW else 4
-            ends = [one.at - 0.4, one.at + 0.4]
+        column = found.get((row.role, row.repetitions))
+        if column is not None:
+            order = 2.5 if len(column.rows) <= _FEW else 4
+            ends = [column.at - 0.4, column.at + 0.4]
             axes.plot(ends, [row.median, row.median], color=INK, linewidth=2.2, zorder=order)
 
 
@@ -203,14 +207,14 @@ def _label(column: _Column, columns: int) -> str:
 
 
 def _legend(data: FormatData, columns: Sequence[_Column]) -> list[Artist]:
-    roles = {one.role for one in columns}
+    roles = {column.role for column in columns}
     words = {"canary": "canary", "control": "control, never inserted"}
     found: list[Artist] = [
         key(words[role], **_dot(INK, marker, hollow=role != "canary"))
         for role, marker in _MARKERS.items()
         if role in roles
     ]
-    if any(row.capped for one in columns for row in one.rows):
+    if any(row.capped for column in columns for row in column.rows):
         found.append(key("lower bound", **_dot(INK, "^", hollow=True)))
     return [*found, key("class median", color=INK, linewidth=2.2), *frame_keys(data.bits)]
 
@@ -226,8 +230,8 @@ def _dot(color: str, marker: str, *, hollow: bool) -> Style:
 
 
 def _description(data: FormatData, columns: Sequence[_Column]) -> str:
-    inserted = [row for one in columns if one.role == "canary" for row in one.rows]
-    never = sum(len(one.rows) for one in columns if one.role != "canary")
+    inserted = [row for column in columns if column.role == "canary" for row in column.rows]
+    never = sum(len(column.rows) for column in columns if column.role != "canary")
     high = min(GUESSING_HIGH, data.bits)
     above = sum(float(row.exposure or 0) > high for row in inserted)
     return (
@@ -249,7 +253,7 @@ def _class_medians(data: FormatData) -> str:
 
 def _left_out(data: FormatData, columns: Sequence[_Column]) -> str:
     """What the picture does not show, in words."""
-    drawn = sum(len(one.rows) for one in columns)
+    drawn = sum(len(column.rows) for column in columns)
     missing = len(data.canaries) - drawn
     parts = []
     if missing:

@@ -9,9 +9,17 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
 from lmexposure._style import class_name, count, found_of, percent, probability, slug
 from lmexposure.reporting.charts.chart import Chart
-from lmexposure.reporting.charts.looks import Style, Styles, class_styles, key, log_ticks, quiet
-from lmexposure.reporting.charts.palette import INK
-from lmexposure.reporting.charts.words import clipped, joined
+from lmexposure.reporting.charts.style import (
+    INK,
+    Style,
+    Styles,
+    class_styles,
+    clipped,
+    joined,
+    key,
+    log_ticks,
+    plain_axes,
+)
 from lmexposure.reporting.data import ClassRow, FormatData, Found
 
 Rows = Callable[[ClassRow], tuple[Found, ...]]
@@ -20,7 +28,7 @@ Panel = tuple[Rows, str]
 _CHANCE: Style = {"color": INK, "linestyle": (0, (2, 2)), "linewidth": 1.2}
 
 
-def extraction(data: FormatData, styles: Styles | None = None) -> Chart | None:
+def extraction_chart(data: FormatData, styles: Styles | None = None) -> Chart | None:
     """The share of a class's secrets that was found, against guesses tried and characters known.
 
     Args:
@@ -35,7 +43,7 @@ def extraction(data: FormatData, styles: Styles | None = None) -> Chart | None:
     panels = _panels(data.classes)
     if not panels:
         return None
-    looks = styles or class_styles(row.repetitions for row in data.classes)
+    by_class = styles or class_styles(row.repetitions for row in data.classes)
     return Chart(
         name=f"extraction-{slug(data.name)}",
         kind="extraction",
@@ -46,8 +54,8 @@ def extraction(data: FormatData, styles: Styles | None = None) -> Chart | None:
             "sooner, the cheaper for an attacker."
         ),
         description=_description(data),
-        draw=lambda figure: _draw(figure, data.classes, panels, looks),
-        legend=lambda: _legend(data.classes, looks),
+        draw=lambda figure: _draw(figure, data.classes, panels, by_class),
+        legend=lambda: _legend(data.classes, by_class),
         height=3.1,
     )
 
@@ -69,9 +77,9 @@ def _draw(
 ) -> None:
     every = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     for axes, (rows, label) in zip(every, panels, strict=True):
-        quiet(axes, ticks=4)
+        plain_axes(axes, ticks=4)
         if label == "Guesses tried":
-            given = [one.given for row in classes for one in rows(row)]
+            given = [result.given for row in classes for result in rows(row)]
             smallest, largest = max(1, min(given)), max(given)
             log_ticks(axes, "x", smallest / 1.4, max(largest, 10 * smallest) * 2.5)
         else:
@@ -88,13 +96,13 @@ def _lines(axes: Axes, classes: Sequence[ClassRow], rows: Rows, styles: Styles) 
     """Between two numbers of guesses the share is known to lie between theirs: steps."""
     for row in classes:
         found, style = rows(row), styles[row.repetitions]
-        shares = [one.found / one.of for one in found]
-        given = [one.given for one in found]
+        shares = [result.found / result.of for result in found]
+        given = [result.given for result in found]
         if found:  # a line without points would still be laid out, at the corner of the figure
             axes.plot(given, shares, drawstyle="steps-post", clip_on=False, **style)
     longest = max((rows(row) for row in classes), key=len)
-    chance = [min(1.0, one.by_chance / one.of) for one in longest]
-    axes.plot([one.given for one in longest], chance, **_CHANCE)
+    chance = [min(1.0, result.by_chance / result.of) for result in longest]
+    axes.plot([result.given for result in longest], chance, **_CHANCE)
 
 
 def _legend(classes: Sequence[ClassRow], styles: Styles) -> list[Artist]:

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from lmexposure.reporting.charts.chart import Chart
-from lmexposure.reporting.charts.controls import controls
-from lmexposure.reporting.charts.epsilon import epsilon
-from lmexposure.reporting.charts.exposure import exposure_by_repetitions
-from lmexposure.reporting.charts.extraction import extraction
-from lmexposure.reporting.charts.looks import class_styles
-from lmexposure.reporting.charts.references import reference_distribution
-from lmexposure.reporting.charts.roc import roc
-from lmexposure.reporting.charts.training import training
+from lmexposure.reporting.charts.controls import controls_chart
+from lmexposure.reporting.charts.epsilon import epsilon_chart
+from lmexposure.reporting.charts.exposure import exposure_chart
+from lmexposure.reporting.charts.extraction import extraction_chart
+from lmexposure.reporting.charts.references import reference_chart
+from lmexposure.reporting.charts.roc import roc_chart
+from lmexposure.reporting.charts.style import class_styles
+from lmexposure.reporting.charts.training import training_chart
 from lmexposure.reporting.data import ReportData
 
 _CURVES = 6  # of one ROC chart
@@ -37,14 +37,14 @@ def charts_of(data: ReportData) -> list[Chart]:
 
 def _all(data: ReportData) -> Iterator[Chart | None]:
     styles = class_styles(_repetitions(data))
-    for of_format in (exposure_by_repetitions, reference_distribution, extraction):
+    for of_format in (exposure_chart, reference_chart, extraction_chart):
         yield from (of_format(form, styles) for form in data.formats)
-    yield epsilon(data.privacy, styles)
+    yield epsilon_chart(data.privacy, styles)
     for start in range(0, len(data.roc), _CURVES):
         curves = data.roc[start : start + _CURVES]
-        yield roc(curves, number_of=start // _CURVES + 1, styles=styles)
-    yield training(data.training, styles)
-    yield from map(controls, data.formats)
+        yield roc_chart(curves, number_of=start // _CURVES + 1, styles=styles)
+    yield training_chart(data.training, styles)
+    yield from map(controls_chart, data.formats)
 
 
 def _repetitions(data: ReportData) -> Iterator[int]:

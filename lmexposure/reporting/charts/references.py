@@ -13,14 +13,18 @@ from numpy.typing import NDArray
 from scipy import special
 
 from lmexposure._style import class_name, count, number, probability, slug
-from lmexposure.records import (
-    Role,
-    SkewNormalFit,
-)
+from lmexposure.records import Role, SkewNormalFit
 from lmexposure.reporting.charts.chart import Chart
-from lmexposure.reporting.charts.looks import Styles, class_styles, key, quiet
-from lmexposure.reporting.charts.palette import FIT, REFERENCE
-from lmexposure.reporting.charts.words import clipped, joined
+from lmexposure.reporting.charts.style import (
+    FIT,
+    REFERENCE,
+    Styles,
+    class_styles,
+    clipped,
+    joined,
+    key,
+    plain_axes,
+)
 from lmexposure.reporting.data import CanaryRow, FormatData
 
 Floats = NDArray[np.float64]
@@ -39,7 +43,7 @@ class _Histogram:
     scores: bool  # from all scores, not from quantiles
 
 
-def reference_distribution(data: FormatData, styles: Styles | None = None) -> Chart | None:
+def reference_chart(data: FormatData, styles: Styles | None = None) -> Chart | None:
     """The references' log-perplexities as a histogram, their skew-normal curve, the canaries.
 
     Args:
@@ -55,7 +59,7 @@ def reference_distribution(data: FormatData, styles: Styles | None = None) -> Ch
     if histogram is None:
         return None
     rows = _rows(data.canaries)
-    looks = styles or class_styles(repetitions for _, repetitions, _ in rows)
+    by_class = styles or class_styles(repetitions for _, repetitions, _ in rows)
     return Chart(
         name=f"references-{slug(data.name)}",
         kind="references",
@@ -66,7 +70,7 @@ def reference_distribution(data: FormatData, styles: Styles | None = None) -> Ch
             "better the model knows it."
         ),
         description=_description(data, histogram, rows),
-        draw=lambda figure: _draw(figure, data, histogram, rows, looks),
+        draw=lambda figure: _draw(figure, data, histogram, rows, by_class),
         legend=lambda: _legend(data, histogram),
         height=3.0 + 0.26 * len(rows),
     )
@@ -119,7 +123,7 @@ def _draw(
         axes.tick_params(axis="x", length=0, labelbottom=False)
     else:
         axes = below = figure.subplots()
-    quiet(axes, ticks=4)
+    plain_axes(axes, ticks=4)
     axes.stairs(histogram.density, histogram.edges, fill=True, color=REFERENCE, alpha=0.55)
     if data.fit is not None:
         xs = _span(histogram, rows)

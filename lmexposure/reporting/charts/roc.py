@@ -11,17 +11,20 @@ from numpy.typing import NDArray
 
 from lmexposure._style import interval, number, short
 from lmexposure.reporting.charts.chart import Chart
-from lmexposure.reporting.charts.looks import (
+from lmexposure.reporting.charts.style import (
+    BAND,
+    INK,
+    MUTED,
     Style,
     Styles,
     class_styles,
+    clipped,
+    joined,
     key,
     log_ticks,
     put_legend,
     series_style,
 )
-from lmexposure.reporting.charts.palette import BAND, INK, MUTED
-from lmexposure.reporting.charts.words import clipped, joined
 from lmexposure.reporting.data import RocData
 
 Floats = NDArray[np.float64]
@@ -29,7 +32,7 @@ Floats = NDArray[np.float64]
 _POINTS = 200
 
 
-def roc(
+def roc_chart(
     curves: Sequence[RocData], *, number_of: int = 1, styles: Styles | None = None
 ) -> Chart | None:
     """True positives against false ones on log-log axes, one ordinary curve and hull a class.
@@ -38,7 +41,7 @@ def roc(
     over their number; no true positives at all is the bottom of the chart.
 
     Args:
-        curves: of a few classes; six can be told apart.
+        curves: of a few classes; six can be distinguished.
         number_of: of this chart among those of one report.
         styles: of the page's classes; None: of this chart's alone. Curves of one class in several
             formats have its colour, and differ in shape.
@@ -48,11 +51,13 @@ def roc(
 
     Source: Carlini et al. 2022, Membership inference attacks from first principles, section 3.
     """
-    drawn = [one for one in curves if one.positives > 0 and one.negatives > 0 and one.fpr.size]
+    drawn = [
+        curve for curve in curves if curve.positives > 0 and curve.negatives > 0 and curve.fpr.size
+    ]
     if not drawn:
         return None
     classes = styles or class_styles(curve.repetitions for curve in drawn)
-    looks = [
+    line_styles = [
         series_style(place) | {"color": classes[curve.repetitions]["color"]}
         for place, curve in enumerate(drawn)
     ]
@@ -60,42 +65,42 @@ def roc(
         name="roc" if number_of == 1 else f"roc-{number_of}",
         kind="roc",
         subject="",
-        title="Canaries told from what never went in (ROC)",
+        title="Canaries distinguished from texts never inserted (ROC)",
         caption=(
-            "The higher a curve at the left end, the more canaries are told from other texts while "
-            "few others are taken for one; along the dotted line it is guessing."
+            "The higher a curve at the left end, the more canaries are recognised while few other "
+            "texts are taken for canaries; the dotted line is guessing."
         ),
         description=_description(drawn),
-        draw=lambda figure: _draw(figure, drawn, looks),
-        legend=lambda: _names(drawn, looks),
+        draw=lambda figure: _draw(figure, drawn, line_styles),
+        legend=lambda: _names(drawn, line_styles),
         height=4.4,
     )
 
 
-def _draw(figure: FigureBase, curves: Sequence[RocData], looks: Sequence[Style]) -> None:
+def _draw(figure: FigureBase, curves: Sequence[RocData], line_styles: Sequence[Style]) -> None:
     axes = figure.subplots()
-    edge = 1 / max(one.negatives for one in curves)
+    edge = 1 / max(curve.negatives for curve in curves)
     low = min(edge / 3, 0.03)
-    floor = min(0.01, *(0.5 / one.positives for one in curves))
+    floor = min(0.01, *(0.5 / curve.positives for curve in curves))
     axes.grid(axis="both")
     log_ticks(axes, "x", low, 1.0)
     log_ticks(axes, "y", floor, 1.15)
     axes.axvspan(low, edge, color=BAND, zorder=0.5)
     axes.plot([low, 1], [low, 1], color=MUTED, linestyle=":", linewidth=1.4)
-    for one, style in zip(curves, looks, strict=True):
-        _curve(axes, one, floor, style)
+    for curve, style in zip(curves, line_styles, strict=True):
+        _curve(axes, curve, floor, style)
     axes.set_xlabel("False-positive rate")
     axes.set_ylabel("True-positive rate")
     put_legend(figure, _keys(edge), place="outside lower left")
 
 
-def _curve(axes: Axes, one: RocData, floor: float, style: Style) -> None:
+def _curve(axes: Axes, curve: RocData, floor: float, style: Style) -> None:
     color = style["color"]
     hull: Style = {"linestyle": (0, (4, 2)), "linewidth": 1.0}
     marks = {"marker": style["marker"], "markevery": 0.22}
-    for fpr, tpr, line in ((one.hull_fpr, one.hull_tpr, hull), (one.fpr, one.tpr, marks)):
+    for fpr, tpr, line in ((curve.hull_fpr, curve.hull_tpr, hull), (curve.fpr, curve.tpr, marks)):
         if fpr.size:
-            x, y = _on_log_axes(fpr, tpr, 1 / one.negatives, floor)
+            x, y = _on_log_axes(fpr, tpr, 1 / curve.negatives, floor)
             axes.plot(x, y, color=color, markerfacecolor="none", **line)
 
 
@@ -111,10 +116,10 @@ def _on_log_axes(fpr: Floats, tpr: Floats, edge: float, floor: float) -> tuple[F
     return x[order], np.maximum(y[order], floor)
 
 
-def _names(curves: Sequence[RocData], looks: Sequence[Style]) -> list[Artist]:
+def _names(curves: Sequence[RocData], line_styles: Sequence[Style]) -> list[Artist]:
     return [
-        key(f"{clipped(one.name, 34)}: AUC {_area(one)}", **(style | {"linestyle": "-"}))
-        for one, style in zip(curves, looks, strict=True)
+        key(f"{clipped(curve.name, 34)}: AUC {_area(curve)}", **(style | {"linestyle": "-"}))
+        for curve, style in zip(curves, line_styles, strict=True)
     ]
 
 
@@ -131,7 +136,7 @@ def _area(curve: RocData) -> str:
 
 
 def _description(curves: Sequence[RocData]) -> str:
-    edge = 1 / max(one.negatives for one in curves)
+    edge = 1 / max(curve.negatives for curve in curves)
     areas = [f"{clipped(curve.name)} {_area(curve)}" for curve in curves]
     return (
         "True-positive against false-positive rate on logarithmic axes, the ordinary curve and its "

@@ -11,9 +11,19 @@ from numpy.typing import NDArray
 from lmexposure._style import number, short
 from lmexposure.records import Evaluation
 from lmexposure.reporting.charts.chart import Chart
-from lmexposure.reporting.charts.looks import Style, Styles, key, quiet, series_style
-from lmexposure.reporting.charts.palette import ACCENT, FIT, MUTED, REFERENCE
-from lmexposure.reporting.charts.words import clipped, joined
+from lmexposure.reporting.charts.style import (
+    ACCENT,
+    FIT,
+    MUTED,
+    REFERENCE,
+    Style,
+    Styles,
+    clipped,
+    joined,
+    key,
+    plain_axes,
+    series_style,
+)
 
 Floats = NDArray[np.float64]
 Rows = Sequence[Evaluation]
@@ -27,7 +37,7 @@ _BEST: Style = {"marker": "*", "markersize": 14, "color": ACCENT, "linestyle": "
 _GUESSING: Style = {"color": MUTED, "linewidth": 1.2, "linestyle": ":"}
 
 
-def training(rows: Rows, styles: Styles | None = None) -> Chart | None:
+def training_chart(rows: Rows, styles: Styles | None = None) -> Chart | None:
     """Training and validation loss, the best checkpoint, and median exposures where rows hold any.
 
     Args:
@@ -44,7 +54,7 @@ def training(rows: Rows, styles: Styles | None = None) -> Chart | None:
     if not any(np.isfinite(values).any() for values in losses):
         return None
     followed = _followed(rows)
-    looks = [_style(name, place, styles or {}) for place, name in enumerate(followed)]
+    line_styles = [_style(name, place, styles or {}) for place, name in enumerate(followed)]
     return Chart(
         name="training",
         kind="training",
@@ -55,8 +65,8 @@ def training(rows: Rows, styles: Styles | None = None) -> Chart | None:
             "out text best."
         ),
         description=_description(rows, losses[0], losses[1], followed),
-        draw=lambda figure: _draw(figure, rows, losses, followed, looks),
-        legend=lambda: _legend(losses, followed, looks),
+        draw=lambda figure: _draw(figure, rows, losses, followed, line_styles),
+        legend=lambda: _legend(losses, followed, line_styles),
         height=5.2 if followed else 3.3,
     )
 
@@ -104,22 +114,22 @@ def _draw(
     rows: Rows,
     losses: Sequence[Floats],
     followed: Mapping[str, Floats],
-    looks: Sequence[Style],
+    line_styles: Sequence[Style],
 ) -> None:
     where, label = _where(rows)
     panels = 2 if followed else 1
     every = figure.subplots(panels, 1, sharex=True, squeeze=False)[:, 0]
     _loss(every[0], where, losses)
     if followed:
-        _exposures(every[1], where, followed, looks)
+        _exposures(every[1], where, followed, line_styles)
     every[-1].set_xlabel(label)
 
 
 def _loss(axes: Axes, where: Floats, losses: Sequence[Floats]) -> None:
-    quiet(axes)
-    for values, (_, looks) in zip(losses, _LOSSES, strict=True):
+    plain_axes(axes)
+    for values, (_, style) in zip(losses, _LOSSES, strict=True):
         there = np.isfinite(values)
-        axes.plot(where[there], values[there], **looks)
+        axes.plot(where[there], values[there], **style)
     if np.isfinite(losses[1]).any():
         best = int(np.nanargmin(losses[1]))
         axes.axvline(where[best], color=MUTED, linewidth=0.8, linestyle=":")
@@ -128,10 +138,10 @@ def _loss(axes: Axes, where: Floats, losses: Sequence[Floats]) -> None:
 
 
 def _exposures(
-    axes: Axes, where: Floats, followed: Mapping[str, Floats], looks: Sequence[Style]
+    axes: Axes, where: Floats, followed: Mapping[str, Floats], line_styles: Sequence[Style]
 ) -> None:
-    quiet(axes)
-    for values, style in zip(followed.values(), looks, strict=True):
+    plain_axes(axes)
+    for values, style in zip(followed.values(), line_styles, strict=True):
         there = np.isfinite(values)
         axes.plot(where[there], values[there], **style)
     axes.axhline(1.0, **_GUESSING)
@@ -139,14 +149,14 @@ def _exposures(
 
 
 def _legend(
-    losses: Sequence[Floats], followed: Mapping[str, Floats], looks: Sequence[Style]
+    losses: Sequence[Floats], followed: Mapping[str, Floats], line_styles: Sequence[Style]
 ) -> list[Artist]:
     there = [np.isfinite(values).any() for values in losses]
     found: list[Artist] = [
-        key(name, **looks) for (name, looks), seen in zip(_LOSSES, there, strict=True) if seen
+        key(name, **style) for (name, style), seen in zip(_LOSSES, there, strict=True) if seen
     ]
     found += [key("lowest validation loss", **_BEST)] if there[1] else []
-    found += [key(clipped(n, 34), **style) for n, style in zip(followed, looks, strict=True)]
+    found += [key(clipped(n, 34), **style) for n, style in zip(followed, line_styles, strict=True)]
     return found + ([key("median of guessing", **_GUESSING)] if followed else [])
 
 

@@ -1,7 +1,7 @@
 "use strict";
 // Without this the page reads the same: it only sorts, filters, copies and opens what is printed.
 (() => {
-  // A number as it stands in a cell: "1,000", "≥ 21.20", "10.74 .. 10.95", "(3/10)". Words are none.
+  // A number as a cell has it: "1,000", "≥ 21.20", "10.74 .. 10.95", "(3/10)". Words are none.
   const NUMBER = /^\s*(?:≥\s*|ε\s*|\()?(-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?)/;
 
   function key(cell, kind) {
@@ -18,7 +18,7 @@
       : new Intl.Collator("en", { numeric: true }).compare;
     const rows = Array.from(body.rows, (row) => [key(row.cells[column], kind), row]);
     rows.sort(([a], [b]) => {
-      // What is missing stands last in both directions.
+      // What is missing comes last in both directions.
       if (a === null || b === null) return (a === null) - (b === null);
       return direction * compare(a, b);
     });

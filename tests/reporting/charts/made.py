@@ -19,21 +19,10 @@ from lmexposure.records import (
     Provenance,
     SkewNormalFit,
 )
-from lmexposure.records.result import (
-    Goodness,
-)
-from lmexposure.reporting import (
-    Chart,
-    ReportData,
-)
-from lmexposure.reporting.charts.palette import VARIABLES
-from lmexposure.reporting.data import (
-    CanaryRow,
-    ClassRow,
-    FormatData,
-    Found,
-    RocData,
-)
+from lmexposure.records.result import Goodness
+from lmexposure.reporting import Chart, ReportData
+from lmexposure.reporting.charts.style import VARIABLES
+from lmexposure.reporting.data import CanaryRow, ClassRow, FormatData, Found, RocData
 
 HOSTILE = '<script>alert(1)</script> & $x^2$ $\\frac{a}{b}$ "quoted" \x07'
 

@@ -1,34 +1,26 @@
 import io
+import os
 import re
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
+from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 import pytest
 from matplotlib.image import imread
-from reporting.charts.made import (
-    assert_fit_for_a_page,
-    hostile_data,
-    report_data,
-    texts,
-    texts_of,
-)
+from reporting.charts.made import assert_fit_for_a_page, hostile_data, report_data, texts, texts_of
 
 from lmexposure.errors import SettingsError
-from lmexposure.reporting import (
-    Chart,
-    ReportData,
-    charts_of,
-)
-from lmexposure.reporting.charts import (
-    compare_exposure,
-)
+from lmexposure.reporting import Chart, ReportData, charts_of
+from lmexposure.reporting.charts import comparison_chart
 
 
 def every(data: ReportData) -> list[Chart]:
     one = data.formats[0]
     runs = [("base", one.classes), (one.name, one.classes[1:])]
-    compared = compare_exposure(one.name, one.bits, runs)
+    compared = comparison_chart(one.name, one.bits, runs)
     assert compared is not None
     return [*charts_of(data), compared]
 
@@ -75,7 +67,7 @@ def test_names_of_data_are_text_and_nothing_else() -> None:
 @pytest.mark.filterwarnings("error")
 def test_letters_that_the_font_lacks_are_no_warning() -> None:
     one = report_data().formats[0]
-    chart = compare_exposure("鳥", one.bits, [("基準", one.classes)])
+    chart = comparison_chart("鳥", one.bits, [("基準", one.classes)])
     assert chart is not None
     assert "基準" in texts(chart)
     assert chart.png()
@@ -116,10 +108,24 @@ def test_a_users_own_settings_change_nothing(charts: list[Chart], pages: list[st
 def test_a_legend_of_many_lines_makes_a_chart_higher() -> None:
     one = report_data().formats[0]
     few, many = (
-        compare_exposure("pin", 20.0, [(f"a run of a long name {i}", one.classes)] * n)
+        comparison_chart("pin", 20.0, [(f"a run of a long name {i}", one.classes)] * n)
         for i, n in enumerate((1, 9))
     )
     assert few is not None
     assert many is not None
     heights = [float(re.findall(r'viewBox="0 0 \S+ (\S+)"', c.svg())[0]) for c in (few, many)]
     assert heights[1] > heights[0] + 50
+
+
+def test_nothing_is_said_of_a_home_that_cannot_be_written_to(tmp_path: Path) -> None:
+    none = str(tmp_path / "file" / "none")
+    (tmp_path / "file").write_text("")
+    homes = {"HOME": none, "XDG_CACHE_HOME": none, "XDG_CONFIG_HOME": none}
+    kept = {name: value for name, value in os.environ.items() if name != "MPLCONFIGDIR"}
+    done = subprocess.run(
+        [sys.executable, "-c", "from lmexposure.reporting.charts import charts_of"],
+        env=kept | homes | {"TMPDIR": str(tmp_path)},
+        capture_output=True,
+        check=True,
+    )
+    assert (done.stdout, done.stderr) == (b"", b"")

@@ -3,7 +3,7 @@ import pytest
 from reporting.charts.made import canary, format_data, texts
 from scipy import stats
 
-from lmexposure.reporting.charts import controls
+from lmexposure.reporting.charts import controls_chart
 from lmexposure.reporting.charts.controls import _expected, _shown
 
 
@@ -12,7 +12,7 @@ def made_of(exposures: list[float | None]) -> tuple[object, ...]:
 
 
 def test_the_message_is_said_in_words() -> None:
-    chart = controls(format_data())
+    chart = controls_chart(format_data())
     assert chart is not None
     assert chart.description == (
         "Exposures of 4 controls, in order, against those of as many guesses: 4 lie in the band "
@@ -44,13 +44,13 @@ def test_no_exposure_is_expected_above_the_space() -> None:
 
 
 def test_memorised_controls_are_counted_outside() -> None:
-    chart = controls(format_data(canaries=made_of([8.0, 9.0, 10.0, 11.0])))
+    chart = controls_chart(format_data(canaries=made_of([8.0, 9.0, 10.0, 11.0])))
     assert chart is not None
     assert "0 lie in the band" in chart.description
 
 
 def test_fewer_than_three_controls_have_no_chart() -> None:
-    assert controls(format_data(canaries=made_of([1.0, 2.0, None]))) is None
+    assert controls_chart(format_data(canaries=made_of([1.0, 2.0, None]))) is None
 
 
 def test_of_many_controls_the_highest_are_all_drawn() -> None:
@@ -58,6 +58,6 @@ def test_of_many_controls_the_highest_are_all_drawn() -> None:
     assert shown.size <= 400
     assert shown[0] == 0
     assert shown[-200:].tolist() == list(range(9800, 10_000))
-    chart = controls(format_data(canaries=made_of(np.linspace(0, 8, 1000).tolist())))
+    chart = controls_chart(format_data(canaries=made_of(np.linspace(0, 8, 1000).tolist())))
     assert chart is not None
     assert chart.description.endswith("400 dots are drawn.")

@@ -1,11 +1,11 @@
 from reporting.charts.made import bound, bounded_class, privacy, texts
 
-from lmexposure.reporting.charts import epsilon
+from lmexposure.reporting.charts import epsilon_chart
 from lmexposure.reporting.charts.epsilon import _limit
 
 
 def test_the_message_is_said_in_words() -> None:
-    chart = epsilon(privacy())
+    chart = epsilon_chart(privacy())
     assert chart is not None
     assert chart.title == "Lower bounds on epsilon, pin, 8 repetitions"
     assert chart.description == (
@@ -23,14 +23,14 @@ def test_the_message_is_said_in_words() -> None:
 
 
 def test_without_a_claim_there_is_no_line_of_it() -> None:
-    chart = epsilon(privacy(claimed=None))
+    chart = epsilon_chart(privacy(claimed=None))
     assert chart is not None
     assert "Claimed" not in chart.description
     assert not any("claimed" in text for text in texts(chart))
 
 
 def test_different_deltas_stand_at_each_bound() -> None:
-    chart = epsilon(privacy(bound(0.3, delta=0.0, max_attainable=None)))
+    chart = epsilon_chart(privacy(bound(0.3, delta=0.0, max_attainable=None)))
     assert chart is not None
     written = texts(chart)
     assert "primary: one-run audit ≥ 0.900 at delta 1e-05" in written
@@ -40,9 +40,9 @@ def test_different_deltas_stand_at_each_bound() -> None:
 def test_no_bound_no_chart() -> None:
     unbounded = bounded_class(bound(0.1)).model_copy(update={"bounds": None})
     nothing = {"primary": None, "claim": None}
-    assert epsilon(None) is None
-    assert epsilon(privacy().model_copy(update=nothing | {"classes": ()})) is None
-    assert epsilon(privacy().model_copy(update=nothing | {"classes": (unbounded,)})) is None
+    assert epsilon_chart(None) is None
+    assert epsilon_chart(privacy().model_copy(update=nothing | {"classes": ()})) is None
+    assert epsilon_chart(privacy().model_copy(update=nothing | {"classes": (unbounded,)})) is None
 
 
 def test_a_far_end_does_not_press_the_rest_together() -> None:
@@ -51,7 +51,7 @@ def test_a_far_end_does_not_press_the_rest_together() -> None:
     assert _limit([*near, bound(1.0, max_attainable=90.0)], None) == 6.0
     assert _limit(near, 5.0) == 5.0
     assert _limit([bound(0.0, max_attainable=None)], None) == 0.05
-    chart = epsilon(privacy(bound(1.0, max_attainable=90.0, validity="gaussian")))
+    chart = epsilon_chart(privacy(bound(1.0, max_attainable=90.0, validity="gaussian")))
     assert chart is not None
     assert "(max attainable 90.000)" in chart.description
     assert "gaussian: a Gaussian trade-off only" in texts(chart)

@@ -4,18 +4,9 @@ import time
 from dataclasses import replace
 
 import numpy as np
-from reporting.charts.made import (
-    canary,
-    class_row,
-    format_data,
-    painted,
-    report_data,
-    roc_data,
-)
+from reporting.charts.made import canary, class_row, format_data, painted, report_data, roc_data
 
-from lmexposure.reporting import (
-    charts_of,
-)
+from lmexposure.reporting import charts_of
 
 
 def test_all_charts_in_reading_order() -> None:

@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 from reporting.charts.made import roc_data, texts
 
-from lmexposure.reporting.charts import roc
+from lmexposure.reporting.charts import roc_chart
 from lmexposure.reporting.charts.roc import _on_log_axes
 
 
 def test_the_message_is_said_in_words() -> None:
-    chart = roc([roc_data()])
+    chart = roc_chart([roc_data()])
     assert chart is not None
     assert "0.5 = guessing: pin, repetitions 8 0.800 (0.600 .. 0.900)." in chart.description
     assert "below 0.0025 cannot be resolved" in chart.description
@@ -17,8 +17,11 @@ def test_the_message_is_said_in_words() -> None:
 
 
 def test_no_curve_no_chart() -> None:
-    assert roc([]) is None
-    assert roc([roc_data(positives=0), roc_data(negatives=0), roc_data(fpr=np.array([]))]) is None
+    assert roc_chart([]) is None
+    assert (
+        roc_chart([roc_data(positives=0), roc_data(negatives=0), roc_data(fpr=np.array([]))])
+        is None
+    )
 
 
 def test_a_curve_begins_at_what_is_resolvable_and_zero_lies_at_the_bottom() -> None:
@@ -40,6 +43,6 @@ def test_straight_lines_between_corners_are_bent() -> None:
 
 @pytest.mark.parametrize("negatives", [1, 2, 10**6])
 def test_few_and_many_negatives_are_drawn(negatives: int) -> None:
-    chart = roc([roc_data(negatives=negatives, positives=1)])
+    chart = roc_chart([roc_data(negatives=negatives, positives=1)])
     assert chart is not None
     assert chart.svg()

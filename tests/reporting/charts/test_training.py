@@ -4,11 +4,11 @@ import pytest
 from reporting.charts.made import evaluation, painted, texts, training_rows
 
 from lmexposure.records import Evaluation
-from lmexposure.reporting.charts import training
+from lmexposure.reporting.charts import training_chart
 
 
 def test_the_message_is_said_in_words() -> None:
-    chart = training(training_rows())
+    chart = training_chart(training_rows())
     assert chart is not None
     assert chart.title == "Loss while training"
     assert chart.description == (
@@ -22,14 +22,14 @@ def test_the_message_is_said_in_words() -> None:
 
 @pytest.mark.parametrize("rows", [(), (evaluation(1, None, None),)])
 def test_no_loss_no_chart(rows: tuple[Evaluation, ...]) -> None:
-    assert training(rows) is None
+    assert training_chart(rows) is None
 
 
 def test_without_epochs_steps_and_without_steps_rows() -> None:
-    chart = training([replace(row, epoch=None) for row in training_rows()])
+    chart = training_chart([replace(row, epoch=None) for row in training_rows()])
     assert chart is not None
     assert "Step" in texts(chart)
-    chart = training([replace(evaluation(0, 1.0, None), epoch=None, step=None)])
+    chart = training_chart([replace(evaluation(0, 1.0, None), epoch=None, step=None)])
     assert chart is not None
     assert "Evaluation" in texts(chart)
     assert "validation" not in texts(chart)
@@ -39,7 +39,7 @@ def test_without_epochs_steps_and_without_steps_rows() -> None:
 def test_exposure_where_it_was_followed() -> None:
     rows = training_rows(**{"pin, 1 repetition": 2.0, "pin, 8 repetitions": 9.0})
     first = (("pin, 1 repetition", 1.0), ("pin, 8 repetitions", None))
-    chart = training([rows[0], replace(rows[1], exposures=first), *rows[2:]])
+    chart = training_chart([rows[0], replace(rows[1], exposures=first), *rows[2:]])
     assert chart is not None
     assert chart.title == "Loss while training, and exposure"
     assert chart.description.endswith(
@@ -50,6 +50,6 @@ def test_exposure_where_it_was_followed() -> None:
 
 
 def test_of_many_classes_the_highest_are_drawn() -> None:
-    chart = training(training_rows(**{f"c{i}": float(i) for i in range(9)}))
+    chart = training_chart(training_rows(**{f"c{i}": float(i) for i in range(9)}))
     assert chart is not None
     assert "(the highest; 3 more are not drawn): c3 3.00; " in chart.description

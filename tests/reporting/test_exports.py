@@ -10,13 +10,8 @@ import pytest
 from made_results import hostile_run, secret_texts, small_run
 
 from lmexposure.records import open_run
-from lmexposure.reporting import (
-    CompareData,
-    ReportData,
-    compare_data,
-    report_data,
-)
-from lmexposure.reporting.tables import compare_csv, compare_json, report_csv, report_json
+from lmexposure.reporting import CompareData, ReportData, compare_data, report_data
+from lmexposure.reporting.exports import compare_csv, compare_json, report_csv, report_json
 
 
 @pytest.fixture(scope="module")

@@ -49,9 +49,9 @@ def report_csv(data: ReportData) -> str:
     names = dict(_CANARY_COLUMNS) | ({} if data.redacted else {"secret": "secret"})
     origin = _origin(data.provenance)
     rows = (
-        [_text(form.name), *(_cell(one, name) for name in names), *origin.values()]
+        [_text(form.name), *(_cell(canary, name) for name in names), *origin.values()]
         for form in data.formats
-        for one in form.canaries
+        for canary in form.canaries
     )
     return _written(["format", *names.values(), *origin], rows)
 
@@ -61,8 +61,8 @@ def _origin(provenance: Provenance) -> dict[str, str]:
     return {name: _text(value or "") for name, value in provenance.to_dict().items()}
 
 
-def _cell(one: CanaryRow, name: str) -> object:
-    value: object = getattr(one, name)
+def _cell(canary: CanaryRow, name: str) -> object:
+    value: object = getattr(canary, name)
     # A rank is a number that may pass 2^53, so it comes as digits.
     digits = name == "rank" and isinstance(value, str) and value.isdecimal()
     return value if digits or not isinstance(value, str) else _text(value)
@@ -80,15 +80,15 @@ def compare_csv(data: CompareData) -> str:
         [
             _text(run.name),
             _text(form.name),
-            _text(one.role),
-            one.repetitions,
+            _text(row.role),
+            row.repetitions,
             *(getattr(cell, name) for name in _CLASS_COLUMNS),
             *((cell.guesses[-1].given, cell.guesses[-1].found) if cell.guesses else ("", "")),
             *_origin(run.provenance).values(),
         ]
         for form in data.formats
-        for one in form.classes
-        for run, cell in zip(data.runs, one.cells, strict=True)
+        for row in form.classes
+        for run, cell in zip(data.runs, row.cells, strict=True)
         if cell is not None
     )
     return _written(header, rows)

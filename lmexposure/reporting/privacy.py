@@ -43,8 +43,8 @@ MAX_ATTAINABLE = "what a perfect attack on these canaries would have shown"
 _MEMBERSHIP = (
     f"{LABELS['auc']}: how often a canary that was inserted scores above a text that was not; 0.5 "
     "is guessing",
-    "TPR at FPR: the share of canaries found where at most this share of the others is taken for "
-    "one",
+    "TPR at FPR: the share of canaries found where at most this share of the other texts is "
+    "taken for canaries",
 )
 
 
@@ -64,9 +64,9 @@ def privacy_sections(privacy: Privacy) -> Iterator[Section]:
         "for its kind of training"
     )
     yield from map(class_section, privacy.classes)
-    reading = bounds_legend(privacy)
-    if reading.notes:
-        yield reading
+    legend = bounds_legend(privacy)
+    if legend.notes:
+        yield legend
     yield primary_section(privacy)
 
 
@@ -142,8 +142,8 @@ def bounds_overview(privacy: Privacy) -> Section:
     """
     heads = (LABELS[name] for name in _OVERVIEW)
     return Section(
-        title="Each class: its primary bound, and how well its canaries are told from texts that "
-        "were never inserted",
+        title="Each class: its primary bound, and how well its canaries are distinguished from "
+        "texts that were never inserted",
         columns=("class", *heads, f"TPR at FPR {short(_FPR)}"),
         rows=tuple(map(_overview, privacy.classes)),
         words=2,
@@ -175,14 +175,14 @@ def bounds_legend(privacy: Privacy) -> Section:
         privacy: of a result, or of scores alone.
     """
     tables = [part.bounds for part in privacy.classes if part.bounds is not None]
-    bounds: list[Bound] = [bound for one in tables for bound in (one.primary, *one.others)]
+    bounds: list[Bound] = [bound for table in tables for bound in (table.primary, *table.others)]
     kinds = dict.fromkeys(bound.validity for bound in bounds)
     lines = [f"{kind}: holds for {validity(kind)}" for kind in kinds]
     if bounds:
         lines.insert(
             0,
-            "primary: named beforehand by how the canaries were drawn; half the significance is "
-            "its",
+            "primary: chosen beforehand by how the canaries were drawn; it has half the "
+            "significance",
         )
     if any(bound.max_attainable is not None for bound in bounds):
         lines.append(f"{LABELS['max_attainable']}: {MAX_ATTAINABLE}")
@@ -202,7 +202,7 @@ def primary_section(privacy: Privacy | None) -> Section:
     bound = privacy.primary
     if bound is None:
         return Section(
-            title="No bound on epsilon: no class has canaries on both sides.",
+            title="No bound on epsilon: no class has both inserted and held out canaries.",
             notes=(*_notes(privacy), *claim_lines(privacy.claim)),
         )
     return Section(
@@ -223,7 +223,7 @@ def primary_section(privacy: Privacy | None) -> Section:
 
 
 def _everywhere(privacy: Privacy) -> str:
-    """Of several classes the one where a perfect attack shows most need not be the one quoted."""
+    """Of several classes the one where most is attainable need not be the one quoted."""
     return f" of all {len(privacy.classes)} classes" if len(privacy.classes) > 1 else ""
 
 

@@ -1,16 +1,19 @@
-"""One verdict in five forms, with names that would break each of them."""
+"""One verdict in five forms, with names that would break each, and under the published schemas."""
 
 import json
 import re
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+import xmlschema
 from made_results import HOSTILE, canary, clean, exact, made, renamed
 
 from lmexposure import gate
 from lmexposure.gate import (
+    CHECK_KINDS,
     Outcome,
     Thresholds,
     Verdict,
@@ -20,7 +23,6 @@ from lmexposure.gate import (
     verdict_summary,
     verdict_text,
 )
-from lmexposure.gate.outputs.as_sarif import HELP
 from lmexposure.records import Provenance, Result
 
 NAME = HOSTILE + "\x00\x1b[31m\x85\u202e|</testcase>]]>@all\r\n## Passed"
@@ -138,8 +140,11 @@ def test_an_absolute_place_is_a_file_uri(tmp_path: Path) -> None:
 
 def test_every_kind_of_check_has_a_help_text() -> None:
     keys = {check.key for _, verdict in verdicts() for check in verdict.checks}
-    assert keys <= set(HELP)
-    assert {field for field in HELP if field in vars(Thresholds())} >= {"max_exposure", "p_value"}
+    assert keys <= set(CHECK_KINDS)
+    assert {field for field in CHECK_KINDS if field in vars(Thresholds())} >= {
+        "max_exposure",
+        "p_value",
+    }
 
 
 def test_a_hostile_name_stays_a_name_in_every_form() -> None:
@@ -186,3 +191,52 @@ def test_a_verdict_of_any_words_is_safe() -> None:
 def test_a_real_result_with_another_name() -> None:
     result = renamed(clean(), "random_number", HOSTILE)
     assert gate.check(result).outcome is Outcome.PASS
+
+
+SCHEMAS = Path(__file__).parents[1] / "data" / "junit_schemas"
+# The schema of Ant's task as of 2011 and what it has taken in since (README.md beside it).
+SKIPPED = """<xs:element name="skipped" minOccurs="0"><xs:complexType><xs:simpleContent>
+<xs:extension base="pre-string"><xs:attribute name="message" type="xs:string"/></xs:extension>
+</xs:simpleContent></xs:complexType></xs:element>"""
+ERRORS = '<xs:attribute name="errors"'
+COUNT = '<xs:attribute name="skipped" type="xs:int" use="optional"/>'
+
+
+@cache
+def jenkins() -> xmlschema.XMLSchema:
+    return xmlschema.XMLSchema(SCHEMAS / "junit-10.xsd")
+
+
+@cache
+def ant() -> xmlschema.XMLSchema:
+    text = (SCHEMAS / "JUnit.xsd").read_text(encoding="utf-8").partition("?>")[2]
+    for before, added in (('<xs:element name="error">', SKIPPED), (ERRORS, COUNT)):
+        assert text.count(before) == 1
+        text = text.replace(before, added + before)
+    return xmlschema.XMLSchema(text)
+
+
+@pytest.mark.parametrize("provenance", [KNOWN, UNDATED])
+@pytest.mark.parametrize(("result", "verdict"), verdicts())
+def test_junit_is_valid_for_jenkins_and_for_ant(
+    result: Result, verdict: Verdict, provenance: Provenance
+) -> None:
+    text = verdict_junit(verdict, provenance)
+    jenkins().validate(text)
+    ant().validate(text)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('timestamp="2026-11-22T06:30:00"', 'timestamp="2026-11-22T06:30:00Z"'),
+        (' hostname="localhost"', ""),
+        ("<properties>", "<properties><measured/>"),
+    ],
+)
+def test_the_schemas_refuse_what_is_wrong(before: str, after: str) -> None:
+    _, verdict = verdicts()[0]
+    text = verdict_junit(verdict, KNOWN)
+    assert before in text
+    assert not ant().is_valid(text.replace(before, after, 1))
+    assert not jenkins().is_valid(text.replace("<testcase ", "<test ", 1))

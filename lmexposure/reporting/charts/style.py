@@ -1,4 +1,11 @@
-"""What all charts look like: quiet axes, large letters, and a legend above the data."""
+"""What all charts have in common: colours, few lines and ticks, large letters, a legend on top.
+
+Each part has a colour of its own on paper, and a variable on a page. Series have the blue, orange
+and green families of Okabe and Ito 2008. Classes of canaries have one scale that gets darker on
+paper, and lighter on a dark page, the more often they were inserted, so that colour-blind readers
+see its order. All are at least 3 to 1 in contrast with white; no two parts share a colour, so that
+a page can put its own in the place of each.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, TypedDict, Unpack
@@ -13,7 +20,37 @@ from matplotlib.textpath import text_to_path
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from lmexposure._style import short
-from lmexposure.reporting.charts.palette import CLASSES, CONTROL, GRID, INK, MUTED, SERIES
+
+PAPER = "#ffffff"  # under a stand-alone chart; a page has its own
+INK = "#1c2126"
+MUTED = "#66707a"
+GRID = "#dfe3e7"
+BAND = "#e6ebf1"
+CONTROL = "#69717a"
+REFERENCE = "#7d8993"
+FIT = "#00795a"
+LINE = "#a3004f"
+ACCENT = "#6b3fa0"
+CLASSES = (
+    *("#a87000", "#b45e00", "#c0431a", "#b0193f"),
+    *("#99145f", "#7d1a7a", "#62218c", "#471f8f"),
+)  # by repetitions, ascending
+SERIES = ("#0b6fb0", "#b35900", "#007f5f", "#a03a8e", "#4f5459", "#86690a")
+
+VARIABLES = {
+    INK: "--chart-ink",
+    MUTED: "--chart-muted",
+    GRID: "--chart-grid",
+    BAND: "--chart-band",
+    CONTROL: "--chart-control",
+    REFERENCE: "--chart-reference",
+    FIT: "--chart-fit",
+    LINE: "--chart-line",
+    ACCENT: "--chart-accent",
+    **{color: f"--chart-class-{number}" for number, color in enumerate(CLASSES, 1)},
+    **{color: f"--chart-{number}" for number, color in enumerate(SERIES, 1)},
+}
+
 
 Draw = Callable[[FigureBase], None]
 Legend = Callable[[], Sequence[Artist]]
@@ -22,6 +59,7 @@ Dashes = Literal["-", "--", ":", "none"] | tuple[int, tuple[int, int]]
 WIDTH = 5.8  # inches: letters of 12 points are 9.8 pixels high on a telephone of 360
 LEGEND_LINE = 0.215
 _LEGEND_WIDTH, _KEY_WIDTH = 72 * WIDTH - 4, 44  # points
+_LONGEST = 48  # letters of a name
 _MARKERS = ("o", "s", "^", "D", "v", "P")
 _DASHES: tuple[Dashes, ...] = ("-", "--", ":")
 
@@ -82,13 +120,13 @@ def settings() -> dict[str, str | float | bool]:
     }
 
 
-def quiet(axes: Axes, *, grid: Literal["x", "y", "both"] = "y", ticks: int = 5) -> None:
+def plain_axes(axes: Axes, *, grid: Literal["x", "y", "both"] = "y", ticks: int = 5) -> None:
     """A light grid and few ticks, so that labels stay apart on a phone.
 
     Args:
         axes: linear on both sides; call it before a log scale is set.
         grid: which lines it has.
-        ticks: at most so many intervals a side.
+        ticks: the most intervals on a side.
     """
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(MaxNLocator(nbins=ticks, steps=[1, 2, 2.5, 5, 10]))
@@ -126,7 +164,7 @@ def legend_lines(keys: Sequence[Artist]) -> int:
     return -(-len(keys) // _columns(keys)) if keys else 0
 
 
-def some_ticks(axes: Axes, labels: Sequence[str], most: int) -> None:
+def category_ticks(axes: Axes, labels: Sequence[str], most: int) -> None:
     """Names of categories at 0, 1, ...; every second one or fewer where they are many."""
     step = -(-len(labels) // most)
     axes.set_xticks(range(0, len(labels), step))
@@ -170,13 +208,13 @@ def key(label: str, **style: Unpack[Style]) -> Line2D:
 
 
 def _columns(keys: Sequence[Artist]) -> int:
-    widths = [_label_width(str(one.get_label())) + _KEY_WIDTH for one in keys]
+    widths = [_label_width(str(artist.get_label())) + _KEY_WIDTH for artist in keys]
     fitting = (n for n in range(len(keys), 1, -1) if _table_width(widths, n) <= _LEGEND_WIDTH)
     return next(fitting, 1)
 
 
 def _table_width(widths: Sequence[float], columns: int) -> float:
-    """matplotlib fills a legend column by column, the first ones longer by one."""
+    """Matplotlib fills a legend column by column, the first ones longer by one."""
     parts = np.array_split(np.asarray(widths), columns)
     return sum(float(part.max()) for part in parts)
 
@@ -186,3 +224,20 @@ def _label_width(label: str) -> float:
     font = FontProperties(family="DejaVu Sans", size=11)
     width: float = text_to_path.get_text_width_height_descent(label, font, False)[0]
     return width
+
+
+def joined(parts: Sequence[str], most: int = 8) -> str:
+    """Joined by semicolons; what is beyond `most` is counted."""
+    more = [f"and {len(parts) - most} more"] if len(parts) > most else []
+    return "; ".join([*parts[:most], *more])
+
+
+def clipped(text: str, most: int = _LONGEST) -> str:
+    r"""Text from data as one line that XML can hold, cut with a sign where it is long.
+
+    >>> clipped("a\x00b\nc")
+    'a\ufffdb c'
+    """
+    line = " ".join(text.split())
+    clean = "".join(sign if sign.isprintable() else "\ufffd" for sign in line)
+    return clean if len(clean) <= most else clean[: most - 1] + "…"

@@ -1,5 +1,6 @@
 """The verdict: never a leak by chance more often than said, never a pass that is none."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,8 @@ from made_results import (
 from scipy import stats
 
 from lmexposure import gate
-from lmexposure.gate import Outcome, Thresholds, Verdict
+from lmexposure.gate import Outcome, Thresholds, Verdict, unseen_share
+from lmexposure.gate.verdict import Shares
 from lmexposure.records import Result
 
 
@@ -51,10 +53,10 @@ def test_a_clean_model_passes_and_says_what_may_have_gone_unseen() -> None:
     verdict = gate.check(clean())
     assert verdict.outcome is Outcome.PASS
     assert verdict.exit_code == 0
-    assert verdict.sentence.startswith("No leak found: no single secret stands out")
+    assert verdict.sentence.startswith("No leak found: no single secret is exposed")
     assert "beyond chance: the largest exposure of 32 secrets" in verdict.sentence
-    assert verdict.finding.startswith("No single secret stands out beyond chance")
-    assert "a leak past that of fewer than 8.9 % of such secrets could" in verdict.sentence
+    assert verdict.finding.startswith("No single secret is exposed beyond chance")
+    assert "leaks above that in fewer than 8.9 % of such secrets, or below" in verdict.sentence
     assert verdict.deciding in verdict.checks
     assert "epsilon: no threshold was given, and the result holds no claim" in verdict.untested
 
@@ -75,7 +77,7 @@ def test_one_memorised_canary_among_a_hundred_is_a_leak() -> None:
     assert outcomes(verdict, "max_exposure") == [Outcome.LEAK]
     assert verdict.sentence.startswith(
         "Leaks: the model ranks a secret inserted once among the likeliest 1 in 520 million of all "
-        "possible ones (exposure 28.97 of 29.9 bits); 1 of 100 is past 14.44 bits, and chance"
+        "possible ones (exposure 28.97 of 29.9 bits); 1 of 100 is above 14.44 bits, and chance"
     )
 
 
@@ -242,14 +244,39 @@ def test_a_pass_after_a_quick_look_says_how_far_off_it_may_be() -> None:
     assert looked.outcome is Outcome.PASS
     assert looked.sentence == (
         f"{whole.sentence} This was a quick look: an exposure may be up to 1.50 bits "
-        "above the one shown, and the full measurement may call a leak what lies so far below a "
+        "above the one shown, and the full measurement may call a leak what lies that far below a "
         "threshold, or find a smaller p-value; measure in full before a release."
     )
     alone = gate.check(quick, Thresholds(p_value=False)).sentence
-    assert alone.endswith("so far below a threshold; measure in full before a release.")
+    assert alone.endswith("that far below a threshold; measure in full before a release.")
     bounded = changed(quick, privacy=privacy(1.5, 5.0))
     both = gate.check(bounded, Thresholds(max_epsilon=3)).sentence
-    assert "so far below a threshold, or find a smaller p-value or a larger epsilon; " in both
+    assert "that far below a threshold, or find a smaller p-value or a larger epsilon; " in both
     leaking = planted(np.random.default_rng(1), 30, 30, 28)
     leak = changed(leaking, settings=options(quick=True))
     assert gate.check(leak).sentence == gate.check(leaking).sentence
+
+
+@pytest.mark.parametrize("classes", [1, 3, 30])
+@pytest.mark.parametrize(
+    ("thresholds", "tests"),
+    [
+        (Thresholds(), 2),
+        (Thresholds(p_value=False), 1),
+        (Thresholds(median_exposure=3, quantile_exposure=(0.9, 5), significance=0.05), 4),
+    ],
+)
+def test_shares_add_up_to_the_significance(
+    thresholds: Thresholds, tests: int, classes: int
+) -> None:
+    shares = Shares.of(thresholds, classes)
+    assert classes * (shares.extraction + tests * shares.test) == pytest.approx(
+        thresholds.significance
+    )
+
+
+def test_what_a_pass_leaves_unseen_is_the_exact_binomial_bound() -> None:
+    for n in (1, 3, 10, 29, 299):
+        bound = stats.binomtest(0, n).proportion_ci(0.90, method="exact").high
+        assert unseen_share(n) == pytest.approx(bound)
+        assert math.isclose((1 - unseen_share(n)) ** n, 0.05)

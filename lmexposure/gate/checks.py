@@ -1,8 +1,9 @@
-"""A result as the gate sees it: classes of canaries, each with the numbers that decide."""
+"""What a check is, and what it is made of: a class of canaries with the numbers that decide."""
 
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 
 from lmexposure._quantiles import ExposureEstimate
 from lmexposure._style import times
@@ -23,6 +24,60 @@ _DECIDING: tuple[EstimateName, ...] = ("exact", "importance", "sampled")
 _NOT_DECIDING: tuple[Method, ...] = ("skew_normal", "certificate")
 
 
+class Outcome(StrEnum):
+    """What one check, or the gate as a whole, came to."""
+
+    PASS = "pass"
+    LEAK = "leak"
+    INCONCLUSIVE = "inconclusive"
+    # Of a check only: it was not asked for, or says nothing here, and holds nothing up.
+    NOT_TESTED = "not tested"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """One threshold against one number.
+
+    Attributes:
+        name: what was compared, as people know it: "p-value against guessing".
+        key: the setting that decides it: "p_value"; for machines, and its `CheckKind`.
+        scope: of what: "random_number, repetitions 16"; "" for the whole run.
+        outcome: a leak where the number is past the threshold.
+        value: the number; None where there is none.
+        threshold: what it was compared with; None where there is none.
+        unit: "bits", "guesses", "nats", "" for a probability.
+        reason: one sentence with the numbers in it.
+        asked: whether the user set this threshold; False: it is a default.
+    """
+
+    name: str
+    key: str
+    scope: str = ""
+    outcome: Outcome
+    value: float | None = None
+    threshold: float | None = None
+    unit: str = ""
+    reason: str
+    asked: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckKind:
+    """What holds for every check of one key, whatever it came to.
+
+    Attributes:
+        help: what it means, for a reader who meets it in a list of findings.
+        remedy: what to do where it is inconclusive.
+        precondition: it only says whether other numbers may be believed, and never is a leak.
+        low_is_worse: the lower its number, the worse.
+    """
+
+    help: str
+    remedy: str
+    precondition: bool = False
+    low_is_worse: bool = False
+
+
 @dataclass(frozen=True, kw_only=True)
 class CanaryClass:
     """Canaries of one format and number of repetitions.
@@ -36,7 +91,7 @@ class CanaryClass:
             among the N fills left is no larger than N + 1, so that P(exposure >= t) <= 2^(shift -
             t) with shift = log2|R| - log2(N + 1). 0 for ranks among references, whose exposure is
             counted from how many there are.
-        apart: places, in best-first order, of canaries of this format that are not judged.
+        unjudged: places, in best-first order, of canaries of this format that are not judged.
     """
 
     form: FormatResult
@@ -45,7 +100,7 @@ class CanaryClass:
     attacks: tuple[tuple[Extraction, ...], ...]
     test: GuessingTest | None
     shift: float
-    apart: tuple[int, ...]
+    unjudged: tuple[int, ...]
 
     @property
     def n(self) -> int:
@@ -65,7 +120,7 @@ class CanaryClass:
     @property
     def known(self) -> list[ExposureEstimate]:
         """The exposures that are there."""
-        return [one for one in self.exposures if one is not None]
+        return [exposure for exposure in self.exposures if exposure is not None]
 
     @property
     def scope(self) -> str:
@@ -90,7 +145,18 @@ def classes_of(result: Result, *, most: int | None = None) -> list[CanaryClass]:
         result: what was measured.
         most: leave out classes of more repetitions.
     """
-    return [found for form in result.formats for found in _of_format(result, form, most)]
+    return [group for form in result.formats for group in _of_format(result, form, most)]
+
+
+def unseen_share(canaries: int) -> float:
+    """The largest share of secrets that may leak where none of these canaries did, at 95 %.
+
+    Source: Clopper and Pearson 1934 for a count of none, one-sided: 1 - 0.05^(1 / n).
+
+    >>> [round(unseen_share(n), 2) for n in (10, 29, 299)]
+    [0.26, 0.1, 0.01]
+    """
+    return float(1 - 0.05 ** (1 / canaries))
 
 
 def _of_format(result: Result, form: FormatResult, most: int | None) -> Iterator[CanaryClass]:
@@ -103,7 +169,7 @@ def _of_format(result: Result, form: FormatResult, most: int | None) -> Iterator
     judged = [count for count in sorted(groups) if most is None or count <= most]
     inserted = sum(map(len, groups.values()))
     others = [canary for count in groups if count not in judged for canary in groups[count]]
-    apart = [
+    unjudged = [
         search.found_at for c in others for search in _attacks(c) if search.method == "best_first"
     ]
     tests = {row.key: row.guessing_test for row in result.summary}
@@ -116,7 +182,7 @@ def _of_format(result: Result, form: FormatResult, most: int | None) -> Iterator
             attacks=tuple(_attacks(canary) for canary in groups[count]),
             test=tests[form.name, "canary", count],
             shift=_shift(exposures, form, inserted),
-            apart=tuple(place for place in apart if place is not None),
+            unjudged=tuple(place for place in unjudged if place is not None),
         )
 
 

@@ -1,0 +1,256 @@
+"""A verdict in the forms that people, build servers and code hosts read.
+
+Text for a terminal, JSON with what it was made from, Markdown for a step summary or a pull request,
+JUnit XML for build servers that show tests, SARIF 2.1.0 for code hosts that show findings.
+"""
+
+import json
+import re
+from pathlib import Path
+from urllib.parse import quote
+from xml.etree import ElementTree
+
+from lmexposure import __version__
+from lmexposure._files import sha256_bytes
+from lmexposure._record import JsonTable, plain
+from lmexposure._style import outcome_word
+from lmexposure._text import visible
+from lmexposure.gate.checks import Check, Outcome
+from lmexposure.gate.verdict import CHECK_KINDS, Verdict
+from lmexposure.records import Provenance, Result
+
+VERDICT_SCHEMA = "lmexposure.verdict/1"
+# What decides is read first.
+_READING_ORDER = (Outcome.LEAK, Outcome.INCONCLUSIVE, Outcome.PASS, Outcome.NOT_TESTED)
+# Whatever could begin a link, an image, a cell, a formula or emphasis.
+_MARKUP = re.compile(r"([\\`*_\[\]#|~$])")
+# Ant's schema wants a time and a machine also where there is none to tell.
+_NO_DATE, _NO_HOST = "1970-01-01T00:00:00", "localhost"
+_SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+_LEVELS = {Outcome.LEAK: "error", Outcome.INCONCLUSIVE: "warning"}
+
+
+def verdict_text(verdict: Verdict, provenance: Provenance) -> str:
+    """The sentence, where it comes from, a line for each check, and what was not tested."""
+    lines = [visible(verdict.sentence), provenance.line, ""]
+    for outcome in _READING_ORDER[:-1]:
+        lines += [_text_line(check) for check in verdict.checks if _has_line(check, outcome)]
+    for title, phrases in (("Tested:", verdict.tested), ("Not tested:", verdict.untested)):
+        if phrases:
+            lines += ["", title, *(f"  {visible(phrase)}" for phrase in phrases)]
+    return "\n".join(lines)
+
+
+def _has_line(check: Check, outcome: Outcome) -> bool:
+    """Of what only had to be in order, a class that is so has no line of its own."""
+    in_order = outcome is Outcome.PASS and check.key in ("min_canaries", "scores")
+    return check.outcome is outcome and not in_order
+
+
+def _text_line(check: Check) -> str:
+    where = f" ({visible(check.scope)})" if check.scope else ""
+    return f"{check.outcome:<12}  {visible(check.name)}{where}: {visible(check.reason)}"
+
+
+def verdict_json(verdict: Verdict, result: Result, provenance: Provenance) -> str:
+    """Schema, version of the gate, where the result comes from, its hashes, then the verdict.
+
+    ASCII only.
+
+    Args:
+        verdict: of `result`.
+        result: what was judged.
+        provenance: which version measured which model, and when.
+    """
+    record: JsonTable = {
+        "schema": VERDICT_SCHEMA,
+        "lmexposure": __version__,
+        "provenance": plain(provenance.to_dict()),
+        "inputs_sha256": result.inputs_sha256,
+        "manifest_sha256": result.manifest_sha256,
+        "weights_sha256": result.model.weights_sha256,
+    }
+    record |= {name: plain(value) for name, value in verdict.to_dict().items()}
+    return json.dumps(record, indent=1, allow_nan=False) + "\n"
+
+
+def verdict_summary(verdict: Verdict, provenance: Provenance) -> str:
+    """A heading, the sentence, where it comes from, a table of checks, what was not tested."""
+    lines = [
+        f"## lmexposure: {outcome_word(verdict.outcome)}",
+        "",
+        _escaped(verdict.sentence),
+        "",
+        _escaped(provenance.line),
+        "",
+        "| outcome | check | of | why |",
+        "| --- | --- | --- | --- |",
+    ]
+    for outcome in _READING_ORDER:
+        lines += [_summary_row(check) for check in verdict.checks if check.outcome is outcome]
+    if verdict.untested:
+        lines += ["", "Not tested:", "", *(f"- {_escaped(phrase)}" for phrase in verdict.untested)]
+    return "\n".join(lines) + "\n"
+
+
+def _summary_row(check: Check) -> str:
+    alarming = check.outcome in (Outcome.LEAK, Outcome.INCONCLUSIVE)
+    shown = f"**{check.outcome}**" if alarming else str(check.outcome)
+    cells = [shown, *(_escaped(text) for text in (check.name, check.scope, check.reason))]
+    return f"| {' | '.join(cells)} |"
+
+
+def _escaped(text: str) -> str:
+    """Text that Markdown shows as it is; names of people are not called."""
+    plain = visible(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _MARKUP.sub(r"\\\1", plain).replace("@", "&#64;").replace("://", "&#58;//")
+
+
+def verdict_junit(verdict: Verdict, provenance: Provenance) -> str:
+    """A leak is a failure, what is inconclusive an error, what was not tested is skipped.
+
+    The timestamp is that of the measuring, in UTC; where it is not known, it is the beginning of
+    1970, and the property `measured` says "date unknown". The output holds the verdict and the
+    reason of every check. Characters that XML 1.0 forbids are spelled out.
+
+    Args:
+        verdict: the verdict.
+        provenance: which version measured which model, and when.
+    """
+    counts = dict.fromkeys(Outcome, 0)
+    for check in verdict.checks:
+        counts[check.outcome] += 1
+    suites = ElementTree.Element("testsuites")
+    suite = ElementTree.SubElement(
+        suites,
+        "testsuite",
+        id="0",
+        name="lmexposure check",
+        package="lmexposure",
+        timestamp=(provenance.measured or _NO_DATE).removesuffix("Z"),
+        hostname=_NO_HOST,
+        tests=str(len(verdict.checks)),
+        failures=str(counts[Outcome.LEAK]),
+        errors=str(counts[Outcome.INCONCLUSIVE]),
+        skipped=str(counts[Outcome.NOT_TESTED]),
+        time="0",
+    )
+    suite.append(_junit_properties(provenance))
+    for check in verdict.checks:
+        suite.append(_junit_case(check))
+    ElementTree.SubElement(suite, "system-out").text = _junit_output(verdict, provenance)
+    ElementTree.SubElement(suite, "system-err")
+    ElementTree.indent(suites)
+    body = ElementTree.tostring(suites, encoding="unicode")
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{body}\n'
+
+
+def _junit_properties(provenance: Provenance) -> ElementTree.Element:
+    """Where the numbers come from, the hash in full."""
+    known = provenance.to_dict() | {"measured": provenance.measured or provenance.date}
+    properties = ElementTree.Element("properties")
+    for name, value in known.items():
+        shown = visible(value) if value else "unknown"
+        ElementTree.SubElement(properties, "property", name=name, value=shown)
+    return properties
+
+
+def _junit_output(verdict: Verdict, provenance: Provenance) -> str:
+    lines = [
+        f"{check.outcome}: {_case_name(check)}: {visible(check.reason)}" for check in verdict.checks
+    ]
+    return "\n".join([visible(verdict.sentence), provenance.line, *lines])
+
+
+def _case_name(check: Check) -> str:
+    return visible(f"{check.name} ({check.scope})" if check.scope else check.name)
+
+
+def _junit_case(check: Check) -> ElementTree.Element:
+    case = ElementTree.Element(
+        "testcase", classname=f"lmexposure.{visible(check.key)}", name=_case_name(check), time="0"
+    )
+    reason = visible(check.reason)
+    if check.outcome is Outcome.LEAK:
+        ElementTree.SubElement(case, "failure", type="leak", message=reason).text = reason
+    elif check.outcome is Outcome.INCONCLUSIVE:
+        ElementTree.SubElement(case, "error", type="inconclusive", message=reason).text = reason
+    elif check.outcome is Outcome.NOT_TESTED:
+        ElementTree.SubElement(case, "skipped", message=reason)
+    return case
+
+
+def verdict_sarif(verdict: Verdict, source: str | Path, provenance: Provenance) -> str:
+    """One run, a rule for each kind of check, a result for each leak and each doubt.
+
+    What passed or was not tested is no finding; the sentence is in the run's properties.
+
+    Args:
+        verdict: the verdict.
+        source: the file that a reader is led to: the result, or the manifest that was measured.
+        provenance: which version measured which model, and when.
+    """
+    path = Path(source)
+    # A relative path stays relative: it is a place in the repository.
+    uri = path.as_uri() if path.is_absolute() else quote(path.as_posix())
+    keys = list(dict.fromkeys(check.key for check in verdict.checks))
+    results = [
+        _sarif_result(check, keys.index(check.key), uri)
+        for check in verdict.checks
+        if check.outcome in _LEVELS
+    ]
+    driver = {
+        "name": "lmexposure",
+        "version": __version__,
+        "semanticVersion": __version__,
+        "rules": [_sarif_rule(key, verdict) for key in keys],
+    }
+    run = {
+        "tool": {"driver": driver},
+        "columnKind": "unicodeCodePoints",
+        "artifacts": [{"location": {"uri": uri}}],
+        "invocations": [{"executionSuccessful": True, "exitCode": verdict.exit_code}],
+        "results": results,
+        "properties": {
+            "outcome": str(verdict.outcome),
+            "sentence": visible(verdict.sentence),
+            "untested": [visible(line) for line in verdict.untested],
+            "provenance": {
+                name: None if value is None else visible(value)
+                for name, value in provenance.to_dict().items()
+            },
+        },
+    }
+    log = {"$schema": _SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}
+    return json.dumps(log, indent=1) + "\n"
+
+
+def _sarif_rule(key: str, verdict: Verdict) -> JsonTable:
+    name = next(check.name for check in verdict.checks if check.key == key)
+    return {
+        "id": f"lmexposure/{key}",
+        "name": "".join(word.capitalize() for word in key.split("_")),
+        "shortDescription": {"text": visible(name)},
+        "fullDescription": {"text": CHECK_KINDS[key].help},
+        "help": {"text": CHECK_KINDS[key].help},
+        "defaultConfiguration": {"level": "error"},
+    }
+
+
+def _sarif_result(check: Check, rule: int, uri: str) -> JsonTable:
+    message = f"{check.outcome}: {check.reason}"
+    if check.scope:
+        message = f"{check.outcome} ({check.scope}): {check.reason}"
+    return {
+        "ruleId": f"lmexposure/{check.key}",
+        "ruleIndex": rule,
+        "level": _LEVELS[check.outcome],
+        "message": {"text": visible(message)},
+        "locations": [
+            {"physicalLocation": {"artifactLocation": {"uri": uri}, "region": {"startLine": 1}}}
+        ],
+        # The same finding of the next release is the same alert.
+        "partialFingerprints": {
+            "lmexposureCheck/v1": sha256_bytes(visible(f"{check.key} {check.scope}").encode())
+        },
+    }

@@ -1,1 +1,0 @@
-"""A verdict in the forms that people, build servers and code hosts read."""

@@ -1,0 +1,403 @@
+"""The same classes under two models: how much more one gives away, and whether chance explains it.
+
+Where two runs measured the same manifest, each canary is compared with itself; else the canaries of
+a class are compared with those of the other run, which chance drew anew.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lmexposure import _style
+from lmexposure._quantiles import ExposureEstimate, quantile_range
+from lmexposure.records import ClassKey, Result, Role
+from lmexposure.statistics import holm, quantile_interval, rank_sum_test, sign_test
+
+Floats = NDArray[np.float64]
+
+_SAME = (
+    "canaries of a class are drawn alike, and where the models memorise alike each is as likely "
+    "higher as lower; the interval is over such canaries, for these models"
+)
+_OTHERS = (
+    "canaries of a class are drawn alike in both runs, independent of each other; the interval is "
+    "over such canaries, for these models"
+)
+# The chance that a rank among references or draws is beyond its ends: paid for in each p-value.
+_MISSED = 0.001
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """How much more of a class one model gives away than another, in bits.
+
+    Attributes:
+        base, other: names of the runs.
+        format, role, repetitions: the class.
+        paired: both measured the same canaries, and each is compared with itself; else a pair is
+            any canary of `base` with any of `other`.
+        n, n_base: canaries with an exposure in `other` and in `base`; where `paired`, in both.
+        median: where `paired`, of exposure under `other` less exposure under `base`, else the
+            difference of both medians; above 0 = `other` memorised more. With lower bounds taken
+            for exposures: where there are many, look at the interval.
+        least, most: the same with each lower bound as far up as the whole secret.
+        low, high: interval of that median by order statistics, wide enough for whatever lower
+            bounds, references and draws leave open; None where too few canaries give no bound on
+            that side.
+        level: two-sided coverage wanted.
+        higher, lower: pairs whose exposure is surely higher, or lower, under `other`.
+        open: pairs of which lower bounds, references or draws leave open which is higher.
+        p_value: two-sided, of a sign test where `paired`, else of a rank-sum test; open pairs are
+            counted against a difference.
+        p_adjusted: the same, so that those of all classes of canaries hold together (Holm); None
+            for controls.
+        p_least: the smallest that this many canaries can have, adjusted likewise.
+        capped: canaries, or pairs of one canary, of which an exposure is only a lower bound.
+        assumes: what interval and test rest on.
+    """
+
+    base: str
+    other: str
+    format: str
+    role: Role
+    repetitions: int
+    paired: bool
+    n: int
+    n_base: int
+    median: float
+    least: float
+    most: float
+    low: float | None
+    high: float | None
+    level: float
+    higher: int
+    lower: int
+    open: int
+    p_value: float
+    p_adjusted: float | None
+    p_least: float
+    capped: int
+    assumes: str
+
+
+def differences(
+    results: Sequence[Result], names: Sequence[str], *, level: float = 0.95
+) -> list[Difference]:
+    """Every later run compared with the first, class by class, where one method measured both.
+
+    A p-value holds whatever references were drawn: their ranks are known within ends which miss
+    with .001 in all, and that is added to the p-value over these ends.
+
+    Args:
+        results: in order; the first is the base.
+        names: one for each.
+        level: coverage of each interval, in (0, 1).
+
+    Source: the interval, David and Nagaraja 2003, section 7.1; the price of the ends, Berger and
+    Boos 1994, P values maximized over a confidence set for the nuisance parameter.
+    """
+    found = [
+        _difference(_Side(results[0], key), _Side(result, key), names[0], name, level)
+        for result, name in zip(results[1:], names[1:], strict=True)
+        # A curve errs alike for a whole class, which no test of its canaries tells from memory.
+        if result.settings.method == results[0].settings.method != "skew_normal"
+        for key in _classes(results[0], result)
+    ]
+    return _with_adjusted(found)
+
+
+class _Side:
+    """The exposures of one class that one run measured, by the canary's id."""
+
+    def __init__(self, result: Result, key: ClassKey) -> None:
+        self.result, self.key = result, key
+        form = result.format_named[key[0]]
+        found = {
+            canary.id: canary.exposure.with_error(
+                canary.log_perplexity_bits, references=form.references, space_bits=form.bits
+            )
+            for canary in result.classes.get(key, ())
+        }
+        self.exposures = {name: known for name, known in found.items() if known is not None}
+
+    def of(self, ids: Sequence[str]) -> "_Known":
+        return _Known([self.exposures[name] for name in ids])
+
+
+class _Known:
+    """What is known of some exposures; each array has shape (n,), in bits."""
+
+    def __init__(self, estimates: Sequence[ExposureEstimate]) -> None:
+        self.estimates = estimates
+        self.shown = np.array([estimate.value for estimate in estimates])
+        # A lower bound may be as much as the whole secret.
+        self.most = np.array([_most_bits(estimate) for estimate in estimates])
+        self.capped = np.array([estimate.capped for estimate in estimates], dtype=bool)
+
+    @property
+    def drawn(self) -> bool:
+        return any(estimate.drawn for estimate in self.estimates)
+
+    def ends(self, tail: float) -> tuple[Floats, Floats]:
+        """Least and most of each, which all hold but for `tail` on either side."""
+        low, high = zip(*(estimate.ends(tail) for estimate in self.estimates), strict=True)
+        return np.array(low), np.array(high)
+
+
+def _classes(base: Result, other: Result) -> list[ClassKey]:
+    """Classes with a canary that can be compared, formats in order of their names."""
+    held = [
+        {key for key in result.classes if _Side(result, key).exposures} for result in (base, other)
+    ]
+    keys = sorted(held[0] & held[1], key=lambda key: (key[0], key[1] != "control", key[2]))
+    if base.manifest_sha256 != other.manifest_sha256:
+        return keys
+    return [key for key in keys if _Side(base, key).exposures.keys() & _Side(other, key).exposures]
+
+
+def _difference(first: _Side, second: _Side, base: str, other: str, level: float) -> Difference:
+    paired = first.result.manifest_sha256 == second.result.manifest_sha256
+    ids = [name for name in first.exposures if name in second.exposures] if paired else None
+    before, after = (side.of(ids or list(side.exposures)) for side in (first, second))
+    higher, lower, left_open = _counts(before, after, paired, _MISSED)
+    n, m = len(before.estimates), len(after.estimates)
+    test = sign_test(higher, lower, left_open) if paired else rank_sum_test(higher, lower, n, m)
+    missed = _MISSED if before.drawn or after.drawn else 0.0
+    low, high = (_paired_interval if paired else _interval)(before, after, level)
+    least, most = (
+        _median(before.most, after.shown, paired),
+        _median(before.shown, after.most, paired),
+    )
+    return Difference(
+        base=base,
+        other=other,
+        format=first.key[0],
+        role=first.key[1],
+        repetitions=first.key[2],
+        paired=paired,
+        n=m,
+        n_base=n,
+        median=_median(before.shown, after.shown, paired),
+        least=least,
+        most=most,
+        low=low,
+        high=high,
+        level=level,
+        higher=higher,
+        lower=lower,
+        open=left_open,
+        p_value=min(1.0, test + missed),
+        p_adjusted=None,
+        p_least=missed + (sign_test(n, 0) if paired else rank_sum_test(n * m, 0, n, m)),
+        capped=int(
+            (before.capped | after.capped if paired else np.r_[before.capped, after.capped]).sum()
+        ),
+        assumes=_SAME if paired else _OTHERS,
+    )
+
+
+def _median(base: Floats, other: Floats, paired: bool) -> float:
+    return float(np.median(other - base) if paired else np.median(other) - np.median(base))
+
+
+def _counts(before: _Known, after: _Known, paired: bool, missed: float) -> tuple[int, int, int]:
+    """(surely higher, surely lower, open) pairs, where all ends hold but for `missed`.
+
+    What ties is neither. Each exposure has two ends, which share what they may miss.
+    """
+    tail = missed / 2 / (len(before.estimates) + len(after.estimates))
+    (base_low, base_high), (other_low, other_high) = before.ends(tail), after.ends(tail)
+    if not paired:
+        base_low, base_high = base_low[:, None], base_high[:, None]
+    least, most = other_low - base_high, other_high - base_low
+    left_open = (least < most) & (least <= 0) & (most >= 0)
+    return int((least > 0).sum()), int((most < 0).sum()), int(left_open.sum())
+
+
+def _paired_interval(
+    before: _Known, after: _Known, level: float
+) -> tuple[float | None, float | None]:
+    """From the least to the most that the median of the differences can be.
+
+    No single canary bounds a median of differences, as one does a median (`quantile_range`): the
+    ends of all exposures in both runs must hold at once, and share half of what the interval may
+    miss. Where all are counted, order statistics have the whole of it.
+    """
+    if before.drawn or after.drawn:
+        level = (1 + level) / 2
+    tail = (1 - level) / 2 / (2 * len(before.estimates))
+    (base_low, base_high), (other_low, other_high) = before.ends(tail), after.ends(tail)
+    least = quantile_interval(other_low - base_high, 0.5, level=level).low
+    return least, quantile_interval(other_high - base_low, 0.5, level=level).high
+
+
+def _interval(before: _Known, after: _Known, level: float) -> tuple[float | None, float | None]:
+    """The ends of both medians, which share what the interval may miss."""
+    tail = (1 - level) / 4
+    base, other = (quantile_range(side.estimates, 0.5, tail) for side in (before, after))
+    low = None if other[0] is None or base[1] is None else other[0] - base[1]
+    return low, None if other[1] is None or base[0] is None else other[1] - base[0]
+
+
+def _most_bits(known: ExposureEstimate) -> float:
+    return max(known.value, known.space_bits) if known.capped else known.value
+
+
+def _with_adjusted(found: Sequence[Difference]) -> list[Difference]:
+    """Each class of canaries is a test of its own, over all formats and later runs."""
+    tests = [row for row in found if row.role == "canary"]
+    p_values: Iterator[float] = iter(holm([row.p_value for row in tests]))
+    return [
+        replace(row, p_adjusted=next(p_values), p_least=min(1.0, row.p_least * len(tests)))
+        if row.role == "canary"
+        else row
+        for row in found
+    ]
+
+
+Which = Literal["more", "less", "both", "neither", "unknown"]
+
+_SIGNIFICANCE = 0.05  # of all classes of canaries together
+_SEEN = 0.05  # bits: less is 0.0 in a sentence
+_CONTROLS = 0.01  # of the controls of row run, which are no finding but an alarm
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What a later run comes to next to the first.
+
+    Attributes:
+        base, other: names of the runs.
+        which: `other` leaks "more" or "less" than `base`: in some class, beyond chance, and in no
+            class the other way; "both" where classes disagree; "neither" where chance explains
+            all; "unknown" where no class of canaries can be compared.
+        sentence: the same with its numbers.
+    """
+
+    base: str
+    other: str
+    which: Which
+    sentence: str
+
+
+def findings(names: Sequence[str], rows: Sequence[Difference]) -> Iterator[Finding]:
+    """One finding for each later run.
+
+    Args:
+        names: of the runs; the others are compared with the first.
+        rows: what `differences` gave for them.
+    """
+    tests = sum(row.role == "canary" for row in rows)
+    for other in names[1:]:
+        of_run = [row for row in rows if row.other == other]
+        found = _found(names[0], other, [row for row in of_run if row.role == "canary"], tests)
+        alarm = _alarm([row for row in of_run if row.role == "control"])
+        yield Finding(base=names[0], other=other, which=found[0], sentence=found[1] + alarm)
+
+
+def _found(base: str, other: str, rows: Sequence[Difference], tests: int) -> tuple[Which, str]:
+    beyond = [row for row in rows if row.p_adjusted is not None and row.p_adjusted <= _SIGNIFICANCE]
+    up = [row for row in beyond if row.higher > row.lower]
+    down = [row for row in beyond if row.higher < row.lower]
+    if not rows:
+        return "unknown", (
+            f"{base} and {other} have no class of canaries that can be compared: that takes "
+            "the same format, repetitions and method in both, and no extrapolation."
+        )
+    if not beyond:
+        return "neither", _neither(base, other, rows, tests)
+    if up and down:
+        more, less = _most(up, 1), _most(down, -1)
+        said = f"{_much(more, 1, rows)} under {other} than under {base} ({_why(more, tests)})"
+        rest = f"{_much(less, -1, rows)} under {base} ({_why(less, tests)})"
+        return (
+            "both",
+            f"Neither leaks more throughout: {said}, but {rest}; chance explains neither.",
+        )
+    sign = 1 if up else -1
+    winner, loser = (other, base) if up else (base, other)
+    row = _most(beyond, sign)
+    alike = f" {len(beyond)} of {len(rows)} classes differ beyond chance." if len(rows) > 1 else ""
+    said = (
+        f"{winner} leaks more than {loser}: {_much(row, sign, rows)} "
+        f"({_why(row, tests)}; chance does not explain it).{alike}"
+    )
+    return ("more" if up else "less"), said
+
+
+def _neither(base: str, other: str, rows: Sequence[Difference], tests: int) -> str:
+    """The class that differs most, and what keeps it from being shown."""
+    row = min(rows, key=lambda row: (row.p_value, -abs(row.median)))
+    bits, under = abs(row.median), other if row.median > 0 else base
+    much = f"{_style.number(bits, 1)} bits more exposed in the median under {under}"
+    said = (
+        f"No difference beyond chance between {base} and {other}; nearest to one are "
+        f"{_secrets(row, rows)}, {much if bits >= _SEEN else 'alike in the median'} "
+        f"({_why(row, tests)})."
+    )
+    if min(row.p_least for row in rows) > _SIGNIFICANCE:
+        return f"{said} There are too few canaries to show one."
+    if row.open:
+        said += (
+            f" For {row.open:,} of {_pairs(row)}, lower bounds or references leave open which "
+            "exposure is higher: more references or search could decide."
+        )
+    return said
+
+
+def _pairs(row: Difference) -> str:
+    """All that the test compares."""
+    if row.paired:
+        return _style.count(row.n, "canary", "canaries")
+    return f"{_style.count(row.n * row.n_base, 'pair')} of canaries"
+
+
+def _most(rows: Sequence[Difference], sign: int) -> Difference:
+    """The row whose difference is surely the largest; of those, the most repeated."""
+    return max(rows, key=lambda row: (_surely(row, sign), row.repetitions))
+
+
+def _surely(row: Difference, sign: int) -> float:
+    """Bits of the median difference in a direction that lower bounds leave in no doubt."""
+    return row.least if sign > 0 else -row.most
+
+
+def _much(row: Difference, sign: int, rows: Sequence[Difference]) -> str:
+    """By how much a class is more exposed; in how many pairs, where the median does not show it."""
+    shown, surely = sign * row.median, _surely(row, sign)
+    if surely < _SEEN:
+        more, less = sorted((row.higher, row.lower), reverse=True)
+        return (
+            f"{_secrets(row, rows)} are more exposed in {more:,} of {_pairs(row)}, and less in "
+            f"{less:,}"
+        )
+    bits = f"{'at least ' if surely < shown else ''}{_style.number(surely, 1)} bits"
+    return f"{_secrets(row, rows)} are {bits} more exposed in the median"
+
+
+def _secrets(row: Difference, rows: Sequence[Difference]) -> str:
+    """A class, by its format where there are several."""
+    of = f" of {row.format}" if len({row.format for row in rows}) > 1 else ""
+    return f"secrets{of} inserted {_style.times(row.repetitions)}"
+
+
+def _why(row: Difference, tests: int) -> str:
+    if row.paired:
+        by = f"a sign test of the same {_style.count(row.n, 'canary', 'canaries')}"
+    else:
+        by = f"a rank-sum test of {row.n_base:,} and {row.n:,} other canaries"
+    corrected = f", corrected for {tests} tests" if tests > 1 else ""
+    return f"p = {_style.probability(row.p_adjusted)} by {by}{corrected}"
+
+
+def _alarm(controls: Sequence[Difference]) -> str:
+    """Controls were never inserted, so what moves them is not memorisation."""
+    if not controls or (p := min(row.p_value for row in controls) * len(controls)) > _CONTROLS:
+        return ""
+    return (
+        f" Controls differ too (p = {_style.probability(p)}), though they were never inserted: "
+        "check both measurements before you rely on this."
+    )
