@@ -26,7 +26,7 @@ from lmexposure._validate import of_type, one_of
 from lmexposure.errors import FileError, ModelError, SettingsError
 from lmexposure.models.adapters import base_of_adapter, check_adapter, is_adapter, with_adapter
 from lmexposure.models.encoding import context_window
-from lmexposure.models.half_precision import warn_imitated
+from lmexposure.models.processor import warn_imitated
 
 # Buffers, not weights, that earlier versions of transformers saved; each model makes them anew.
 _OLD_BUFFERS = re.compile(

@@ -7,7 +7,7 @@ import torch
 import transformers.initialization as init
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
-from transformers import PretrainedConfig, PreTrainedModel
+from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from lmexposure.errors import ModelError
@@ -194,3 +194,7 @@ def _advance(state: LstmState | None, end: tuple[Tensor, Tensor], tokens: int) -
     state.hidden, state.cell = end
     state.seen += tokens
     return state
+
+
+AutoConfig.register(LstmConfig.model_type, LstmConfig, exist_ok=True)
+AutoModelForCausalLM.register(LstmConfig, LstmForCausalLM, exist_ok=True)

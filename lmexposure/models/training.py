@@ -20,16 +20,12 @@ from lmexposure._integrity import (
     write_hashed,
 )
 from lmexposure.errors import ModelError, ResultError, SettingsError
-from lmexposure.models.batches import steps_per_epoch
 from lmexposure.models.checkpoints import ANEW, CheckpointDirectory, Counters
-from lmexposure.models.deliveries import check_deliveries
 from lmexposure.models.encoding import context_window
-from lmexposure.models.half_precision import warn_imitated
 from lmexposure.models.load import LoadedModel, weights_sha256
-from lmexposure.models.packing import Packed, pack
-from lmexposure.models.threads import computing_threads, threads_for
-from lmexposure.models.trainer import ProgressCallback, Trainer
-from lmexposure.models.validation import split_validation
+from lmexposure.models.packing import Packed, check_deliveries, pack, split_validation
+from lmexposure.models.processor import computing_threads, threads_for, warn_imitated
+from lmexposure.models.trainer import ProgressCallback, Trainer, steps_per_epoch
 from lmexposure.records import TrainingRecord, TrainingSettings
 
 _SCHEMA = "lmexposure.training/1"

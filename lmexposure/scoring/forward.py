@@ -1,20 +1,45 @@
-"""The plain pass: every text from its beginning, in right-padded batches. Always right."""
+"""Forward passes over whole texts: each by itself, or through the prefix tree that they share.
+
+The tree is worth its while where texts begin alike. A fast way is trusted only after it gave the
+same bits as the plain pass on some of these very texts.
+"""
 
 import inspect
 from collections.abc import Sequence
+from dataclasses import replace
 from math import log
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from lmexposure.errors import NumericalError
+from lmexposure.errors import ModelError, NumericalError
 from lmexposure.models import (
     Encoded,
+    LstmForCausalLM,
 )
+from lmexposure.scoring.lm_head import LmHead
+from lmexposure.scoring.prefix_tree import LevelForward, PackedForward, SortedTexts, TokenTree
+from lmexposure.scoring.runtime import UNABLE, fused_activations, in_words, out_of_memory
+from lmexposure.scoring.steps import RecomputedSteps, next_token_steps
 
 _LN2 = log(2)
+Bits = NDArray[np.float64]
+_TEXTS_WORTH_A_PROBE = 16
+_SAVING = 0.8  # of the tokens that the plain pass feeds; a tree that feeds more is not worth it
+_COMPARED = 5
+_PROBE_NODES = 160  # more than a packed row of them, so that branches stand beside each other
+_NEIGHBOURS = 8
+_PROBE_BITS = 1e-3  # what a fast way may change in a text's bits
+_PROBE_BITS_HALF = 0.25  # in a token's bits in bfloat16 and float16, where right ways differ
+_LEAK_BITS = 1e-5
+# Tokens a packed pass. More fills no core better; on a CPU what a pass of 2,048 holds stays small
+# enough to be had again from the allocator, where larger tensors are fresh pages each time.
+_PASS_TOKENS = {"cpu": 1 << 11, "cuda": 1 << 15}
+_MORE = 8  # times as many where short sequences stand side by side
+_PASS_LOGITS = 1 << 26  # 256 MB of float32, where a way holds whole logits
+_PACKED = "packed"
 
 
 def refuse_unusable(bits: NDArray[np.float64], number: int, texts: int) -> None:
@@ -75,3 +100,224 @@ def _padded(rows: Sequence[list[int]], device: torch.device) -> tuple[torch.Tens
     lengths = torch.tensor(list(map(len, rows)), device=device)
     mask = torch.arange(T, device=device) < lengths[:, None]
     return ids.long(), mask.long()
+
+
+class Way(Protocol):
+    """How to score texts, some at a time.
+
+    `order` says in which order they are best scored, `size` how many of them at a time, and
+    `costs` what each costs in its place, in tokens fed. `slower` tells why no faster way is taken;
+    it is empty where nothing faster was tried in vain.
+    """
+
+    order: Sequence[int]
+    size: int
+    costs: NDArray[np.int64]
+    slower: str
+
+    def __call__(self, places: Sequence[int]) -> list[Bits]:
+        """Bits of the scored tokens of the texts at consecutive places of `order`."""
+        ...
+
+
+class AloneWay:
+    """Every text from its beginning, those of one length together: always right."""
+
+    def __init__(self, model: Any, encoded: Sequence[Encoded]) -> None:
+        self.model, self._plain, self._encoded = model, PlainForward(model), encoded
+        self.slower = ""
+        # Texts of one length share a batch, so that hardly anything is padded.
+        self.order: Sequence[int] = sorted(range(len(encoded)), key=lambda i: -len(encoded[i].ids))
+        self.costs = np.array([len(encoded[i].ids) for i in self.order])
+        longest = int(self.costs[0])
+        size = min(_MORE * _pass_tokens(model), _PASS_LOGITS // _vocabulary(model))
+        self.size = max(1, size // longest)
+
+    def __call__(self, places: Sequence[int]) -> list[Bits]:
+        return self.bits_of([self.order[place] for place in places])
+
+    def bits_of(self, numbers: Sequence[int]) -> list[Bits]:
+        """The same for texts named by their number."""
+        return self._plain.bits([self._encoded[i] for i in numbers])
+
+
+class TreeWay:
+    """Through the tree of the texts, depth first."""
+
+    def __init__(
+        self, alone: AloneWay, texts: SortedTexts, forward: "TreeForward", most_nodes: int
+    ) -> None:
+        self._alone, self._texts, self._forward = alone, texts, forward
+        self._prefix_bits = forward.prefix_bits()
+        self.order: Sequence[int] = texts.order.tolist()
+        self.costs = texts.fed
+        self.size = max(1, int(most_nodes * len(texts) / max(1, texts.fed.sum())))
+        self.slower = ""
+
+    def probe(self) -> range:
+        """Some places to try this way on."""
+        return self._texts.probe(least=_COMPARED, nodes=_PROBE_NODES)
+
+    def beside_others(self, places: Sequence[int]) -> tuple[Bits, Bits]:
+        """Bits of the last of some texts, beside the others as they are and all changed."""
+        tree = self._texts.tree(places[0], places[-1] + 1)
+        own = tree.paths[-1][tree.paths[-1] >= 0]
+        others = (tree.tokens + 1) % _vocabulary(self._alone.model)
+        others[own] = tree.tokens[own]
+        changed = replace(tree, tokens=others)
+        before, after = (self._forward.node_bits(one)[own] for one in (tree, changed))
+        return before, after
+
+    def through_tree(self, places: Sequence[int]) -> list[Bits]:
+        """What the tree alone gives, NaN among it where the model or this way gives NaN."""
+        tree = self._texts.tree(places[0], places[-1] + 1)
+        with fused_activations(self._alone.model):
+            node_bits = self._forward.node_bits(tree)
+        return tree.text_bits(node_bits, self._prefix_bits)
+
+    def __call__(self, places: Sequence[int]) -> list[Bits]:
+        found = self.through_tree(places)
+        for place, bits in zip(places, found, strict=True):
+            if not np.isfinite(bits).all():
+                found[place - places[0]] = self._again(place)
+        return found
+
+    def _again(self, place: int) -> Bits:
+        """One text alone: NaN of another branch can reach it past a mask, since 0 x NaN is NaN."""
+        number = self.order[place]
+        bits = self._alone.bits_of([number])[0]
+        refuse_unusable(bits, number, len(self._texts))
+        return bits
+
+
+_Either = TypeVar("_Either", AloneWay, TreeWay)
+
+
+class TreeForward(Protocol):
+    """A way to compute a tree's nodes."""
+
+    def prefix_bits(self) -> Bits:
+        """Bits of the prefix's own tokens, shape (P,); the first is NaN."""
+        ...
+
+    def node_bits(self, tree: TokenTree) -> Bits:
+        """Bits of every wanted node, shape (K,)."""
+        ...
+
+
+@torch.inference_mode()
+def choose_way(model: Any, encoded: Sequence[Encoded]) -> Way:
+    """The fastest way that is right for this model and these texts.
+
+    Args:
+        model: a causal language model in evaluation mode.
+        encoded: n texts, at least one.
+    """
+    alone = AloneWay(model, encoded)
+    if len(encoded) < _TEXTS_WORTH_A_PROBE:
+        return alone
+    texts = SortedTexts(encoded)
+    failures: dict[str, str] = {}  # what was tried first, by what was wrong with it
+    for kind, make in _FAST:
+        try:
+            way = make(alone, texts)
+            if way is None:
+                continue
+            if _is_right(way, alone):
+                return _slower(way, kind, failures)
+            failures.setdefault("gives other bits", kind)
+        except UNABLE as failure:
+            failures.setdefault(in_words(failure), kind)
+            if out_of_memory(failure):
+                break
+    return _slower(alone, "each by itself", failures)
+
+
+def _slower(way: _Either, kind: str, failures: dict[str, str]) -> _Either:
+    """A way, with the reason why it is no faster one."""
+    if failures and not kind.startswith(_PACKED):  # both ways to pack are fast
+        reasons = [f"{tried}: {reason}" for reason, tried in failures.items()]
+        way.slower = (
+            f"texts are scored {kind}, which is slower and gives the same bits "
+            f"({'; '.join(reasons)})"
+        )
+    return way
+
+
+def _packed(alone: AloneWay, texts: SortedTexts, *, by_layer: bool = False) -> TreeWay | None:
+    """Packed, where repeated ancestors leave a saving; a recurrent state would read siblings."""
+    if _is_recurrent(alone.model):
+        return None
+    depth = max(1, texts.depth)
+    width = max(256, min(16 * depth, max(1024, 2 * depth)))
+    if texts.fed.sum() * width / (width - depth) > _SAVING * texts.tokens:
+        return None
+    model = alone.model
+    readout = LmHead(model, _probe_ids(texts))
+    forward = PackedForward(model, readout, texts.prefix, width=width, by_layer=by_layer)
+    return TreeWay(alone, texts, forward, _pass_tokens(model))
+
+
+def _packed_by_layer(alone: AloneWay, texts: SortedTexts) -> TreeWay | None:
+    """The same for models that want one mask for each of their layer types."""
+    kinds = getattr(alone.model.config.get_text_config(), "layer_types", None)
+    return _packed(alone, texts, by_layer=True) if kinds else None
+
+
+def _levels(alone: AloneWay, texts: SortedTexts) -> TreeWay | None:
+    """Level by level, where the model's states can be forked and texts have a token in common."""
+    if not texts.prefix or texts.fed.sum() > _SAVING * texts.tokens:
+        return None
+    model = alone.model
+    steps = next_token_steps(model, _probe_ids(texts))
+    if isinstance(steps, RecomputedSteps):
+        raise ModelError(steps.why)
+    forward = LevelForward(model, LmHead(model, _probe_ids(texts)), steps, texts.prefix)
+    by_logits = _PASS_LOGITS // _vocabulary(model)
+    # A level is a small part of a pass, so more nodes fit into one.
+    nodes = min(_MORE * _pass_tokens(model), by_logits) * max(1, texts.depth)
+    return TreeWay(alone, texts, forward, nodes)
+
+
+_FAST = (
+    (_PACKED, _packed),
+    (f"{_PACKED} by layer", _packed_by_layer),
+    ("level by level", _levels),
+)
+
+
+def _is_recurrent(model: Any) -> bool:
+    return isinstance(model, LstmForCausalLM) or getattr(model, "_is_stateful", False)
+
+
+def _is_right(way: TreeWay, alone: AloneWay) -> bool:
+    """Whether some texts, the longest among them, have the bits that they have by themselves.
+
+    In bfloat16 rounding could hide that a text reads the ones beside it. So, in any dtype, one
+    text's bits must also stay what they are when all others change.
+    """
+    places = way.probe()
+    chosen = np.unique(np.linspace(0, len(places) - 1, _COMPARED).round().astype(int)).tolist()
+    quick = way.through_tree(places)
+    slow = alone.bits_of([way.order[places[i]] for i in chosen])
+    half = alone.model.dtype.itemsize < 4
+    for i, bits in zip(chosen, slow, strict=True):
+        if not np.allclose(quick[i], bits, rtol=0, atol=_PROBE_BITS_HALF if half else _PROBE_BITS):
+            return False
+        if not half and abs(quick[i].sum() - bits.sum()) > _PROBE_BITS:
+            return False
+    before, after = way.beside_others(places[-_NEIGHBOURS:])
+    return np.allclose(before, after, rtol=0, atol=_LEAK_BITS, equal_nan=True)
+
+
+def _probe_ids(texts: SortedTexts) -> list[int]:
+    """The end of a text: enough for a first look, before whole texts are compared."""
+    return texts.longest()[-16:]
+
+
+def _pass_tokens(model: Any) -> int:
+    return _PASS_TOKENS.get(model.device.type, _PASS_TOKENS["cuda"])
+
+
+def _vocabulary(model: Any) -> int:
+    return int(model.config.get_text_config().vocab_size)

@@ -22,10 +22,8 @@ from lmexposure.errors import MarginError, ModelError, SettingsError
 from lmexposure.integrations import insert
 from lmexposure.models import LoadedModel
 from lmexposure.records import Result
-from lmexposure.scoring import Draws, RankSearch, Walk, log_perplexity
-from lmexposure.scoring.search import rescoring
-from lmexposure.scoring.space import token_rules
-from lmexposure.scoring.ways import TreeWay
+from lmexposure.scoring import Draws, RankSearch, Walk, log_perplexity, rescoring, token_rules
+from lmexposure.scoring.forward import TreeWay
 
 FORM = Format(name="code", template="number {digits:4}")
 
