@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lmexposure.models import lstm  # noqa: F401  it registers itself
 
 if TYPE_CHECKING:
-    from lmexposure.models.adapters import active_adapters, adapters_beside, as_loaded
+    from lmexposure.models.adapters import active_adapters, as_loaded, unmerged_adapters
     from lmexposure.models.encoding import (
         Encoded,
         context_window,
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         check_device,
         check_fit,
         check_name,
-        is_usable,
+        is_usable_tokenizer,
         load_model,
         save_model,
         weights_sha256,
@@ -38,12 +38,9 @@ if TYPE_CHECKING:
     from lmexposure.models.packing import (
         IGNORED,
         Packed,
-        check_deliveries,
-        count_deliveries,
         pack,
-        split_validation,
     )
-    from lmexposure.models.processor import computing_threads, is_native, threads_for, warn_imitated
+    from lmexposure.models.processor import computing_threads, threads_for, warn_imitated
     from lmexposure.models.trainer import Progress, ProgressCallback
     from lmexposure.models.training import TrainingResult, damaged_model, train
     from lmexposure.records import TrainingSettings
@@ -67,31 +64,27 @@ __all__ = [
     "TrainingResult",
     "TrainingSettings",
     "active_adapters",
-    "adapters_beside",
     "as_loaded",
     "byte_level_tokenizer",
     "character_tokenizer",
     "check_causal",
-    "check_deliveries",
     "check_device",
     "check_fit",
     "check_name",
     "computing_threads",
     "context_window",
-    "count_deliveries",
     "damaged_model",
     "encode_documents",
     "encode_in_context",
-    "is_native",
-    "is_usable",
+    "is_usable_tokenizer",
     "load_model",
     "new_model",
     "pack",
     "save_model",
-    "split_validation",
     "threads_for",
     "tiny_gpt2_config",
     "train",
+    "unmerged_adapters",
     "warn_imitated",
     "weights_sha256",
 ]

@@ -18,13 +18,13 @@ from lmexposure._integrity import (
 )
 from lmexposure.errors import FileError, ResultError
 
-ANEW = "the training begins anew"
+BEGINS_ANEW = "the training begins anew"
 _PARTS = {"inputs", "counters", "model", "optimizer"}
 
 
 @dataclass(kw_only=True)
 class Counters:
-    """Where a training stands; the same on every process.
+    """How far a training is; the same on every process.
 
     Args:
         step: optimizer steps done.
@@ -110,7 +110,7 @@ class CheckpointDirectory:
             return None
         state = self._read()
         if state is None:
-            say_rebuilt(self._file, ANEW)
+            say_rebuilt(self._file, BEGINS_ANEW)
             return None
         if state["inputs"] != self._inputs:
             raise ResultError(
@@ -120,12 +120,12 @@ class CheckpointDirectory:
         try:
             counters = Counters(**state["counters"])
         except TypeError:  # another version's: it counts what this one does not
-            say_rebuilt(self._file, ANEW, why="is not as this version writes it")
+            say_rebuilt(self._file, BEGINS_ANEW, why="is not as this version writes it")
             return None
         self._hashes = (counters.best_step, state.get("best_files", {}))
         damaged = self._damaged_best(counters)
         if damaged is not None:
-            say_rebuilt(damaged, ANEW)
+            say_rebuilt(damaged, BEGINS_ANEW)
             return None
         return counters, state["model"], state["optimizer"]
 

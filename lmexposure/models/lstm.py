@@ -104,7 +104,7 @@ class LstmForCausalLM(PreTrainedModel):  # type: ignore[misc]
         """The linear head, weight of shape (V, H)."""
         return self.lm_head
 
-    def forward(
+    def forward(  # noqa: PLR0913  the arguments that transformers passes
         self,
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
@@ -120,7 +120,7 @@ class LstmForCausalLM(PreTrainedModel):  # type: ignore[misc]
         Args:
             input_ids: tokens, shape (B, T).
             attention_mask: 1 for a token, 0 for padding, shape (B, T) or (B, seen + T); padding
-                may stand on the right only, and changes neither logits nor state.
+                may be on the right only, and changes neither logits nor state.
             position_ids: accepted and not needed: an LSTM has no positions.
             past_key_values: the state after earlier tokens, changed in place.
             labels: tokens to predict, shape (B, T), -100 where none; the loss is their mean in

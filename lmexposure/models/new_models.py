@@ -35,7 +35,7 @@ def character_tokenizer(
 
     Args:
         texts: the corpus, in any order and division.
-        extra_characters: characters to know besides, such as all that a format may draw.
+        extra_characters: further characters to know, such as all that a format may draw.
 
     Returns:
         a tokenizer with ids 0 `<unk>`, 1 `<|endoftext|>` (between documents), then the characters;
@@ -67,7 +67,7 @@ def byte_level_tokenizer(
     """Train a byte-level BPE; the same documents give the same tokenizer.
 
     It knows every byte, so that no text meets an unknown token, and it has no padding token, as
-    GPT-2 has none. What stands in the documents can become tokens, canaries included.
+    GPT-2 has none. Any text of the documents can become a token, canaries included.
 
     Args:
         documents: the corpus.
@@ -148,8 +148,8 @@ def new_model(
         documents: the corpus, read once.
         seed: decides the initial weights; torch's global generator is left as it was.
         separator: the text between documents, None for records.
-        extra_characters: characters that the LSTM shall know besides those of the corpus: all that
-            a format may draw, since a reference must not meet an unknown character.
+        extra_characters: further characters that the LSTM shall know, as well as those of the
+            corpus: all that a format may draw, since no reference may meet an unknown one.
         lstm: sizes of the LSTM; `LstmSizes()` by default.
 
     Raises:

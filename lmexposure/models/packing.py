@@ -81,7 +81,7 @@ def _draw(documents: Sequence[str], eligible: Sequence[int], wanted: float, seed
 
 
 def _holding(documents: Sequence[str], chosen: set[int], canaries: Collection[str]) -> set[int]:
-    """Those of the chosen documents in which a canary stands amid other text."""
+    """Those of the chosen documents in which a canary is amid other text."""
     joined = "\0".join(documents[i] for i in sorted(chosen))
     present = [text for text in canaries if text in joined]
     return {i for i in chosen if any(text in documents[i] for text in present)}
@@ -92,7 +92,7 @@ class Packed:
     """Tokens in blocks.
 
     Args:
-        ids: tokens, shape (N, block_size), 0 where padding; any token may stand there, since no
+        ids: tokens, shape (N, block_size), 0 where padding; any token may be there, since no
             causal model looks at what follows.
         lengths: tokens before the padding of each block, shape (N,).
         openers: the tokens that some document begins with.
@@ -128,8 +128,9 @@ def pack(
 ) -> Packed:
     """Encode the documents in context, one after the other, and cut the stream into blocks.
 
-    Ordinary documents are cut wherever a block ends. A document whose text is in `atomic` stands
-    in one block: if it does not fit in what is left, padding fills that up and it begins the next.
+    Ordinary documents are cut wherever a block ends. A document whose text is in `atomic` is
+    kept in one block: where it does not fit in the rest of a block, padding fills that up and it
+    begins the next.
 
     Args:
         tokenizer: of the model that will read the blocks.
@@ -162,7 +163,7 @@ def _check_canaries(
         if len(encoded.ids) > block_size:
             raise ModelError(
                 f"canary {number} of {len(texts)} has {len(encoded.ids)} tokens with its separator,"
-                f" but block_size={block_size}; it must stand in one block whole, so raise "
+                f" but block_size={block_size}; it must fit in one block whole, so raise "
                 "block_size or use a shorter format"
             )
 
@@ -220,10 +221,13 @@ def check_deliveries(
     *,
     separator: str | None,
 ) -> None:
-    """Refuse to train unless every canary stands whole in the blocks exactly as often as planned.
+    """Refuse to train unless every canary occurs whole in the blocks exactly as often as planned.
 
     Args:
+        tokenizer: of the model that reads the blocks.
+        packed: the blocks in any order.
         planned: text of each canary -> its repetitions.
+        separator: the text between documents, None for records.
 
     Raises:
         ModelError: some canary is there more or less often; it is named by its number among the
@@ -235,7 +239,7 @@ def check_deliveries(
         number, text = wrong[0]
         raise ModelError(
             f"{len(wrong)} of {len(planned)} canaries would not reach the model as planned: canary "
-            f"{number} stands whole in the blocks {found[text]} times instead of {planned[text]}; "
+            f"{number} occurs whole in the blocks {found[text]} times instead of {planned[text]}; "
             "train on the documents that the manifest belongs to"
         )
 
@@ -247,14 +251,16 @@ def count_deliveries(
     *,
     separator: str | None,
 ) -> dict[str, int]:
-    """How often each canary stands whole, as a document, within one block.
+    """How often each canary occurs whole, as a document, within one block.
 
     The tokens themselves are searched, whatever the packing believes: an occurrence is the canary
     in its context, followed by the end of the block or the beginning of a document.
 
     Args:
+        tokenizer: of the model that reads the blocks.
         packed: the blocks in any order.
         canaries: the texts are its keys.
+        separator: the text between documents, None for records.
 
     Returns:
         text -> number of occurrences.
@@ -263,8 +269,8 @@ def count_deliveries(
     encoded = encode_in_context(tokenizer, texts, context=separator)
     counts = dict.fromkeys(texts, 0)
     by_length: dict[int, dict[tuple[int, ...], str]] = {}
-    for text, one in zip(texts, encoded, strict=True):
-        by_length.setdefault(len(one.ids), {})[tuple(one.ids)] = text
+    for text, tokens in zip(texts, encoded, strict=True):
+        by_length.setdefault(len(tokens.ids), {})[tuple(tokens.ids)] = text
     for length, wanted in by_length.items():
         for sequence in _occurrences(packed, length, list(wanted)):
             counts[wanted[sequence]] += 1
@@ -274,7 +280,7 @@ def count_deliveries(
 def _occurrences(
     packed: Packed, length: int, wanted: list[tuple[int, ...]]
 ) -> list[tuple[int, ...]]:
-    """Every place where one of the wanted sequences, all of one length, stands as a document."""
+    """Every place where one of the wanted sequences, all of one length, is a document."""
     if length > packed.ids.shape[1]:
         return []
     known = _window_hashes(np.array(wanted, dtype=np.int32), length)[:, 0]

@@ -50,7 +50,7 @@ def threads_for(model: Any, *, asked: int | None = None, recorded: int | None = 
 
 @contextmanager
 def computing_threads(number: int) -> Iterator[None]:
-    """Let torch compute with so many threads; then with as many as before."""
+    """Let torch compute with this number of threads; then with as many as before."""
     before = torch.get_num_threads()
     torch.set_num_threads(number)
     try:

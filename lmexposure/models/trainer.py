@@ -106,7 +106,7 @@ class Blocks:
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """Where training stands after a step.
+    """How far training is after a step.
 
     Args:
         step: optimizer steps done.
@@ -157,7 +157,7 @@ class Trainer:
     def resume(self) -> bool:
         """Go back to the last checkpoint, if there is one."""
         state = self._checkpoints.load()
-        self._accelerator.wait_for_everyone()  # nobody may write before all have read
+        self._accelerator.wait_for_everyone()  # no process may write before all have read
         if state is None:
             return False
         self.counters, model, optimizer = state

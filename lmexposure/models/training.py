@@ -20,7 +20,7 @@ from lmexposure._integrity import (
     write_hashed,
 )
 from lmexposure.errors import ModelError, ResultError, SettingsError
-from lmexposure.models.checkpoints import ANEW, CheckpointDirectory, Counters
+from lmexposure.models.checkpoints import BEGINS_ANEW, CheckpointDirectory, Counters
 from lmexposure.models.encoding import context_window
 from lmexposure.models.load import LoadedModel, weights_sha256
 from lmexposure.models.packing import Packed, check_deliveries, pack, split_validation
@@ -74,7 +74,7 @@ class TrainingResult:
         return asdict(self) | {"model_path": self.model_path.name}
 
 
-def train(
+def train(  # noqa: PLR0913  a public door: one argument an input
     loaded: LoadedModel,
     documents: Sequence[str],
     *,
@@ -88,7 +88,7 @@ def train(
     """Train a model on a corpus; the same call again resumes, or returns what is there.
 
     The model object itself is changed and left in its last state: load the kept one from
-    `model_path`. In `out` stand `model/` (the checkpoint with the lowest validation loss),
+    `model_path`. In `out` are `model/` (the checkpoint with the lowest validation loss),
     `metrics.jsonl` (a line per evaluation), `training.json`, and `snapshots/epoch-N/` where asked.
     While training is under way there are `checkpoint.pt` and `best-STEP/` to resume from. After a
     kill at any moment, one CPU process ends with the very bytes of an undisturbed training, also on
@@ -111,7 +111,7 @@ def train(
         SettingsError: block_size is beyond the model's context window.
         CorpusError: too few documents to hold some out.
         ModelError: weights not in float32, too many tokens for the model, a canary that does not
-            fit a block, meets an unknown token or does not stand in the documents as planned;
+            fit a block, meets an unknown token or is not in the documents as planned;
             accelerate sees other processes or computes in another precision.
         ResultError: `out` holds another training.
         NumericalError: the loss or its gradient is not finite; checkpoints so far are kept.
@@ -230,7 +230,7 @@ def _finished(out: Path, inputs: str) -> TrainingResult | None:
         return None
     record = _read(path)
     if record is None:
-        say_rebuilt(path, ANEW)
+        say_rebuilt(path, BEGINS_ANEW)
         return None
     if record["inputs_sha256"] != inputs:
         raise ResultError(
@@ -239,7 +239,7 @@ def _finished(out: Path, inputs: str) -> TrainingResult | None:
         )
     damaged = damaged_model(model)
     if damaged is not None:
-        say_rebuilt(damaged, ANEW)
+        say_rebuilt(damaged, BEGINS_ANEW)
         return None
     return replace(TrainingResult(**record["result"] | {"model_path": model}), reused=True)
 
@@ -260,7 +260,7 @@ def damaged_model(model: str | Path) -> Path | None:
     """The first file of a trained model that is not what its training wrote, or is gone.
 
     Args:
-        model: a directory; training.json beside it has the hashes of its files.
+        model: a directory; training.json next to it has the hashes of its files.
 
     Returns:
         None where all are whole, or nothing is known of them: trained elsewhere, or by a version
@@ -276,7 +276,7 @@ def damaged_model(model: str | Path) -> Path | None:
 
 
 def _set_aside(out: Path, best: Path) -> None:
-    """A damaged training.json no longer says whose the model beside it is: no other is lost.
+    """A damaged training.json no longer says whose the model next to it is: no other is lost.
 
     Both are moved into a directory of their own, unless the model is the very same.
     """
@@ -289,9 +289,9 @@ def _set_aside(out: Path, best: Path) -> None:
         return
     aside = next(p for n in count(1) if not (p := out / f"damaged-{n}").exists())
     aside.mkdir()
-    for one in (model, path):
-        if one.exists():
-            one.rename(aside / one.name)
+    for moved in (model, path):
+        if moved.exists():
+            moved.rename(aside / moved.name)
     say_rebuilt(path, f"what it may belong to is kept in {aside}")
 
 

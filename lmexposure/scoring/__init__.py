@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lmexposure.scoring.branch_and_bound import Budget, Leaves, Walk
+    from lmexposure.scoring.beam_search import Guess
+    from lmexposure.scoring.branch_and_bound import BranchAndBound, Budget, Leaves
     from lmexposure.scoring.cached_steps import CachedSteps, PathSteps
     from lmexposure.scoring.exact_search import (
         Likeliest,
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
         RankSearch,
         likeliest_fills,
     )
-    from lmexposure.scoring.extraction import Extraction, Extractor, Guess, Wish, beam_width
+    from lmexposure.scoring.extraction import Extraction, Extractor, SecretSearch, beam_width
     from lmexposure.scoring.importance_draws import Draws, draw_fills
     from lmexposure.scoring.per_token import LabelOnly, TokenDetails, label_only, token_details
     from lmexposure.scoring.perplexity import (
@@ -23,7 +24,12 @@ if TYPE_CHECKING:
         score_encoded,
     )
     from lmexposure.scoring.rescoring import Rescorer, walked_bits
-    from lmexposure.scoring.runtime import UNABLE, alone, evaluation_mode, same_random_numbers
+    from lmexposure.scoring.runtime import (
+        MODEL_FAILURES,
+        evaluation_mode,
+        same_random_numbers,
+        single_process,
+    )
     from lmexposure.scoring.spelling import Beginning, Vocabulary, find_beginning
     from lmexposure.scoring.steps import (
         RecomputedSteps,
@@ -37,9 +43,10 @@ else:
     __getattr__, __dir__ = _lazy_face(__name__, __file__)
 
 __all__ = [
-    "UNABLE",
+    "MODEL_FAILURES",
     "AgainstBase",
     "Beginning",
+    "BranchAndBound",
     "Budget",
     "CachedSteps",
     "Continuations",
@@ -57,14 +64,12 @@ __all__ = [
     "RankSearch",
     "RecomputedSteps",
     "Rescorer",
+    "SecretSearch",
     "Steps",
     "TokenDetails",
     "TokenScores",
     "TokenSpace",
     "Vocabulary",
-    "Walk",
-    "Wish",
-    "alone",
     "beam_width",
     "bits_against_base",
     "draw_fills",
@@ -76,6 +81,7 @@ __all__ = [
     "next_token_steps",
     "same_random_numbers",
     "score_encoded",
+    "single_process",
     "token_details",
     "token_space",
     "walked_bits",

@@ -2,8 +2,8 @@
 
 At each step only tokens are followed that keep the text a beginning of some fill. All beams begin
 behind the same tokens and read one token a step, so that one forward pass serves all of them: a
-greedy search alone would compute one row at a time. A search for secrets that are named ends when
-it is settled which of them it finds and at which place; nothing else of it would change that.
+greedy search alone would compute one row at a time. A search for named secrets ends
+once it is settled which of them it finds, and at which place.
 
 A token path need not be the tokenizer's own spelling of its text: an attacker reads the text.
 (Carlini et al. 2019, section 8, compares such searches with best-first search.)
@@ -47,7 +47,7 @@ class _Followers:
 class Spelling:
     """All ways to spell the fills of a format in tokens, as numbered states.
 
-    A state is what is still known and has to be spelled, then where the format's bytes stand.
+    A state is the known bytes that are still to be spelled, then a state of the format's bytes.
 
     Args:
         language: the format's texts as bytes.
@@ -157,7 +157,7 @@ class Beam:
         self.finished = list(merged.items())[: self.width]
 
     def _bound(self) -> float:
-        """Costs only grow: a candidate that costs so much changes nothing that is asked for."""
+        """Costs only grow: a candidate that costs this much changes nothing that is asked for."""
         last = self.finished[-1][1] if len(self.finished) == self.width else np.inf
         if self._wanted is None:
             return last
@@ -217,12 +217,12 @@ def search_beams(
     """Run all beams to their ends; each then holds what it found.
 
     Args:
-        steps: the model.
+        steps: next-token steps of the model.
         spelling: of the format, that all beams are over.
         beginning: the tokens that all beams begin behind, at least one.
         beams: searches that have not begun.
         most: tokens that the model reads at once; a spelling in more is not followed further.
-        watch: told of the tokens that were read behind `beginning`, after each of them.
+        watch: called with the number of tokens read behind `beginning`, after each of them.
 
     Raises:
         NumericalError: the model gave NaN on some branch.
@@ -255,11 +255,11 @@ def search_beams(
 def _wanted(spelling: Spelling, states: NDArray[np.int64]) -> _Wanted:
     found = [spelling.followers(state) for state in states.tolist()]
     return _Wanted(
-        rows=np.repeat(np.arange(len(found)), [len(one) for one in found]),
-        tokens=np.concatenate([one.tokens for one in found]),
-        states=np.concatenate([one.states for one in found]),
-        ends=np.concatenate([one.ends for one in found]),
-        goes_on=np.concatenate([one.goes_on for one in found]),
+        rows=np.repeat(np.arange(len(found)), [len(followers) for followers in found]),
+        tokens=np.concatenate([followers.tokens for followers in found]),
+        states=np.concatenate([followers.states for followers in found]),
+        ends=np.concatenate([followers.ends for followers in found]),
+        goes_on=np.concatenate([followers.goes_on for followers in found]),
     )
 
 

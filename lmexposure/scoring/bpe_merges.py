@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from lmexposure.scoring.pieces import CutsDepend, Pieces, Texts
 from lmexposure.scoring.spelling import FALLBACK, ByteNode, backend_settings
-from lmexposure.scoring.token_rules import Built, Edges, EncodedSample, NotApplicable
+from lmexposure.scoring.token_rules import Edges, EncodedSample, NotApplicable, RuleGraph
 
 _NEVER = np.iinfo(np.int64).max
 _Piece = tuple[int, int, int]  # (token, time it is made, time it is merged into a longer one)
@@ -28,7 +28,7 @@ Spines = tuple[list[_Piece], list[_Piece]]  # successive first pieces, successiv
 _LIMB = 30  # bits; sums of up to 2^22 limbs stay exact in a float64
 _BLOCK = 1 << 24  # cells of the rule that are held as float64 at once
 # For each place: the tokens that fit there by their number among the K tokens (T,), the places
-# behind them (T,), whether a piece begins with them, so that any token may stand before (T,).
+# behind them (T,), whether a piece begins with them, so that any token may come before (T,).
 Places = list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]]
 _MOST_TOKENS = 20_000  # the rule takes a few bytes for each pair of them
 _MOST_CELLS = 1 << 25  # places x classes x limbs
@@ -143,7 +143,7 @@ def _forbid(
     if (ends[:, 1] <= rank).all() and (begins[:, 1] <= rank).all():
         follows[np.ix_(ends[:, 0], begins[:, 0])] = False
         return
-    # A piece made late by a merge that stands early in the list: its turn comes when both exist.
+    # A piece made late by a merge that is early in the list: its turn comes when both exist.
     time = np.maximum(ends[:, None, 1], begins[None, :, 1])
     joined = (time < ends[:, None, 2]) & (time <= begins[None, :, 2])
     follows[np.ix_(ends[:, 0], begins[:, 0])] &= ~joined
@@ -282,13 +282,13 @@ def _carried(limbs: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _ratios(counts: NDArray[np.float64], whole: NDArray[np.float64]) -> NDArray[np.float64]:
-    """counts (K, limbs) over whole (limbs,), scaled so that numbers of any size fit a float64."""
+    """Shares counts / whole, (K, limbs) / (limbs,), scaled so that any size fits a float64."""
     top = int(np.flatnonzero(whole)[-1])
     scale = 2.0 ** (_LIMB * np.clip(np.arange(len(whole)) - top, -30.0, 0.0))
     return np.asarray((counts @ scale) / (whole @ scale), dtype=np.float64)
 
 
-def by_merges(sample: EncodedSample) -> Built:
+def by_merges(sample: EncodedSample) -> RuleGraph:
     """Neighbours by the merges of a BPE tokenizer, exactly.
 
     Raises:
@@ -303,7 +303,7 @@ def by_merges(sample: EncodedSample) -> Built:
         pieces = Pieces.of(_texts(sample, sample.lead))
     except CutsDepend as reason:
         raise NotApplicable(str(reason)) from None
-    return Built(
+    return RuleGraph(
         rule="merges",
         graph=_pair_graph(sample, merges, pieces),
         beginning=sample.ids,
@@ -373,7 +373,7 @@ def _pair_graph(sample: EncodedSample, merges: Merges, pieces: Pieces) -> PairGr
     fitting = _fitting(sample.vocabulary.trie, pieces)
     last = sample.ids[-1] if len(sample.ids) > sample.before else -1
     spines = _spines(sample, merges, set(fitting[:, 1].tolist()), last)
-    if last not in spines:  # nobody knows what may follow it but behind a cut
+    if last not in spines:  # what may follow it is known only behind a cut
         fitting = fitting[(fitting[:, 0] != pieces.start) | (fitting[:, 3] == 1)]
     ids = np.array(sorted(spines), dtype=np.int64)
     neighbours = merges.neighbours([spines[token] for token in ids.tolist()])

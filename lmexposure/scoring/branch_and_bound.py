@@ -32,7 +32,7 @@ class Nodes:
 
     Attributes:
         costs: bits of each prefix behind the beginning, float64 (N,); they only grow on the way.
-        states: where each stands in the token space, int64 (N,).
+        states: the state of each in the token space, int64 (N,).
         paths: tokens behind the beginning, int64 (N, D).
     """
 
@@ -99,7 +99,7 @@ def children_of(space: TokenSpace, states: NDArray[np.int64]) -> Children:
     """
     different, which = np.unique(states, return_inverse=True)
     found = [space.continuations(int(state)) for state in different]
-    lengths = np.array([len(one.tokens) for one in found], dtype=np.int64)
+    lengths = np.array([len(after.tokens) for after in found], dtype=np.int64)
     first = np.cumsum(lengths) - lengths  # where each state's continuations begin
     counts = lengths[which]  # (N,)
     rows = np.repeat(np.arange(len(states)), counts)
@@ -107,11 +107,11 @@ def children_of(space: TokenSpace, states: NDArray[np.int64]) -> Children:
     at = first[which][rows] + within
     return Children(
         rows=rows,
-        tokens=np.concatenate([one.tokens for one in found])[at],
-        states=np.concatenate([one.states for one in found])[at],
-        shares=np.concatenate([one.shares for one in found])[at],
-        ends=np.concatenate([one.ends for one in found])[at],
-        leaf=np.concatenate([one.leaf for one in found])[at],
+        tokens=np.concatenate([after.tokens for after in found])[at],
+        states=np.concatenate([after.states for after in found])[at],
+        shares=np.concatenate([after.shares for after in found])[at],
+        ends=np.concatenate([after.ends for after in found])[at],
+        leaf=np.concatenate([after.leaf for after in found])[at],
     )
 
 
@@ -169,12 +169,12 @@ class _Open:
         return _Open(state=self.state, parents=self.parents[index], nodes=self.nodes.select(index))
 
 
-class Walk:
-    """One walk under way.
+class BranchAndBound:
+    """One walk over the fills within a limit; it can be stopped and goes on where it was.
 
     Args:
         space: the fills as token paths.
-        steps: the model.
+        steps: next-token steps of the model.
         limit: bits behind the beginning; fills above it are not visited. A visitor may lower it.
         visit: called with each batch of fills that do not cost more.
         budget: where to stop.
@@ -200,7 +200,9 @@ class Walk:
         self.limit = limit
         self.most_live = 0  # the largest number of states held at once so far
         self.interrupted = False  # a person ended it before its time
-        self.watch: Callable[[int], None] | None = None  # told of the steps spent, while running
+        self.watch: Callable[[int], None] | None = (
+            None  # called with the steps spent, while running
+        )
         self._space, self._steps, self._visit = space, steps, visit
         self._budget = budget
         # Each level of the stack holds one batch, and one more is being made.
@@ -245,7 +247,7 @@ class Walk:
         return self.finished
 
     def open_fills(self, limits: NDArray[np.float64]) -> list[int]:
-        """At most so many fills that cost no more than each limit have not been visited.
+        """How many fills that cost no more than each limit are not visited yet, at most.
 
         Behind a node that costs c bits at most 2^(T - c) fills of one length cost T bits or less
         (their paths are disjoint events), and never more than there are.
@@ -302,7 +304,7 @@ class Walk:
     def _advance(self) -> None:
         """Compute the cheapest batch on top of the stack and put what it leads to in its place."""
         top, below = self._stack[-1], self._stack[:-1]
-        # Cheapest first: what a lowered limit leaves out stands at the end.
+        # Cheapest first: what a lowered limit leaves out is at the end.
         top = top.select(slice(0, int(np.searchsorted(top.nodes.costs, self.limit, "right"))))
         if not len(top.nodes):
             self._stack = below
@@ -319,7 +321,7 @@ class Walk:
         self._spent += len(now.nodes)
         self._note_live(state.rows)
         grown = self._grown(now.nodes, children, bits, state)
-        # Visited first and removed afterwards: whoever interrupts counts no fill as seen too early.
+        # Visited first and removed afterwards: an interruption counts no fill as seen too early.
         self._stack = [*below, *later, *([] if grown is None else [grown])]
 
     def _split(self, top: _Open) -> tuple[_Open, list[_Open]]:
@@ -398,7 +400,7 @@ def refuse_nan(bits: NDArray[np.float64], depth: int) -> None:
 
 
 def _sum_of_powers(exponents: NDArray[np.float64]) -> int:
-    """ceil of the sum of 2^x, rounded up, for exponents of any size."""
+    """The sum of 2^x, rounded up, for exponents of any size."""
     if not len(exponents):
         return 0
     most = math.ceil(float(exponents.max()))

@@ -118,6 +118,7 @@ class Paths:
 
     @property
     def rows(self) -> int:
+        """N."""
         return self.places.shape[1]
 
     @property
@@ -265,6 +266,7 @@ class CachedSteps:
     def start(
         self, ids: Sequence[int], columns: NDArray[np.int64]
     ) -> tuple[_Cached, NDArray[np.float64]]:
+        """See `Steps.start`."""
         return self._read(None, 0, torch.tensor([list(ids)]), np.zeros_like(columns), columns)
 
     @torch.inference_mode()
@@ -276,6 +278,7 @@ class CachedSteps:
         rows: NDArray[np.int64],
         columns: NDArray[np.int64],
     ) -> tuple[_Cached, NDArray[np.float64]]:
+        """See `Steps.advance`."""
         chosen = torch.from_numpy(parents).to(self.model.device)
         cache = _fork(state.cache, chosen)
         return self._read(cache, state.length, torch.from_numpy(tokens)[:, None], rows, columns)
@@ -318,6 +321,7 @@ class PathSteps(CachedSteps):
     def start(  # type: ignore[override]
         self, ids: Sequence[int], columns: NDArray[np.int64]
     ) -> tuple[Paths, NDArray[np.float64]]:
+        """See `Steps.start`."""
         begun, bits = super().start(ids, columns)
         return Paths.begun(begun.cache, begun.length), bits
 
@@ -330,6 +334,7 @@ class PathSteps(CachedSteps):
         rows: NDArray[np.int64],
         columns: NDArray[np.int64],
     ) -> tuple[Paths, NDArray[np.float64]]:
+        """See `Steps.advance`."""
         places = state.places[:, torch.from_numpy(parents).to(self.model.device)]  # (T, N)
         ids, new = torch.from_numpy(tokens)[:, None], state.unread(len(parents))
         bits = np.empty(len(rows))

@@ -22,21 +22,19 @@ from numpy.typing import NDArray
 
 from lmexposure._validate import integer
 from lmexposure.errors import MarginError
-from lmexposure.scoring.branch_and_bound import Budget, Leaves, Walk
+from lmexposure.scoring.branch_and_bound import BranchAndBound, Budget, Leaves
 from lmexposure.scoring.rescoring import Rescorer, measured_error
 from lmexposure.scoring.steps import Steps
 from lmexposure.scoring.token_spaces import TokenSpace
 
 _MARGIN_BITS = 1e-3  # float32: what rounding may move a total by
-_SAFETY = 4  # the margin is at least so many times the largest error that was measured
+_SAFETY = 4  # the margin is at least this multiple of the largest error that was measured
+_MOST_NEAR, _FEWEST_NEAR = 20_000, 256  # fills that are scored again at most
 _SAMPLE = 64
 _SAMPLE_HALF = 256
-_MOST_ALIKE = 4_096  # fills that cannot be told from the k-th, at most
-_NARROW = 64  # a dive of so many nodes finds a first bound soon
-_ANY_COST = float(np.finfo(np.float64).max)  # but not infinite: such a fill is nobody's guess
-
-
-_MOST_NEAR, _FEWEST_NEAR = 20_000, 256
+_MOST_ALIKE = 4_096  # fills that cannot be distinguished from the k-th, at most
+_NARROW = 64  # a narrow batch finds a first bound soon
+_ANY_COST = float(np.finfo(np.float64).max)  # but not infinite: no attacker would guess such a fill
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +75,7 @@ class ProvenRank:
 
     @property
     def exact(self) -> bool:
-        """Everything that could count was counted."""
+        """Whether every fill that could count was counted."""
         return self.low == self.high
 
 
@@ -86,7 +84,7 @@ class RankSearch:
 
     Args:
         space: the fills as token paths.
-        steps: the model, walking.
+        steps: next-token steps of the model.
         model: the same model, to score again in float64 where it can; left in its mode.
         excluded: indices of fills that are not part of the null: inserted canaries, and fills that
             the corpus held before.
@@ -139,9 +137,9 @@ class RankSearch:
 
         Args:
             indices: of the fills, each in [0, |R|).
-            budget: what the walk may cost. Where it ends the walk early, the bounds tell what was
-                counted and what is still open. So does Ctrl-C.
-            watch: told of the model steps spent so far, while the walk goes on.
+            budget: what the walk may cost. Where it ends the walk early, the bounds hold what was
+                counted and what is still open. So do they after Ctrl-C.
+            watch: called with the model steps spent so far, while the walk goes on.
 
         Returns:
             one `ProvenRank` per index, in the order given.
@@ -155,7 +153,7 @@ class RankSearch:
             return []
         self.interrupted = False
         tally = _Tally(self.bits(indices), self.margin.bits, self._most_near(budget))
-        walk = Walk(
+        walk = BranchAndBound(
             self._space,
             self._steps,
             limit=tally.limit,
@@ -173,8 +171,8 @@ class RankSearch:
         self.most_live = max(self.most_live, walk.most_live)
         open_fills = walk.open_fills(tally.bits + self.margin.bits)
         return [
-            self._proven(index, tally, i, still)
-            for i, (index, still) in enumerate(zip(indices, open_fills, strict=True))
+            self._proven(index, tally, i, not_visited)
+            for i, (index, not_visited) in enumerate(zip(indices, open_fills, strict=True))
         ]
 
     def _most_near(self, budget: Budget) -> int:
@@ -183,8 +181,8 @@ class RankSearch:
             return _MOST_NEAR
         return max(_FEWEST_NEAR, min(_MOST_NEAR, budget.steps // self._space.longest))
 
-    def _proven(self, index: int, tally: "_Tally", i: int, still: int) -> ProvenRank:
-        """What the tally says of its i-th fill, `still` fills being open."""
+    def _proven(self, index: int, tally: "_Tally", i: int, open_fills: int) -> ProvenRank:
+        """What the tally proves of its i-th fill, with `open_fills` fills not visited yet."""
         bits = float(tally.bits[i])
         cheaper, near = tally.below(i), tally.near(i)
         own = tuple(self._space.path(index))
@@ -193,13 +191,13 @@ class RankSearch:
         others = [path for path, cost in zip(near, costs, strict=True) if cost <= most_bits]
         place = 1 + cheaper + len(others) - (own in others)
         planted = self._planted(index, bits)
-        still += tally.unsettled(i)
-        if not still and (own not in others or place - 1 < planted):
+        open_fills += tally.unsettled(i)
+        if not open_fills and (own not in others or place - 1 < planted):
             raise MarginError(
                 f"the walk missed fills that cost {bits:.3f} bits or less: its error is above the "
                 f"margin of {self.margin.bits:.3g} bits; search in float32, or on the CPU"
             )
-        most = min(place + still, self._space.size)
+        most = min(place + open_fills, self._space.size)
         return ProvenRank(
             bits=bits,
             low=max(1, place - planted),
@@ -243,7 +241,7 @@ class _Tally:
     Args:
         bits: the costs to count against, shape (n,).
         margin: fills within it are kept, to be scored again.
-        most: so many are kept; further ones are counted as unsettled.
+        most: how many of these are kept at most; further ones are counted as unsettled.
     """
 
     def __init__(self, bits: NDArray[np.float64], margin: float, most: int) -> None:
@@ -293,11 +291,11 @@ class Likeliest:
     Attributes:
         indices: of the fills, at most as many as were asked for.
         bits: their cost behind the shared tokens, shape (n,), ascending; lower = likelier.
-        proven: so many of the first are proven to be the likeliest of all of R, in this order; all
-            of them, unless the budget ended the search.
+        proven: how many of the first are proven to be the likeliest of all of R, in this order;
+            all of them, unless the budget ended the search.
         steps: model steps spent.
         most_live: the largest number of model states held at once.
-        interrupted: a person ended the search; what it had proven is here.
+        interrupted: a person ended the search; what it had proven until then is given.
     """
 
     indices: tuple[int, ...]
@@ -313,7 +311,7 @@ class Likeliest:
         return 1 + proven.index(index) if index in proven else None
 
 
-def likeliest_fills(
+def likeliest_fills(  # noqa: PLR0913  what is searched, and what it may cost
     space: TokenSpace,
     steps: Steps,
     rescorer: Rescorer,
@@ -328,20 +326,20 @@ def likeliest_fills(
 
     Args:
         space: the fills as token paths.
-        steps: the model, walking.
+        steps: next-token steps of the model.
         rescorer: settles the order of fills that cost nearly the same.
         guesses: how many fills to find; or all to which the model gives any probability.
         margin: by how many bits a walked total may be wrong.
         budget: what the search may cost.
         live_states: never more model states than this are held at once.
-        watch: told of the model steps spent so far, while the search goes on.
+        watch: called with the model steps spent so far, while the search goes on.
 
     Raises:
         SettingsError: no guesses.
         NumericalError: the model gave NaN on some branch.
     """
     cheapest = _Cheapest(integer("guesses", guesses, low=1), margin)
-    walk = Walk(
+    walk = BranchAndBound(
         space,
         steps,
         limit=_ANY_COST,
@@ -370,13 +368,13 @@ def likeliest_fills(
 
 
 class _Cheapest:
-    """The k cheapest fills of a walk so far, and those that cannot be told from the k-th.
+    """The k cheapest fills of a walk so far, and those that cannot be distinguished from the k-th.
 
     `left_out` is the least cost of a fill that was dropped because too many are alike.
     """
 
     def __init__(self, k: int, margin: float) -> None:
-        self.walk: Walk | None = None
+        self.walk: BranchAndBound | None = None
         self.left_out = math.inf
         self._k, self._slack = k, 2 * margin
         self._costs = np.empty(0)
@@ -406,7 +404,7 @@ class _Cheapest:
     def in_order(
         self, rescorer: Rescorer, certain: float
     ) -> tuple[list[tuple[int, ...]], NDArray[np.float64]]:
-        """The k cheapest; what stands closer than the margin is scored again and put in order.
+        """The k cheapest; fills closer than the margin are scored again and put in order.
 
         Above `certain` bits no order is proven, so none is settled.
         """

@@ -23,8 +23,6 @@ from lmexposure.scoring.beam_search import Beam, Guess, Spelling, search_beams
 from lmexposure.scoring.spelling import ByteLanguage, Vocabulary, find_beginning
 from lmexposure.scoring.steps import RecomputedSteps, next_token_steps
 
-__all__ = ["Extraction", "Extractor", "Guess", "Wish", "beam_width"]
-
 _SAMPLED_FILLS = 64  # fills whose common token prefix is where a search begins
 
 _BEAM_BYTES = 1 << 28  # of model states held at once
@@ -40,7 +38,7 @@ def beam_width(canaries: int) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wish:
+class SecretSearch:
     """A search to be made: for the secret `index`, `revealed` characters given, `width` wide."""
 
     index: int
@@ -91,7 +89,7 @@ class Extractor:
 
     Raises:
         ModelError: the tokenizer's tokens cannot be followed character by character (it changes
-            the text, as lower-casing ones do), or nothing stands before the secret to begin from.
+            the text, as lower-casing ones do), or there is nothing before the secret to begin from.
     """
 
     def __init__(
@@ -155,77 +153,79 @@ class Extractor:
         Raises:
             NumericalError: the model gave NaN on some branch.
         """
-        wish = Wish(index=index, revealed=revealed, width=width)
-        return next(rows[0] for rows in self.find_all([wish]))
+        search = SecretSearch(index=index, revealed=revealed, width=width)
+        return next(rows[0] for rows in self.find_all([search]))
 
     def find_all(
         self,
-        wishes: Sequence[Wish],
+        searches: Sequence[SecretSearch],
         *,
         done: int = 0,
         watch: Callable[[int], None] = lambda done: None,
     ) -> Iterator[list[Extraction]]:
         """Search for many secrets, as many searches side by side as memory holds.
 
-        Adjoining wishes that begin alike and are as wide share one search. Which go together
-        depends on the wishes alone.
+        Adjoining searches that begin alike and are as wide share one beam. Which go together
+        depends on the searches alone.
 
         Args:
-            wishes: the searches.
-            done: how many of the first wishes earlier calls have answered.
-            watch: told about how many wishes are answered, while a search goes on.
+            searches: for which secrets.
+            done: how many of the first searches earlier calls have answered.
+            watch: called with about how many searches are answered, while a search goes on.
 
         Yields:
-            what was found of the next wishes, in their order, at least of one.
+            what was found of the next searches, in their order, at least of one.
 
         Raises:
             NumericalError: the model gave NaN on some branch.
         """
         before = 0
-        for some in self._together(wishes):
+        for group in self._together(searches):
             if before >= done:
-                yield self._found(some, partial(self._tell, watch, before, len(some)))
-            before += len(some)
+                yield self._found(group, partial(self._report, watch, before, len(group)))
+            before += len(group)
 
-    def _tell(self, watch: Callable[[int], None], before: int, part: int, read: int) -> None:
+    def _report(self, watch: Callable[[int], None], before: int, part: int, read: int) -> None:
         """Spelled byte by byte, a search reads `longest` tokens; mostly it reads fewer."""
         watch(before + int(part * min(1.0, read / self._longest)))
 
-    def _together(self, wishes: Sequence[Wish]) -> Iterator[list[Wish]]:
-        """The wishes in order, in parts whose beams are no wider together than memory holds."""
+    def _together(self, searches: Sequence[SecretSearch]) -> Iterator[list[SecretSearch]]:
+        """The searches in order, in parts whose beams are no wider together than memory holds."""
         most, wide = self._most_rows(), 0
-        part: list[Wish] = []
+        part: list[SecretSearch] = []
         seen: set[tuple[str, int]] = set()
-        for wish in wishes:
-            key = self._key(wish)
-            if part and key not in seen and wide + wish.width > most:
+        for search in searches:
+            key = self._key(search)
+            if part and key not in seen and wide + search.width > most:
                 yield part
                 part, seen, wide = [], set(), 0
-            wide += 0 if key in seen else wish.width
+            wide += 0 if key in seen else search.width
             seen.add(key)
-            part.append(wish)
+            part.append(search)
         if part:
             yield part
 
-    def _key(self, wish: Wish) -> tuple[str, int]:
+    def _key(self, search: SecretSearch) -> tuple[str, int]:
         """Searches are the same where the beginning known and the width are."""
-        return self.format.revealed(wish.index, wish.revealed), wish.width
+        return self.format.revealed(search.index, search.revealed), search.width
 
-    def _found(self, wishes: Sequence[Wish], watch: Callable[[int], None]) -> list[Extraction]:
-        """One search for all wishes that begin alike."""
+    def _found(
+        self, searches: Sequence[SecretSearch], watch: Callable[[int], None]
+    ) -> list[Extraction]:
+        """One beam for all searches that begin alike."""
         wanted: dict[tuple[str, int], list[bytes]] = {}
-        for wish in wishes:
-            wanted.setdefault(self._key(wish), []).append(self._text(wish.index))
+        for search in searches:
+            wanted.setdefault(self._key(search), []).append(self._text(search.index))
         beams = {key: self._beam(*key, wanted=texts) for key, texts in wanted.items()}
         self._run(list(beams.values()), watch)
-        return [self._extraction(wish, beams[self._key(wish)]) for wish in wishes]
+        return [self._extraction(search, beams[self._key(search)]) for search in searches]
 
-    def _extraction(self, wish: Wish, beam: Beam) -> Extraction:
-        place = beam.place(self._text(wish.index))
+    def _extraction(self, search: SecretSearch, beam: Beam) -> Extraction:
+        place = beam.place(self._text(search.index))
         return Extraction(
-            method="greedy" if wish.width == 1 else "beam",
-            revealed=wish.revealed,
-            width=wish.width,
+            method="greedy" if search.width == 1 else "beam",
+            revealed=search.revealed,
+            width=search.width,
             found=place is not None,
             place=place,
             steps=beam.steps,

@@ -40,11 +40,11 @@ from lmexposure.statistics import WeightedDraws
 
 _IMPOSSIBLE = 1e6  # bits of a token that the model gives no probability at all
 _HALVINGS = 40
-# Between the model and the uniform distribution, components that reach so far: log2 H / log2|R|.
+# How far each component between the model and the uniform one reaches: log2 H / log2|R|.
 _REACH = (0.22, 0.45, 0.68, 0.9)
 # Which component each of ten draws comes from: 0 is the model, 5 the uniform one.
 _TURNS = (5, 4, 3, 2, 1, 0, 4, 3, 2, 1)
-_TOP_SHARE = 10  # one step in so many goes into the levels that all draws share
+_TOP_SHARE = 10  # one step in ten goes into the levels that all draws share
 _BLOCK_BYTES = 1 << 27  # of model states held at once
 _MOST_CHILDREN = 1 << 19
 
@@ -104,7 +104,7 @@ class Level:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Top:
+class SharedLevels:
     """The first levels of the trie, all nodes of them, which every draw goes through.
 
     Attributes:
@@ -124,12 +124,14 @@ class Top:
         return totals
 
 
-def expand_top(space: TokenSpace, steps: Steps, reach: Sequence[float], *, most_nodes: int) -> Top:
+def expand_shared_levels(
+    space: TokenSpace, steps: Steps, reach: Sequence[float], *, most_nodes: int
+) -> SharedLevels:
     """Expand whole levels while they fit, and let each node's h be what its children's add up to.
 
     Args:
         space: the fills as token paths.
-        steps: the model.
+        steps: next-token steps of the model.
         reach: for each component between the model and the uniform one, log2 H over log2|R|, in
             (0, 1): how far it reaches; its limit is chosen so.
         most_nodes: nodes to compute at most; the root is always computed.
@@ -143,10 +145,10 @@ def expand_top(space: TokenSpace, steps: Steps, reach: Sequence[float], *, most_
     spent = 1
     while 0 < len(levels[-1].inner) <= most_nodes - spent:
         spent += len(levels[-1].inner)
-        state, level = deeper(space, steps, state, levels[-1], levels[-1].inner, unlimited)
+        state, level = next_level(space, steps, state, levels[-1], levels[-1].inner, unlimited)
         levels.append(level)
     limits = np.array([0.0, *(_limit_of(levels, part * whole) for part in reach), math.inf])
-    return Top(levels=_backed_up(levels, limits), state=state, limits=limits)
+    return SharedLevels(levels=_backed_up(levels, limits), state=state, limits=limits)
 
 
 def _limit_of(levels: list[Level], log2_total: float) -> float:
@@ -163,7 +165,7 @@ def _limit_of(levels: list[Level], log2_total: float) -> float:
     return low
 
 
-def deeper(
+def next_level(
     space: TokenSpace,
     steps: Steps,
     state: Any,
@@ -301,7 +303,7 @@ class Draws:
         )
 
     def likeliest_within(self, steps: float, margin: float) -> int:
-        """About how many of the likeliest fills a walk of so many model steps can list.
+        """About how many of the likeliest fills a walk with this many model steps can list.
 
         Args:
             steps: model steps.
@@ -344,7 +346,7 @@ def draw_fills(
 
     Args:
         space: the fills as token paths.
-        steps: the model.
+        steps: next-token steps of the model.
         draws: M, at least 10; shared out over the components in fixed proportion.
         seed: decides the draws.
         progress: called with (draws done, draws in all) after each token of a block of draws; a
@@ -360,9 +362,9 @@ def draw_fills(
     rng = np.random.default_rng(seed)
     components = np.array(_TURNS)[np.arange(draws) % len(_TURNS)]
     before = steps.evaluated
-    top = expand_top(space, steps, _REACH, most_nodes=max(1, draws // _TOP_SHARE))
+    shared = expand_shared_levels(space, steps, _REACH, most_nodes=max(1, draws // _TOP_SHARE))
     shares = np.bincount(components) / draws
-    block = _block(space, top)
+    block = _block_size(space, shared)
     finished = 0
 
     def drawn(part: Sequence[int]) -> tuple[NDArray[Any], ...]:
@@ -370,7 +372,7 @@ def draw_fills(
             if progress is not None:
                 progress(finished + int(share * len(part)), draws)
 
-        return _Block(space, steps, top, np.array(part), shares, rng).drawn(watch)
+        return _DrawBlock(space, steps, shared, np.array(part), shares, rng).drawn(watch)
 
     parts = []
     for part in in_batches(components.tolist(), block, drawn):
@@ -385,23 +387,23 @@ def draw_fills(
         prefix_log2_weights=columns[4],
         components=components,
         shares=shares,
-        limits=top.limits,
-        log2_totals=top.log2_totals,
+        limits=shared.limits,
+        log2_totals=shared.log2_totals,
         steps=steps.evaluated - before,
     )
 
 
-def _block(space: TokenSpace, top: Top) -> int:
+def _block_size(space: TokenSpace, shared: SharedLevels) -> int:
     """How many draws go side by side within memory."""
-    row_bytes = top.state.row_bytes(space.longest + 1 - len(top.levels), every=False)
+    row_bytes = shared.state.row_bytes(space.longest + 1 - len(shared.levels), every=False)
     most_children = max(
-        int(np.bincount(level.children.rows).max(initial=1)) for level in top.levels
+        int(np.bincount(level.children.rows).max(initial=1)) for level in shared.levels
     )
     affordable = min(_BLOCK_BYTES / row_bytes, _MOST_CHILDREN / most_children)
     return max(len(_TURNS), int(affordable))
 
 
-class _Block:
+class _DrawBlock:
     """Draws that go down the trie side by side.
 
     Args:
@@ -413,12 +415,12 @@ class _Block:
         self,
         space: TokenSpace,
         steps: Steps,
-        top: Top,
+        shared: SharedLevels,
         components: NDArray[np.int64],
         shares: NDArray[np.float64],
         rng: np.random.Generator,
     ) -> None:
-        self._space, self._steps, self._top, self._rng = space, steps, top, rng
+        self._space, self._steps, self._shared, self._rng = space, steps, shared, rng
         self._components, self._log2_shares = components, np.log2(shares)
         m = len(components)
         self._bits, self._weights = np.empty(m), np.empty(m)
@@ -430,12 +432,12 @@ class _Block:
         """Bits, log2 weights and paths of the draws; bits and log2 weights of their prefixes.
 
         Args:
-            watch: told what share of the way is done, in [0, 1], after each token.
+            watch: called with the share of the way that is done, in [0, 1], after each token.
         """
         draws = np.arange(len(self._components))
         at = np.zeros(len(draws), dtype=np.int64)  # the node of each draw
         log2_q = np.zeros((1, len(self._log2_shares)))  # of each node, by component
-        depth, level, state = 0, self._top.levels[0], self._top.state
+        depth, level, state = 0, self._shared.levels[0], self._shared.state
         while True:
             child = level.pick(at, self._components[draws], self._rng.random(len(draws)))
             reached = self._reached(level, log2_q, child)  # (m, J)
@@ -449,12 +451,14 @@ class _Block:
             self._prefix_bits.append(level.costs[child])
             self._prefix_weights.append(-mixture)
             before, depth = level, depth + 1
-            if depth < len(self._top.levels):
+            if depth < len(self._shared.levels):
                 on = level.inner
-                at, level = np.searchsorted(on, child), self._top.levels[depth]
+                at, level = np.searchsorted(on, child), self._shared.levels[depth]
             else:
                 on, at = np.unique(child, return_inverse=True)
-                state, level = deeper(self._space, self._steps, state, level, on, self._top.limits)
+                state, level = next_level(
+                    self._space, self._steps, state, level, on, self._shared.limits
+                )
             log2_q = self._reached(before, log2_q, on)
 
     @staticmethod

@@ -1,6 +1,6 @@
 """From hidden states to the bits of the tokens that are asked for, the vocabulary in blocks.
 
-A model's logits for many positions are mostly numbers that nobody asks for: with 50,000 tokens,
+Most of a model's logits for many positions are numbers that are not asked for: with 50,000 tokens,
 8,000 positions take 1.6 GB. The last hidden states are taken instead, and the head is applied to a
 block of the vocabulary at a time.
 """
@@ -15,9 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from lmexposure.scoring.runtime import rounding_bits
+
 _LN2 = log(2)
-_PROBE_BITS = 1e-3
-_PROBE_BITS_HALF = 0.25  # in bfloat16 and float16 two right ways differ by rounding
 _BLOCK = {"cpu": 1 << 22, "cuda": 1 << 27}  # logits held at once; on a CPU they stay in its cache
 _ROWS = 1 << 13
 
@@ -153,7 +153,7 @@ class LmHead:
         except (RuntimeError, AttributeError, TypeError, ValueError, IndexError):
             return False
         expected = -torch.log_softmax(whole, dim=-1)[pairs[:, 0], pairs[:, 1]].double() / _LN2
-        allowed = _PROBE_BITS if self.model.dtype.itemsize >= 4 else _PROBE_BITS_HALF
+        allowed = rounding_bits(self.model)
         return bool(np.allclose(found, expected.cpu().numpy(), rtol=0, atol=allowed))
 
 

@@ -1,4 +1,4 @@
-"""What a model says of each token of a text: its bits, how they compare there, the greedy token.
+"""What a model says of each token of a text: its bits, their spread there, the greedy token.
 
 Some scores of membership look at a text's least likely tokens, or at what else the model could have
 said. They need the whole distribution at every position, so each text is read from its beginning,
@@ -25,7 +25,7 @@ from lmexposure.models import (
     context_window,
     encode_in_context,
 )
-from lmexposure.scoring.forward import AloneWay, PlainForward, refuse_unusable
+from lmexposure.scoring.forward import PlainForward, PlainPass, refuse_nonfinite
 from lmexposure.scoring.runtime import evaluation_mode, in_batches, share_spans
 
 _LN2 = log(2)
@@ -59,8 +59,8 @@ class TokenDetails:
     def top1(self) -> tuple[NDArray[np.bool_], ...]:
         """Whether each token is the one that greedy decoding would have given there."""
         return tuple(
-            found == np.array(one.ids[one.scored_from :])
-            for found, one in zip(self.greedy, self.encoded, strict=True)
+            found == np.array(text.ids[text.scored_from :])
+            for found, text in zip(self.greedy, self.encoded, strict=True)
         )
 
 
@@ -81,7 +81,7 @@ def token_details(
         model: a `transformers` causal language model, left in the mode that it was in.
         tokenizer: its tokenizer.
         texts: n texts.
-        context: what stands to the left of each text; None: BOS, else EOS, else the first token of
+        context: the text to the left of each text; None: BOS, else EOS, else the first token of
             each text goes unscored.
         batch_size: texts a forward pass; None chooses one. Halved when memory runs out.
 
@@ -123,20 +123,20 @@ def details_of_encoded(
 
 
 def _details(model: Any, encoded: Sequence[Encoded], batch_size: int | None) -> TokenDetails:
-    way, forward, n = AloneWay(model, encoded), _DetailForward(model), len(encoded)
-    size = way.size if batch_size is None else integer("batch_size", batch_size, low=1)
+    plain, detail, n = PlainForward(model, encoded), _DetailPass(model), len(encoded)
+    size = plain.size if batch_size is None else integer("batch_size", batch_size, low=1)
 
     def work(span: range) -> list[NDArray[np.float64]]:
-        numbers = [way.order[place] for place in span]
-        batches = in_batches(numbers, size, lambda some: forward.rows([encoded[i] for i in some]))
+        numbers = [plain.order[place] for place in span]
+        batches = in_batches(numbers, size, lambda some: detail.rows([encoded[i] for i in some]))
         rows = [row for batch in batches for row in batch]
         for number, row in zip(numbers, rows, strict=True):
-            refuse_unusable(row[:3], number, n)
+            refuse_nonfinite(row[:3], number, n)
         return rows
 
     found: list[NDArray[np.float64]] = [np.empty((4, 0))] * n
-    for number, one in zip(way.order, share_spans(way.costs, work), strict=True):
-        found[number] = one
+    for number, row in zip(plain.order, share_spans(plain.costs, work), strict=True):
+        found[number] = row
     return TokenDetails(
         bits=tuple(row[0] for row in found),
         mean_bits=tuple(row[1] for row in found),
@@ -146,17 +146,17 @@ def _details(model: Any, encoded: Sequence[Encoded], batch_size: int | None) -> 
     )
 
 
-class _DetailForward(PlainForward):
+class _DetailPass(PlainPass):
     """The plain pass, of which the whole distributions are read before they are let go."""
 
     def rows(self, batch: Sequence[Encoded]) -> list[NDArray[np.float64]]:
         """For each text bits, mean, spread and greedy token of its scored tokens: (4, T)."""
-        first = min(one.scored_from for one in batch)
-        logits = self._logits([one.ids for one in batch], first)  # (B, longest - first, V)
+        first = min(text.scored_from for text in batch)
+        logits = self._logits([text.ids for text in batch], first)  # (B, longest - first, V)
         found = []
-        for row, one in zip(logits, batch, strict=True):
-            own = row[one.scored_from - first : len(one.ids) - first]  # (T, V)
-            found.append(_described(own, torch.tensor(one.ids[one.scored_from :])))
+        for row, text in zip(logits, batch, strict=True):
+            own = row[text.scored_from - first : len(text.ids) - first]  # (T, V)
+            found.append(_described(own, torch.tensor(text.ids[text.scored_from :])))
         return found
 
 
@@ -188,12 +188,12 @@ class LabelOnly:
 
         Higher = more memorised, and more likely in.
         """
-        return np.array([one.mean() for one in self.hits], dtype=np.float64)
+        return np.array([hits.mean() for hits in self.hits], dtype=np.float64)
 
     @property
     def longest_run(self) -> NDArray[np.int64]:
         """Most tokens in a row that are top-1, shape (n,); higher = more memorised."""
-        return np.array([_longest(one) for one in self.hits], dtype=np.int64)
+        return np.array([_longest(hits) for hits in self.hits], dtype=np.int64)
 
 
 def label_only(
@@ -210,7 +210,7 @@ def label_only(
             from token prefixes to the next token of each, for a model that shows nothing else,
             which is asked once a token.
         encoded: n texts as `encode_in_context` gives them.
-        first: the place in each text's tokens from which the secret stands; what stands before the
+        first: the place in each text's tokens where the secret begins; what comes before the
             secret is the same in all texts and would blur the score. Where a secret begins,
             `find_beginning` tells: the length of its `ids`. None: every scored token counts.
         batch_size: texts or prefixes at a time; None chooses one.
@@ -225,12 +225,12 @@ def label_only(
     if isinstance(model, nn.Module):
         details = details_of_encoded(model, encoded, batch_size=batch_size)
         found = zip(details.top1, encoded, starts, strict=True)
-        return LabelOnly(hits=tuple(hit[start - one.scored_from :] for hit, one, start in found))
+        return LabelOnly(hits=tuple(hit[start - text.scored_from :] for hit, text, start in found))
     size = 256 if batch_size is None else integer("batch_size", batch_size, low=1)
-    prefixes = [one.ids[:end] for one, end in _places(encoded, starts)]
-    wanted = np.array([one.ids[end] for one, end in _places(encoded, starts)])
+    prefixes = [text.ids[:end] for text, end in _places(encoded, starts)]
+    wanted = np.array([text.ids[end] for text, end in _places(encoded, starts)])
     hits = np.array(_ask(model, prefixes, size)) == wanted
-    ends = np.cumsum([len(one.ids) - start for one, start in zip(encoded, starts, strict=True)])
+    ends = np.cumsum([len(text.ids) - start for text, start in zip(encoded, starts, strict=True)])
     return LabelOnly(hits=tuple(np.split(hits, ends[:-1])))
 
 
@@ -239,33 +239,33 @@ def _starts(encoded: Sequence[Encoded], first: int | None) -> list[int]:
     if not encoded:
         raise InputError("no texts to score; give at least one")
     least = 0 if first is None else integer("first", first, low=0)
-    starts = [max(least, one.scored_from) for one in encoded]
-    for number, (one, start) in enumerate(zip(encoded, starts, strict=True)):
-        if start >= len(one.ids):
+    starts = [max(least, text.scored_from) for text in encoded]
+    for number, (text, start) in enumerate(zip(encoded, starts, strict=True)):
+        if start >= len(text.ids):
             raise InputError(
-                f"text {number} of {len(encoded)} has {len(one.ids)} tokens, none of them from "
+                f"text {number} of {len(encoded)} has {len(text.ids)} tokens, none of them from "
                 f"first={first} on; give the place where the secrets begin"
             )
     return starts
 
 
 def _places(encoded: Sequence[Encoded], starts: Sequence[int]) -> Iterator[tuple[Encoded, int]]:
-    for one, start in zip(encoded, starts, strict=True):
-        for end in range(start, len(one.ids)):
-            yield one, end
+    for text, start in zip(encoded, starts, strict=True):
+        for end in range(start, len(text.ids)):
+            yield text, end
 
 
 def _ask(greedy: Greedy, prefixes: list[list[int]], size: int) -> list[int]:
     answers: list[int] = []
     for place in range(0, len(prefixes), size):
         some = prefixes[place : place + size]
-        told = [int(token) for token in greedy(some)]
-        if len(told) != len(some):
+        tokens = [int(token) for token in greedy(some)]
+        if len(tokens) != len(some):
             raise ModelError(
-                f"the greedy function gave {len(told)} tokens for {len(some)} prefixes; it must "
+                f"the greedy function gave {len(tokens)} tokens for {len(some)} prefixes; it must "
                 "give the next token of each"
             )
-        answers.extend(told)
+        answers.extend(tokens)
     return answers
 
 

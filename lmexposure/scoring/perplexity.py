@@ -19,7 +19,7 @@ from lmexposure.models import (
     context_window,
     encode_in_context,
 )
-from lmexposure.scoring.forward import choose_way, refuse_unusable
+from lmexposure.scoring.forward import choose_forward, refuse_nonfinite
 from lmexposure.scoring.runtime import evaluation_mode, in_batches, share_spans
 
 
@@ -81,7 +81,7 @@ def log_perplexity(
             mode that it was in.
         tokenizer: its tokenizer.
         texts: n texts.
-        context: what stands to the left of each text, usually the document separator of the
+        context: the text to the left of each text, usually the document separator of the
             manifest. None: the model's BOS token, else its EOS token, else the first token of
             each text goes unscored.
         batch_size: texts a forward pass; None chooses one. Halved when memory runs out.
@@ -139,14 +139,14 @@ def _scored(
     batch_size: int | None,
     progress: Callable[[int, int], None] | None,
 ) -> TokenScores:
-    way = choose_way(model, encoded)
-    size = way.size if batch_size is None else integer("batch_size", batch_size, low=1)
+    forward = choose_forward(model, encoded)
+    size = forward.size if batch_size is None else integer("batch_size", batch_size, low=1)
 
     def work(span: range) -> list[NDArray[np.float64]]:
         scored: list[NDArray[np.float64]] = []
-        for some in in_batches(span, size, way):
+        for some in in_batches(span, size, forward):
             for token_bits in some:
-                refuse_unusable(token_bits, way.order[span[len(scored)]], n)
+                refuse_nonfinite(token_bits, forward.order[span[len(scored)]], n)
                 scored.append(token_bits)
             if progress is not None:
                 progress(len(scored), len(span))
@@ -154,9 +154,9 @@ def _scored(
 
     n = len(encoded)
     bits: list[NDArray[np.float64]] = [np.empty(0)] * n
-    for number, one in zip(way.order, share_spans(way.costs, work), strict=True):
-        bits[number] = one
-    return TokenScores(bits=tuple(bits), encoded=tuple(encoded), slower=way.slower)
+    for number, token_bits in zip(forward.order, share_spans(forward.costs, work), strict=True):
+        bits[number] = token_bits
+    return TokenScores(bits=tuple(bits), encoded=tuple(encoded), slower=forward.slower)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -190,7 +190,7 @@ def bits_against_base(
         base: the reference model, such as the one before fine-tuning, likewise.
         base_tokenizer: its tokenizer, which may be another.
         texts: n texts.
-        context: what stands to the left of each text, for both.
+        context: the text to the left of each text, for both.
         batch_size: texts a forward pass; None chooses one. Halved when memory runs out.
 
     Raises:
@@ -206,10 +206,10 @@ def bits_against_base(
     if isinstance(texts, str):
         raise InputError("texts is one string; give a list of texts, [text] for a single one")
     scores = [
-        _scores(one, its, texts, context, batch_size)
-        for one, its in ((model, tokenizer), (base, base_tokenizer))
+        _scores(scored, its, texts, context, batch_size)
+        for scored, its in ((model, tokenizer), (base, base_tokenizer))
     ]
-    unscored = [any(e.first_unscored for e in one.encoded) for one in scores]
+    unscored = [any(e.first_unscored for e in score.encoded) for score in scores]
     # With one tokenizer the same token is missing on both sides.
     same = [e.ids for e in scores[0].encoded] == [e.ids for e in scores[1].encoded]
     if any(unscored) and not same:

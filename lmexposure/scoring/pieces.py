@@ -17,16 +17,16 @@ _MOST_STATES = 100_000
 
 
 class CutsDepend(Exception):  # noqa: N818  it ends an attempt, not the program
-    """Where the cuts fall cannot be told from the left."""
+    """Where the cuts fall cannot be decided from the left."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Texts:
-    """How the fills stand before the tokenizer.
+    """How the tokenizer meets the fills.
 
     Attributes:
         format: the canary format.
-        lead: what stands before each fill, as the tokens spell it.
+        lead: the text in front of each fill, as the tokens spell it.
         begun: characters of lead and fill that all fills share and that are read already.
         unknown: characters that are spelled in fallback bytes.
         cuts: a fill's text -> the byte offsets in lead and fill where a piece begins.
@@ -193,8 +193,8 @@ def _tail(text: str) -> str:
 def _remembered(memory: tuple[str, ...], kind: str) -> tuple[str, ...]:
     """The last few kinds of a piece, and whether there were more."""
     # Which sign it was has mattered already, but for these.
-    one = kind if len(kind) > 1 or kind.isalnum() or kind in "' _" else "!"
-    longer = (*memory, one)
+    mark = kind if len(kind) > 1 or kind.isalnum() or kind in "' _" else "!"
+    longer = (*memory, mark)
     return longer if len(longer) <= _MEMORY else ("+", *longer[-_MEMORY:])
 
 

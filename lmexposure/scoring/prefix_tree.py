@@ -4,10 +4,10 @@ Sorted texts are in depth-first order: each one adds the nodes that its predeces
 one token behind its ancestors; its bits are the cost of that token there. Only nodes with children
 are ever fed to a model: a text's last token is predicted and never read.
 
-There are two ways to compute the nodes. `PackedForward` cuts the nodes to feed, depth first, into
+There are two ways to compute the nodes. `PackedNodes` cuts the nodes to feed, depth first, into
 rows of S tokens, each token attending to its ancestors alone; a row begins with the ancestors of
 its first node, which it computes again. Not every model can do this (a recurrent one cannot), and
-some that cannot do not say so, so a caller probes. `LevelForward` takes all nodes at one depth as
+some that cannot do not say so, so a caller probes. `LevelNodes` takes all nodes at one depth as
 one batch of next-token steps, each on its parent's state.
 """
 
@@ -34,11 +34,11 @@ _NO_TOKEN = -1
 
 
 @dataclass(frozen=True, kw_only=True)
-class TokenTree:
+class PrefixTree:
     """The tree of some texts behind the prefix that all of them share, K nodes, depth first.
 
     Attributes:
-        prefix: P tokens that stand before every node.
+        prefix: P tokens in front of every node.
         tokens: token of each node, shape (K,).
         parents: its parent; -1 where that is the last token of the prefix, shape (K,).
         depths: position of its token in the text, P or more, shape (K,).
@@ -59,7 +59,7 @@ class TokenTree:
 
     @property
     def ends(self) -> Ints:
-        """The first node that no longer stands below each node, shape (K,)."""
+        """The first node that is no longer below each node, shape (K,)."""
         ends = np.zeros(len(self.tokens), dtype=np.int64)
         beyond = np.broadcast_to(self.paths.max(axis=1)[:, None] + 1, self.paths.shape)
         inside = self.paths >= 0
@@ -99,13 +99,15 @@ class SortedTexts:
 
     def __init__(self, encoded: Sequence[Encoded]) -> None:
         n = len(encoded)
-        lengths = np.fromiter((len(one.ids) for one in encoded), np.int64, n)
-        flat = np.fromiter(chain.from_iterable(one.ids for one in encoded), np.int32, lengths.sum())
+        lengths = np.fromiter((len(text.ids) for text in encoded), np.int64, n)
+        flat = np.fromiter(
+            chain.from_iterable(text.ids for text in encoded), np.int32, lengths.sum()
+        )
         table = np.full((n, int(lengths.max())), _NO_TOKEN, dtype=np.int32)  # (n, T)
         table[np.arange(table.shape[1]) < lengths[:, None]] = flat
         self.order = _sorted_order(table)
         self._table, self._lengths = table[self.order], lengths[self.order]
-        self._starts = np.fromiter((one.scored_from for one in encoded), np.int64, n)[self.order]
+        self._starts = np.fromiter((text.scored_from for text in encoded), np.int64, n)[self.order]
         self._shared = _shared_with_previous(self._table, self._lengths)
         # Whatever the first and the last in order share, all between them share as well.
         both = self._table[[0, -1]]
@@ -122,7 +124,7 @@ class SortedTexts:
 
     @property
     def depth(self) -> int:
-        """Most nodes that stand on one path and are fed."""
+        """Most nodes of one path that are fed."""
         return int(self._lengths.max()) - 1 - len(self.prefix)
 
     def longest(self) -> list[int]:
@@ -135,15 +137,15 @@ class SortedTexts:
         """Consecutive places, the longest text's among them, with some nodes to feed.
 
         Args:
-            least: how many places at least, where there are so many.
-            nodes: how many nodes to feed at least, where there are so many.
+            least: how many places at least, where there are that many.
+            nodes: how many nodes to feed at least, where there are that many.
         """
         n = len(self)
         first = min(int(self._lengths.argmax()), max(0, n - least))
         enough = int(np.searchsorted(self.fed[first:].cumsum(), nodes)) + 1
         return range(first, min(n, first + max(least, enough)))
 
-    def tree(self, first: int, last: int) -> TokenTree:
+    def tree(self, first: int, last: int) -> PrefixTree:
         """The tree of the texts at places first .. last - 1."""
         P = len(self.prefix)
         lengths, starts = self._lengths[first:last], self._starts[first:last]
@@ -160,7 +162,7 @@ class SortedTexts:
         parents = np.concatenate([np.full_like(paths[:, :1], -1), paths[:, :-1]], axis=1)[new]
         wanted = np.zeros(len(parents), dtype=bool)
         wanted[paths[inside & (places >= (starts - P)[:, None])]] = True
-        return TokenTree(
+        return PrefixTree(
             prefix=self.prefix,
             tokens=table[new].astype(np.int64),
             parents=parents,
@@ -190,13 +192,13 @@ def _shared_with_previous(table: NDArray[np.int32], lengths: Ints) -> Ints:
     return np.concatenate([[0], np.minimum(first, np.minimum(lengths[1:], lengths[:-1]))])
 
 
-class PackedForward:
+class PackedNodes:
     """Bits of a tree's nodes by packing them into few sequences.
 
     Args:
         model: a causal language model in evaluation mode whose attention takes a mask of its own.
         readout: from its hidden states to bits.
-        prefix: the tokens that stand before every node; may be empty.
+        prefix: the tokens in front of every node; may be empty.
         width: S, tokens in a sequence.
         by_layer: give the model one mask for each of its layer types (`config.layer_types`), as
             models that mix sliding windows with full attention want it.
@@ -224,7 +226,7 @@ class PackedForward:
             return np.empty(0)
         return self._readout.sequence_bits(self._hidden, self._prefix)
 
-    def node_bits(self, tree: TokenTree) -> NDArray[np.float64]:
+    def node_bits(self, tree: PrefixTree) -> NDArray[np.float64]:
         """Bits of every wanted node, shape (K,); of the others NaN."""
         bits = np.full(len(tree.tokens), np.nan)
         first = np.flatnonzero(tree.wanted & (tree.parents < 0))
@@ -242,7 +244,7 @@ class PackedForward:
             )
         return bits
 
-    def _fed_hidden(self, tree: TokenTree) -> tuple[Tensor, Ints]:
+    def _fed_hidden(self, tree: PrefixTree) -> tuple[Tensor, Ints]:
         """Hidden states of all rows one after the other, and the place of each fed node there."""
         rows = _rows(tree, self._width)  # (B, S)
         there = rows >= 0
@@ -292,7 +294,7 @@ class PackedForward:
         )
 
 
-def _rows(tree: TokenTree, width: int) -> Ints:
+def _rows(tree: PrefixTree, width: int) -> Ints:
     """The fed nodes in rows of `width`, each begun with ancestors; -1 fills up, shape (B, S)."""
     depth = int(tree.depths[tree.fed].max()) - len(tree.prefix)
     # Rows of one length leave little to fill up.
@@ -308,12 +310,12 @@ def _rows(tree: TokenTree, width: int) -> Ints:
     return np.stack([np.pad(row, (0, longest - len(row)), constant_values=-1) for row in rows])
 
 
-def _ancestors(tree: TokenTree, node: int) -> Iterator[int]:
+def _ancestors(tree: PrefixTree, node: int) -> Iterator[int]:
     while (node := int(tree.parents[node])) >= 0:
         yield node
 
 
-def _sees(tree: TokenTree, rows: Ints) -> NDArray[np.bool_]:
+def _sees(tree: PrefixTree, rows: Ints) -> NDArray[np.bool_]:
     """Whether the row's i-th token attends to its j-th: its ancestors and itself, (B, S, S)."""
     ends = tree.ends
     own, other = rows[:, :, None], rows[:, None, :]
@@ -322,14 +324,14 @@ def _sees(tree: TokenTree, rows: Ints) -> NDArray[np.bool_]:
     return sees | np.eye(rows.shape[1], dtype=bool)
 
 
-class LevelForward:
+class LevelNodes:
     """Bits of a tree's nodes by next-token steps.
 
     Args:
         model: a causal language model in evaluation mode.
         readout: from its hidden states to bits, for the prefix's own tokens.
         steps: trusted next-token steps of this model.
-        prefix: the tokens that stand before every node, at least one.
+        prefix: the tokens in front of every node, at least one.
     """
 
     def __init__(self, model: Any, readout: LmHead, steps: Steps, prefix: list[int]) -> None:
@@ -341,7 +343,7 @@ class LevelForward:
         hidden, _ = self._readout.hidden(input_ids=ids)
         return self._readout.sequence_bits(hidden[0], self._prefix)
 
-    def node_bits(self, tree: TokenTree) -> NDArray[np.float64]:
+    def node_bits(self, tree: PrefixTree) -> NDArray[np.float64]:
         """Bits of every wanted node, shape (K,); of the others NaN."""
         bits = np.full(len(tree.tokens), np.nan)
         places = np.full(len(tree.tokens), -1)  # of each node among those of its depth
@@ -357,14 +359,14 @@ class LevelForward:
             )
         return bits
 
-    def _wanted(self, tree: TokenTree, level: Ints, places: Ints) -> tuple[Ints, Ints]:
+    def _wanted(self, tree: PrefixTree, level: Ints, places: Ints) -> tuple[Ints, Ints]:
         """The wanted nodes right below a level, and the place of each one's parent in it."""
         depth = len(self._prefix) if level[0] < 0 else int(tree.depths[level[0]]) + 1
         children = np.flatnonzero(tree.wanted & (tree.depths == depth))
         return places[tree.parents[children]], children
 
 
-def _levels(tree: TokenTree) -> list[Ints]:
+def _levels(tree: PrefixTree) -> list[Ints]:
     """The nodes to feed, those of one depth together, from the top."""
     depths = tree.depths[tree.fed]
     return [tree.fed[depths == depth] for depth in np.unique(depths)]

@@ -1,8 +1,8 @@
-"""The last word on a fill's bits: float64, the same way for all.
+"""A fill's bits in float64, computed the same way for all, where rounding would decide.
 
 A float32 walk moves a sum by its rounding. Where two fills are that close, both are scored again
-here, so that which of them costs more does not depend on how they were met. A model without a copy
-in float64 is asked as it is.
+here, so that which of them costs more does not depend on how they were met. A model that cannot be
+copied to float64 is used as it is.
 """
 
 import copy
@@ -18,8 +18,8 @@ from lmexposure.errors import ModelError, NumericalError
 from lmexposure.models import (
     Encoded,
 )
-from lmexposure.scoring.forward import PlainForward
-from lmexposure.scoring.runtime import UNABLE, evaluation_mode, in_batches, in_words
+from lmexposure.scoring.forward import PlainPass
+from lmexposure.scoring.runtime import MODEL_FAILURES, evaluation_mode, failure_text, in_batches
 from lmexposure.scoring.steps import Steps, next_token_steps
 from lmexposure.scoring.token_spaces import TokenSpace
 
@@ -31,7 +31,7 @@ TIE_BITS = 1e-6
 _TIE_BITS_OWN = 2e-5  # where there is no float64: what rounding moves a sum by in float32
 _TOGETHER = 64
 _COMPARED = 8
-_FAR_BITS = 0.1  # no float32 rounds by so much: a copy that is further off computes something else
+_FAR_BITS = 0.1  # far above rounding in float32: a copy that is further off is another model
 
 
 class Rescorer:
@@ -71,8 +71,8 @@ class Rescorer:
         if not self.failure:
             try:
                 self._learn(asked, self._in_float64)
-            except (*UNABLE, ArithmeticError, MemoryError) as failure:
-                self.failure, self._steps = in_words(failure), None
+            except (*MODEL_FAILURES, ArithmeticError, MemoryError) as failure:
+                self.failure, self._steps = failure_text(failure), None
                 asked_before, self._known = list(self._known), {}
                 self._learn(asked_before, self._as_it_is)  # numbers of one kind only
         if self.failure:
@@ -111,7 +111,7 @@ class Rescorer:
         start = self._space.beginning
         encoded = [Encoded(ids=[*start, *path], scored_from=len(start)) for path in paths]
         with evaluation_mode(self._source):
-            batches = list(in_batches(encoded, _TOGETHER, PlainForward(self._source).bits))
+            batches = list(in_batches(encoded, _TOGETHER, PlainPass(self._source).bits))
         bits = np.array([tokens.sum() for batch in batches for tokens in batch])
         if not np.isfinite(bits).all():
             raise NumericalError(
@@ -149,7 +149,7 @@ def walked_bits(
 
     Args:
         space: the fills as token paths.
-        steps: the model.
+        steps: next-token steps of the model.
         paths: tokens behind the space's beginning, one token or more each; at least one path.
 
     Returns:
@@ -189,6 +189,9 @@ def measured_error(
     """The largest difference in bits between walking and rescoring, over random fills.
 
     Args:
+        space: the fills as token paths.
+        steps: next-token steps of the model.
+        rescorer: of the same model and fills.
         sample: how many fills to compare, or as many as there are.
         seed: which fills.
     """

@@ -21,8 +21,10 @@ from lmexposure.errors import LmexposureError, ModelError
 
 # These write out the tanh form of GELU as a chain of tensor operations.
 _CHAINS = (NewGELUActivation, FastGELUActivation)
-# What a model cannot do it says in many ways.
-UNABLE = (RuntimeError, AttributeError, TypeError, ValueError, LookupError, AssertionError)
+# What a model raises when it cannot do what it is asked.
+MODEL_FAILURES = (RuntimeError, AttributeError, TypeError, ValueError, LookupError, AssertionError)
+# Two right ways to compute a token's bits differ by rounding, in bfloat16 and float16 by far more.
+_ROUNDING_BITS, _ROUNDING_BITS_HALF = 1e-3, 0.25
 Item = TypeVar("Item")
 Out = TypeVar("Out")
 
@@ -68,7 +70,7 @@ def same_random_numbers() -> Iterator[None]:
 
 
 class EvaluationMode:
-    """`evaluation_mode` for calls so many and so short that looking at each module would tell.
+    """`evaluation_mode` for many short calls, where a look at each module would cost time.
 
     Args:
         model: as for `evaluation_mode`; a part that is added to it later is not seen.
@@ -100,7 +102,7 @@ def _forward(model: Any) -> Iterator[None]:
 @contextmanager
 def _uncompiled(model: Any) -> Iterator[None]:
     """`model.compile()` would compile anew for each shape of a batch."""
-    kept = [(one, one._compiled_call_impl) for one in model.modules() if one._compiled_call_impl]
+    kept = [(m, m._compiled_call_impl) for m in model.modules() if m._compiled_call_impl]
     for module, _ in kept:
         module._compiled_call_impl = None
     try:
@@ -197,15 +199,20 @@ def in_batches(
         yield out
 
 
+def rounding_bits(model: Any) -> float:
+    """By how many bits a token may differ between two right ways, in the model's dtype."""
+    return _ROUNDING_BITS if model.dtype.itemsize >= 4 else _ROUNDING_BITS_HALF
+
+
 def out_of_memory(failure: Exception) -> bool:
-    """CUDA has a type for it; the CPU allocator only a message."""
+    """Whether memory ran out: CUDA has a type for it, the CPU allocator only a message."""
     if isinstance(failure, MemoryError | torch.OutOfMemoryError):
         return True
     message = str(failure).lower()
     return "out of memory" in message or "can't allocate memory" in message
 
 
-def in_words(failure: Exception) -> str:
+def failure_text(failure: Exception) -> str:
     """The type of a failure and the first line of its message; of ours the message alone."""
     message = str(failure).strip().split("\n")[0][:200].rstrip(".")
     if message and isinstance(failure, LmexposureError):
@@ -213,17 +220,17 @@ def in_words(failure: Exception) -> str:
     return f"{type(failure).__name__}: {message}" if message else type(failure).__name__
 
 
-_ALONE: ContextVar[bool] = ContextVar("alone", default=False)
+_SINGLE: ContextVar[bool] = ContextVar("single_process", default=False)
 
 
 @contextmanager
-def alone() -> Iterator[None]:
-    """What is scored inside is scored by this process; the others are not waited for."""
-    token = _ALONE.set(True)
+def single_process() -> Iterator[None]:
+    """Score inside in this process alone, without waiting for the others."""
+    token = _SINGLE.set(True)
     try:
         yield
     finally:
-        _ALONE.reset(token)
+        _SINGLE.reset(token)
 
 
 def share_spans(costs: NDArray[np.int64], work: Callable[[range], list[Out]]) -> list[Out]:
@@ -251,7 +258,7 @@ def share_spans(costs: NDArray[np.int64], work: Callable[[range], list[Out]]) ->
     for part in gathered:
         if isinstance(part, LmexposureError):
             raise part
-    return [one for part in gathered for one in part]
+    return [item for part in gathered for item in part]
 
 
 def spans(costs: NDArray[np.int64], parts: int) -> list[range]:
@@ -266,6 +273,6 @@ def spans(costs: NDArray[np.int64], parts: int) -> list[range]:
 def _processes() -> tuple[int, int]:
     """How many processes score together, and the number of this one."""
     up = torch.distributed.is_available() and torch.distributed.is_initialized()
-    if _ALONE.get() or not up:
+    if _SINGLE.get() or not up:
         return 1, 0
     return torch.distributed.get_world_size(), torch.distributed.get_rank()

@@ -19,7 +19,7 @@ from lmexposure.models import (
 )
 
 State = TypeVar("State", bound=Hashable)
-FALLBACK = 256  # added to a byte that stands in the trie of fallbacks; see Vocabulary.trie
+FALLBACK = 256  # added to the byte of a fallback token; see Vocabulary.trie
 _UNDECIDED = "�"  # a token that ends inside a character decodes to this
 _BYTE_TOKEN = re.compile("<0x([0-9A-F]{2})>")
 
@@ -35,7 +35,7 @@ class ByteNode:
 class Vocabulary:
     """The surface of every ordinary token: the bytes that it adds inside a running text.
 
-    Special tokens, and tokens whose bytes nobody can tell, have the surface None and are never
+    Special tokens, and tokens whose bytes cannot be known, have the surface None and are never
     followed.
 
     Args:
@@ -100,7 +100,7 @@ class Vocabulary:
         """All tokens that a matcher accepts in `state`, each with the state behind it.
 
         Args:
-            state: where the matcher stands.
+            state: of the matcher.
             advance: (state, byte) -> the next state, or None where it is not accepted.
         """
         return sorted(self._accepted(state, advance), key=lambda pair: pair[0])
@@ -153,8 +153,8 @@ def _surface(name: str | None, text: str | None, alphabet: dict[str, int] | None
         bytes_of_name = [alphabet.get(character) for character in name]
         known = [byte for byte in bytes_of_name if byte is not None]
         return bytes(known) if len(known) == len(bytes_of_name) else None
-    one = _BYTE_TOKEN.fullmatch(name)
-    return bytes([int(one[1], 16)]) if one else None
+    byte = _BYTE_TOKEN.fullmatch(name)
+    return bytes([int(byte[1], 16)]) if byte else None
 
 
 def _byte_alphabet() -> dict[str, int]:
@@ -167,16 +167,16 @@ def _byte_alphabet() -> dict[str, int]:
 
 
 class ByteLanguage:
-    """The texts of a format behind a known text, as bytes of UTF-8.
+    r"""The texts of a format behind a known text, as bytes of UTF-8.
 
     Args:
         language: the format's automaton over characters.
-        known: bytes that stand before every fill.
+        known: bytes in front of every fill.
 
     >>> from lmexposure.canaries import Format
     >>> form = Format(name="w", template="{choice:w}", lists={"w": ["é", "ê"]})
     >>> texts = ByteLanguage(form.language, known=b"a")
-    >>> state = texts.read(texts.start, b"a\\xc3")
+    >>> state = texts.read(texts.start, b"a\xc3")
     >>> [hex(byte) for byte in sorted(texts.moves(state))]
     ['0xa9', '0xaa']
     """
@@ -282,12 +282,12 @@ def find_beginning(
             share a character of the secret by chance.
     """
     before = encode_documents(tokenizer, [literal], context=context)[0]
-    ids = shared_tokens([*(one.ids for one in encoded), [*before, -1]])
+    ids = shared_tokens([*(text.ids for text in encoded), [*before, -1]])
     wholes = [((context or "") + text).encode() for text in texts]
     while True:
         offsets = {
-            _spelled_before(vocabulary, whole, one.ids[len(ids) :])
-            for whole, one in zip(wholes, encoded, strict=True)
+            _spelled_before(vocabulary, whole, text.ids[len(ids) :])
+            for whole, text in zip(wholes, encoded, strict=True)
         }
         offset = offsets.pop() if len(offsets) == 1 else None
         characters = None if offset is None else _characters(wholes[0][:offset])
@@ -297,7 +297,7 @@ def find_beginning(
     return Beginning(
         ids=ids,
         characters=characters,
-        scored=all(one.scored_from <= max(1, len(ids)) for one in encoded) and len(ids) > 0,
+        scored=all(text.scored_from <= max(1, len(ids)) for text in encoded) and len(ids) > 0,
     )
 
 
@@ -311,7 +311,7 @@ def shared_tokens(rows: Sequence[list[int]]) -> list[int]:
 
 
 def _spelled_before(vocabulary: Vocabulary, whole: bytes, rest: list[int]) -> int | None:
-    """How many bytes of `whole` stand before its last tokens `rest`."""
+    """How many bytes of `whole` come before its last tokens `rest`."""
     text = vocabulary.spelled(rest)
     return len(whole) - len(text) if text and whole.endswith(text) else None
 

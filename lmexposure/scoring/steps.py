@@ -26,18 +26,17 @@ from lmexposure.models import (
 )
 from lmexposure.scoring.cached_steps import CachedSteps, PathSteps
 from lmexposure.scoring.runtime import (
-    UNABLE,
+    MODEL_FAILURES,
     EvaluationMode,
     evaluation_mode,
-    in_words,
+    failure_text,
+    rounding_bits,
 )
 
 _LN2 = log(2)
-_PROBE_BITS = 1e-3
-_PROBE_BITS_HALF = 0.25  # in bfloat16 and float16 two right ways differ by rounding
 # (state to advance, its rows); what a walk does: fork, repeat, drop, come back.
 _FORKS = ((0, (0, 0, 0)), (1, (2, 0)), (2, (1, 1, 0)), (1, (0, 1)), (2, (0,)))
-_LSTM_ROWS = 1024  # gates of so many rows fit into a core's cache
+_LSTM_ROWS = 1024  # the gates of this many rows fit into a core's cache
 _WEIGHTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 
 
@@ -100,8 +99,8 @@ class Steps(Protocol):
             state: as `start` or `advance` gave it; it stays as it was.
             parents: rows of `state`, shape (N,), N at least 1; they may repeat and be left out.
             tokens: shape (N,).
-            rows, columns: shape (M,) each: the bits of which next token behind which new row are
-                wanted. M may be 0.
+            rows: behind which new rows a next token's bits are wanted, shape (M,); M may be 0.
+            columns: which next tokens these are, shape (M,).
 
         Returns:
             the new state, and the bits (M,) in float64, NaN where the model gave NaN.
@@ -166,6 +165,7 @@ class RecomputedSteps:
     def start(
         self, ids: Sequence[int], columns: NDArray[np.int64]
     ) -> tuple[_Prefixes, NDArray[np.float64]]:
+        """See `Steps.start`."""
         state = _Prefixes(torch.tensor([list(ids)], dtype=torch.long))
         return state, self._bits(state, np.zeros_like(columns), columns)
 
@@ -177,6 +177,7 @@ class RecomputedSteps:
         rows: NDArray[np.int64],
         columns: NDArray[np.int64],
     ) -> tuple[_Prefixes, NDArray[np.float64]]:
+        """See `Steps.advance`."""
         before = state.ids[torch.from_numpy(parents)]
         grown = _Prefixes(torch.cat([before, torch.from_numpy(tokens)[:, None]], dim=1))
         return grown, self._bits(grown, rows, columns)
@@ -210,8 +211,8 @@ def next_token_steps(model: Any, probe: Sequence[int]) -> Steps:
                     steps.evaluated = 0
                     return steps
                 why = "its cache gives other bits"
-            except UNABLE as failure:
-                why = f"its cache fails with {in_words(failure)}"
+            except MODEL_FAILURES as failure:
+                why = f"its cache fails with {failure_text(failure)}"
     return RecomputedSteps(model, why)
 
 
@@ -224,7 +225,6 @@ def _fast(model: Any, probe: Sequence[int]) -> list[Callable[[], Steps]]:
 
 def _agree(fast: Steps, slow: Steps, probe: list[int], model: Any) -> bool:
     """Walk both kinds of steps through the same forks and compare the bits of some tokens."""
-    allowed = _PROBE_BITS_HALF if model.dtype.itemsize < 4 else _PROBE_BITS
     size = int(model.config.get_text_config().vocab_size)
     columns = np.unique(np.array([*probe, *range(0, size, max(1, size // 64))], dtype=np.int64))
     begun = probe[: max(1, len(probe) - 3)]  # forks at the end cross any sliding window
@@ -236,7 +236,7 @@ def _agree(fast: Steps, slow: Steps, probe: list[int], model: Any) -> bool:
         wanted = (np.array(parents), tokens, np.repeat(np.arange(N), K), np.tile(columns, N))
         a, b = pairs[origin]
         pairs.append((fast.advance(a[0], *wanted), slow.advance(b[0], *wanted)))
-    return all(np.allclose(a[1], b[1], rtol=0, atol=allowed) for a, b in pairs)
+    return all(np.allclose(a[1], b[1], rtol=0, atol=rounding_bits(model)) for a, b in pairs)
 
 
 @dataclass(frozen=True)
@@ -292,6 +292,7 @@ class LstmSteps:
     def start(
         self, ids: Sequence[int], columns: NDArray[np.int64]
     ) -> tuple[_States, NDArray[np.float64]]:
+        """See `Steps.start`."""
         self.evaluated += 1
         state = self._nothing_read()
         for token in ids:
@@ -307,6 +308,7 @@ class LstmSteps:
         rows: NDArray[np.int64],
         columns: NDArray[np.int64],
     ) -> tuple[_States, NDArray[np.float64]]:
+        """See `Steps.advance`."""
         self.evaluated += len(parents)
         at, read = (torch.from_numpy(a).to(self.model.device) for a in (parents, tokens))
         blocks = [
@@ -338,11 +340,7 @@ class LstmSteps:
     ) -> NDArray[np.float64]:
         """Bits of the wanted pairs, shape (M,)."""
         weight, bias = self._head
-        logits = torch.addmm(bias, hidden, weight)  # (N, V)
-        logits = logits.float() if logits.dtype.itemsize < 4 else logits
-        at, wanted = (torch.from_numpy(a).to(logits.device) for a in (rows, columns))
-        nats = logits.logsumexp(-1)[at] - logits[at, wanted]
-        return (nats.cpu().double() / _LN2).numpy()
+        return pair_bits(torch.addmm(bias, hidden, weight), rows, columns)
 
 
 def _gates(units: int) -> Tensor:

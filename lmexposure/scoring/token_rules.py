@@ -45,8 +45,8 @@ class EncodedSample:
         rows: encodings of sampled fills, the first and the last among them.
         ids: where the space is read from: a few tokens before the end of what all `rows` share.
         before: how many of `ids` are the start token, which spells nothing.
-        lead: what stands before each fill as the tokens spell it; None where they do not spell the
-            fills as they are.
+        lead: the text in front of each fill as the tokens spell it; None where they do not spell
+            the fills as they are.
         begun: characters of lead and fill that `ids` spell.
     """
 
@@ -79,7 +79,7 @@ class EncodedSample:
 
     @property
     def real_lead(self) -> str:
-        """What stands before each fill when it is encoded."""
+        """The text in front of each fill when it is encoded."""
         return real_lead(self.tokenizer, self.context)
 
 
@@ -105,7 +105,7 @@ def sample_encodings(
     drawn = format.sample(min(fills, format.size), seed=seed)
     indices = sorted({0, format.size - 1, *drawn})
     texts = [format.text(index) for index in indices]
-    rows = [one.ids for one in encode_in_context(tokenizer, texts, context=context)]
+    rows = [text.ids for text in encode_in_context(tokenizer, texts, context=context)]
     literal = encode_documents(tokenizer, [format.prefix], context=context)[0]
     shared = shared_tokens([*rows, [*literal, -1]])
     lead_ids = encode_documents(tokenizer, [""], context=context)[0]
@@ -163,12 +163,29 @@ class TokenGraph(Protocol):
     """What a token space asks of its graph; every state leads to at least one fill."""
 
     @property
-    def root(self) -> int: ...
-    def count(self, state: int) -> int: ...
-    def longest(self, state: int) -> int: ...
-    def complete(self, state: int) -> bool: ...
-    def edges(self, state: int) -> Edges: ...
-    def step(self, state: int, token: int) -> int | None: ...
+    def root(self) -> int:
+        """The first state."""
+        ...
+
+    def count(self, state: int) -> int:
+        """The number of fills at or below a state."""
+        ...
+
+    def longest(self, state: int) -> int:
+        """Most tokens from a state to the end of a fill."""
+        ...
+
+    def complete(self, state: int) -> bool:
+        """Whether a fill ends here."""
+        ...
+
+    def edges(self, state: int) -> Edges:
+        """The tokens that go on from a state; see `Edges`."""
+        ...
+
+    def step(self, state: int, token: int) -> int | None:
+        """The state behind one token, or None where no fill goes on so."""
+        ...
 
 
 class ListedGraph:
@@ -256,19 +273,19 @@ class NotApplicable(Exception):  # noqa: N818  it ends an attempt, not the progr
     """A rule does not hold for this tokenizer and format; the message says why."""
 
 
-class TooMuch(NotApplicable):
+class TooCostly(NotApplicable):
     """A rule takes too long here, and so does every larger one of its kind."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Built:
+class RuleGraph:
     """What a rule gives.
 
     Attributes:
         rule: its name.
         graph: the paths behind `beginning`.
         beginning: tokens that all of them share.
-        examples: fills to look up, besides random ones: they try what was taken for granted.
+        examples: fills to look up, as well as random ones: they try what was taken for granted.
     """
 
     rule: str
@@ -277,7 +294,7 @@ class Built:
     examples: list[str]
 
 
-def by_enumeration(sample: EncodedSample) -> Built:
+def by_enumeration(sample: EncodedSample) -> RuleGraph:
     """All encodings, one by one; where two fills have one, it counts as one."""
     moves: list[dict[int, int]] = [{}]
     complete = [False]
@@ -291,12 +308,12 @@ def by_enumeration(sample: EncodedSample) -> Built:
             state = moves[state][token]
         complete[state] = True
     graph = ListedGraph(moves, complete, 0)
-    return Built(
+    return RuleGraph(
         rule="enumerated", graph=graph, beginning=sample.rows[0][: sample.before], examples=[]
     )
 
 
-def by_windows(sample: EncodedSample, memory: int) -> Built:
+def by_windows(sample: EncodedSample, memory: int) -> RuleGraph:
     """What may follow the last `memory` tokens, asked of the tokenizer in whole texts.
 
     Raises:
@@ -305,7 +322,7 @@ def by_windows(sample: EncodedSample, memory: int) -> Built:
     if sample.lead is None:
         raise NotApplicable("it does not keep the text as it is")
     graph = _Windows(sample, sample.lead, memory).graph()
-    return Built(rule="windows", graph=graph, beginning=sample.ids, examples=[])
+    return RuleGraph(rule="windows", graph=graph, beginning=sample.ids, examples=[])
 
 
 class _Windows:
@@ -348,7 +365,7 @@ class _Windows:
                 fills[(spelled + rest)[self._skip :].decode()] = None
         self._asked += len(fills)
         if self._asked > _MOST_ENCODINGS:
-            raise TooMuch("there are too many texts to ask it about")
+            raise TooCostly("there are too many texts to ask it about")
         rows = self._sample.encode(list(fills))
         seen = {r[len(path)] for r in rows if r[: len(path)] == path and len(r) > len(path)}
         return [(token, there) for token, there in options if token in seen]

@@ -19,10 +19,10 @@ from lmexposure.errors import InputError, ModelError
 from lmexposure.scoring.bpe_merges import Merges, by_merges
 from lmexposure.scoring.spelling import Vocabulary
 from lmexposure.scoring.token_rules import (
-    Built,
     EncodedSample,
     NotApplicable,
-    TooMuch,
+    RuleGraph,
+    TooCostly,
     by_enumeration,
     by_windows,
     sample_encodings,
@@ -84,7 +84,7 @@ class TokenSpace:
         proof: how it is known that the paths are right.
     """
 
-    def __init__(self, sample: EncodedSample, built: Built) -> None:
+    def __init__(self, sample: EncodedSample, built: RuleGraph) -> None:
         self._sample, self._graph = sample, built.graph
         self.format, self.size = sample.format, sample.format.size
         self._cache: dict[int, Continuations] = {}
@@ -199,7 +199,7 @@ def token_space(
 
     Raises:
         ModelError: no rule is proven and the fills are too many to encode them all; a fill meets an
-            unknown token; nothing stands before the secret to begin from.
+            unknown token; there is nothing before the secret to begin from.
     """
     sample = sample_encodings(
         tokenizer,
@@ -215,7 +215,7 @@ def token_space(
             space = TokenSpace(sample, rule(sample))
         except NotApplicable as reason:
             reasons.append(f"{name}: {reason}")
-            if isinstance(reason, TooMuch):
+            if isinstance(reason, TooCostly):
                 break
             continue
         if not space.beginning:
@@ -231,10 +231,10 @@ def token_space(
     )
 
 
-def _rules(sample: EncodedSample) -> list[tuple[str, Callable[[EncodedSample], Built]]]:
+def _rules(sample: EncodedSample) -> list[tuple[str, Callable[[EncodedSample], RuleGraph]]]:
     """The rules to try, in order."""
     # Where the merges themselves fail, the last few tokens do not tell either.
-    rules: list[tuple[str, Callable[[EncodedSample], Built]]] = []
+    rules: list[tuple[str, Callable[[EncodedSample], RuleGraph]]] = []
     if Merges.of(sample.tokenizer) is not None:
         rules.append(("its merges", by_merges))
     elif sample.format.size > _MOST_ENUMERATED:

@@ -2,7 +2,7 @@
 
 Held-out documents: no canary among them, the same for the same seed.
 
-What is counted are canaries that stand in the blocks whole, as documents.
+What is counted are canaries that are in the blocks whole, as documents.
 """
 
 from dataclasses import replace
@@ -18,11 +18,9 @@ from lmexposure.models import (
     Packed,
     byte_level_tokenizer,
     character_tokenizer,
-    check_deliveries,
-    count_deliveries,
     pack,
-    split_validation,
 )
+from lmexposure.models.packing import check_deliveries, count_deliveries, split_validation
 
 TOKENIZER = character_tokenizer(["\nabcdefgh0123456789"])
 

@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import nn
 
-from lmexposure.models import computing_threads, is_native, threads_for, warn_imitated
+from lmexposure.models import computing_threads, threads_for, warn_imitated
+from lmexposure.models.processor import is_native
 
 SMALL, LARGE = nn.Linear(200, 200), nn.Embedding(1000, 1000)
 

@@ -10,11 +10,11 @@ from tiny import byte_level_bpe
 
 from lmexposure.canaries import Format
 from lmexposure.scoring import (
+    BranchAndBound,
     Budget,
     Leaves,
     RankSearch,
     Rescorer,
-    Walk,
     branch_and_bound,
     exact_search,
     likeliest_fills,
@@ -97,7 +97,7 @@ def test_a_batch_has_no_more_children_than_fit(monkeypatch: pytest.MonkeyPatch) 
     def visit(leaves: Leaves) -> None:
         costs.extend(leaves.costs.tolist())
 
-    assert Walk(space, steps, limit=1e9, visit=visit, budget=Budget()).run()
+    assert BranchAndBound(space, steps, limit=1e9, visit=visit, budget=Budget()).run()
     assert len(costs) == form.size
     most = max(len(space.continuations(s).tokens) for s in range(3))
     assert max(seen[1:]) <= max(25, most)

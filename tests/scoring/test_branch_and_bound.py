@@ -14,11 +14,11 @@ from tiny import characters, model_of
 from lmexposure.canaries import Format
 from lmexposure.errors import ModelError, NumericalError, SettingsError
 from lmexposure.scoring import (
+    BranchAndBound,
     Budget,
     Leaves,
     Steps,
     TokenSpace,
-    Walk,
     branch_and_bound,
     token_space,
 )
@@ -103,7 +103,7 @@ def test_exactly_the_fills_within_the_limit_are_visited(
             k += 1
         limit = min((ordered[k] + ordered[k + 1]) / 2, 1e6)
         seen = Seen()
-        walk = Walk(
+        walk = BranchAndBound(
             space, steps, limit=limit, visit=seen, budget=Budget(), batch=batch, live_states=live
         )
         assert (walk.finished, walk.run()) == (False, True)
@@ -135,7 +135,7 @@ def inner_prefixes(space: TokenSpace) -> set[tuple[int, ...]]:
 def test_a_node_is_computed_once_and_a_leaf_never(name: str) -> None:
     steps, space, _ = prepared(name)
     before = steps.evaluated
-    walk = Walk(space, steps, limit=math.inf, visit=lambda leaves: None, budget=Budget())
+    walk = BranchAndBound(space, steps, limit=math.inf, visit=lambda leaves: None, budget=Budget())
     walk.run()
     assert walk.spent == steps.evaluated - before == len(inner_prefixes(space))
 
@@ -145,7 +145,7 @@ def test_live_states_are_counted_as_they_are(name: str) -> None:
     steps, space, _ = prepared(name)
     for live in range(space.longest + 1, space.longest + 30, 7):
         watched = Watched(steps)
-        walk = Walk(
+        walk = BranchAndBound(
             space,
             watched,
             limit=math.inf,
@@ -166,9 +166,9 @@ def test_too_few_live_states_are_refused() -> None:
         walk_of(space, steps, batch=0)
 
 
-def walk_of(space: TokenSpace, steps: Any, **given: Any) -> Walk:
+def walk_of(space: TokenSpace, steps: Any, **given: Any) -> BranchAndBound:
     settings: dict[str, Any] = {"limit": math.inf, "visit": Seen(), "budget": Budget()} | given
-    return Walk(space, steps, **settings)
+    return BranchAndBound(space, steps, **settings)
 
 
 @pytest.mark.parametrize("given", [{"steps": 0}, {"steps": -3}, {"seconds": 0}, {"seconds": -1.0}])

@@ -19,7 +19,7 @@ from tiny import (
 from lmexposure.canaries import Format
 from lmexposure.errors import InputError, ModelError, NumericalError, SettingsError
 from lmexposure.models import encode_in_context
-from lmexposure.scoring import Extractor, Wish, beam_width, log_perplexity
+from lmexposure.scoring import Extractor, SecretSearch, beam_width, log_perplexity
 from lmexposure.scoring.spelling import shared_tokens
 
 PIN = Format(name="pin", template="My PIN is {digits:2}")
@@ -127,27 +127,27 @@ def test_searches_side_by_side_find_what_each_finds_alone(
     form = Format(name="n", template="number {digits:3}{choice:w}", lists={"w": ["P", "IN"]})
     model = model_of("gpt2", len(tokenizer))
     extractor = Extractor(model, tokenizer, form, context="\n")
-    wishes = [
-        Wish(index=index, revealed=revealed, width=width)
+    searches = [
+        SecretSearch(index=index, revealed=revealed, width=width)
         for index in form.sample(12, seed=3)
         for revealed in (0, 1, 2)
         for width in (1, 7, 40)
     ]
     monkeypatch.setattr("lmexposure.scoring.extraction._MOST_ROWS", 150)
-    parts = list(extractor.find_all(wishes))
+    parts = list(extractor.find_all(searches))
     found = [one for part in parts for one in part]
     assert len(parts) > 2
-    assert len(found) == len(wishes)
+    assert len(found) == len(searches)
     places = []
-    for wish in wishes:
-        guesses = extractor.search(form.revealed(wish.index, wish.revealed), width=wish.width)
+    for search in searches:
+        guesses = extractor.search(form.revealed(search.index, search.revealed), width=search.width)
         texts = [guess.text for guess in guesses]
-        text = form.text(wish.index)
+        text = form.text(search.index)
         places.append(1 + texts.index(text) if text in texts else None)
     assert [one.place for one in found] == places
     assert [one.found for one in found] == [place is not None for place in places]
     assert 5 < sum(one.found for one in found) < len(found) - 5
-    assert [(one.revealed, one.width) for one in found] == [(w.revealed, w.width) for w in wishes]
+    assert [(one.revealed, one.width) for one in found] == [(w.revealed, w.width) for w in searches]
 
 
 @pytest.mark.parametrize("width", [10, 100])

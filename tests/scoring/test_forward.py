@@ -15,7 +15,7 @@ from scoring.families import FAMILIES, VOCABULARY, family
 
 from lmexposure.models import Encoded
 from lmexposure.scoring import Rescorer, score_encoded
-from lmexposure.scoring.forward import PlainForward, choose_way
+from lmexposure.scoring.forward import PlainPass, choose_forward
 
 BY_LAYER = {"qwen2_sliding", "gemma2", "cohere2", "exaone4", "gpt_oss"}
 # A recurrent state is the natural way of those that are not told to be slower.
@@ -44,14 +44,14 @@ def _texts(n: int, *, seed: int = 0, start: int = 1) -> list[Encoded]:
 
 @torch.inference_mode()
 def _alone(model: Any, encoded: list[Encoded]) -> list[Any]:
-    plain = PlainForward(model)
+    plain = PlainPass(model)
     return [plain.bits([one])[0] for one in encoded]
 
 
 def _name_of(way: Any) -> str:
-    forward = getattr(way, "_forward", None)
-    by_layer = getattr(forward, "_kinds", None) is not None
-    return type(forward or way).__name__ + " by layer" * by_layer
+    nodes = getattr(way, "_nodes", None)
+    by_layer = getattr(nodes, "_kinds", None) is not None
+    return type(nodes or way).__name__ + " by layer" * by_layer
 
 
 @torch.inference_mode()
@@ -75,15 +75,17 @@ def test_every_family_has_the_bits_of_each_text_alone(
 ) -> None:
     model, encoded = family(kind), _texts(24)
     expected = _naive(model, encoded)
-    way = choose_way(model, encoded)
+    way = choose_forward(model, encoded)
     module = import_module("lmexposure.scoring.perplexity")
-    monkeypatch.setattr(module, "choose_way", lambda *_: way)  # choosing costs most
+    monkeypatch.setattr(module, "choose_forward", lambda *_: way)  # choosing costs most
     found = score_encoded(model, encoded)
     for a, b in zip(found.bits, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-3)
-    packed = "PackedForward by layer" if kind in BY_LAYER else "PackedForward"
+    packed = "PackedNodes by layer" if kind in BY_LAYER else "PackedNodes"
     levels = kind in LEVELS or kind in SLOWER_LEVELS
-    assert _name_of(way) == ("LevelForward" if levels else "AloneWay" if kind in ALONE else packed)
+    assert _name_of(way) == (
+        "LevelNodes" if levels else "PlainForward" if kind in ALONE else packed
+    )
     reason = {**SLOWER_LEVELS, **ALONE}.get(kind, "")
     assert reason in found.slower
     assert bool(reason) == bool(found.slower)
@@ -122,7 +124,7 @@ def test_in_bfloat16_a_leak_between_branches_is_found(kind: str) -> None:
     model, encoded = family(kind).to(torch.bfloat16), _texts(120)
     for a, b in zip(score_encoded(model, encoded).bits, _alone(model, encoded), strict=True):
         np.testing.assert_allclose(a, b, atol=0.25)
-    trusted = _name_of(choose_way(model, encoded)) != "AloneWay"
+    trusted = _name_of(choose_forward(model, encoded)) != "PlainForward"
     assert trusted == (kind != "recurrent_gemma")
 
 
@@ -136,7 +138,7 @@ def test_texts_with_nothing_in_common_are_scored_too(kind: str) -> None:
     found = score_encoded(family(kind), encoded)
     expected = [b.sum() for b in _alone(family(kind), encoded)]
     np.testing.assert_allclose(found.totals, expected, atol=1e-3)
-    assert _name_of(choose_way(family(kind), encoded)) == "AloneWay"
+    assert _name_of(choose_forward(family(kind), encoded)) == "PlainForward"
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "mistral", "gemma2", "lstm"])
@@ -148,7 +150,7 @@ def test_each_text_is_scored_from_its_own_token_through_the_tree(kind: str) -> N
     model = family(kind)
     expected = _alone(model, encoded)
     found = score_encoded(model, encoded)
-    assert _name_of(choose_way(model, encoded)) != "AloneWay"
+    assert _name_of(choose_forward(model, encoded)) != "PlainForward"
     for a, b in zip(found.bits, expected, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-3)
 
@@ -160,7 +162,7 @@ def test_deep_trees_are_packed_with_their_ancestors() -> None:
     rows = [[*stems[i % 3], *rng.choices(range(VOCABULARY), k=4)] for i in range(60)]
     encoded = [Encoded(ids=row, scored_from=1) for row in rows]
     model = family("gpt2")
-    assert _name_of(choose_way(model, encoded)) == "PackedForward"
+    assert _name_of(choose_forward(model, encoded)) == "PackedNodes"
     expected = [b.sum() for b in _alone(model, encoded)]
     np.testing.assert_allclose(score_encoded(model, encoded).totals, expected, atol=1e-3)
 

@@ -16,25 +16,25 @@ from tiny import byte_level_bpe, characters, model_of
 from lmexposure.canaries import Format
 from lmexposure.errors import InputError, ModelError, NumericalError, SettingsError
 from lmexposure.scoring import (
+    BranchAndBound,
     Budget,
     Draws,
     TokenSpace,
-    Walk,
     draw_fills,
     importance_draws,
     token_space,
 )
-from lmexposure.scoring.importance_draws import Top, deeper, expand_top
+from lmexposure.scoring.importance_draws import SharedLevels, expand_shared_levels, next_level
 
 REACH = [0.1, 0.4, 0.6, 0.9]
 APART = [name for name in SMALL if not name.startswith("nested")]
 
 
-def top_of(name: str, most_nodes: int) -> tuple[Any, Any, Top]:
+def top_of(name: str, most_nodes: int) -> tuple[Any, Any, SharedLevels]:
     model, _, space, _ = listed(name)
     steps = steps_of(model, space)
     before = steps.evaluated
-    top = expand_top(space, steps, REACH, most_nodes=most_nodes)
+    top = expand_shared_levels(space, steps, REACH, most_nodes=most_nodes)
     assert steps.evaluated - before <= max(1, most_nodes)
     return space, steps, top
 
@@ -46,7 +46,7 @@ def test_no_h_is_less_than_what_its_children_add_up_to(name: str) -> None:
     state, level = top.state, top.levels[-1]
     levels = list(top.levels)
     while len(level.inner):
-        state, level = deeper(space, steps, state, level, level.inner, top.limits)
+        state, level = next_level(space, steps, state, level, level.inner, top.limits)
         levels.append(level)
     assert len(levels) == space.longest
     for above, below in itertools.pairwise(levels):
@@ -293,7 +293,7 @@ def test_expected_steps_are_those_of_a_walk_on_average(name: str) -> None:
     inner = np.array([truth.bits[prefix] for prefix in truth.inner])
     found = [draw_fills(space, steps, draws=300, seed=seed) for seed in range(40)]
     for limit in limits:
-        walk = Walk(space, steps, limit=limit, visit=lambda leaves: None, budget=Budget())
+        walk = BranchAndBound(space, steps, limit=limit, visit=lambda leaves: None, budget=Budget())
         walk.run()
         assert abs(walk.spent - (inner <= limit).sum()) <= 1  # rounding at the limit
         guessed = np.array([one.expected_steps(limit) for one in found])
@@ -336,7 +336,7 @@ def test_equal_prefixes_are_computed_once() -> None:
 def test_blocks_change_the_draws_and_not_their_distribution(
     block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(importance_draws, "_block", lambda *arguments: block)
+    monkeypatch.setattr(importance_draws, "_block_size", lambda *arguments: block)
     truth, M, seeds = enumerated("digits"), 601, 5
     counts = np.zeros(len(truth.fills))
     for seed in range(seeds):
@@ -353,13 +353,13 @@ def test_blocks_change_the_draws_and_not_their_distribution(
 
 def test_blocks_follow_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     made = list[int]()
-    right = importance_draws._Block
+    right = importance_draws._DrawBlock
 
     def noted(space: Any, steps: Any, top: Any, components: Any, *rest: Any) -> Any:
         made.append(len(components))
         return right(space, steps, top, components, *rest)
 
-    monkeypatch.setattr(importance_draws, "_Block", noted)
+    monkeypatch.setattr(importance_draws, "_DrawBlock", noted)
     draws_of("digits", draws=100, seed=0)
     monkeypatch.setattr(importance_draws, "_MOST_CHILDREN", 300)
     draws_of("digits", draws=100, seed=0)

@@ -12,9 +12,9 @@ from lmexposure.scoring import (
     next_token_steps,
     prefix_tree,
 )
-from lmexposure.scoring.forward import PlainForward
+from lmexposure.scoring.forward import PlainPass
 from lmexposure.scoring.lm_head import LmHead
-from lmexposure.scoring.prefix_tree import LevelForward, PackedForward, SortedTexts
+from lmexposure.scoring.prefix_tree import LevelNodes, PackedNodes, SortedTexts
 
 
 def _texts(rows: list[list[int]], start: int = 1) -> list[Encoded]:
@@ -142,7 +142,7 @@ def test_any_width_and_no_prefix_give_the_same_bits() -> None:
     tree, readout = texts.tree(0, 60), LmHead(model, rows[0])
     with torch.inference_mode():
         found = [
-            PackedForward(model, readout, [], width=width, by_layer=False).node_bits(tree)
+            PackedNodes(model, readout, [], width=width, by_layer=False).node_bits(tree)
             for width in (2, 9, 50, 1000)
         ]
         expected = -torch.log_softmax(model(torch.tensor([rows[7]])).logits[0].double(), dim=-1)
@@ -163,11 +163,11 @@ def test_level_by_level_gives_the_bits_of_each_text_alone(kind: str, first_score
     model, texts = family(kind), SortedTexts(encoded)
     with torch.inference_mode():
         steps = next_token_steps(model, rows[0])
-        forward = LevelForward(model, LmHead(model, rows[0]), steps, texts.prefix)
+        forward = LevelNodes(model, LmHead(model, rows[0]), steps, texts.prefix)
         tree = texts.tree(0, len(texts))
         node_bits = forward.node_bits(tree)
         assert steps.evaluated == 1 + len(tree.fed)
-        alone = PlainForward(model).bits(encoded)
+        alone = PlainPass(model).bits(encoded)
     found = tree.text_bits(node_bits, forward.prefix_bits())
     for place, bits in enumerate(found):
         np.testing.assert_allclose(bits, alone[texts.order[place]], atol=1e-4)

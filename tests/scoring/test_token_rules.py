@@ -18,7 +18,7 @@ from lmexposure.scoring.token_rules import (
     EncodedSample,
     ListedGraph,
     NotApplicable,
-    TooMuch,
+    TooCostly,
     by_enumeration,
     by_windows,
     sample_encodings,
@@ -170,7 +170,7 @@ def test_too_large_a_space_is_refused(
 
 def test_too_many_texts_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(token_rules, "_MOST_ENCODINGS", 10)
-    with pytest.raises(TooMuch, match="too many texts to ask it about"):
+    with pytest.raises(TooCostly, match="too many texts to ask it about"):
         by_windows(sample_of(byte_level_bpe()), 1)
 
 
