@@ -74,7 +74,7 @@ def is_native(dtype: torch.dtype, device: str | torch.device) -> bool | None:
 
 
 def warn_imitated(dtype: torch.dtype, device: str | torch.device) -> None:
-    """Tell whoever asked for a precision that it makes this machine slower."""
+    """Warn a user who asks for a precision that makes this machine slower."""
     if is_native(dtype, device) is False:
         _LOG.warning(
             "this CPU has no instructions for %s: it is several times slower here than float32, "

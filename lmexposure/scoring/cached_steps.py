@@ -256,7 +256,7 @@ class CachedSteps:
         self.evaluated = 0
         self._evaluation = EvaluationMode(model)
         with self._evaluation():
-            self._readout = LmHead(model, list(probe))
+            self._head = LmHead(model, list(probe))
         named = inspect.signature(model.forward).parameters
         # Mamba calls its cache by another name.
         self._name = "past_key_values" if "past_key_values" in named else "cache_params"
@@ -298,10 +298,10 @@ class CachedSteps:
             positions = torch.arange(length, length + T, device=self.model.device)
             options["position_ids"] = positions.expand(N, T)
         with self._evaluation():
-            hidden, out = self._readout.hidden(input_ids=ids.to(self.model.device), **options)
+            hidden, out = self._head.hidden(input_ids=ids.to(self.model.device), **options)
         state = _Cached(cache=out[self._name], rows=N, length=length + T)
         wanted = (torch.from_numpy(rows), torch.from_numpy(columns))
-        return state, self._readout.bits(hidden[:, -1], *wanted)
+        return state, self._head.bits(hidden[:, -1], *wanted)
 
 
 class PathSteps(CachedSteps):

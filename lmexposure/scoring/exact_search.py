@@ -225,14 +225,11 @@ class RankSearch:
         full = model.dtype in (torch.float32, torch.float64)
         sample = min(_SAMPLE if full else _SAMPLE_HALF, self._space.size)
         error = measured_error(self._space, self._steps, self.rescorer, sample=sample, seed=seed)
-        smooth = full and not self.rescorer.failure and not _has_experts(model)
+        experts = any(type(module).__name__.endswith("Experts") for module in model.modules())
+        smooth = full and not self.rescorer.failure and not experts
         fixed = smooth and _SAFETY * error <= _MARGIN_BITS
         bits = _MARGIN_BITS if fixed else max(_MARGIN_BITS, _SAFETY * error)
         return Margin(bits=bits, measured=error, sample=sample, empirical=not fixed)
-
-
-def _has_experts(model: Any) -> bool:
-    return any(type(module).__name__.endswith("Experts") for module in model.modules())
 
 
 class _Tally:
@@ -279,7 +276,7 @@ class _Tally:
         return int(self._unsettled[: self._place[i] + 1].sum())
 
     def near(self, i: int) -> list[tuple[int, ...]]:
-        """Fills within the margin of the i-th, itself among them once it was met."""
+        """Fills within the margin of the i-th, itself among them once it was visited."""
         low, high = self._low[self._place[i]], self._high[self._place[i]]
         return [path for cost, path in self._near if low <= cost <= high]
 

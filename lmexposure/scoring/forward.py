@@ -251,13 +251,13 @@ def _packed(
     plain: PlainForward, texts: SortedTexts, *, by_layer: bool = False
 ) -> PrefixTreeForward | None:
     """Packed, where repeated ancestors leave a saving; a recurrent state would read siblings."""
-    if _is_recurrent(plain.model):
+    model = plain.model
+    if isinstance(model, LstmForCausalLM) or getattr(model, "_is_stateful", False):
         return None
     depth = max(1, texts.depth)
     width = max(256, min(16 * depth, max(1024, 2 * depth)))
     if texts.fed.sum() * width / (width - depth) > _SAVING * texts.tokens:
         return None
-    model = plain.model
     head = LmHead(model, _probe_ids(texts))
     nodes = PackedNodes(model, head, texts.prefix, width=width, by_layer=by_layer)
     return PrefixTreeForward(plain, texts, nodes, _pass_tokens(model))
@@ -289,10 +289,6 @@ _FAST = (
     (f"{_PACKED} by layer", _packed_by_layer),
     ("level by level", _levels),
 )
-
-
-def _is_recurrent(model: Any) -> bool:
-    return isinstance(model, LstmForCausalLM) or getattr(model, "_is_stateful", False)
 
 
 def _is_right(forward: PrefixTreeForward, plain: PlainForward) -> bool:

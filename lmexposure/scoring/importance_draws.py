@@ -31,8 +31,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure._validate import integer
-from lmexposure.errors import InputError, NumericalError
-from lmexposure.scoring.branch_and_bound import Children, Nodes, children_of
+from lmexposure.errors import InputError
+from lmexposure.scoring.branch_and_bound import Children, Nodes, children_of, refuse_nan
 from lmexposure.scoring.runtime import in_batches
 from lmexposure.scoring.steps import Steps
 from lmexposure.scoring.token_spaces import TokenSpace
@@ -238,11 +238,7 @@ def _refuse(nodes: Nodes, children: Children, bits: NDArray[np.float64]) -> None
             "one fill of the format begins another, so fills cannot be drawn token by token; use a "
             "format whose entries do not begin with one another, or method='sampled'"
         )
-    if np.isnan(bits).any():
-        raise NumericalError(
-            f"the model gave NaN {nodes.paths.shape[1]} tokens into the secrets; its weights or "
-            "dtype are broken: check the checkpoint, or search in float32"
-        )
+    refuse_nan(bits, nodes.paths.shape[1])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -22,10 +22,9 @@ from lmexposure._validate import integer
 from lmexposure.errors import InputError, ModelError
 from lmexposure.models import (
     Encoded,
-    context_window,
-    encode_in_context,
 )
 from lmexposure.scoring.forward import PlainForward, PlainPass, refuse_nonfinite
+from lmexposure.scoring.perplexity import encode_texts
 from lmexposure.scoring.runtime import evaluation_mode, in_batches, share_spans
 
 _LN2 = log(2)
@@ -92,10 +91,7 @@ def token_details(
 
     Source: Zhang et al. 2025, Min-K%++: mean and spread are those of a token drawn from the model.
     """
-    if isinstance(texts, str):
-        raise InputError("texts is one string; give a list of texts, [text] for a single one")
-    window = context_window(model.config)
-    encoded = encode_in_context(tokenizer, texts, context=context, max_length=window)
+    encoded = encode_texts(model, tokenizer, texts, context)
     return details_of_encoded(model, encoded, batch_size=batch_size)
 
 
@@ -212,7 +208,7 @@ def label_only(
         encoded: n texts as `encode_in_context` gives them.
         first: the place in each text's tokens where the secret begins; what comes before the
             secret is the same in all texts and would blur the score. Where a secret begins,
-            `find_beginning` tells: the length of its `ids`. None: every scored token counts.
+            is the length of `find_beginning`'s `ids`. None: every scored token counts.
         batch_size: texts or prefixes at a time; None chooses one.
 
     Raises:

@@ -96,11 +96,23 @@ def log_perplexity(
 
     Source: Carlini et al. 2019, "The Secret Sharer", Definition 1.
     """
+    encoded = encode_texts(model, tokenizer, texts, context)
+    return score_encoded(model, encoded, batch_size=batch_size).totals
+
+
+def encode_texts(
+    model: Any, tokenizer: Any, texts: Sequence[str], context: str | None
+) -> list[Encoded]:
+    """Encode texts behind their left context, within the model's context window.
+
+    Raises:
+        InputError: a bare string.
+        ModelError: a text holds an unknown token, or is longer than the context window.
+    """
     if isinstance(texts, str):
         raise InputError("texts is one string; give a list of texts, [text] for a single one")
     window = context_window(model.config)
-    encoded = encode_in_context(tokenizer, texts, context=context, max_length=window)
-    return score_encoded(model, encoded, batch_size=batch_size).totals
+    return encode_in_context(tokenizer, texts, context=context, max_length=window)
 
 
 @torch.inference_mode()
@@ -203,10 +215,8 @@ def bits_against_base(
     Source: Watson et al. 2021, On the importance of difficulty calibration in membership
     inference attacks.
     """
-    if isinstance(texts, str):
-        raise InputError("texts is one string; give a list of texts, [text] for a single one")
     scores = [
-        _scores(scored, its, texts, context, batch_size)
+        score_encoded(scored, encode_texts(scored, its, texts, context), batch_size=batch_size)
         for scored, its in ((model, tokenizer), (base, base_tokenizer))
     ]
     unscored = [any(e.first_unscored for e in score.encoded) for score in scores]
@@ -218,11 +228,3 @@ def bits_against_base(
             "two models' bits are not of the same text; give a context, such as a line break"
         )
     return AgainstBase(bits=scores[0].totals, base_bits=scores[1].totals)
-
-
-def _scores(
-    model: Any, tokenizer: Any, texts: Sequence[str], context: str | None, batch_size: int | None
-) -> TokenScores:
-    window = context_window(model.config)
-    encoded = encode_in_context(tokenizer, texts, context=context, max_length=window)
-    return score_encoded(model, encoded, batch_size=batch_size)

@@ -197,7 +197,7 @@ class PackedNodes:
 
     Args:
         model: a causal language model in evaluation mode whose attention takes a mask of its own.
-        readout: from its hidden states to bits.
+        head: from its hidden states to bits.
         prefix: the tokens in front of every node; may be empty.
         width: S, tokens in a sequence.
         by_layer: give the model one mask for each of its layer types (`config.layer_types`), as
@@ -205,9 +205,9 @@ class PackedNodes:
     """
 
     def __init__(
-        self, model: Any, readout: LmHead, prefix: list[int], *, width: int, by_layer: bool
+        self, model: Any, head: LmHead, prefix: list[int], *, width: int, by_layer: bool
     ) -> None:
-        self._model, self._readout, self._width = model, readout, width
+        self._model, self._head, self._width = model, head, width
         self._prefix = prefix
         config = model.config.get_text_config()
         self._kinds = set(config.layer_types) if by_layer else None
@@ -217,14 +217,14 @@ class PackedNodes:
             # A bare cache keeps all positions of all layers; the mask alone says what is seen.
             self._cache = DynamicCache()
             ids = torch.tensor([prefix], device=model.device)
-            hidden, _ = readout.hidden(input_ids=ids, past_key_values=self._cache, use_cache=True)
+            hidden, _ = head.hidden(input_ids=ids, past_key_values=self._cache, use_cache=True)
             self._hidden = hidden[0]  # (P, H)
 
     def prefix_bits(self) -> NDArray[np.float64]:
         """Bits of the prefix's own tokens, shape (P,); NaN for the first."""
         if not self._prefix:
             return np.empty(0)
-        return self._readout.sequence_bits(self._hidden, self._prefix)
+        return self._head.sequence_bits(self._hidden, self._prefix)
 
     def node_bits(self, tree: PrefixTree) -> NDArray[np.float64]:
         """Bits of every wanted node, shape (K,); of the others NaN."""
@@ -233,11 +233,11 @@ class PackedNodes:
         if first.size:
             tokens = torch.from_numpy(tree.tokens[first])
             last = torch.full_like(tokens, len(self._prefix) - 1)
-            bits[first] = self._readout.bits(self._hidden, last, tokens)
+            bits[first] = self._head.bits(self._hidden, last, tokens)
         if tree.fed.size:
             later = np.flatnonzero(tree.wanted & (tree.parents >= 0))
             hidden, places = self._fed_hidden(tree)
-            bits[later] = self._readout.bits(
+            bits[later] = self._head.bits(
                 hidden,
                 torch.from_numpy(places[tree.parents[later]]),
                 torch.from_numpy(tree.tokens[later]),
@@ -251,7 +251,7 @@ class PackedNodes:
         tokens = np.where(there, tree.tokens[rows], 0)
         depths = np.where(there, tree.depths[rows], 0)
         device = self._model.device
-        hidden, _ = self._readout.hidden(
+        hidden, _ = self._head.hidden(
             input_ids=torch.from_numpy(tokens).to(device),
             attention_mask=self._mask(_sees(tree, rows), depths),
             position_ids=torch.from_numpy(depths).to(device),
@@ -329,19 +329,19 @@ class LevelNodes:
 
     Args:
         model: a causal language model in evaluation mode.
-        readout: from its hidden states to bits, for the prefix's own tokens.
+        head: from its hidden states to bits, for the prefix's own tokens.
         steps: trusted next-token steps of this model.
         prefix: the tokens in front of every node, at least one.
     """
 
-    def __init__(self, model: Any, readout: LmHead, steps: Steps, prefix: list[int]) -> None:
-        self._model, self._readout, self._steps, self._prefix = model, readout, steps, prefix
+    def __init__(self, model: Any, head: LmHead, steps: Steps, prefix: list[int]) -> None:
+        self._model, self._head, self._steps, self._prefix = model, head, steps, prefix
 
     def prefix_bits(self) -> NDArray[np.float64]:
         """Bits of the prefix's own tokens, shape (P,); NaN for the first."""
         ids = torch.tensor([self._prefix], device=self._model.device)
-        hidden, _ = self._readout.hidden(input_ids=ids)
-        return self._readout.sequence_bits(hidden[0], self._prefix)
+        hidden, _ = self._head.hidden(input_ids=ids)
+        return self._head.sequence_bits(hidden[0], self._prefix)
 
     def node_bits(self, tree: PrefixTree) -> NDArray[np.float64]:
         """Bits of every wanted node, shape (K,); of the others NaN."""
@@ -349,7 +349,9 @@ class LevelNodes:
         places = np.full(len(tree.tokens), -1)  # of each node among those of its depth
         rows, children = self._wanted(tree, np.array([-1]), places)
         state, bits[children] = self._steps.start(self._prefix, tree.tokens[children])
-        for level in _levels(tree):
+        depths = tree.depths[tree.fed]
+        for depth in np.unique(depths):
+            level = tree.fed[depths == depth]
             above = np.maximum(places[tree.parents[level]], 0)
             above[tree.parents[level] < 0] = 0
             places[level] = np.arange(len(level))
@@ -364,9 +366,3 @@ class LevelNodes:
         depth = len(self._prefix) if level[0] < 0 else int(tree.depths[level[0]]) + 1
         children = np.flatnonzero(tree.wanted & (tree.depths == depth))
         return places[tree.parents[children]], children
-
-
-def _levels(tree: PrefixTree) -> list[Ints]:
-    """The nodes to feed, those of one depth together, from the top."""
-    depths = tree.depths[tree.fed]
-    return [tree.fed[depths == depth] for depth in np.unique(depths)]

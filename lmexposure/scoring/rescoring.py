@@ -1,8 +1,8 @@
 """A fill's bits in float64, computed the same way for all, where rounding would decide.
 
 A float32 walk moves a sum by its rounding. Where two fills are that close, both are scored again
-here, so that which of them costs more does not depend on how they were met. A model that cannot be
-copied to float64 is used as it is.
+here, so that which of them costs more does not depend on how they were reached. A model that
+cannot be copied to float64 is used as it is.
 """
 
 import copy

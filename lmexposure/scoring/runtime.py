@@ -154,7 +154,7 @@ def fused_activations(model: Any) -> Iterator[None]:
     output of a linear layer, which nothing else reads; were it otherwise, the caller's probe would
     find it. On a CPU the chain takes about a sixth of GPT-2's time.
     """
-    # One whose forward pass somebody replaced already stays as it is.
+    # One whose forward pass is replaced already stays as it is.
     chains = [m for m in model.modules() if type(m) in _CHAINS and "forward" not in vars(m)]
     for module in chains:
         # An attribute of the instance hides the method of the class.
@@ -244,7 +244,7 @@ def share_spans(costs: NDArray[np.int64], work: Callable[[range], list[Out]]) ->
         work: a span of places -> one item for each.
 
     Raises:
-        LmexposureError: the first that any process met, in all of them.
+        LmexposureError: the first of any process, raised in all of them.
     """
     processes, own = _processes()
     if processes == 1:
