@@ -9,6 +9,7 @@ from lmexposure.models import lstm  # noqa: F401  it registers itself
 
 if TYPE_CHECKING:
     from lmexposure.models.adapters import active_adapters, as_loaded, unmerged_adapters
+    from lmexposure.models.checkpoints import Progress, ProgressCallback, damaged_model
     from lmexposure.models.encoding import (
         Encoded,
         context_window,
@@ -41,8 +42,7 @@ if TYPE_CHECKING:
         pack,
     )
     from lmexposure.models.processor import computing_threads, threads_for, warn_imitated
-    from lmexposure.models.trainer import Progress, ProgressCallback
-    from lmexposure.models.training import TrainingResult, damaged_model, train
+    from lmexposure.models.training import TrainingResult, train
     from lmexposure.records import TrainingSettings
 else:
     from lmexposure._lazy import lazy_face as _lazy_face

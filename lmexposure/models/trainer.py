@@ -10,8 +10,7 @@ import contextlib
 import json
 import math
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -28,7 +27,7 @@ from lmexposure.canaries import (
     permutation,
 )
 from lmexposure.errors import NumericalError
-from lmexposure.models.checkpoints import CheckpointDirectory, Counters
+from lmexposure.models.checkpoints import CheckpointDirectory, Counters, Progress, ProgressCallback
 from lmexposure.models.load import save_model
 from lmexposure.models.packing import Packed
 from lmexposure.records import TrainingSettings
@@ -102,30 +101,6 @@ class Blocks:
         if self._bf16:
             return torch.autocast(self._device.type, dtype=torch.bfloat16)
         return contextlib.nullcontext()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Progress:
-    """How far training is after a step.
-
-    Args:
-        step: optimizer steps done.
-        total_steps: steps at most; training may stop earlier.
-        epoch: passes over the corpus done, a fraction within a pass.
-        tokens: tokens predicted so far.
-        train_bits: training loss of this step, bits per token.
-        validation_bits: lowest validation loss so far, bits per token; None before the first.
-    """
-
-    step: int
-    total_steps: int
-    epoch: float
-    tokens: int
-    train_bits: float
-    validation_bits: float | None
-
-
-ProgressCallback = Callable[[Progress], None]
 
 
 class Trainer:

@@ -1,6 +1,5 @@
 """Train a model on a corpus with canaries: hold out, pack, check, train, keep the best."""
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -13,20 +12,25 @@ from accelerate import Accelerator
 
 from lmexposure._files import PRIVATE, canonical_json, sha256_bytes
 from lmexposure._integrity import (
-    damaged_file,
     file_hashes,
     say_rebuilt,
-    take_hash,
     write_hashed,
 )
 from lmexposure.errors import ModelError, ResultError, SettingsError
-from lmexposure.models.checkpoints import BEGINS_ANEW, CheckpointDirectory, Counters
+from lmexposure.models.checkpoints import (
+    BEGINS_ANEW,
+    CheckpointDirectory,
+    Counters,
+    ProgressCallback,
+    damaged_model,
+    read_training,
+)
 from lmexposure.models.encoding import context_window
 from lmexposure.models.load import LoadedModel, weights_sha256
 from lmexposure.models.packing import Packed, check_deliveries, pack, split_validation
 from lmexposure.models.processor import computing_threads, threads_for, warn_imitated
-from lmexposure.models.trainer import ProgressCallback, Trainer, steps_per_epoch
-from lmexposure.records import TrainingRecord, TrainingSettings
+from lmexposure.models.trainer import Trainer, steps_per_epoch
+from lmexposure.records import TrainingSettings
 
 _SCHEMA = "lmexposure.training/1"
 _LEAST_GAIN = 0.01  # bits per token
@@ -228,7 +232,7 @@ def _finished(out: Path, inputs: str) -> TrainingResult | None:
         if model.exists() and not (out / "checkpoint.pt").exists():
             raise ResultError(f"{out} holds a model of another origin; choose another directory")
         return None
-    record = _read(path)
+    record = read_training(path)
     if record is None:
         say_rebuilt(path, BEGINS_ANEW)
         return None
@@ -244,37 +248,6 @@ def _finished(out: Path, inputs: str) -> TrainingResult | None:
     return replace(TrainingResult(**record["result"] | {"model_path": model}), reused=True)
 
 
-def _read(path: Path) -> dict[str, Any] | None:
-    """The record in training.json; None where it is damaged."""
-    try:
-        record = json.loads(path.read_bytes())
-        whole = take_hash(record) and record["inputs_sha256"] is not None
-        # An older version's result lacks the fields that came later.
-        TrainingRecord.model_validate({"threads": None, "reused": False, **record["result"]})
-        return record if whole and isinstance(record.get("model_files", {}), dict) else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
-
-
-def damaged_model(model: str | Path) -> Path | None:
-    """The first file of a trained model that is not what its training wrote, or is gone.
-
-    Args:
-        model: a directory; training.json next to it has the hashes of its files.
-
-    Returns:
-        None where all are whole, or nothing is known of them: trained elsewhere, or by a version
-        that wrote no hashes.
-    """
-    model = Path(model)
-    path = model.parent / "training.json"
-    if model.name != "model" or not path.is_file():
-        return None
-    if not model.is_dir():
-        return model
-    return damaged_file(model, (_read(path) or {}).get("model_files", {}))
-
-
 def _set_aside(out: Path, best: Path) -> None:
     """A damaged training.json no longer says whose the model next to it is: no other is lost.
 
@@ -283,7 +256,7 @@ def _set_aside(out: Path, best: Path) -> None:
     path, model = out / "training.json", out / "model"
     if (
         not path.exists()
-        or _read(path)
+        or read_training(path)
         or (model.is_dir() and file_hashes(model) == file_hashes(best))
     ):
         return

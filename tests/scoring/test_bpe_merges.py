@@ -67,7 +67,7 @@ def test_a_token_that_no_merge_makes_has_no_spines() -> None:
 
 
 def test_the_left_of_two_equal_merges_comes_first() -> None:
-    """Of "aaa" the first two are joined: "aa" may stand before "a", but not behind it."""
+    """Of "aaa" the first two are joined: "aa" may come before "a", but not behind it."""
     merges = Merges({"a": 0, "aa": 1}, ["a a"])
     spines = [merges.spines(token, whole=False) for token in (0, 1)]
     rule = merges.neighbours([one for one in spines if one is not None])

@@ -1,5 +1,3 @@
-""""""
-
 import pytest
 import torch
 from scoring.families import WINDOW, family

@@ -1,10 +1,7 @@
 """A search for ranks, and the enumeration that its ranks are held against.
 
-
-
-What a search for ranks has proven when steps, seconds, memory or patience come to an end.
-
-The margin within which a search for ranks scores again: measured, and found out when wrong.
+What is proven when steps, seconds, memory or patience come to an end; the margin within which fills
+are scored again: measured, and found out when wrong.
 """
 
 import math
@@ -152,7 +149,7 @@ def test_ties_count_against_the_canary(kind: str) -> None:
     found = search.ranks(indices, budget=UNLIMITED)
     assert_as_enumerated(found, indices, bits, planted)
     ties = {index: found[index] for index in (33, 37, 73, 77)}
-    assert len({one.place_low for one in ties.values()}) == 1  # each stands behind the three
+    assert len({one.place_low for one in ties.values()}) == 1  # each is behind the three
     # 33 was planted: it counts not for the others, and the three count for it.
     assert ties[33].low == ties[37].low + 1 == ties[77].low + 1
 

@@ -1,5 +1,3 @@
-""""""
-
 import math
 from typing import Any
 
@@ -185,7 +183,7 @@ def test_nothing_is_proven_before_what_is_open_is_dearer(bias: float) -> None:
 
 
 def test_a_fill_that_came_out_too_cheap_is_not_proven_by_that() -> None:
-    """It stands alone in the list, below all that is open, and truly costs more than that."""
+    """It is alone in the list, below all that is open, and truly costs more than that."""
     tokenizer, tried = characters(), 0
     digits = tokenizer.convert_tokens_to_ids(list("0123456789"))
     for seed in range(40):

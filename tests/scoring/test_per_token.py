@@ -138,7 +138,7 @@ class Masked(LstmForCausalLM):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         output = super().forward(*args, **kwargs)
         best = output.logits.argmax(-1, keepdim=True)
-        # In float32 the difference is lost beside the logarithm of the vocabulary's size.
+        # In float32 the difference is lost next to the logarithm of the vocabulary's size.
         output.logits = torch.zeros_like(output.logits).scatter(-1, best, 1e-7)
         return output
 

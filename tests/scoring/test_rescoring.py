@@ -1,5 +1,3 @@
-""""""
-
 import copy
 from typing import Any
 
@@ -39,7 +37,7 @@ def test_whole_paths_are_scored_in_float64(name: str) -> None:
     np.testing.assert_allclose(found, bits, rtol=0, atol=FLOAT64[SMALL[name].kind])
     mixed = np.random.default_rng(0).permutation(len(paths))
     again = Rescorer(model, space).bits([paths[i] for i in [*mixed, *mixed[:3]]])
-    # Whoever stands beside a path in its batch moves it by less than a tie.
+    # The other paths of a batch move a path's bits by less than a tie.
     np.testing.assert_allclose(again, bits[[*mixed, *mixed[:3]]], atol=FLOAT64[SMALL[name].kind])
     assert np.abs(again[: len(paths)] - found[mixed]).max() < TIE_BITS
     assert rescorer.bits([]).shape == (0,)

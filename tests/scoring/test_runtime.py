@@ -1,9 +1,5 @@
 """A model in memory, in the middle of its training: scored as in evaluation mode, and put back.
 
-
-
-
-
 Texts shared by several processes.
 """
 

@@ -52,7 +52,7 @@ BEGUN = [(name, PROBE) for name in CACHED + LATER] + [(name, PROBE[:1]) for name
 
 
 class Prefixes:
-    """Steps beside the prefixes that they stand for, written out."""
+    """Steps, and the prefixes that they are for, written out."""
 
     def __init__(self, model: Any, steps: Steps, begun: Sequence[int]) -> None:
         self.model, self.steps = model, steps
@@ -215,7 +215,7 @@ def test_each_token_of_a_tree_is_held_once() -> None:
 
 
 def grown(steps: Any, state: Any, rows: int) -> Any:
-    """States of so many rows that are one token further."""
+    """States of this many rows that are one token further."""
     parents, none = np.arange(rows) % state.rows, np.empty(0, dtype=np.int64)
     return steps.advance(state, parents, np.full(rows, 3), none, none)[0]
 
@@ -372,8 +372,8 @@ def test_steps_add_up_to_the_log_perplexity(name: str) -> None:
         state, bits = steps.advance(state, zero, np.array([token]), zero, np.array([after]))
         total += bits[0]
     assert total == pytest.approx(all_bits(model, tokenizer, form, skip=1)[4], abs=1e-3)
-    beside = log_perplexity(model, tokenizer, [text], context=None)
-    assert total == pytest.approx(beside[0], abs=1e-3)
+    scored = log_perplexity(model, tokenizer, [text], context=None)
+    assert total == pytest.approx(scored[0], abs=1e-3)
 
 
 LSTM_V = 40

@@ -1,5 +1,3 @@
-""""""
-
 import random
 from collections.abc import Callable
 from typing import Any
@@ -273,7 +271,7 @@ ALPHABET = "ab01 '"
 
 
 def merging(draw: st.DrawFn, byte_level: bool) -> Any:
-    """A BPE tokenizer with merges that nobody would train, in any order."""
+    """A BPE tokenizer with merges that no training would give, in any order."""
     space = "Ġ" if byte_level else "▁"
     names = [character.replace(" ", space) for character in ALPHABET]
     chance = random.Random(draw(st.integers(0, 10**6)))
