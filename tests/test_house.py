@@ -57,8 +57,11 @@ LAZY = (
     "integrations",
     "records",
     "reporting",
+    "scoring",
     "statistics",
 )
+# Lazy too, but for the LSTM, which registers itself with transformers on import.
+LAZY_NAMES = (*LAZY, "models")
 
 
 def imports_of(path: Path) -> set[str]:
@@ -104,8 +107,7 @@ def test_every_room_has_an_explicit_sorted_face(room: str) -> None:
         if not name.startswith("_") and not inspect.ismodule(value)
     }
     modules = {name for name, value in vars(module).items() if inspect.ismodule(value)}
-    others = {"AutoConfig", "AutoModelForCausalLM", "TYPE_CHECKING"}
-    assert public - others - modules == set(module.__all__)
+    assert public - {"TYPE_CHECKING"} - modules == set(module.__all__)
     assert len(set(module.__all__)) == len(module.__all__)
     assert all(getattr(module, name).__doc__ for name in module.__all__ if name[0].islower())
 
@@ -125,7 +127,7 @@ def told(room: str) -> dict[str, str]:
     return {name.name: str(node.module) for node in imports for name in node.names}
 
 
-@pytest.mark.parametrize("room", ["", *LAZY])
+@pytest.mark.parametrize("room", ["", *LAZY_NAMES])
 def test_a_lazy_face_gives_what_it_tells_a_type_checker(room: str) -> None:
     module, homes = importlib.import_module(f"lmexposure.{room}".strip(".")), told(room)
     assert set(homes) == set(module.__all__) - {"__version__"}
@@ -135,7 +137,7 @@ def test_a_lazy_face_gives_what_it_tells_a_type_checker(room: str) -> None:
         assert getattr(module, name) is getattr(importlib.import_module(home), name)
 
 
-@pytest.mark.parametrize("room", ["", *LAZY])
+@pytest.mark.parametrize("room", ["", *LAZY_NAMES])
 def test_no_module_takes_the_place_of_a_lazy_name(room: str) -> None:
     inside = {path.stem for path in (PACKAGE / room).iterdir()}
     assert not inside & set(importlib.import_module(f"lmexposure.{room}".strip(".")).__all__)

@@ -9,7 +9,7 @@ from lmexposure._record import Record, Rows
 from lmexposure.audit.parts import keep_part, read_part
 from lmexposure.canaries import Canary
 from lmexposure.records import Extraction
-from lmexposure.scoring import Extractor, Wish, beam_width
+from lmexposure.scoring import Extractor, SecretSearch, beam_width
 
 # By canary id: greedy and beam, for each number of revealed characters.
 Extractions = dict[str, list[Extraction]]
@@ -93,14 +93,16 @@ def _most_revealed(extractor: Extractor, canary: Canary, revealed: int) -> int:
     return min(most, extractor.format.free_characters(canary.index) - 1)
 
 
-def _wishes(extractor: Extractor, canary: Canary, revealed: int, width: int) -> list[Wish]:
+def _wishes(extractor: Extractor, canary: Canary, revealed: int, width: int) -> list[SecretSearch]:
     known = _most_revealed(extractor, canary, revealed)
     return [
-        Wish(index=canary.index, revealed=k, width=w) for k in range(known + 1) for w in (1, width)
+        SecretSearch(index=canary.index, revealed=k, width=w)
+        for k in range(known + 1)
+        for w in (1, width)
     ]
 
 
-def _searched(extractor: Extractor, wish: Wish, found: scoring.Extraction) -> Extraction:
+def _searched(extractor: Extractor, wish: SecretSearch, found: scoring.Extraction) -> Extraction:
     left = extractor.format.fills_left(wish.index, wish.revealed)
     return Extraction(
         **found.to_dict(), proven=None, fills_left=left, by_chance=min(1.0, wish.width / left)

@@ -13,7 +13,7 @@ from lmexposure.models import (
     as_loaded,
     check_causal,
     check_fit,
-    is_usable,
+    is_usable_tokenizer,
 )
 from lmexposure.scoring import (
     evaluation_mode,
@@ -137,7 +137,7 @@ def _checked_tokenizer(name: str, tokenizer: Any) -> PreTrainedTokenizerBase:
         raise ModelError(
             f"tokenizer is of type {_type(tokenizer)}, not a tokenizer of transformers; {what}"
         )
-    if not is_usable(tokenizer):
+    if not is_usable_tokenizer(tokenizer):
         raise ModelError(
             f"the tokenizer given for {name!r} is empty or damaged: it cannot read the letter a; "
             f"pass {_LOAD_IT}"

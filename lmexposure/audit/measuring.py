@@ -30,10 +30,10 @@ from lmexposure.canaries import Manifest
 from lmexposure.errors import ManifestError, ModelError, SettingsError
 from lmexposure.models import (
     LoadedModel,
-    adapters_beside,
     computing_threads,
     load_model,
     threads_for,
+    unmerged_adapters,
 )
 from lmexposure.records import (
     MEASURE_SETTINGS,
@@ -312,7 +312,7 @@ def _inputs(
         "device": loaded.model.device.type,
         "settings": settings.decisive(),
     }
-    beside = adapters_beside(loaded.model)
+    beside = unmerged_adapters(loaded.model)
     if beside:
         values["adapters"] = beside
     return sha256_bytes(canonical_json(values))

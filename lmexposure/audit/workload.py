@@ -18,7 +18,7 @@ from lmexposure.models import LoadedModel, TrainingSettings
 from lmexposure.models import Progress as TrainingProgress
 from lmexposure.records import MeasureSettings
 from lmexposure.scoring import (
-    UNABLE,
+    MODEL_FAILURES,
     beam_width,
     next_token_steps,
 )
@@ -151,7 +151,7 @@ def _trial(loaded: LoadedModel, ids: Sequence[int]) -> float | None:
     """The pace of a search; None of a model that cannot step, of which the search says why."""
     try:
         return _AROUND_A_STEP * step_pace(loaded, ids)
-    except (*UNABLE, LmexposureError, MemoryError):
+    except (*MODEL_FAILURES, LmexposureError, MemoryError):
         return None
 
 

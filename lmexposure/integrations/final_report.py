@@ -20,7 +20,7 @@ from lmexposure.integrations.undisturbed import undisturbed
 from lmexposure.integrations.wrapping import Wrapping, encode_wrapped
 from lmexposure.models import LoadedModel
 from lmexposure.scoring import (
-    alone,
+    single_process,
 )
 
 _LOG = logging.getLogger(__name__)
@@ -105,7 +105,7 @@ class FinalReport:
 
         model = _bare(trainer.model)
         loaded = LoadedModel(model=model, tokenizer=tokenizer, name=trainer.args.output_dir)
-        with only_writer(self.out), alone(), undisturbed(trainer.model):
+        with only_writer(self.out), single_process(), undisturbed(trainer.model):
             self._measure(loaded)
             write_rows(self.out / "exposure.jsonl", rows)
             run = open_run(self.out)

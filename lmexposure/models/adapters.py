@@ -29,7 +29,7 @@ def check_adapter(path: Path) -> None:
     """Refuse an adapter directory that cannot be loaded safely.
 
     Raises:
-        ModelError: no safetensors weights, no base model named, or a whole model beside it.
+        ModelError: no safetensors weights, no base model named, or a whole model next to it.
     """
     if (path / "config.json").is_file():
         raise ModelError(
@@ -68,7 +68,7 @@ def base_of_adapter(path: Path) -> tuple[str, str | None]:
 
 
 def with_adapter(model: PreTrainedModel, path: Path, *, tokens: int) -> PreTrainedModel:
-    """A model with its adapter: merged in float32, beside it in other dtypes.
+    """A model with its adapter: merged in float32, kept apart in other dtypes.
 
     There a merged weight would be rounded to the dtype, which can swallow what the adapter learned.
     Nor is it merged into a weight that two layers share: it belongs to one of them.
@@ -112,7 +112,7 @@ def as_loaded(name: str, adapted: Any) -> PreTrainedModel:
     """A model in memory with its adapter as `with_adapter` gives a saved one, unchanged itself.
 
     Where the adapter is merged, that is done in a copy, which shares all weights with the model but
-    those that the adapter changes. Adapters that are switched off stay so, beside the model.
+    those that the adapter changes. Adapters that are switched off stay so, and unmerged.
 
     Args:
         name: for the message.
@@ -137,7 +137,7 @@ def active_adapters(adapted: Any) -> list[str]:
     return list(adapted.active_adapters)
 
 
-def adapters_beside(model: Any) -> dict[str, list[Any]]:
+def unmerged_adapters(model: Any) -> dict[str, list[Any]]:
     """What decides, next to its weights, what each layer with an adapter computes.
 
     Returns:
@@ -204,7 +204,7 @@ def _refuse_virtual_tokens(name: str, adapted: Any) -> None:
 
 
 def _resize(model: PreTrainedModel, path: Path, tokens: int) -> None:
-    """As many embedding rows as in training; none that nobody trained."""
+    """As many embedding rows as in training; none that was never trained."""
     rows = model.get_input_embeddings().weight.shape[0]
     trained = _embedding_rows(model, path)
     if trained is None and tokens > rows:
@@ -223,7 +223,7 @@ def _resize(model: PreTrainedModel, path: Path, tokens: int) -> None:
 def _embedding_rows(model: PreTrainedModel, path: Path) -> int | None:
     """How many embeddings an adapter brings, of the input or the output; None: it brings none."""
     layers = (model.get_input_embeddings(), model.get_output_embeddings())
-    names = [name for name, one in model.named_modules() if any(one is layer for layer in layers)]
+    names = [name for name, part in model.named_modules() if any(part is one for one in layers)]
     weight = re.compile(rf".*\.({'|'.join(map(re.escape, names))})\.({_WITHIN}\.)*weight")
     with safe_open(path / _WEIGHTS, framework="pt") as file:
         keys = list(file.keys())
@@ -236,20 +236,20 @@ def _trained_alone(path: Path) -> set[int]:
     config = json.loads((path / _CONFIG).read_bytes())
     indices = config.get("trainable_token_indices") or []
     lists = indices.values() if isinstance(indices, dict) else [indices]
-    return {index for one in lists for index in one}
+    return {index for tokens in lists for index in tokens}
 
 
 def _adapts_a_shared_weight(adapted: Any) -> bool:
     """Whether the adapter changes a layer whose weight another layer uses too, as tied ones do."""
     changed = _layers(adapted)
     users: Counter[int] = Counter()
-    for one in adapted.modules():
-        if not isinstance(one, _tuner_layer()):
-            users.update(id(weight) for weight in one.parameters(recurse=False))
+    for module in adapted.modules():
+        if not isinstance(module, _tuner_layer()):
+            users.update(id(weight) for weight in module.parameters(recurse=False))
     return any(
         users[id(weight)] > 1
-        for one in changed
-        for weight in one.get_base_layer().parameters(recurse=False)
+        for layer in changed
+        for weight in layer.get_base_layer().parameters(recurse=False)
     )
 
 
@@ -273,5 +273,5 @@ def _check_whole(path: Path, needed: set[str], known: set[str]) -> None:
 def _reason(failure: Exception) -> str:
     """The first line that says more than that there was a failure."""
     lines = [line.strip() for line in str(failure).splitlines() if line.strip()]
-    told = [line for line in lines if not line.startswith("Error(s) in loading")]
-    return (told or lines or [type(failure).__name__])[0][:300]
+    reasons = [line for line in lines if not line.startswith("Error(s) in loading")]
+    return (reasons or lines or [type(failure).__name__])[0][:300]

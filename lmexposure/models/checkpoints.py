@@ -1,7 +1,9 @@
 """What interrupted training goes on from, and what finished training leaves behind."""
 
 import io
+import json
 import shutil
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,17 +16,19 @@ from lmexposure._integrity import (
     damaged_file,
     file_hashes,
     say_rebuilt,
+    take_hash,
     write_sealed,
 )
 from lmexposure.errors import FileError, ResultError
+from lmexposure.records import TrainingRecord
 
-ANEW = "the training begins anew"
+BEGINS_ANEW = "the training begins anew"
 _PARTS = {"inputs", "counters", "model", "optimizer"}
 
 
 @dataclass(kw_only=True)
 class Counters:
-    """Where a training stands; the same on every process.
+    """How far a training is; the same on every process.
 
     Args:
         step: optimizer steps done.
@@ -52,6 +56,30 @@ class Counters:
     stopped: str | None = None
     threads: int | None = None
     rows: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far training is after a step.
+
+    Args:
+        step: optimizer steps done.
+        total_steps: steps at most; training may stop earlier.
+        epoch: passes over the corpus done, a fraction within a pass.
+        tokens: tokens predicted so far.
+        train_bits: training loss of this step, bits per token.
+        validation_bits: lowest validation loss so far, bits per token; None before the first.
+    """
+
+    step: int
+    total_steps: int
+    epoch: float
+    tokens: int
+    train_bits: float
+    validation_bits: float | None
+
+
+ProgressCallback = Callable[[Progress], None]
 
 
 class CheckpointDirectory:
@@ -110,7 +138,7 @@ class CheckpointDirectory:
             return None
         state = self._read()
         if state is None:
-            say_rebuilt(self._file, ANEW)
+            say_rebuilt(self._file, BEGINS_ANEW)
             return None
         if state["inputs"] != self._inputs:
             raise ResultError(
@@ -120,12 +148,12 @@ class CheckpointDirectory:
         try:
             counters = Counters(**state["counters"])
         except TypeError:  # another version's: it counts what this one does not
-            say_rebuilt(self._file, ANEW, why="is not as this version writes it")
+            say_rebuilt(self._file, BEGINS_ANEW, why="is not as this version writes it")
             return None
         self._hashes = (counters.best_step, state.get("best_files", {}))
         damaged = self._damaged_best(counters)
         if damaged is not None:
-            say_rebuilt(damaged, ANEW)
+            say_rebuilt(damaged, BEGINS_ANEW)
             return None
         return counters, state["model"], state["optimizer"]
 
@@ -177,3 +205,34 @@ class CheckpointDirectory:
         for path in (*self._out.glob("best-*"), *self._out.glob(".best-*")):
             if step is None or path != self.best(step):
                 shutil.rmtree(path, ignore_errors=True)
+
+
+def damaged_model(model: str | Path) -> Path | None:
+    """The first file of a trained model that is not what its training wrote, or is gone.
+
+    Args:
+        model: a directory; training.json next to it has the hashes of its files.
+
+    Returns:
+        None where all are whole, or nothing is known of them: trained elsewhere, or by a version
+        that wrote no hashes.
+    """
+    model = Path(model)
+    path = model.parent / "training.json"
+    if model.name != "model" or not path.is_file():
+        return None
+    if not model.is_dir():
+        return model
+    return damaged_file(model, (read_training(path) or {}).get("model_files", {}))
+
+
+def read_training(path: Path) -> dict[str, Any] | None:
+    """The record in training.json; None where it is damaged."""
+    try:
+        record = json.loads(path.read_bytes())
+        whole = take_hash(record) and record["inputs_sha256"] is not None
+        # An older version's result lacks the fields that came later.
+        TrainingRecord.model_validate({"threads": None, "reused": False, **record["result"]})
+        return record if whole and isinstance(record.get("model_files", {}), dict) else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None

@@ -8,7 +8,7 @@ from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 from lmexposure.errors import ModelError
 
-_MOST_BYTES = 4  # of a character in UTF-8: a context has at most so many tokens
+_MOST_BYTES = 4  # of a character in UTF-8: a context has at most this many tokens for each
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -19,7 +19,7 @@ class Encoded:
         ids: start token if there is one, then the tokens of context and text together.
         scored_from: ids[scored_from:] belong to the text; at least 1, since nothing predicts the
             first token. A token that straddles context and text belongs to the text.
-        first_unscored: the text's own first token stands at position 0 and goes unscored, because
+        first_unscored: the text's own first token is at position 0 and goes unscored, because
             the tokenizer has neither BOS nor EOS and there is no context.
     """
 
@@ -40,7 +40,7 @@ def encode_in_context(
     Args:
         tokenizer: any transformers tokenizer.
         texts: canaries or candidates; they never appear in an error message.
-        context: the separator that stands before every document, or None for records.
+        context: the separator in front of every document, or None for records.
         max_length: the model's context window in tokens (`context_window`), None for no limit.
 
     Returns:

@@ -26,7 +26,7 @@ from lmexposure._validate import of_type, one_of
 from lmexposure.errors import FileError, ModelError, SettingsError
 from lmexposure.models.adapters import base_of_adapter, check_adapter, is_adapter, with_adapter
 from lmexposure.models.encoding import context_window
-from lmexposure.models.half_precision import warn_imitated
+from lmexposure.models.processor import warn_imitated
 
 # Buffers, not weights, that earlier versions of transformers saved; each model makes them anew.
 _OLD_BUFFERS = re.compile(
@@ -76,14 +76,14 @@ def load_model(
 
     An existing directory never causes network traffic, apart from an adapter's whose base model is
     a hub model. An adapter (peft's LoRA and its like) is merged into its base in float32, where
-    that changes nothing but rounding; in other dtypes it is computed beside it.
+    that changes nothing but rounding; in other dtypes it is computed apart.
 
     Args:
         name_or_path: a directory that `save_pretrained` wrote, of a model or of an adapter, or a
             hub name such as "org/name".
         device: "cpu", "cuda", "cuda:1", "mps".
         dtype: "float32", "bfloat16" or "float16".
-        revision: branch, tag or commit of a hub model; a base model's stands in its adapter.
+        revision: branch, tag or commit of a hub model; a base model's is named in its adapter.
         offline: take hub models from the local cache only.
         trust_remote_code: run Python code that comes with the model.
 
@@ -110,7 +110,7 @@ def load_model(
         "trust_remote_code": trust_remote_code,
     }
     if is_adapter(Path(place)):
-        # Only where it is a directory: its base may stand on the hub all the same.
+        # Only where it is a directory: its base may be on the hub all the same.
         options["local_files_only"] = offline
         model, tokenizer = _load_on_base(Path(place), _DTYPES[dtype], options)
     else:
@@ -128,7 +128,8 @@ def save_model(
     """Write weights (safetensors), config and tokenizer as one directory, whole or not at all.
 
     Args:
-        model, tokenizer: what to write.
+        model: what to write.
+        tokenizer: written with it.
         path: of the directory.
         mode: permission bits that its files may have at most.
 
@@ -341,18 +342,18 @@ def _load_tokenizer(name: str, options: dict[str, Any]) -> PreTrainedTokenizerBa
         usable = bool(tokenizer("a", add_special_tokens=False)["input_ids"])
     except Exception as failure:  # what is raised differs from one tokenizer class to the next
         raise ModelError(
-            f"cannot load the tokenizer of {name!r}: {_reason(failure)}; save it beside "
+            f"cannot load the tokenizer of {name!r}: {_reason(failure)}; save it next to "
             "the model with tokenizer.save_pretrained"
         ) from failure
     if not usable:
         raise ModelError(
-            f"the tokenizer of {name!r} is missing or empty; save it beside the model with "
+            f"the tokenizer of {name!r} is missing or empty; save it next to the model with "
             "tokenizer.save_pretrained"
         )
     return tokenizer
 
 
-def is_usable(tokenizer: PreTrainedTokenizerBase) -> bool:
+def is_usable_tokenizer(tokenizer: PreTrainedTokenizerBase) -> bool:
     """Whether a tokenizer reads text at all."""
     try:
         return bool(tokenizer("a", add_special_tokens=False)["input_ids"])

@@ -7,7 +7,7 @@ import torch
 import transformers.initialization as init
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
-from transformers import PretrainedConfig, PreTrainedModel
+from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from lmexposure.errors import ModelError
@@ -104,7 +104,7 @@ class LstmForCausalLM(PreTrainedModel):  # type: ignore[misc]
         """The linear head, weight of shape (V, H)."""
         return self.lm_head
 
-    def forward(
+    def forward(  # noqa: PLR0913  the arguments that transformers passes
         self,
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
@@ -120,7 +120,7 @@ class LstmForCausalLM(PreTrainedModel):  # type: ignore[misc]
         Args:
             input_ids: tokens, shape (B, T).
             attention_mask: 1 for a token, 0 for padding, shape (B, T) or (B, seen + T); padding
-                may stand on the right only, and changes neither logits nor state.
+                may be on the right only, and changes neither logits nor state.
             position_ids: accepted and not needed: an LSTM has no positions.
             past_key_values: the state after earlier tokens, changed in place.
             labels: tokens to predict, shape (B, T), -100 where none; the loss is their mean in
@@ -194,3 +194,7 @@ def _advance(state: LstmState | None, end: tuple[Tensor, Tensor], tokens: int) -
     state.hidden, state.cell = end
     state.seen += tokens
     return state
+
+
+AutoConfig.register(LstmConfig.model_type, LstmConfig, exist_ok=True)
+AutoModelForCausalLM.register(LstmConfig, LstmForCausalLM, exist_ok=True)

@@ -1,18 +1,90 @@
-"""Documents to blocks of equal length; a canary is never cut."""
+"""From documents to blocks of equal length: held-out documents, packing, a check of what arrives.
 
-from collections.abc import Collection, Sequence
+A canary is never cut, and no held-out document holds one. Before training begins, each canary is
+searched for in the very blocks that the model is given.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
+from lmexposure.canaries import (
+    derive_seed,
+    permutation,
+)
 from lmexposure.errors import CorpusError, ModelError
 from lmexposure.models.encoding import encode_documents, encode_in_context
 
+_FEWEST = 10  # with fewer, one held-out document is a large part of the corpus
 IGNORED = -100  # the label that torch's cross-entropy leaves out
-
 _DOCUMENTS_AT_ONCE = 20_000  # bounds the memory that Python lists of tokens take
+_BASE = 0x9E3779B97F4A7C15  # odd, hence invertible modulo 2^64
+_INVERSE = pow(_BASE, -1, 2**64)
+
+
+def split_validation(
+    documents: Sequence[str],
+    *,
+    fraction: float,
+    most_characters: int,
+    canaries: Collection[str],
+    seed: int,
+) -> tuple[list[str], list[str]]:
+    """Split documents into those to train on and those to validate on, each in corpus order.
+
+    Args:
+        documents: the corpus with its canaries.
+        fraction: share of the characters to hold out, in (0, 1).
+        most_characters: to hold out at most.
+        canaries: texts; a document that holds one is always trained on.
+        seed: decides which documents are held out.
+
+    Returns:
+        (training documents, validation documents).
+
+    Raises:
+        CorpusError: fewer than 10 documents hold text and no canary.
+    """
+    texts = set(canaries)
+    eligible = [i for i, text in enumerate(documents) if text.strip() and text not in texts]
+    # Of ordinary text alone: a canary more or less must not move what is held out.
+    wanted = min(fraction * sum(len(documents[i]) for i in eligible), most_characters)
+    drawn = _draw(documents, eligible, wanted, seed) if len(eligible) >= _FEWEST else set()
+    held = drawn - _holding(documents, drawn, texts)
+    if not held:
+        raise CorpusError(
+            f"of {len(documents)} documents, {len(eligible)} hold text and are no canary: too few "
+            f"to hold some out for validation; give at least {_FEWEST}, for instance by cutting "
+            "the corpus into lines"
+        )
+    return (
+        [text for i, text in enumerate(documents) if i not in held],
+        [documents[i] for i in sorted(held)],
+    )
+
+
+def _draw(documents: Sequence[str], eligible: Sequence[int], wanted: float, seed: int) -> set[int]:
+    """Random documents that together come near the wanted number of characters, at least one."""
+    held: set[int] = set()
+    characters = 0
+    for place in permutation(len(eligible), derive_seed(seed, "validation")):
+        length = len(documents[eligible[place]])
+        if characters + length <= wanted:
+            held.add(eligible[place])
+            characters += length
+        if characters >= 0.9 * wanted:
+            break
+    return held or {min(eligible, key=lambda i: len(documents[i]))}
+
+
+def _holding(documents: Sequence[str], chosen: set[int], canaries: Collection[str]) -> set[int]:
+    """Those of the chosen documents in which a canary is amid other text."""
+    joined = "\0".join(documents[i] for i in sorted(chosen))
+    present = [text for text in canaries if text in joined]
+    return {i for i in chosen if any(text in documents[i] for text in present)}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -20,7 +92,7 @@ class Packed:
     """Tokens in blocks.
 
     Args:
-        ids: tokens, shape (N, block_size), 0 where padding; any token may stand there, since no
+        ids: tokens, shape (N, block_size), 0 where padding; any token may be there, since no
             causal model looks at what follows.
         lengths: tokens before the padding of each block, shape (N,).
         openers: the tokens that some document begins with.
@@ -56,8 +128,9 @@ def pack(
 ) -> Packed:
     """Encode the documents in context, one after the other, and cut the stream into blocks.
 
-    Ordinary documents are cut wherever a block ends. A document whose text is in `atomic` stands
-    in one block: if it does not fit in what is left, padding fills that up and it begins the next.
+    Ordinary documents are cut wherever a block ends. A document whose text is in `atomic` is
+    kept in one block: where it does not fit in the rest of a block, padding fills that up and it
+    begins the next.
 
     Args:
         tokenizer: of the model that will read the blocks.
@@ -90,7 +163,7 @@ def _check_canaries(
         if len(encoded.ids) > block_size:
             raise ModelError(
                 f"canary {number} of {len(texts)} has {len(encoded.ids)} tokens with its separator,"
-                f" but block_size={block_size}; it must stand in one block whole, so raise "
+                f" but block_size={block_size}; it must fit in one block whole, so raise "
                 "block_size or use a shorter format"
             )
 
@@ -139,3 +212,107 @@ def _blocks(
     ids[places] = stream
     filled = np.bincount(places // block_size, minlength=rows)
     return ids.reshape(rows, block_size), filled.astype(np.int32)
+
+
+def check_deliveries(
+    tokenizer: PreTrainedTokenizerBase,
+    packed: Packed,
+    planned: Mapping[str, int],
+    *,
+    separator: str | None,
+) -> None:
+    """Refuse to train unless every canary occurs whole in the blocks exactly as often as planned.
+
+    Args:
+        tokenizer: of the model that reads the blocks.
+        packed: the blocks in any order.
+        planned: text of each canary -> its repetitions.
+        separator: the text between documents, None for records.
+
+    Raises:
+        ModelError: some canary is there more or less often; it is named by its number among the
+            sorted texts.
+    """
+    found = count_deliveries(tokenizer, packed, planned, separator=separator)
+    wrong = [(i, text) for i, text in enumerate(sorted(planned)) if found[text] != planned[text]]
+    if wrong:
+        number, text = wrong[0]
+        raise ModelError(
+            f"{len(wrong)} of {len(planned)} canaries would not reach the model as planned: canary "
+            f"{number} occurs whole in the blocks {found[text]} times instead of {planned[text]}; "
+            "train on the documents that the manifest belongs to"
+        )
+
+
+def count_deliveries(
+    tokenizer: PreTrainedTokenizerBase,
+    packed: Packed,
+    canaries: Mapping[str, int],
+    *,
+    separator: str | None,
+) -> dict[str, int]:
+    """How often each canary occurs whole, as a document, within one block.
+
+    The tokens themselves are searched, whatever the packing believes: an occurrence is the canary
+    in its context, followed by the end of the block or the beginning of a document.
+
+    Args:
+        tokenizer: of the model that reads the blocks.
+        packed: the blocks in any order.
+        canaries: the texts are its keys.
+        separator: the text between documents, None for records.
+
+    Returns:
+        text -> number of occurrences.
+    """
+    texts = list(canaries)
+    encoded = encode_in_context(tokenizer, texts, context=separator)
+    counts = dict.fromkeys(texts, 0)
+    by_length: dict[int, dict[tuple[int, ...], str]] = {}
+    for text, tokens in zip(texts, encoded, strict=True):
+        by_length.setdefault(len(tokens.ids), {})[tuple(tokens.ids)] = text
+    for length, wanted in by_length.items():
+        for sequence in _occurrences(packed, length, list(wanted)):
+            counts[wanted[sequence]] += 1
+    return counts
+
+
+def _occurrences(
+    packed: Packed, length: int, wanted: list[tuple[int, ...]]
+) -> list[tuple[int, ...]]:
+    """Every place where one of the wanted sequences, all of one length, is a document."""
+    if length > packed.ids.shape[1]:
+        return []
+    known = _window_hashes(np.array(wanted, dtype=np.int32), length)[:, 0]
+    hits = np.argwhere(np.isin(_window_hashes(packed.ids, length), known))
+    sequences = set(wanted)
+    found = []
+    for row, place in hits.tolist():
+        sequence = tuple(packed.ids[row, place : place + length].tolist())
+        if sequence in sequences and _ends(packed, row, place + length):
+            found.append(sequence)
+    return found
+
+
+def _ends(packed: Packed, row: int, place: int) -> bool:
+    """Whether a document may end before this place of the block."""
+    filled = int(packed.lengths[row])
+    return place == filled or (place < filled and int(packed.ids[row, place]) in packed.openers)
+
+
+def _window_hashes(ids: NDArray[np.int32], length: int) -> NDArray[np.uint64]:
+    """Polynomial hash modulo 2^64 of each window of a row, shape (N, block_size - length + 1)."""
+    width = ids.shape[1]
+    powers = _powers(_BASE, width)
+    # +1, so that runs of token 0 of different lengths differ.
+    terms = (ids.astype(np.uint64) + np.uint64(1)) * powers
+    sums = np.concatenate([np.zeros((len(ids), 1), np.uint64), terms.cumsum(axis=1)], axis=1)
+    hashes: NDArray[np.uint64] = sums[:, length:] - sums[:, :-length]
+    return hashes * _powers(_INVERSE, width - length + 1)
+
+
+def _powers(base: int, count: int) -> NDArray[np.uint64]:
+    values = [1]
+    for _ in range(count - 1):
+        values.append(values[-1] * base % 2**64)
+    return np.array(values, dtype=np.uint64)

@@ -1,11 +1,16 @@
-"""The training loop: steps, evaluations, early stopping, checkpoints."""
+"""The training loop: steps, evaluations, early stopping, checkpoints.
+
+Which blocks a process reads at which step is decided here, and not by a data loader: those of
+accelerate repeat blocks to fill the last batch, and a canary in a repeated block would get more
+repetitions than planned. A step has `batch_size` blocks over all processes together; each block is
+read once an epoch, on any number of processes.
+"""
 
 import contextlib
 import json
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -13,43 +18,89 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 from numpy.typing import NDArray
+from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from lmexposure._files import atomic_write
 from lmexposure.canaries import (
     derive_seed,
+    permutation,
 )
 from lmexposure.errors import NumericalError
-from lmexposure.models.batches import epoch_steps, micro_batches, steps_per_epoch
-from lmexposure.models.checkpoints import CheckpointDirectory, Counters
+from lmexposure.models.checkpoints import CheckpointDirectory, Counters, Progress, ProgressCallback
 from lmexposure.models.load import save_model
-from lmexposure.models.loss import Blocks
 from lmexposure.models.packing import Packed
 from lmexposure.records import TrainingSettings
 
 
-@dataclass(frozen=True, kw_only=True)
-class Progress:
-    """Where training stands after a step.
+def steps_per_epoch(blocks: int, batch_size: int) -> int:
+    """Optimizer steps in an epoch; the last one may have fewer blocks."""
+    return -(-blocks // batch_size)
+
+
+def epoch_steps(
+    blocks: int, *, batch_size: int, seed: int, epoch: int
+) -> Iterator[NDArray[np.int64]]:
+    """The block numbers of each step of an epoch, shape (<= batch_size,), in random order."""
+    order = np.fromiter(permutation(blocks, derive_seed(seed, "epoch", str(epoch))), dtype=np.int64)
+    for first in range(0, blocks, batch_size):
+        yield order[first : first + batch_size]
+
+
+def micro_batches(
+    step: NDArray[np.int64], *, process: int, processes: int, accumulation: int
+) -> list[NDArray[np.int64]]:
+    """This process's share of a step, in `accumulation` parts, of which some may be empty.
+
+    There are no more parts than the step has blocks, in each process as many as in the others.
+
+    Empty parts are kept, because all processes have to take part in each exchange of gradients.
+    """
+    share = np.array_split(step, processes)[process]
+    return np.array_split(share, min(accumulation, len(step)))
+
+
+class Blocks:
+    """Packed documents as tensors, and the loss of a model on some of them.
 
     Args:
-        step: optimizer steps done.
-        total_steps: steps at most; training may stop earlier.
-        epoch: passes over the corpus done, a fraction within a pass.
-        tokens: tokens predicted so far.
-        train_bits: training loss of this step, bits per token.
-        validation_bits: lowest validation loss so far, bits per token; None before the first.
+        packed: N blocks.
+        device: where the model computes.
+        precision: "float32", or "bf16" for mixed precision.
     """
 
-    step: int
-    total_steps: int
-    epoch: float
-    tokens: int
-    train_bits: float
-    validation_bits: float | None
+    def __init__(self, packed: Packed, *, device: torch.device, precision: str) -> None:
+        self.ids = torch.from_numpy(packed.ids)  # (N, T)
+        self.labels = torch.from_numpy(packed.labels())  # (N, T - 1)
+        self.predicted = (packed.labels() >= 0).sum(axis=1)  # (N,)
+        self._device = device
+        self._bf16 = precision == "bf16"
 
+    def __len__(self) -> int:
+        return len(self.ids)
 
-ProgressCallback = Callable[[Progress], None]
+    def tokens(self, numbers: NDArray[np.int64]) -> int:
+        """Tokens that are predicted in these blocks."""
+        return int(self.predicted[numbers].sum())
+
+    def nats(self, model: nn.Module, numbers: NDArray[np.int64]) -> Tensor:
+        """Summed -ln p of the predicted tokens of these blocks, a float32 scalar with gradient.
+
+        No blocks give 0, by way of a block that counts nothing, so that the gradient exists.
+        """
+        chosen = torch.from_numpy(numbers if numbers.size else np.zeros(1, dtype=np.int64))
+        ids = self.ids[chosen, :-1].to(self._device, torch.int64)
+        labels = self.labels[chosen].to(self._device)
+        with self._mixed_precision():
+            logits = model(input_ids=ids, use_cache=False).logits
+        flat = logits.flatten(0, 1).float()
+        loss = nn.functional.cross_entropy(flat, labels.flatten(), reduction="sum")
+        return loss if numbers.size else loss * 0.0
+
+    def _mixed_precision(self) -> contextlib.AbstractContextManager[object]:
+        if self._bf16:
+            return torch.autocast(self._device.type, dtype=torch.bfloat16)
+        return contextlib.nullcontext()
 
 
 class Trainer:
@@ -81,7 +132,7 @@ class Trainer:
     def resume(self) -> bool:
         """Go back to the last checkpoint, if there is one."""
         state = self._checkpoints.load()
-        self._accelerator.wait_for_everyone()  # nobody may write before all have read
+        self._accelerator.wait_for_everyone()  # no process may write before all have read
         if state is None:
             return False
         self.counters, model, optimizer = state

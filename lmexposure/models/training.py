@@ -1,6 +1,5 @@
 """Train a model on a corpus with canaries: hold out, pack, check, train, keep the best."""
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -13,24 +12,25 @@ from accelerate import Accelerator
 
 from lmexposure._files import PRIVATE, canonical_json, sha256_bytes
 from lmexposure._integrity import (
-    damaged_file,
     file_hashes,
     say_rebuilt,
-    take_hash,
     write_hashed,
 )
 from lmexposure.errors import ModelError, ResultError, SettingsError
-from lmexposure.models.batches import steps_per_epoch
-from lmexposure.models.checkpoints import ANEW, CheckpointDirectory, Counters
-from lmexposure.models.deliveries import check_deliveries
+from lmexposure.models.checkpoints import (
+    BEGINS_ANEW,
+    CheckpointDirectory,
+    Counters,
+    ProgressCallback,
+    damaged_model,
+    read_training,
+)
 from lmexposure.models.encoding import context_window
-from lmexposure.models.half_precision import warn_imitated
 from lmexposure.models.load import LoadedModel, weights_sha256
-from lmexposure.models.packing import Packed, pack
-from lmexposure.models.threads import computing_threads, threads_for
-from lmexposure.models.trainer import ProgressCallback, Trainer
-from lmexposure.models.validation import split_validation
-from lmexposure.records import TrainingRecord, TrainingSettings
+from lmexposure.models.packing import Packed, check_deliveries, pack, split_validation
+from lmexposure.models.processor import computing_threads, threads_for, warn_imitated
+from lmexposure.models.trainer import Trainer, steps_per_epoch
+from lmexposure.records import TrainingSettings
 
 _SCHEMA = "lmexposure.training/1"
 _LEAST_GAIN = 0.01  # bits per token
@@ -78,7 +78,7 @@ class TrainingResult:
         return asdict(self) | {"model_path": self.model_path.name}
 
 
-def train(
+def train(  # noqa: PLR0913  a public door: one argument an input
     loaded: LoadedModel,
     documents: Sequence[str],
     *,
@@ -92,7 +92,7 @@ def train(
     """Train a model on a corpus; the same call again resumes, or returns what is there.
 
     The model object itself is changed and left in its last state: load the kept one from
-    `model_path`. In `out` stand `model/` (the checkpoint with the lowest validation loss),
+    `model_path`. In `out` are `model/` (the checkpoint with the lowest validation loss),
     `metrics.jsonl` (a line per evaluation), `training.json`, and `snapshots/epoch-N/` where asked.
     While training is under way there are `checkpoint.pt` and `best-STEP/` to resume from. After a
     kill at any moment, one CPU process ends with the very bytes of an undisturbed training, also on
@@ -115,7 +115,7 @@ def train(
         SettingsError: block_size is beyond the model's context window.
         CorpusError: too few documents to hold some out.
         ModelError: weights not in float32, too many tokens for the model, a canary that does not
-            fit a block, meets an unknown token or does not stand in the documents as planned;
+            fit a block, meets an unknown token or is not in the documents as planned;
             accelerate sees other processes or computes in another precision.
         ResultError: `out` holds another training.
         NumericalError: the loss or its gradient is not finite; checkpoints so far are kept.
@@ -232,9 +232,9 @@ def _finished(out: Path, inputs: str) -> TrainingResult | None:
         if model.exists() and not (out / "checkpoint.pt").exists():
             raise ResultError(f"{out} holds a model of another origin; choose another directory")
         return None
-    record = _read(path)
+    record = read_training(path)
     if record is None:
-        say_rebuilt(path, ANEW)
+        say_rebuilt(path, BEGINS_ANEW)
         return None
     if record["inputs_sha256"] != inputs:
         raise ResultError(
@@ -243,59 +243,28 @@ def _finished(out: Path, inputs: str) -> TrainingResult | None:
         )
     damaged = damaged_model(model)
     if damaged is not None:
-        say_rebuilt(damaged, ANEW)
+        say_rebuilt(damaged, BEGINS_ANEW)
         return None
     return replace(TrainingResult(**record["result"] | {"model_path": model}), reused=True)
 
 
-def _read(path: Path) -> dict[str, Any] | None:
-    """The record in training.json; None where it is damaged."""
-    try:
-        record = json.loads(path.read_bytes())
-        whole = take_hash(record) and record["inputs_sha256"] is not None
-        # An older version's result lacks the fields that came later.
-        TrainingRecord.model_validate({"threads": None, "reused": False, **record["result"]})
-        return record if whole and isinstance(record.get("model_files", {}), dict) else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
-
-
-def damaged_model(model: str | Path) -> Path | None:
-    """The first file of a trained model that is not what its training wrote, or is gone.
-
-    Args:
-        model: a directory; training.json beside it has the hashes of its files.
-
-    Returns:
-        None where all are whole, or nothing is known of them: trained elsewhere, or by a version
-        that wrote no hashes.
-    """
-    model = Path(model)
-    path = model.parent / "training.json"
-    if model.name != "model" or not path.is_file():
-        return None
-    if not model.is_dir():
-        return model
-    return damaged_file(model, (_read(path) or {}).get("model_files", {}))
-
-
 def _set_aside(out: Path, best: Path) -> None:
-    """A damaged training.json no longer says whose the model beside it is: no other is lost.
+    """A damaged training.json no longer says whose the model next to it is: no other is lost.
 
     Both are moved into a directory of their own, unless the model is the very same.
     """
     path, model = out / "training.json", out / "model"
     if (
         not path.exists()
-        or _read(path)
+        or read_training(path)
         or (model.is_dir() and file_hashes(model) == file_hashes(best))
     ):
         return
     aside = next(p for n in count(1) if not (p := out / f"damaged-{n}").exists())
     aside.mkdir()
-    for one in (model, path):
-        if one.exists():
-            one.rename(aside / one.name)
+    for moved in (model, path):
+        if moved.exists():
+            moved.rename(aside / moved.name)
     say_rebuilt(path, f"what it may belong to is kept in {aside}")
 
 

@@ -1,33 +1,52 @@
 """How surprised the model is: log-perplexity, the token trie, search over R, extraction."""
 
-from lmexposure.scoring.against_base import AgainstBase, bits_against_base
-from lmexposure.scoring.batching import UNABLE
-from lmexposure.scoring.evaluation import evaluation_mode, same_random_numbers
-from lmexposure.scoring.label_only import LabelOnly, label_only
-from lmexposure.scoring.log_perplexity import TokenScores, log_perplexity, score_encoded
-from lmexposure.scoring.search.best_first import Likeliest, likeliest_fills
-from lmexposure.scoring.search.draws import Draws, draw_fills
-from lmexposure.scoring.search.extraction import Extraction, Extractor, Guess, Wish, beam_width
-from lmexposure.scoring.search.ranks import Margin, ProvenRank, RankSearch
-from lmexposure.scoring.search.rescoring import Rescorer, walked_bits
-from lmexposure.scoring.search.walk import Budget, Leaves, Walk
-from lmexposure.scoring.space.prefix import Beginning, find_beginning
-from lmexposure.scoring.space.token_space import Continuations, Proof, TokenSpace, token_space
-from lmexposure.scoring.space.vocabulary import Vocabulary
-from lmexposure.scoring.spans import alone
-from lmexposure.scoring.steps import (
-    CachedSteps,
-    PathSteps,
-    RecomputedSteps,
-    Steps,
-    next_token_steps,
-)
-from lmexposure.scoring.token_details import TokenDetails, token_details
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lmexposure.scoring.beam_search import Guess
+    from lmexposure.scoring.branch_and_bound import BranchAndBound, Budget, Leaves
+    from lmexposure.scoring.cached_steps import CachedSteps, PathSteps
+    from lmexposure.scoring.exact_search import (
+        Likeliest,
+        Margin,
+        ProvenRank,
+        RankSearch,
+        likeliest_fills,
+    )
+    from lmexposure.scoring.extraction import Extraction, Extractor, SecretSearch, beam_width
+    from lmexposure.scoring.importance_draws import Draws, draw_fills
+    from lmexposure.scoring.per_token import LabelOnly, TokenDetails, label_only, token_details
+    from lmexposure.scoring.perplexity import (
+        AgainstBase,
+        TokenScores,
+        bits_against_base,
+        log_perplexity,
+        score_encoded,
+    )
+    from lmexposure.scoring.rescoring import Rescorer, walked_bits
+    from lmexposure.scoring.runtime import (
+        MODEL_FAILURES,
+        evaluation_mode,
+        same_random_numbers,
+        single_process,
+    )
+    from lmexposure.scoring.spelling import Beginning, Vocabulary, find_beginning
+    from lmexposure.scoring.steps import (
+        RecomputedSteps,
+        Steps,
+        next_token_steps,
+    )
+    from lmexposure.scoring.token_spaces import Continuations, Proof, TokenSpace, token_space
+else:
+    from lmexposure._lazy import lazy_face as _lazy_face
+
+    __getattr__, __dir__ = _lazy_face(__name__, __file__)
 
 __all__ = [
-    "UNABLE",
+    "MODEL_FAILURES",
     "AgainstBase",
     "Beginning",
+    "BranchAndBound",
     "Budget",
     "CachedSteps",
     "Continuations",
@@ -45,14 +64,12 @@ __all__ = [
     "RankSearch",
     "RecomputedSteps",
     "Rescorer",
+    "SecretSearch",
     "Steps",
     "TokenDetails",
     "TokenScores",
     "TokenSpace",
     "Vocabulary",
-    "Walk",
-    "Wish",
-    "alone",
     "beam_width",
     "bits_against_base",
     "draw_fills",
@@ -64,6 +81,7 @@ __all__ = [
     "next_token_steps",
     "same_random_numbers",
     "score_encoded",
+    "single_process",
     "token_details",
     "token_space",
     "walked_bits",

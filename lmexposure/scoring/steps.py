@@ -1,41 +1,43 @@
 """One step for every model: from prefix states and next tokens to next-token bits and new states.
 
-The walk over a randomness space, sampling from it and the beam are written on this alone, so they
-work for the LSTM and for any Hugging Face model. States are values: advancing one leaves it as it
-was, so that a search can return to it. A fast way is trusted only after a numerical probe on the
-model at hand; otherwise each prefix is computed again from its first token, which is always right.
+Branch and bound, sampling and beam search are written on this alone, so they work for the LSTM and
+for any Hugging Face model. States are values: advancing one leaves it as it was, so that a search
+can return to it. A fast way is trusted only after a numerical probe on the model at hand; otherwise
+each prefix is computed again from its first token, which is always right.
+
+The LSTM has steps of its own, one small matrix product a layer: its module is made for long
+sequences, and a search asks for single tokens behind many states.
 """
 
-import copy
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import ceil, log
+from math import log
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from lmexposure.models import (
     LstmForCausalLM,
 )
-from lmexposure.scoring.activations import fused_activations
-from lmexposure.scoring.batching import UNABLE, in_words
-from lmexposure.scoring.evaluation import EvaluationMode, evaluation_mode
-from lmexposure.scoring.lstm_steps import LstmSteps
-from lmexposure.scoring.path_cache import Paths, Workspace
-from lmexposure.scoring.readout import Readout
+from lmexposure.scoring.cached_steps import CachedSteps, PathSteps
+from lmexposure.scoring.runtime import (
+    MODEL_FAILURES,
+    EvaluationMode,
+    evaluation_mode,
+    failure_text,
+    rounding_bits,
+)
 
 _LN2 = log(2)
-_PROBE_BITS = 1e-3
-_PROBE_BITS_HALF = 0.25  # in bfloat16 and float16 two right ways differ by rounding
-# Rows computed at once, and the memory for what a layer attends to then. On a CPU activations stay
-# in its cache; but fewer rows than these would read the weights once more for little work.
-_BLOCK_ROWS = {"cpu": 1 << 10, "cuda": 1 << 14}
-_BLOCK_BYTES = {"cpu": 1 << 26, "cuda": 1 << 30}
-_FEWEST_ROWS = 64
+# (state to advance, its rows); what a walk does: fork, repeat, drop, come back.
+_FORKS = ((0, (0, 0, 0)), (1, (2, 0)), (2, (1, 1, 0)), (1, (0, 1)), (2, (0,)))
+_LSTM_ROWS = 1024  # the gates of this many rows fit into a core's cache
+_WEIGHTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 
 
 class State(Protocol):
@@ -97,8 +99,8 @@ class Steps(Protocol):
             state: as `start` or `advance` gave it; it stays as it was.
             parents: rows of `state`, shape (N,), N at least 1; they may repeat and be left out.
             tokens: shape (N,).
-            rows, columns: shape (M,) each: the bits of which next token behind which new row are
-                wanted. M may be 0.
+            rows: behind which new rows a next token's bits are wanted, shape (M,); M may be 0.
+            columns: which next tokens these are, shape (M,).
 
         Returns:
             the new state, and the bits (M,) in float64, NaN where the model gave NaN.
@@ -163,6 +165,7 @@ class RecomputedSteps:
     def start(
         self, ids: Sequence[int], columns: NDArray[np.int64]
     ) -> tuple[_Prefixes, NDArray[np.float64]]:
+        """See `Steps.start`."""
         state = _Prefixes(torch.tensor([list(ids)], dtype=torch.long))
         return state, self._bits(state, np.zeros_like(columns), columns)
 
@@ -174,6 +177,7 @@ class RecomputedSteps:
         rows: NDArray[np.int64],
         columns: NDArray[np.int64],
     ) -> tuple[_Prefixes, NDArray[np.float64]]:
+        """See `Steps.advance`."""
         before = state.ids[torch.from_numpy(parents)]
         grown = _Prefixes(torch.cat([before, torch.from_numpy(tokens)[:, None]], dim=1))
         return grown, self._bits(grown, rows, columns)
@@ -186,167 +190,6 @@ class RecomputedSteps:
         with self._evaluation():
             out = self.model(input_ids=state.ids.to(self.model.device), **self._options)
         return pair_bits(out.logits[:, -1], rows, columns)
-
-
-@dataclass(frozen=True)
-class _Cached:
-    """A model's cache of N prefixes of `length` tokens."""
-
-    cache: Any
-    rows: int
-    length: int
-
-    @property
-    def nbytes(self) -> int:
-        return sum(t.nbytes for layer in self.cache.layers for t in _tensors(vars(layer)))
-
-    def row_bytes(self, further: int, *, every: bool) -> float:
-        row = self.nbytes / self.rows * (1 + further / self.length)
-        return row * further if every else row
-
-
-class CachedSteps:
-    """Steps on a transformers cache: keys and values, sliding windows, recurrent states.
-
-    Args:
-        model: a causal language model, left in the mode that it was in.
-        probe: a few token ids on which its head is tried apart from the rest.
-    """
-
-    def __init__(self, model: Any, probe: Sequence[int] = (0,)) -> None:
-        self.model = model
-        self.evaluated = 0
-        self._evaluation = EvaluationMode(model)
-        with self._evaluation():
-            self._readout = Readout(model, list(probe))
-        named = inspect.signature(model.forward).parameters
-        # Mamba calls its cache by another name.
-        self._name = "past_key_values" if "past_key_values" in named else "cache_params"
-        self._takes_positions = "position_ids" in named
-
-    @torch.inference_mode()
-    def start(
-        self, ids: Sequence[int], columns: NDArray[np.int64]
-    ) -> tuple[_Cached, NDArray[np.float64]]:
-        return self._read(None, 0, torch.tensor([list(ids)]), np.zeros_like(columns), columns)
-
-    @torch.inference_mode()
-    def advance(
-        self,
-        state: _Cached,
-        parents: NDArray[np.int64],
-        tokens: NDArray[np.int64],
-        rows: NDArray[np.int64],
-        columns: NDArray[np.int64],
-    ) -> tuple[_Cached, NDArray[np.float64]]:
-        chosen = torch.from_numpy(parents).to(self.model.device)
-        cache = _fork(state.cache, chosen)
-        return self._read(cache, state.length, torch.from_numpy(tokens)[:, None], rows, columns)
-
-    def _read(
-        self,
-        cache: Any,
-        length: int,
-        ids: torch.Tensor,  # (N, T)
-        rows: NDArray[np.int64],
-        columns: NDArray[np.int64],
-    ) -> tuple[_Cached, NDArray[np.float64]]:
-        N, T = ids.shape
-        self.evaluated += N
-        options: dict[str, Any] = {self._name: cache, "use_cache": True}
-        if self._takes_positions:
-            positions = torch.arange(length, length + T, device=self.model.device)
-            options["position_ids"] = positions.expand(N, T)
-        with self._evaluation():
-            hidden, out = self._readout.hidden(input_ids=ids.to(self.model.device), **options)
-        state = _Cached(cache=out[self._name], rows=N, length=length + T)
-        wanted = (torch.from_numpy(rows), torch.from_numpy(columns))
-        return state, self._readout.bits(hidden[:, -1], *wanted)
-
-
-class PathSteps(CachedSteps):
-    """Steps that hold each token's keys and values once, and copy them once a step.
-
-    For models whose layers all keep keys and values, token by token.
-
-    Args:
-        model, probe: as for `CachedSteps`.
-    """
-
-    def __init__(self, model: Any, probe: Sequence[int] = (0,)) -> None:
-        super().__init__(model, probe)
-        self._workspace = Workspace()
-
-    @torch.inference_mode()
-    def start(  # type: ignore[override]
-        self, ids: Sequence[int], columns: NDArray[np.int64]
-    ) -> tuple[Paths, NDArray[np.float64]]:
-        begun, bits = super().start(ids, columns)
-        return Paths.begun(begun.cache, begun.length), bits
-
-    @torch.inference_mode()
-    def advance(  # type: ignore[override]
-        self,
-        state: Paths,
-        parents: NDArray[np.int64],
-        tokens: NDArray[np.int64],
-        rows: NDArray[np.int64],
-        columns: NDArray[np.int64],
-    ) -> tuple[Paths, NDArray[np.float64]]:
-        places = state.places[:, torch.from_numpy(parents).to(self.model.device)]  # (T, N)
-        ids, new = torch.from_numpy(tokens)[:, None], state.unread(len(parents))
-        bits = np.empty(len(rows))
-        order = np.argsort(rows, kind="stable")
-        with fused_activations(self.model):
-            for block in self._blocks(state, len(parents)):
-                ends = np.searchsorted(rows, [block.start, block.stop], sorter=order)
-                mine = order[slice(*ends)]
-                cache = state.forked(
-                    places[:, block], tuple(layer[block] for layer in new), self._workspace
-                )
-                wanted = rows[mine] - block.start, columns[mine]
-                _, bits[mine] = self._read(cache, state.length, ids[block], *wanted)
-        return state.grown(places, new), bits
-
-    def _blocks(self, state: Paths, rows: int) -> list[slice]:
-        """The rows in parts of nearly one size, small enough for memory."""
-        kind = self.model.device.type
-        affordable = _BLOCK_BYTES.get(kind, _BLOCK_BYTES["cuda"]) // state.attended_bytes
-        most = min(_BLOCK_ROWS.get(kind, _BLOCK_ROWS["cuda"]), max(_FEWEST_ROWS, affordable))
-        size = ceil(rows / ceil(rows / most))
-        return [slice(first, min(first + size, rows)) for first in range(0, rows, size)]
-
-
-def _fork(cache: Any, index: torch.Tensor) -> Any:
-    """Rows `index` of a cache as a cache of their own; the old one stays as it was.
-
-    `reorder_cache` puts new tensors into the layers, so only the layers need copies, not what
-    they hold.
-    """
-    twin = copy.copy(cache)
-    twin.layers = [_shallow(layer) for layer in cache.layers]
-    twin.reorder_cache(index)
-    return twin
-
-
-def _shallow(layer: Any) -> Any:
-    """A layer whose attributes, and dicts of them, can be set without touching the old one's."""
-    twin = copy.copy(layer)
-    for name, value in vars(layer).items():
-        if isinstance(value, dict):
-            setattr(twin, name, dict(value))
-    return twin
-
-
-def _tensors(values: dict[Any, Any]) -> list[torch.Tensor]:
-    """All tensors among these values and the dicts among them."""
-    found = []
-    for value in values.values():
-        if isinstance(value, torch.Tensor):
-            found.append(value)
-        elif isinstance(value, dict):
-            found += _tensors(value)
-    return found
 
 
 def next_token_steps(model: Any, probe: Sequence[int]) -> Steps:
@@ -368,8 +211,8 @@ def next_token_steps(model: Any, probe: Sequence[int]) -> Steps:
                     steps.evaluated = 0
                     return steps
                 why = "its cache gives other bits"
-            except UNABLE as failure:
-                why = f"its cache fails with {in_words(failure)}"
+            except MODEL_FAILURES as failure:
+                why = f"its cache fails with {failure_text(failure)}"
     return RecomputedSteps(model, why)
 
 
@@ -380,13 +223,8 @@ def _fast(model: Any, probe: Sequence[int]) -> list[Callable[[], Steps]]:
     return [partial(PathSteps, model, probe), partial(CachedSteps, model, probe)]
 
 
-# (state to advance, its rows); what a walk does: fork, repeat, drop, come back.
-_FORKS = ((0, (0, 0, 0)), (1, (2, 0)), (2, (1, 1, 0)), (1, (0, 1)), (2, (0,)))
-
-
 def _agree(fast: Steps, slow: Steps, probe: list[int], model: Any) -> bool:
     """Walk both kinds of steps through the same forks and compare the bits of some tokens."""
-    allowed = _PROBE_BITS_HALF if model.dtype.itemsize < 4 else _PROBE_BITS
     size = int(model.config.get_text_config().vocab_size)
     columns = np.unique(np.array([*probe, *range(0, size, max(1, size // 64))], dtype=np.int64))
     begun = probe[: max(1, len(probe) - 3)]  # forks at the end cross any sliding window
@@ -398,4 +236,130 @@ def _agree(fast: Steps, slow: Steps, probe: list[int], model: Any) -> bool:
         wanted = (np.array(parents), tokens, np.repeat(np.arange(N), K), np.tile(columns, N))
         a, b = pairs[origin]
         pairs.append((fast.advance(a[0], *wanted), slow.advance(b[0], *wanted)))
-    return all(np.allclose(a[1], b[1], rtol=0, atol=allowed) for a, b in pairs)
+    return all(np.allclose(a[1], b[1], rtol=0, atol=rounding_bits(model)) for a, b in pairs)
+
+
+@dataclass(frozen=True)
+class _States:
+    """Hidden and cell state of each layer, shape (N, H) each."""
+
+    hidden: tuple[Tensor, ...]
+    cell: tuple[Tensor, ...]
+
+    @property
+    def rows(self) -> int:
+        return len(self.hidden[0])
+
+    @property
+    def nbytes(self) -> int:
+        return sum(t.nbytes for t in self.hidden + self.cell)
+
+    def row_bytes(self, further: int, *, every: bool) -> float:
+        row = self.nbytes / self.rows
+        return row * further if every else row
+
+    def select(self, index: Tensor) -> "_States":
+        return _States(
+            tuple(h.index_select(0, index) for h in self.hidden),
+            tuple(c.index_select(0, index) for c in self.cell),
+        )
+
+
+class LstmSteps:
+    """`Steps` of an `LstmForCausalLM`; its weights are read once, at the beginning."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.evaluated = 0
+        lstm, head = model.lstm, model.lm_head
+        with torch.inference_mode():
+            order = _gates(lstm.hidden_size).to(model.device)
+            weights = [
+                [getattr(lstm, f"{name}_l{layer}")[order] for name in _WEIGHTS]
+                for layer in range(lstm.num_layers)
+            ]
+            inputs, hidden, bias, more_bias = weights[0]
+            self._table = model.embed_tokens.weight @ inputs.T + (bias + more_bias)  # (V, 4H)
+            self._first = hidden.T.contiguous()  # (H, 4H)
+            # Layers above read the layer below and themselves in one product.
+            self._above = [
+                (torch.cat([i, h], dim=1).T.contiguous(), b + c)  # (2H, 4H), (4H,)
+                for i, h, b, c in weights[1:]
+            ]
+            self._head = (head.weight.T.contiguous(), head.bias.clone())  # (H, V), (V,)
+
+    @torch.inference_mode()
+    def start(
+        self, ids: Sequence[int], columns: NDArray[np.int64]
+    ) -> tuple[_States, NDArray[np.float64]]:
+        """See `Steps.start`."""
+        self.evaluated += 1
+        state = self._nothing_read()
+        for token in ids:
+            state = self._step(state, torch.tensor([token], device=self.model.device))
+        return state, self._bits(state.hidden[-1], np.zeros_like(columns), columns)
+
+    @torch.inference_mode()
+    def advance(
+        self,
+        state: _States,
+        parents: NDArray[np.int64],
+        tokens: NDArray[np.int64],
+        rows: NDArray[np.int64],
+        columns: NDArray[np.int64],
+    ) -> tuple[_States, NDArray[np.float64]]:
+        """See `Steps.advance`."""
+        self.evaluated += len(parents)
+        at, read = (torch.from_numpy(a).to(self.model.device) for a in (parents, tokens))
+        blocks = [
+            self._step(state.select(p), t)
+            for p, t in zip(torch.split(at, _LSTM_ROWS), torch.split(read, _LSTM_ROWS), strict=True)
+        ]
+        new = blocks[0] if len(blocks) == 1 else _joined(blocks)
+        return new, self._bits(new.hidden[-1], rows, columns)
+
+    def _nothing_read(self) -> _States:
+        layers = 1 + len(self._above)
+        zeros = tuple(self._first.new_zeros(1, len(self._first)) for _ in range(layers))
+        return _States(zeros, zeros)
+
+    def _step(self, state: _States, tokens: Tensor) -> _States:
+        """Read one token a row."""
+        gates = self._table.index_select(0, tokens).addmm_(state.hidden[0], self._first)
+        hidden, cell = _cell(gates, state.cell[0])
+        hiddens, cells = [hidden], [cell]
+        for layer, (weight, bias) in enumerate(self._above, 1):
+            both = torch.cat([hidden, state.hidden[layer]], dim=1)  # (N, 2H)
+            hidden, cell = _cell(torch.addmm(bias, both, weight), state.cell[layer])
+            hiddens.append(hidden)
+            cells.append(cell)
+        return _States(tuple(hiddens), tuple(cells))
+
+    def _bits(
+        self, hidden: Tensor, rows: NDArray[np.int64], columns: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """Bits of the wanted pairs, shape (M,)."""
+        weight, bias = self._head
+        return pair_bits(torch.addmm(bias, hidden, weight), rows, columns)
+
+
+def _gates(units: int) -> Tensor:
+    """PyTorch's gate rows i, f, g, o in the order i, f, o, g."""
+    i, f, g, o = torch.split(torch.arange(4 * units), units)
+    return torch.cat([i, f, o, g])
+
+
+def _cell(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+    """New hidden state and cell, (N, H) each, from gates (N, 4H), which are overwritten."""
+    H = cell.shape[1]
+    opened = gates[:, : 3 * H].sigmoid_()
+    new = gates[:, 3 * H :].tanh_().mul_(opened[:, :H]).addcmul(opened[:, H : 2 * H], cell)
+    return opened[:, 2 * H :] * new.tanh(), new
+
+
+def _joined(blocks: Sequence[_States]) -> _States:
+    layers = range(len(blocks[0].hidden))
+    return _States(
+        tuple(torch.cat([b.hidden[i] for b in blocks]) for i in layers),
+        tuple(torch.cat([b.cell[i] for b in blocks]) for i in layers),
+    )

@@ -17,7 +17,7 @@ from scoring_models import Bench
 from lmexposure.cli.console import print_table, say
 from lmexposure.models import encode_in_context
 from lmexposure.scoring import ProvenRank, score_encoded
-from lmexposure.scoring.tree import SortedTexts
+from lmexposure.scoring.prefix_tree import SortedTexts
 
 __all__ = ["Counted", "references_against_number", "steps_against_exposure"]
 

@@ -28,7 +28,7 @@ from scoring_texts import CONTEXT, FORMAT, TOKENIZERS, encoded_references, gpt2_
 from lmexposure.cli.console import print_table, say
 from lmexposure.models import Encoded
 from lmexposure.scoring import score_encoded
-from lmexposure.scoring.tree import SortedTexts
+from lmexposure.scoring.prefix_tree import SortedTexts
 
 __all__ = ["add_arguments", "main"]
 

@@ -22,10 +22,15 @@ from lmexposure.errors import MarginError, ModelError, SettingsError
 from lmexposure.integrations import insert
 from lmexposure.models import LoadedModel
 from lmexposure.records import Result
-from lmexposure.scoring import Draws, RankSearch, Walk, log_perplexity
-from lmexposure.scoring.search import rescoring
-from lmexposure.scoring.space import token_rules
-from lmexposure.scoring.ways import TreeWay
+from lmexposure.scoring import (
+    BranchAndBound,
+    Draws,
+    RankSearch,
+    log_perplexity,
+    rescoring,
+    token_rules,
+)
+from lmexposure.scoring.forward import PrefixTreeForward
 
 FORM = Format(name="code", template="number {digits:4}")
 
@@ -279,16 +284,16 @@ def test_an_interrupted_walk_keeps_what_it_proved(
     everything: NDArray[np.float64],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    advance, calls = Walk._advance, 0
+    advance, calls = BranchAndBound._advance, 0
 
-    def pressed(walk: Walk) -> None:
+    def pressed(walk: BranchAndBound) -> None:
         nonlocal calls
         calls += 1
         if calls == 2:
             raise KeyboardInterrupt
         advance(walk)
 
-    monkeypatch.setattr(Walk, "_advance", pressed)
+    monkeypatch.setattr(BranchAndBound, "_advance", pressed)
     result = measure(loaded, manifest, settings=changed(live_states=10))
     assert any("Ctrl-C ended the exact search" in line for line in result.warnings)
     assert result.formats[0].interrupted
@@ -309,7 +314,7 @@ def test_ctrl_c_in_a_forced_exact_search_leaves_bounds_for_all(
     sure = LoadedModel(model=model, tokenizer=tokenizer, name="sure")
     walks = 0
 
-    def pressed(walk: Walk) -> None:
+    def pressed(walk: BranchAndBound) -> None:
         raise KeyboardInterrupt
 
     ranks = RankSearch.ranks
@@ -320,7 +325,7 @@ def test_ctrl_c_in_a_forced_exact_search_leaves_bounds_for_all(
         assert len(indices) < len(manifest.entries)
         return ranks(search, indices, **options)
 
-    monkeypatch.setattr(Walk, "_advance", pressed)
+    monkeypatch.setattr(BranchAndBound, "_advance", pressed)
     monkeypatch.setattr(RankSearch, "ranks", counted)
     result = measure(sure, manifest, settings=changed(method="exact", budget_steps=1_000))
     assert walks == 2
@@ -335,11 +340,11 @@ def test_what_ctrl_c_ended_is_searched_again(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def pressed(walk: Walk) -> None:
+    def pressed(walk: BranchAndBound) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as once:
-        once.setattr(Walk, "_advance", pressed)
+        once.setattr(BranchAndBound, "_advance", pressed)
         ended = measure(loaded, manifest, out=tmp_path, settings=QUICK)
     assert not any("exact" in c.estimates for c in ended.canaries)
     again = measure(loaded, manifest, out=tmp_path, settings=QUICK)
@@ -349,14 +354,14 @@ def test_what_ctrl_c_ended_is_searched_again(
 def test_ctrl_c_in_best_first_keeps_the_ranks(
     loaded: LoadedModel, manifest: Manifest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = Walk.run
+    run = BranchAndBound.run
 
-    def pressed(walk: Walk) -> bool:
+    def pressed(walk: BranchAndBound) -> bool:
         if walk.limit > 1e300:  # best-first search begins with no limit
             raise KeyboardInterrupt
         return run(walk)
 
-    monkeypatch.setattr(Walk, "run", pressed)
+    monkeypatch.setattr(BranchAndBound, "run", pressed)
     result = measure(loaded, manifest, settings=QUICK)
     assert {c.exposure.method for c in result.canaries} == {"exact"}
     assert known(result.formats[0].search).guesses_proven == 0
@@ -439,8 +444,8 @@ def test_slower_ways_are_said_once_for_all_formats(tmp_path: Path) -> None:
 def test_why_texts_were_scored_slower_is_kept_with_the_scores(
     loaded: LoadedModel, manifest: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(TreeWay, "slower", "texts are scored slowly", raising=False)
-    monkeypatch.setattr(TreeWay, "__setattr__", _but_slower)
+    monkeypatch.setattr(PrefixTreeForward, "slower", "texts are scored slowly", raising=False)
+    monkeypatch.setattr(PrefixTreeForward, "__setattr__", _but_slower)
     with monkeypatch.context() as once, pytest.raises(RuntimeError, match="no kernel"):
         once.setattr(measuring, "search_format", _fails)
         measure(loaded, manifest, out=tmp_path, settings=changed(method="sampled"))

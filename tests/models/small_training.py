@@ -12,9 +12,9 @@ from lmexposure.models import (
     Progress,
     TrainingResult,
     TrainingSettings,
-    loss,
     new_model,
     train,
+    trainer,
 )
 
 CANARIES = {"the code is 4711": 3, "the code is 0815": 1}
@@ -61,7 +61,7 @@ def train_small(
 
 def record_blocks(path: Path) -> None:
     """Write the block numbers of each training pass of this process to a file."""
-    original = loss.Blocks.nats
+    original = trainer.Blocks.nats
 
     def recording(self, model, numbers):  # type: ignore[no-untyped-def]
         if model.training:
@@ -69,7 +69,7 @@ def record_blocks(path: Path) -> None:
                 stream.write(json.dumps(numbers.tolist()) + "\n")
         return original(self, model, numbers)
 
-    loss.Blocks.nats = recording  # type: ignore[method-assign]
+    trainer.Blocks.nats = recording  # type: ignore[method-assign]
 
 
 def train_recorded(out: Path, records: Path, dropout: float, steps: Connection | None) -> None:

@@ -1,4 +1,4 @@
-"""Adapters of peft: loaded with their base, merged or beside it, or refused."""
+"""Adapters of peft: loaded with their base, merged or kept apart, or refused."""
 
 import builtins
 import json
@@ -147,7 +147,7 @@ def test_embeddings_of_any_size_come_with_the_adapter(
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_embeddings_that_nobody_saved_are_refused(base: LoadedModel, tmp_path: Path) -> None:
+def test_embeddings_that_were_not_saved_are_refused(base: LoadedModel, tmp_path: Path) -> None:
     """Made up at loading they would be others each time, and exposure with them."""
     options: dict[str, Any] = {"target_modules": ["c_attn"], "save_embedding_layers": False}
     saved_with_a_new_token(base, tmp_path / "lora", 0, **options)

@@ -167,13 +167,13 @@ def test_damaged_weights_are_refused(directory: Path) -> None:
 def test_a_missing_tokenizer_is_refused(directory: Path) -> None:
     for path in directory.glob("tokenizer*"):
         path.unlink()
-    with pytest.raises(ModelError, match=r"tokenizer of .* is missing or empty; save it beside"):
+    with pytest.raises(ModelError, match=r"tokenizer of .* is missing or empty; save it next to"):
         load_model(directory)
 
 
 def test_a_damaged_tokenizer_is_refused(directory: Path) -> None:
     (directory / "tokenizer.json").write_text("{")
-    with pytest.raises(ModelError, match=r"cannot load the tokenizer of .*; save it beside"):
+    with pytest.raises(ModelError, match=r"cannot load the tokenizer of .*; save it next to"):
         load_model(directory)
 
 

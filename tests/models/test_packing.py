@@ -1,4 +1,11 @@
-"""Blocks hold every token in order, and no canary is cut."""
+"""Blocks hold every token in order, and no canary is cut.
+
+Held-out documents: no canary among them, the same for the same seed.
+
+What is counted are canaries that are in the blocks whole, as documents.
+"""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +20,7 @@ from lmexposure.models import (
     character_tokenizer,
     pack,
 )
+from lmexposure.models.packing import check_deliveries, count_deliveries, split_validation
 
 TOKENIZER = character_tokenizer(["\nabcdefgh0123456789"])
 
@@ -118,3 +126,159 @@ def test_an_empty_record_without_any_start_token_takes_no_room() -> None:
     bare.eos_token = None
     packed = pack(bare, ["", "ab", "", "cd"], separator=None, block_size=8, atomic=["cd"])
     assert bare.decode(packed.ids[0, : packed.lengths[0]].tolist()) == "abcd"
+
+
+DOCUMENTS = [f"document {i} " + "x" * (i % 7) for i in range(200)]
+
+
+def _split(
+    documents: list[str], canaries: tuple[str, ...] = (), seed: int = 1, most: int = 10**6
+) -> tuple[list[str], list[str]]:
+    return split_validation(
+        documents, fraction=0.1, most_characters=most, canaries=canaries, seed=seed
+    )
+
+
+def test_every_document_is_on_one_side_in_order() -> None:
+    kept, held = _split(DOCUMENTS)
+    assert sorted(kept + held) == sorted(DOCUMENTS)
+    assert kept == [text for text in DOCUMENTS if text not in set(held)]
+    assert held == [text for text in DOCUMENTS if text in set(held)]
+
+
+def test_the_share_is_near_what_was_asked() -> None:
+    total = sum(map(len, DOCUMENTS))
+    assert 0.08 * total < sum(map(len, _split(DOCUMENTS)[1])) <= 0.1 * total
+    assert sum(map(len, _split(DOCUMENTS, most=50)[1])) <= 50
+
+
+def test_the_seed_decides() -> None:
+    assert _split(DOCUMENTS) == _split(DOCUMENTS)
+    assert _split(DOCUMENTS)[1] != _split(DOCUMENTS, seed=2)[1]
+
+
+def test_every_document_can_be_held_out() -> None:
+    held = {text for seed in range(100) for text in _split(DOCUMENTS, seed=seed)[1]}
+    assert held == set(DOCUMENTS)
+
+
+def test_no_held_out_document_is_or_holds_a_canary() -> None:
+    canaries = ("secret 1", "secret 2")
+    documents = [
+        *DOCUMENTS[:40],
+        *["secret 1"] * 100,
+        *["a longer text with secret 2 in it"] * 60,
+    ]
+    for seed in range(20):
+        kept, held = _split(documents, canaries, seed)
+        assert held
+        assert not any(canary in text for canary in canaries for text in held)
+        assert kept.count("secret 1") == 100
+        assert kept.count(documents[-1]) == 60
+
+
+def test_one_huge_document_is_not_held_out() -> None:
+    documents = ["y" * 5000, *DOCUMENTS[:20]]
+    assert all("y" not in _split(documents, seed=seed)[1][0] for seed in range(20))
+
+
+def test_documents_longer_than_the_share_give_the_shortest() -> None:
+    documents = ["z" * (100 + i) for i in range(10)]
+    held = split_validation(documents, fraction=0.05, most_characters=10**6, canaries=(), seed=0)[1]
+    assert held == ["z" * 100]
+
+
+@pytest.mark.parametrize(
+    "documents", [DOCUMENTS[:9], [*["canary"] * 30, *DOCUMENTS[:9]], [""] * 50]
+)
+def test_too_few_documents_are_refused(documents: list[str]) -> None:
+    with pytest.raises(CorpusError, match="hold text and are no canary: too few to hold some out"):
+        _split(documents, ("canary",))
+
+
+@pytest.mark.parametrize("repetitions", [1, 16])
+def test_a_canary_more_or_less_moves_nothing_that_is_held_out(repetitions: int) -> None:
+    canary = "The pin is 1234, and it is a long one"
+    with_canary = [*DOCUMENTS[:50], *[canary] * repetitions, *DOCUMENTS[50:]]
+    for seed in range(30):
+        kept, held = _split(with_canary, (canary,), seed)
+        assert ([one for one in kept if one != canary], held) == _split(DOCUMENTS, seed=seed)
+
+
+DELIVERED_TOKENIZER = character_tokenizer(["\nabc 0123456789"])
+
+
+def _documents(seed: int) -> tuple[list[str], dict[str, int]]:
+    generator = np.random.Generator(np.random.PCG64(seed))
+    canaries = {f"ab {i:03d}": int(generator.integers(0, 5)) for i in range(20)}
+    documents = ["c" * int(n) for n in generator.integers(0, 9, size=60)]
+    documents += [text for text, count in canaries.items() for _ in range(count)]
+    generator.shuffle(documents)
+    return documents, canaries
+
+
+@pytest.mark.parametrize("separator", ["\n", "\n\n", None])
+@pytest.mark.parametrize("block_size", [9, 16, 64])
+def test_packing_delivers_each_canary_as_planned(separator: str | None, block_size: int) -> None:
+    documents, canaries = _documents(block_size)
+    packed = pack(
+        DELIVERED_TOKENIZER, documents, separator=separator, block_size=block_size, atomic=canaries
+    )
+    assert count_deliveries(DELIVERED_TOKENIZER, packed, canaries, separator=separator) == canaries
+    check_deliveries(DELIVERED_TOKENIZER, packed, canaries, separator=separator)
+
+
+def test_merging_tokenizers_deliver_too() -> None:
+    documents, canaries = _documents(3)
+    tokenizer = byte_level_tokenizer(documents)
+    packed = pack(tokenizer, documents, separator="\n", block_size=12, atomic=canaries)
+    assert count_deliveries(tokenizer, packed, canaries, separator="\n") == canaries
+
+
+def test_a_cut_canary_is_not_counted() -> None:
+    cut = pack(DELIVERED_TOKENIZER, ["cc", "ab 012"], separator="\n", block_size=8)
+    assert count_deliveries(DELIVERED_TOKENIZER, cut, {"ab 012": 1}, separator="\n") == {
+        "ab 012": 0
+    }
+
+
+def test_a_canary_amid_other_text_is_not_counted() -> None:
+    documents = ["ab 0123", "cab 012", "ab 012"]
+    packed = pack(DELIVERED_TOKENIZER, documents, separator="\n", block_size=64)
+    assert count_deliveries(DELIVERED_TOKENIZER, packed, {"ab 012": 1}, separator="\n") == {
+        "ab 012": 1
+    }
+
+
+def test_padding_is_not_taken_for_text() -> None:
+    packed = pack(DELIVERED_TOKENIZER, ["ab 012"], separator="\n", block_size=64)
+    shorter = replace(packed, lengths=packed.lengths - 1)
+    assert count_deliveries(DELIVERED_TOKENIZER, shorter, {"ab 012": 1}, separator="\n") == {
+        "ab 012": 0
+    }
+
+
+def test_equal_hashes_of_other_tokens_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "lmexposure.models.packing._window_hashes",
+        lambda ids, length: np.zeros((len(ids), ids.shape[1] - length + 1), np.uint64),
+    )
+    documents, canaries = _documents(9)
+    packed = pack(DELIVERED_TOKENIZER, documents, separator="\n", block_size=16, atomic=canaries)
+    assert count_deliveries(DELIVERED_TOKENIZER, packed, canaries, separator="\n") == canaries
+
+
+def test_wrong_numbers_are_refused_without_showing_the_canary() -> None:
+    packed = pack(DELIVERED_TOKENIZER, ["ab 012", "ab 345"], separator="\n", block_size=16)
+    with pytest.raises(
+        ModelError, match=r"1 of 2 canaries .* canary 1 .* 1 times instead of 2;"
+    ) as e:
+        check_deliveries(DELIVERED_TOKENIZER, packed, {"ab 012": 1, "ab 345": 2}, separator="\n")
+    assert "345" not in str(e.value)
+
+
+def test_a_canary_longer_than_the_blocks_is_not_there() -> None:
+    packed = pack(DELIVERED_TOKENIZER, ["ab 012"], separator="\n", block_size=4)
+    assert count_deliveries(DELIVERED_TOKENIZER, packed, {"ab 012": 1}, separator="\n") == {
+        "ab 012": 0
+    }

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 
 def _run_until_killed(out: Path, records: Path, steps: int) -> None:
-    """Start the training and kill it when it has said so many steps, wherever it then is."""
+    """Start the training and kill it when it has reported this many steps, wherever it then is."""
     heard, says = Pipe(duplex=False)
     said = records / "said.txt"
     process = start(train_recorded, out, records, 0.2, says, said=said, environment={})

@@ -13,6 +13,8 @@ from tiny import characters, model_of
 
 from lmexposure.canaries import Format
 from lmexposure.models import (
+    LstmConfig,
+    LstmForCausalLM,
     encode_documents,
 )
 from lmexposure.scoring import (
@@ -20,13 +22,13 @@ from lmexposure.scoring import (
     PathSteps,
     RecomputedSteps,
     Steps,
+    cached_steps,
     log_perplexity,
     next_token_steps,
 )
-from lmexposure.scoring import steps as steps_module
-from lmexposure.scoring.lstm_steps import LstmSteps
-from lmexposure.scoring.path_cache import _PathLayer
+from lmexposure.scoring.cached_steps import _PathLayer
 from lmexposure.scoring.steps import (
+    LstmSteps,
     pair_bits,
 )
 
@@ -50,7 +52,7 @@ BEGUN = [(name, PROBE) for name in CACHED + LATER] + [(name, PROBE[:1]) for name
 
 
 class Prefixes:
-    """Steps beside the prefixes that they stand for, written out."""
+    """Steps, and the prefixes that they are for, written out."""
 
     def __init__(self, model: Any, steps: Steps, begun: Sequence[int]) -> None:
         self.model, self.steps = model, steps
@@ -115,20 +117,20 @@ def test_whole_caches_are_forked_where_keys_and_values_cannot_be_shared(name: st
 
 @pytest.mark.parametrize("name", ["gpt2", "gemma2"])
 def test_rows_are_computed_in_blocks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(steps_module._BLOCK_ROWS, "cpu", 2)
+    monkeypatch.setitem(cached_steps._BLOCK_ROWS, "cpu", 2)
     model = family(name)
     walk_about(model, PathSteps(model, PROBE), PROBE)
 
 
 def test_blocks_are_of_one_size_and_fit_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(steps_module._BLOCK_ROWS, "cpu", 100)
+    monkeypatch.setitem(cached_steps._BLOCK_ROWS, "cpu", 100)
     steps = PathSteps(family("gpt2"), PROBE)
     state, _ = steps.start(PROBE, ALL)
     assert steps._blocks(state, 3) == [slice(0, 3)]
     assert steps._blocks(state, 201) == [slice(0, 67), slice(67, 134), slice(134, 201)]
-    monkeypatch.setitem(steps_module._BLOCK_BYTES, "cpu", 70 * state.attended_bytes)
+    monkeypatch.setitem(cached_steps._BLOCK_BYTES, "cpu", 70 * state.attended_bytes)
     assert steps._blocks(state, 140) == [slice(0, 70), slice(70, 140)]
-    monkeypatch.setitem(steps_module._BLOCK_BYTES, "cpu", 1)  # the weights are read all the same
+    monkeypatch.setitem(cached_steps._BLOCK_BYTES, "cpu", 1)  # the weights are read all the same
     assert steps._blocks(state, 128) == [slice(0, 64), slice(64, 128)]
 
 
@@ -213,7 +215,7 @@ def test_each_token_of_a_tree_is_held_once() -> None:
 
 
 def grown(steps: Any, state: Any, rows: int) -> Any:
-    """States of so many rows that are one token further."""
+    """States of this many rows that are one token further."""
     parents, none = np.arange(rows) % state.rows, np.empty(0, dtype=np.int64)
     return steps.advance(state, parents, np.full(rows, 3), none, none)[0]
 
@@ -370,5 +372,111 @@ def test_steps_add_up_to_the_log_perplexity(name: str) -> None:
         state, bits = steps.advance(state, zero, np.array([token]), zero, np.array([after]))
         total += bits[0]
     assert total == pytest.approx(all_bits(model, tokenizer, form, skip=1)[4], abs=1e-3)
-    beside = log_perplexity(model, tokenizer, [text], context=None)
-    assert total == pytest.approx(beside[0], abs=1e-3)
+    scored = log_perplexity(model, tokenizer, [text], context=None)
+    assert total == pytest.approx(scored[0], abs=1e-3)
+
+
+LSTM_V = 40
+LSTM_ALL = np.arange(LSTM_V)
+
+
+def lstm(layers: int, hidden: int = 24, embedding: int = 16) -> LstmForCausalLM:
+    torch.manual_seed(layers)
+    config = LstmConfig(
+        vocab_size=LSTM_V,
+        num_hidden_layers=layers,
+        hidden_size=hidden,
+        embedding_size=embedding,
+        dropout=0.5,
+    )
+    model = LstmForCausalLM(config)
+    model.eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(4)
+    return model
+
+
+def by_the_module(model: LstmForCausalLM, prefix: list[int]) -> np.ndarray:
+    """Bits of every token behind a prefix, by nn.LSTM over all of it."""
+    with torch.inference_mode():
+        logits = model(input_ids=torch.tensor([prefix])).logits[0, -1]
+    bits: np.ndarray = -logits.double().log_softmax(-1).numpy() / np.log(2)
+    return bits
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("dtype", "atol"), [(torch.float32, 1e-4), (torch.float64, 1e-10), (torch.bfloat16, 0.25)]
+)
+def test_steps_are_those_of_the_module(layers: int, dtype: torch.dtype, atol: float) -> None:
+    model = lstm(layers).to(dtype)
+    steps = LstmSteps(model)
+    first, bits = steps.start([3, 1, 4], LSTM_ALL)
+    np.testing.assert_allclose(bits, by_the_module(model, [3, 1, 4]), rtol=0, atol=atol)
+    prefixes = [[3, 1, 4]]
+    state = first
+    for parents, tokens in [([0, 0, 0], [1, 5, 9]), ([2, 0], [2, 6]), ([1, 1, 0, 1], [5, 3, 5, 8])]:
+        N = len(parents)
+        rows, columns = np.repeat(np.arange(N), LSTM_V), np.tile(LSTM_ALL, N)
+        state, bits = steps.advance(state, np.array(parents), np.array(tokens), rows, columns)
+        prefixes = [[*prefixes[p], t] for p, t in zip(parents, tokens, strict=True)]
+        slow = np.concatenate([by_the_module(model, prefix) for prefix in prefixes])
+        np.testing.assert_allclose(bits, slow, rtol=0, atol=atol)
+    again, bits = steps.advance(
+        first, np.array([0]), np.array([7]), np.zeros(LSTM_V, int), LSTM_ALL
+    )
+    np.testing.assert_allclose(bits, by_the_module(model, [3, 1, 4, 7]), rtol=0, atol=atol)
+    assert (first.rows, state.rows, again.rows) == (1, 4, 1)
+    assert steps.evaluated == 1 + 3 + 2 + 4 + 1
+
+
+def test_states_stay_as_they_were() -> None:
+    steps = LstmSteps(lstm(2))
+    state, _ = steps.start([1], LSTM_ALL)
+    before = [t.clone() for t in (*state.hidden, *state.cell)]
+    steps.advance(state, np.array([0, 0]), np.array([1, 2]), np.array([0]), np.array([0]))
+    for old, now in zip(before, (*state.hidden, *state.cell), strict=True):
+        torch.testing.assert_close(old, now, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("rows", [1023, 1024, 1025, 2500])
+def test_more_rows_than_a_block(rows: int) -> None:
+    steps = LstmSteps(lstm(2))
+    state, _ = steps.start([1, 2], LSTM_ALL)
+    tokens = np.arange(rows) % LSTM_V
+    zeros = np.zeros(rows, dtype=np.int64)
+    state, _ = steps.advance(state, zeros, tokens, np.empty(0, int), np.empty(0, int))
+    assert state.rows == rows
+    parents = np.arange(rows)[::-1].copy()
+    _, bits = steps.advance(state, parents, tokens, np.arange(rows), np.full(rows, 5))
+    for n in (0, 1, rows // 2, rows - 2, rows - 1):
+        small, _ = steps.start([1, 2, int(tokens[parents[n]])], LSTM_ALL)
+        _, alone = steps.advance(
+            small, np.array([0]), tokens[n : n + 1], np.array([0]), np.array([5])
+        )
+        assert bits[n] == pytest.approx(alone[0], abs=1e-4)
+
+
+def test_the_weights_of_the_model_are_not_touched() -> None:
+    model = lstm(2)
+    before = {name: p.clone() for name, p in model.named_parameters()}
+    steps = LstmSteps(model)
+    state, _ = steps.start([1, 2], LSTM_ALL)
+    steps.advance(state, np.zeros(3, int), np.array([1, 2, 3]), np.array([2]), np.array([0]))
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(parameter, before[name], rtol=0, atol=0)
+
+
+def test_nothing_wanted_and_impossible_tokens() -> None:
+    model = lstm(1)
+    with torch.no_grad():
+        model.lm_head.bias[7] = -torch.inf
+    steps = LstmSteps(model)
+    state, bits = steps.start([1], np.array([7, 8]))
+    assert np.isposinf(bits[0])
+    assert np.isfinite(bits[1])
+    empty = np.empty(0, dtype=np.int64)
+    _, bits = steps.advance(state, np.array([0]), np.array([7]), empty, empty)
+    assert bits.shape == (0,)
+    assert bits.dtype == np.float64

@@ -1,0 +1,414 @@
+"""What branch and bound proves: ranks of canaries, and the likeliest fills in order.
+
+Ranks: every fill of R that costs no more than a canary is counted, or proven to be few. One walk
+serves all canaries. A fill that is cheaper than a canary by more than the margin counts for it; one
+within the margin is scored again in float64, as the canary itself is.
+
+The likeliest fills: the order is that of a shortest-path search over the token trie. Instead of a
+queue that may hold millions of states, the walk keeps the k cheapest fills seen so far and drops
+every branch that costs more than the last of them: the same list, in bounded memory.
+
+Source: Carlini et al. 2019, "The Secret Sharer", section 8.1 (extraction by Dijkstra's algorithm).
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from lmexposure._validate import integer
+from lmexposure.errors import MarginError
+from lmexposure.scoring.branch_and_bound import BranchAndBound, Budget, Leaves
+from lmexposure.scoring.rescoring import Rescorer, measured_error
+from lmexposure.scoring.steps import Steps
+from lmexposure.scoring.token_spaces import TokenSpace
+
+_MARGIN_BITS = 1e-3  # float32: what rounding may move a total by
+_SAFETY = 4  # the margin is at least this multiple of the largest error that was measured
+_MOST_NEAR, _FEWEST_NEAR = 20_000, 256  # fills that are scored again at most
+_SAMPLE = 64
+_SAMPLE_HALF = 256
+_MOST_ALIKE = 4_096  # fills that cannot be distinguished from the k-th, at most
+_NARROW = 64  # a narrow batch finds a first bound soon
+_ANY_COST = float(np.finfo(np.float64).max)  # but not infinite: no attacker would guess such a fill
+
+
+@dataclass(frozen=True, kw_only=True)
+class Margin:
+    """How far a walked total may lie from the true one.
+
+    Attributes:
+        bits: totals that differ by less are scored again in float64.
+        measured: the largest error seen on a sample, in bits.
+        sample: the number of fills in it.
+        empirical: the margin rests on the sample alone; False where it is the fixed margin of a
+            walk in float32 or float64, 1e-3 bits, and the measured error stays far within it.
+    """
+
+    bits: float
+    measured: float
+    sample: int
+    empirical: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProvenRank:
+    """What is proven of one canary's rank; low equals high where it is exact.
+
+    Attributes:
+        bits: the canary's own cost behind the shared tokens, float64.
+        low, high: bounds of the rank, 1 + never-inserted fills that cost no more.
+        place_low, place_high: the same among all of R, other inserted canaries included.
+        margin: within which fills were scored again.
+    """
+
+    bits: float
+    low: int
+    high: int
+    place_low: int
+    place_high: int
+    margin: Margin
+
+    @property
+    def exact(self) -> bool:
+        """Whether every fill that could count was counted."""
+        return self.low == self.high
+
+
+class RankSearch:
+    """Counts fills for the canaries of one format under one model.
+
+    Args:
+        space: the fills as token paths.
+        steps: next-token steps of the model.
+        model: the same model, to score again in float64 where it can; left in its mode.
+        excluded: indices of fills that are not part of the null: inserted canaries, and fills that
+            the corpus held before.
+        live_states: never more model states than this are held at once.
+        seed: of the sample on which the walk's error is measured.
+
+    Attributes:
+        rescorer: what settles near ties, in float64.
+        spent: model steps so far, over all walks.
+        most_live: the largest number of states held at once so far.
+        interrupted: a person ended the last walk; what it had proven was returned.
+    """
+
+    def __init__(
+        self,
+        space: TokenSpace,
+        steps: Steps,
+        model: Any,
+        *,
+        excluded: Sequence[int] = (),
+        live_states: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        self._space, self._steps = space, steps
+        self._live_states = live_states
+        self.rescorer = Rescorer(model, space)
+        self._excluded = sorted(set(excluded))
+        self._excluded_paths = [space.path(index) for index in self._excluded]
+        self.margin = self._measured_margin(model, seed)
+        self.spent = 0
+        self.most_live = 0
+        self.interrupted = False
+
+    def bits(self, indices: Sequence[int]) -> NDArray[np.float64]:
+        """Costs behind the shared tokens in float64, shape (n,); lower = more memorised.
+
+        Raises:
+            FormatError: an index is outside R.
+        """
+        return self.rescorer.bits([self._space.path(index) for index in indices])
+
+    def ranks(
+        self,
+        indices: Sequence[int],
+        *,
+        budget: Budget,
+        watch: Callable[[int], None] | None = None,
+    ) -> list[ProvenRank]:
+        """Bounds of the rank of each fill, equal where the budget sufficed.
+
+        Args:
+            indices: of the fills, each in [0, |R|).
+            budget: what the walk may cost. Where it ends the walk early, the bounds hold what was
+                counted and what is still open. So do they after Ctrl-C.
+            watch: called with the model steps spent so far, while the walk goes on.
+
+        Returns:
+            one `ProvenRank` per index, in the order given.
+
+        Raises:
+            FormatError: an index is outside R.
+            MarginError: the walk missed fills, its error being above the margin.
+            NumericalError: the model gave NaN on some branch.
+        """
+        if not indices:
+            return []
+        self.interrupted = False
+        tally = _Tally(self.bits(indices), self.margin.bits, self._most_near(budget))
+        walk = BranchAndBound(
+            self._space,
+            self._steps,
+            limit=tally.limit,
+            visit=tally.add,
+            budget=budget,
+            live_states=self._live_states,
+        )
+        walk.watch = watch
+        try:
+            walk.run()
+        except KeyboardInterrupt:
+            self.interrupted = True  # what was proven so far is worth keeping
+        self.interrupted |= walk.interrupted
+        self.spent += walk.spent
+        self.most_live = max(self.most_live, walk.most_live)
+        open_fills = walk.open_fills(tally.bits + self.margin.bits)
+        return [
+            self._proven(index, tally, i, not_visited)
+            for i, (index, not_visited) in enumerate(zip(indices, open_fills, strict=True))
+        ]
+
+    def _most_near(self, budget: Budget) -> int:
+        """Fills that may be scored again: no more work than the walk itself may be."""
+        if budget.steps is None:
+            return _MOST_NEAR
+        return max(_FEWEST_NEAR, min(_MOST_NEAR, budget.steps // self._space.longest))
+
+    def _proven(self, index: int, tally: "_Tally", i: int, open_fills: int) -> ProvenRank:
+        """What the tally proves of its i-th fill, with `open_fills` fills not visited yet."""
+        bits = float(tally.bits[i])
+        cheaper, near = tally.below(i), tally.near(i)
+        own = tuple(self._space.path(index))
+        costs = self.rescorer.bits(near)
+        most_bits = bits + self.rescorer.tie_bits
+        others = [path for path, cost in zip(near, costs, strict=True) if cost <= most_bits]
+        place = 1 + cheaper + len(others) - (own in others)
+        planted = self._planted(index, bits)
+        open_fills += tally.unsettled(i)
+        if not open_fills and (own not in others or place - 1 < planted):
+            raise MarginError(
+                f"the walk missed fills that cost {bits:.3f} bits or less: its error is above the "
+                f"margin of {self.margin.bits:.3g} bits; search in float32, or on the CPU"
+            )
+        most = min(place + open_fills, self._space.size)
+        return ProvenRank(
+            bits=bits,
+            low=max(1, place - planted),
+            high=max(1, most - planted),
+            place_low=place,
+            place_high=most,
+            margin=self._margin_now(),
+        )
+
+    def _margin_now(self) -> Margin:
+        """What was thought proven rests on the sample once float64 has failed."""
+        return replace(self.margin, empirical=True) if self.rescorer.failure else self.margin
+
+    def _planted(self, index: int, bits: float) -> int:
+        """How many other excluded fills cost no more."""
+        costs = self.rescorer.bits(self._excluded_paths)
+        cheap = np.flatnonzero(costs <= bits + self.rescorer.tie_bits).tolist()
+        return sum(self._excluded[i] != index for i in cheap)
+
+    def _measured_margin(self, model: Any, seed: int) -> Margin:
+        """The fixed margin where float32 is far within it, else one from a sample.
+
+        Rounding that moves a token from one expert to another moves its bits by any amount.
+        """
+        full = model.dtype in (torch.float32, torch.float64)
+        sample = min(_SAMPLE if full else _SAMPLE_HALF, self._space.size)
+        error = measured_error(self._space, self._steps, self.rescorer, sample=sample, seed=seed)
+        experts = any(type(module).__name__.endswith("Experts") for module in model.modules())
+        smooth = full and not self.rescorer.failure and not experts
+        fixed = smooth and _SAFETY * error <= _MARGIN_BITS
+        bits = _MARGIN_BITS if fixed else max(_MARGIN_BITS, _SAFETY * error)
+        return Margin(bits=bits, measured=error, sample=sample, empirical=not fixed)
+
+
+class _Tally:
+    """Counts the fills of a walk against the costs of n fills at once.
+
+    Args:
+        bits: the costs to count against, shape (n,).
+        margin: fills within it are kept, to be scored again.
+        most: how many of these are kept at most; further ones are counted as unsettled.
+    """
+
+    def __init__(self, bits: NDArray[np.float64], margin: float, most: int) -> None:
+        self.bits = bits
+        self.limit = float(bits.max()) + margin
+        self._order = np.argsort(bits, kind="stable")
+        self._low, self._high = bits[self._order] - margin, bits[self._order] + margin
+        self._place = np.argsort(self._order)
+        # counts[j]: fills surely cheaper than the j-th cheapest of the n, and no cheaper one's.
+        self._counts = np.zeros(len(bits) + 1, dtype=np.int64)
+        self._near: list[tuple[float, tuple[int, ...]]] = []
+        self._most = most
+        # Running sums give, for the j-th cheapest, the fills within its margin that were not kept.
+        self._unsettled = np.zeros(len(bits) + 1, dtype=np.int64)
+
+    def add(self, leaves: Leaves) -> None:
+        """Count a batch of fills."""
+        sure = np.searchsorted(self._low, leaves.costs, side="right")
+        maybe = np.searchsorted(self._high, leaves.costs, side="left")
+        self._counts += np.bincount(sure, minlength=len(self._counts))
+        near = np.flatnonzero(maybe < sure)
+        near, rest = np.split(near, [max(0, self._most - len(self._near))])
+        np.add.at(self._unsettled, maybe[rest], 1)
+        np.subtract.at(self._unsettled, sure[rest], 1)
+        if len(near):
+            paths = map(tuple, leaves.paths(near).tolist())
+            self._near.extend(zip(leaves.costs[near].tolist(), paths, strict=True))
+
+    def below(self, i: int) -> int:
+        """Fills that are cheaper than the i-th by more than the margin."""
+        return int(self._counts[: self._place[i] + 1].sum())
+
+    def unsettled(self, i: int) -> int:
+        """Fills within the margin of the i-th that were not kept."""
+        return int(self._unsettled[: self._place[i] + 1].sum())
+
+    def near(self, i: int) -> list[tuple[int, ...]]:
+        """Fills within the margin of the i-th, itself among them once it was visited."""
+        low, high = self._low[self._place[i]], self._high[self._place[i]]
+        return [path for cost, path in self._near if low <= cost <= high]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Likeliest:
+    """The likeliest fills of a format, likeliest first.
+
+    Attributes:
+        indices: of the fills, at most as many as were asked for.
+        bits: their cost behind the shared tokens, shape (n,), ascending; lower = likelier.
+        proven: how many of the first are proven to be the likeliest of all of R, in this order;
+            all of them, unless the budget ended the search.
+        steps: model steps spent.
+        most_live: the largest number of model states held at once.
+        interrupted: a person ended the search; what it had proven until then is given.
+    """
+
+    indices: tuple[int, ...]
+    bits: NDArray[np.float64]
+    proven: int
+    steps: int
+    most_live: int
+    interrupted: bool = False
+
+    def place(self, index: int) -> int | None:
+        """The proven place of a fill among all of R, 1 = likeliest; None: it is not among them."""
+        proven = self.indices[: self.proven]
+        return 1 + proven.index(index) if index in proven else None
+
+
+def likeliest_fills(  # noqa: PLR0913  what is searched, and what it may cost
+    space: TokenSpace,
+    steps: Steps,
+    rescorer: Rescorer,
+    *,
+    guesses: int,
+    margin: float,
+    budget: Budget,
+    live_states: int | None = None,
+    watch: Callable[[int], None] | None = None,
+) -> Likeliest:
+    """Find the fills that an attacker would guess first.
+
+    Args:
+        space: the fills as token paths.
+        steps: next-token steps of the model.
+        rescorer: settles the order of fills that cost nearly the same.
+        guesses: how many fills to find; or all to which the model gives any probability.
+        margin: by how many bits a walked total may be wrong.
+        budget: what the search may cost.
+        live_states: never more model states than this are held at once.
+        watch: called with the model steps spent so far, while the search goes on.
+
+    Raises:
+        SettingsError: no guesses.
+        NumericalError: the model gave NaN on some branch.
+    """
+    cheapest = _Cheapest(integer("guesses", guesses, low=1), margin)
+    walk = BranchAndBound(
+        space,
+        steps,
+        limit=_ANY_COST,
+        visit=cheapest.add,
+        budget=budget,
+        live_states=live_states,
+        batch=max(_NARROW, guesses),
+    )
+    cheapest.walk, walk.watch = walk, watch
+    interrupted = False
+    try:
+        walk.run()
+    except KeyboardInterrupt:
+        interrupted = True
+    certain = min(walk.cheapest_open(), cheapest.left_out) - 2 * margin
+    paths, bits = cheapest.in_order(rescorer, certain)
+    proven = int(np.searchsorted(bits, certain))
+    return Likeliest(
+        indices=tuple(space.index(path) for path in paths),
+        bits=bits,
+        proven=proven,
+        steps=walk.spent,
+        most_live=walk.most_live,
+        interrupted=interrupted or walk.interrupted,
+    )
+
+
+class _Cheapest:
+    """The k cheapest fills of a walk so far, and those that cannot be distinguished from the k-th.
+
+    `left_out` is the least cost of a fill that was dropped because too many are alike.
+    """
+
+    def __init__(self, k: int, margin: float) -> None:
+        self.walk: BranchAndBound | None = None
+        self.left_out = math.inf
+        self._k, self._slack = k, 2 * margin
+        self._costs = np.empty(0)
+        self._paths: list[tuple[int, ...]] = []
+
+    def add(self, leaves: Leaves) -> None:
+        """Take what is cheap enough of a batch, and lower the walk's limit."""
+        new = np.flatnonzero(leaves.costs <= self._bound())
+        costs = np.concatenate([self._costs, leaves.costs[new]])
+        paths = self._paths + list(map(tuple, leaves.paths(new).tolist()))
+        order = np.argsort(costs, kind="stable")
+        self._costs = costs[order]
+        kept = int(np.searchsorted(self._costs, self._bound(), side="right"))
+        if kept > self._k + _MOST_ALIKE:
+            kept = self._k + _MOST_ALIKE
+            self.left_out = min(self.left_out, float(self._costs[kept]))
+        self._costs = self._costs[:kept]
+        self._paths = [paths[i] for i in order[:kept].tolist()]
+        if self.walk is not None:
+            self.walk.limit = self._bound()
+
+    def _bound(self) -> float:
+        """No fill above this can be among the k cheapest."""
+        full = len(self._costs) >= self._k
+        return float(self._costs[self._k - 1]) + self._slack if full else _ANY_COST
+
+    def in_order(
+        self, rescorer: Rescorer, certain: float
+    ) -> tuple[list[tuple[int, ...]], NDArray[np.float64]]:
+        """The k cheapest; fills closer than the margin are scored again and put in order.
+
+        Above `certain` bits no order is proven, so none is settled.
+        """
+        bits = self._costs.copy()
+        close = np.diff(bits) <= self._slack
+        alike = np.append(close, False) | np.append(False, close)
+        again = np.flatnonzero(alike & (bits <= certain + self._slack))
+        bits[again] = rescorer.bits([self._paths[i] for i in again.tolist()])
+        order = np.argsort(bits, kind="stable")[: self._k]
+        return [self._paths[i] for i in order.tolist()], bits[order]

@@ -1,0 +1,488 @@
+"""Fills drawn where they matter for a rank, with the weights that undo the preference.
+
+The draws come from a mixture: the model's own distribution over the fills, the uniform one, and a
+few in between. Each fill's weight is one over its probability under the whole mixture (the balance
+heuristic), so that a sum over R becomes a mean over draws: unbiased, and the largest weight that a
+fill can have is known beforehand.
+
+A component of the mixture has a limit of t bits. Behind a node that costs c bits at most
+h = min(fills below, 2^(t - c)) fills cost t bits or less, since their paths are disjoint events.
+The component picks each child in proportion to its h. With limit 0 that is the model's own
+distribution over the fills, with limit infinity the uniform one; limits in between spread the draws
+over all fills that are cheap enough to matter.
+
+The children's h never add up to more than their parent's: the factors behind a node multiply to at
+least h(fill) / h(node). So every fill x has probability at least min(1, 2^(t - bits(x))) / H, with
+H the sum of h over any frontier that was expanded beforehand; the further it was, the smaller H.
+
+Sources: Veach and Guibas 1995, "Optimally combining sampling techniques for Monte Carlo rendering"
+(the balance heuristic); Owen 2013, "Monte Carlo theory, methods and examples", chapter 9; Knuth
+1975, "Estimating the efficiency of backtrack programs" (sampling a search tree); Kraft's inequality
+(the bound).
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lmexposure._validate import integer
+from lmexposure.errors import InputError
+from lmexposure.scoring.branch_and_bound import Children, Nodes, children_of, refuse_nan
+from lmexposure.scoring.runtime import in_batches
+from lmexposure.scoring.steps import Steps
+from lmexposure.scoring.token_spaces import TokenSpace
+from lmexposure.statistics import WeightedDraws
+
+_IMPOSSIBLE = 1e6  # bits of a token that the model gives no probability at all
+_HALVINGS = 40
+# How far each component between the model and the uniform one reaches: log2 H / log2|R|.
+_REACH = (0.22, 0.45, 0.68, 0.9)
+# Which component each of ten draws comes from: 0 is the model, 5 the uniform one.
+_TURNS = (5, 4, 3, 2, 1, 0, 4, 3, 2, 1)
+_TOP_SHARE = 10  # one step in ten goes into the levels that all draws share
+_BLOCK_BYTES = 1 << 27  # of model states held at once
+_MOST_CHILDREN = 1 << 19
+
+
+@dataclass(frozen=True, kw_only=True)
+class Level:
+    """N prefixes of one depth, and all M that may follow them.
+
+    Attributes:
+        nodes: the prefixes.
+        log2_fills: log2 of the number of fills behind each, shape (N,).
+        children: what may follow.
+        costs: bits of each child's whole path, shape (M,).
+        log2_child_fills: log2 of the number of fills behind each child, shape (M,).
+        bounds: log2 of h for each child and component, shape (M, J).
+    """
+
+    nodes: Nodes
+    log2_fills: NDArray[np.float64]
+    children: Children
+    costs: NDArray[np.float64]
+    log2_child_fills: NDArray[np.float64]
+    bounds: NDArray[np.float64]
+
+    @property
+    def inner(self) -> NDArray[np.int64]:
+        """Numbers of the children that go on."""
+        return np.flatnonzero(~self.children.leaf)
+
+    @cached_property
+    def totals(self) -> NDArray[np.float64]:
+        """log2 of the sum of h over the children of each node, shape (N, J)."""
+        return _log2_sums(self.bounds, self._starts)
+
+    @cached_property
+    def conditional(self) -> NDArray[np.float64]:
+        """log2 probability of each child behind its parent, by component, shape (M, J)."""
+        return self.bounds - self.totals[self.children.rows]
+
+    @property
+    def _starts(self) -> NDArray[np.int64]:
+        """Where the children of each node begin."""
+        return np.flatnonzero(np.diff(self.children.rows, prepend=-1))
+
+    def pick(
+        self, at: NDArray[np.int64], components: NDArray[np.int64], u: NDArray[np.float64]
+    ) -> NDArray[np.int64]:
+        """A child for each draw: `at` its node, `components` its component, `u` uniform."""
+        picked = np.empty(len(at), dtype=np.int64)
+        for j in np.unique(components).tolist():
+            mine = np.flatnonzero(components == j)
+            heaped = np.cumsum(np.exp2(self.conditional[:, j]))  # each node's children sum to 1
+            picked[mine] = np.searchsorted(heaped, at[mine] + u[mine], side="right")
+        first = np.searchsorted(self.children.rows, at, side="left")
+        last = np.searchsorted(self.children.rows, at, side="right") - 1
+        return np.clip(picked, first, last)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedLevels:
+    """The first levels of the trie, all nodes of them, which every draw goes through.
+
+    Attributes:
+        levels: from the root on.
+        state: the model's states of the last level's nodes.
+        limits: t of each component, shape (J,).
+    """
+
+    levels: list[Level]
+    state: Any
+    limits: NDArray[np.float64]
+
+    @property
+    def log2_totals(self) -> NDArray[np.float64]:
+        """log2 of H for each component, shape (J,)."""
+        totals: NDArray[np.float64] = self.levels[0].totals[0]
+        return totals
+
+
+def expand_shared_levels(
+    space: TokenSpace, steps: Steps, reach: Sequence[float], *, most_nodes: int
+) -> SharedLevels:
+    """Expand whole levels while they fit, and let each node's h be what its children's add up to.
+
+    Args:
+        space: the fills as token paths.
+        steps: next-token steps of the model.
+        reach: for each component between the model and the uniform one, log2 H over log2|R|, in
+            (0, 1): how far it reaches; its limit is chosen so.
+        most_nodes: nodes to compute at most; the root is always computed.
+    """
+    root = Nodes.root(space)
+    children = children_of(space, root.states)
+    state, bits = steps.start(space.beginning, children.tokens)
+    whole = math.log2(space.size)
+    unlimited = np.array([math.inf])
+    levels = [_level(root, np.array([whole]), children, bits, unlimited)]
+    spent = 1
+    while 0 < len(levels[-1].inner) <= most_nodes - spent:
+        spent += len(levels[-1].inner)
+        state, level = next_level(space, steps, state, levels[-1], levels[-1].inner, unlimited)
+        levels.append(level)
+    limits = np.array([0.0, *(_limit_of(levels, part * whole) for part in reach), math.inf])
+    return SharedLevels(levels=_backed_up(levels, limits), state=state, limits=limits)
+
+
+def _limit_of(levels: list[Level], log2_total: float) -> float:
+    """The limit t, at least 0, whose log2 H over these levels is about this."""
+    ends = [(level, level.children.leaf) for level in levels[:-1]]
+    ends.append((levels[-1], np.ones(len(levels[-1].children), dtype=bool)))
+    fills = np.concatenate([level.log2_child_fills[at] for level, at in ends])
+    costs = np.concatenate([level.costs[at] for level, at in ends])
+    low, high = 0.0, float(costs.max()) + float(fills.max())
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        reached = np.logaddexp2.reduce(np.minimum(fills, middle - costs))
+        low, high = (middle, high) if reached < log2_total else (low, middle)
+    return low
+
+
+def next_level(
+    space: TokenSpace,
+    steps: Steps,
+    state: Any,
+    level: Level,
+    chosen: NDArray[np.int64],
+    limits: NDArray[np.float64],
+) -> tuple[Any, Level]:
+    """The level behind the chosen children, and its states."""
+    nodes = level.children.nodes(level.nodes, level.costs, chosen)
+    children = children_of(space, nodes.states)
+    state, bits = steps.advance(
+        state,
+        level.children.rows[chosen],
+        level.children.tokens[chosen],
+        children.rows,
+        children.tokens,
+    )
+    return state, _level(nodes, level.log2_child_fills[chosen], children, bits, limits)
+
+
+def _level(
+    nodes: Nodes,
+    log2_fills: NDArray[np.float64],
+    children: Children,
+    bits: NDArray[np.float64],
+    limits: NDArray[np.float64],
+) -> Level:
+    _refuse(nodes, children, bits)
+    costs = nodes.costs[children.rows] + np.minimum(bits, _IMPOSSIBLE)
+    below = log2_fills[children.rows] + np.log2(children.shares)
+    return Level(
+        nodes=nodes,
+        log2_fills=log2_fills,
+        children=children,
+        costs=costs,
+        log2_child_fills=below,
+        bounds=_bounds(below, costs, limits),
+    )
+
+
+def _backed_up(levels: list[Level], limits: NDArray[np.float64]) -> list[Level]:
+    """The levels under these limits, each inner child's h lowered to the sum of h behind it."""
+    done: list[Level] = []
+    for level in reversed(levels):
+        bounds = _bounds(level.log2_child_fills, level.costs, limits)
+        if done:
+            bounds[level.inner] = done[0].totals
+        done.insert(0, replace(level, bounds=bounds))
+    return done
+
+
+def _bounds(
+    log2_fills: NDArray[np.float64], costs: NDArray[np.float64], limits: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """log2 of h for M children and J limits, shape (M, J)."""
+    return np.minimum(log2_fills[:, None], limits - costs[:, None])
+
+
+def _log2_sums(values: NDArray[np.float64], starts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """log2 of the sum of 2^values over each segment of rows, (M, J) -> (N, J)."""
+    lengths = np.diff(starts, append=len(values))
+    most = np.maximum.reduceat(values, starts, axis=0)
+    scaled = np.exp2(values - np.repeat(most, lengths, axis=0))
+    return most + np.log2(np.add.reduceat(scaled, starts, axis=0))
+
+
+def _refuse(nodes: Nodes, children: Children, bits: NDArray[np.float64]) -> None:
+    if (children.ends & ~children.leaf).any():
+        raise InputError(
+            "one fill of the format begins another, so fills cannot be drawn token by token; use a "
+            "format whose entries do not begin with one another, or method='sampled'"
+        )
+    refuse_nan(bits, nodes.paths.shape[1])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Draws:
+    """M draws from a mixture over the fills of one format.
+
+    Attributes:
+        bits: cost of each drawn fill behind the shared tokens, shape (M,); lower = likelier.
+        log2_weights: log2 of one over the fill's probability under the mixture, shape (M,).
+        components: which component each draw came from, shape (M,).
+        paths: tokens behind the beginning, shape (M, D), -1 behind the end.
+        shares, limits, log2_totals: of each component, shape (J,): its share of the draws, its
+            limit in bits, and log2 of H (see `proposal`).
+        steps: model steps spent.
+        prefix_bits, prefix_log2_weights: cost and weight of each draw's inner prefixes, shape (P,):
+            of what a walk would have to compute.
+    """
+
+    bits: NDArray[np.float64]
+    log2_weights: NDArray[np.float64]
+    components: NDArray[np.int64]
+    paths: NDArray[np.int64]
+    shares: NDArray[np.float64]
+    limits: NDArray[np.float64]
+    log2_totals: NDArray[np.float64]
+    steps: int
+    prefix_bits: NDArray[np.float64]
+    prefix_log2_weights: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.bits)
+
+    @cached_property
+    def fills(self) -> NDArray[np.int64]:
+        """A label for each draw, equal for equal fills, shape (M,)."""
+        _, labels = np.unique(self.paths, axis=0, return_inverse=True)
+        return np.asarray(labels.reshape(-1), dtype=np.int64)
+
+    def of(self, path: Sequence[int]) -> NDArray[np.bool_]:
+        """Which draws are this fill, shape (M,)."""
+        padded = np.full(self.paths.shape[1], -1, dtype=np.int64)
+        if len(path) > len(padded):
+            return np.zeros(len(self), dtype=bool)
+        padded[: len(path)] = path
+        return np.asarray((self.paths == padded).all(axis=1))
+
+    def weighted(self, excluded: NDArray[np.bool_]) -> WeightedDraws:
+        """The draws as statistics take them; `excluded`, shape (M,), are not part of the null."""
+        return WeightedDraws(
+            bits=np.maximum(self.bits, 0.0),  # rounding may go below
+            log2_weights=self.log2_weights,
+            fills=self.fills,
+            strata=self.components,
+            excluded=excluded,
+            shares=self.shares,
+            limits=self.limits,
+            log2_totals=self.log2_totals,
+        )
+
+    def likeliest_within(self, steps: float, margin: float) -> int:
+        """About how many of the likeliest fills a walk with this many model steps can list.
+
+        Args:
+            steps: model steps.
+            margin: by how many bits further the walk goes than the last fill costs.
+        """
+        _, first = np.unique(self.fills, return_index=True)
+        first = first[np.argsort(self.bits[first], kind="stable")]
+        # Horvitz-Thompson over distinct fills: one over the chance that a fill is among the draws.
+        q = np.exp2(-self.log2_weights[first])  # (n,)
+        with np.errstate(divide="ignore", over="ignore"):
+            listed = np.cumsum(1 / -np.expm1(len(self) * np.log1p(-np.minimum(q, 1.0))))
+        order = np.argsort(self.prefix_bits, kind="stable")
+        with np.errstate(over="ignore"):
+            walked = np.cumsum(np.exp2(self.prefix_log2_weights[order])) / len(self)  # (P,)
+        behind = np.searchsorted(self.prefix_bits[order], self.bits[first] + margin, "right")
+        costs = 1 + np.append(0.0, walked)[behind]  # model steps up to each fill, ascending
+        within = int(np.searchsorted(costs, steps, "right"))
+        return 0 if not within else int(min(listed[within - 1], 2.0**62))
+
+    def expected_steps(self, limit: float) -> float:
+        """About how many model steps a walk to this limit takes: an unbiased estimate.
+
+        Args:
+            limit: bits behind the beginning.
+        """
+        within = self.prefix_bits <= limit
+        with np.errstate(over="ignore"):  # beyond float64 it is infinite, and rightly so
+            return 1 + float(np.exp2(self.prefix_log2_weights[within]).sum()) / len(self)
+
+
+def draw_fills(
+    space: TokenSpace,
+    steps: Steps,
+    *,
+    draws: int,
+    seed: int,
+    progress: Callable[[int, int], None] | None = None,
+) -> Draws:
+    """Draw fills with replacement from the mixture, stratified over its components.
+
+    Args:
+        space: the fills as token paths.
+        steps: next-token steps of the model.
+        draws: M, at least 10; shared out over the components in fixed proportion.
+        seed: decides the draws.
+        progress: called with (draws done, draws in all) after each token of a block of draws; a
+            draw counts in part while it goes down.
+
+    Raises:
+        SettingsError: too few draws.
+        InputError: one fill begins another, so that a draw would not know where to end.
+        ModelError: out of memory with one draw at a time; before that the blocks are halved.
+        NumericalError: the model gave NaN on some branch.
+    """
+    integer("draws", draws, low=len(_TURNS))
+    rng = np.random.default_rng(seed)
+    components = np.array(_TURNS)[np.arange(draws) % len(_TURNS)]
+    before = steps.evaluated
+    shared = expand_shared_levels(space, steps, _REACH, most_nodes=max(1, draws // _TOP_SHARE))
+    shares = np.bincount(components) / draws
+    block = _block_size(space, shared)
+    finished = 0
+
+    def drawn(part: Sequence[int]) -> tuple[NDArray[Any], ...]:
+        def watch(share: float) -> None:
+            if progress is not None:
+                progress(finished + int(share * len(part)), draws)
+
+        return _DrawBlock(space, steps, shared, np.array(part), shares, rng).drawn(watch)
+
+    parts = []
+    for part in in_batches(components.tolist(), block, drawn):
+        parts.append(part)
+        finished += len(part[0])
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    return Draws(
+        bits=columns[0],
+        log2_weights=columns[1],
+        paths=columns[2],
+        prefix_bits=columns[3],
+        prefix_log2_weights=columns[4],
+        components=components,
+        shares=shares,
+        limits=shared.limits,
+        log2_totals=shared.log2_totals,
+        steps=steps.evaluated - before,
+    )
+
+
+def _block_size(space: TokenSpace, shared: SharedLevels) -> int:
+    """How many draws go side by side within memory."""
+    row_bytes = shared.state.row_bytes(space.longest + 1 - len(shared.levels), every=False)
+    most_children = max(
+        int(np.bincount(level.children.rows).max(initial=1)) for level in shared.levels
+    )
+    affordable = min(_BLOCK_BYTES / row_bytes, _MOST_CHILDREN / most_children)
+    return max(len(_TURNS), int(affordable))
+
+
+class _DrawBlock:
+    """Draws that go down the trie side by side.
+
+    Args:
+        components: of each draw, shape (m,).
+        shares: of each component, shape (J,).
+    """
+
+    def __init__(
+        self,
+        space: TokenSpace,
+        steps: Steps,
+        shared: SharedLevels,
+        components: NDArray[np.int64],
+        shares: NDArray[np.float64],
+        rng: np.random.Generator,
+    ) -> None:
+        self._space, self._steps, self._shared, self._rng = space, steps, shared, rng
+        self._components, self._log2_shares = components, np.log2(shares)
+        m = len(components)
+        self._bits, self._weights = np.empty(m), np.empty(m)
+        self._paths = np.full((m, space.longest), -1, dtype=np.int64)
+        self._prefix_bits: list[NDArray[np.float64]] = [np.empty(0)]
+        self._prefix_weights: list[NDArray[np.float64]] = [np.empty(0)]
+
+    def drawn(self, watch: Callable[[float], None]) -> tuple[NDArray[Any], ...]:
+        """Bits, log2 weights and paths of the draws; bits and log2 weights of their prefixes.
+
+        Args:
+            watch: called with the share of the way that is done, in [0, 1], after each token.
+        """
+        draws = np.arange(len(self._components))
+        at = np.zeros(len(draws), dtype=np.int64)  # the node of each draw
+        log2_q = np.zeros((1, len(self._log2_shares)))  # of each node, by component
+        depth, level, state = 0, self._shared.levels[0], self._shared.state
+        while True:
+            child = level.pick(at, self._components[draws], self._rng.random(len(draws)))
+            reached = self._reached(level, log2_q, child)  # (m, J)
+            mixture = np.logaddexp2.reduce(reached + self._log2_shares, axis=1)  # (m,)
+            goes_on = ~level.children.leaf[child]
+            self._end(level, draws[~goes_on], child[~goes_on], mixture[~goes_on])
+            draws, child, mixture = draws[goes_on], child[goes_on], mixture[goes_on]
+            watch((depth + 1) / self._space.longest if len(draws) else 1.0)
+            if not len(draws):
+                return self._columns()
+            self._prefix_bits.append(level.costs[child])
+            self._prefix_weights.append(-mixture)
+            before, depth = level, depth + 1
+            if depth < len(self._shared.levels):
+                on = level.inner
+                at, level = np.searchsorted(on, child), self._shared.levels[depth]
+            else:
+                on, at = np.unique(child, return_inverse=True)
+                state, level = next_level(
+                    self._space, self._steps, state, level, on, self._shared.limits
+                )
+            log2_q = self._reached(before, log2_q, on)
+
+    @staticmethod
+    def _reached(
+        level: Level, log2_q: NDArray[np.float64], chosen: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """log2 probability of being at these children, by component, shape (n, J)."""
+        children: NDArray[np.float64] = log2_q[level.children.rows[chosen]]
+        return children + level.conditional[chosen]
+
+    def _end(
+        self,
+        level: Level,
+        draws: NDArray[np.int64],
+        child: NDArray[np.int64],
+        mixture: NDArray[np.float64],
+    ) -> None:
+        """These draws have reached the end of a fill."""
+        path = level.children.nodes(level.nodes, level.costs, child).paths
+        self._bits[draws] = level.costs[child]
+        self._weights[draws] = -mixture
+        self._paths[draws, : path.shape[1]] = path
+
+    def _columns(self) -> tuple[NDArray[Any], ...]:
+        return (
+            self._bits,
+            self._weights,
+            self._paths,
+            np.concatenate(self._prefix_bits),
+            np.concatenate(self._prefix_weights),
+        )

@@ -1,0 +1,230 @@
+"""How surprised a model is by a text: log-perplexity in bits, summed over the text's tokens.
+
+log-perplexity(x) = - sum_i log2 P(x_i | x_1 .. x_i-1), Carlini et al. 2019, Definition 1.
+Lower = less surprised = more memorised. Never a mean per token.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from lmexposure._validate import integer
+from lmexposure.errors import InputError, ModelError
+from lmexposure.models import (
+    Encoded,
+    context_window,
+    encode_in_context,
+)
+from lmexposure.scoring.forward import choose_forward, refuse_nonfinite
+from lmexposure.scoring.runtime import evaluation_mode, in_batches, share_spans
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenScores:
+    """Bits of every scored token of some texts, in input order.
+
+    Attributes:
+        bits: for each text a float64 array, one number per token from `scored_from` on.
+        encoded: the texts as tokens, in context.
+        slower: why the texts were scored in a slower way than those of other models; empty where
+            they were not.
+    """
+
+    bits: tuple[NDArray[np.float64], ...]
+    encoded: tuple[Encoded, ...]
+    slower: str = ""
+
+    @property
+    def totals(self) -> NDArray[np.float64]:
+        """Log-perplexity of each text in bits, shape (n,). Lower = more memorised."""
+        return np.array([b.sum() for b in self.bits], dtype=np.float64)
+
+    @property
+    def tokens(self) -> NDArray[np.int64]:
+        """How many tokens of each text were scored, shape (n,)."""
+        return np.array([b.size for b in self.bits], dtype=np.int64)
+
+    def bits_from(self, position: int) -> NDArray[np.float64]:
+        """Bits of each text from token `position` of its encoding on, shape (n,).
+
+        Tokens before `scored_from` have no bits; see `Beginning.scored`.
+        """
+        return np.array(
+            [
+                b[max(0, position - e.scored_from) :].sum()
+                for b, e in zip(self.bits, self.encoded, strict=True)
+            ],
+            dtype=np.float64,
+        )
+
+
+def log_perplexity(
+    model: Any,
+    tokenizer: Any,
+    texts: Sequence[str],
+    *,
+    context: str | None = None,
+    batch_size: int | None = None,
+) -> NDArray[np.float64]:
+    """Log-perplexity of each text in bits. Lower = less surprised = more memorised.
+
+    Each text is encoded as a whole behind its left context; the context's tokens are not counted,
+    a token that straddles the two is. The result does not depend on the batch size beyond 1e-3
+    bits in float32: log-softmax in float32, sums in float64.
+
+    Args:
+        model: a `transformers` causal language model; scored in evaluation mode, and left in the
+            mode that it was in.
+        tokenizer: its tokenizer.
+        texts: n texts.
+        context: the text to the left of each text, usually the document separator of the
+            manifest. None: the model's BOS token, else its EOS token, else the first token of
+            each text goes unscored.
+        batch_size: texts a forward pass; None chooses one. Halved when memory runs out.
+
+    Returns:
+        float64 array of shape (n,), in input order.
+
+    Raises:
+        InputError: no texts, or a bare string.
+        ModelError: a text holds an unknown token, or is longer than the context window.
+        NumericalError: the model gave NaN or infinite logits.
+
+    Source: Carlini et al. 2019, "The Secret Sharer", Definition 1.
+    """
+    encoded = encode_texts(model, tokenizer, texts, context)
+    return score_encoded(model, encoded, batch_size=batch_size).totals
+
+
+def encode_texts(
+    model: Any, tokenizer: Any, texts: Sequence[str], context: str | None
+) -> list[Encoded]:
+    """Encode texts behind their left context, within the model's context window.
+
+    Raises:
+        InputError: a bare string.
+        ModelError: a text holds an unknown token, or is longer than the context window.
+    """
+    if isinstance(texts, str):
+        raise InputError("texts is one string; give a list of texts, [text] for a single one")
+    window = context_window(model.config)
+    return encode_in_context(tokenizer, texts, context=context, max_length=window)
+
+
+@torch.inference_mode()
+def score_encoded(
+    model: Any,
+    encoded: Sequence[Encoded],
+    *,
+    batch_size: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> TokenScores:
+    """Bits of every scored token of texts that are encoded already.
+
+    What several texts begin with is computed once. Where torch.distributed is up, the processes
+    share the texts; all must call this alike, and all get everything.
+
+    Args:
+        model: a causal language model, left in the mode that it was in.
+        encoded: n texts as `encode_in_context` gives them.
+        batch_size: texts a forward pass; None chooses one. Halved when memory runs out.
+        progress: called with (texts done, texts in all) after each batch; where several processes
+            share the texts, of this process's share.
+
+    Raises:
+        InputError: no texts.
+        NumericalError: the model gave NaN or infinite logits; names the text by its number.
+    """
+    if not encoded:
+        raise InputError("no texts to score; give at least one")
+    with evaluation_mode(model):
+        return _scored(model, encoded, batch_size, progress)
+
+
+def _scored(
+    model: Any,
+    encoded: Sequence[Encoded],
+    batch_size: int | None,
+    progress: Callable[[int, int], None] | None,
+) -> TokenScores:
+    forward = choose_forward(model, encoded)
+    size = forward.size if batch_size is None else integer("batch_size", batch_size, low=1)
+
+    def work(span: range) -> list[NDArray[np.float64]]:
+        scored: list[NDArray[np.float64]] = []
+        for some in in_batches(span, size, forward):
+            for token_bits in some:
+                refuse_nonfinite(token_bits, forward.order[span[len(scored)]], n)
+                scored.append(token_bits)
+            if progress is not None:
+                progress(len(scored), len(span))
+        return scored
+
+    n = len(encoded)
+    bits: list[NDArray[np.float64]] = [np.empty(0)] * n
+    for number, token_bits in zip(forward.order, share_spans(forward.costs, work), strict=True):
+        bits[number] = token_bits
+    return TokenScores(bits=tuple(bits), encoded=tuple(encoded), slower=forward.slower)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AgainstBase:
+    """Log-perplexities of n texts in bits under two models, shape (n,); lower = more memorised.
+
+    `statistics.membership.scores.reference_difference` makes a score of the two.
+    """
+
+    bits: NDArray[np.float64]
+    base_bits: NDArray[np.float64]
+
+
+def bits_against_base(
+    model: Any,
+    tokenizer: Any,
+    base: Any,
+    base_tokenizer: Any,
+    texts: Sequence[str],
+    *,
+    context: str | None = None,
+    batch_size: int | None = None,
+) -> AgainstBase:
+    """Log-perplexity of each text under a model and under one that did not train on the texts.
+
+    Sums over a whole text can be compared whatever the tokens are; means per token could not.
+
+    Args:
+        model: the audited model, a causal language model; left in the mode that it was in.
+        tokenizer: its tokenizer.
+        base: the reference model, such as the one before fine-tuning, likewise.
+        base_tokenizer: its tokenizer, which may be another.
+        texts: n texts.
+        context: the text to the left of each text, for both.
+        batch_size: texts a forward pass; None chooses one. Halved when memory runs out.
+
+    Raises:
+        InputError: no texts, or a bare string.
+        ModelError: either model or tokenizer cannot score a text, as in `log_perplexity`; or one
+            of them leaves the first token of a text unscored, so that the two sums would not be
+            of the same text.
+        NumericalError: either model gave NaN or infinite logits.
+
+    Source: Watson et al. 2021, On the importance of difficulty calibration in membership
+    inference attacks.
+    """
+    scores = [
+        score_encoded(scored, encode_texts(scored, its, texts, context), batch_size=batch_size)
+        for scored, its in ((model, tokenizer), (base, base_tokenizer))
+    ]
+    unscored = [any(e.first_unscored for e in score.encoded) for score in scores]
+    # With one tokenizer the same token is missing on both sides.
+    same = [e.ids for e in scores[0].encoded] == [e.ids for e in scores[1].encoded]
+    if any(unscored) and not same:
+        raise ModelError(
+            "a tokenizer without BOS and EOS leaves each text's first token unscored, so that the "
+            "two models' bits are not of the same text; give a context, such as a line break"
+        )
+    return AgainstBase(bits=scores[0].totals, base_bits=scores[1].totals)

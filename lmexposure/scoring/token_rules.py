@@ -1,0 +1,383 @@
+"""The rules by which the fills of a format become paths of tokens, without any look at merges.
+
+A rule takes an `EncodedSample`, what the fills share as their encodings show it, and gives a graph
+of states and tokens without cycles, in which each fill is one path from the root. The two rules
+here ask the tokenizer itself: about all encodings, or about the last few tokens. The third one,
+for BPE tokenizers, is in `bpe_merges`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lmexposure.canaries import Format
+from lmexposure.models import (
+    encode_documents,
+    encode_in_context,
+)
+from lmexposure.scoring.spelling import ByteLanguage, Vocabulary, shared_tokens
+
+# Tokens of the shared prefix that are read again, for fills that begin otherwise than all sampled.
+_STEPS_BACK = 4
+# Tokens ascending (K,), the states behind them (K,), their shares of the fills (K,), whether a fill
+# ends there (K,), and whether it ends there and none goes on (K,).
+Edges = tuple[
+    NDArray[np.int64],
+    NDArray[np.int64],
+    NDArray[np.float64],
+    NDArray[np.bool_],
+    NDArray[np.bool_],
+]
+_MOST_ENCODINGS = 100_000
+_MOST_COMPLETIONS = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodedSample:
+    """A format under a tokenizer, and a sample of its fills.
+
+    Attributes:
+        tokenizer, vocabulary, format, context: as given to `token_space`.
+        rows: encodings of sampled fills, the first and the last among them.
+        ids: where the space is read from: a few tokens before the end of what all `rows` share.
+        before: how many of `ids` are the start token, which spells nothing.
+        lead: the text in front of each fill as the tokens spell it; None where they do not spell
+            the fills as they are.
+        begun: characters of lead and fill that `ids` spell.
+    """
+
+    tokenizer: Any
+    vocabulary: Vocabulary
+    format: Format
+    context: str | None
+    rows: list[list[int]]
+    ids: list[int]
+    before: int
+    lead: str | None
+    begun: int
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """The fills' encodings in context."""
+        return encode_documents(self.tokenizer, texts, context=self.context)
+
+    def index(self, row: Sequence[int]) -> int:
+        """The fill that a whole encoding spells."""
+        if self.lead is None:
+            return self._indices[tuple(row)]
+        spelled = self.vocabulary.spelled(row[self.before :]) or b""
+        return self.format.index(spelled.decode()[len(self.lead) :])
+
+    @cached_property
+    def _indices(self) -> dict[tuple[int, ...], int]:
+        """Fills by their encodings, where these do not spell them: only small spaces come here."""
+        rows = self.encode([self.format.text(index) for index in range(self.format.size)])
+        return {tuple(row): index for index, row in enumerate(rows)}
+
+    @property
+    def real_lead(self) -> str:
+        """The text in front of each fill when it is encoded."""
+        return real_lead(self.tokenizer, self.context)
+
+
+def real_lead(tokenizer: Any, context: str | None) -> str:
+    """The context, if it gives any token."""
+    return context if context and _plain(tokenizer, context) else ""
+
+
+def sample_encodings(
+    tokenizer: Any,
+    vocabulary: Vocabulary,
+    format: Format,
+    *,
+    context: str | None,
+    fills: int,
+    seed: int,
+) -> EncodedSample:
+    """Encode a sample of the fills and see what they share.
+
+    Raises:
+        ModelError: see `encode_in_context`.
+    """
+    drawn = format.sample(min(fills, format.size), seed=seed)
+    indices = sorted({0, format.size - 1, *drawn})
+    texts = [format.text(index) for index in indices]
+    rows = [text.ids for text in encode_in_context(tokenizer, texts, context=context)]
+    literal = encode_documents(tokenizer, [format.prefix], context=context)[0]
+    shared = shared_tokens([*rows, [*literal, -1]])
+    lead_ids = encode_documents(tokenizer, [""], context=context)[0]
+    before = len(lead_ids) - len(_plain(tokenizer, real_lead(tokenizer, context)))
+    leads = {
+        _lead(vocabulary.spelled(row[before:]), text) for row, text in zip(rows, texts, strict=True)
+    }
+    lead = leads.pop() if len(leads) == 1 else None
+    end, begun = len(shared), 0
+    if lead is not None:
+        end, begun = _back(vocabulary, shared, before, whole=lead + texts[0])
+    return EncodedSample(
+        tokenizer=tokenizer,
+        vocabulary=vocabulary,
+        format=format,
+        context=context,
+        rows=rows,
+        ids=shared[:end],
+        before=before,
+        lead=lead,
+        begun=begun,
+    )
+
+
+def _plain(tokenizer: Any, text: str) -> list[int]:
+    ids: list[int] = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+    return ids
+
+
+def _lead(spelled: bytes | None, text: str) -> str | None:
+    """What a spelled row holds before its text."""
+    if spelled is None or not spelled.endswith(text.encode()):
+        return None
+    try:
+        return spelled[: len(spelled) - len(text.encode())].decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _back(vocabulary: Vocabulary, shared: list[int], before: int, *, whole: str) -> tuple[int, int]:
+    """A few tokens back to the end of a character: how many tokens, and characters, remain."""
+    end = max(min(before, len(shared)), len(shared) - _STEPS_BACK)
+    while True:
+        spelled = vocabulary.spelled(shared[before:end]) or b""
+        for begun in range(len(whole) + 1):
+            size = len(whole[:begun].encode())
+            if size == len(spelled):
+                return end, begun
+            if size > len(spelled):
+                break
+        end -= 1
+
+
+class TokenGraph(Protocol):
+    """What a token space asks of its graph; every state leads to at least one fill."""
+
+    @property
+    def root(self) -> int:
+        """The first state."""
+        ...
+
+    def count(self, state: int) -> int:
+        """The number of fills at or below a state."""
+        ...
+
+    def longest(self, state: int) -> int:
+        """Most tokens from a state to the end of a fill."""
+        ...
+
+    def complete(self, state: int) -> bool:
+        """Whether a fill ends here."""
+        ...
+
+    def edges(self, state: int) -> Edges:
+        """The tokens that go on from a state; see `Edges`."""
+        ...
+
+    def step(self, state: int, token: int) -> int | None:
+        """The state behind one token, or None where no fill goes on so."""
+        ...
+
+
+class ListedGraph:
+    """A graph from an explicit list, without its dead ends and with equal states merged.
+
+    Args:
+        moves: for each raw state, token -> raw state.
+        complete: for each raw state, whether a fill ends there.
+        root: the first raw state.
+    """
+
+    def __init__(
+        self, moves: Sequence[Mapping[int, int]], complete: Sequence[bool], root: int
+    ) -> None:
+        self._edges: list[dict[int, int]] = []
+        self._ends: list[bool] = []
+        self._counts: list[int] = []
+        self._longest: list[int] = []
+        self.root = self._merge(moves, complete, root)
+
+    def count(self, state: int) -> int:
+        """The number of fills at or below a state."""
+        return self._counts[state]
+
+    def longest(self, state: int) -> int:
+        """Most tokens from a state to the end of a fill."""
+        return self._longest[state]
+
+    def complete(self, state: int) -> bool:
+        """Whether a fill ends here."""
+        return self._ends[state]
+
+    def edges(self, state: int) -> Edges:
+        """See `Edges`."""
+        after = sorted(self._edges[state].items())
+        states = [there for _, there in after]
+        return (
+            np.array([token for token, _ in after], dtype=np.int64),
+            np.array(states, dtype=np.int64),
+            np.array([self._counts[s] / self._counts[state] for s in states], dtype=np.float64),
+            np.array([self._ends[s] for s in states], dtype=np.bool_),
+            np.array([not self._edges[s] for s in states], dtype=np.bool_),
+        )
+
+    def step(self, state: int, token: int) -> int | None:
+        """The state behind one token, or None where no fill goes on so."""
+        return self._edges[state].get(token)
+
+    def _merge(
+        self, moves: Sequence[Mapping[int, int]], complete: Sequence[bool], root: int
+    ) -> int:
+        numbers: dict[int, int] = {}  # raw state -> state; -1 for a dead end
+        known: dict[tuple[bool, tuple[tuple[int, int], ...]], int] = {}
+        todo = [root]
+        while todo:
+            raw = todo[-1]
+            waiting = [there for there in moves[raw].values() if there not in numbers]
+            if waiting:
+                todo += waiting
+                continue
+            todo.pop()
+            if raw in numbers:
+                continue
+            after = {t: numbers[s] for t, s in moves[raw].items() if numbers[s] >= 0}
+            key = (complete[raw], tuple(sorted(after.items())))
+            if not after and not complete[raw]:
+                numbers[raw] = -1
+            else:
+                numbers[raw] = known.setdefault(key, len(known))
+            if numbers[raw] == len(self._edges):
+                self._add(after, complete[raw])
+        if numbers[root] < 0:
+            self._add({}, False)
+            return 0
+        return numbers[root]
+
+    def _add(self, after: dict[int, int], ends: bool) -> None:
+        self._edges.append(after)
+        self._ends.append(ends)
+        self._counts.append(ends + sum(self._counts[s] for s in after.values()))
+        self._longest.append(max((1 + self._longest[s] for s in after.values()), default=0))
+
+
+class NotApplicable(Exception):  # noqa: N818  it ends an attempt, not the program
+    """A rule does not hold for this tokenizer and format; the message says why."""
+
+
+class TooCostly(NotApplicable):
+    """A rule takes too long here, and so does every larger one of its kind."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuleGraph:
+    """What a rule gives.
+
+    Attributes:
+        rule: its name.
+        graph: the paths behind `beginning`.
+        beginning: tokens that all of them share.
+        examples: fills to look up, as well as random ones: they try what was taken for granted.
+    """
+
+    rule: str
+    graph: TokenGraph
+    beginning: list[int]
+    examples: list[str]
+
+
+def by_enumeration(sample: EncodedSample) -> RuleGraph:
+    """All encodings, one by one; where two fills have one, it counts as one."""
+    moves: list[dict[int, int]] = [{}]
+    complete = [False]
+    for row in sample.encode([sample.format.text(i) for i in range(sample.format.size)]):
+        state = 0
+        for token in row[sample.before :]:
+            if token not in moves[state]:
+                moves[state][token] = len(moves)
+                moves.append({})
+                complete.append(False)
+            state = moves[state][token]
+        complete[state] = True
+    graph = ListedGraph(moves, complete, 0)
+    return RuleGraph(
+        rule="enumerated", graph=graph, beginning=sample.rows[0][: sample.before], examples=[]
+    )
+
+
+def by_windows(sample: EncodedSample, memory: int) -> RuleGraph:
+    """What may follow the last `memory` tokens, asked of the tokenizer in whole texts.
+
+    Raises:
+        NotApplicable: the tokenizer changes the text, or there is too much to ask.
+    """
+    if sample.lead is None:
+        raise NotApplicable("it does not keep the text as it is")
+    graph = _Windows(sample, sample.lead, memory).graph()
+    return RuleGraph(rule="windows", graph=graph, beginning=sample.ids, examples=[])
+
+
+class _Windows:
+    """Asks the tokenizer what may follow a path, for one path to each state."""
+
+    def __init__(self, sample: EncodedSample, lead: str, memory: int) -> None:
+        self._sample, self._memory = sample, memory
+        self._skip = len(lead.encode())
+        self._texts = ByteLanguage(sample.format.language, known=lead.encode())
+        self._asked = 0
+
+    def graph(self) -> ListedGraph:
+        sample = self._sample
+        begun = sample.vocabulary.spelled(sample.ids[sample.before :]) or b""
+        start = self._texts.read(self._texts.start, begun)
+        assert start is not None, "the shared tokens begin a fill"
+        memory = tuple(sample.ids[sample.before :][-self._memory :])
+        numbers = {(start, memory): 0}
+        nodes: list[tuple[int, list[int], bytes]] = [(start, sample.ids, begun)]
+        moves: list[dict[int, int]] = []
+        for state, path, text in nodes:  # grows while it is read
+            moves.append({})
+            for token, there in self._follow(state, path, text):
+                key = (there, (*path[sample.before :], token)[-self._memory :])
+                if key not in numbers:
+                    numbers[key] = len(nodes)
+                    spelled = text + sample.vocabulary.surface(token)
+                    nodes.append((there, [*path, token], spelled))
+                moves[-1][token] = numbers[key]
+        complete = [self._texts.complete(state) for state, _, _ in nodes]
+        return ListedGraph(moves, complete, 0)
+
+    def _follow(self, state: int, path: list[int], text: bytes) -> list[tuple[int, int]]:
+        """The tokens that follow a path in the encoding of some fill."""
+        options = self._sample.vocabulary.continuations(state, self._texts.advance)
+        fills: dict[str, None] = {}
+        for token, there in options:
+            spelled = text + self._sample.vocabulary.surface(token)
+            for rest in self._completions(there):
+                fills[(spelled + rest)[self._skip :].decode()] = None
+        self._asked += len(fills)
+        if self._asked > _MOST_ENCODINGS:
+            raise TooCostly("there are too many texts to ask it about")
+        rows = self._sample.encode(list(fills))
+        seen = {r[len(path)] for r in rows if r[: len(path)] == path and len(r) > len(path)}
+        return [(token, there) for token, there in options if token in seen]
+
+    def _completions(self, state: int) -> list[bytes]:
+        """Some ends of fills, one for each byte that may come next."""
+        found = [b""] if self._texts.complete(state) else []
+        first = sorted(self._texts.moves(state).items())
+        for byte, there in first[:: max(1, -(-len(first) // _MOST_COMPLETIONS))]:
+            rest = bytearray([byte])
+            while not self._texts.complete(there):
+                byte, there = min(self._texts.moves(there).items())
+                rest.append(byte)
+            found.append(bytes(rest))
+        return found

@@ -1,0 +1,247 @@
+"""All fills of a format as paths of tokens, each fill once, under its own encoding in context.
+
+The paths are never listed: states are expanded when they are asked for, and the fills below each
+are counted in exact integers. That each fill has exactly one path is proven for the tokenizer and
+format at hand: the paths are as many as the fills, and random fills are found under their own
+encoding.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lmexposure.canaries import Format
+from lmexposure.errors import InputError, ModelError
+from lmexposure.scoring.bpe_merges import Merges, by_merges
+from lmexposure.scoring.spelling import Vocabulary
+from lmexposure.scoring.token_rules import (
+    EncodedSample,
+    NotApplicable,
+    RuleGraph,
+    TooCostly,
+    by_enumeration,
+    by_windows,
+    sample_encodings,
+)
+
+_SAMPLE = 256
+_MOST_ENUMERATED = 1 << 16
+_LONGEST_MEMORY = 3
+_MOST_EXAMPLES = 4096
+_MOST_CACHED = 1 << 21  # tokens in cached continuations
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proof:
+    """How it is known that the paths of a space are the encodings of its fills.
+
+    Attributes:
+        rule: what says which token may follow: "merges" (those of a BPE tokenizer), "windows" (the
+            tokenizer itself, asked about the last few tokens), "enumerated" (all encodings).
+        counted: paths of the space, equal to the number of fills.
+        looked_up: fills whose encoding was looked up and found among the paths.
+    """
+
+    rule: str
+    counted: int
+    looked_up: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Continuations:
+    """The K tokens from which a fill can be completed, behind one state.
+
+    Attributes:
+        tokens: (K,) ids, ascending.
+        states: (K,) the states behind them.
+        shares: (K,) the part of the state's fills that goes on so, in (0, 1]; where a fill ends in
+            the state itself they sum to less than 1.
+        ends: (K,) whether a fill ends with the token.
+        leaf: (K,) whether one ends with it and none goes on.
+    """
+
+    tokens: NDArray[np.int64]
+    states: NDArray[np.int64]
+    shares: NDArray[np.float64]
+    ends: NDArray[np.bool_]
+    leaf: NDArray[np.bool_]
+
+
+class TokenSpace:
+    """The fills of one format as tokens; made by `token_space`.
+
+    Attributes:
+        format: the canary format.
+        size: how many fills it has.
+        beginning: the tokens that all paths share: start token, context, text before the first
+            difference; at least one.
+        root: the state behind them.
+        longest: most tokens of a path behind `beginning`.
+        proof: how it is known that the paths are right.
+    """
+
+    def __init__(self, sample: EncodedSample, built: RuleGraph) -> None:
+        self._sample, self._graph = sample, built.graph
+        self.format, self.size = sample.format, sample.format.size
+        self._cache: dict[int, Continuations] = {}
+        self._cached = 0
+        counted = self._graph.count(self._graph.root)
+        if counted != self.size:
+            raise NotApplicable(f"it gives {counted} paths for {self.size} fills")
+        self.beginning, self.root = list(built.beginning), self._graph.root
+        self._descend()
+        self.longest = self._graph.longest(self.root)
+        rows = sample.rows + sample.encode(built.examples[:_MOST_EXAMPLES])
+        if not all(map(self._holds, rows)):
+            raise NotApplicable("it does not give some fills the tokens of their encoding")
+        self.proof = Proof(rule=built.rule, counted=counted, looked_up=len(rows))
+
+    def count(self, state: int) -> int:
+        """How many fills there are at or below a state."""
+        return self._graph.count(state)
+
+    def complete(self, state: int) -> bool:
+        """Whether a fill ends here; a longer one may still go on."""
+        return self._graph.complete(state)
+
+    def continuations(self, state: int) -> Continuations:
+        """The tokens from which a fill can be completed."""
+        found = self._cache.get(state)
+        if found is None:
+            tokens, states, shares, ends, leaf = self._graph.edges(state)
+            found = Continuations(tokens=tokens, states=states, shares=shares, ends=ends, leaf=leaf)
+            self._cached += len(tokens)
+            if self._cached > _MOST_CACHED:
+                self._cache, self._cached = {}, len(tokens)
+            self._cache[state] = found
+        return found
+
+    def path(self, index: int) -> list[int]:
+        """The tokens behind `beginning` of the fill with this index: its encoding.
+
+        Raises:
+            FormatError: the index is outside [0, size).
+        """
+        return self._sample.encode([self.format.text(index)])[0][len(self.beginning) :]
+
+    def states(self, ids: Sequence[int]) -> list[int]:
+        """The states along a path from the root, one behind each token.
+
+        Raises:
+            InputError: the tokens are no path of the space.
+        """
+        states, state = [], self.root
+        for place, token in enumerate(ids):
+            behind = self._graph.step(state, token)
+            if behind is None:
+                raise InputError(
+                    f"token {place} of {len(ids)} leads out of the fills of format "
+                    f"{self.format.name!r}; give a beginning of some `path`"
+                )
+            state = behind
+            states.append(state)
+        return states
+
+    def index(self, ids: Sequence[int]) -> int:
+        """The fill that a whole path spells.
+
+        Raises:
+            InputError: the tokens are no path of the space, or only the beginning of one.
+        """
+        end = [self.root, *self.states(ids)][-1]
+        if not self.complete(end):
+            raise InputError(
+                f"the {len(ids)} tokens are no whole fill of format {self.format.name!r}; go on "
+                "along `continuations` to a state that is complete"
+            )
+        return self._sample.index([*self.beginning, *ids])
+
+    def _descend(self) -> None:
+        """Go on with what all fills share; the last token of a fill is never shared."""
+        while not self.complete(self.root):
+            after = self._graph.edges(self.root)
+            if len(after[0]) != 1 or after[3][0]:
+                return
+            self.beginning.append(int(after[0][0]))
+            self.root = int(after[1][0])
+
+    def _holds(self, row: list[int]) -> bool:
+        """Whether an encoding is a whole path."""
+        skip = len(self.beginning)
+        if row[:skip] != self.beginning:
+            return False
+        try:
+            return self.complete([self.root, *self.states(row[skip:])][-1])
+        except InputError:
+            return False
+
+
+def token_space(
+    tokenizer: Any,
+    format: Format,
+    *,
+    context: str | None,
+    vocabulary: Vocabulary | None = None,
+    seed: int = 0,
+) -> TokenSpace:
+    """The token space of a format under a tokenizer, by the first rule that is proven for them.
+
+    Args:
+        tokenizer: the model's tokenizer.
+        format: the canary format.
+        context: left context, as for `log_perplexity`.
+        vocabulary: what the tokens spell, where it is known already; one serves all formats.
+        seed: of the fills whose encodings are looked up.
+
+    Raises:
+        ModelError: no rule is proven and the fills are too many to encode them all; a fill meets an
+            unknown token; there is nothing before the secret to begin from.
+    """
+    sample = sample_encodings(
+        tokenizer,
+        vocabulary or Vocabulary(tokenizer),
+        format,
+        context=context,
+        fills=_SAMPLE,
+        seed=seed,
+    )
+    reasons = []
+    for name, rule in _rules(sample):
+        try:
+            space = TokenSpace(sample, rule(sample))
+        except NotApplicable as reason:
+            reasons.append(f"{name}: {reason}")
+            if isinstance(reason, TooCostly):
+                break
+            continue
+        if not space.beginning:
+            raise ModelError(
+                f"format {format.name!r} begins with its secret and this tokenizer has neither BOS "
+                "nor EOS, so the model has nothing to begin from; put text before the first hole"
+            )
+        return space
+    raise ModelError(
+        f"no rule tells which tokens spell the fills of format {format.name!r} "
+        f"({'; '.join(reasons)}); use sampled references, or a format of at most "
+        f"{_MOST_ENUMERATED} fills"
+    )
+
+
+def _rules(sample: EncodedSample) -> list[tuple[str, Callable[[EncodedSample], RuleGraph]]]:
+    """The rules to try, in order."""
+    # Where the merges themselves fail, the last few tokens do not tell either.
+    rules: list[tuple[str, Callable[[EncodedSample], RuleGraph]]] = []
+    if Merges.of(sample.tokenizer) is not None:
+        rules.append(("its merges", by_merges))
+    elif sample.format.size > _MOST_ENUMERATED:
+        rules += [
+            (f"the last {memory} of its tokens", partial(by_windows, memory=memory))
+            for memory in range(1, _LONGEST_MEMORY + 1)
+        ]
+    if sample.format.size <= _MOST_ENUMERATED:
+        rules.append(("all encodings", by_enumeration))
+    return rules

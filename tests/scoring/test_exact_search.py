@@ -1,0 +1,430 @@
+"""A search for ranks, and the enumeration that its ranks are held against.
+
+What is proven when steps, seconds, memory or patience come to an end; the margin within which fills
+are scored again: measured, and found out when wrong.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from faulty_steps import Cramped, Interrupted, NanBehind, Off
+from numpy.typing import NDArray
+from slow_search import (
+    LUHN,
+    PIN,
+    SMALL,
+    all_bits,
+    listed,
+    make_twins,
+    naive_places,
+    naive_ranks,
+    steps_of,
+)
+from tiny import byte_level_bpe, characters, model_of
+
+from lmexposure.canaries import Format
+from lmexposure.errors import FormatError, ModelError, NumericalError, SettingsError
+from lmexposure.scoring import (
+    Budget,
+    ProvenRank,
+    RankSearch,
+    TokenSpace,
+    token_space,
+)
+
+__all__ = ["assert_as_enumerated", "assert_holds", "search_of"]
+
+
+def search_of(model: Any, space: TokenSpace, steps: Any = None, **given: Any) -> RankSearch:
+    return RankSearch(space, steps or steps_of(model, space), model, **given)
+
+
+def assert_as_enumerated(
+    found: Sequence[ProvenRank],
+    indices: Sequence[int],
+    bits: NDArray[np.float64],
+    planted: Sequence[int] = (),
+    *,
+    slack: float = 1e-7,
+) -> None:
+    """Exact, and equal to the naive counts but where two costs differ by a tie, give or take."""
+    places = [naive_places(bits, slack=s)[list(indices)] for s in (-slack, slack)]
+    ranks = [naive_ranks(bits, planted, slack=s)[list(indices)] for s in (-slack, slack)]
+    assert (places[0] != places[1]).mean() <= 0.05  # hardly ever
+    for i, one in enumerate(found):
+        assert one.exact
+        assert one.place_low == one.place_high
+        assert places[0][i] <= one.place_low <= places[1][i]
+        assert ranks[0][i] <= one.low <= ranks[1][i]
+        assert one.bits == pytest.approx(bits[indices[i]], abs=1e-4)
+
+
+def assert_holds(
+    found: Sequence[ProvenRank],
+    indices: Sequence[int],
+    bits: NDArray[np.float64],
+    planted: Sequence[int] = (),
+) -> None:
+    """The proven bounds hold the truth."""
+    places, ranks = naive_places(bits)[list(indices)], naive_ranks(bits, planted)[list(indices)]
+    for one, place, rank in zip(found, places, ranks, strict=True):
+        assert 1 <= one.place_low <= place <= one.place_high <= len(bits)
+        assert 1 <= one.low <= rank <= one.high <= len(bits)
+        assert one.exact == (one.low == one.high)
+        assert one.low <= one.place_low
+        assert one.high <= one.place_high
+
+
+UNLIMITED = Budget()
+ALL = [*SMALL, "thousand"]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_rank_is_that_of_the_enumeration(name: str) -> None:
+    model, _, space, bits = listed(name)
+    search = search_of(model, space)
+    assert not search.margin.empirical
+    assert search.margin.bits == 1e-3
+    assert search.margin.measured < 2.5e-4
+    assert search.margin.sample == min(64, space.size)
+    indices = list(range(space.size))
+    found = search.ranks(indices, budget=UNLIMITED)
+    assert_as_enumerated(found, indices, bits)
+    assert all(one.low == one.place_low for one in found)  # nothing is planted
+    assert not search.interrupted
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_one_at_a_time_is_the_same(name: str) -> None:
+    model, _, space, bits = listed(name)
+    search = search_of(model, space)
+    spent = 0
+    for index in [0, *space.format.sample(4, seed=1), space.size - 1, int(bits.argmin())]:
+        assert_as_enumerated(search.ranks([index], budget=UNLIMITED), [index], bits)
+        assert search.spent > spent
+        spent = search.spent
+    twice = [2, 2, 0, 2]
+    assert_as_enumerated(search.ranks(twice, budget=UNLIMITED), twice, bits)
+    assert search.ranks([], budget=UNLIMITED) == []
+
+
+def test_a_memorised_canary_costs_few_steps() -> None:
+    model, _, space, bits = listed("merged words")
+    best, worst = int(bits.argmin()), int(bits.argmax())
+    cheap, dear = search_of(model, space), search_of(model, space)
+    cheap.ranks([best], budget=UNLIMITED)
+    dear.ranks([worst], budget=UNLIMITED)
+    assert cheap.spent < 0.5 * dear.spent
+
+
+@pytest.mark.parametrize("name", ["thousand", "merged words", "nested", "nested and merged"])
+def test_planted_siblings_are_set_aside(name: str) -> None:
+    model, _, space, bits = listed(name)
+    order = np.argsort(bits).tolist()
+    for planted in (order[:4], order[-3:], order[1:7:2], [order[0]] * 3):
+        search = search_of(model, space, excluded=planted)
+        indices = [*order[:8], order[-1], order[len(order) // 2]]
+        found = search.ranks(indices, budget=UNLIMITED)
+        assert_as_enumerated(found, indices, bits, planted)
+        for budget in (1, 3, 10):
+            part = search.ranks(indices, budget=Budget(steps=budget))
+            assert_holds(part, indices, bits, planted)
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gpt2", "llama", "mistral"])
+def test_ties_count_against_the_canary(kind: str) -> None:
+    tokenizer = characters()
+    model = model_of(kind, len(tokenizer))
+    for one, other in ("37", "04", "05"):
+        make_twins(model, *tokenizer.convert_tokens_to_ids([one, other]))
+    space = token_space(tokenizer, PIN, context=None)
+    bits = all_bits(model, tokenizer, PIN, skip=len(space.beginning))
+    planted = [33, 40]
+    search = search_of(model, space, excluded=planted)
+    indices = list(range(space.size))
+    found = search.ranks(indices, budget=UNLIMITED)
+    assert_as_enumerated(found, indices, bits, planted)
+    ties = {index: found[index] for index in (33, 37, 73, 77)}
+    assert len({one.place_low for one in ties.values()}) == 1  # each is behind the three
+    # 33 was planted: it counts not for the others, and the three count for it.
+    assert ties[33].low == ties[37].low + 1 == ties[77].low + 1
+
+
+def test_all_fills_tie() -> None:
+    tokenizer = characters()
+    model = model_of("lstm", len(tokenizer))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+    space = token_space(tokenizer, PIN, context=None)
+    found = search_of(model, space, excluded=[7]).ranks([7, 8], budget=UNLIMITED)
+    assert [(one.low, one.place_low) for one in found] == [(100, 100), (99, 100)]
+    assert found[0].bits == pytest.approx(2 * math.log2(len(tokenizer)))
+
+
+def test_nan_in_one_branch_is_refused() -> None:
+    model, _, space, _ = listed("digits")
+    steps = NanBehind(steps_of(model, space), space.path(37)[0])
+    search = search_of(model, space, steps)
+    steps.quiet = False
+    with pytest.raises(NumericalError, match="NaN 1 tokens into the secrets"):
+        search.ranks([37], budget=UNLIMITED)
+
+
+@pytest.mark.parametrize("index", [-1, 100, 10**30])
+def test_an_index_outside_is_refused(index: int) -> None:
+    model, _, space, _ = listed("digits")
+    with pytest.raises(FormatError, match="index"):
+        search_of(model, space).ranks([3, index], budget=UNLIMITED)
+    with pytest.raises(FormatError, match="index"):
+        search_of(model, space, excluded=[index])
+
+
+HUGE = Format(name="huge", template="My PIN is {digits:40}")
+SEVENS = 7 * (10**40 - 1) // 9  # forty of them
+
+
+def test_memorised_canaries_among_ten_to_the_forty() -> None:
+    """A model that says "7" again and again: behind that come the fills with one other digit."""
+    tokenizer = characters()
+    model = model_of("lstm", len(tokenizer))
+    with torch.no_grad():
+        model.lm_head.bias[tokenizer.convert_tokens_to_ids("7")] = 40
+    space = token_space(tokenizer, HUGE, context=None)
+    near = [SEVENS + (d - 7) * 10**k for k in range(40) for d in range(10) if d != 7]
+    planted = near[5:300:31]
+    search = search_of(model, space, excluded=planted, live_states=500)
+    bits = search.bits([SEVENS, *near])
+    assert bits.max() < search.bits([SEVENS - 55, SEVENS + 11]).min() - 10
+    # The LSTM soon forgets where it read another digit, and costs come close to each other.
+    clear = naive_places(bits, slack=-1e-7) == naive_places(bits, slack=1e-7)
+    wanted = np.flatnonzero(clear)[:40].tolist()
+    assert len(wanted) == 40
+    found = search.ranks([[SEVENS, *near][i] for i in wanted], budget=UNLIMITED)
+    positions = [1 + i for i in range(360) if near[i] in planted]
+    assert_as_enumerated(found, wanted, bits, positions)
+    assert search.most_live <= 500
+    assert search.spent < 20_000
+
+
+@pytest.mark.parametrize("tokenizer", [characters, byte_level_bpe])
+def test_bounds_among_ten_to_the_forty_are_whole_numbers(tokenizer: Any) -> None:
+    made = tokenizer()
+    space = token_space(made, HUGE, context=None)
+    search = search_of(model_of("lstm", len(made)), space, live_states=500)
+    (found,) = search.ranks([10**39 + 7], budget=Budget(steps=200))
+    assert 1 <= found.low <= 10**6 < found.high <= 10**40
+    assert isinstance(found.high, int)
+    assert search.most_live <= 500
+
+
+@pytest.mark.parametrize("name", ["digits", "nested", "sentence piece"])
+@pytest.mark.parametrize("spare", [0, 1, 5, 40])
+def test_any_number_of_live_states_gives_the_same(name: str, spare: int) -> None:
+    model, _, space, bits = listed(name)
+    live = space.longest + 1 + spare
+    search = search_of(model, space, live_states=live)
+    indices = space.format.sample(min(30, space.size), seed=2)
+    assert_as_enumerated(search.ranks(indices, budget=UNLIMITED), indices, bits)
+    assert 1 <= search.most_live <= live
+
+
+def test_the_most_live_states_and_the_steps_are_over_all_walks() -> None:
+    model, _, space, bits = listed("sentence piece")
+    search = search_of(model, space)
+    search.ranks([int(bits.argmax())], budget=UNLIMITED)
+    most, spent = search.most_live, search.spent
+    search.ranks([int(bits.argmin())], budget=Budget(steps=2))
+    assert (search.most_live, search.spent) == (most, spent + 2)
+
+
+def test_too_few_live_states() -> None:
+    model, _, space, _ = listed("check digit")
+    for live in (space.longest, 0):
+        with pytest.raises(SettingsError, match=f"live_states={live}"):
+            search_of(model, space, live_states=live).ranks([1], budget=UNLIMITED)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_every_budget_gives_bounds_that_hold(name: str) -> None:
+    model, _, space, bits = listed(name)
+    order = np.argsort(bits).tolist()
+    planted = order[1:6:2]
+    search = search_of(model, space, excluded=planted, live_states=8 * (space.longest + 1))
+    indices = [*order[:5], *order[5 :: max(1, len(order) // 5)], order[-1]]
+    full = search_of(model, space)
+    full.ranks(indices, budget=UNLIMITED)
+    opened = False
+    for steps in {*range(1, 9), *range(9, full.spent, max(1, full.spent // 5)), full.spent}:
+        before = search.spent
+        found = search.ranks(indices, budget=Budget(steps=steps))
+        assert search.spent - before <= steps
+        assert_holds(found, indices, bits, planted)
+        opened = opened or not all(one.exact for one in found)
+    assert opened
+    assert_as_enumerated(found, indices, bits, planted) if steps == full.spent else None
+    last = search.ranks(indices, budget=Budget(steps=full.spent))
+    assert_as_enumerated(last, indices, bits, planted)
+
+
+def test_bounds_tighten_on_the_whole() -> None:
+    model, _, space, bits = listed("thousand")
+    index = int(np.argsort(bits)[200])
+    search = search_of(model, space, live_states=40)
+    widths = [
+        search.ranks([index], budget=Budget(steps=n))[0] for n in (1, 100, 300, 700, 1100, 1200)
+    ]
+    gaps = [one.high - one.low for one in widths]
+    assert gaps[0] > gaps[2] > gaps[3] > gaps[-1] == 0
+
+
+def test_seconds_are_a_budget_too() -> None:
+    model, _, space, bits = listed("thousand")
+    index = int(bits.argmax())
+    search = search_of(model, space, live_states=8)
+    (found,) = search.ranks([index], budget=Budget(seconds=1e-9))
+    assert search.spent == 1
+    assert_holds([found], [index], bits)
+    assert not found.exact
+    assert_as_enumerated(search.ranks([index], budget=Budget(seconds=600.0)), [index], bits)
+
+
+def test_out_of_memory_halves_and_goes_on() -> None:
+    model, _, space, bits = listed("thousand")
+    indices = list(range(0, 1000, 50))
+    for most in (2, 30):
+        steps = Cramped(steps_of(model, space), 1000)
+        search = search_of(model, space, steps)  # its margin is measured with memory to spare
+        steps.most = most
+        assert_as_enumerated(search.ranks(indices, budget=UNLIMITED), indices, bits)
+        assert steps.refused
+    steps.most = 0
+    with pytest.raises(ModelError, match="one state at a time; use a smaller model"):
+        search.ranks(indices, budget=UNLIMITED)
+
+
+@pytest.mark.parametrize("name", ["thousand", "nested", "sentence piece"])
+def test_an_interrupt_keeps_what_was_proven(name: str) -> None:
+    model, _, space, bits = listed(name)
+    order = np.argsort(bits).tolist()
+    planted, indices = order[2:5], order[:6]
+    for after in (1, 2, 3, 5, 9):
+        steps = Interrupted(steps_of(model, space), 0)
+        search = search_of(model, space, steps, excluded=planted, live_states=4 * space.longest)
+        steps.left = after
+        found = search.ranks(indices, budget=UNLIMITED)
+        assert search.interrupted == (steps.left <= 0)
+        assert_holds(found, indices, bits, planted)
+
+
+def test_an_interrupt_before_anything_was_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, _, space, bits = listed("digits")
+    steps = steps_of(model, space)
+    search = search_of(model, space, steps, excluded=[4, 5])
+
+    def interrupted(*arguments: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(steps, "start", interrupted)
+    (found,) = search.ranks([5], budget=UNLIMITED)
+    assert search.interrupted
+    assert_holds([found], [5], bits, [4, 5])
+    assert (found.place_low, found.place_high) == (1, 100)
+
+
+def test_interrupted_is_of_the_last_walk() -> None:
+    model, _, space, _ = listed("digits")
+    steps = Interrupted(steps_of(model, space), 0)
+    search = search_of(model, space, steps)
+    steps.left = 1
+    search.ranks([5], budget=UNLIMITED)
+    assert search.interrupted
+    search.ranks([5], budget=UNLIMITED)
+    assert not search.interrupted
+
+
+def test_a_walk_worse_than_its_margin_is_found_out() -> None:
+    """The canary itself comes out of the walk too dear, or cheap."""
+    model, _, space, _ = listed("digits")
+    for by in (0.5, -0.5):
+        steps = Off(steps_of(model, space), by, space.path(37)[0])
+        search = search_of(model, space, steps)
+        steps.quiet = False
+        with pytest.raises(NumericalError, match=r"missed fills that cost .* above the\s+margin"):
+            search.ranks([37], budget=UNLIMITED)
+
+
+def test_a_planted_sibling_that_the_walk_missed_is_found_out() -> None:
+    model, _, space, bits = listed("digits")
+    order = np.argsort(bits).tolist()
+    best, cheap = order[0], space.path(order[0])[0]
+    second = next(i for i in order if space.path(i)[0] != cheap)
+    steps = Off(steps_of(model, space), 5.0, cheap)
+    search = search_of(model, space, steps, excluded=[best])
+    steps.quiet = False
+    with pytest.raises(NumericalError, match="missed fills"):
+        search.ranks([second], budget=UNLIMITED)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("kind", ["lstm", "gpt2"])
+def test_other_dtypes(kind: str, dtype: torch.dtype) -> None:
+    tokenizer = characters()
+    model = model_of(kind, len(tokenizer)).to(dtype)
+    space = token_space(tokenizer, LUHN, context=None)
+    bits = all_bits(model, tokenizer, LUHN, skip=len(space.beginning))
+    search = search_of(model, space)
+    half = dtype == torch.bfloat16
+    assert search.margin.empirical == half
+    indices = space.format.sample(40, seed=3)
+    found = search.ranks(indices, budget=UNLIMITED)
+    if not half:
+        assert search.margin.bits == 1e-3
+        assert search.margin.measured < 1e-6
+    else:
+        assert search.margin.sample == 256
+        assert search.margin.bits == 4 * search.margin.measured > 1e-3
+    # Within the margin fills were scored again, so that bfloat16 gives the float64 ranks, too.
+    assert_as_enumerated(found, indices, bits)
+
+
+def test_a_walk_in_bfloat16_of_a_float32_model_rests_on_a_sample() -> None:
+    model, _, space, bits = listed("thousand")
+    twin = model_of("lstm", len(characters())).to(torch.bfloat16)
+    search = search_of(model, space, steps_of(twin, space))
+    assert search.margin.empirical
+    assert search.margin.bits >= 4 * search.margin.measured > 1e-3
+    indices = [3, 500, int(bits.argmin())]
+    assert_as_enumerated(search.ranks(indices, budget=UNLIMITED), indices, bits)
+
+
+def test_a_float32_walk_with_a_larger_error_rests_on_a_sample() -> None:
+    model, _, space, bits = listed("thousand")
+    steps = Off(steps_of(model, space), 3e-3, space.path(370)[0])
+    steps.quiet = False
+    search = search_of(model, space, steps)
+    assert search.margin.empirical
+    assert search.margin.bits == pytest.approx(4 * 3e-3, rel=0.1)
+    indices = list(range(0, 1000, 40))
+    assert_as_enumerated(search.ranks(indices, budget=UNLIMITED), indices, bits)
+
+
+def test_a_measured_error_has_to_stay_far_within_the_fixed_margin() -> None:
+    model, _, space, _ = listed("thousand")
+    for error, empirical in ((2e-4, False), (5e-4, True)):
+        steps = Off(steps_of(model, space), error, space.path(370)[0])
+        steps.quiet = False
+        search = search_of(model, space, steps)
+        assert search.margin.empirical == empirical
+        assert search.margin.bits == pytest.approx(max(1e-3, 4 * error), rel=0.25)
+
+
+def test_the_sample_depends_on_the_seed() -> None:
+    model, _, space, _ = listed("thousand")
+    measured = {search_of(model, space, seed=seed).margin.measured for seed in range(6)}
+    assert len(measured) > 1
+    assert search_of(model, space, seed=3).margin == search_of(model, space, seed=3).margin

@@ -1,0 +1,224 @@
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from faulty_steps import NanBehind
+from tiny import (
+    byte_level_bpe,
+    characters,
+    model_of,
+    one_by_one,
+    sentence_piece_bpe,
+    word_piece,
+)
+
+from lmexposure.canaries import Format
+from lmexposure.errors import InputError, ModelError, NumericalError, SettingsError
+from lmexposure.models import encode_in_context
+from lmexposure.scoring import Extractor, SecretSearch, beam_width, log_perplexity
+from lmexposure.scoring.spelling import shared_tokens
+
+PIN = Format(name="pin", template="My PIN is {digits:2}")
+WORDS = Format(
+    name="words",
+    template="number {choice:w} is {digits:1}.",
+    lists={"w": ["1", "12", "28", "281", "PIN"]},
+)
+
+
+@pytest.mark.parametrize("form", [PIN, WORDS], ids=["pin", "words"])
+def test_a_wide_beam_over_characters_is_the_true_order(form: Format) -> None:
+    tokenizer = characters()
+    model = model_of("lstm", len(tokenizer))
+    texts = [form.text(i) for i in range(form.size)]
+    bits = log_perplexity(model, tokenizer, texts, context="\n")
+    guesses = Extractor(model, tokenizer, form, context="\n").search("", width=form.size)
+    assert [g.text for g in guesses] == [texts[i] for i in np.argsort(bits, kind="stable")]
+    differences = np.diff([g.bits for g in guesses])
+    np.testing.assert_allclose(differences, np.diff(np.sort(bits)), atol=1e-3)
+
+
+def spellings(tokenizer: Any, text: str) -> list[list[int]]:
+    """Every way to spell a text in byte-level tokens, by brute force."""
+    if not text:
+        return [[]]
+    whole = [tokenizer.decode([t]) for t in range(len(tokenizer))]
+    return [
+        [t, *rest]
+        for t, surface in enumerate(whole)
+        if surface and text.startswith(surface)
+        for rest in spellings(tokenizer, text[len(surface) :])
+    ]
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+def test_a_wide_beam_over_merged_tokens_finds_the_cheapest_spelling(kind: str) -> None:
+    tokenizer = byte_level_bpe()
+    model = model_of(kind, len(tokenizer))
+    fills = [PIN.text(i) for i in range(PIN.size)]
+    encoded = encode_in_context(tokenizer, fills, context="\n")
+    start = shared_tokens([one.ids for one in encoded])
+    tail = PIN.text(28)[len("My PIN is") :]
+    assert tokenizer.decode(start) == "\nMy PIN is"  # the space merges into the secret
+    with torch.inference_mode():
+        expected = min(one_by_one(model, start + s, len(start)) for s in spellings(tokenizer, tail))
+    found = {
+        g.text: g.bits
+        for g in Extractor(model, tokenizer, PIN, context="\n").search("", width=1000)
+    }
+    assert len(found) == PIN.size
+    assert found[PIN.text(28)] == pytest.approx(expected, abs=1e-3)
+
+
+@pytest.mark.parametrize("make", [byte_level_bpe, sentence_piece_bpe])
+def test_tokens_that_end_inside_a_character_are_followed(make: Any) -> None:
+    tokenizer = make()
+    form = Format(
+        name="w", template="naïve {choice:w}{digits:1}", lists={"w": ["é", "ê", "€", "日本", "🙂"]}
+    )
+    extractor = Extractor(model_of("gpt2", len(tokenizer)), tokenizer, form, context="\n")
+    fills = {form.text(index) for index in range(form.size)}
+    assert {guess.text for guess in extractor.search("", width=60)} == fills
+    known = extractor.search("naïve 日", width=60)
+    assert {guess.text for guess in known} == {fill for fill in fills if "日" in fill}
+
+
+def test_what_is_revealed_narrows_the_search() -> None:
+    tokenizer = byte_level_bpe()
+    extractor = Extractor(model_of("gpt2", len(tokenizer)), tokenizer, PIN, context="\n")
+    assert {g.text for g in extractor.search("My PIN is 7", width=100)} == {
+        f"My PIN is 7{d}" for d in range(10)
+    }
+    known = extractor.find(73, revealed=2, width=1)
+    assert (known.found, known.place, known.method) == (True, 1, "greedy")
+
+
+def test_find_says_place_and_steps() -> None:
+    tokenizer = characters()
+    model = model_of("lstm", len(tokenizer))
+    extractor = Extractor(model, tokenizer, PIN, context="\n")
+    order = [g.text for g in extractor.search("", width=100)]
+    third = PIN.index(order[2])
+    assert extractor.find(third, revealed=0, width=100).place == 3
+    missed = extractor.find(PIN.index(order[-1]), revealed=0, width=1)
+    assert (missed.found, missed.place) == (False, None)
+    assert missed.steps == 1  # the prefix: from the first digit on it cannot be found any more
+    assert extractor.find(PIN.index(order[0]), revealed=0, width=100).steps == 11
+    assert missed.to_dict() == {
+        "method": "greedy",
+        "revealed": 0,
+        "width": 1,
+        "found": False,
+        "place": None,
+        "steps": 1,
+    }
+
+
+@pytest.mark.parametrize("make", [characters, byte_level_bpe])
+def test_searches_side_by_side_find_what_each_finds_alone(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each against a search that goes on to its end, whose places are counted."""
+    tokenizer = make()
+    form = Format(name="n", template="number {digits:3}{choice:w}", lists={"w": ["P", "IN"]})
+    model = model_of("gpt2", len(tokenizer))
+    extractor = Extractor(model, tokenizer, form, context="\n")
+    searches = [
+        SecretSearch(index=index, revealed=revealed, width=width)
+        for index in form.sample(12, seed=3)
+        for revealed in (0, 1, 2)
+        for width in (1, 7, 40)
+    ]
+    monkeypatch.setattr("lmexposure.scoring.extraction._MOST_ROWS", 150)
+    parts = list(extractor.find_all(searches))
+    found = [one for part in parts for one in part]
+    assert len(parts) > 2
+    assert len(found) == len(searches)
+    places = []
+    for search in searches:
+        guesses = extractor.search(form.revealed(search.index, search.revealed), width=search.width)
+        texts = [guess.text for guess in guesses]
+        text = form.text(search.index)
+        places.append(1 + texts.index(text) if text in texts else None)
+    assert [one.place for one in found] == places
+    assert [one.found for one in found] == [place is not None for place in places]
+    assert 5 < sum(one.found for one in found) < len(found) - 5
+    assert [(one.revealed, one.width) for one in found] == [(w.revealed, w.width) for w in searches]
+
+
+@pytest.mark.parametrize("width", [10, 100])
+def test_nan_on_a_branch_is_no_secret_that_was_not_found(
+    width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NaN sorts behind every number: the secrets there would be missed, or found by their place."""
+    tokenizer = characters()
+    extractor = Extractor(model_of("lstm", len(tokenizer)), tokenizer, PIN, context="\n")
+    steps = NanBehind(extractor._steps, tokenizer.convert_tokens_to_ids("7"))
+    steps.quiet = False
+    monkeypatch.setattr(extractor, "_steps", steps)
+    with pytest.raises(NumericalError, match="NaN 1 tokens into the secrets"):
+        extractor.find(71, revealed=0, width=width)
+    assert extractor.find(31, revealed=1, width=width).found
+
+
+def test_the_check_digit_is_never_guessed_wrong() -> None:
+    form = Format(name="card", template="number {digits:3}{luhn}")
+    tokenizer = characters()
+    extractor = Extractor(model_of("lstm", len(tokenizer)), tokenizer, form, context="\n")
+    guesses = extractor.search("", width=100)
+    assert len(guesses) == 100
+    assert all(form.text(form.index(g.text)) == g.text for g in guesses)
+
+
+def test_width_grows_with_the_canaries() -> None:
+    assert (beam_width(3), beam_width(50), beam_width(80)) == (100, 100, 160)
+
+
+def test_costs_stay_finite_and_sorted() -> None:
+    tokenizer = byte_level_bpe()
+    extractor = Extractor(model_of("llama", len(tokenizer)), tokenizer, PIN, context=None)
+    costs = [g.bits for g in extractor.search("", width=30)]
+    assert costs == sorted(costs)
+    assert all(math.isfinite(c) for c in costs)
+
+
+def test_refuses_a_beginning_of_no_fill() -> None:
+    tokenizer = characters()
+    extractor = Extractor(model_of("lstm", len(tokenizer)), tokenizer, PIN, context="\n")
+    with pytest.raises(InputError, match="no fill of format 'pin' begins with the 11 characters"):
+        extractor.search("My PIN is x", width=3)
+    with pytest.raises(SettingsError, match="width=0"):
+        extractor.search("", width=0)
+
+
+def test_refuses_a_tokenizer_that_changes_the_text() -> None:
+    tokenizer = word_piece()
+    model = model_of("gpt2", len(tokenizer))
+    shouted = Format(name="w", template="my {choice:w}", lists={"w": ["PIN", "NUMBER"]})
+    with pytest.raises(ModelError, match="does not keep the text of format 'w'"):
+        Extractor(model, tokenizer, shouted, context="\n")
+
+
+def test_refuses_to_begin_from_nothing() -> None:
+    tokenizer = byte_level_bpe()
+    tokenizer.eos_token = None
+    bare = Format(name="bare", template="{digits:5}")
+    with pytest.raises(ModelError, match="begins with its secret"):
+        Extractor(model_of("gpt2", len(tokenizer)), tokenizer, bare, context=None)
+
+
+def test_a_spelling_beyond_the_context_window_is_not_followed() -> None:
+    """Spelled digit by digit these fills are longer than the model can read."""
+    tokenizer = byte_level_bpe()
+    model = model_of("gpt2", len(tokenizer))
+    form = Format(
+        name="n", template="number is {choice:c}", lists={"c": ["281265017", "1234567890"]}
+    )
+    fills = [form.text(i) for i in range(2)]
+    longest = max(len(e.ids) for e in encode_in_context(tokenizer, fills, context="\n"))
+    model.config.n_positions = longest
+    model.transformer.wpe.weight.data = model.transformer.wpe.weight.data[:longest]
+    guesses = Extractor(model, tokenizer, form, context="\n").search("", width=20)
+    assert {guess.text for guess in guesses} == set(fills)

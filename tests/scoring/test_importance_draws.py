@@ -1,0 +1,477 @@
+import itertools
+import math
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from faulty_steps import Cramped, NanBehind
+from numpy.typing import NDArray
+from scipy import stats
+from slow_search import NESTED, PIN, SMALL, listed, paths_of, steps_of
+from tiny import byte_level_bpe, characters, model_of
+
+from lmexposure.canaries import Format
+from lmexposure.errors import InputError, ModelError, NumericalError, SettingsError
+from lmexposure.scoring import (
+    BranchAndBound,
+    Budget,
+    Draws,
+    TokenSpace,
+    draw_fills,
+    importance_draws,
+    token_space,
+)
+from lmexposure.scoring.importance_draws import SharedLevels, expand_shared_levels, next_level
+
+REACH = [0.1, 0.4, 0.6, 0.9]
+APART = [name for name in SMALL if not name.startswith("nested")]
+
+
+def top_of(name: str, most_nodes: int) -> tuple[Any, Any, SharedLevels]:
+    model, _, space, _ = listed(name)
+    steps = steps_of(model, space)
+    before = steps.evaluated
+    top = expand_shared_levels(space, steps, REACH, most_nodes=most_nodes)
+    assert steps.evaluated - before <= max(1, most_nodes)
+    return space, steps, top
+
+
+@pytest.mark.parametrize("name", APART)
+def test_no_h_is_less_than_what_its_children_add_up_to(name: str) -> None:
+    """What the known-beforehand largest weight rests on, on every level, expanded before or not."""
+    space, steps, top = top_of(name, 12)
+    state, level = top.state, top.levels[-1]
+    levels = list(top.levels)
+    while len(level.inner):
+        state, level = next_level(space, steps, state, level, level.inner, top.limits)
+        levels.append(level)
+    assert len(levels) == space.longest
+    for above, below in itertools.pairwise(levels):
+        parents = above.bounds[above.inner]
+        np.testing.assert_array_less(below.totals, parents + 1e-5)
+        sums = np.zeros(parents.shape)
+        np.add.at(sums, below.children.rows, np.exp2(below.conditional))
+        np.testing.assert_allclose(sums, 1)
+    for level in levels:
+        counts = [space.count(int(state)) for state in level.children.states]
+        np.testing.assert_allclose(level.log2_child_fills, np.log2(counts), atol=1e-9)
+        np.testing.assert_allclose(level.bounds[:, -1], np.log2(counts), atol=1e-9)
+        assert (level.bounds <= top.limits - level.costs[:, None] + 1e-5).all()
+
+
+@pytest.mark.parametrize("name", APART)
+@pytest.mark.parametrize("most_nodes", [1, 5, 12, 40, 10**6])
+def test_limits_reach_as_far_as_asked(name: str, most_nodes: int) -> None:
+    space, _, top = top_of(name, most_nodes)
+    whole = math.log2(space.size)
+    assert (np.diff(top.limits) >= 0).all()
+    assert (top.limits[0], top.limits[-1]) == (0, math.inf)
+    assert (top.log2_totals <= np.minimum(top.limits, whole) + 1e-6).all()
+    for reach, limit, total in zip(REACH, top.limits[1:-1], top.log2_totals[1:-1], strict=True):
+        assert total == pytest.approx(reach * whole, abs=1e-6) or limit < 1e-6
+    assert top.log2_totals[-1] == pytest.approx(whole)
+    if most_nodes == 1:
+        assert len(top.levels) == 1
+    if most_nodes == 10**6:  # all of it expanded: the total counts each fill by itself
+        assert len(top.levels) == space.longest
+        bits = listed(name)[3]
+        exact = [np.minimum(1, np.exp2(np.minimum(t - bits, 0))).sum() for t in top.limits]
+        np.testing.assert_allclose(np.exp2(top.log2_totals), exact, rtol=1e-3)
+
+
+def test_the_further_it_was_expanded_the_smaller_the_total() -> None:
+    """At one limit of all: the first component's, 0."""
+    totals = [top_of("merged words", n)[2].log2_totals[0] for n in (1, 5, 12, 40, 10**6)]
+    assert totals == sorted(totals, reverse=True)
+    assert totals[-1] < totals[0] - 1
+
+
+def test_a_pick_follows_the_conditional_to_its_edges() -> None:
+    _, _, top = top_of("merged words", 10**6)
+    level = top.levels[1]
+    for j in range(len(top.limits)):
+        for node in range(len(level.nodes)):
+            mine = np.flatnonzero(level.children.rows == node)
+            heaped = np.cumsum(np.exp2(level.conditional[mine, j]))
+            edges = np.concatenate([[0.0], heaped])
+            for k, child in enumerate(mine):
+                for u in (edges[k] + 1e-9, (edges[k] + edges[k + 1]) / 2, edges[k + 1] - 1e-9):
+                    found = level.pick(np.array([node]), np.array([j]), np.array([u]))
+                    assert found.tolist() == [child]
+            last = level.pick(np.array([node]), np.array([j]), np.array([np.nextafter(1, 0)]))
+            assert last.tolist() == [mine[-1]]
+
+
+TURNS = [5, 4, 3, 2, 1, 0, 4, 3, 2, 1]  # as documented: one draw in ten of the model, one uniform
+J = 6
+Path = tuple[int, ...]
+
+
+def draws_of(name: str, **given: Any) -> Draws:
+    model, _, space, _ = listed(name)
+    return draw_fills(space, steps_of(model, space), **given)
+
+
+class Listed:
+    """Every beginning of a fill: its bits, and the fills behind it."""
+
+    def __init__(self, model: Any, space: TokenSpace) -> None:
+        self.fills = list(paths_of(space))
+        self.bits: dict[Path, float] = {(): 0.0}
+        self.below: dict[Path, int] = {}
+        for path in self.fills:
+            for n in range(len(path) + 1):
+                self.below[path[:n]] = self.below.get(path[:n], 0) + 1
+        self.children: dict[Path, list[Path]] = {}
+        for path in self.below:
+            if path:
+                self.children.setdefault(path[:-1], []).append(path)
+        self.inner = sorted(self.children, key=len)
+        for prefix in self.inner:
+            with torch.inference_mode():
+                logits = model(input_ids=torch.tensor([[*space.beginning, *prefix]])).logits[0, -1]
+            bits = -logits.double().log_softmax(-1).numpy() / math.log(2)
+            for child in self.children[prefix]:
+                self.bits[child] = self.bits[prefix] + bits[child[-1]]
+
+    def h(self, path: Path, limit: float, top: int) -> float:
+        """No more fills than this cost the limit or less, seen from `top` levels down."""
+        if len(path) < top and path in self.children:
+            return sum(self.h(child, limit, top) for child in self.children[path])
+        return float(min(self.below[path], 2 ** min(limit - self.bits[path], 1e3)))
+
+    def top(self, most_nodes: int) -> int:
+        """So many whole levels have no more nodes than this, the root's apart."""
+        sizes = np.bincount([len(prefix) for prefix in self.inner])
+        return max(1, int((np.cumsum(sizes) <= max(1, most_nodes)).sum()))
+
+    def probabilities(self, limits: Sequence[float], draws: int) -> dict[Path, NDArray[np.float64]]:
+        """Of each beginning under each component, shape (J,)."""
+        top = self.top(draws // 10)
+        q: dict[Path, NDArray[np.float64]] = {(): np.ones(J)}
+        for prefix in self.inner:
+            children = self.children[prefix]
+            h = np.array([[self.h(child, t, top) for t in limits] for child in children])
+            for child, share in zip(children, h / h.sum(axis=0), strict=True):
+                q[child] = q[prefix] * share
+        return q
+
+
+@cache
+def enumerated(name: str) -> Listed:
+    model, _, space, _ = listed(name)
+    return Listed(model, space)
+
+
+def q_of(name: str, found: Draws) -> dict[Path, NDArray[np.float64]]:
+    """The limits lie where they lie; the probabilities follow from them."""
+    return known_q(name, tuple(found.limits.tolist()), len(found))
+
+
+@cache
+def known_q(name: str, limits: tuple[float, ...], draws: int) -> dict[Path, NDArray[np.float64]]:
+    return enumerated(name).probabilities(limits, draws)
+
+
+def shares(draws: int) -> NDArray[np.float64]:
+    turns = [TURNS[i % len(TURNS)] for i in range(draws)]
+    return np.bincount(turns, minlength=J) / draws
+
+
+def path_of(row: NDArray[np.int64]) -> Path:
+    return tuple(row[row >= 0].tolist())
+
+
+@pytest.mark.parametrize("name", APART)
+@pytest.mark.parametrize("draws", [10, 107, 700])
+def test_each_weight_is_one_over_the_probability_under_the_mixture(name: str, draws: int) -> None:
+    truth, found = enumerated(name), draws_of(name, draws=draws, seed=1)
+    q, limits = q_of(name, found), found.limits.tolist()
+    assert limits == sorted(limits)
+    assert (limits[0], limits[-1]) == (0, math.inf)
+    np.testing.assert_allclose(found.shares, shares(draws))
+    assert len(found) == draws
+    assert np.bincount(found.components).tolist() == (shares(draws) * draws).round().tolist()
+    for row, bits, weight in zip(found.paths, found.bits, found.log2_weights, strict=True):
+        path = path_of(row)
+        assert (row[len(path) :] == -1).all()
+        assert bits == pytest.approx(truth.bits[path], abs=1e-3)
+        assert weight == pytest.approx(-math.log2(q[path] @ shares(draws)), abs=1e-3)
+    top = truth.top(draws // 10)
+    totals = [math.log2(truth.h((), t, max(top, 1))) for t in limits]
+    np.testing.assert_allclose(found.log2_totals, totals, rtol=0, atol=1e-3)
+    assert (found.log2_totals <= np.minimum(limits, math.log2(len(truth.fills))) + 1e-6).all()
+    # Known beforehand: no fill is less likely than this.
+    for path in truth.fills:
+        least = np.minimum(1, np.exp2(np.array(limits) - truth.bits[path])) / np.exp2(totals)
+        assert (q[path] >= least * (1 - 1e-4)).all()
+
+
+@pytest.mark.parametrize("name", APART)
+def test_the_first_component_is_the_model_and_the_last_is_uniform(name: str) -> None:
+    truth, q = enumerated(name), q_of(name, draws_of(name, draws=10, seed=0))
+    for path in truth.fills:
+        assert q[path][-1] == pytest.approx(1 / len(truth.fills))
+        restricted = 0.0
+        for n in range(len(path)):
+            siblings = [2 ** -truth.bits[child] for child in truth.children[path[:n]]]
+            restricted += truth.bits[path[: n + 1]] + math.log2(sum(siblings))
+        assert -math.log2(q[path][0]) == pytest.approx(restricted, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", APART)
+def test_labels_name_fills(name: str) -> None:
+    _, _, space, _ = listed(name)
+    found = draws_of(name, draws=400, seed=2)
+    by_path: dict[Path, set[int]] = {}
+    for row, label in zip(found.paths, found.fills.tolist(), strict=True):
+        by_path.setdefault(path_of(row), set()).add(label)
+    assert all(len(labels) == 1 for labels in by_path.values())
+    assert len(set.union(*by_path.values())) == len(by_path)
+    for path in [*list(by_path)[:20], *truth_missing(space, by_path)]:
+        mine = found.of(list(path))
+        assert mine.tolist() == [path_of(row) == path for row in found.paths]
+    assert not found.of([1] * (space.longest + 1)).any()
+
+
+def truth_missing(space: TokenSpace, drawn: dict[Path, Any]) -> list[Path]:
+    """A few fills that were never drawn, and beginnings of fills."""
+    missing = [path for path in paths_of(space) if path not in drawn][:3]
+    return [*missing, next(iter(drawn))[:-1]]
+
+
+def counts_of(found: Draws, fills: list[Path], component: int | None = None) -> NDArray[np.int64]:
+    number = {path: i for i, path in enumerate(fills)}
+    rows = found.paths if component is None else found.paths[found.components == component]
+    return np.bincount([number[path_of(row)] for row in rows], minlength=len(fills))
+
+
+@pytest.mark.parametrize("name", APART)
+def test_each_component_draws_as_its_distribution_says(name: str) -> None:
+    truth, found = enumerated(name), draws_of(name, draws=20_000, seed=3)
+    q = q_of(name, found)
+    for j in range(J):
+        counts = counts_of(found, truth.fills, j)
+        expected = np.array([q[path][j] for path in truth.fills]) * counts.sum()
+        enough = expected >= 5
+        observed = [*counts[enough], counts[~enough].sum()]
+        wanted = [*expected[enough], expected[~enough].sum()]
+        kept = np.array(wanted) > 0.5
+        statistic = ((np.array(observed) - wanted) ** 2 / np.maximum(wanted, 0.5))[kept].sum()
+        assert stats.chi2.sf(statistic, kept.sum() - 1) > 1e-4
+
+
+@pytest.mark.parametrize("name", ["digits", "merged words"])
+def test_weighted_draws_count_every_fill_once(name: str) -> None:
+    truth = enumerated(name)
+    seeds, M = 100, 120
+    model, _, space, _ = listed(name)
+    steps = steps_of(model, space)
+    sums = np.zeros((seeds, len(truth.fills)))
+    number = {path: i for i, path in enumerate(truth.fills)}
+    for seed in range(seeds):
+        found = draw_fills(space, steps, draws=M, seed=seed)
+        where = [number[path_of(row)] for row in found.paths]
+        np.add.at(sums[seed], where, np.exp2(found.log2_weights) / M)
+    error = sums.std(axis=0, ddof=1) / math.sqrt(seeds)
+    z = (sums.mean(axis=0) - 1) / error
+    assert np.abs(z).max() < 5.5
+    assert np.abs(z).mean() < 1.1
+    total = sums.sum(axis=1)
+    assert abs(total.mean() - space.size) < 4 * total.std(ddof=1) / math.sqrt(seeds)
+
+
+@pytest.mark.parametrize("name", ["check digit", "merged words", "sentence piece"])
+def test_expected_steps_are_those_of_a_walk_on_average(name: str) -> None:
+    truth = enumerated(name)
+    model, _, space, bits = listed(name)
+    steps = steps_of(model, space)
+    limits = [float(np.quantile(bits, q)) for q in (0.0, 0.2, 0.7)] + [1e6]
+    inner = np.array([truth.bits[prefix] for prefix in truth.inner])
+    found = [draw_fills(space, steps, draws=300, seed=seed) for seed in range(40)]
+    for limit in limits:
+        walk = BranchAndBound(space, steps, limit=limit, visit=lambda leaves: None, budget=Budget())
+        walk.run()
+        assert abs(walk.spent - (inner <= limit).sum()) <= 1  # rounding at the limit
+        guessed = np.array([one.expected_steps(limit) for one in found])
+        error = guessed.std(ddof=1) / math.sqrt(len(found)) + 1e-9
+        assert abs(guessed.mean() - walk.spent) < 4.5 * error + 1
+
+
+@pytest.mark.parametrize("name", ["check digit", "merged words", "sentence piece"])
+def test_so_many_fills_are_listed_by_a_walk_of_so_many_steps(name: str) -> None:
+    truth = enumerated(name)
+    model, _, space, bits = listed(name)
+    inner = np.array([truth.bits[prefix] for prefix in truth.inner])
+    costs = np.array([(inner <= limit + 1e-3).sum() for limit in np.sort(bits)])
+    found = [draw_fills(space, steps_of(model, space), draws=2_000, seed=s) for s in range(10)]
+    assert {one.likeliest_within(0.5, 1e-3) for one in found} == {0}
+    for allowed in (0.3 * costs[-1], 0.6 * costs[-1], costs[-1]):
+        guessed = np.median([one.likeliest_within(allowed, 1e-3) for one in found])
+        # Many fills become affordable at once, with the node before them.
+        fewer, more = np.searchsorted(costs, [0.85 * allowed, 1.15 * allowed], "right")
+        assert 0.85 * fewer - 1 <= guessed <= 1.15 * more + 1
+
+
+def test_the_seed_decides_everything() -> None:
+    one, same, other = (draws_of("merged words", draws=200, seed=s) for s in (5, 5, 6))
+    for column in ("bits", "log2_weights", "components", "paths", "prefix_bits"):
+        np.testing.assert_array_equal(getattr(one, column), getattr(same, column))
+    assert not np.array_equal(one.paths, other.paths)
+    assert one.steps == same.steps
+
+
+def test_equal_prefixes_are_computed_once() -> None:
+    model, _, space, _ = listed("check digit")
+    steps = steps_of(model, space)
+    before = steps.evaluated
+    found = draw_fills(space, steps, draws=5000, seed=0)
+    assert found.steps == steps.evaluated - before <= len(enumerated("check digit").inner)
+
+
+@pytest.mark.parametrize("block", [10, 50, 601])
+def test_blocks_change_the_draws_and_not_their_distribution(
+    block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importance_draws, "_block_size", lambda *arguments: block)
+    truth, M, seeds = enumerated("digits"), 601, 5
+    counts = np.zeros(len(truth.fills))
+    for seed in range(seeds):
+        found = draws_of("digits", draws=M, seed=seed)
+        q = q_of("digits", found)
+        assert len(found) == M
+        for row, weight in zip(found.paths[::40], found.log2_weights[::40], strict=True):
+            assert weight == pytest.approx(-math.log2(q[path_of(row)] @ shares(M)), abs=1e-3)
+        counts += counts_of(found, truth.fills)
+    expected = np.array([q[path] @ shares(M) for path in truth.fills]) * M * seeds
+    statistic = ((counts - expected) ** 2 / expected).sum()
+    assert stats.chi2.sf(statistic, len(counts) - 1) > 1e-4
+
+
+def test_blocks_follow_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = list[int]()
+    right = importance_draws._DrawBlock
+
+    def noted(space: Any, steps: Any, top: Any, components: Any, *rest: Any) -> Any:
+        made.append(len(components))
+        return right(space, steps, top, components, *rest)
+
+    monkeypatch.setattr(importance_draws, "_DrawBlock", noted)
+    draws_of("digits", draws=100, seed=0)
+    monkeypatch.setattr(importance_draws, "_MOST_CHILDREN", 300)
+    draws_of("digits", draws=100, seed=0)
+    monkeypatch.setattr(importance_draws, "_BLOCK_BYTES", 1)
+    draws_of("digits", draws=100, seed=0)
+    assert made == [100, *[30] * 3, 10, *[10] * 10]
+
+
+@pytest.mark.parametrize("name", APART)
+def test_components_reach_further_and_further(name: str) -> None:
+    """As far as stated, where a limit of 0 does not reach further already."""
+    found = draws_of(name, draws=1000, seed=0)
+    reached = found.log2_totals / math.log2(listed(name)[2].size)
+    for part, wanted, limit in zip(
+        reached[1:-1], (0.22, 0.45, 0.68, 0.9), found.limits[1:-1], strict=True
+    ):
+        if limit < 1e-6:
+            assert part >= wanted - 1e-6
+        else:
+            assert part == pytest.approx(wanted, abs=1e-6)
+    assert reached[-1] == pytest.approx(1)
+
+
+@pytest.mark.parametrize("tokenizer", [characters, byte_level_bpe])
+def test_fills_that_begin_one_another_are_refused(tokenizer: Any) -> None:
+    made = tokenizer()
+    model, space = model_of("lstm", len(made)), token_space(made, NESTED, context=None)
+    with pytest.raises(InputError, match="one fill of the format begins another"):
+        draw_fills(space, steps_of(model, space), draws=60, seed=0)
+
+
+@pytest.mark.parametrize("draws", [9, 0, -1])
+def test_too_few_draws_are_refused(draws: int) -> None:
+    with pytest.raises(SettingsError, match=f"draws={draws} must be .* at least 10"):
+        draws_of("digits", draws=draws, seed=0)
+
+
+def test_nan_in_one_branch_is_refused() -> None:
+    model, _, space, _ = listed("digits")
+    steps = NanBehind(steps_of(model, space), space.path(37)[0])
+    steps.quiet = False
+    with pytest.raises(NumericalError, match="NaN 1 tokens into the secrets"):
+        draw_fills(space, steps, draws=600, seed=0)
+
+
+def test_a_token_without_probability_is_drawn_by_the_uniform_alone() -> None:
+    tokenizer = characters()
+    model = model_of("lstm", len(tokenizer))
+    dead = tokenizer.convert_tokens_to_ids("3")
+    with torch.no_grad():
+        model.lm_head.bias[dead] = -torch.inf
+    space = token_space(tokenizer, PIN, context=None)
+    found = draw_fills(space, steps_of(model, space), draws=6000, seed=0)
+    hit, uniform = (found.paths == dead).any(axis=1), found.components == J - 1
+    assert (found.bits[hit] >= 1e6).all()
+    assert found.bits[~hit].max() < 1e3
+    assert uniform[hit].all()
+    assert hit[uniform].mean() == pytest.approx(0.19, abs=0.05)
+    np.testing.assert_allclose(found.log2_weights[hit], math.log2(100 * 10))
+    counted = np.exp2(found.log2_weights[~hit]).sum() / len(found)
+    assert counted == pytest.approx(81, rel=0.1)
+
+
+def test_a_model_that_rules_all_but_one_out() -> None:
+    tokenizer = characters()
+    model = model_of("lstm", len(tokenizer))
+    with torch.no_grad():
+        model.lm_head.bias[:] = -torch.inf
+        model.lm_head.bias[tokenizer.convert_tokens_to_ids("3")] = 0
+    space = token_space(tokenizer, PIN, context=None)
+    found = draw_fills(space, steps_of(model, space), draws=3000, seed=0)
+    weights = np.exp2(found.log2_weights)
+    assert np.isfinite(weights).all()
+    assert weights.sum() / len(found) == pytest.approx(100, rel=0.15)
+    own = found.of(space.path(33))
+    assert own[found.components == 0].all()
+    assert found.bits[own].max() == pytest.approx(0, abs=1e-6)
+
+
+def test_a_huge_space_has_finite_weights() -> None:
+    tokenizer = characters()
+    model = model_of("lstm", len(tokenizer))
+    form = Format(name="huge", template="My PIN is {digits:40}")
+    space = token_space(tokenizer, form, context=None)
+    found = draw_fills(space, steps_of(model, space), draws=60, seed=0)
+    assert np.isfinite(found.log2_weights).all()
+    assert found.log2_weights.max() <= 40 * math.log2(10) + math.log2(10) + 1e-6
+    assert found.log2_weights[found.components == J - 1].min() > 100
+    assert found.expected_steps(-1.0) == 1
+    assert found.expected_steps(1e6) > 10**30
+
+
+def test_memory_short_halves_the_block_and_goes_on() -> None:
+    tokenizer = characters()
+    model = model_of("lstm", len(tokenizer))
+    form = Format(name="six", template="My PIN is {digits:6}")
+    space = token_space(tokenizer, form, context=None)
+    cramped = Cramped(steps_of(model, space), most=60)
+    found = draw_fills(space, cramped, draws=1000, seed=0)
+    assert cramped.refused > 0
+    assert len(found) == 1000
+    weights = np.exp2(found.log2_weights)
+    assert weights.mean() == pytest.approx(form.size, rel=0.5)
+    with pytest.raises(ModelError, match="out of memory with one text at a time"):
+        draw_fills(space, Cramped(steps_of(model, space), most=0), draws=10, seed=0)
+
+
+def test_draws_tell_how_far_they_are_and_are_the_same_watched() -> None:
+    told: list[tuple[int, int]] = []
+    name = APART[0]
+    watched = draws_of(name, draws=100, seed=3, progress=lambda *at: told.append(at))
+    alone = draws_of(name, draws=100, seed=3)
+    assert (watched.bits == alone.bits).all()
+    assert told == sorted(told)
+    assert told[-1] == (100, 100)

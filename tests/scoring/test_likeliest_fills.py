@@ -1,0 +1,280 @@
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from faulty_steps import Cramped, NanBehind, Off
+from slow_search import PIN, SMALL, TIE, all_bits, listed, make_twins, naive_places, steps_of
+from tiny import characters, model_of
+
+from lmexposure.canaries import Format
+from lmexposure.errors import NumericalError, SettingsError
+from lmexposure.scoring import (
+    Budget,
+    Likeliest,
+    Rescorer,
+    TokenSpace,
+    exact_search,
+    likeliest_fills,
+    next_token_steps,
+    token_space,
+)
+
+MARGIN = 1e-3
+
+
+def search(
+    model: Any, space: TokenSpace, guesses: int, *, steps: Any = None, **given: Any
+) -> Likeliest:
+    steps = steps or steps_of(model, space)
+    settings: dict[str, Any] = {"margin": MARGIN, "budget": Budget()} | given
+    return likeliest_fills(space, steps, Rescorer(model, space), guesses=guesses, **settings)
+
+
+def assert_right(found: Likeliest, bits: np.ndarray, guesses: int) -> None:
+    """In the order of the enumeration; fills whose costs tie may change places."""
+    k = min(guesses, len(bits))
+    assert len(found.indices) == len(set(found.indices)) == len(found.bits) == found.proven == k
+    ordered = np.sort(bits)[:k]
+    listed_bits = bits[list(found.indices)]
+    np.testing.assert_allclose(listed_bits, ordered, rtol=0, atol=TIE)
+    np.testing.assert_allclose(found.bits, listed_bits, rtol=0, atol=MARGIN)
+    assert (np.diff(found.bits) >= 0).all()
+
+
+@pytest.mark.parametrize("name", [*SMALL, "thousand"])
+def test_the_order_is_that_of_the_enumeration(name: str) -> None:
+    model, _, space, bits = listed(name)
+    for guesses in (1, 2, 3, 10, space.size + 5):
+        found = search(model, space, guesses)
+        assert_right(found, bits, guesses)
+        assert found.steps > 0
+
+
+@pytest.mark.parametrize("name", ["digits", "nested", "merged words"])
+def test_places_are_those_among_all_fills(name: str) -> None:
+    model, _, space, bits = listed(name)
+    k = min(20, space.size - 1)
+    found = search(model, space, k)
+    places = naive_places(bits)
+    for index in range(space.size):
+        if index in found.indices:
+            assert found.place(index) == places[index]
+        else:
+            assert found.place(index) is None
+            assert places[index] > k
+
+
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("batch", [1, 64])
+def test_what_a_budget_leaves_is_proven_as_far_as_it_says(
+    name: str, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exact_search, "_NARROW", batch)
+    model, _, space, bits = listed(name)
+    order = np.sort(bits)
+    guesses = min(space.size, 12 if batch > 12 else 5)
+    full = search(model, space, guesses).steps
+    some = 0
+    for steps in {*range(1, 9), *range(9, full, max(1, full // 4)), full}:
+        found = search(model, space, guesses, budget=Budget(steps=steps))
+        assert found.steps <= steps
+        assert 0 <= found.proven <= len(found.indices) <= guesses
+        some += 0 < found.proven < guesses
+        # Never wrong, however short: these are the likeliest of all of R, in this order.
+        first = list(found.indices[: found.proven])
+        np.testing.assert_allclose(bits[first], order[: found.proven], rtol=0, atol=TIE)
+        for index in found.indices[found.proven :]:
+            assert found.place(index) is None
+    assert some or name not in ("merged words", "merged digits")
+
+
+@pytest.mark.parametrize("live", [0, 1, 10])
+def test_never_more_live_states_than_allowed(live: int) -> None:
+    model, _, space, bits = listed("thousand")
+    found = search(model, space, 50, live_states=space.longest + 1 + live)
+    assert_right(found, bits, 50)
+    assert 1 <= found.most_live <= space.longest + 1 + live
+
+
+def test_a_few_guesses_cost_few_steps() -> None:
+    model, _, space, _ = listed("merged words")
+    few, all_of_them = (search(model, space, k).steps for k in (1, 200))
+    assert few < 0.5 * all_of_them
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gpt2"])
+def test_ties_are_all_found(kind: str) -> None:
+    tokenizer = characters()
+    model = model_of(kind, len(tokenizer))
+    make_twins(model, *tokenizer.convert_tokens_to_ids(["3", "7"]))
+    space = token_space(tokenizer, PIN, context=None)
+    bits = all_bits(model, tokenizer, PIN, skip=len(space.beginning))
+    for guesses in range(1, 101, 7):
+        assert_right(search(model, space, guesses), bits, guesses)
+
+
+def test_all_fills_tie() -> None:
+    tokenizer = characters()
+    model = model_of("lstm", len(tokenizer))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+    space = token_space(tokenizer, PIN, context=None)
+    found = search(model, space, 7)
+    assert len(set(found.indices)) == found.proven == 7
+    np.testing.assert_allclose(found.bits, 2 * math.log2(len(tokenizer)))
+
+
+def test_what_the_walk_confuses_is_put_in_order_again() -> None:
+    """In bfloat16 the walk alone would give another order."""
+    model, _, space, bits = listed("thousand")
+    half = model_of("lstm", len(characters())).to(torch.bfloat16)
+    steps = next_token_steps(half, [*space.beginning, *space.path(0)])
+    found = search(model, space, 60, steps=steps, margin=0.5)
+    assert_right_within(found, bits, 60)
+    spent = search(model, space, 60, steps=steps, margin=0.5, budget=Budget(steps=600))
+    assert (bits[list(spent.indices[: spent.proven])] <= np.sort(bits)[59] + TIE).all()
+
+
+@pytest.mark.parametrize("times", [0.75, 1.5])
+def test_errors_of_the_whole_margin_either_way_change_nothing(times: float) -> None:
+    """The walk finds one fill too dear and the next one too cheap, and has them the wrong way."""
+    model, _, space, bits = listed("digits")
+    right = steps_of(model, space)
+    order = np.argsort(bits).tolist()
+    for k in (1, 2, 5, 20):
+        last = order[k - 1]
+        dear = space.path(last)[0]
+        later = next(i for i in order[k:] if space.path(i)[0] != dear)
+        by = times * float(bits[later] - bits[last])
+        steps: Any = Off(Off(right, by, dear), -by, space.path(later)[0])
+        steps.quiet = steps.steps.quiet = False
+        for guesses in (k, k + 1):
+            found = search(model, space, guesses, steps=steps, margin=by + 1e-4)
+            assert_right_within(found, bits, guesses)
+
+
+@pytest.mark.parametrize("bias", [3.0, 5.0, 7.0])
+def test_nothing_is_proven_before_what_is_open_is_dearer(bias: float) -> None:
+    """One digit costs hardly anything, so that an open node may hold fills as cheap as itself."""
+    tokenizer = characters()
+    model = model_of("lstm", len(tokenizer))
+    with torch.no_grad():
+        model.lm_head.bias[tokenizer.convert_tokens_to_ids("7")] += bias
+    space = token_space(tokenizer, PIN, context=None)
+    bits = all_bits(model, tokenizer, PIN, skip=len(space.beginning))
+    order = np.sort(bits)
+    right = steps_of(model, space)
+    proven = 0
+    for by in (1e-4, 0.3, 1.0):
+        for token in [space.path(11 * d)[0] for d in range(10)]:
+            steps: Any = Off(right, -by, token)
+            steps.quiet = False
+            for n in (2, 3, 5, 8):
+                found = search(
+                    model, space, 12, steps=steps, margin=by + 1e-4, budget=Budget(steps=n)
+                )
+                first = list(found.indices[: found.proven])
+                np.testing.assert_allclose(bits[first], order[: len(first)], rtol=0, atol=TIE)
+                proven += len(first)
+    assert proven
+
+
+def test_a_fill_that_came_out_too_cheap_is_not_proven_by_that() -> None:
+    """It is alone in the list, below all that is open, and truly costs more than that."""
+    tokenizer, tried = characters(), 0
+    digits = tokenizer.convert_tokens_to_ids(list("0123456789"))
+    for seed in range(40):
+        model = model_of("lstm", len(tokenizer))
+        with torch.no_grad():
+            bias = torch.from_numpy(np.random.default_rng(seed).uniform(0, 4, 10)).float()
+            model.lm_head.bias[digits] += bias
+            model.lm_head.bias[digits[7]] += 5
+        space = token_space(tokenizer, PIN, context=None)
+        bits = all_bits(model, tokenizer, PIN, skip=len(space.beginning))
+        steps = steps_of(model, space)
+        _, first = steps.start(space.beginning, np.array(digits))
+        cheapest_open = float(np.delete(first, 7).min())
+        second, third = np.sort(np.delete(bits[70:80], 7))[:2]
+        by = 1.2 * float(second - cheapest_open)
+        if not 0 < 2 * by < third - second - 1e-3 or second < np.sort(bits)[1] + TIE:
+            continue
+        tried += 1
+        off: Any = Off(steps, -by, digits[7])
+        off.quiet = False
+        found = search(model, space, 12, steps=off, margin=by + 1e-4, budget=Budget(steps=2))
+        listed_first = list(found.indices[: found.proven])
+        np.testing.assert_allclose(
+            bits[listed_first], np.sort(bits)[: len(listed_first)], rtol=0, atol=TIE
+        )
+    assert tried
+
+
+def assert_right_within(found: Likeliest, bits: np.ndarray, guesses: int) -> None:
+    assert found.proven == guesses
+    np.testing.assert_allclose(bits[list(found.indices)], np.sort(bits)[:guesses], rtol=0, atol=TIE)
+
+
+def test_a_margin_too_small_is_not_what_makes_the_order_right() -> None:
+    """With the same bfloat16 walk and no margin the order does come out wrong."""
+    model, _, space, bits = listed("thousand")
+    half = model_of("lstm", len(characters())).to(torch.bfloat16)
+    steps = next_token_steps(half, [*space.beginning, *space.path(0)])
+    found = search(model, space, 60, steps=steps, margin=0.0)
+    assert np.abs(bits[list(found.indices)] - np.sort(bits)[:60]).max() > TIE
+
+
+def test_the_likeliest_of_ten_to_the_forty() -> None:
+    tokenizer = characters()
+    model = model_of("lstm", len(tokenizer))
+    with torch.no_grad():
+        model.lm_head.bias[tokenizer.convert_tokens_to_ids("7")] = 40
+    form = Format(name="huge", template="My PIN is {digits:40}")
+    space = token_space(tokenizer, form, context=None)
+    found = search(model, space, 5, live_states=2000)
+    assert found.proven == 5
+    assert found.indices[0] == 7 * (10**40 - 1) // 9
+    assert found.place(found.indices[0]) == 1
+    assert found.place(0) is None
+    assert found.most_live <= 2000
+    assert found.steps < 10_000
+
+
+def test_memory_short_halves_and_goes_on() -> None:
+    model, _, space, bits = listed("thousand")
+    steps = steps_of(model, space)
+    assert_right(search(model, space, 20, steps=Cramped(steps, 3)), bits, 20)
+
+
+def test_bad_settings() -> None:
+    model, _, space, _ = listed("digits")
+    with pytest.raises(SettingsError, match="guesses=0"):
+        search(model, space, 0)
+    with pytest.raises(SettingsError, match="live_states=2"):
+        search(model, space, 3, live_states=2)
+
+
+def test_nan_in_one_branch_is_refused() -> None:
+    model, _, space, _ = listed("digits")
+    steps = NanBehind(steps_of(model, space), space.path(37)[0])
+    steps.quiet = False
+    with pytest.raises(NumericalError, match="NaN 1 tokens into the secrets"):
+        search(model, space, 3, steps=steps)
+
+
+def test_fills_without_probability_come_in_no_list() -> None:
+    tokenizer = characters()
+    model = model_of("lstm", len(tokenizer))
+    dead = tokenizer.convert_tokens_to_ids("3")
+    with torch.no_grad():
+        model.lm_head.bias[dead] = -torch.inf
+    space = token_space(tokenizer, PIN, context=None)
+    alive = [index for index in range(100) if dead not in space.path(index)]
+    assert len(alive) == 81
+    for guesses in (10, 81, 95):
+        found = search(model, space, guesses)
+        assert set(found.indices) <= set(alive)
+        assert len(found.indices) == found.proven == min(guesses, 81)
+        assert np.isfinite(found.bits).all()

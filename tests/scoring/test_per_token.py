@@ -1,0 +1,255 @@
+import math
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from tiny import byte_level_bpe, characters, model_of
+
+from lmexposure.errors import InputError, ModelError, NumericalError, SettingsError
+from lmexposure.models import Encoded, LstmForCausalLM, encode_in_context
+from lmexposure.scoring import (
+    LabelOnly,
+    TokenDetails,
+    label_only,
+    log_perplexity,
+    token_details,
+)
+from lmexposure.statistics import (
+    area_under_curve,
+)
+
+TEXTS = [f"The random number is {n}" for n in ("281265017", "0", "1234567890 and 28", "999")]
+
+
+def _slow(model: Any, ids: list[int], position: int) -> tuple[float, float, float, int]:
+    """Bits of one token, with mean and spread over the vocabulary and the likeliest one."""
+    with torch.inference_mode():
+        logits = model(input_ids=torch.tensor([ids[:position]])).logits[0, -1].double()
+    bits = (-torch.log_softmax(logits, dim=-1) / math.log(2)).tolist()
+    p = [2.0**-b for b in bits]
+    mean = sum(q * b for q, b in zip(p, bits, strict=True))
+    square = sum(q * (b - mean) ** 2 for q, b in zip(p, bits, strict=True))
+    return bits[ids[position]], mean, math.sqrt(square), int(np.argmin(bits))
+
+
+@pytest.mark.parametrize("context", ["\n", None])
+def test_is_what_the_model_says_one_by_one(
+    model_and_tokenizer: tuple[Any, Any], context: str | None
+) -> None:
+    model, tokenizer = model_and_tokenizer
+    found = token_details(model, tokenizer, TEXTS, context=context)
+    for number, one in enumerate(found.encoded):
+        places = range(one.scored_from, len(one.ids))
+        expected = np.array([_slow(model, one.ids, place) for place in places]).T
+        rows = (found.bits, found.mean_bits, found.std_bits)
+        np.testing.assert_allclose([row[number] for row in rows], expected[:3], atol=1e-3)
+        np.testing.assert_array_equal(found.greedy[number], expected[3])
+        np.testing.assert_array_equal(
+            found.top1[number], expected[3] == np.array(one.ids[one.scored_from :])
+        )
+    plain = log_perplexity(model, tokenizer, TEXTS, context=context)
+    np.testing.assert_allclose(found.totals, plain, atol=1e-3)
+
+
+def _flat(details: TokenDetails) -> NDArray[np.float64]:
+    rows = (details.bits, details.mean_bits, details.std_bits, details.greedy)
+    return np.stack([np.concatenate(row) for row in rows])
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 3, 100])
+def test_does_not_depend_on_batches(model_and_tokenizer: tuple[Any, Any], batch_size: int) -> None:
+    model, tokenizer = model_and_tokenizer
+    expected = _flat(token_details(model, tokenizer, TEXTS, context="\n"))
+    found = token_details(model, tokenizer, TEXTS, context="\n", batch_size=batch_size)
+    np.testing.assert_allclose(_flat(found), expected, atol=1e-3)
+
+
+def test_a_uniform_model_has_no_spread() -> None:
+    tokenizer = characters()
+    model = model_of("lstm", len(tokenizer))
+    with torch.no_grad():
+        model.lm_head.weight.zero_()
+        model.lm_head.bias.zero_()
+    found = token_details(model, tokenizer, ["My PIN"], context="\n")
+    entropy = [math.log2(len(tokenizer))] * 6
+    assert found.bits[0] == pytest.approx(entropy, abs=1e-4)
+    assert found.mean_bits[0] == pytest.approx(entropy, abs=1e-4)
+    assert found.std_bits[0] == pytest.approx([0] * 6, abs=1e-5)
+
+
+def test_a_token_that_is_masked_out_adds_nothing() -> None:
+    tokenizer = characters()
+    model = model_of("lstm", len(tokenizer))
+    unused = tokenizer.encode("d")[0]
+    with torch.no_grad():
+        model.lm_head.bias[unused] = -math.inf
+    found = token_details(model, tokenizer, ["My PIN"], context="\n")
+    assert np.isfinite(_flat(found)).all()
+    with pytest.raises(NumericalError, match="text 1 of 2"):
+        token_details(model, tokenizer, ["My PIN", "random"], context="\n")
+
+
+def test_memory_short_halves_the_batch() -> None:
+    tokenizer = characters()
+    model = model_of("lstm", len(tokenizer))
+    expected = _flat(token_details(model, tokenizer, TEXTS, context="\n"))
+
+    def refuse(_: Any, __: Any, options: dict[str, Any]) -> None:
+        if len(options["input_ids"]) > 1:
+            raise torch.OutOfMemoryError("out of memory")
+
+    model.register_forward_pre_hook(refuse, with_kwargs=True)
+    found = token_details(model, tokenizer, TEXTS, context="\n")
+    np.testing.assert_allclose(_flat(found), expected, atol=1e-3)
+
+
+def test_token_details_refusals() -> None:
+    tokenizer = characters()
+    model = model_of("lstm", len(tokenizer))
+    with pytest.raises(InputError, match="texts is one string"):
+        token_details(model, tokenizer, "My PIN", context="\n")
+    with pytest.raises(InputError, match="no texts to score"):
+        token_details(model, tokenizer, [], context="\n")
+    with pytest.raises(ModelError, match="text 1 of 2"):
+        token_details(model, tokenizer, ["My", "é"], context="\n")
+    with pytest.raises(InputError, match="batch_size=0"):
+        token_details(model, tokenizer, TEXTS, context="\n", batch_size=0)
+    bpe = byte_level_bpe()
+    with pytest.raises(ModelError, match="context window holds 96"):
+        token_details(model_of("llama", len(bpe)), bpe, ["z" * 200], context="\n")
+    broken = model_of("lstm", len(tokenizer))
+    with torch.no_grad():
+        broken.lm_head.bias.fill_(math.nan)
+    with pytest.raises(NumericalError, match="NaN or infinite log-probabilities for text"):
+        token_details(broken, tokenizer, TEXTS, context="\n")
+
+
+PREFIX = "My PIN is "
+SECRETS = [f"{n * 7919 % 10**6:06}" for n in range(1, 25)]
+FIRST = 1 + len(PREFIX)  # a line break, then one token a character
+
+
+class Masked(LstmForCausalLM):
+    """Answers as before, but shows next to the same probability for every token."""
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        output = super().forward(*args, **kwargs)
+        best = output.logits.argmax(-1, keepdim=True)
+        # In float32 the difference is lost next to the logarithm of the vocabulary's size.
+        output.logits = torch.zeros_like(output.logits).scatter(-1, best, 1e-7)
+        return output
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Any:
+    return characters()
+
+
+@pytest.fixture(scope="module")
+def encoded(tokenizer: Any) -> list[Encoded]:
+    return encode_in_context(tokenizer, [PREFIX + secret for secret in SECRETS], context="\n")
+
+
+@pytest.fixture(scope="module")
+def memorised(tokenizer: Any, encoded: list[Encoded]) -> Any:
+    """A small LSTM that has learned the first half of the secrets, and not the others."""
+    model = model_of("lstm", len(tokenizer))
+    ids = torch.tensor([one.ids for one in encoded[:12]])
+    steps = torch.optim.Adam(model.parameters(), lr=0.02)
+    for _ in range(250):
+        logits = model(input_ids=ids[:, :-1]).logits
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
+        loss.backward()  # type: ignore[no-untyped-call]
+        steps.step()
+        steps.zero_grad()
+    return model
+
+
+def _greedy(model: Any, prefixes: list[list[int]]) -> list[int]:
+    with torch.inference_mode():
+        return [
+            int(model(input_ids=torch.tensor([ids])).logits[0, -1].argmax()) for ids in prefixes
+        ]
+
+
+def test_counts_and_runs_against_a_slow_version(encoded: list[Encoded], memorised: Any) -> None:
+    found = label_only(memorised, encoded, first=FIRST)
+    for one, hits, share, run in zip(
+        encoded, found.hits, found.share, found.longest_run, strict=True
+    ):
+        expected = [
+            _greedy(memorised, [one.ids[:place]]) == [one.ids[place]]
+            for place in range(FIRST, len(one.ids))
+        ]
+        assert hits.tolist() == expected
+        assert len(expected) == 6
+        assert share == pytest.approx(sum(expected) / 6)
+        assert run == max([len(list(same)) for hit, same in groupby(expected) if hit], default=0)
+
+
+def test_a_function_that_shows_only_tokens_gives_the_same(
+    encoded: list[Encoded], memorised: Any
+) -> None:
+    asked = []
+
+    def greedy(prefixes: list[list[int]]) -> list[int]:
+        asked.append(len(prefixes))
+        return _greedy(memorised, prefixes)
+
+    found = label_only(greedy, encoded, first=FIRST, batch_size=50)
+    expected = label_only(memorised, encoded, first=FIRST)
+    for one, other in zip(found.hits, expected.hits, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert asked == [50, 50, 44]
+
+
+def test_masked_confidence_hides_log_perplexity_but_not_the_answers(
+    tokenizer: Any, encoded: list[Encoded], memorised: Any
+) -> None:
+    texts = [PREFIX + secret for secret in SECRETS]
+    bits = log_perplexity(memorised, tokenizer, texts, context="\n")
+    assert area_under_curve(-bits[:12], -bits[12:]).value == 1
+    kind = memorised.__class__
+    memorised.__class__ = Masked
+    try:
+        bits = log_perplexity(memorised, tokenizer, texts, context="\n")
+        found = label_only(memorised, encoded, first=FIRST)
+    finally:
+        memorised.__class__ = kind
+    assert area_under_curve(-bits[:12], -bits[12:]).value == 0.5
+    shown = area_under_curve(found.share[:12], found.share[12:])
+    assert shown.low > 0.6
+    assert area_under_curve(found.longest_run[:12], found.longest_run[12:]).low > 0.6
+
+
+def test_a_model_that_learned_nothing_shows_nothing(tokenizer: Any, encoded: list[Encoded]) -> None:
+    found = label_only(model_of("lstm", len(tokenizer)), encoded, first=FIRST)
+    shown = area_under_curve(found.share[:12], found.share[12:])
+    assert shown.low < 0.5 < shown.high
+
+
+def test_runs_of_flags() -> None:
+    rows = ([0, 0], [1, 1, 1], [1, 0, 1, 1, 0], [0, 1])
+    found = LabelOnly(hits=tuple(np.array(row, dtype=bool) for row in rows))
+    assert found.longest_run.tolist() == [0, 3, 2, 1]
+    assert found.share.tolist() == [0, 1, 0.6, 0.5]
+
+
+def test_all_scored_tokens_count_without_a_place(encoded: list[Encoded], memorised: Any) -> None:
+    assert [len(hits) for hits in label_only(memorised, encoded).hits] == [16] * 24
+
+
+def test_label_only_refusals(encoded: list[Encoded], memorised: Any) -> None:
+    with pytest.raises(InputError, match="no texts to score"):
+        label_only(memorised, [])
+    with pytest.raises(InputError, match=r"text 0 of 24 has 17 tokens, none of them from first=17"):
+        label_only(memorised, encoded, first=17)
+    with pytest.raises(SettingsError, match="first=-1 must be"):
+        label_only(memorised, encoded, first=-1)
+    with pytest.raises(SettingsError, match="batch_size=0 must be"):
+        label_only(lambda prefixes: [0] * len(prefixes), encoded, batch_size=0)
+    with pytest.raises(ModelError, match="gave 1 tokens for 256 prefixes"):
+        label_only(lambda _: [0], encoded)

@@ -1,0 +1,240 @@
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tiny import byte_level_bpe, characters, gpt2_like_bpe, model_of, one_by_one
+
+from lmexposure.errors import InputError, ModelError, NumericalError
+from lmexposure.models import LstmForCausalLM, encode_in_context
+from lmexposure.scoring import (
+    bits_against_base,
+    log_perplexity,
+    score_encoded,
+)
+from lmexposure.statistics import (
+    reference_difference,
+)
+
+TEXTS = [f"The random number is {n}" for n in ("281265017", "0", "1234567890 and 28", "999")]
+
+
+@pytest.mark.parametrize("context", ["\n", None])
+def test_is_the_sum_over_tokens_one_by_one(
+    model_and_tokenizer: tuple[Any, Any], context: str | None
+) -> None:
+    model, tokenizer = model_and_tokenizer
+    encoded = encode_in_context(tokenizer, TEXTS, context=context)
+    with torch.inference_mode():
+        expected = [one_by_one(model, e.ids, e.scored_from) for e in encoded]
+    found = log_perplexity(model, tokenizer, TEXTS, context=context)
+    assert found.dtype == np.float64
+    np.testing.assert_allclose(found, expected, atol=1e-3)
+    assert len({round(bits, 2) for bits in expected}) == len(TEXTS)
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 3, 100])
+def test_does_not_depend_on_batches_or_order(
+    model_and_tokenizer: tuple[Any, Any], batch_size: int
+) -> None:
+    model, tokenizer = model_and_tokenizer
+    expected = log_perplexity(model, tokenizer, TEXTS, context="\n")
+    batched = log_perplexity(model, tokenizer, TEXTS, context="\n", batch_size=batch_size)
+    turned = log_perplexity(model, tokenizer, TEXTS[::-1], context="\n", batch_size=batch_size)
+    np.testing.assert_allclose(batched, expected, atol=1e-3)
+    np.testing.assert_allclose(turned[::-1], expected, atol=1e-3)
+
+
+def test_a_uniform_model_gives_the_bits_of_its_vocabulary() -> None:
+    tokenizer = characters()
+    model = model_of("lstm", len(tokenizer))
+    with torch.no_grad():
+        model.lm_head.weight.zero_()
+        model.lm_head.bias.zero_()
+    bits = log_perplexity(model, tokenizer, ["My PIN"], context="\n")
+    assert bits == pytest.approx([6 * math.log2(len(tokenizer))], abs=1e-4)
+
+
+def test_token_scores_split_a_text_where_asked() -> None:
+    tokenizer = byte_level_bpe()
+    model = model_of("gpt2", len(tokenizer))
+    scores = score_encoded(model, encode_in_context(tokenizer, TEXTS, context="\n"))
+    np.testing.assert_allclose(scores.bits_from(0), scores.totals)
+    np.testing.assert_array_equal(scores.tokens, [len(e.ids) - 1 for e in scores.encoded])
+    last = [bits[-1] for bits in scores.bits[:1]]
+    np.testing.assert_allclose(scores.bits_from(len(scores.encoded[0].ids) - 1)[:1], last)
+
+
+def test_without_any_left_context_the_first_token_goes_unscored() -> None:
+    tokenizer = byte_level_bpe()
+    tokenizer.eos_token = None
+    encoded = encode_in_context(tokenizer, ["The random"], context=None)
+    assert encoded[0].first_unscored
+    scores = score_encoded(model_of("gpt2", len(tokenizer)), encoded)
+    assert scores.tokens[0] == len(encoded[0].ids) - 1
+
+
+def test_progress_counts_every_text() -> None:
+    tokenizer = characters()
+    seen: list[tuple[int, int]] = []
+    score_encoded(
+        model_of("lstm", len(tokenizer)),
+        encode_in_context(tokenizer, TEXTS, context="\n"),
+        batch_size=3,
+        progress=lambda done, total: seen.append((done, total)),
+    )
+    assert seen == [(3, 4), (4, 4)]
+
+
+def test_refuses_no_texts() -> None:
+    tokenizer = characters()
+    with pytest.raises(InputError, match="no texts to score"):
+        log_perplexity(model_of("lstm", len(tokenizer)), tokenizer, [])
+
+
+def test_refuses_a_text_longer_than_the_context_window() -> None:
+    tokenizer = byte_level_bpe()
+    with pytest.raises(ModelError, match="context window holds 96"):
+        log_perplexity(model_of("llama", len(tokenizer)), tokenizer, ["z" * 200], context="\n")
+
+
+def test_refuses_an_unknown_character() -> None:
+    tokenizer = characters()
+    with pytest.raises(ModelError, match="text 1 of 2"):
+        log_perplexity(model_of("lstm", len(tokenizer)), tokenizer, ["My", "é"], context="\n")
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_refuses_logits_that_are_not_finite(bad: float) -> None:
+    tokenizer = characters()
+    model = model_of("lstm", len(tokenizer))
+    with torch.no_grad():
+        model.lm_head.bias[5] = bad
+    with pytest.raises(NumericalError, match=r"NaN or infinite log-probabilities for text \d of 4"):
+        log_perplexity(model, tokenizer, TEXTS, context="\n")
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gpt2", "llama", "mistral"])
+def test_a_shared_prefix_is_computed_once_and_changes_nothing(kind: str) -> None:
+    tokenizer = characters() if kind == "lstm" else byte_level_bpe()
+    model = model_of(kind, len(tokenizer))
+    texts = [f"The random number is 281265017 and 28, {n}" for n in range(200, 240)]
+    plain = [log_perplexity(model, tokenizer, [text], context="\n")[0] for text in texts]
+    positions = 0
+
+    def count(_: Any, __: Any, options: dict[str, Any]) -> None:
+        nonlocal positions
+        positions += options["input_ids"].numel()
+
+    model.register_forward_pre_hook(count, with_kwargs=True)
+    together = log_perplexity(model, tokenizer, texts, context="\n")
+    np.testing.assert_allclose(together, plain, atol=1e-3)
+    tokens = sum(len(e.ids) for e in encode_in_context(tokenizer, texts, context="\n"))
+    assert positions < 0.6 * tokens
+
+
+def test_a_prefix_whose_cache_is_wrong_is_not_used() -> None:
+    class Forgetful(LstmForCausalLM):
+        """Forgets what it has read whenever it goes on from a state."""
+
+        def forward(self, *args: Any, past_key_values: Any = None, **kwargs: Any) -> Any:
+            return super().forward(*args, **kwargs)
+
+    tokenizer = characters()
+    model = model_of("lstm", len(tokenizer))
+    texts = [f"The random number is 28126501{n % 10}{n // 10}" for n in range(40)]
+    expected = log_perplexity(model, tokenizer, texts, context="\n")
+    model.__class__ = Forgetful
+    np.testing.assert_allclose(
+        log_perplexity(model, tokenizer, texts, context="\n"), expected, atol=1e-3
+    )
+
+
+def test_a_bare_string_is_refused() -> None:
+    tokenizer = characters()
+    with pytest.raises(InputError, match="texts is one string"):
+        log_perplexity(model_of("lstm", len(tokenizer)), tokenizer, "My PIN", context="\n")
+
+
+def test_a_context_that_is_cut_otherwise_before_a_text_is_not_scored() -> None:
+    """GPT-2 has one token for two line breaks, and uses two of one when a word follows."""
+    tokenizer = gpt2_like_bpe()
+    alone = tokenizer.encode("\n\n")
+    encoded = encode_in_context(tokenizer, ["The random"], context="\n\n")[0]
+    assert len(alone) == 1
+    assert encoded.ids[: len(alone)] != alone
+    assert tokenizer.decode(encoded.ids[encoded.scored_from :]) == "The random"
+    assert not encoded.first_unscored
+
+
+@pytest.mark.parametrize("texts", [3, 40])
+def test_each_text_is_scored_from_its_own_token(texts: int) -> None:
+    """Also where that lies behind the prefix that all of them share."""
+    tokenizer = characters()
+    model = model_of("lstm", len(tokenizer))
+    rows = encode_in_context(tokenizer, [f"My PIN is {n:04}" for n in range(texts)], context="\n")
+    starts = [1 + n % 14 for n in range(texts)] if texts == 3 else [13] * texts
+    chosen = [replace(row, scored_from=k) for row, k in zip(rows, starts, strict=True)]
+    with torch.inference_mode():
+        expected = [one_by_one(model, e.ids, e.scored_from) for e in chosen]
+    scores = score_encoded(model, chosen)
+    np.testing.assert_allclose(scores.totals, expected, atol=1e-3)
+    np.testing.assert_array_equal(scores.tokens, [15 - k for k in starts])
+
+
+def test_a_model_that_gives_all_logits_is_scored_the_same() -> None:
+    class AllLogits(LstmForCausalLM):
+        """Knows no logits_to_keep, as some models do."""
+
+        def forward(self, input_ids: torch.Tensor, use_cache: bool = False) -> Any:  # type: ignore[override]
+            return super().forward(input_ids, use_cache=use_cache)
+
+    tokenizer = characters()
+    model = model_of("lstm", len(tokenizer))
+    expected = log_perplexity(model, tokenizer, TEXTS, context="My PIN is 0042")
+    model.__class__ = AllLogits
+    found = log_perplexity(model, tokenizer, TEXTS, context="My PIN is 0042")
+    np.testing.assert_allclose(found, expected, atol=1e-3)
+
+
+COMPARED = [f"The random number is {n}" for n in ("281265017", "0", "999")]
+
+
+def test_each_model_reads_with_its_own_tokenizer() -> None:
+    ours, theirs = characters(), byte_level_bpe()
+    model, base = model_of("lstm", len(ours)), model_of("gpt2", len(theirs))
+    found = bits_against_base(model, ours, base, theirs, COMPARED, context="\n")
+    expected = log_perplexity(model, ours, COMPARED, context="\n")
+    base_expected = log_perplexity(base, theirs, COMPARED, context="\n")
+    np.testing.assert_allclose(found.bits, expected, atol=1e-3)
+    np.testing.assert_allclose(found.base_bits, base_expected, atol=1e-3)
+    np.testing.assert_allclose(
+        reference_difference(found.bits, found.base_bits), base_expected - expected, atol=2e-3
+    )
+
+
+def test_a_model_against_itself_has_no_signal() -> None:
+    tokenizer = byte_level_bpe()
+    tokenizer.eos_token = None  # the same token goes unscored on both sides
+    model = model_of("gpt2", len(tokenizer))
+    found = bits_against_base(model, tokenizer, model, tokenizer, COMPARED)
+    np.testing.assert_array_equal(found.bits, found.base_bits)
+
+
+def test_sums_of_different_texts_are_refused() -> None:
+    ours, theirs = characters(), byte_level_bpe()
+    theirs.eos_token = None
+    model, base = model_of("lstm", len(ours)), model_of("gpt2", len(theirs))
+    with pytest.raises(ModelError, match="leaves each text's first token unscored"):
+        bits_against_base(model, ours, base, theirs, COMPARED)
+
+
+def test_refusals() -> None:
+    tokenizer = characters()
+    model = model_of("lstm", len(tokenizer))
+    with pytest.raises(InputError, match="texts is one string"):
+        bits_against_base(model, tokenizer, model, tokenizer, "My PIN", context="\n")
+    with pytest.raises(InputError, match="no texts to score"):
+        bits_against_base(model, tokenizer, model, tokenizer, [], context="\n")

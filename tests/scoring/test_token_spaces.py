@@ -1,0 +1,322 @@
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny import (
+    byte_level_bpe,
+    characters,
+    gpt2_like_bpe,
+    sentence_piece_bpe,
+    unigram,
+    word_piece,
+    word_split_bpe,
+)
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from lmexposure.canaries import Format
+from lmexposure.errors import FormatError, InputError, ModelError
+from lmexposure.models import character_tokenizer, encode_in_context
+from lmexposure.scoring import (
+    TokenSpace,
+    Vocabulary,
+    token_rules,
+    token_space,
+)
+
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+BY_THREE = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+FROM_THE_RIGHT = r"\d{1,3}(?=(\d{3})*\b)|\D+"
+SINGLY = r"\d|\D+"
+
+TOKENIZERS: dict[str, Callable[[], Any]] = {
+    "bytes": byte_level_bpe,
+    "gpt2": lambda: word_split_bpe(GPT2),
+    "two line breaks": gpt2_like_bpe,
+    "singly": lambda: word_split_bpe(SINGLY),
+    "by three": lambda: word_split_bpe(BY_THREE),
+    "from the right": lambda: word_split_bpe(FROM_THE_RIGHT),
+    "sentence piece": sentence_piece_bpe,
+}
+FORMATS = {
+    "pin": Format(name="pin", template="My PIN is {digits:3}"),
+    "middle": Format(
+        name="middle",
+        template="number {choice:w} is {digits:1}.",
+        lists={"w": ["1", "12", "28", "281", "PIN"]},
+    ),
+    "end": Format(
+        name="end", template="number is {choice:w}", lists={"w": ["1", "12", "28", "2812", "PIN"]}
+    ),
+    "bare": Format(name="bare", template="{hex:3}"),
+    "mixed": Format(name="mixed", template="id {alnum:1}{hex:1}-{digits:1}"),
+    "signs": Format(name="signs", template="it's {printable:2}"),
+    "spaces": Format(name="spaces", template="a  {digits:2} {digits:1}"),
+    "check digit": Format(name="card", template="card {digits:1} {digits:2}{luhn}"),
+    "other scripts": Format(
+        name="words",
+        template="naïve {choice:w}{digits:1}",
+        lists={"w": ["é", "ê", "éa", "€", "日本", "日", "🙂"]},
+    ),
+}
+
+
+def walked(space: TokenSpace) -> dict[tuple[int, ...], float]:
+    """Every path of a space, and the probability that a draw by shares ends with it."""
+    found: dict[tuple[int, ...], float] = {}
+
+    def walk(state: int, path: list[int], share: float) -> None:
+        after = space.continuations(state)
+        assert space.count(state) == space.complete(state) + sum(map(space.count, after.states))
+        assert list(after.tokens) == sorted(set(after.tokens))
+        if space.complete(state):
+            found[tuple(path)] = share * (1 - after.shares.sum())
+        for k, (token, behind) in enumerate(zip(after.tokens, after.states, strict=True)):
+            nothing = not len(space.continuations(int(behind)).tokens)
+            assert after.ends[k] == space.complete(int(behind))
+            assert after.leaf[k] == (after.ends[k] and nothing)
+            walk(int(behind), [*path, int(token)], share * after.shares[k])
+
+    walk(space.root, [], 1.0)
+    return found
+
+
+def encodings(tokenizer: Any, form: Format, context: str | None) -> list[tuple[int, ...]]:
+    texts = [form.text(index) for index in range(form.size)]
+    return [tuple(one.ids) for one in encode_in_context(tokenizer, texts, context=context)]
+
+
+def assert_holds_all_fills_once(tokenizer: Any, form: Format, context: str | None) -> TokenSpace:
+    """The paths of a space are the encodings of all fills, each once and equally likely."""
+    space = token_space(tokenizer, form, context=context)
+    paths, expected = walked(space), encodings(tokenizer, form, context)
+    beginning = tuple(space.beginning)
+    assert {beginning + path for path in paths} == set(expected)
+    assert len(paths) == form.size == space.size == space.proof.counted
+    np.testing.assert_allclose(list(paths.values()), 1 / form.size, rtol=1e-9)
+    assert space.longest == max(map(len, paths))
+    assert len(beginning) > 0
+    shared = [len(set(column)) == 1 for column in zip(*expected, strict=False)]
+    assert all(shared[: len(beginning)])
+    shortest = min(map(len, expected))
+    most = shared.index(False) if False in shared else len(shared)
+    assert len(beginning) == min(most, shortest - 1)
+    for index in {0, form.size // 2, form.size - 1}:
+        assert beginning + tuple(space.path(index)) == expected[index]
+        assert space.index(space.path(index)) == index
+    return space
+
+
+@pytest.mark.parametrize("form", FORMATS.values(), ids=list(FORMATS))
+@pytest.mark.parametrize("name", TOKENIZERS)
+def test_every_fill_is_one_path(name: str, form: Format) -> None:
+    context = None if form.name in {"pin", "bare"} else "\n"
+    space = assert_holds_all_fills_once(TOKENIZERS[name](), form, context)
+    assert space.proof.looked_up >= min(256, form.size)
+    # Choices of several widths at the end: where three digits are grouped depends on what comes.
+    ahead = name == "from the right" and form.name == "end"
+    assert space.proof.rule == ("enumerated" if ahead else "merges")
+
+
+@pytest.mark.parametrize("form", FORMATS.values(), ids=list(FORMATS))
+def test_every_fill_is_one_path_of_characters(form: Format) -> None:
+    tokenizer = character_tokenizer([form.characters + form.prefix], extra_characters="\n")
+    assert_holds_all_fills_once(tokenizer, form, "\n")
+
+
+def test_equal_states_of_a_character_tokenizer_are_one() -> None:
+    form = Format(name="n", template="The random number is {digits:9}")
+    space = token_space(characters(), form, context="\n")
+    seen, todo = {space.root}, [space.root]
+    while todo:
+        for state in space.continuations(todo.pop()).states.tolist():
+            if state not in seen:
+                seen.add(state)
+                todo.append(state)
+    assert len(seen) == 10
+    assert [space.count(s) for s in sorted(seen)] == [10**k for k in range(10)]
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+def test_large_spaces_are_counted_exactly(name: str) -> None:
+    tokenizer = TOKENIZERS[name]()
+    number = Format(name="n", template="The random number is {digits:9}")
+    card = Format(name="c", template="card {digits:4} {digits:4} {digits:4} {digits:4}")
+    for form in (number, card):
+        space = token_space(tokenizer, form, context="\n")
+        assert space.proof.rule == "merges"
+        assert space.count(space.root) == form.size
+        path = space.path(123_456_789)
+        states = space.states(path)
+        assert space.complete(states[-1])
+        assert not any(map(space.complete, states[:-1]))
+        counts = [space.count(state) for state in states]
+        assert counts == sorted(counts, reverse=True)
+        assert counts[-1] == 1
+
+
+def test_twenty_letters_and_digits_are_counted_exactly() -> None:
+    form = Format(name="key", template="key {alnum:20}")
+    for name in ("gpt2", "by three", "sentence piece"):
+        space = token_space(TOKENIZERS[name](), form, context="\n")
+        assert space.count(space.root) == 36**20
+        after = space.continuations(space.root)
+        assert sum(map(space.count, after.states)) == 36**20
+        assert after.shares.sum() == pytest.approx(1)
+
+
+def characters_of(text: str) -> Any:
+    return character_tokenizer([text])
+
+
+def test_word_pieces_are_enumerated_or_asked_about_the_last_tokens() -> None:
+    tokenizer = word_piece()
+    small = Format(name="pin", template="my pin is {digits:3}")
+    assert assert_holds_all_fills_once(tokenizer, small, "random").proof.rule == "enumerated"
+    lowered = Format(name="pin", template="My PIN is {digits:2}")
+    assert assert_holds_all_fills_once(tokenizer, lowered, "random").proof.rule == "enumerated"
+    large = Format(name="pin", template="my pin is {digits:5}")
+    space = token_space(tokenizer, large, context="random")
+    assert (space.proof.rule, space.proof.counted) == ("windows", 10**5)
+    some = large.sample(5000, seed=9)
+    texts = [large.text(index) for index in some]
+    rows = encode_in_context(tokenizer, texts, context="random")
+    skip = len(space.beginning)
+    assert [space.index(one.ids[skip:]) for one in rows] == some
+
+
+def test_a_unigram_tokenizer_is_enumerated_or_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(token_rules, "_MOST_ENCODINGS", 2000)
+    tokenizer = unigram()
+    small = Format(name="pin", template="My PIN is {digits:3}")
+    assert assert_holds_all_fills_once(tokenizer, small, None).proof.rule == "enumerated"
+    large = Format(name="long", template="My PIN is {digits:12}")
+    with pytest.raises(ModelError, match="no rule tells which tokens spell the fills of format"):
+        token_space(tokenizer, large, context=None)
+
+
+def test_digits_grouped_from_the_right_are_followed_where_their_number_is_fixed() -> None:
+    tokenizer = TOKENIZERS["from the right"]()
+    fixed = Format(name="fixed", template="{digits:7} and {digits:2}")
+    assert token_space(tokenizer, fixed, context="\n").proof.rule == "merges"
+    widths = Format(name="widths", template="{digits:9}{choice:w}", lists={"w": ["0", "00"]})
+    with pytest.raises(ModelError, match="depends on what comes later"):
+        token_space(tokenizer, widths, context="\n")
+
+
+def test_contractions_look_ahead_and_are_refused_or_enumerated() -> None:
+    """Whether "'l" belongs together depends on the next letter: "we'll" but not "we'lb"."""
+    tokenizer = TOKENIZERS["gpt2"]()
+    small = Format(name="w", template="we{choice:w}{choice:v}", lists=CONTRACTIONS)
+    assert assert_holds_all_fills_once(tokenizer, small, "\n").proof.rule == "enumerated"
+    large = Format(name="password", template="pass {printable:8}")
+    with pytest.raises(ModelError, match="depends on what comes later"):
+        token_space(tokenizer, large, context="\n")
+
+
+CONTRACTIONS = {"w": ["'l", "'s", "'r", "!'l", "a'"], "v": ["l", "e", "b", "'"]}
+
+
+def test_refuses_a_tokenizer_that_gives_two_fills_one_encoding() -> None:
+    tokenizer = word_piece()
+    form = Format(name="case", template="my {choice:w}", lists={"w": ["PIN", "pin", "is"]})
+    with pytest.raises(ModelError, match="gives 2 paths for 3 fills"):
+        token_space(tokenizer, form, context="random")
+
+
+def test_refuses_an_unknown_character() -> None:
+    form = Format(name="pin", template="My PIN is {lower:2}")
+    with pytest.raises(ModelError, match="the tokenizer has no token for character"):
+        token_space(characters_of("My PIN is abc"), form, context=None)
+
+
+def test_refuses_to_begin_from_nothing() -> None:
+    tokenizer = byte_level_bpe()
+    tokenizer.eos_token = None
+    with pytest.raises(ModelError, match="so the model has nothing to begin from"):
+        token_space(tokenizer, FORMATS["bare"], context=None)
+    literal = token_space(tokenizer, FORMATS["pin"], context=None)
+    assert tokenizer.decode(literal.beginning) == "My PIN is"
+
+
+def test_refuses_what_is_no_path() -> None:
+    space = token_space(byte_level_bpe(), FORMATS["end"], context="\n")
+    path = space.path(0)
+    with pytest.raises(InputError, match=r"token 1 of 2 leads out of the fills of format 'end'"):
+        space.states([path[0], 0])
+    with pytest.raises(InputError, match="the 0 tokens are no whole fill of format 'end'"):
+        space.index([])
+
+
+def test_another_seed_gives_the_same_space() -> None:
+    tokenizer = byte_level_bpe()
+    vocabulary = Vocabulary(tokenizer)
+    form = FORMATS["pin"]
+    one, two = (
+        token_space(tokenizer, form, context="\n", vocabulary=vocabulary, seed=seed)
+        for seed in (1, 2)
+    )
+    assert one.beginning == two.beginning
+    assert walked(one).keys() == walked(two).keys()
+
+
+ALPHABET = "ab01 '"
+
+
+def merging(draw: st.DrawFn, byte_level: bool) -> Any:
+    """A BPE tokenizer with merges that no training would give, in any order."""
+    space = "Ġ" if byte_level else "▁"
+    names = [character.replace(" ", space) for character in ALPHABET]
+    chance = random.Random(draw(st.integers(0, 10**6)))
+    merges: list[tuple[str, str]] = []
+    for _ in range(draw(st.integers(0, 25))):
+        pair = (chance.choice(names), chance.choice(names))
+        if pair not in merges and len("".join(pair)) <= 6:
+            merges.append(pair)
+            names = [*names, "".join(pair)] if "".join(pair) not in names else names
+    if draw(st.booleans()):
+        chance.shuffle(merges)
+    vocab = {name: place for place, name in enumerate(["<s>", *names])}
+    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=merges))
+    if byte_level:
+        pattern = draw(st.sampled_from([None, SINGLY, r"\d{1,3}|\D+", r" ?\p{L}+| ?\d+|'s?|\s"]))
+        cut = [pre_tokenizers.Split(Regex(pattern), behavior="isolated")] if pattern else []
+        level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*cut, level])
+        tokenizer.decoder = decoders.ByteLevel()
+    else:
+        tokenizer.normalizer = normalizers.Replace(" ", "▁")
+        if draw(st.booleans()):
+            tokenizer.pre_tokenizer = pre_tokenizers.Split("▁", behavior="merged_with_next")
+        tokenizer.decoder = decoders.Replace("▁", " ")
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>")
+
+
+@st.composite
+def tokenizers_and_formats(draw: st.DrawFn) -> tuple[Any, Format]:
+    entries = st.text(ALPHABET, min_size=1, max_size=4)
+    lists = {
+        name: draw(st.lists(entries, min_size=2, max_size=6, unique=True)) for name in ("v", "w")
+    }
+    literals = [draw(st.text(ALPHABET, max_size=4)) for _ in range(3)]
+    template = f"{literals[0]}{{choice:v}}{literals[1]}{{choice:w}}{literals[2]}"
+    try:
+        form = Format(name="any", template=template, lists=lists)
+    except FormatError:  # two fills give one text
+        form = Format(name="any", template="a{choice:v}", lists={"v": ["a", "0", "01"]})
+    return merging(draw, draw(st.booleans())), form
+
+
+@settings(max_examples=150)
+@given(tokenizers_and_formats())
+def test_random_formats_under_random_merges(case: tuple[Any, Format]) -> None:
+    tokenizer, form = case
+    space = assert_holds_all_fills_once(tokenizer, form, None)
+    assert space.proof.rule in {"merges", "enumerated"}
