@@ -11,11 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from lmexposure._validate import integer
-from lmexposure.canaries.ambiguity import ambiguous_text
-from lmexposure.canaries.holes import Characters, Choice, Literal, Part
-from lmexposure.canaries.language import Language
-from lmexposure.canaries.nesting import may_nest
-from lmexposure.canaries.template import clean_lists, parse_template
+from lmexposure.canaries.language import Language, ambiguous_text, may_nest
+from lmexposure.canaries.template import (
+    Characters,
+    Choice,
+    Literal,
+    Part,
+    clean_lists,
+    parse_template,
+)
 from lmexposure.errors import FormatError
 
 # Python refuses to write integers of more than 4300 digits, and manifests hold them as decimals.

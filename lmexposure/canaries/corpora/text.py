@@ -385,7 +385,7 @@ class Records(Lines):
 
     @cached_property
     def _loads(self) -> Callable[[bytes], Any]:
-        """orjson where it is there, only to read: an insertion takes 2.4 times as long without."""
+        """Orjson where it is there, only to read: an insertion takes 2.4 times as long without."""
         try:
             import orjson
         except ImportError:
