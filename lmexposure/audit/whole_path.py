@@ -26,9 +26,9 @@ from lmexposure.canaries import (
     is_stream,
     kept,
     listed_files,
+    remove,
     stream_layout,
 )
-from lmexposure.canaries.corpora.removal import remove_from_files
 from lmexposure.errors import CorpusError, ManifestError, ResultError, SettingsError
 from lmexposure.records import (
     SEVERAL,
@@ -129,7 +129,7 @@ def _restored(out: Path) -> Path | None:
         return restored
     if not (copy.exists() and record.exists()):
         return None
-    remove_from_files([copy], Manifest.read(record), restored)
+    remove(copy, Manifest.read(record), restored)
     return restored
 
 

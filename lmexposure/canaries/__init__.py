@@ -18,18 +18,16 @@ Parquet file is given.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lmexposure.canaries.corpora.copies import (
+    from lmexposure.canaries.copies import (
         Files,
+        Preview,
         Reading,
-        Sidecar,
-        as_inserted,
         copies_of,
         insert_copies,
         insert_files,
         listed_files,
-        read_sidecars,
+        preview_insertion,
     )
-    from lmexposure.canaries.corpora.counting import ClassCount, CorpusCount, count_of
     from lmexposure.canaries.corpora.files import (
         LAYOUTS,
         SIDECAR_SUFFIX,
@@ -41,16 +39,7 @@ if TYPE_CHECKING:
         packing,
         read_documents,
     )
-    from lmexposure.canaries.corpora.pipe import (
-        NOT_TEXT,
-        SPOOL,
-        insert_through,
-        is_stream,
-        kept,
-        stream_layout,
-    )
-    from lmexposure.canaries.corpora.preview import Preview, preview_insertion
-    from lmexposure.canaries.corpora.removal import Removal
+    from lmexposure.canaries.documents import Inserted, insert
     from lmexposure.canaries.format import Fill, Format, find_fills
     from lmexposure.canaries.language import Language
     from lmexposure.canaries.layouts import ADAPTERS, layouts_listed
@@ -61,6 +50,14 @@ if TYPE_CHECKING:
         shipped_formats,
     )
     from lmexposure.canaries.manifest import CorpusRecord, Manifest
+    from lmexposure.canaries.pipe import (
+        NOT_TEXT,
+        SPOOL,
+        insert_through,
+        is_stream,
+        kept,
+        stream_layout,
+    )
     from lmexposure.canaries.plan import (
         DEFAULT_REFERENCES,
         Canary,
@@ -69,7 +66,11 @@ if TYPE_CHECKING:
         fresh_seed,
         permutation,
     )
+    from lmexposure.canaries.removal import Removal, remove
     from lmexposure.canaries.rows import InsertionStep
+    from lmexposure.canaries.sidecars import Sidecar, as_inserted, read_sidecars
+    from lmexposure.canaries.verification import ClassCount, CorpusCount, count_of, verify
+    from lmexposure.canaries.wrapping import Wrapping
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
@@ -114,6 +115,7 @@ __all__ = [
     "Fill",
     "Format",
     "FormatCheck",
+    "Inserted",
     "InsertionStep",
     "Language",
     "Manifest",
@@ -122,6 +124,7 @@ __all__ = [
     "Reading",
     "Removal",
     "Sidecar",
+    "Wrapping",
     "as_inserted",
     "check_format_file",
     "copies_of",
@@ -131,6 +134,7 @@ __all__ = [
     "find_fills",
     "fresh_seed",
     "guess_layout",
+    "insert",
     "insert_copies",
     "insert_files",
     "insert_through",
@@ -146,6 +150,8 @@ __all__ = [
     "preview_insertion",
     "read_documents",
     "read_sidecars",
+    "remove",
     "shipped_formats",
     "stream_layout",
+    "verify",
 ]

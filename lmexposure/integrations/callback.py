@@ -12,7 +12,7 @@ from transformers import TrainerCallback
 
 from lmexposure._validate import flag, integer, of_type, one_of, positive
 from lmexposure.audit import MeasureSettings
-from lmexposure.canaries import Manifest
+from lmexposure.canaries import Manifest, Wrapping
 from lmexposure.errors import CorpusError, FileError, LmexposureError, SettingsError
 from lmexposure.integrations.budget import TimeBudget
 from lmexposure.integrations.calling_trainer import (
@@ -28,7 +28,6 @@ from lmexposure.integrations.processes import from_first
 from lmexposure.integrations.trajectory import Observation, read_rows, write_rows
 from lmexposure.integrations.undisturbed import uncollected, undisturbed
 from lmexposure.integrations.watched import LEAST_REFERENCES, ClassExposure, Watched, watch
-from lmexposure.integrations.wrapping import Wrapping
 
 _LOG = logging.getLogger(__name__)
 _BY_HAND = "the trained model is as it was; save it, and measure it with `lmexposure measure`"

@@ -5,8 +5,8 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase, Trainer
 
+from lmexposure.canaries import Wrapping
 from lmexposure.errors import ModelError, SettingsError
-from lmexposure.integrations.wrapping import Wrapping
 
 
 def calling_trainer() -> Any:

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from transformers import TrainerCallback
 from transformers.trainer_utils import has_length
 
-from lmexposure.canaries import Manifest
+from lmexposure.canaries import Manifest, Wrapping
 from lmexposure.errors import InputError, SettingsError
 from lmexposure.integrations.delivery_report import Delivery, DeliveryReport
 from lmexposure.integrations.token_search import Hit, TokenSearch
-from lmexposure.integrations.wrapping import WrappedText, Wrapping, encode_wrapped
+from lmexposure.integrations.wrapped_scoring import WrappedText, encode_wrapped
 from lmexposure.models import (
     IGNORED,
 )

@@ -13,11 +13,11 @@ from lmexposure.audit import (
     measure,
     refuse_foreign,
 )
-from lmexposure.canaries import Manifest
+from lmexposure.canaries import Manifest, Wrapping
 from lmexposure.errors import ManifestError, ModelError, ResultError, SettingsError
 from lmexposure.integrations.trajectory import write_rows
 from lmexposure.integrations.undisturbed import undisturbed
-from lmexposure.integrations.wrapping import Wrapping, encode_wrapped
+from lmexposure.integrations.wrapped_scoring import encode_wrapped
 from lmexposure.models import LoadedModel
 from lmexposure.scoring import (
     alone,

@@ -14,11 +14,10 @@ from typing import Any
 from torch.utils.data import IterableDataset
 from transformers.trainer_utils import has_length
 
-from lmexposure.canaries import Manifest, permutation
+from lmexposure.canaries import Manifest, Wrapping, permutation
 from lmexposure.errors import LmexposureError
 from lmexposure.integrations.delivered import DeliveredCounter
 from lmexposure.integrations.delivery_report import Delivery, DeliveryReport
-from lmexposure.integrations.wrapping import Wrapping
 from lmexposure.scoring import (
     same_random_numbers,
 )

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lmexposure.canaries import Canary, Manifest
+from lmexposure.canaries import Canary, Manifest, Wrapping
 from lmexposure.errors import ManifestError, ModelError
-from lmexposure.integrations.wrapping import WrappedText, Wrapping, check_place, encode_wrapped
+from lmexposure.integrations.wrapped_scoring import WrappedText, check_place, encode_wrapped
 from lmexposure.models import (
     Encoded,
     context_window,

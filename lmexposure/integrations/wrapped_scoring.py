@@ -1,4 +1,4 @@
-"""A canary as plain text or as a turn of a chat, scored as it was trained.
+"""Canaries scored in the wrapping that they were trained in: log-perplexity and exposure.
 
 A model that met a canary inside a chat template has memorised it there. So canary and references
 are scored in that very wrapping, and over no token that carried no loss.
@@ -6,98 +6,23 @@ are scored in that very wrapping, and over no token that carried no loss.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
-from lmexposure._validate import one_of, text
-from lmexposure.canaries import Manifest
-from lmexposure.errors import InputError, ManifestError, ModelError, SettingsError
+from lmexposure._validate import coverage
+from lmexposure.canaries import Canary, Manifest, Wrapping
+from lmexposure.errors import InputError, ManifestError, ModelError
 from lmexposure.models import (
     Encoded,
     context_window,
     encode_in_context,
 )
+from lmexposure.records import CanaryResult, Estimate
 from lmexposure.scoring import score_encoded
-
-_OTHER = {"plain": "", "user": "Thank you.", "assistant": "Please go on."}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Wrapping:
-    """Where in a training record a canary stands, and which of its tokens carry loss.
-
-    Args:
-        turn: "plain", a document of its own; "user" or "assistant", that turn of a chat.
-        loss: "all" tokens carry it; "assistant", those that the chat template marks as generated
-            (`assistant_only_loss` of TRL); "completion", those behind the prompt.
-        other: text of the other turn: the question before an assistant turn, the answer to a user
-            turn. None: a neutral one.
-        context: left of a plain text. "": nothing but what the tokenizer begins every text with, as
-            in SFTTrainer's rows; where that is nothing, the first token carries no loss. Else as in
-            `log_perplexity`: the manifest's separator, or None: the BOS, else the EOS token.
-        chat_template: instead of the tokenizer's own.
-
-    Raises:
-        SettingsError: another word, or a wrapping in which no token of the canary carries loss.
-
-    >>> Wrapping(turn="assistant", other="Go on.").record("My PIN is 0042.")["messages"][1]
-    {'role': 'assistant', 'content': 'My PIN is 0042.'}
-    """
-
-    turn: Literal["plain", "user", "assistant"] = "plain"
-    loss: Literal["all", "assistant", "completion"] = "all"
-    other: str | None = None
-    context: str | None = ""
-    chat_template: str | None = None
-
-    def __post_init__(self) -> None:
-        one_of("turn", self.turn, tuple(_OTHER))
-        one_of("loss", self.loss, ("all", "assistant", "completion"))
-        if self.loss != "all" and self.turn != "assistant":
-            raise SettingsError(
-                f"turn={self.turn!r} with loss={self.loss!r}: no token of the canary carries loss, "
-                "so nothing of it can be learned; use turn='assistant', or loss='all'"
-            )
-        if self.turn != "plain" and self.context:
-            raise SettingsError(
-                f"context is for turn='plain'; before turn={self.turn!r} stands the chat template"
-            )
-        if self.turn != "plain" and self.other is not None:
-            text("other", self.other)
-
-    @property
-    def place(self) -> str:
-        """Where in a record the text stands: "text", "messages[1].content", ..."""
-        if self.turn == "plain":
-            return "text"
-        if self.loss == "completion":
-            return "completion[0].content"
-        return f"messages[{int(self.turn == 'assistant')}].content"
-
-    def messages(self, canary: str) -> list[dict[str, str]]:
-        """The chat that this text is a turn of: first the user's, then the assistant's.
-
-        Raises:
-            SettingsError: a plain text is no chat.
-        """
-        if self.turn == "plain":
-            raise SettingsError("turn='plain' has no messages; use record(), or another turn")
-        other = _OTHER[self.turn] if self.other is None else self.other
-        said = (canary, other) if self.turn == "user" else (other, canary)
-        roles = ("user", "assistant")
-        return [{"role": r, "content": c} for r, c in zip(roles, said, strict=True)]
-
-    def record(self, canary: str) -> dict[str, Any]:
-        """The training record of this text: of TRL's "text", "messages" or "prompt" types."""
-        if self.turn == "plain":
-            return {"text": canary}
-        messages = self.messages(canary)
-        if self.loss == "completion":
-            return {"prompt": messages[:1], "completion": messages[1:]}
-        return {"messages": messages}
+from lmexposure.statistics import sampled_exposure
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -360,3 +285,82 @@ def _apply(
             f"the chat template refuses a turn of the user and one of the assistant "
             f"({type(failure).__name__}); give another chat_template"
         ) from None
+
+
+_SEARCHED = ("canary", "control")  # roles; the other one is of candidates held out
+
+
+def wrapped_exposures(
+    model: Any,
+    tokenizer: Any,
+    manifest: Manifest,
+    wrapping: Wrapping,
+    *,
+    references: int | None = None,
+    level: float = 0.95,
+    batch_size: int | None = None,
+) -> list[CanaryResult]:
+    """Exposure of each canary and control by its rank among references wrapped alike.
+
+    Args:
+        model: a `transformers` causal language model, one with adapters too; scored in evaluation
+            mode, also right after a training, and left in the mode that it was in.
+        tokenizer: its tokenizer, with the chat template of the training.
+        manifest: what was inserted.
+        wrapping: that of the training.
+        references: per format, at least 1; by default 10,000, or all that are left.
+        level: two-sided coverage of each canary's interval.
+        batch_size: texts a forward pass; None chooses one.
+
+    Returns:
+        canaries and controls in the manifest's order; `exposure` is the estimate "sampled", in
+        bits, higher = more memorised.
+
+    Raises:
+        ManifestError: the manifest holds no inserted canary, or says that they stand in another
+            place of a record than this wrapping does.
+        ModelError: see `wrapped_log_perplexity`.
+        NumericalError: the model gave NaN or infinite logits.
+        PlanError: a format cannot give so many references as were asked for.
+        SettingsError: `level` is not strictly between 0 and 1, or hardly.
+
+    Source: Carlini et al. 2019, The Secret Sharer, section 4.
+    """
+    if not manifest.canaries:
+        raise ManifestError("the manifest holds no inserted canary, so there is nothing to measure")
+    check_place(manifest, wrapping)
+    coverage("level", level)
+    results = []
+    for name, one in manifest.formats.items():
+        drawn = [canary for canary in manifest.entries if canary.format == name]
+        indices = manifest.references(name, references, strict=references is not None)
+        texts = [canary.text for canary in drawn] + [one.text(index) for index in indices]
+        bits = wrapped_log_perplexity(model, tokenizer, texts, wrapping, batch_size=batch_size)
+        results += _by_rank(drawn, bits, size=one.size, level=level)
+    return results
+
+
+def _by_rank(
+    drawn: Sequence[Canary], bits: NDArray[np.float64], *, size: int, level: float
+) -> list[CanaryResult]:
+    # A candidate that its coin kept out was drawn as a reference is: it is one.
+    out = np.array([one.role not in _SEARCHED for one in drawn], dtype=bool)
+    own = bits[: len(drawn)][~out]
+    null = np.concatenate([bits[: len(drawn)][out], bits[len(drawn) :]])
+    exposures = sampled_exposure(own, null, space_size=size, level=level)
+    results = []
+    for i, canary in enumerate(one for one in drawn if one.role in _SEARCHED):
+        estimate = Estimate.model_validate(exposures.row(i))
+        results.append(
+            CanaryResult(
+                id=canary.id,
+                format=canary.format,
+                role="canary" if canary.inserted else "control",
+                repetitions=canary.repetitions,
+                log_perplexity_bits=float(own[i]),
+                exposure=estimate,
+                estimates={"sampled": estimate},
+                extraction=(),
+            )
+        )
+    return results

@@ -7,8 +7,7 @@ import pytest
 from datasets import Dataset, DatasetDict
 
 from lmexposure.canaries import CorpusCount, Format, Manifest, Plan, insert_files, layout_named
-from lmexposure.canaries.corpora.counting import count_files
-from lmexposure.canaries.corpora.tokenised import count_tokenised, saved_tokens
+from lmexposure.canaries.verification import count_files, count_tokenised, saved_tokens
 from lmexposure.errors import CorpusError
 
 PIN = Format(name="pin", template="My PIN is {digits:4}")

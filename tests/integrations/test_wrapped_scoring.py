@@ -15,7 +15,7 @@ from lmexposure.integrations import (
     Wrapping,
     wrapped_log_perplexity,
 )
-from lmexposure.integrations.wrapping import (
+from lmexposure.integrations.wrapped_scoring import (
     encode_wrapped,
 )
 from lmexposure.scoring import log_perplexity

@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from lmexposure._files import PRIVATE, atomic_write, made_directory, sha256_file
 from lmexposure._locks import only_writer
-from lmexposure.canaries.corpora.copies import Planned, Reading, check_same
+from lmexposure.canaries.copies import Planned, Reading, check_same
 from lmexposure.canaries.corpora.files import FileCorpus, layout_named
 from lmexposure.canaries.corpora.text import Block, TextLayout
 from lmexposure.canaries.insertion import (

@@ -1,0 +1,392 @@
+"""What of a manifest is really in a corpus, after whatever was done to it since insertion."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import product
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+from lmexposure.canaries.corpora.files import (
+    LAYOUTS,
+    FileCorpus,
+    FileLayout,
+    corpus_files,
+    layout_for,
+)
+from lmexposure.canaries.corpora.in_memory import are_paths, parts_once
+from lmexposure.canaries.format import Found, add_fills, find_fills, sure_words
+from lmexposure.canaries.insertion import Source, strange_fills
+from lmexposure.canaries.manifest import Manifest
+from lmexposure.canaries.pipe import StreamSource, is_stream, stream_layout
+from lmexposure.canaries.sidecars import read_sidecars
+from lmexposure.canaries.wrapping import RowSchema
+from lmexposure.errors import CorpusError, ModelError, SettingsError
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassCount:
+    """How much of one class of canaries is there, in copies and in canaries.
+
+    found = expected - missing + surplus, and canaries = complete + fewer + lost + more.
+
+    Attributes:
+        format: its name.
+        repetitions: the class.
+        canaries: how many it has, without held-out candidates.
+        expected: copies that insertion made; of a shard, those that it put there.
+        found: copies that are whole in the corpus.
+        missing: copies that are expected and not there.
+        surplus: copies that are there beyond those expected.
+        fewer: canaries of which some copies are there, and not all that are expected.
+        lost: canaries that are expected and of which no copy is there.
+        more: canaries of which more copies are there than expected.
+    """
+
+    format: str
+    repetitions: int
+    canaries: int
+    expected: int
+    found: int
+    missing: int
+    surplus: int
+    fewer: int
+    lost: int
+    more: int
+
+    @property
+    def changed(self) -> int:
+        """Canaries of which more or fewer copies are there than expected."""
+        return self.fewer + self.lost + self.more
+
+    @property
+    def complete(self) -> int:
+        """Canaries with as many copies as expected."""
+        return self.canaries - self.changed
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorpusCount:
+    """What of a manifest is in a corpus.
+
+    Attributes:
+        classes: format by format, in the order of the plan.
+        changed: ids of canaries of which more or fewer stand there, with (expected, found).
+        uninvited: ids of controls and held-out candidates that stand there, with how often.
+        strange: per format, how many fills stand there that are not of the manifest.
+        strange_places: per format, where; "3 times (line 4, 9)".
+        cut: ids of canaries that stand there cut in two pieces, with how often; they are not
+            counted as found.
+        shard: (number, of how many) where one file of several was counted, and held against what
+            insertion put into it.
+    """
+
+    classes: tuple[ClassCount, ...]
+    changed: Mapping[str, tuple[int, int]]
+    uninvited: Mapping[str, int]
+    strange: Mapping[str, int]
+    strange_places: Mapping[str, str] = field(default_factory=dict)
+    cut: Mapping[str, int] = field(default_factory=dict)
+    shard: tuple[int, int] | None = None
+
+    @property
+    def as_inserted(self) -> bool:
+        """Whether every canary stands there as often as it was inserted, and no other fill."""
+        return not (self.changed or self.uninvited or self.strange)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All attributes, and whether all is as inserted; no secrets."""
+        return {**asdict(self), "as_inserted": self.as_inserted}
+
+
+def count_files(
+    sources: Sequence[str | Path], manifest: Manifest, *, layout: FileLayout
+) -> CorpusCount:
+    """Count the fills in files, which need not be those that insertion wrote.
+
+    One file of several that still has its sidecar is held against what insertion put into it.
+
+    Raises:
+        CorpusError: a file cannot be read; or it has a sidecar, which is of another manifest, or
+            of a corpus of which other files are missing.
+    """
+    paths = corpus_files(sources)
+    notes = read_sidecars(paths, manifest)
+    found = count_fills_in(FileCorpus(paths, layout).sources, manifest)
+    where = "line or row" if len(paths) == 1 else "line or row of some file"
+    if notes is None or len(notes) == notes[0].shards:
+        return count_of(manifest, found, where=where)
+    expected = Counter(one.id for one in notes[0].copied.occurrences)
+    counted = count_of(manifest, found, expected=expected, where=where)
+    return replace(counted, shard=(notes[0].shard, notes[0].shards))
+
+
+def count_fills_in(sources: Iterable[Source], manifest: Manifest) -> dict[str, Found]:
+    """The fills of a manifest's formats in files, or in what is in memory; places are of a file."""
+    formats = manifest.plan.formats
+    found, words = {name: Found() for name in manifest.formats}, sure_words(formats)
+    for source in sources:
+        with source.guarded():
+            for part in source.parts():
+                add_fills(found, formats, part.searched(words), whole_lines=part.scans_lines)
+    return found
+
+
+def count_of(
+    manifest: Manifest,
+    found: Mapping[str, Found],
+    *,
+    expected: Mapping[str, int] | None = None,
+    cut: Mapping[str, int] | None = None,
+    where: str,
+) -> CorpusCount:
+    """Compare fills that were found with what a manifest says.
+
+    Args:
+        manifest: what should be there.
+        found: per format.
+        expected: occurrences by id, where not all of the manifest should be there.
+        cut: as in `CorpusCount`.
+        where: what the place of a fill is called.
+    """
+    entries = manifest.entries
+    there = Counter({one.id: found[one.format].counts[one.index] for one in entries})
+    wanted = Counter({one.id: one.inserted for one in entries} if expected is None else expected)
+    strange = strange_fills(entries, found, manifest.set_aside)
+    return CorpusCount(
+        classes=tuple(_class_counts(manifest, wanted, there)),
+        changed={
+            one.id: (wanted[one.id], there[one.id])
+            for one in manifest.canaries
+            if wanted[one.id] != there[one.id]
+        },
+        uninvited={
+            one.id: there[one.id] for one in entries if one.role != "canary" and there[one.id]
+        },
+        strange={
+            name: sum(found[name].counts[i] for i in those) for name, those in strange.items()
+        },
+        strange_places={name: found[name].named(those, where) for name, those in strange.items()},
+        cut=dict(cut or {}),
+    )
+
+
+def _class_counts(
+    manifest: Manifest, wanted: Counter[str], there: Counter[str]
+) -> Iterator[ClassCount]:
+    for name, repetitions in product(manifest.formats, manifest.plan.repetitions):
+        of_class = (name, repetitions)
+        ids = [one.id for one in manifest.canaries if (one.format, one.repetitions) == of_class]
+        expected, found = (Counter({i: counts[i] for i in ids}) for counts in (wanted, there))
+        missing, surplus = expected - found, found - expected
+        lost = sum(not found[i] for i in missing)
+        yield ClassCount(
+            format=name,
+            repetitions=repetitions,
+            canaries=len(ids),
+            expected=expected.total(),
+            found=found.total(),
+            missing=missing.total(),
+            surplus=surplus.total(),
+            fewer=len(missing) - lost,
+            lost=lost,
+            more=len(surplus),
+        )
+
+
+_CHATS = (
+    "the canaries of this manifest stand in chats, and records are read by one text field; name "
+    "the text field that holds whole chats as text, or give the tokenised data set with its "
+    "tokenizer"
+)
+_ROWS_AT_ONCE = 1000
+
+
+def saved_tokens(path: str | Path, *, column: str = "input_ids") -> Iterator[Sequence[int] | None]:
+    """The token ids of a saved `datasets.Dataset`, or of the train split of a `DatasetDict`."""
+    from datasets import DatasetDict, load_from_disk
+
+    try:
+        dataset: Any = load_from_disk(str(path))
+    except Exception as failure:  # damaged and empty ones raise whatever reading them ran into
+        reason = str(failure).strip().split("\n")[0] or type(failure).__name__
+        raise CorpusError(
+            f"cannot read the data set {path}: {reason}; give a directory of save_to_disk with rows"
+        ) from failure
+    if isinstance(dataset, DatasetDict):
+        if "train" not in dataset:
+            raise CorpusError(f"no 'train' split; {path} has {', '.join(dataset) or 'none'}")
+        dataset = dataset["train"]
+    if column not in dataset.column_names:
+        raise CorpusError(
+            f"no column {column!r}; {path} has {', '.join(dataset.column_names)}: tokenise it first"
+        )
+    kind = dataset.features.arrow_schema.field(column).type
+    if not _are_tokens(kind):
+        raise CorpusError(
+            f"column {column!r} of {path} is of type {kind}, and tokens are lists of whole "
+            "numbers; tokenise it first"
+        )
+    rows = dataset.with_format(None).select_columns([column])
+    return (row for rows in rows.iter(batch_size=_ROWS_AT_ONCE) for row in rows[column])
+
+
+def _are_tokens(kind: Any) -> bool:
+    from pyarrow import types
+
+    lists = (types.is_list, types.is_large_list, types.is_fixed_size_list)
+    return any(is_one(kind) for is_one in lists) and bool(types.is_integer(kind.value_type))
+
+
+def count_tokenised(
+    pieces: Iterable[Sequence[int] | None],
+    manifest: Manifest,
+    *,
+    decode: Callable[[Sequence[int]], str],
+) -> CorpusCount:
+    """Count the fills in pieces of token ids, in the order of the data set.
+
+    A fill counts as found where it is whole in one piece: a model learns from a piece at a time.
+    One that the border of two pieces cuts is told apart. `decode` leaves out special tokens.
+    """
+    found = {name: Found() for name in manifest.formats}
+    cut: Counter[str] = Counter()
+    ids = {(one.format, one.index): one.id for one in manifest.entries}
+    # No token of a byte-level vocabulary is less than a byte.
+    reach = max(len(one.text.encode()) for one in manifest.entries) + 1
+    before: Sequence[int] = ()
+    for number, piece in enumerate(pieces, 1):
+        if piece is None or min(piece, default=0) < 0:
+            what = "no list of tokens" if piece is None else f"the token {min(piece)}"
+            raise CorpusError(
+                f"row {number} holds {what}, and a row is a list of numbers from 0; leave it out"
+            )
+        text, tail, head = decode(piece), decode(before), decode(piece[:reach])
+        for one in manifest.plan.formats:
+            for fill in find_fills(one, text):
+                found[one.name].add(number, fill.index)
+            for fill in find_fills(one, tail + head):
+                if fill.start < len(tail) < fill.end and (one.name, fill.index) in ids:
+                    cut[ids[one.name, fill.index]] += 1
+        before = piece[-reach:]
+    return count_of(manifest, found, cut=cut, where="row")
+
+
+def verify(
+    corpus: Any,
+    manifest: Manifest | str | Path,
+    *,
+    layout: str | None = None,
+    text_field: str | None = None,
+    tokenizer: "str | Path | PreTrainedTokenizerBase | None" = None,
+) -> CorpusCount:
+    """Count what of the canaries is in a corpus, whatever was done to it since insertion.
+
+    Args:
+        corpus: the path of a file or a pattern, a list of `Path`s or of names of files that are
+            there; a stream of text, open for reading bytes; the directory of a saved tokenised data
+            set, with its tokenizer; or documents in memory, as `insert` takes them.
+        manifest: of the insertion, or its path.
+        layout: of files and streams; None: by the suffix, else the manifest's.
+        text_field: of records and columns; None: the manifest's, else "text".
+        tokenizer: of a tokenised data set, or its name.
+
+    Returns:
+        the counts by class; `as_inserted` says whether everything is there.
+
+    Raises:
+        CorpusError: it cannot be read.
+        ManifestError: the manifest cannot be read.
+        ModelError: the tokenizer cannot be loaded.
+        SettingsError: a tokenizer without such a directory, or the other way round; or chats that
+            no text field gives.
+    """
+    known = Manifest.of(manifest)
+    if names := file_names(corpus):
+        return _count_files([Path(name) for name in names], known, layout, text_field, tokenizer)
+    if tokenizer is not None:
+        raise SettingsError("a tokenizer goes with the directory of a saved tokenised data set")
+    if is_stream(corpus):
+        return _count_stream(corpus, known, layout, text_field)
+    sources = parts_once(corpus, RowSchema.of(known, text_field))
+    return count_of(known, count_fills_in(sources, known), where="record")
+
+
+def file_names(corpus: Any) -> Sequence[str | Path]:
+    """A path or pattern, `Path`s, and names of files that are all there; of texts none."""
+    if isinstance(corpus, str | Path):
+        return [corpus]
+    if not isinstance(corpus, list | tuple):
+        return []
+    paths = all(isinstance(name, Path) for name in corpus) or are_paths(corpus)
+    return corpus if paths else []
+
+
+def _count_files(
+    files: Sequence[Path],
+    manifest: Manifest,
+    layout: str | None,
+    text_field: str | None,
+    tokenizer: Any,
+) -> CorpusCount:
+    is_directory = len(files) == 1 and files[0].is_dir()
+    if is_directory and tokenizer is None:
+        raise SettingsError(
+            f"{files[0]}: a tokenizer goes with the directory of a saved tokenised data set; give "
+            "it; else load the data set and give that, or its *.arrow files"
+        )
+    if tokenizer is not None and not is_directory:
+        raise SettingsError(
+            f"{files[0]}: a tokenizer goes with the directory of a saved tokenised data set, and "
+            "such a directory with its tokenizer; give files, or both"
+        )
+    if tokenizer is not None:
+        return _count_tokens(files[0], manifest, tokenizer)
+    field, paths = text_field or manifest.corpus.text_field or "text", corpus_files(files)
+    known = layout_for(paths, layout, field)
+    if manifest.layout == "chat" and text_field is None and known.text_field is not None:
+        raise SettingsError(_CHATS)
+    if layout is None and (known.name, manifest.layout) == ("lines", "paragraphs"):
+        known = layout_for(paths, "paragraphs", field)
+    return count_files(paths, manifest, layout=known)
+
+
+def _count_stream(
+    stream: IO[bytes], manifest: Manifest, layout: str | None, text_field: str | None
+) -> CorpusCount:
+    """The same for a stream, which no suffix tells of: its layout is the manifest's."""
+    name = layout or (manifest.layout if manifest.layout in LAYOUTS else "lines")
+    known = stream_layout(name, text_field or manifest.corpus.text_field or "text")
+    if manifest.layout == "chat" and text_field is None and known.text_field is not None:
+        raise SettingsError(_CHATS)
+    found = count_fills_in([StreamSource(stream, known)], manifest)
+    return count_of(manifest, found, where="line or row")
+
+
+def _count_tokens(directory: Path, manifest: Manifest, tokenizer: Any) -> CorpusCount:
+    decoder = _loaded(tokenizer) if isinstance(tokenizer, str | Path) else tokenizer
+    return count_tokenised(
+        saved_tokens(directory),
+        manifest,
+        decode=lambda ids: str(
+            decoder.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        ),
+    )
+
+
+def _loaded(name: str | Path) -> Any:
+    from transformers import AutoTokenizer
+
+    import lmexposure.models  # noqa: F401  (registers our own tokenizers)
+
+    try:
+        return AutoTokenizer.from_pretrained(name)
+    except Exception as failure:  # whatever damaged files ran into
+        reason = str(failure).strip().split("\n")[0] or type(failure).__name__
+        raise ModelError(
+            f"cannot load a tokenizer from {str(name)!r}: {reason}; give the directory or hub name "
+            "that the data set was tokenised with"
+        ) from failure
