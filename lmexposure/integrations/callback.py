@@ -1,5 +1,6 @@
 """Exposure while a model trains: a callback for the Trainer of transformers."""
 
+import inspect
 import logging
 from collections.abc import Mapping, Sequence
 from math import isinf, log2
@@ -8,26 +9,30 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from transformers import TrainerCallback
+from transformers import PreTrainedTokenizerBase, Trainer, TrainerCallback
 
 from lmexposure._validate import flag, integer, of_type, one_of, positive
 from lmexposure.audit import MeasureSettings
 from lmexposure.canaries import Manifest, Wrapping
-from lmexposure.errors import CorpusError, FileError, LmexposureError, SettingsError
-from lmexposure.integrations.budget import TimeBudget
-from lmexposure.integrations.calling_trainer import (
-    calling_trainer,
-    refuse_sharded,
-    tokenizer_of,
-    usual_wrapping,
-)
+from lmexposure.errors import CorpusError, FileError, LmexposureError, ModelError, SettingsError
 from lmexposure.integrations.final_report import FinalReport
-from lmexposure.integrations.paced import PacedScoring
+from lmexposure.integrations.pacing import (
+    PacedScoring,
+    TimeBudget,
+    from_first,
+    uncollected,
+    undisturbed,
+)
 from lmexposure.integrations.preflight import preflight as look_ahead
-from lmexposure.integrations.processes import from_first
-from lmexposure.integrations.trajectory import Observation, read_rows, write_rows
-from lmexposure.integrations.undisturbed import uncollected, undisturbed
-from lmexposure.integrations.watched import LEAST_REFERENCES, ClassExposure, Watched, watch
+from lmexposure.integrations.watched import (
+    LEAST_REFERENCES,
+    ClassExposure,
+    Observation,
+    Watched,
+    read_rows,
+    watch,
+    write_rows,
+)
 
 _LOG = logging.getLogger(__name__)
 _BY_HAND = "the trained model is as it was; save it, and measure it with `lmexposure measure`"
@@ -123,10 +128,10 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
         """
         self._budget.begin()
         with self._budget.spending(), uncollected():
-            trainer = calling_trainer()
-            refuse_sharded(trainer)
+            trainer = _calling_trainer()
+            _refuse_sharded(trainer)
             self._looked_at, self._full_at, self._told = -1, -1, set[str]()
-            tokenizer = tokenizer_of(trainer)
+            tokenizer = _tokenizer_of(trainer)
             wrapping = (
                 self._wrapping
                 or usual_wrapping(trainer)
@@ -161,7 +166,7 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
         if self._watched is not None and self._looked_at != state.global_step:
             last = state.global_step >= state.max_steps and not args.load_best_model_at_end
             with self._budget.spending():
-                trainer = calling_trainer()
+                trainer = _calling_trainer()
                 loss = (metrics or {}).get("eval_loss")
                 self._look(trainer, control, loss, full=last and self._full_at_end)
                 self._say_end(trainer)
@@ -171,7 +176,7 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
         if self._watched is None:
             return
         with self._budget.spending():
-            trainer = calling_trainer()
+            trainer = _calling_trainer()
             self._look_at_end(trainer, control)
             if not any(row["exposure"] for row in self._rows):
                 why = self._rows[-1]["note"] if self._rows else "there was no evaluation"
@@ -219,7 +224,7 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
         """The training is done, and what goes wrong here must not take its model away."""
         _say(trainer.state, f"measuring the trained model for {report.out}")
         try:
-            for line in report.write(trainer, tokenizer_of(trainer), self._rows):
+            for line in report.write(trainer, _tokenizer_of(trainer), self._rows):
                 _say(trainer.state, line)
         except LmexposureError as failure:
             _say(trainer.state, f"no report in {report.out}: {failure}; {_BY_HAND}")
@@ -425,3 +430,48 @@ def _passed(classes: Sequence[ClassExposure], threshold: float | None) -> str:
         if threshold is not None and one.repetitions and one.median > threshold:
             return f"{one.name}: median {one.median:.2f} bits > stop_above={threshold:g}"
     return ""
+
+
+def _calling_trainer() -> Any:
+    """The Trainer whose call this is.
+
+    A Trainer does not hand itself to its callbacks, but only it has the loggers, and the bare
+    model. So it is looked for where it must be: among the callers.
+    """
+    frame = inspect.currentframe()
+    while frame is not None:
+        caller = frame.f_locals.get("self")
+        if isinstance(caller, Trainer):
+            return caller
+        frame = frame.f_back
+    raise SettingsError(
+        "ExposureCallback was called by no transformers.Trainer; give it to one: "
+        "Trainer(..., callbacks=[ExposureCallback(manifest)])"
+    )
+
+
+def usual_wrapping(trainer: Any) -> Wrapping | None:
+    """In SFTTrainer's rows nothing stands before a text; packed, the end of the row before."""
+    rows = any(one.__name__ == "SFTTrainer" for one in type(trainer).__mro__)
+    return Wrapping(context=None if trainer.args.packing else "") if rows else None
+
+
+def _tokenizer_of(trainer: Any) -> Any:
+    """The Trainer's tokenizer, or that of its processor."""
+    found = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
+    if isinstance(found, PreTrainedTokenizerBase):
+        return found
+    raise ModelError(
+        f"the Trainer has processing_class={type(trainer.processing_class).__name__}, which is no "
+        "tokenizer; without one no canary can be scored: Trainer(..., processing_class=tokenizer)"
+    )
+
+
+def _refuse_sharded(trainer: Any) -> None:
+    """The bare model must hold all of its weights."""
+    if trainer.is_fsdp_enabled or any(hasattr(p, "ds_id") for p in trainer.model.parameters()):
+        raise ModelError(
+            "the weights are spread over processes (FSDP, or DeepSpeed's ZeRO-3), so that the model"
+            " cannot be scored while it trains; leave ExposureCallback out, and measure the "
+            "checkpoints with `lmexposure measure`"
+        )

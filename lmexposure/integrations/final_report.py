@@ -15,8 +15,8 @@ from lmexposure.audit import (
 )
 from lmexposure.canaries import Manifest, Wrapping
 from lmexposure.errors import ManifestError, ModelError, ResultError, SettingsError
-from lmexposure.integrations.trajectory import write_rows
-from lmexposure.integrations.undisturbed import undisturbed
+from lmexposure.integrations.pacing import undisturbed
+from lmexposure.integrations.watched import write_rows
 from lmexposure.integrations.wrapped_scoring import encode_wrapped
 from lmexposure.models import LoadedModel
 from lmexposure.scoring import (
