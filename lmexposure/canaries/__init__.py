@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lmexposure.canaries.copies import (
         Files,
-        Preview,
         Reading,
+        Sidecar,
+        as_inserted,
         copies_of,
         insert_copies,
         insert_files,
         listed_files,
-        preview_insertion,
+        read_sidecars,
     )
     from lmexposure.canaries.corpora.files import (
         LAYOUTS,
@@ -66,9 +67,9 @@ if TYPE_CHECKING:
         fresh_seed,
         permutation,
     )
+    from lmexposure.canaries.preview import Preview, preview_insertion
     from lmexposure.canaries.removal import Removal, remove
     from lmexposure.canaries.rows import InsertionStep
-    from lmexposure.canaries.sidecars import Sidecar, as_inserted, read_sidecars
     from lmexposure.canaries.verification import ClassCount, CorpusCount, count_of, verify
     from lmexposure.canaries.wrapping import Wrapping
 else:

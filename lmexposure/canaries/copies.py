@@ -1,14 +1,18 @@
-"""Copies of corpus files with canaries in them, in a directory that a second call finds whole."""
+"""Copies of corpus files with canaries in them, in a directory that a second call finds whole.
 
-from collections import Counter
+Next to each copy is a note, its sidecar, which says what was put into it and holds no secrets.
+"""
+
+import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from dataclasses import fields as fields_of
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from lmexposure._files import atomic_directory, mode_like, new_file
+from lmexposure._files import PRIVATE, atomic_directory, mode_like, new_file, write_json
 from lmexposure._integrity import say_rebuilt
 from lmexposure._locks import only_writer
 from lmexposure._validate import flag, integer, of_type
@@ -25,6 +29,7 @@ from lmexposure.canaries.insertion import (
     Existing,
     Hashes,
     Merge,
+    Occurrence,
     Part,
     Placement,
     Scan,
@@ -35,7 +40,6 @@ from lmexposure.canaries.insertion import (
 )
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.plan import Plan
-from lmexposure.canaries.sidecars import Copied, Sidecar, read_sidecars, sidecar_path
 from lmexposure.errors import CorpusError, ResultError
 
 Files = str | Path | Sequence[str | Path]
@@ -182,7 +186,7 @@ def _insert(
 
 def _write_copies(
     corpus: FileCorpus, directory: Path, scan: Scan, merge: Merge, verification: Verification
-) -> list[Copied]:
+) -> list["Copied"]:
     """Write each file with its canaries, and look at it unless the scan hashed nothing."""
     copies, layout = [], corpus.layout
     mode = mode_like(*(source.path for source in corpus.sources))
@@ -312,7 +316,11 @@ def check_same(
 
 def _unseeded(plan: Plan) -> dict[str, Any]:
     """All that a plan says but its seeds."""
-    return {one.name: getattr(plan, one.name) for one in fields_of(plan) if "seed" not in one.name}
+    return {
+        field.name: getattr(plan, field.name)
+        for field in fields_of(plan)
+        if "seed" not in field.name
+    }
 
 
 def _damaged(
@@ -358,7 +366,7 @@ class _Again:
         self._corpus, self._merge = corpus, Merge(placement)
         self._cut = Cut(placement.inserted(), CorpusError) if gone else None
 
-    def copied(self, number: int, copy: Path) -> Copied | None:
+    def copied(self, number: int, copy: Path) -> "Copied | None":
         """What the sidecar of this copy should say; None: the copy is another."""
         source, merge = self._corpus.sources[number], self._merge
         first = merge.document
@@ -392,85 +400,158 @@ class _Again:
         return made
 
 
+SCHEMA = "lmexposure.shard/1"
+_MOST = 2**63 - 1  # of documents or bytes
+
+
 @dataclass(frozen=True, kw_only=True)
-class Preview:
-    """What an insertion would do.
+class Copied:
+    """What a file was, and which documents were inserted.
 
     Attributes:
-        documents: in the corpus now.
-        insertions: documents that would be added.
-        bytes_before: size of the corpus' content now; of tables, of their texts as JSON.
-        bytes_added: how much that would grow.
-        canaries: different canaries, over all formats.
-        held_out: candidates that their coins leave out, over all formats.
-        controls: over all formats.
-        references: per format, how many secrets are left for references.
-        set_aside: per format, how many secrets stand in the corpus already.
-        expected: insertions, bytes added, canaries and held_out are what coins not yet tossed give
-            on average.
+        name: of the file, without its directory.
+        first_document: number of its first document in the whole corpus, from 0.
+        documents: how many it had.
+        occurrences: the inserted ones, in their order.
+        sha256: of its content before; "" where nothing was checked.
+        sha256_inserted: of its content with the canaries, as it is on the disk; "" where nothing
+            was checked.
     """
 
+    name: str
+    first_document: int
     documents: int
-    insertions: int
-    bytes_before: int
-    bytes_added: int
-    canaries: int
-    held_out: int
-    controls: int
-    references: Mapping[str, int]
-    set_aside: Mapping[str, int]
-    expected: bool = False
-
-    @property
-    def share_of_documents(self) -> float:
-        """Inserted documents / all documents after insertion."""
-        return self.insertions / (self.documents + self.insertions)
-
-    @property
-    def share_of_bytes(self) -> float:
-        """Inserted bytes / all bytes after insertion."""
-        return self.bytes_added / (self.bytes_before + self.bytes_added)
-
-    def to_dict(self) -> dict[str, Any]:
-        """All attributes and both shares."""
-        shares = {"share_of_documents": self.share_of_documents}
-        return {**asdict(self), **shares, "share_of_bytes": self.share_of_bytes}
+    occurrences: tuple[Occurrence, ...]
+    sha256: str
+    sha256_inserted: str
 
 
-def preview_insertion(
-    sources: Sequence[str | Path],
-    plan: Plan,
-    *,
-    layout: FileLayout,
-    existing: Existing = "refuse",
-) -> Preview:
-    """What an insertion into these files would do; nothing is written.
+@dataclass(frozen=True, kw_only=True)
+class Sidecar:
+    """Which inserted documents are in one file of a corpus.
 
-    Raises:
-        CorpusError, PlanError: as the insertion would.
+    Attributes:
+        manifest_sha256: of the manifest that it belongs to.
+        shard: the file's place among all, from 1.
+        shards: how many there are.
+        copied: the file before and after.
     """
-    corpus = FileCorpus(corpus_files(sources), layout)
-    scan = scan_corpus(corpus, plan.formats)
-    entries, set_aside = draw(plan, scan, existing, place=corpus.place)
-    merge, before, after = Merge(Placement(entries)), 0, 0
-    for source in corpus.sources:
-        with source.guarded():
-            for part in source.parts(known=True):
-                before += len(part.content)
-                after += len(merge.part(part).content)
-    aside = {form.name: len(set_aside.get(form.name, ())) for form in plan.formats}
-    roles = Counter(canary.role for canary in entries)
-    return Preview(
-        documents=scan.documents,
-        insertions=sum(canary.inserted for canary in entries),
-        bytes_before=before,
-        bytes_added=after - before,
-        canaries=roles["canary"],
-        held_out=roles["held_out"],
-        controls=roles["control"],
-        references={
-            form.name: form.size - aside[form.name] - plan.secrets_per_format
-            for form in plan.formats
-        },
-        set_aside=aside,
-    )
+
+    manifest_sha256: str
+    shard: int
+    shards: int
+    copied: Copied
+
+    def write(self, path: Path) -> None:
+        """Write the note of the file `path` beside it, readable by its owner only.
+
+        Who knows a file but for one short secret can try all of them against its hash.
+        """
+        values = asdict(self)
+        copied = values.pop("copied")
+        write_json(sidecar_path(path), {"schema": SCHEMA, **values, **copied}, mode=PRIVATE)
+
+    @classmethod
+    def read(cls, path: Path) -> "Sidecar":
+        """Read the note of the file `path`; what no insertion wrote is refused."""
+        note = sidecar_path(path)
+        try:
+            return cls._from_dict(json.loads(note.read_bytes()))
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as failure:
+            raise CorpusError(
+                f"{note} is not what insertion wrote ({type(failure).__name__}); take a whole copy"
+            ) from failure
+
+    @classmethod
+    def _from_dict(cls, values: Any) -> "Sidecar":
+        if not isinstance(values, dict) or values.pop("schema") != SCHEMA:
+            raise ValueError("another schema")
+        own = {name: values.pop(name) for name in ("manifest_sha256", "shard", "shards")}
+        occurrences = tuple(Occurrence(**occurrence) for occurrence in values.pop("occurrences"))
+        note = cls(**own, copied=Copied(**values, occurrences=occurrences))
+        for record in (note, note.copied, *occurrences):
+            for name, kind in type(record).__annotations__.items():
+                if kind is str and not isinstance(getattr(record, name), str):
+                    raise TypeError(f"{name} is no string")
+                if kind is int:
+                    integer(name, getattr(record, name), low=0, high=_MOST)
+        integer("shard", note.shard, low=1, high=note.shards)
+        return note
+
+
+def sidecar_path(path: Path) -> Path:
+    """Where the note of a file is: NAME.canaries.json beside NAME."""
+    return path.with_name(path.name + SIDECAR_SUFFIX)
+
+
+def read_sidecars(paths: Sequence[Path], manifest: Manifest) -> list[Sidecar] | None:
+    """The notes beside these files, or None where no file has one.
+
+    One file may be alone; of several, all files and notes of one manifest must be there.
+    """
+    bare = [path for path in paths if not sidecar_path(path).exists()]
+    if len(bare) == len(paths):
+        return None
+    if bare:
+        raise CorpusError(
+            f"{len(bare)} of {len(paths)} files have no sidecar ({sidecar_path(bare[0])}), "
+            "which says what each should hold; bring all along, or give the files without any"
+        )
+    notes = [Sidecar.read(path) for path in paths]
+    for path, note in zip(paths, notes, strict=True):
+        if note.manifest_sha256 != manifest.sha256:
+            raise CorpusError(
+                f"{sidecar_path(path)} belongs to another manifest; give the one of this corpus"
+            )
+    shards: dict[int, Path] = {}
+    for path, note in zip(paths, notes, strict=True):
+        if shards.setdefault(note.shard, path) != path:
+            raise CorpusError(
+                f"{shards[note.shard]} and {path} are both number {note.shard} of this corpus, by "
+                "their sidecars; give one of them"
+            )
+    _check_complete(notes)
+    _check_told(paths, notes, manifest)
+    return notes
+
+
+def _check_complete(notes: Sequence[Sidecar]) -> None:
+    given, most = {note.shard for note in notes}, notes[0].shards
+    missing = list(islice((str(n) for n in range(1, most + 1) if n not in given), 10))
+    if missing and len(notes) > 1:
+        which = (
+            f"number {missing[0]} is" if len(missing) == 1 else f"numbers {', '.join(missing)} are"
+        )
+        raise CorpusError(
+            f"of the {most} files of this corpus, {which} missing; give all of them, or one alone"
+        )
+
+
+def _check_told(paths: Sequence[Path], notes: Sequence[Sidecar], manifest: Manifest) -> None:
+    """Refuse notes that say of documents what the manifest does not."""
+    placement, done = Placement(manifest.entries), 0
+    ordered = sorted(zip(paths, notes, strict=True), key=lambda pair: pair[1].shard)
+    for path, note in ordered:
+        told, shards = note.copied, len(notes) if len(notes) > 1 else note.shards
+        stop = told.first_document + told.documents
+        wanted = [(n, canary.id) for n, canary in placement.within(told.first_document, stop)]
+        if (
+            [(occurrence.document, occurrence.id) for occurrence in told.occurrences] != wanted
+            or stop > manifest.corpus.documents
+            or (len(notes) == shards and told.first_document != done)
+            or (note.shard == shards and stop != manifest.corpus.documents)
+            or note.shards != shards
+        ):
+            raise CorpusError(
+                f"{sidecar_path(path)} does not say what the manifest does; take a whole copy"
+            )
+        done = stop
+
+
+def as_inserted(paths: Sequence[Path], manifest: Manifest) -> list[Path]:
+    """These files in the order that insertion gave them, where their sidecars say it."""
+    with suppress(CorpusError):
+        notes = read_sidecars(paths, manifest) or []
+        order = {path: note.shard for path, note in zip(paths, notes, strict=False)}
+        return sorted(paths, key=lambda path: order.get(path, 0))
+    return list(paths)

@@ -359,7 +359,7 @@ def _candidates(canary_format: Format, text: str) -> Iterator[int]:
 
 def sure_words(formats: Sequence[Format]) -> list[str]:
     """Words of which every text with a fill holds one; none if a format begins with a hole."""
-    words = [one.prefix for one in formats]
+    words = [form.prefix for form in formats]
     return words if all(words) else []
 
 
@@ -373,7 +373,7 @@ def count_fills(
         texts: (number of the text, or of its first line; text).
         whole_lines: a text is many lines, and a fill's place is its line.
     """
-    found = {one.name: Found() for one in formats}
+    found = {form.name: Found() for form in formats}
     add_fills(found, formats, texts, whole_lines=whole_lines)
     return found
 
@@ -387,10 +387,10 @@ def add_fills(
 ) -> None:
     """Add the fills in some more texts, as `count_fills` finds them, to those found before."""
     for number, text in texts:
-        for one in formats:
+        for form in formats:
             line, counted = number, 0
-            for fill in find_fills(one, text):
+            for fill in find_fills(form, text):
                 if whole_lines:
                     line += text.count("\n", counted, fill.start)
                     counted = fill.start
-                found[one.name].add(line, fill.index)
+                found[form.name].add(line, fill.index)

@@ -261,7 +261,9 @@ class Placement:
     """Which of a manifest's entries go before which document; held out and controls nowhere."""
 
     def __init__(self, entries: Iterable[Canary]) -> None:
-        places = [(place, one) for one in entries if one.inserted for place in one.positions]
+        places = [
+            (place, entry) for entry in entries if entry.inserted for place in entry.positions
+        ]
         self.schedule = sorted(places, key=lambda pair: (pair[0], pair[1].id))
 
     @cached_property
@@ -497,8 +499,8 @@ def strange_fills(
 ) -> dict[str, set[int]]:
     """Per format, where there are any, the fills that are neither of a manifest nor set aside."""
     known = {name: set(set_aside.get(name, ())) for name in fills}
-    for one in entries:
-        known[one.format].add(one.index)
+    for entry in entries:
+        known[entry.format].add(entry.index)
     strange = {name: found.counts.keys() - known[name] for name, found in fills.items()}
     return {name: those for name, those in strange.items() if those}
 

@@ -15,7 +15,7 @@ from lmexposure._files import (
     mode_like,
     new_file,
 )
-from lmexposure.canaries.copies import listed_files
+from lmexposure.canaries.copies import listed_files, read_sidecars
 from lmexposure.canaries.corpora.files import (
     FileCorpus,
     FileLayout,
@@ -29,7 +29,6 @@ from lmexposure.canaries.layouts import IN_MEMORY
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.pipe import StreamSource, is_stream, stream_layout
 from lmexposure.canaries.plan import Canary
-from lmexposure.canaries.sidecars import read_sidecars
 from lmexposure.canaries.verification import file_names
 from lmexposure.canaries.wrapping import RowSchema
 from lmexposure.errors import CorpusError

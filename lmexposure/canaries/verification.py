@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+from lmexposure.canaries.copies import read_sidecars
 from lmexposure.canaries.corpora.files import (
     LAYOUTS,
     FileCorpus,
@@ -22,7 +23,6 @@ from lmexposure.canaries.format import Found, add_fills, find_fills, sure_words
 from lmexposure.canaries.insertion import Source, strange_fills
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.pipe import StreamSource, is_stream, stream_layout
-from lmexposure.canaries.sidecars import read_sidecars
 from lmexposure.canaries.wrapping import RowSchema
 from lmexposure.errors import CorpusError, ModelError, SettingsError
 
@@ -119,7 +119,7 @@ def count_files(
     where = "line or row" if len(paths) == 1 else "line or row of some file"
     if notes is None or len(notes) == notes[0].shards:
         return count_of(manifest, found, where=where)
-    expected = Counter(one.id for one in notes[0].copied.occurrences)
+    expected = Counter(occurrence.id for occurrence in notes[0].copied.occurrences)
     counted = count_of(manifest, found, expected=expected, where=where)
     return replace(counted, shard=(notes[0].shard, notes[0].shards))
 
@@ -153,18 +153,22 @@ def count_of(
         where: what the place of a fill is called.
     """
     entries = manifest.entries
-    there = Counter({one.id: found[one.format].counts[one.index] for one in entries})
-    wanted = Counter({one.id: one.inserted for one in entries} if expected is None else expected)
+    there = Counter({entry.id: found[entry.format].counts[entry.index] for entry in entries})
+    wanted = Counter(
+        {entry.id: entry.inserted for entry in entries} if expected is None else expected
+    )
     strange = strange_fills(entries, found, manifest.set_aside)
     return CorpusCount(
         classes=tuple(_class_counts(manifest, wanted, there)),
         changed={
-            one.id: (wanted[one.id], there[one.id])
-            for one in manifest.canaries
-            if wanted[one.id] != there[one.id]
+            entry.id: (wanted[entry.id], there[entry.id])
+            for entry in manifest.canaries
+            if wanted[entry.id] != there[entry.id]
         },
         uninvited={
-            one.id: there[one.id] for one in entries if one.role != "canary" and there[one.id]
+            entry.id: there[entry.id]
+            for entry in entries
+            if entry.role != "canary" and there[entry.id]
         },
         strange={
             name: sum(found[name].counts[i] for i in those) for name, those in strange.items()
@@ -179,7 +183,11 @@ def _class_counts(
 ) -> Iterator[ClassCount]:
     for name, repetitions in product(manifest.formats, manifest.plan.repetitions):
         of_class = (name, repetitions)
-        ids = [one.id for one in manifest.canaries if (one.format, one.repetitions) == of_class]
+        ids = [
+            canary.id
+            for canary in manifest.canaries
+            if (canary.format, canary.repetitions) == of_class
+        ]
         expected, found = (Counter({i: counts[i] for i in ids}) for counts in (wanted, there))
         missing, surplus = expected - found, found - expected
         lost = sum(not found[i] for i in missing)
@@ -254,9 +262,9 @@ def count_tokenised(
     """
     found = {name: Found() for name in manifest.formats}
     cut: Counter[str] = Counter()
-    ids = {(one.format, one.index): one.id for one in manifest.entries}
+    ids = {(entry.format, entry.index): entry.id for entry in manifest.entries}
     # No token of a byte-level vocabulary is less than a byte.
-    reach = max(len(one.text.encode()) for one in manifest.entries) + 1
+    reach = max(len(entry.text.encode()) for entry in manifest.entries) + 1
     before: Sequence[int] = ()
     for number, piece in enumerate(pieces, 1):
         if piece is None or min(piece, default=0) < 0:
@@ -265,12 +273,12 @@ def count_tokenised(
                 f"row {number} holds {what}, and a row is a list of numbers from 0; leave it out"
             )
         text, tail, head = decode(piece), decode(before), decode(piece[:reach])
-        for one in manifest.plan.formats:
-            for fill in find_fills(one, text):
-                found[one.name].add(number, fill.index)
-            for fill in find_fills(one, tail + head):
-                if fill.start < len(tail) < fill.end and (one.name, fill.index) in ids:
-                    cut[ids[one.name, fill.index]] += 1
+        for form in manifest.plan.formats:
+            for fill in find_fills(form, text):
+                found[form.name].add(number, fill.index)
+            for fill in find_fills(form, tail + head):
+                if fill.start < len(tail) < fill.end and (form.name, fill.index) in ids:
+                    cut[ids[form.name, fill.index]] += 1
         before = piece[-reach:]
     return count_of(manifest, found, cut=cut, where="row")
 

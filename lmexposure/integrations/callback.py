@@ -275,12 +275,12 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
         """A row for each step; a later look at the same weights replaces what it knows better."""
         losses = {"train": _last(state.log_history, "loss"), "validation": eval_loss}
         row = seen.row(step, state.epoch, losses)
-        before = [one for one in self._rows if one["step"] == step]
-        for one in before:
+        before = [earlier for earlier in self._rows if earlier["step"] == step]
+        for earlier in before:
             kept = ("epoch", "train_bits_per_token", "validation_bits_per_token")
-            row |= {name: one[name] for name in kept}
-        self._rows = [one for one in self._rows if one["step"] != step]
-        self._rows = sorted([*self._rows, row], key=lambda one: int(one["step"]))
+            row |= {name: earlier[name] for name in kept}
+        self._rows = [earlier for earlier in self._rows if earlier["step"] != step]
+        self._rows = sorted([*self._rows, row], key=lambda earlier: int(earlier["step"]))
 
     def _say_end(self, trainer: Any) -> None:
         """Once: what the look at the end will take, where the budget did not pay for as much."""
@@ -426,9 +426,9 @@ def _threshold(bits: float | None, references: int, manifest: Manifest) -> float
 
 def _passed(classes: Sequence[ClassExposure], threshold: float | None) -> str:
     """The class of inserted canaries whose median passed the threshold, in words; "" for none."""
-    for one in classes:
-        if threshold is not None and one.repetitions and one.median > threshold:
-            return f"{one.name}: median {one.median:.2f} bits > stop_above={threshold:g}"
+    for exposure in classes:
+        if threshold is not None and exposure.repetitions and exposure.median > threshold:
+            return f"{exposure.name}: median {exposure.median:.2f} bits > stop_above={threshold:g}"
     return ""
 
 
@@ -452,7 +452,7 @@ def _calling_trainer() -> Any:
 
 def usual_wrapping(trainer: Any) -> Wrapping | None:
     """In SFTTrainer's rows nothing stands before a text; packed, the end of the row before."""
-    rows = any(one.__name__ == "SFTTrainer" for one in type(trainer).__mro__)
+    rows = any(kind.__name__ == "SFTTrainer" for kind in type(trainer).__mro__)
     return Wrapping(context=None if trainer.args.packing else "") if rows else None
 
 

@@ -149,7 +149,7 @@ class DeliveredCounter:
         Raises:
             SettingsError: it is attached to this trainer already.
         """
-        if any(one is trainer for one in self._trainers):
+        if any(attached is trainer for attached in self._trainers):
             raise SettingsError(
                 "this counter is attached to this trainer already, and would count each batch "
                 "twice; attach it once"
@@ -178,7 +178,7 @@ class DeliveredCounter:
         """
         if epochs is not None and (not np.isfinite(epochs) or epochs < 0):
             raise SettingsError(f"epochs={epochs!r} must be a number of at least 0")
-        known = _sum(one.epochs for one in self._passes) if epochs is None else _span(0.0, epochs)
+        known = _sum(seen.epochs for seen in self._passes) if epochs is None else _span(0.0, epochs)
         counts, batches = self._counts, self._batches
         if not alone:
             counts, batches, known = _gathered(counts, batches, known)
@@ -189,14 +189,14 @@ class DeliveredCounter:
             )
         deliveries = tuple(
             Delivery(
-                id=one.id,
-                format=one.format,
-                repetitions=one.inserted,
-                fewest=known.fewest * one.inserted,
-                most=known.most * one.inserted,
-                **{kind: counts[one.id, kind] for kind in _KINDS},
+                id=entry.id,
+                format=entry.format,
+                repetitions=entry.inserted,
+                fewest=known.fewest * entry.inserted,
+                most=known.most * entry.inserted,
+                **{kind: counts[entry.id, kind] for kind in _KINDS},
             )
-            for one in self._manifest.entries
+            for entry in self._manifest.entries
         )
         return DeliveryReport(
             canaries=deliveries,
@@ -267,7 +267,7 @@ class _Trainings(TrainerCallback):  # type: ignore[misc]
     @property
     def epochs(self) -> _Epochs:
         """Of all trainings; of a stream, whose end nobody sees, the passes before the last."""
-        spans = [_span(*one) for one in self._spans]
+        spans = [_span(*span) for span in self._spans]
         for begun, passes in self._streamed:
             # A checkpoint's first pass lacks what was trained before.
             finished = max(0, passes - 1 - (begun > 0))
@@ -326,15 +326,15 @@ def _alike(scored: WrappedText, ids: _Row, carried: NDArray[np.bool_], *, packed
 
 def _groups(manifest: Manifest) -> dict[str, dict[str, str]]:
     groups: dict[str, dict[str, str]] = {name: {} for name in manifest.formats}
-    for one in manifest.entries:
-        groups[one.format][one.id] = one.text
+    for entry in manifest.entries:
+        groups[entry.format][entry.id] = entry.text
     return groups
 
 
 def _others(manifest: Manifest) -> dict[str, list[str]]:
     return {
-        name: [one.text(index) for index in manifest.references(name, _OTHERS)]
-        for name, one in manifest.formats.items()
+        name: [form.text(index) for index in manifest.references(name, _OTHERS)]
+        for name, form in manifest.formats.items()
     }
 
 
@@ -370,5 +370,5 @@ def _gathered(counts: _Counts, batches: int, epochs: _Epochs) -> tuple[_Counts, 
     for part, _, _ in parts:
         total.update(part)
     # All go through the data together, each through its share.
-    fewest, most = min(one[2].fewest for one in parts), max(one[2].most for one in parts)
-    return total, sum(one[1] for one in parts), _Epochs(fewest, most, parts[0][2].seen)
+    fewest, most = min(part[2].fewest for part in parts), max(part[2].most for part in parts)
+    return total, sum(part[1] for part in parts), _Epochs(fewest, most, parts[0][2].seen)

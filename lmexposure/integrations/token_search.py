@@ -54,7 +54,7 @@ class _Group:
     @cached_property
     def lengths(self) -> Sequence[int]:
         """How long canaries are, the longest first."""
-        return sorted({len(one) for one in self.whole}, reverse=True)
+        return sorted({len(canary) for canary in self.whole}, reverse=True)
 
     @cached_property
     def forwards(self) -> Sequence[str]:
@@ -64,7 +64,7 @@ class _Group:
     @cached_property
     def backwards(self) -> Sequence[str]:
         """The canaries from their ends, sorted."""
-        return sorted(one[::-1] for one in self.whole)
+        return sorted(canary[::-1] for canary in self.whole)
 
     def places(self, row: str) -> Iterator[int]:
         """Where a canary may begin."""
@@ -92,7 +92,7 @@ class _Group:
         """The canary whose end this row begins with."""
         least = max(_LEAST, self.suffix + 1)
         for length in range(min(len(row), self.lengths[0] - 1), least - 1, -1):
-            found = [one[::-1] for one in _beginning_with(self.backwards, row[:length][::-1])]
+            found = [canary[::-1] for canary in _beginning_with(self.backwards, row[:length][::-1])]
             if len(found) == 1 and len(found[0]) > length:
                 return self.whole[found[0]]
         return None
@@ -171,7 +171,7 @@ class TokenSearch:
                 "be told apart in batches; use a format whose characters it keeps"
             )
         fills = [*whole, *map(self._written, others)]
-        suffix = _common_beginning([one[::-1] for one in fills])
+        suffix = _common_beginning([fill[::-1] for fill in fills])
         return _Group(
             name=name,
             whole=whole,

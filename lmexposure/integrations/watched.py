@@ -103,15 +103,17 @@ class Watched:
             bits: log-perplexities of texts from the beginning of the order, shape (n,), n at least
                 `least`.
         """
-        planned = Counter(_class(name, one) for name, one in self.owners if one is not None)
-        found: dict[tuple[str, int], list[float]] = {one: [] for one in sorted(planned)}
+        planned = Counter(
+            _class(name, canary) for name, canary in self.owners if canary is not None
+        )
+        found: dict[tuple[str, int], list[float]] = {of_class: [] for of_class in sorted(planned)}
         null: dict[str, list[float]] = {}
         for (name, canary), value in zip(self.owners, bits.tolist(), strict=False):
             at = null.setdefault(name, []) if canary is None else found[_class(name, canary)]
             at.append(value)
         return [
-            _class_exposure(one, values, null[one[0]], planned[one])
-            for one, values in found.items()
+            _class_exposure(of_class, values, null[of_class[0]], planned[of_class])
+            for of_class, values in found.items()
         ]
 
 
@@ -120,12 +122,12 @@ def _class(name: str, canary: Canary) -> tuple[str, int]:
 
 
 def _class_exposure(
-    one: tuple[str, int], values: Sequence[float], null: Sequence[float], planned: int
+    of_class: tuple[str, int], values: Sequence[float], null: Sequence[float], planned: int
 ) -> ClassExposure:
     exposure = sampled_exposure(values, null)
     return ClassExposure(
-        format=one[0],
-        repetitions=one[1],
+        format=of_class[0],
+        repetitions=of_class[1],
         median=float(np.median(exposure.value)),
         largest=float(exposure.value.max()),
         capped=int(exposure.capped.sum()),
@@ -163,9 +165,9 @@ def watch(
     wrapping = wrapping or Wrapping(context=manifest.separator)
     check_place(manifest, wrapping)
     texts: list[tuple[float, str, Canary | None, WrappedText]] = []
-    for name, one in manifest.formats.items():
+    for name, form in manifest.formats.items():
         canaries = [c for c in manifest.entries if c.format == name and c.role != "held_out"]
-        drawn = [one.text(index) for index in manifest.references(name, references)]
+        drawn = [form.text(index) for index in manifest.references(name, references)]
         if not drawn:
             raise ManifestError(
                 f"format {name!r} has no secret left to compare with; plan fewer canaries"
@@ -211,23 +213,23 @@ def _encoded(
         raise ModelError(
             f"format {name!r}: {failure} (canaries and controls first, then references)"
         ) from failure
-    if len({tuple(one.encoded.ids) for one in wrapped}) < len(wrapped):
+    if len({tuple(text.encoded.ids) for text in wrapped}) < len(wrapped):
         raise ModelError(
             f"format {name!r}: the tokenizer gives two different fills the same tokens; use a "
             "format whose characters it keeps"
         )
-    earliest = min(one.encoded.scored_from for one in wrapped)
-    return [_scored_from(one, earliest, wrapping.loss == "all") for one in wrapped]
+    earliest = min(text.encoded.scored_from for text in wrapped)
+    return [_scored_from(text, earliest, wrapping.loss == "all") for text in wrapped]
 
 
-def _scored_from(one: WrappedText, place: int, carried: bool) -> WrappedText:
+def _scored_from(text: WrappedText, place: int, carried: bool) -> WrappedText:
     """Where some fills merge with what stands before them, its cost must stand in all totals."""
-    if one.encoded.scored_from == place:
-        return one
-    before = np.full(one.encoded.scored_from - place, carried)
+    if text.encoded.scored_from == place:
+        return text
+    before = np.full(text.encoded.scored_from - place, carried)
     return WrappedText(
-        encoded=replace(one.encoded, scored_from=place),
-        carried=np.concatenate([before, one.carried]),
+        encoded=replace(text.encoded, scored_from=place),
+        carried=np.concatenate([before, text.carried]),
     )
 
 
@@ -266,20 +268,20 @@ class Observation:
     def few(self) -> str:
         """The classes whose numbers rest on few canaries, each with its n; "" where none does."""
         return "; ".join(
-            f"{one.name}: n = {one.canaries} of {one.planned}"
-            for one in self.classes
-            if one.canaries < max(_FEW, one.planned)
+            f"{exposure.name}: n = {exposure.canaries} of {exposure.planned}"
+            for exposure in self.classes
+            if exposure.canaries < max(_FEW, exposure.planned)
         )
 
     def logs(self) -> dict[str, float]:
         """For the Trainer's loggers: medians and largest in bits, higher = more memorised."""
         values: dict[str, float] = {}
-        for one in self.classes:
-            values[f"exposure/{one.key}/median"] = one.median
-            values[f"exposure/{one.key}/max"] = one.largest
-            values[f"exposure/{one.key}/capped"] = one.capped / one.canaries
-            values[f"exposure/{one.key}/n"] = one.canaries
-            values[f"exposure/{one.format}/references"] = one.references
+        for exposure in self.classes:
+            values[f"exposure/{exposure.key}/median"] = exposure.median
+            values[f"exposure/{exposure.key}/max"] = exposure.largest
+            values[f"exposure/{exposure.key}/capped"] = exposure.capped / exposure.canaries
+            values[f"exposure/{exposure.key}/n"] = exposure.canaries
+            values[f"exposure/{exposure.format}/references"] = exposure.references
         return values | {
             "exposure/canaries": self.canaries,
             "exposure/canaries_planned": self.canaries_planned,
@@ -305,7 +307,7 @@ class Observation:
             "step": step,
             "epoch": epoch,
             **bits,
-            "exposure": {one.name: one.median for one in self.classes},
+            "exposure": {exposure.name: exposure.median for exposure in self.classes},
             **asdict(self),
         }
 

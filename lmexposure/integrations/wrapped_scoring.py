@@ -72,9 +72,9 @@ def wrapped_log_perplexity(
     """
     window = context_window(model.config)
     wrapped = encode_wrapped(tokenizer, texts, wrapping, max_length=window)
-    scores = score_encoded(model, [one.encoded for one in wrapped], batch_size=batch_size)
+    scores = score_encoded(model, [text.encoded for text in wrapped], batch_size=batch_size)
     pairs = zip(scores.bits, wrapped, strict=True)
-    return np.array([bits[one.carried].sum() for bits, one in pairs], dtype=np.float64)
+    return np.array([bits[text.carried].sum() for bits, text in pairs], dtype=np.float64)
 
 
 def encode_wrapped(
@@ -102,13 +102,13 @@ def encode_wrapped(
     # For a chat too: it refuses unknown characters and those that the tokenizer drops.
     alone = encode_in_context(tokenizer, texts, context=wrapping.context)
     if plain:
-        wrapped = [_as_document(tokenizer, one, wrapping) for one in alone]
+        wrapped = [_as_document(tokenizer, text, wrapping) for text in alone]
     else:
         check_template(tokenizer, wrapping)
         names = (f"text {number} of {len(texts)}" for number in range(len(texts)))
         wrapped = [
-            _in_chat(tokenizer, one, wrapping, name=name)
-            for one, name in zip(texts, names, strict=True)
+            _in_chat(tokenizer, text, wrapping, name=name)
+            for text, name in zip(texts, names, strict=True)
         ]
     _check_apart(texts, wrapped)
     _check_window(wrapped, max_length)
@@ -161,8 +161,10 @@ def _check_date(tokenizer: Any, wrapping: Wrapping) -> None:
     )
     messages = wrapping.messages("text")
     chats = [
-        _apply(tokenizer, messages, replace(wrapping, chat_template=one), tokenize=False)
-        for one in days
+        _apply(
+            tokenizer, messages, replace(wrapping, chat_template=template_of_day), tokenize=False
+        )
+        for template_of_day in days
     ]
     if chats[0] != chats[1]:
         raise ModelError(
@@ -172,19 +174,21 @@ def _check_date(tokenizer: Any, wrapping: Wrapping) -> None:
         )
 
 
-def _as_document(tokenizer: Any, one: Encoded, wrapping: Wrapping) -> WrappedText:
+def _as_document(tokenizer: Any, document: Encoded, wrapping: Wrapping) -> WrappedText:
     """A plain text, as it stands in a row of its own where no context was given."""
     if wrapping.context == "":
-        own = one.ids[0 if one.first_unscored else one.scored_from :]
+        own = document.ids[0 if document.first_unscored else document.scored_from :]
         begun = _begins_with(tokenizer)
-        one = Encoded(
+        document = Encoded(
             ids=begun + own, scored_from=max(len(begun), 1), first_unscored=not len(begun)
         )
-    if len(one.ids) <= one.scored_from:
+    if len(document.ids) <= document.scored_from:
         raise ModelError(
             "a text of one token is all of its row, and nothing predicts it; use a longer format"
         )
-    return WrappedText(encoded=one, carried=np.ones(len(one.ids) - one.scored_from, bool))
+    return WrappedText(
+        encoded=document, carried=np.ones(len(document.ids) - document.scored_from, bool)
+    )
 
 
 def _begins_with(tokenizer: Any) -> list[int]:
@@ -197,7 +201,7 @@ def _begins_with(tokenizer: Any) -> list[int]:
 
 def _check_apart(texts: Sequence[str], wrapped: Sequence[WrappedText]) -> None:
     """A tokenizer that rewrites texts may write two alike, and no rank could tell them apart."""
-    if len({tuple(one.encoded.ids) for one in wrapped}) < len(set(texts)):
+    if len({tuple(text.encoded.ids) for text in wrapped}) < len(set(texts)):
         raise ModelError(
             "the tokenizer gives two different fills the same tokens; use a format whose "
             "characters it keeps"
@@ -205,10 +209,10 @@ def _check_apart(texts: Sequence[str], wrapped: Sequence[WrappedText]) -> None:
 
 
 def _check_window(wrapped: Sequence[WrappedText], max_length: int | None) -> None:
-    for number, one in enumerate(wrapped):
-        if max_length is not None and len(one.encoded.ids) > max_length:
+    for number, text in enumerate(wrapped):
+        if max_length is not None and len(text.encoded.ids) > max_length:
             raise ModelError(
-                f"text {number} of {len(wrapped)} ends at token {len(one.encoded.ids)} of its "
+                f"text {number} of {len(wrapped)} ends at token {len(text.encoded.ids)} of its "
                 f"wrapping, but the model's context window holds {max_length}; use a shorter "
                 "format, a shorter other turn or another model"
             )
@@ -255,7 +259,7 @@ def _carried(tokenizer: Any, canary: str, wrapping: Wrapping, row: Any) -> NDArr
         prompt = wrapping.messages(canary)[:1]
         begun = _tokens(tokenizer, prompt, wrapping, prompt=True)["input_ids"]
         pairs = zip(begun, ids, strict=False)
-        behind = next((i for i, (one, other) in enumerate(pairs) if one != other), len(begun))
+        behind = next((i for i, (own, other) in enumerate(pairs) if own != other), len(begun))
     return np.arange(len(ids)) >= behind
 
 
@@ -331,12 +335,12 @@ def wrapped_exposures(
     check_place(manifest, wrapping)
     coverage("level", level)
     results = []
-    for name, one in manifest.formats.items():
+    for name, form in manifest.formats.items():
         drawn = [canary for canary in manifest.entries if canary.format == name]
         indices = manifest.references(name, references, strict=references is not None)
-        texts = [canary.text for canary in drawn] + [one.text(index) for index in indices]
+        texts = [canary.text for canary in drawn] + [form.text(index) for index in indices]
         bits = wrapped_log_perplexity(model, tokenizer, texts, wrapping, batch_size=batch_size)
-        results += _by_rank(drawn, bits, size=one.size, level=level)
+        results += _by_rank(drawn, bits, size=form.size, level=level)
     return results
 
 
@@ -344,12 +348,12 @@ def _by_rank(
     drawn: Sequence[Canary], bits: NDArray[np.float64], *, size: int, level: float
 ) -> list[CanaryResult]:
     # A candidate that its coin kept out was drawn as a reference is: it is one.
-    out = np.array([one.role not in _SEARCHED for one in drawn], dtype=bool)
+    out = np.array([canary.role not in _SEARCHED for canary in drawn], dtype=bool)
     own = bits[: len(drawn)][~out]
     null = np.concatenate([bits[: len(drawn)][out], bits[len(drawn) :]])
     exposures = sampled_exposure(own, null, space_size=size, level=level)
     results = []
-    for i, canary in enumerate(one for one in drawn if one.role in _SEARCHED):
+    for i, canary in enumerate(canary for canary in drawn if canary.role in _SEARCHED):
         estimate = Estimate.model_validate(exposures.row(i))
         results.append(
             CanaryResult(

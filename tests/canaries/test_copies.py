@@ -33,12 +33,12 @@ from lmexposure.canaries import (
     read_sidecars,
 )
 from lmexposure.canaries import insertion as engine
+from lmexposure.canaries.copies import (
+    sidecar_path,
+)
 from lmexposure.canaries.corpora.text import Block
 from lmexposure.canaries.insertion import Merge, Placement, draw
 from lmexposure.canaries.removal import remove_from_files
-from lmexposure.canaries.sidecars import (
-    sidecar_path,
-)
 from lmexposure.errors import CorpusError, FileError, PlanError, ResultError
 
 PIN = Format(name="pin", template="My PIN is {digits:4}")

@@ -16,11 +16,11 @@ from lmexposure.canaries import (
     Plan,
     insert_files,
 )
+from lmexposure.canaries.copies import sidecar_path
 from lmexposure.canaries.removal import (
     remove_from_files,
     remove_from_stream,
 )
-from lmexposure.canaries.sidecars import sidecar_path
 from lmexposure.errors import CorpusError, FileError
 
 PIN = Format(name="pin", template="My PIN is {digits:4}")

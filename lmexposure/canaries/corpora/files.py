@@ -137,14 +137,14 @@ def corpus_files(names: Sequence[str | Path]) -> list[Path]:
     for name in names:
         known = [name] if Path(name).exists() or not glob.has_magic(str(name)) else []
         matched = known or glob.glob(str(name), recursive=True)
-        files = [Path(one) for one in matched if not str(one).endswith(SIDECAR_SUFFIX)]
+        files = [Path(path) for path in matched if not str(path).endswith(SIDECAR_SUFFIX)]
         if not files:
             raise CorpusError(f"no file matches {str(name)!r}; give a file, or another pattern")
         found += files
     found.sort()
-    for one, following in pairwise(found):
-        if one == following:
-            raise CorpusError(f"{one} is given twice; give it once")
+    for path, following in pairwise(found):
+        if path == following:
+            raise CorpusError(f"{path} is given twice; give it once")
     return found
 
 

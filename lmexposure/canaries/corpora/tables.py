@@ -358,7 +358,7 @@ def _compression(file: Any) -> Any:
         return "snappy"
     group = file.metadata.row_group(0)
     columns = [group.column(number) for number in range(group.num_columns)]
-    spelled = {one.path_in_schema: one.compression.lower() for one in columns}
+    spelled = {column.path_in_schema: column.compression.lower() for column in columns}
     return {name: "none" if kind == "uncompressed" else kind for name, kind in spelled.items()}
 
 
