@@ -24,9 +24,9 @@ from lmexposure.canaries import (
     Preview,
     copies_of,
     is_stream,
-    kept,
     listed_files,
     remove,
+    spooled_input,
     stream_layout,
 )
 from lmexposure.errors import CorpusError, ManifestError, ResultError, SettingsError
@@ -113,7 +113,7 @@ def corpus_kept(
     if restored is not None:
         yield [restored]
         return
-    with kept(corpus, out) as spool:
+    with spooled_input(corpus, out) as spool:
         yield [spool]
 
 

@@ -58,7 +58,7 @@ class Reading:
     verify: bool = True
 
 
-def insert_files(
+def insert_files(  # noqa: PLR0913 (a public door: each is an option of an insertion)
     sources: Files,
     out: str | Path,
     plan: Plan | None = None,
@@ -93,7 +93,7 @@ def insert_files(
             and else written again.
         existing: fills of a format that the corpus holds already: "refuse" or "set_aside".
         total: how many documents there must be; None: as many as there are.
-        verify: look for such fills, hash, and check what was written.
+        verify: search for such fills, hash, and check what was written.
         plan_fields: of `Plan`, in place of `plan`.
 
     Returns:
@@ -187,7 +187,7 @@ def _insert(
 def _write_copies(
     corpus: FileCorpus, directory: Path, scan: Scan, merge: Merge, verification: Verification
 ) -> list["Copied"]:
-    """Write each file with its canaries, and look at it unless the scan hashed nothing."""
+    """Write each file with its canaries, and verify it unless the scan hashed nothing."""
     copies, layout = [], corpus.layout
     mode = mode_like(*(source.path for source in corpus.sources))
     for number, source in enumerate(corpus.sources):
@@ -223,7 +223,8 @@ def _check_places(paths: Sequence[Path], corpus: Path, *, written: bool) -> None
             raise CorpusError(f"{path}: its name is not UTF-8, as a manifest is; rename the file")
         if path.name in names:
             raise CorpusError(
-                f"{names[path.name]} and {path} would get one name in {corpus}; rename one of them"
+                f"{names[path.name]} and {path} would get the same name in {corpus}; rename one of "
+                "them"
             )
         names[path.name] = path
         target = corpus / path.name
@@ -338,15 +339,15 @@ def _damaged(
     ordered = ordered or sorted(copies, key=lambda path: noted[path].shard if noted else 0)
     again = _Again(FileCorpus(originals or ordered, layout), manifest, gone=not originals)
     for number, copy in enumerate(ordered):
-        told, note = again.copied(number, copy), noted.get(copy)
-        if told is None or (note and (note.shard, note.copied) != (number + 1, told)):
+        wanted, note = again.copied(number, copy), noted.get(copy)
+        if wanted is None or (note and (note.shard, note.copied) != (number + 1, wanted)):
             return copy
     whole = manifest.corpus.sha256, manifest.corpus.sha256_inserted
     return None if (again.before.total, again.after.total) == whole else some
 
 
 class _Again:
-    """What insertion would write now, held against its copies.
+    """What insertion would write now, compared with its copies.
 
     Where the corpus is gone, what the copies hold without their canaries is taken for it. That it
     was the same is known by its hash; of other columns of tables, there is none.
@@ -443,7 +444,7 @@ class Sidecar:
     copied: Copied
 
     def write(self, path: Path) -> None:
-        """Write the note of the file `path` beside it, readable by its owner only.
+        """Write the note of the file `path` next to it, readable by its owner only.
 
         Who knows a file but for one short secret can try all of them against its hash.
         """
@@ -480,12 +481,12 @@ class Sidecar:
 
 
 def sidecar_path(path: Path) -> Path:
-    """Where the note of a file is: NAME.canaries.json beside NAME."""
+    """Where the note of a file is: NAME.canaries.json next to NAME."""
     return path.with_name(path.name + SIDECAR_SUFFIX)
 
 
 def read_sidecars(paths: Sequence[Path], manifest: Manifest) -> list[Sidecar] | None:
-    """The notes beside these files, or None where no file has one.
+    """The notes next to these files, or None where no file has one.
 
     One file may be alone; of several, all files and notes of one manifest must be there.
     """
@@ -511,7 +512,7 @@ def read_sidecars(paths: Sequence[Path], manifest: Manifest) -> list[Sidecar] | 
                 "their sidecars; give one of them"
             )
     _check_complete(notes)
-    _check_told(paths, notes, manifest)
+    _check_agreement(paths, notes, manifest)
     return notes
 
 
@@ -527,18 +528,18 @@ def _check_complete(notes: Sequence[Sidecar]) -> None:
         )
 
 
-def _check_told(paths: Sequence[Path], notes: Sequence[Sidecar], manifest: Manifest) -> None:
+def _check_agreement(paths: Sequence[Path], notes: Sequence[Sidecar], manifest: Manifest) -> None:
     """Refuse notes that say of documents what the manifest does not."""
     placement, done = Placement(manifest.entries), 0
     ordered = sorted(zip(paths, notes, strict=True), key=lambda pair: pair[1].shard)
     for path, note in ordered:
-        told, shards = note.copied, len(notes) if len(notes) > 1 else note.shards
-        stop = told.first_document + told.documents
-        wanted = [(n, canary.id) for n, canary in placement.within(told.first_document, stop)]
+        copied, shards = note.copied, len(notes) if len(notes) > 1 else note.shards
+        stop = copied.first_document + copied.documents
+        wanted = [(n, canary.id) for n, canary in placement.within(copied.first_document, stop)]
         if (
-            [(occurrence.document, occurrence.id) for occurrence in told.occurrences] != wanted
+            [(occurrence.document, occurrence.id) for occurrence in copied.occurrences] != wanted
             or stop > manifest.corpus.documents
-            or (len(notes) == shards and told.first_document != done)
+            or (len(notes) == shards and copied.first_document != done)
             or (note.shard == shards and stop != manifest.corpus.documents)
             or note.shards != shards
         ):
@@ -548,7 +549,7 @@ def _check_told(paths: Sequence[Path], notes: Sequence[Sidecar], manifest: Manif
         done = stop
 
 
-def as_inserted(paths: Sequence[Path], manifest: Manifest) -> list[Path]:
+def in_insertion_order(paths: Sequence[Path], manifest: Manifest) -> list[Path]:
     """These files in the order that insertion gave them, where their sidecars say it."""
     with suppress(CorpusError):
         notes = read_sidecars(paths, manifest) or []

@@ -45,7 +45,7 @@ class Inserted(NamedTuple, Generic[_T]):
     manifest: Manifest
 
 
-def insert(
+def insert(  # noqa: PLR0913 (a public door: each is an option of an insertion)
     documents: _T,
     plan: Plan | Manifest | None = None,
     *,
@@ -112,7 +112,7 @@ def insert(
     if total is None and isinstance(known, Plan) and is_instance_of(documents, STREAM):
         raise CorpusError(
             "how many documents a stream has cannot be looked up, and that decides where canaries "
-            "stand; count them once, and give total"
+            "go; count them once, and give total"
         )
     inserter = insert_into_stream if is_instance_of(documents, STREAM) else insert_into_ray
     where: dict[str, Any] = {"text_field": text_field, "fields": fields, "id_column": id_column}

@@ -32,7 +32,7 @@ class Format:
     """A text with holes; its fills are numbered 0 .. size - 1, the first hole most significant.
 
     Args:
-        name: lower-case letters, digits and underscores; it stands in ids and file names.
+        name: lower-case letters, digits and underscores; ids and file names have it.
         template: Python format-string syntax with the holes `{digits:n}` 0-9, `{lower:n}` a-z,
             `{upper:n}` A-Z, `{alnum:n}` a-z0-9, `{hex:n}` 0-9a-f, `{printable:n}` ! to ~,
             `{choice:list}` an entry of a list, `{luhn}` the check digit of all digits before it.
@@ -112,12 +112,12 @@ class Format:
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
-        """Finds where a fill may stand inside any text (it does not check the check digit)."""
+        """Finds where a fill may be inside any text (it does not check the check digit)."""
         return re.compile("".join(part.regex for part in self._parts))
 
     @cached_property
     def may_nest(self) -> bool:
-        """Whether one fill can stand within another; a plan refuses such a format."""
+        """Whether one fill can lie within another; a plan refuses such a format."""
         return may_nest(self._parts)
 
     @cached_property
@@ -134,7 +134,7 @@ class Format:
         return "".join(self._written(index))
 
     def fills(self, index: int) -> tuple[str, ...]:
-        """What stands in each hole, in template order, derived holes included."""
+        """What is in each hole, in template order, derived holes included."""
         pieces = zip(self._parts, self._written(index), strict=True)
         return tuple(piece for part, piece in pieces if part.is_hole)
 
@@ -295,7 +295,7 @@ class Format:
 
 @dataclass(frozen=True)
 class Fill:
-    """A fill that stands at text[start:end]; its secret stays out of its repr."""
+    """A fill at text[start:end]; its secret stays out of its repr."""
 
     start: int
     end: int
@@ -320,7 +320,7 @@ class Found:
         self.first_places.setdefault(index, place)
 
     def named(self, indices: Collection[int], what: str) -> str:
-        """Where these stand, for a message: "12 times (line 3, 4, 9)"; ten places at most."""
+        """Where these are, for a message: "12 times (line 3, 4, 9)"; ten places at most."""
         total = sum(self.counts[index] for index in indices)
         places = sorted({self.first_places[index] for index in indices})
         more = ", ..." if len(places) > _PLACES_NAMED or total > len(indices) else ""

@@ -44,7 +44,7 @@ def _following(
 class Language:
     """The texts of a format, read from the left: an automaton over characters.
 
-    It is built as it is asked. A state is a small integer that stands for every way to read the
+    It is built as it is asked. A state is a small integer for every way to read the
     text so far: the set of (part, node) pairs, and the sums of the check digit. Every pair can be
     completed, so a text is viable exactly when its set is not empty.
 

@@ -271,7 +271,7 @@ class Manifest:
         if strict and wanted > left:
             raise PlanError(
                 f"{wanted} references asked for, but format {form.name!r} has {left} secrets left "
-                f"beside canaries and controls; ask for at most {left}"
+                f"next to canaries and controls; ask for at most {left}"
             )
         used = self.plan.secrets_per_format
         stream = secrets(self.plan, form, frozenset(self.set_aside.get(form.name, ())))
@@ -393,7 +393,7 @@ def _check_ids(planned: set[str], given: Sequence[str]) -> None:
                 f"entries[{number}].id is of no entry of the manifest's own plan; {_AGAIN}"
             )
         if name in seen:
-            raise ManifestError(f"{name} stands in the manifest twice; {_AGAIN}")
+            raise ManifestError(f"{name} is in the manifest twice; {_AGAIN}")
         seen.add(name)
     if missing := planned - seen:
         raise ManifestError(

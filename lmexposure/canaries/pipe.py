@@ -55,9 +55,11 @@ class StreamSource:
         self._stream, self._layout = stream, layout
 
     def parts(self, *, taken: Taken | None = None, known: bool = False) -> Iterator[Block]:
+        """What is left of the stream; see `insertion.Source`."""
         return self._layout.streamed(_NAME, self._stream, taken)
 
     def guarded(self) -> AbstractContextManager[None]:
+        """Errors meanwhile name standard input."""
         return named_errors(_NAME)
 
 
@@ -95,7 +97,7 @@ def insert_through(
         if reading.total is not None:
             manifest = _read_once(source, target, plan, layout, reading)
         else:
-            with kept(source, out) as spool:
+            with spooled_input(source, out) as spool:
                 corpus = FileCorpus([spool], layout, name=_NAME)
                 manifest = _read_twice(corpus, target, plan, reading)
         manifest.write(record)
@@ -116,7 +118,7 @@ def check_continues(out: Path) -> None:
 
 
 @contextmanager
-def kept(source: IO[bytes], out: Path) -> Iterator[Path]:
+def spooled_input(source: IO[bytes], out: Path) -> Iterator[Path]:
     """A file with all of standard input; where a killed call left it, that is gone on with.
 
     Then a stream that is empty, or the same, is that copy, and another is refused. It stays, unless
@@ -200,7 +202,7 @@ def _scanned(blocks: Iterable[Block], scan: Scan) -> Iterator[Block]:
 def _write(
     blocks: Iterable[Block], target: IO[bytes], scan: Scan, entries: tuple[Canary, ...]
 ) -> Verification:
-    """Write the blocks with their canaries, and look at what is written."""
+    """Write the blocks with their canaries, and verify what is written."""
     placement = Placement(entries)
     merge, verification = Merge(placement), Verification(scan, entries, placement)
     for block in blocks:

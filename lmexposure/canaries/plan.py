@@ -125,7 +125,7 @@ class Plan:
 
     if TYPE_CHECKING:
 
-        def __init__(
+        def __init__(  # noqa: PLR0913 (the fields of the plan)
             self,
             *,
             formats: FormatLike | Iterable[FormatLike],
@@ -256,7 +256,7 @@ class Plan:
         """Refuse when a format has too few secrets.
 
         Args:
-            references: how many are explicitly asked for, beside canaries and controls.
+            references: how many are explicitly asked for, in addition to canaries and controls.
             set_aside: indices per format name that must not be drawn.
 
         Raises:
@@ -308,7 +308,7 @@ def _refuse_nesting(form: Format) -> None:
     """With a canary inserted, the fills within it would be no never-inserted references."""
     if form.may_nest:
         raise PlanError(
-            f"one fill of format {form.name!r} can stand within another ({form.template!r}); put "
+            f"one fill of format {form.name!r} can lie within another ({form.template!r}); put "
             "literal text before and after lists whose entries begin or end with one another"
         )
 
@@ -398,7 +398,7 @@ def is_included(seed: int | None, candidate: str, probability: float | None) -> 
 def draw(
     plan: Plan, *, documents: int, set_aside: Mapping[str, Collection[int]]
 ) -> tuple[Canary, ...]:
-    """Draw every candidate and control of the plan, where each stands, and last the coins.
+    """Draw every candidate and control of the plan, the places of each, and last the coins.
 
     Args:
         plan: what to draw.
@@ -411,7 +411,8 @@ def draw(
     if max(plan.repetitions) > documents:
         raise PlanError(
             f"repetitions={max(plan.repetitions)} need as many documents, since each repetition "
-            f"stands in another place; the corpus has {documents}: repeat at most {documents} times"
+            f"goes before another document; the corpus has {documents}: repeat at most {documents} "
+            "times"
         )
     plan.check_space(set_aside=set_aside)
     drawn = tuple(
@@ -465,7 +466,7 @@ def _canary(plan: Plan, form: Format, name: str, index: int, positions: tuple[in
 
 
 def _check_apart(formats: Sequence[Format], drawn: Sequence[Canary]) -> None:
-    """A canary must not smuggle in a fill of another format, whichever way its coin fell."""
+    """Refuse a canary that holds a fill of another format, whichever way its coin fell."""
     for form in formats:
         for canary in drawn:
             if canary.format == form.name or not canary.positions:

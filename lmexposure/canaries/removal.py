@@ -177,8 +177,7 @@ class Restoration(Cut):
 
 def _changed(what: str, reason: str = "the corpus changed since insertion") -> CorpusError:
     return CorpusError(
-        f"{what}, which the manifest says stands there: {reason}; give the copy that insertion "
-        "wrote"
+        f"{what}, which the manifest says is there: {reason}; give the copy that insertion wrote"
     )
 
 
@@ -213,7 +212,7 @@ def remove(corpus: Any, manifest: Manifest | str | Path, out: str | Path | None 
     """Give a corpus as it was before insertion, and check that it is.
 
     A manifest of a stream, of Ray or of a step has no hash to check against: then nothing but the
-    canaries is looked at, and the log warns of it, or `Removal.checked` is False.
+    canaries is checked, and the log warns of it, or `Removal.checked` is False.
 
     Args:
         corpus: what insertion wrote: a file, several, or patterns; a stream of text, open for

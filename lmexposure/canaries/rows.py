@@ -86,7 +86,9 @@ class InsertionStep:
         Args:
             plan: what to insert; or the manifest of an earlier insertion into the same rows.
             total: how many rows there are in all; with a manifest it may be left out.
-            text_field, fields, id_column: of the step.
+            text_field: of the step.
+            fields: of the step.
+            id_column: of the step.
 
         Raises:
             CorpusError: no number of rows, or constants for the text column.
@@ -101,7 +103,7 @@ class InsertionStep:
             manifest = plan
         elif total is None:
             raise CorpusError(
-                "the number of documents decides where canaries stand, and the corpus is not read "
+                "the number of documents decides where canaries go, and the corpus is not read "
                 "as a whole here: count its rows and give total"
             )
         else:

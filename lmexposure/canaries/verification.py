@@ -74,13 +74,14 @@ class CorpusCount:
 
     Attributes:
         classes: format by format, in the order of the plan.
-        changed: ids of canaries of which more or fewer stand there, with (expected, found).
-        uninvited: ids of controls and held-out candidates that stand there, with how often.
-        strange: per format, how many fills stand there that are not of the manifest.
+        changed: ids of canaries of which there are more or fewer than expected, with (expected,
+            found).
+        uninvited: ids of controls and held-out candidates that are there, with how often.
+        strange: per format, how many fills are there that the manifest does not have.
         strange_places: per format, where; "3 times (line 4, 9)".
-        cut: ids of canaries that stand there cut in two pieces, with how often; they are not
+        cut: ids of canaries that are there cut in two pieces, with how often; they are not
             counted as found.
-        shard: (number, of how many) where one file of several was counted, and held against what
+        shard: (number, of how many) where one file of several was counted, and compared with what
             insertion put into it.
     """
 
@@ -94,7 +95,7 @@ class CorpusCount:
 
     @property
     def as_inserted(self) -> bool:
-        """Whether every canary stands there as often as it was inserted, and no other fill."""
+        """Whether every canary is there as often as it was inserted, and no other fill."""
         return not (self.changed or self.uninvited or self.strange)
 
     def to_dict(self) -> dict[str, Any]:
@@ -107,7 +108,7 @@ def count_files(
 ) -> CorpusCount:
     """Count the fills in files, which need not be those that insertion wrote.
 
-    One file of several that still has its sidecar is held against what insertion put into it.
+    One file of several that still has its sidecar is compared with what insertion put into it.
 
     Raises:
         CorpusError: a file cannot be read; or it has a sidecar, which is of another manifest, or
@@ -206,7 +207,7 @@ def _class_counts(
 
 
 _CHATS = (
-    "the canaries of this manifest stand in chats, and records are read by one text field; name "
+    "the canaries of this manifest are in chats, and records are read by one text field; name "
     "the text field that holds whole chats as text, or give the tokenised data set with its "
     "tokenizer"
 )
@@ -258,7 +259,7 @@ def count_tokenised(
     """Count the fills in pieces of token ids, in the order of the data set.
 
     A fill counts as found where it is whole in one piece: a model learns from a piece at a time.
-    One that the border of two pieces cuts is told apart. `decode` leaves out special tokens.
+    One that the border of two pieces cuts is counted apart. `decode` leaves out special tokens.
     """
     found = {name: Found() for name in manifest.formats}
     cut: Counter[str] = Counter()

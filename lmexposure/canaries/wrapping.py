@@ -17,7 +17,7 @@ _OTHER = {"plain": "", "user": "Thank you.", "assistant": "Please go on."}
 
 @dataclass(frozen=True, kw_only=True)
 class Wrapping:
-    """Where in a training record a canary stands, and which of its tokens carry loss.
+    """Where in a training record a canary is, and which of its tokens carry loss.
 
     Args:
         turn: "plain", a document of its own; "user" or "assistant", that turn of a chat.
@@ -53,14 +53,14 @@ class Wrapping:
             )
         if self.turn != "plain" and self.context:
             raise SettingsError(
-                f"context is for turn='plain'; before turn={self.turn!r} stands the chat template"
+                f"context is for turn='plain'; before turn={self.turn!r} comes the chat template"
             )
         if self.turn != "plain" and self.other is not None:
             text("other", self.other)
 
     @property
     def place(self) -> str:
-        """Where in a record the text stands: "text", "messages[1].content", ..."""
+        """Where in a record the text is: "text", "messages[1].content", ..."""
         if self.turn == "plain":
             return "text"
         if self.loss == "completion":

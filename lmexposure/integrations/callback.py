@@ -61,13 +61,13 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
         budget_share: of the training's time so far that all looks together may take, in (0, 1).
         budget_seconds: what each look may take instead of a share; None: the share.
         references: per format at most, at least 64.
-        stop_above: stop training when the median exposure of a class passes so many bits; None:
+        stop_above: stop training when the median exposure of a class passes this many bits; None:
             never. Below log2(references).
         wrapping: how the training presents a canary. None: under TRL's SFTTrainer as a row of its
             own, packed or not; else behind the manifest's separator, as `measure` scores it.
         full_at_end: score all texts under the trained model, whatever the budget has left.
         preflight: what canaries that would not be learned do: "stop" the training before its first
-            step, "warn" in the log, or "off": nobody looks.
+            step, "warn" in the log, or "off": they are not counted.
         report: a directory for what `lmexposure measure` writes of the trained model, and its
             report; None: there is none. Of several processes the first makes it while the others
             go on. Where it fails, the log says why, and the training ends as it would have.
@@ -77,10 +77,10 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
         ManifestError: the manifest cannot be read or was edited, or a report is asked for of
             canaries in chats.
         SettingsError: a value of another type or out of range; a threshold that no exposure can
-            pass, or one beside tossed coins; settings of a measurement without a report.
+            pass, or one together with tossed coins; settings of a measurement without a report.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (a public door: each is an option of the callback)
         self,
         manifest: str | Path | Manifest,
         *,
@@ -118,7 +118,7 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
 
         Raises:
             CorpusError: the training would cut canaries, or give them no loss.
-            ManifestError: there is no inserted canary, or it stands in a chat and the wrapping
+            ManifestError: there is no inserted canary, or it is in a chat and the wrapping
                 says otherwise.
             ModelError: there is no tokenizer, the weights are spread over processes, or a fill
                 meets an unknown token or is longer than the context window.
@@ -242,7 +242,7 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
         step: int | None = None,
         full: bool = False,
     ) -> None:
-        """One measurement, told to everyone who listens.
+        """One measurement, logged and written.
 
         Args:
             trainer: whose model it is.
@@ -451,7 +451,7 @@ def _calling_trainer() -> Any:
 
 
 def usual_wrapping(trainer: Any) -> Wrapping | None:
-    """In SFTTrainer's rows nothing stands before a text; packed, the end of the row before."""
+    """In SFTTrainer's rows nothing comes before a text; packed, the end of the row before."""
     rows = any(kind.__name__ == "SFTTrainer" for kind in type(trainer).__mro__)
     return Wrapping(context=None if trainer.args.packing else "") if rows else None
 

@@ -30,7 +30,7 @@ _Counts: TypeAlias = Counter[tuple[str, str]]  # (canary, kind)
 
 _FIELDS = ("input_ids", "labels", "attention_mask", "position_ids")
 _KINDS = ("whole", "head", "tail", "without_loss", "partly_without_loss", "otherwise")
-_OTHERS = 16  # fills by which a format's fixed beginning and end are told
+_OTHERS = 16  # fills by which a format's fixed beginning and end are known
 _ROUNDING = 1e-6  # of an epoch, as trainers add them up from fractions
 
 
@@ -58,8 +58,8 @@ class DeliveredCounter:
         manifest: what was inserted. Controls and held-out candidates are looked for as well: they
             must not be there.
         tokenizer: of the training.
-        wrapping: in which the canaries will be scored; each occurrence is held against it, token by
-            token. None: they are only counted.
+        wrapping: in which the canaries will be scored; each occurrence is compared with it, token
+            by token. None: they are only counted.
 
     Raises:
         ModelError: the tokenizer does not know a character of a canary, or writes canaries so that
@@ -92,15 +92,15 @@ class DeliveredCounter:
         Args:
             input_ids: tokens, shape (B, T), or a list of rows.
             labels: aligned with them, -100 where no loss is; None: loss everywhere.
-            attention_mask: 0 where padding is; None: padding is told by the tokenizer's pad token.
+            attention_mask: 0 where padding is; None: padding is where the tokenizer's pad token is.
             position_ids: where they begin again at 0, another document begins.
 
         Raises:
             InputError: no rows, or shapes that do not go together.
         """
         rows = _rows(input_ids)
-        beside = [
-            _beside(name, values, rows)
+        columns_of_batch = [
+            _aligned(name, values, rows)
             for name, values in (
                 ("labels", labels),
                 ("attention_mask", attention_mask),
@@ -108,7 +108,7 @@ class DeliveredCounter:
             )
         ]
         self._batches += 1
-        for ids, *columns in zip(rows, *beside, strict=True):
+        for ids, *columns in zip(rows, *columns_of_batch, strict=True):
             self._count_row(ids, *columns)
 
     def watch(self, loader: Any) -> Any:
@@ -125,7 +125,7 @@ class DeliveredCounter:
         """The same collator, its batches counted as they are made.
 
         Raises:
-            SettingsError: when called in a worker process of a loader, whose counts nobody sees.
+            SettingsError: when called in a worker process of a loader, whose counts would be lost.
         """
 
         def counting(examples: Any) -> Any:
@@ -174,7 +174,7 @@ class DeliveredCounter:
             alone: leave out what other processes counted, and do not wait for them.
 
         Raises:
-            SettingsError: `epochs` is negative or no number; or nobody says how many there were.
+            SettingsError: `epochs` is negative or no number, or must be given.
         """
         if epochs is not None and (not np.isfinite(epochs) or epochs < 0):
             raise SettingsError(f"epochs={epochs!r} must be a number of at least 0")
@@ -184,7 +184,7 @@ class DeliveredCounter:
             counts, batches, known = _gathered(counts, batches, known)
         if batches and epochs is None and not self._passes:
             raise SettingsError(
-                f"{batches} batches were observed, and nobody says of how many epochs; give "
+                f"{batches} batches were observed, and of how many epochs is not known; give "
                 "report(epochs=...)"
             )
         deliveries = tuple(
@@ -266,7 +266,7 @@ class _Trainings(TrainerCallback):  # type: ignore[misc]
 
     @property
     def epochs(self) -> _Epochs:
-        """Of all trainings; of a stream, whose end nobody sees, the passes before the last."""
+        """Of all trainings; of a stream, whose end is not seen, the passes before the last."""
         spans = [_span(*span) for span in self._spans]
         for begun, passes in self._streamed:
             # A checkpoint's first pass lacks what was trained before.
@@ -347,7 +347,7 @@ def _rows(values: Any) -> list[_Row]:
     return rows
 
 
-def _beside(name: str, values: Any, rows: Sequence[_Row]) -> list[_Row]:
+def _aligned(name: str, values: Any, rows: Sequence[_Row]) -> list[_Row]:
     """What belongs to each token; a value that says nothing where none is given."""
     # A mask of other shape says which token sees which; positions, where in an image.
     if values is None or (name != "labels" and getattr(values, "ndim", 2) != 2):

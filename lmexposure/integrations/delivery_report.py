@@ -7,12 +7,12 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Delivery:
-    """How often one canary, held-out candidate or control stood in the training batches.
+    """How often one canary, held-out candidate or control was in the training batches.
 
     Attributes:
         id, format, repetitions: as in the manifest; 0 repetitions for what is never inserted.
         fewest, most: how often it should have come in the epochs that were trained.
-        whole: times it stood in a row as a whole.
+        whole: times it was in a row as a whole.
         head: times a row ended within it.
         tail: times a row began within it.
         without_loss: of `whole`, those where no token of its secret carried loss.
@@ -146,12 +146,12 @@ class DeliveryReport:
         if heads:
             lines.append(
                 f"{heads} occurrences are cut off at the end of a row ({which}): truncation at "
-                "max_length, or packing that cuts; raise max_length, or shorten what stands before"
+                "max_length, or packing that cuts; raise max_length, or shorten what comes before"
             )
         if tails:
             lines.append(
                 f"{tails} occurrences lack their beginning ({which}): truncation from the left, or "
-                "packing that cuts; raise max_length, or shorten what stands behind"
+                "packing that cuts; raise max_length, or shorten what comes after"
             )
         return lines
 
@@ -170,7 +170,7 @@ class DeliveryReport:
             count = sum(delivery.partly_without_loss for delivery in partly)
             lines.append(
                 f"{count} occurrences carry loss on a part of the secret only ({_named(partly)}); "
-                "look at the mask, and score with the same one"
+                "check the mask, and score with the same one"
             )
         return lines
 
@@ -239,4 +239,4 @@ def _named(found: Iterable[Delivery]) -> str:
     """Which canaries: three ids, and how many more."""
     ids = [delivery.id for delivery in found]
     more = f" and {len(ids) - 3} more" if len(ids) > 3 else ""
-    return ", ".join(ids[:3]) + more or "which ones cannot be told"
+    return ", ".join(ids[:3]) + more or "which ones is not known"

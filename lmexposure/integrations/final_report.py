@@ -36,7 +36,7 @@ class FinalReport:
         settings: of the measurement; None: the defaults of `lmexposure measure`.
 
     Raises:
-        ManifestError: the canaries stand in chats, where `measure` does not score them.
+        ManifestError: the canaries are in chats, where `measure` does not score them.
         SettingsError: `out` is no path, or `settings` are no `MeasureSettings`.
     """
 
@@ -137,7 +137,7 @@ class FinalReport:
 
 
 def _bare(model: Any) -> Any:
-    """The causal LM itself, an adapter's weights beside its own."""
+    """The causal LM itself, with an adapter's weights next to its own."""
     if not hasattr(model, "get_base_model"):
         return model
     config = model.active_peft_config

@@ -29,10 +29,10 @@ from lmexposure.scoring import (
 
 
 class TimeBudget:
-    """Seconds by the clock: a share of the training so far, or so many at a time.
+    """Seconds by the clock: a share of the training so far, or a fixed number at a time.
 
-    What one measurement leaves of a share the next may use, and what it took too much is held
-    against the next: over a whole training the share holds but for the last overshoot.
+    What one measurement leaves of a share the next may use, and what it took too much is taken
+    from the next: over a whole training the share holds but for the last overshoot.
 
     Args:
         share: of the time since training began that all measurements may take, in (0, 1).
@@ -276,7 +276,7 @@ class PacedScoring:
         if from_first(self._budget.left) <= 0:
             return bits
         if not self._costs.known:
-            # So few are scored one by one: texts of a round cost less, hardly ever more.
+            # These few are scored one by one: texts of a round cost less, hardly ever more.
             self._costs.bound(self._round(model, 0, _FIRST)[1] / _FIRST)
         while count := from_first(partial(self._affordable, bits.size)):
             bits = self._further(model, bits, count)

@@ -3,7 +3,7 @@
 The order in which texts are scored is always the same, and every beginning of it holds about the
 same share of each format's references and of each class: a time budget that cuts it cuts all alike.
 Canaries come sooner than references, for they are few and it is they who are asked about. Each look
-is a row of exposure.jsonl, with the names of metrics.jsonl, so that a report draws it beside the
+is a row of exposure.jsonl, with the names of metrics.jsonl, so that a report draws it next to the
 loss.
 """
 
@@ -78,7 +78,7 @@ class Watched:
         encoded: N canaries, controls and references in context, of all formats.
         carried: which of the scored tokens of each carried loss in training; those count.
         owners: the format of each, and its canary; None: a reference.
-        least: so many texts from the beginning hold a canary of each class and the fewest
+        least: how many texts from the beginning hold a canary of each class and the fewest
             references that are of use.
     """
 
@@ -93,7 +93,7 @@ class Watched:
         return self.canaries_within(len(self.owners))
 
     def canaries_within(self, texts: int) -> int:
-        """Canaries and controls among so many texts from the beginning."""
+        """Canaries and controls among this number of texts from the beginning."""
         return sum(canary is not None for _, canary in self.owners[:texts])
 
     def exposures(self, bits: NDArray[np.float64]) -> list[ClassExposure]:
@@ -156,9 +156,9 @@ def watch(
 
     Raises:
         ManifestError: no canary was inserted, a format has no references left, or the canaries
-            stand in chats in another place than this wrapping's.
+            are in chats in another place than this wrapping's.
         ModelError: a fill meets an unknown token, is longer than the context window, cannot be
-            told from another by its tokens, or is changed by its wrapping.
+            distinguished from another by its tokens, or is changed by its wrapping.
     """
     if not manifest.canaries:
         raise ManifestError("the manifest holds no inserted canary, so there is nothing to watch")
@@ -223,7 +223,7 @@ def _encoded(
 
 
 def _scored_from(text: WrappedText, place: int, carried: bool) -> WrappedText:
-    """Where some fills merge with what stands before them, its cost must stand in all totals."""
+    """Where some fills merge with what comes before them, its cost must be in all totals."""
     if text.encoded.scored_from == place:
         return text
     before = np.full(text.encoded.scored_from - place, carried)
@@ -238,7 +238,7 @@ _FEW = 5  # canaries; a median of fewer is moved far by each of them
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """What one look at the canaries gave; no secrets.
+    """What one scoring of the canaries gave; no secrets.
 
     Attributes:
         classes: exposures class by class; empty where nothing could be said.
@@ -329,7 +329,7 @@ def read_rows(path: Path, *, until: int) -> list[dict[str, Any]]:
         return [row for row in rows if row["step"] <= until]
     except (OSError, ValueError, KeyError, TypeError) as failure:
         raise ResultError(
-            f"cannot read {path}, where the exposures so far should stand; move it away"
+            f"cannot read {path}, where the exposures so far should be; move it away"
         ) from failure
 
 

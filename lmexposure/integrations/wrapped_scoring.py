@@ -116,7 +116,7 @@ def encode_wrapped(
 
 
 def check_place(manifest: Manifest, wrapping: Wrapping) -> None:
-    """Refuse canaries that stand in chats in another place than they would be scored in.
+    """Refuse canaries that are in chats in another place than they would be scored in.
 
     Raises:
         ManifestError: it names both places.
@@ -134,7 +134,7 @@ def check_template(tokenizer: Any, wrapping: Wrapping) -> None:
 
     Raises:
         ModelError: no chat template, one that writes today's date, or a tokenizer that does not say
-            where its tokens stand.
+            where its tokens begin and end.
     """
     try:
         tokenizer.get_chat_template(wrapping.chat_template)
@@ -145,7 +145,7 @@ def check_template(tokenizer: Any, wrapping: Wrapping) -> None:
         ) from None
     if not tokenizer.is_fast:
         raise ModelError(
-            "the tokenizer does not say at which characters its tokens stand; load the fast one "
+            "the tokenizer does not say at which characters its tokens begin; load the fast one "
             "(AutoTokenizer does)"
         )
     _check_date(tokenizer, wrapping)
@@ -175,7 +175,7 @@ def _check_date(tokenizer: Any, wrapping: Wrapping) -> None:
 
 
 def _as_document(tokenizer: Any, document: Encoded, wrapping: Wrapping) -> WrappedText:
-    """A plain text, as it stands in a row of its own where no context was given."""
+    """A plain text, as it is in a row of its own where no context was given."""
     if wrapping.context == "":
         own = document.ids[0 if document.first_unscored else document.scored_from :]
         begun = _begins_with(tokenizer)
@@ -321,11 +321,11 @@ def wrapped_exposures(
         bits, higher = more memorised.
 
     Raises:
-        ManifestError: the manifest holds no inserted canary, or says that they stand in another
+        ManifestError: the manifest holds no inserted canary, or says that they are in another
             place of a record than this wrapping does.
         ModelError: see `wrapped_log_perplexity`.
         NumericalError: the model gave NaN or infinite logits.
-        PlanError: a format cannot give so many references as were asked for.
+        PlanError: a format has fewer references than were asked for.
         SettingsError: `level` is not strictly between 0 and 1, or hardly.
 
     Source: Carlini et al. 2019, The Secret Sharer, section 4.

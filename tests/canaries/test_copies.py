@@ -350,7 +350,7 @@ def test_refusals(tmp_path: Path) -> None:
         insert_files([*sources, sources[0]], tmp_path / "o", PLAN)
     (tmp_path / "more").mkdir()
     (tmp_path / "more" / "0.txt").write_text("x\n")
-    with pytest.raises(CorpusError, match=r"would get one name in .*; rename one of them"):
+    with pytest.raises(CorpusError, match=r"would get the same name in .*; rename one of them"):
         insert_files([*sources, tmp_path / "more" / "0.txt"], tmp_path / "o", PLAN)
     with pytest.raises(CorpusError, match=r"cannot read the corpus .*missing.txt"):
         insert_files([*sources, tmp_path / "missing.txt"], tmp_path / "o", PLAN)

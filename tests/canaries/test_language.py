@@ -170,7 +170,7 @@ def test_long_holes_are_decided_quickly() -> None:
 
 def test_a_plan_refuses_it_and_a_check_says_so(tmp_path_factory: pytest.TempPathFactory) -> None:
     one = Format(name="f", template="I am {choice:c}", lists={"c": ["Ann", "Anna"]})
-    with pytest.raises(PlanError, match="one fill of format 'f' can stand within another"):
+    with pytest.raises(PlanError, match="one fill of format 'f' can lie within another"):
         Plan(formats=(one,), canaries=1, repetitions=(1,), controls=0, seed=0)
     path = tmp_path_factory.mktemp("formats") / "f.toml"
     path.write_text('name="f"\ntemplate="I am {choice:c}"\n[lists]\nc=["Ann", "Anna"]\n')

@@ -54,7 +54,7 @@ def test_less_than_an_epoch_is_no_pass() -> None:
         ({"whole": 3}, "2 occurrences too many (pin/x1/0000): a loader that repeats rows"),
         (
             {"repetitions": 0, "fewest": 0, "most": 0, "whole": 1},
-            "1 controls or excluded candidates stand in the batches (pin/x1/0000)",
+            "1 controls or held-out candidates are in the batches (pin/x1/0000)",
         ),
     ],
 )

@@ -152,7 +152,7 @@ def number_documents(dataset: Any, *, id_column: str = "document") -> Any:
     Files are numbered in the order in which they were named, rows in that of their file, whatever
     the number of blocks. All rows are computed now and held in Ray's object store: where that is
     too much, write the numbers once, where the corpus is made. Note that `ray.data.read_text` drops
-    blank lines unless told `drop_empty_lines=False`.
+    blank lines without `drop_empty_lines=False`.
 
     A shuffled data set would number other rows. A column of this name is refused.
     """
@@ -186,7 +186,7 @@ def with_numbers(table: Any, start: int, id_column: str) -> Any:
 def id_sums(table: Any, *, id_column: str, total: int) -> dict[str, list[str]]:
     """One row about a batch of ids: how many, the sum of their hashes, and what is wrong with them.
 
-    A fault is told, not raised: an engine would wrap the error in those of its own. Ids of the
+    A fault is returned, not raised: an engine would wrap the error in those of its own. Ids of the
     `pyarrow.Table` are in [0, total).
     """
     numbers = table.column(id_column).to_pylist()

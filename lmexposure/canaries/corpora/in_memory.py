@@ -131,14 +131,17 @@ class Frame(InMemory):
     """A pandas DataFrame; its index begins anew."""
 
     def records(self, some: slice = _ALL) -> Iterable[Any]:
+        """The fields of some of the rows that the schema reads."""
         names = self.rows.columns if self.schema.chat else self.schema.wrapped("")
         rows = self.rows.iloc[some]
         return records_of({name: rows[name].tolist() for name in names})
 
     def check_columns(self) -> None:
+        """Refuse columns as `RowSchema.check_columns` does."""
         self.schema.check_columns(self.rows.columns, where="the frame")
 
     def picked(self, order: Sequence[int], added: Sequence[tuple[int, str]] = ()) -> Self:
+        """Some of the rows in another order, after those added; see `InMemory.picked`."""
         import pandas as pd  # type: ignore[import-untyped]
 
         frame = self.rows
@@ -166,6 +169,7 @@ class DataSet(InMemory):
 
     @property
     def given(self) -> Any:
+        """The data set, or all splits with this one in the place of "train"."""
         splits = self.splits
         return self.rows if splits is None else type(splits)({**splits, "train": self.rows})
 
@@ -175,15 +179,18 @@ class DataSet(InMemory):
         return self.rows.with_format(None).select_columns(names)
 
     def records(self, some: slice = _ALL) -> Iterable[Any]:
+        """The fields of some of the rows that the schema reads."""
         return records_of(self._columns[some])
 
     def check_columns(self) -> None:
+        """Refuse columns as `RowSchema.check_columns` does."""
         wrapped, fixed = self.schema.wrapped(""), self.schema.fields
         self.schema.check_columns(self.rows.column_names)
         written = {**fixed, **wrapped} if self.schema.chat else fixed
         check_constants(self.rows.features, written)
 
     def picked(self, order: Sequence[int], added: Sequence[tuple[int, str]] = ()) -> Self:
+        """Some of the rows in another order, after those added; see `InMemory.picked`."""
         from datasets import Dataset, concatenate_datasets
 
         rows, shape = self.rows, dict(self.rows.format)
