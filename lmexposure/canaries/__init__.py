@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         read_documents,
     )
     from lmexposure.canaries.documents import Inserted, insert
-    from lmexposure.canaries.format import Fill, Format, find_fills
+    from lmexposure.canaries.format import Fill, Format, Found, find_fills
     from lmexposure.canaries.language import Language
     from lmexposure.canaries.layouts import ADAPTERS, layouts_listed
     from lmexposure.canaries.library import (
@@ -70,7 +70,13 @@ if TYPE_CHECKING:
     from lmexposure.canaries.preview import Preview, preview_insertion
     from lmexposure.canaries.removal import Removal, remove
     from lmexposure.canaries.rows import InsertionStep
-    from lmexposure.canaries.verification import ClassCount, CorpusCount, count_of, verify
+    from lmexposure.canaries.verification import (
+        ClassCount,
+        CorpusCount,
+        corpus_count,
+        count_of,
+        file_names,
+    )
     from lmexposure.canaries.wrapping import Wrapping
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
@@ -116,6 +122,7 @@ __all__ = [
     "Fill",
     "Format",
     "FormatCheck",
+    "Found",
     "Inserted",
     "InsertionStep",
     "Language",
@@ -128,9 +135,11 @@ __all__ = [
     "Wrapping",
     "check_format_file",
     "copies_of",
+    "corpus_count",
     "corpus_files",
     "count_of",
     "derive_seed",
+    "file_names",
     "find_fills",
     "fresh_seed",
     "guess_layout",
@@ -154,5 +163,4 @@ __all__ = [
     "shipped_formats",
     "spooled_input",
     "stream_layout",
-    "verify",
 ]

@@ -239,4 +239,4 @@ def _named(found: Iterable[Delivery]) -> str:
     """Which canaries: three ids, and how many more."""
     ids = [delivery.id for delivery in found]
     more = f" and {len(ids) - 3} more" if len(ids) > 3 else ""
-    return ", ".join(ids[:3]) + more or "which ones is not known"
+    return ", ".join(ids[:3]) + more or "it is not known which"

@@ -275,7 +275,8 @@ def test_epochs_that_nobody_knows_are_asked_for(tokenizer: Any, short: Any) -> N
     counter = DeliveredCounter(short[1], tokenizer)
     assert "no batch was seen" in counter.report().warnings[0]
     counter.observe([[1, 2, 3]])
-    with pytest.raises(SettingsError, match=r"1 batches were observed, and of how many epochs is not known.*epochs=\.\.\."):
+    message = r"1 batches were observed, and of how many epochs is not known.*epochs=\.\.\."
+    with pytest.raises(SettingsError, match=message):
         counter.report()
 
 

@@ -81,7 +81,7 @@ def test_some_lost_repetitions_are_no_deduplication() -> None:
 
 def test_a_cut_that_tells_no_canary_is_counted() -> None:
     line, lost = report(delivery(whole=1), delivery("pin/x1/0001"), unattributed=2).warnings
-    assert line.startswith("1 occurrences are cut off at the end of a row (which ones cannot be")
+    assert line.startswith("1 occurrences are cut off at the end of a row (it is not known wh")
     assert lost.startswith("1 occurrences never came (pin/x1/0001)")
 
 

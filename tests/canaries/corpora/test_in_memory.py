@@ -11,7 +11,8 @@ import pytest
 from datasets import Dataset, DatasetDict, IterableDatasetDict
 
 import lmexposure.canaries
-from lmexposure.canaries import Format, Manifest, Plan, remove, verify
+from lmexposure import verify
+from lmexposure.canaries import Format, Manifest, Plan, remove
 from lmexposure.canaries.corpora.in_memory import ROWS_AT_ONCE, InMemory, corpus_of
 from lmexposure.canaries.wrapping import RowSchema
 from lmexposure.errors import CorpusError, PlanError
