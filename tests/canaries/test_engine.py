@@ -237,7 +237,7 @@ def test_inserted_means_inserted(inserted: tuple[list[str], Manifest]) -> None:
         check_inserted(manifest.entries, found, manifest.set_aside)
 
     check(texts)
-    with pytest.raises(CorpusError, match=r"pin/x2/0000 \w+ 3 times in the corpus instead of 2"):
+    with pytest.raises(CorpusError, match=r"pin/x2/0000 is in the corpus 3 times instead of 2"):
         check([*texts, f"he said {canary.text}!"])
     with pytest.raises(CorpusError, match=r"pin/control/0000 \w+ 1 times in the corpus instead"):
         check([*texts, control.text])
