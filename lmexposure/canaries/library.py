@@ -94,5 +94,5 @@ def _advice(found: Format) -> list[str]:
             "and after lists whose entries begin or end with one another"
         )
     if not found.description:
-        advice.append("no description: say in one line what the secret is")
+        advice.append("no description: say in one line what the secret stands for")
     return advice

@@ -271,7 +271,7 @@ class Manifest:
         if strict and wanted > left:
             raise PlanError(
                 f"{wanted} references asked for, but format {form.name!r} has {left} secrets left "
-                f"next to canaries and controls; ask for at most {left}"
+                f"after canaries and controls; ask for at most {left}"
             )
         used = self.plan.secrets_per_format
         stream = secrets(self.plan, form, frozenset(self.set_aside.get(form.name, ())))

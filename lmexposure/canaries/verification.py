@@ -5,10 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    pass
+from typing import IO, Any
 
 from lmexposure.canaries.copies import read_sidecars
 from lmexposure.canaries.corpora.files import (
@@ -206,13 +203,6 @@ def _class_counts(
         )
 
 
-_CHATS = (
-    "the canaries of this manifest are in chats, and records are read by one text field; name "
-    "the text field that holds whole chats as text, or give the tokenised data set with its "
-    "tokenizer"
-)
-
-
 def corpus_count(
     corpus: Any, manifest: Manifest, *, layout: str | None = None, text_field: str | None = None
 ) -> CorpusCount:
@@ -250,8 +240,7 @@ def _count_files(
         )
     field, paths = text_field or manifest.corpus.text_field or "text", corpus_files(files)
     known = layout_for(paths, layout, field)
-    if manifest.layout == "chat" and text_field is None and known.text_field is not None:
-        raise SettingsError(_CHATS)
+    _check_chats(manifest, known, text_field)
     if layout is None and (known.name, manifest.layout) == ("lines", "paragraphs"):
         known = layout_for(paths, "paragraphs", field)
     return count_files(paths, manifest, layout=known)
@@ -263,7 +252,15 @@ def _count_stream(
     """The same for a stream, which no suffix tells of: its layout is the manifest's."""
     name = layout or (manifest.layout if manifest.layout in LAYOUTS else "lines")
     known = stream_layout(name, text_field or manifest.corpus.text_field or "text")
-    if manifest.layout == "chat" and text_field is None and known.text_field is not None:
-        raise SettingsError(_CHATS)
+    _check_chats(manifest, known, text_field)
     found = count_fills_in([StreamSource(stream, known)], manifest)
     return count_of(manifest, found, where="line or row")
+
+
+def _check_chats(manifest: Manifest, layout: FileLayout, text_field: str | None) -> None:
+    if manifest.layout == "chat" and text_field is None and layout.text_field is not None:
+        raise SettingsError(
+            "the canaries of this manifest are in chats, and records are read by one text field; "
+            "name the text field that holds whole chats as text, or give the tokenised data set "
+            "with its tokenizer"
+        )
