@@ -48,7 +48,7 @@ Planned = Callable[[Manifest | None], Plan]
 
 @dataclass(frozen=True)
 class Reading:
-    """How a corpus is read, and what is looked for in it; see `insert_files`."""
+    """How a corpus is read, and what is searched for in it; see `insert_files`."""
 
     layout: str | None = None
     text_field: str = "text"
@@ -216,7 +216,7 @@ def _write_copies(
 
 
 def _check_places(paths: Sequence[Path], corpus: Path, *, written: bool) -> None:
-    """Nothing is written over anything but what insertion wrote, and no two files get one name."""
+    """Nothing is written over anything but what insertion wrote, and no two files get the same name."""
     names: dict[str, Path] = {}
     for path in paths:
         if path.name != path.name.encode(errors="ignore").decode():  # any bytes may be a name

@@ -537,7 +537,7 @@ def text_line(number: int, text: object) -> bytes:
 
 
 def constants_of(fields: object) -> dict[str, Any]:
-    """Constants by the names of fields, or a refusal of what is none; None: there are none."""
+    """Constants by the names of fields, or a refusal of anything else; None: there are none."""
     wanted = 'constants by name, such as {"source": "x"}'
     given: Any = {} if fields is None else fields
     of_type("fields", given, Mapping, wanted, error=CorpusError)

@@ -156,7 +156,7 @@ def insert_into_stream(
 def insert_into_ray(
     dataset: Any, plan: Plan | Manifest, *, documents: int | None = None, **options: Any
 ) -> tuple[Any, Manifest]:
-    """What `insert(dataset, plan, total=documents)` gives; there, ids are always looked at."""
+    """What `insert(dataset, plan, total=documents)` gives; there, ids are always checked."""
     return engines.insert_into_ray(dataset, plan, total=documents, **options)
 
 

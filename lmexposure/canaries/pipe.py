@@ -111,7 +111,7 @@ def spool_of(out: Path) -> Path:
 
 
 def check_continues(out: Path) -> None:
-    """Refuse before anything is read what could not be gone on with: a manifest without a copy."""
+    """Refuse, before anything is read, what could not be continued: a manifest without a copy."""
     record = out / "manifest.json"
     if record.exists() and not spool_of(out).exists():
         raise ResultError(f"{record} is there already; choose another directory")
@@ -119,7 +119,7 @@ def check_continues(out: Path) -> None:
 
 @contextmanager
 def spooled_input(source: IO[bytes], out: Path) -> Iterator[Path]:
-    """A file with all of standard input; where a killed call left it, that is gone on with.
+    """A file with all of standard input; one that a killed call left is used again.
 
     Then a stream that is empty, or the same, is that copy, and another is refused. It stays, unless
     its text turns out to be of no use.
@@ -147,7 +147,7 @@ def spooled_input(source: IO[bytes], out: Path) -> Iterator[Path]:
 
 
 def _forget(out: Path) -> None:
-    """Take the copy of standard input away, where there is one."""
+    """Delete the copy of standard input, if there is one."""
     spool = spool_of(out)
     spool.unlink(missing_ok=True)
     with suppress(OSError):  # other files are in it, or it was never made

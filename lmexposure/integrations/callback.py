@@ -186,7 +186,7 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
             self._watched = None
 
     def _look_at_end(self, trainer: Any, control: Any) -> None:
-        """The trained model's look; a best model that was loaded again is of an earlier step."""
+        """The scoring of the trained model; a best model that was loaded again is of an earlier step."""
         state = trainer.state
         best = trainer.args.load_best_model_at_end and state.best_model_checkpoint
         step = state.best_global_step if best else state.global_step
@@ -272,7 +272,7 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
             control.should_training_stop = True
 
     def _keep(self, seen: Observation, step: int, state: Any, eval_loss: float | None) -> None:
-        """A row for each step; a later look at the same weights replaces what it knows better."""
+        """A row for each step; a later scoring of the same weights replaces what it knows better."""
         losses = {"train": _last(state.log_history, "loss"), "validation": eval_loss}
         row = seen.row(step, state.epoch, losses)
         before = [earlier for earlier in self._rows if earlier["step"] == step]
@@ -283,7 +283,7 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
         self._rows = sorted([*self._rows, row], key=lambda earlier: int(earlier["step"]))
 
     def _say_end(self, trainer: Any) -> None:
-        """Once: what the look at the end will take, where the budget did not pay for as much."""
+        """Once: what the scoring at the end will take, where the budget did not pay for as much."""
         assert self._scoring is not None
         seconds, row = self._scoring.seconds, self._rows[-1]
         unpaid = self._full_at_end and row["texts"] < row["texts_planned"] and not row["full"]

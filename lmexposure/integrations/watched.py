@@ -1,8 +1,8 @@
-"""What is looked at while a model trains, and what each look gave.
+"""Which texts are scored while a model trains, and what each scoring gave.
 
 The order in which texts are scored is always the same, and every beginning of it holds about the
 same share of each format's references and of each class: a time budget that cuts it cuts all alike.
-Canaries come sooner than references, for they are few and it is they who are asked about. Each look
+Canaries come sooner than references, for they are few and it is they who are asked about. Each scoring
 is a row of exposure.jsonl, with the names of metrics.jsonl, so that a report draws it next to the
 loss.
 """

@@ -66,7 +66,7 @@ class InMemory(Rows):
         return replace(self, rows=kind(rows[row] for row in order))
 
     def check_columns(self) -> None:
-        """Refuse columns as `RowSchema.check_columns` does; here each record is looked at."""
+        """Refuse columns as `RowSchema.check_columns` does; here each record is checked."""
         if self.schema.fields and not self.schema.chat:
             for number, row in enumerate(self.records(), self.first):
                 self.schema.check_constants(number, row)

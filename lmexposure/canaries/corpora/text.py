@@ -414,7 +414,7 @@ class Records(Lines):
         return loads
 
     def _quick_texts(self, block: Block) -> list[str] | None:
-        """The texts, or None where a line is blank, or needs to be looked at on its own."""
+        """The texts, or None where a line is blank, or must be read on its own."""
         loads, name = self._loads, self.text_field
         try:
             texts = [loads(line)[name] for line in block.split]
