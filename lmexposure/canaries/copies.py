@@ -216,7 +216,7 @@ def _write_copies(
 
 
 def _check_places(paths: Sequence[Path], corpus: Path, *, written: bool) -> None:
-    """Nothing is written over anything but what insertion wrote, and no two files get the same name."""
+    """Refuse to write over what insertion did not write, and two files of the same name."""
     names: dict[str, Path] = {}
     for path in paths:
         if path.name != path.name.encode(errors="ignore").decode():  # any bytes may be a name

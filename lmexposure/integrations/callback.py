@@ -58,8 +58,8 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
 
     Args:
         manifest: what was inserted, or the path of manifest.json.
-        budget_share: of the training's time so far that all looks together may take, in (0, 1).
-        budget_seconds: what each look may take instead of a share; None: the share.
+        budget_share: of the training's time so far that all scorings together may take, in (0, 1).
+        budget_seconds: what each scoring may take instead of a share; None: the share.
         references: per format at most, at least 64.
         stop_above: stop training when the median exposure of a class passes this many bits; None:
             never. Below log2(references).
@@ -186,7 +186,7 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
             self._watched = None
 
     def _look_at_end(self, trainer: Any, control: Any) -> None:
-        """The scoring of the trained model; a best model that was loaded again is of an earlier step."""
+        """Score the trained model; a best model that was loaded again is of an earlier step."""
         state = trainer.state
         best = trainer.args.load_best_model_at_end and state.best_model_checkpoint
         step = state.best_global_step if best else state.global_step
@@ -272,7 +272,7 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
             control.should_training_stop = True
 
     def _keep(self, seen: Observation, step: int, state: Any, eval_loss: float | None) -> None:
-        """A row for each step; a later scoring of the same weights replaces what it knows better."""
+        """Keep a row for each step; a later one of the same weights takes the place of another."""
         losses = {"train": _last(state.log_history, "loss"), "validation": eval_loss}
         row = seen.row(step, state.epoch, losses)
         before = [earlier for earlier in self._rows if earlier["step"] == step]
@@ -360,7 +360,7 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
         )
 
     def _wanted(self, lacking: float) -> str:
-        """What to change so that this look, and those before it, could take so much longer."""
+        """What to change so that this scoring, and those before it, could take that much longer."""
         if isinf(lacking):  # as much again as getting ready took is the least to try
             return f"give at least {self._budget.wanted(self.spent_seconds)}"
         each = self._budget.running() + lacking

@@ -2,9 +2,9 @@
 
 The order in which texts are scored is always the same, and every beginning of it holds about the
 same share of each format's references and of each class: a time budget that cuts it cuts all alike.
-Canaries come sooner than references, for they are few and it is they who are asked about. Each scoring
-is a row of exposure.jsonl, with the names of metrics.jsonl, so that a report draws it next to the
-loss.
+Canaries come sooner than references, for they are few and it is they who are asked about. Each
+scoring is a row of exposure.jsonl, with the names of metrics.jsonl, so that a report draws it next
+to the loss.
 """
 
 import json
@@ -244,9 +244,9 @@ class Observation:
         classes: exposures class by class; empty where nothing could be said.
         texts, texts_planned: how many texts were scored, of how many.
         canaries, canaries_planned: the canaries and controls among them.
-        seconds: what the look took.
+        seconds: what the scoring took.
         budget_seconds: what it was allowed.
-        spent_seconds: what all looks so far took, and getting ready for them.
+        spent_seconds: what all scorings so far took, and getting ready for them.
         note: why something is missing; "" where nothing is.
         stops: the class whose median passed the threshold; "" where none did.
         full: whether all texts were to be scored, whatever was allowed.
