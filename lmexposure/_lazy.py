@@ -14,7 +14,7 @@ from typing import Any
 
 
 def lazy_face(
-    package: str, face: str, older: Mapping[str, str] | None = None
+    package: str, face: str, older: Mapping[str, str] | None = None, older_home: str = ""
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """What a package's `__getattr__` and `__dir__` are, so that its names are imported late.
 
@@ -27,6 +27,7 @@ def lazy_face(
             module would take the name's place.
         older: a name of the package's module `older_names`, which is kept for one version and is
             in neither `__all__` nor `dir()` -> what to call instead.
+        older_home: the module that holds the older names, where it is not the package's own.
 
     Returns:
         `__getattr__`, which imports a name once and keeps it in the package, or warns of an older
@@ -41,7 +42,7 @@ def lazy_face(
                 DeprecationWarning,
                 stacklevel=2,
             )
-            return getattr(import_module(f"{package}.older_names"), name)
+            return getattr(import_module(older_home or f"{package}.older_names"), name)
         if name not in home_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value = getattr(import_module(home_of[name]), name)

@@ -20,9 +20,9 @@ from lmexposure.canaries import (
     FileCorpus,
     Files,
     Manifest,
-    as_inserted,
     corpus_files,
     derive_seed,
+    in_insertion_order,
     is_stream,
     layout_for,
     listed_files,
@@ -139,7 +139,7 @@ def _train(
                 f"the manifest is of a corpus in layout {manifest.layout!r}, and layout "
                 f"{layout.name!r} is asked for; leave layout out"
             )
-        files = as_inserted(files, manifest)
+        files = in_insertion_order(files, manifest)
     documents = [text for path in files for text in layout.documents(path)]
     if manifest is not None:
         _refuse_uninserted(manifest, documents)

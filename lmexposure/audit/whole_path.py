@@ -24,11 +24,11 @@ from lmexposure.canaries import (
     Preview,
     copies_of,
     is_stream,
-    kept,
     listed_files,
+    remove,
+    spooled_input,
     stream_layout,
 )
-from lmexposure.canaries.corpora.removal import remove_from_files
 from lmexposure.errors import CorpusError, ManifestError, ResultError, SettingsError
 from lmexposure.records import (
     SEVERAL,
@@ -113,7 +113,7 @@ def corpus_kept(
     if restored is not None:
         yield [restored]
         return
-    with kept(corpus, out) as spool:
+    with spooled_input(corpus, out) as spool:
         yield [spool]
 
 
@@ -129,7 +129,7 @@ def _restored(out: Path) -> Path | None:
         return restored
     if not (copy.exists() and record.exists()):
         return None
-    remove_from_files([copy], Manifest.read(record), restored)
+    remove(copy, Manifest.read(record), restored)
     return restored
 
 

@@ -18,18 +18,17 @@ Parquet file is given.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lmexposure.canaries.corpora.copies import (
+    from lmexposure.canaries.copies import (
         Files,
         Reading,
         Sidecar,
-        as_inserted,
         copies_of,
+        in_insertion_order,
         insert_copies,
         insert_files,
         listed_files,
         read_sidecars,
     )
-    from lmexposure.canaries.corpora.counting import ClassCount, CorpusCount, count_of
     from lmexposure.canaries.corpora.files import (
         LAYOUTS,
         SIDECAR_SUFFIX,
@@ -41,17 +40,8 @@ if TYPE_CHECKING:
         packing,
         read_documents,
     )
-    from lmexposure.canaries.corpora.pipe import (
-        NOT_TEXT,
-        SPOOL,
-        insert_through,
-        is_stream,
-        kept,
-        stream_layout,
-    )
-    from lmexposure.canaries.corpora.preview import Preview, preview_insertion
-    from lmexposure.canaries.corpora.removal import Removal
-    from lmexposure.canaries.format import Fill, Format, find_fills
+    from lmexposure.canaries.documents import Inserted, insert
+    from lmexposure.canaries.format import Fill, Format, Found, find_fills
     from lmexposure.canaries.language import Language
     from lmexposure.canaries.layouts import ADAPTERS, layouts_listed
     from lmexposure.canaries.library import (
@@ -61,6 +51,14 @@ if TYPE_CHECKING:
         shipped_formats,
     )
     from lmexposure.canaries.manifest import CorpusRecord, Manifest
+    from lmexposure.canaries.pipe import (
+        NOT_TEXT,
+        SPOOL,
+        insert_through,
+        is_stream,
+        spooled_input,
+        stream_layout,
+    )
     from lmexposure.canaries.plan import (
         DEFAULT_REFERENCES,
         Canary,
@@ -69,7 +67,17 @@ if TYPE_CHECKING:
         fresh_seed,
         permutation,
     )
+    from lmexposure.canaries.preview import Preview, preview_insertion
+    from lmexposure.canaries.removal import Removal, remove
     from lmexposure.canaries.rows import InsertionStep
+    from lmexposure.canaries.verification import (
+        ClassCount,
+        CorpusCount,
+        corpus_count,
+        count_of,
+        file_names,
+    )
+    from lmexposure.canaries.wrapping import Wrapping
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
@@ -114,6 +122,8 @@ __all__ = [
     "Fill",
     "Format",
     "FormatCheck",
+    "Found",
+    "Inserted",
     "InsertionStep",
     "Language",
     "Manifest",
@@ -122,20 +132,23 @@ __all__ = [
     "Reading",
     "Removal",
     "Sidecar",
-    "as_inserted",
+    "Wrapping",
     "check_format_file",
     "copies_of",
+    "corpus_count",
     "corpus_files",
     "count_of",
     "derive_seed",
+    "file_names",
     "find_fills",
     "fresh_seed",
     "guess_layout",
+    "in_insertion_order",
+    "insert",
     "insert_copies",
     "insert_files",
     "insert_through",
     "is_stream",
-    "kept",
     "layout_for",
     "layout_named",
     "layouts_listed",
@@ -146,6 +159,8 @@ __all__ = [
     "preview_insertion",
     "read_documents",
     "read_sidecars",
+    "remove",
     "shipped_formats",
+    "spooled_input",
     "stream_layout",
 ]

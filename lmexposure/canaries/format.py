@@ -11,11 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from lmexposure._validate import integer
-from lmexposure.canaries.ambiguity import ambiguous_text
-from lmexposure.canaries.holes import Characters, Choice, Literal, Part
-from lmexposure.canaries.language import Language
-from lmexposure.canaries.nesting import may_nest
-from lmexposure.canaries.template import clean_lists, parse_template
+from lmexposure.canaries.language import Language, ambiguous_text, may_nest
+from lmexposure.canaries.template import (
+    Characters,
+    Choice,
+    Literal,
+    Part,
+    clean_lists,
+    parse_template,
+)
 from lmexposure.errors import FormatError
 
 # Python refuses to write integers of more than 4300 digits, and manifests hold them as decimals.
@@ -28,7 +32,7 @@ class Format:
     """A text with holes; its fills are numbered 0 .. size - 1, the first hole most significant.
 
     Args:
-        name: lower-case letters, digits and underscores; it stands in ids and file names.
+        name: lower-case letters, digits and underscores; ids and file names have it.
         template: Python format-string syntax with the holes `{digits:n}` 0-9, `{lower:n}` a-z,
             `{upper:n}` A-Z, `{alnum:n}` a-z0-9, `{hex:n}` 0-9a-f, `{printable:n}` ! to ~,
             `{choice:list}` an entry of a list, `{luhn}` the check digit of all digits before it.
@@ -108,12 +112,12 @@ class Format:
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
-        """Finds where a fill may stand inside any text (it does not check the check digit)."""
+        """Finds where a fill may be inside any text (it does not check the check digit)."""
         return re.compile("".join(part.regex for part in self._parts))
 
     @cached_property
     def may_nest(self) -> bool:
-        """Whether one fill can stand within another; a plan refuses such a format."""
+        """Whether one fill can lie within another; a plan refuses such a format."""
         return may_nest(self._parts)
 
     @cached_property
@@ -130,7 +134,7 @@ class Format:
         return "".join(self._written(index))
 
     def fills(self, index: int) -> tuple[str, ...]:
-        """What stands in each hole, in template order, derived holes included."""
+        """What is in each hole, in template order, derived holes included."""
         pieces = zip(self._parts, self._written(index), strict=True)
         return tuple(piece for part, piece in pieces if part.is_hole)
 
@@ -291,7 +295,7 @@ class Format:
 
 @dataclass(frozen=True)
 class Fill:
-    """A fill that stands at text[start:end]; its secret stays out of its repr."""
+    """A fill at text[start:end]; its secret stays out of its repr."""
 
     start: int
     end: int
@@ -316,7 +320,7 @@ class Found:
         self.first_places.setdefault(index, place)
 
     def named(self, indices: Collection[int], what: str) -> str:
-        """Where these stand, for a message: "12 times (line 3, 4, 9)"; ten places at most."""
+        """Where these are, for a message: "12 times (line 3, 4, 9)"; ten places at most."""
         total = sum(self.counts[index] for index in indices)
         places = sorted({self.first_places[index] for index in indices})
         more = ", ..." if len(places) > _PLACES_NAMED or total > len(indices) else ""
@@ -355,7 +359,7 @@ def _candidates(canary_format: Format, text: str) -> Iterator[int]:
 
 def sure_words(formats: Sequence[Format]) -> list[str]:
     """Words of which every text with a fill holds one; none if a format begins with a hole."""
-    words = [one.prefix for one in formats]
+    words = [form.prefix for form in formats]
     return words if all(words) else []
 
 
@@ -369,7 +373,7 @@ def count_fills(
         texts: (number of the text, or of its first line; text).
         whole_lines: a text is many lines, and a fill's place is its line.
     """
-    found = {one.name: Found() for one in formats}
+    found = {form.name: Found() for form in formats}
     add_fills(found, formats, texts, whole_lines=whole_lines)
     return found
 
@@ -383,10 +387,10 @@ def add_fills(
 ) -> None:
     """Add the fills in some more texts, as `count_fills` finds them, to those found before."""
     for number, text in texts:
-        for one in formats:
+        for form in formats:
             line, counted = number, 0
-            for fill in find_fills(one, text):
+            for fill in find_fills(form, text):
                 if whole_lines:
                     line += text.count("\n", counted, fill.start)
                     counted = fill.start
-                found[one.name].add(line, fill.index)
+                found[form.name].add(line, fill.index)

@@ -2,7 +2,7 @@
 
 A corpus gives its documents in parts, in one order, as often as it is asked; `corpora` has an
 adapter for each container. What goes before a document follows from the plan and the document's
-number alone, so that parts, files and engines need not know one another. The same parts with the
+number alone, so that parts, files and engines need not know each other. The same parts with the
 canaries cut out again are the check of what was written, and the removal.
 """
 
@@ -49,29 +49,31 @@ class Written(NamedTuple):
 
 
 class Part(Protocol):
-    """Some documents of a corpus, one after another; it does not change.
-
-    Attributes:
-        documents: how many begin here.
-        lines: how many lines or rows.
-        size: in units: bytes of a text, rows of a table.
-        content: what is hashed of it.
-        visible: whether any of it is more than white space.
-        scans_lines: whether a searched text is many lines, so that a fill's place is its line.
-    """
+    """Some documents of a corpus, one after another; it does not change."""
 
     @property
-    def documents(self) -> int: ...
+    def documents(self) -> int:
+        """How many begin here."""
+
     @property
-    def lines(self) -> int: ...
+    def lines(self) -> int:
+        """How many lines or rows."""
+
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """In units: bytes of a text, rows of a table."""
+
     @property
-    def content(self) -> bytes: ...
+    def content(self) -> bytes:
+        """What is hashed of it."""
+
     @property
-    def visible(self) -> bool: ...
+    def visible(self) -> bool:
+        """Whether any of it is more than white space."""
+
     @property
-    def scans_lines(self) -> bool: ...
+    def scans_lines(self) -> bool:
+        """Whether a searched text is many lines, so that a fill's place is its line."""
 
     def searched(self, words: Sequence[str]) -> Iterable[tuple[int, str]]:
         """What may hold fills: (number of its first line or row in the file, from 1; text).
@@ -84,17 +86,18 @@ class Part(Protocol):
         """With documents more: (number of the document here, from 0; text to put before it)."""
 
     def without(self, documents: Sequence[int]) -> "tuple[Part, list[str | None]]":
-        """The rest without these documents (from 0, ascending), and their texts where readable."""
+        """The rest without these documents (from 0, ascending), and their texts (None: no text)."""
 
     def same(self, other: "Part") -> bool:
         """Whether nothing differs, also of what is not hashed."""
 
 
 class Source(Protocol):
-    """A file of a corpus, or all that is held in memory; messages call it by its name."""
+    """A file of a corpus, or all that is held in memory."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """What messages call it."""
 
     def parts(self, *, taken: Taken | None = None, known: bool = False) -> Iterator[Part]:
         """The documents from the beginning; what cannot be read is refused.
@@ -109,17 +112,15 @@ class Source(Protocol):
 
 
 class Corpus(Protocol):
-    """A container of documents.
-
-    Attributes:
-        sources: its files in their order, or what is held in memory.
-        place: what the place of a fill is called: "line", "row" or "record".
-    """
+    """A container of documents."""
 
     @property
-    def sources(self) -> Sequence[Source]: ...
+    def sources(self) -> Sequence[Source]:
+        """Its files in their order, or what is held in memory."""
+
     @property
-    def place(self) -> str: ...
+    def place(self) -> str:
+        """What the place of a fill is called: "line", "row" or "record"."""
 
     def blank(self, documents: int) -> str:
         """What to say where none of its documents holds text."""
@@ -163,6 +164,7 @@ class Hashes:
         self._file = hashlib.sha256()
 
     def update(self, data: bytes) -> None:
+        """Add some content of this file."""
         self._file.update(data)
         if self._all is not None:
             self._all.update(data)
@@ -174,11 +176,12 @@ class Hashes:
 
     @property
     def total(self) -> str:
+        """Of all files, in hexadecimal."""
         return self.files[0] if self._all is None else self._all.hexdigest()
 
 
 class Scan:
-    """What the parts that passed so far tell.
+    """What was found in the parts that passed so far.
 
     Args:
         formats: whose fills to look for; none: parts are only counted, and not hashed.
@@ -201,7 +204,7 @@ class Scan:
         self._lines = self._lines_before = 0
 
     def add(self, part: Part) -> None:
-        """Look at a part that was taken."""
+        """Add a part that was hashed."""
         self.documents += part.documents
         self._lines += part.lines
         self.visible = self.visible or part.visible
@@ -223,7 +226,7 @@ class Scan:
 
 
 def scan_corpus(corpus: Corpus, formats: Sequence[Format]) -> Scan:
-    """Look through all of a corpus once; one without text is refused."""
+    """Read all of a corpus once; one without text is refused."""
     scan = Scan(formats, several=len(corpus.sources) > 1)
     for source in corpus.sources:
         with source.guarded():
@@ -261,7 +264,9 @@ class Placement:
     """Which of a manifest's entries go before which document; held out and controls nowhere."""
 
     def __init__(self, entries: Iterable[Canary]) -> None:
-        places = [(place, one) for one in entries if one.inserted for place in one.positions]
+        places = [
+            (place, entry) for entry in entries if entry.inserted for place in entry.positions
+        ]
         self.schedule = sorted(places, key=lambda pair: (pair[0], pair[1].id))
 
     @cached_property
@@ -373,9 +378,9 @@ class Cut:
 
 
 class Verification:
-    """What was written, read again and held against what it came from.
+    """What was written, read again and compared with what it came from.
 
-    Without its canaries, which are looked at before they are left out, it must be the same. So its
+    Without its canaries, which are compared before they are left out, it must be the same. So its
     fills are those that the scan saw and those of the inserted documents, and no other: no fill is
     longer than a document.
 
@@ -395,7 +400,7 @@ class Verification:
         self._inserted: list[tuple[int, str]] = []
 
     def source(self, source: Source, same: Same, *, size: int | None = None) -> None:
-        """Look at what was written to a file, of this size if known, or into memory.
+        """Compare what was written to a file, of this size if known, or into memory.
 
         Raises:
             CorpusError: it is not what it came from, with canaries in their places.
@@ -409,7 +414,7 @@ class Verification:
         self.hashes.end_file()
 
     def part(self, part: Part, same: Same) -> None:
-        """Look at some of it, whose content went to `hashes`; raises as `source`."""
+        """Compare some of it, whose content went to `hashes`; raises as `source`."""
         first = self._cut.document
         rest, hits = self._cut.part(part)
         added = [(number - first - n, canary.text) for n, (number, canary) in enumerate(hits)]
@@ -418,7 +423,7 @@ class Verification:
         self._inserted += [(number + 1, canary.text) for number, canary in hits]
 
     def finish(self, set_aside: Mapping[str, Collection[int]]) -> None:
-        """All was looked at; raises as `check_inserted`, or where canaries are missing."""
+        """All was compared; raises as `check_inserted`, or where canaries are missing."""
         self._cut.finish()
         found = deepcopy(self._scan.fills)
         add_fills(found, self._scan.formats, self._inserted, whole_lines=False)
@@ -475,17 +480,17 @@ def check_inserted(
     fills: Mapping[str, Found],
     set_aside: Mapping[str, Collection[int]],
 ) -> None:
-    """Inserted means inserted: every canary as often as planned, and no other fill at all."""
+    """Refuse a corpus unless each canary is in it as often as planned, and no other fill."""
     for canary in entries:
         count = fills[canary.format].counts[canary.index]
         if count != canary.inserted:
             raise CorpusError(
-                f"{canary.id} stands {count} times in the corpus instead of {canary.inserted}; "
+                f"{canary.id} is in the corpus {count} times instead of {canary.inserted}; "
                 "insert again into the original corpus"
             )
     for name, strange in strange_fills(entries, fills, set_aside).items():
         raise CorpusError(
-            f"fills of format {name!r} that are not of the manifest stand in the corpus "
+            f"fills of format {name!r} that the manifest does not have are in the corpus "
             f"{fills[name].named(strange, 'line or record')}; insert again into the original corpus"
         )
 
@@ -497,8 +502,8 @@ def strange_fills(
 ) -> dict[str, set[int]]:
     """Per format, where there are any, the fills that are neither of a manifest nor set aside."""
     known = {name: set(set_aside.get(name, ())) for name in fills}
-    for one in entries:
-        known[one.format].add(one.index)
+    for entry in entries:
+        known[entry.format].add(entry.index)
     strange = {name: found.counts.keys() - known[name] for name, found in fills.items()}
     return {name: those for name, those in strange.items() if those}
 
@@ -532,7 +537,7 @@ def text_line(number: int, text: object) -> bytes:
 
 
 def constants_of(fields: object) -> dict[str, Any]:
-    """Constants by the names of fields, or a refusal of what is none; None: there are none."""
+    """Constants by the names of fields, or a refusal of anything else; None: there are none."""
     wanted = 'constants by name, such as {"source": "x"}'
     given: Any = {} if fields is None else fields
     of_type("fields", given, Mapping, wanted, error=CorpusError)

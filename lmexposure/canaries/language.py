@@ -1,23 +1,32 @@
-"""What may follow a beginning of a text, so that it can still become a fill.
+"""The language of a format: which texts are its fills, read one character at a time.
 
-An automaton over characters, built as it is asked. A state is a small integer that stands for
-every way to read the text so far: the set of (part, node) pairs, and the sums of the check digit.
-Every pair can be completed, so a text is viable exactly when its set is not empty.
+`Language` says what may follow a beginning of a text so that it can still become a fill.
+`ambiguous_text` and `may_nest` decide exactly, by the same steps, whether two secrets give one text
+and whether one fill can lie within another.
 """
 
+from collections import deque
 from collections.abc import Iterator
 
-from lmexposure.canaries.check_digit import NO_DIGITS, Sums, add, due
-from lmexposure.canaries.holes import CheckDigit, Part
+from lmexposure.canaries.template import (
+    NO_DIGITS,
+    CheckDigit,
+    Choice,
+    Literal,
+    LuhnSums,
+    Part,
+    luhn_digit,
+    luhn_sums,
+)
 
 # (number of the part, node of its automaton); (number of parts, 0) means: the fill is complete.
-Config = tuple[int, int]
-_Key = tuple[frozenset[Config], Sums]
+_Config = tuple[int, int]
+_Key = tuple[frozenset[_Config], LuhnSums]
 
 
-def following(
-    parts: tuple[Part, ...], config: Config, character: str, digit: str
-) -> Iterator[Config]:
+def _following(
+    parts: tuple[Part, ...], config: _Config, character: str, digit: str
+) -> Iterator[_Config]:
     """The pairs that one more character leads to: on in the same part, at the next part's start."""
     number, node = config
     if number == len(parts):
@@ -33,7 +42,11 @@ def following(
 
 
 class Language:
-    """The texts of a format, read from the left.
+    """The texts of a format, read from the left: an automaton over characters.
+
+    It is built as it is asked. A state is a small integer for every way to read the
+    text so far: the set of (part, node) pairs, and the sums of the check digit. Every pair can be
+    completed, so a text is viable exactly when its set is not empty.
 
     >>> from lmexposure.canaries import Format
     >>> language = Format(name="pin", template="PIN {digits:2}").language
@@ -73,7 +86,7 @@ class Language:
         options = self._options[state]
         if options is None:
             configs, sums = self._keys[state]
-            digit = due(sums)
+            digit = luhn_digit(sums)
             found: set[str] = set()
             for number, node in configs:
                 if number < len(self._parts):
@@ -87,18 +100,18 @@ class Language:
 
     def _move(self, state: int, character: str) -> int | None:
         configs, sums = self._keys[state]
-        digit = due(sums)
+        digit = luhn_digit(sums)
         reached = frozenset(
-            config for old in configs for config in following(self._parts, old, character, digit)
+            config for old in configs for config in _following(self._parts, old, character, digit)
         )
-        number = self._number(reached, add(sums, character)) if reached else None
+        number = self._number(reached, luhn_sums(sums, character)) if reached else None
         # A refused character is not kept: there are too many of them.
         if number is not None:
             self._moves[state][character] = number
         return number
 
-    def _number(self, configs: frozenset[Config], sums: Sums) -> int:
-        # Sums that no check digit will ask for would only split equal states.
+    def _number(self, configs: frozenset[_Config], sums: LuhnSums) -> int:
+        # LuhnSums that no check digit will ask for would only split equal states.
         key = (configs, sums if min(configs)[0] <= self._check_at else NO_DIGITS)
         if key not in self._numbers:
             self._numbers[key] = len(self._keys)
@@ -106,3 +119,146 @@ class Language:
             self._moves.append({})
             self._options.append(None)
         return self._numbers[key]
+
+
+# Two readings of the text so far, whether they have parted, and the text's check sums (which both
+# share, because they depend on the text alone).
+_Readings = tuple[_Config, _Config, bool, LuhnSums]
+
+
+def ambiguous_text(parts: tuple[Part, ...]) -> str | None:
+    """A text that two different secrets give, or None when there is none.
+
+    Two readings of one text go side by side through the parts, one character at a time. They part
+    where one entry of a list begins another; if they ever reach the same place again, or both reach
+    the end, the text up to there was read in two ways. There are finitely many pairs of places, so
+    the search ends.
+
+    Source: the idea of the test of Sardinas and Patterson (1953), on automata instead of words.
+    """
+    if all(part.is_prefix_free for part in parts if isinstance(part, Choice)):
+        return None
+    start: _Readings = ((0, 0), (0, 0), False, NO_DIGITS)
+    reached_by: dict[_Readings, tuple[_Readings, str] | None] = {start: None}
+    queue = deque([start])
+    while queue:
+        readings = queue.popleft()
+        first, second, parted, sums = readings
+        if parted and first == second:
+            return _completed(parts, _spelled(reached_by, readings), first, sums)
+        for after, character in _next_readings(parts, readings):
+            if after not in reached_by:
+                reached_by[after] = (readings, character)
+                queue.append(after)
+    return None
+
+
+def _next_readings(parts: tuple[Part, ...], readings: _Readings) -> list[tuple[_Readings, str]]:
+    first, second, parted, sums = readings
+    if len(parts) in (first[0], second[0]):
+        return []
+    counts_digits = any(isinstance(part, CheckDigit) for part in parts)
+    digit = luhn_digit(sums)
+    options = (parts[number].options(node, digit) for number, node in (first, second))
+    found = []
+    for character in sorted(set.intersection(*map(set, options))):
+        after = luhn_sums(sums, character) if counts_digits else NO_DIGITS
+        for left in _following(parts, first, character, digit):
+            for right in _following(parts, second, character, digit):
+                # The two are interchangeable: keep one order of each pair.
+                low, high = sorted((left, right))
+                found.append(((low, high, parted or left != right, after), character))
+    return found
+
+
+def _spelled(reached_by: dict[_Readings, tuple[_Readings, str] | None], readings: _Readings) -> str:
+    """The text that leads to these readings."""
+    characters = []
+    step = reached_by[readings]
+    while step is not None:
+        readings, character = step
+        characters.append(character)
+        step = reached_by[readings]
+    return "".join(reversed(characters))
+
+
+def _completed(parts: tuple[Part, ...], text: str, config: _Config, sums: LuhnSums) -> str:
+    """This text, continued from where both readings are until it is a fill."""
+    while config[0] < len(parts):
+        digit = luhn_digit(sums)
+        character = min(parts[config[0]].options(config[1], digit))
+        config = max(_following(parts, config, character, digit))
+        sums = luhn_sums(sums, character)
+        text += character
+    return text
+
+
+_DIGITS = "0123456789"  # a check digit may be any: at worst a format is refused that would do
+
+# Places in the outer and in the inner fill, and whether the inner one began later.
+_Nested = tuple[_Config, _Config, bool]
+
+
+def may_nest(parts: tuple[Part, ...]) -> bool:
+    """Whether one fill can lie within another of the same format, as "I am Ann" in "I am Anna".
+
+    An inserted canary would then insert other fills with it, and those would no longer be secrets
+    that the model never saw. An outer and an inner fill go side by side, the inner one beginning at
+    any place of the outer; if the inner can end while the outer goes on, or began later, it lies
+    within.
+    """
+    choices = [part for part in parts if isinstance(part, Choice)]
+    if all(len(set(map(len, part.entries))) == 1 for part in choices):
+        return False  # all fills are of one length
+    start: _Config = (0, 0)
+    queue: deque[_Nested] = deque([(start, start, False)])
+    queue.extend((config, start, True) for config in _reachable(parts, start))
+    seen = set(queue)
+    end = (len(parts), 0)
+    while queue:
+        outer, inner, later = queue.popleft()
+        if inner == end:
+            if later or outer != end:
+                return True
+            continue
+        for nested in _next_nested(parts, outer, inner, later):
+            if nested not in seen:
+                seen.add(nested)
+                queue.append(nested)
+    return False
+
+
+def _reachable(parts: tuple[Part, ...], start: _Config) -> set[_Config]:
+    """Every place of a fill behind its first character and before its last."""
+    found: set[_Config] = set()
+    queue = deque([start])
+    while queue:
+        config = queue.popleft()
+        options = _options(parts, config)
+        listed = isinstance(parts[config[0]], Choice | Literal)
+        for character in options if listed else options[:1]:  # else all lead to the same place
+            for after in _following(parts, config, character, character):
+                if after[0] < len(parts) and after not in found:
+                    found.add(after)
+                    queue.append(after)
+    return found
+
+
+def _next_nested(
+    parts: tuple[Part, ...], outer: _Config, inner: _Config, later: bool
+) -> Iterator[_Nested]:
+    """The pairs of places that one more character leads to."""
+    if outer[0] == len(parts):
+        return
+    shared = set(_options(parts, outer)) & set(_options(parts, inner))
+    if not any(isinstance(parts[number], Choice | Literal) for number, _ in (outer, inner)):
+        shared = set(sorted(shared)[:1])  # in other holes one character leads where another does
+    for character in shared:
+        for outer_after in _following(parts, outer, character, character):
+            for inner_after in _following(parts, inner, character, character):
+                yield outer_after, inner_after, later
+
+
+def _options(parts: tuple[Part, ...], config: _Config) -> str:
+    part = parts[config[0]]
+    return _DIGITS if isinstance(part, CheckDigit) else part.options(config[1], "")

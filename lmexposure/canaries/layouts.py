@@ -21,8 +21,8 @@ ADAPTERS = {
     "lines": Adapter("text", hint="each of them"),
     "paragraphs": Adapter("text", hint="blank lines between"),
     "jsonl": Adapter("text", (".jsonl", ".ndjson")),
-    "parquet": Adapter("parquet", (".parquet",)),
-    "arrow": Adapter("arrow_file", (".arrow", ".feather")),
+    "parquet": Adapter("tables", (".parquet",)),
+    "arrow": Adapter("tables", (".arrow", ".feather")),
 }
 IN_MEMORY = ("dataset", "texts", "chat")
 

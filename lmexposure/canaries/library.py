@@ -17,7 +17,7 @@ _SMALL_BITS = 13.3  # log2 of the 10,000 references that are scored by default
 
 @dataclass(frozen=True, kw_only=True)
 class FormatCheck:
-    """What a look at a format file found.
+    """What the check of a format file found.
 
     Attributes:
         format: the format, or None when `problems` is not empty.
@@ -63,7 +63,7 @@ def load_format(name_or_path: str | Path) -> Format:
 
 
 def check_format_file(path: str | Path) -> FormatCheck:
-    """Look at a format file without raising; for `lmexposure formats check`."""
+    """Check a format file without raising; for `lmexposure formats check`."""
     try:
         found = _from_file(Path(path))
     except FormatError as failure:
@@ -90,7 +90,7 @@ def _advice(found: Format) -> list[str]:
         advice.append(f"only {found.bits:.1f} bits: exposure cannot go above that")
     if found.may_nest:
         advice.append(
-            "one fill can stand within another, so that no plan takes it: put literal text before "
+            "one fill can lie within another, so that no plan takes it: put literal text before "
             "and after lists whose entries begin or end with one another"
         )
     if not found.description:

@@ -157,11 +157,11 @@ class ManifestFile(FileRecord):
         try:
             # A plan would draw a new seed for coins that were tossed with another one.
             checked_inclusion(self.plan.inclusion_probability, self.plan.inclusion_seed)
-            formats = tuple(Format(**vars(one)) for one in self.plan.formats)
+            formats = tuple(Format(**vars(form)) for form in self.plan.formats)
             plan = Plan(**{**vars(self.plan), "formats": formats})
         except InputError as failure:
             raise ManifestError(f"the manifest is not sound: {failure}; insert again") from None
-        entries = tuple(Canary(**vars(one)) for one in self.entries)
+        entries = tuple(Canary(**vars(entry)) for entry in self.entries)
         made = Manifest(plan=plan, corpus=self.corpus, entries=entries, set_aside=self.set_aside)
         check_texts(made.formats, entries)
         return made
@@ -219,7 +219,7 @@ class Manifest:
     @property
     def formats(self) -> dict[str, Format]:
         """The formats by name."""
-        return {one.name: one for one in self.plan.formats}
+        return {form.name: form for form in self.plan.formats}
 
     @property
     def layout(self) -> str:
@@ -249,8 +249,8 @@ class Manifest:
 
     def references_left(self, format_name: str) -> int:
         """How many secrets of a format are neither candidate, control nor set aside."""
-        one = self._format(format_name)
-        return one.size - len(self.set_aside.get(one.name, ())) - self.plan.secrets_per_format
+        form = self._format(format_name)
+        return form.size - len(self.set_aside.get(form.name, ())) - self.plan.secrets_per_format
 
     def references(
         self, format_name: str, n: int | None = None, *, strict: bool = False
@@ -266,15 +266,15 @@ class Manifest:
             PlanError: `n` is below 0, or more than are left and `strict`.
             ManifestError: no such format.
         """
-        one, left = self._format(format_name), self.references_left(format_name)
+        form, left = self._format(format_name), self.references_left(format_name)
         wanted = integer("n", DEFAULT_REFERENCES if n is None else n, low=0, error=PlanError)
         if strict and wanted > left:
             raise PlanError(
-                f"{wanted} references asked for, but format {one.name!r} has {left} secrets left "
-                f"beside canaries and controls; ask for at most {left}"
+                f"{wanted} references asked for, but format {form.name!r} has {left} secrets left "
+                f"after canaries and controls; ask for at most {left}"
             )
         used = self.plan.secrets_per_format
-        stream = secrets(self.plan, one, frozenset(self.set_aside.get(one.name, ())))
+        stream = secrets(self.plan, form, frozenset(self.set_aside.get(form.name, ())))
         return list(islice(stream, used, used + min(wanted, left)))
 
     def to_dict(self) -> JsonTable:
@@ -339,7 +339,7 @@ class Manifest:
         return given
 
     def _in_role(self, role: Role) -> tuple[Canary, ...]:
-        return tuple(one for one in self.entries if one.role == role)
+        return tuple(entry for entry in self.entries if entry.role == role)
 
     def _format(self, name: str) -> Format:
         if name not in self.formats:
@@ -393,7 +393,7 @@ def _check_ids(planned: set[str], given: Sequence[str]) -> None:
                 f"entries[{number}].id is of no entry of the manifest's own plan; {_AGAIN}"
             )
         if name in seen:
-            raise ManifestError(f"{name} stands in the manifest twice; {_AGAIN}")
+            raise ManifestError(f"{name} is in the manifest twice; {_AGAIN}")
         seen.add(name)
     if missing := planned - seen:
         raise ManifestError(

@@ -1,31 +1,32 @@
 """Older names and signatures, kept for one version: the same work by the calls of today.
 
-The face of this package warns whoever asks for one of them and says what to call instead. Options
-that are not named here are those of the call of today.
+The faces of this room and of `integrations` warn whoever asks for one of them and say what to call
+instead. Options that are not named here are those of the call of today.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any
 
-from lmexposure import insert
 from lmexposure._files import disk_errors
-from lmexposure.canaries import LAYOUTS
-from lmexposure.canaries.corpora import counting
-from lmexposure.canaries.corpora.copies import Reading, insert_files
+from lmexposure.canaries import LAYOUTS, verification
+from lmexposure.canaries.copies import Reading, insert_files
+from lmexposure.canaries.corpora import engines
 from lmexposure.canaries.corpora.files import FileCorpus, FileLayout, layout_named, packing
-from lmexposure.canaries.corpora.pipe import insert_through
-from lmexposure.canaries.corpora.removal import remove_from_files
+from lmexposure.canaries.documents import insert
 from lmexposure.canaries.format import count_fills
 from lmexposure.canaries.insertion import check_inserted
 from lmexposure.canaries.manifest import Manifest
+from lmexposure.canaries.pipe import insert_through
 from lmexposure.canaries.plan import Plan
+from lmexposure.canaries.removal import remove_from_files
 from lmexposure.canaries.rows import InsertionStep
+from lmexposure.canaries.wrapping import Wrapping
 from lmexposure.errors import CorpusError
 
-__all__ = ["remove_from_files"]
+__all__ = ["insert_files", "remove_from_files"]
 SHAPES, Shape, shape_named = LAYOUTS, FileLayout, layout_named
 insert_into_dataset = insert_into_texts = insert
 
@@ -93,15 +94,15 @@ def verify_texts(texts: Iterable[str], manifest: Manifest) -> None:
 def verify_file(path: str | Path, manifest: Manifest) -> None:
     """Refuse a file in which not all is as it was inserted; `verify` counts instead."""
     layout = layout_named(manifest.layout, text_field=manifest.corpus.text_field or "text")
-    found = counting.count_fills_in(FileCorpus([Path(path)], layout).sources, manifest)
+    found = verification.count_fills_in(FileCorpus([Path(path)], layout).sources, manifest)
     check_inserted(manifest.entries, found, manifest.set_aside)
 
 
 def count_files(
     sources: Sequence[str | Path], manifest: Manifest, *, shape: FileLayout
-) -> counting.CorpusCount:
+) -> verification.CorpusCount:
     """What `verify` does, for files whose layout is known."""
-    return counting.count_files(sources, manifest, layout=shape)
+    return verification.count_files(sources, manifest, layout=shape)
 
 
 def corpus_sha256(path: str | Path, shape: FileLayout) -> str:
@@ -136,3 +137,30 @@ def insert_into_pandas(
 def insert_into_table(table: Any, step: InsertionStep) -> Any:
     """What `step(table)` is."""
     return step(table)
+
+
+def insert_into_records(
+    records: Sequence[Mapping[str, Any]], plan: Plan, wrapping: Wrapping, **options: Any
+) -> tuple[list[Any], Manifest]:
+    """What `insert(records, plan, wrapping=wrapping)` gives."""
+    return insert(list(records), plan, wrapping=wrapping, **options)
+
+
+def insert_into_stream(
+    dataset: Any, plan: Plan | Manifest, *, documents: int | None = None, **options: Any
+) -> tuple[Any, Manifest]:
+    """What `insert(dataset, plan, total=documents)` gives."""
+    return insert(dataset, plan, total=documents, **options)
+
+
+def insert_into_ray(
+    dataset: Any, plan: Plan | Manifest, *, documents: int | None = None, **options: Any
+) -> tuple[Any, Manifest]:
+    """What `insert(dataset, plan, total=documents)` gives; there, ids are always checked."""
+    return engines.insert_into_ray(dataset, plan, total=documents, **options)
+
+
+def number_documents(dataset: Any, *, id_column: str = "document") -> Any:
+    """A Ray data set with a column more, 0, 1, 2, ... in the order of its source."""
+    engines.check_new_column(dataset, id_column)
+    return engines.number_documents(dataset, id_column=id_column)

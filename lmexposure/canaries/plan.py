@@ -125,7 +125,7 @@ class Plan:
 
     if TYPE_CHECKING:
 
-        def __init__(
+        def __init__(  # noqa: PLR0913 (the fields of the plan)
             self,
             *,
             formats: FormatLike | Iterable[FormatLike],
@@ -162,12 +162,12 @@ class Plan:
         object.__setattr__(self, "inclusion_probability", probability)
         object.__setattr__(self, "inclusion_seed", inclusion_seed)
         _all_different("repetitions", self.repetitions)
-        _all_different("formats", [one.name for one in self.formats])
-        for one in self.formats:
-            _refuse_nesting(one)
+        _all_different("formats", [form.name for form in self.formats])
+        for form in self.formats:
+            _refuse_nesting(form)
         self.check_space()  # before anything that takes a while for each canary
         self._check_number()
-        unknown = set(self.left_out) - {name for one in self.formats for name in self.ids(one)}
+        unknown = set(self.left_out) - {name for form in self.formats for name in self.ids(form)}
         if unknown:
             raise PlanError(f"left_out={sorted(unknown)} names no canary of this plan")
 
@@ -256,25 +256,25 @@ class Plan:
         """Refuse when a format has too few secrets.
 
         Args:
-            references: how many are explicitly asked for, beside canaries and controls.
+            references: how many are explicitly asked for, in addition to canaries and controls.
             set_aside: indices per format name that must not be drawn.
 
         Raises:
             PlanError: it says the largest plan that fits.
         """
-        for one in self.formats:
-            aside = len((set_aside or {}).get(one.name, ()))
-            if self.secrets_per_format + references > one.size - aside:
-                raise PlanError(self._too_large(one, references, aside))
+        for form in self.formats:
+            aside = len((set_aside or {}).get(form.name, ()))
+            if self.secrets_per_format + references > form.size - aside:
+                raise PlanError(self._too_large(form, references, aside))
 
-    def _too_large(self, one: Format, references: int, aside: int) -> str:
-        free, classes = one.size - aside, len(self.repetitions)
+    def _too_large(self, form: Format, references: int, aside: int) -> str:
+        free, classes = form.size - aside, len(self.repetitions)
         fits = (free - self.controls - references) // classes
         best = f"{fits} canaries per class with these controls and references"
         if fits < 1:
             best = f"{free // classes} canaries per class with no controls and no references"
         return (
-            f"format {one.name!r} has {one.size} secrets, {aside} of them set aside; "
+            f"format {form.name!r} has {form.size} secrets, {aside} of them set aside; "
             f"{self.canaries} canaries in each of {classes} classes, {self.controls} controls "
             f"and {references} references do not fit; the largest plan that fits has {best}"
         )
@@ -304,11 +304,11 @@ def _listed(name: str, values: Iterable[_T]) -> tuple[_T, ...]:
     return tuple(values)
 
 
-def _refuse_nesting(one: Format) -> None:
+def _refuse_nesting(form: Format) -> None:
     """With a canary inserted, the fills within it would be no never-inserted references."""
-    if one.may_nest:
+    if form.may_nest:
         raise PlanError(
-            f"one fill of format {one.name!r} can stand within another ({one.template!r}); put "
+            f"one fill of format {form.name!r} can lie within another ({form.template!r}); put "
             "literal text before and after lists whose entries begin or end with one another"
         )
 
@@ -398,7 +398,7 @@ def is_included(seed: int | None, candidate: str, probability: float | None) -> 
 def draw(
     plan: Plan, *, documents: int, set_aside: Mapping[str, Collection[int]]
 ) -> tuple[Canary, ...]:
-    """Draw every candidate and control of the plan, where each stands, and last the coins.
+    """Draw every candidate and control of the plan, the places of each, and last the coins.
 
     Args:
         plan: what to draw.
@@ -411,39 +411,40 @@ def draw(
     if max(plan.repetitions) > documents:
         raise PlanError(
             f"repetitions={max(plan.repetitions)} need as many documents, since each repetition "
-            f"stands in another place; the corpus has {documents}: repeat at most {documents} times"
+            f"goes before another document; the corpus has {documents}: repeat at most {documents} "
+            "times"
         )
     plan.check_space(set_aside=set_aside)
     drawn = tuple(
         canary
-        for one in plan.formats
-        for canary in _draw_format(plan, one, documents, set_aside.get(one.name, ()))
+        for form in plan.formats
+        for canary in _draw_format(plan, form, documents, set_aside.get(form.name, ()))
     )
     _check_apart(plan.formats, drawn)
     return drawn
 
 
-def secrets(plan: Plan, one: Format, set_aside: Collection[int] = ()) -> Iterator[int]:
+def secrets(plan: Plan, form: Format, set_aside: Collection[int] = ()) -> Iterator[int]:
     """The secrets of a format in the order in which the plan hands them out.
 
     Canaries first, class by class, then controls, then references: so more references or controls
     move no canary.
     """
-    order = permutation(one.size, derive_seed(plan.seed, "secrets", one.name))
+    order = permutation(form.size, derive_seed(plan.seed, "secrets", form.name))
     return (index for index in order if index not in set_aside)
 
 
 def _draw_format(
-    plan: Plan, one: Format, documents: int, set_aside: Collection[int]
+    plan: Plan, form: Format, documents: int, set_aside: Collection[int]
 ) -> Iterator[Canary]:
-    stream = secrets(plan, one, frozenset(set_aside))
-    ids = iter(plan.ids(one))
+    stream = secrets(plan, form, frozenset(set_aside))
+    ids = iter(plan.ids(form))
     for repetition in plan.repetitions:
         for name, index in zip(islice(ids, plan.canaries), stream, strict=False):
             if name not in plan.left_out:
-                yield _canary(plan, one, name, index, _places(plan, name, documents, repetition))
-    for name, index in zip(plan.control_ids(one), stream, strict=False):
-        yield _canary(plan, one, name, index, ())
+                yield _canary(plan, form, name, index, _places(plan, name, documents, repetition))
+    for name, index in zip(plan.control_ids(form), stream, strict=False):
+        yield _canary(plan, form, name, index, ())
 
 
 def _places(plan: Plan, name: str, documents: int, repetitions: int) -> tuple[int, ...]:
@@ -452,12 +453,12 @@ def _places(plan: Plan, name: str, documents: int, repetitions: int) -> tuple[in
     return tuple(sorted(islice(order, repetitions)))
 
 
-def _canary(plan: Plan, one: Format, name: str, index: int, positions: tuple[int, ...]) -> Canary:
+def _canary(plan: Plan, form: Format, name: str, index: int, positions: tuple[int, ...]) -> Canary:
     return Canary(
         id=name,
-        format=one.name,
+        format=form.name,
         index=index,
-        text=one.text(index),
+        text=form.text(index),
         role=plan.role(name) if positions else "control",
         repetitions=len(positions),
         positions=positions,
@@ -465,13 +466,13 @@ def _canary(plan: Plan, one: Format, name: str, index: int, positions: tuple[int
 
 
 def _check_apart(formats: Sequence[Format], drawn: Sequence[Canary]) -> None:
-    """A canary must not smuggle in a fill of another format, whichever way its coin fell."""
-    for one in formats:
+    """Refuse a canary that holds a fill of another format, whichever way its coin fell."""
+    for form in formats:
         for canary in drawn:
-            if canary.format == one.name or not canary.positions:
+            if canary.format == form.name or not canary.positions:
                 continue
-            if next(find_fills(one, canary.text), None) is not None:
+            if next(find_fills(form, canary.text), None) is not None:
                 raise PlanError(
-                    f"canary {canary.id} contains a fill of format {one.name!r}; give "
-                    f"{one.name!r} a text of its own around its holes, or plan them apart"
+                    f"canary {canary.id} contains a fill of format {form.name!r}; give "
+                    f"{form.name!r} a text of its own around its holes, or plan them apart"
                 )

@@ -16,8 +16,7 @@ from lmexposure._validate import integer, of_type
 from lmexposure.canaries.corpora.in_memory import (
     Frame,
     InMemory,
-    Reading,
-    is_a,
+    is_instance_of,
     records_of,
 )
 from lmexposure.canaries.corpora.tables import (
@@ -29,6 +28,7 @@ from lmexposure.canaries.format import count_fills
 from lmexposure.canaries.insertion import About, Placement, constants_of, manifest_of
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.plan import Plan
+from lmexposure.canaries.wrapping import RowSchema
 from lmexposure.errors import CorpusError, ManifestError, PlanError
 
 _Batch = TypeVar("_Batch")
@@ -86,7 +86,9 @@ class InsertionStep:
         Args:
             plan: what to insert; or the manifest of an earlier insertion into the same rows.
             total: how many rows there are in all; with a manifest it may be left out.
-            text_field, fields, id_column: of the step.
+            text_field: of the step.
+            fields: of the step.
+            id_column: of the step.
 
         Raises:
             CorpusError: no number of rows, or constants for the text column.
@@ -101,7 +103,7 @@ class InsertionStep:
             manifest = plan
         elif total is None:
             raise CorpusError(
-                "the number of documents decides where canaries stand, and the corpus is not read "
+                "the number of documents decides where canaries go, and the corpus is not read "
                 "as a whole here: count its rows and give total"
             )
         else:
@@ -151,7 +153,7 @@ class InsertionStep:
 
     def numbered(self, batch: _Batch, numbers: Sequence[int]) -> _Batch:
         """What a call does, also in a loader worker that was given all rows."""
-        if is_a(batch, "pyarrow.RecordBatch"):
+        if is_instance_of(batch, "pyarrow.RecordBatch"):
             import pyarrow as pa
 
             table = self.numbered(pa.Table.from_batches([batch]), numbers)
@@ -183,17 +185,17 @@ class InsertionStep:
     def _merged(self, batch: Any, added: Sequence[tuple[int, str]]) -> Any:
         """The batch with rows more: (row that a copy goes before, from 0; text of the copy)."""
         part: Any
-        if is_a(batch, "pyarrow.Table"):
+        if is_instance_of(batch, "pyarrow.Table"):
             layout = TableLayout(text_field=self.text_field, fields=self.fields)
             part = TablePart(batch, layout).merged(added).part
             # In one piece, since each slice is pickled with all of the table that it is of.
             return part.rows.combine_chunks() if added else batch
-        reading = Reading(self.text_field, self.fields)
-        if is_a(batch, "pandas.DataFrame"):
-            part = Frame(batch, reading).merged(added).part
+        schema = RowSchema(self.text_field, self.fields)
+        if is_instance_of(batch, "pandas.DataFrame"):
+            part = Frame(batch, schema).merged(added).part
             return part.rows if added else batch
         columns = _columns_of(batch)
-        part = InMemory(list(records_of(columns)), reading).merged(added).part
+        part = InMemory(list(records_of(columns)), schema).merged(added).part
         return {name: [row[name] for row in part.rows] for name in columns}
 
     def _check(self, texts: Sequence[Any], numbers: Sequence[int]) -> None:
@@ -249,9 +251,9 @@ def _check_same(name: str, given: object, recorded: object) -> None:
 
 def _columns_of(batch: Any) -> Mapping[str, Any]:
     """Its columns by name, as they are held."""
-    if is_a(batch, "pyarrow.Table"):
+    if is_instance_of(batch, "pyarrow.Table"):
         return dict(zip(batch.column_names, batch.columns, strict=True))
-    if is_a(batch, "pandas.DataFrame"):
+    if is_instance_of(batch, "pandas.DataFrame"):
         return {str(name): batch[name] for name in batch}
     if not hasattr(batch, "keys"):
         raise CorpusError(

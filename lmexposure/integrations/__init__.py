@@ -1,15 +1,18 @@
-"""Where people plug us in: their data pipelines and their training."""
+"""What plugs into a training: the callback, the count of delivered canaries, wrapped exposure.
+
+`insert` and `remove`, for data pipelines, are those of `lmexposure.canaries`; `verify` also reads
+what a training reads, tokens.
+"""
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from lmexposure.canaries import Inserted, Wrapping, insert, remove
     from lmexposure.integrations.callback import ExposureCallback
-    from lmexposure.integrations.corpora import remove, verify
     from lmexposure.integrations.delivered import DeliveredCounter
     from lmexposure.integrations.delivery_report import DeliveryReport
-    from lmexposure.integrations.documents import Inserted, insert
-    from lmexposure.integrations.wrapped_exposure import wrapped_exposures
-    from lmexposure.integrations.wrapping import Wrapping, wrapped_log_perplexity
+    from lmexposure.integrations.tokenised import verify
+    from lmexposure.integrations.wrapped_scoring import wrapped_exposures, wrapped_log_perplexity
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
@@ -23,6 +26,7 @@ else:
             "insert_into_stream": "lmexposure.insert(stream, plan, total=...)",
             "number_documents": "lmexposure.insert, which numbers the documents of Ray",
         },
+        older_home="lmexposure.canaries.older_names",
     )
 
 __all__ = [

@@ -1,5 +1,6 @@
 """Exposure while a model trains: a callback for the Trainer of transformers."""
 
+import inspect
 import logging
 from collections.abc import Mapping, Sequence
 from math import isinf, log2
@@ -8,27 +9,30 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from transformers import TrainerCallback
+from transformers import PreTrainedTokenizerBase, Trainer, TrainerCallback
 
 from lmexposure._validate import flag, integer, of_type, one_of, positive
 from lmexposure.audit import MeasureSettings
-from lmexposure.canaries import Manifest
-from lmexposure.errors import CorpusError, FileError, LmexposureError, SettingsError
-from lmexposure.integrations.budget import TimeBudget
-from lmexposure.integrations.calling_trainer import (
-    calling_trainer,
-    refuse_sharded,
-    tokenizer_of,
-    usual_wrapping,
-)
+from lmexposure.canaries import Manifest, Wrapping
+from lmexposure.errors import CorpusError, FileError, LmexposureError, ModelError, SettingsError
 from lmexposure.integrations.final_report import FinalReport
-from lmexposure.integrations.paced import PacedScoring
+from lmexposure.integrations.pacing import (
+    PacedScoring,
+    TimeBudget,
+    from_first,
+    uncollected,
+    undisturbed,
+)
 from lmexposure.integrations.preflight import preflight as look_ahead
-from lmexposure.integrations.processes import from_first
-from lmexposure.integrations.trajectory import Observation, read_rows, write_rows
-from lmexposure.integrations.undisturbed import uncollected, undisturbed
-from lmexposure.integrations.watched import LEAST_REFERENCES, ClassExposure, Watched, watch
-from lmexposure.integrations.wrapping import Wrapping
+from lmexposure.integrations.watched import (
+    LEAST_REFERENCES,
+    ClassExposure,
+    Observation,
+    Watched,
+    read_rows,
+    watch,
+    write_rows,
+)
 
 _LOG = logging.getLogger(__name__)
 _BY_HAND = "the trained model is as it was; save it, and measure it with `lmexposure measure`"
@@ -54,16 +58,16 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
 
     Args:
         manifest: what was inserted, or the path of manifest.json.
-        budget_share: of the training's time so far that all looks together may take, in (0, 1).
-        budget_seconds: what each look may take instead of a share; None: the share.
+        budget_share: of the training's time so far that all scorings together may take, in (0, 1).
+        budget_seconds: what each scoring may take instead of a share; None: the share.
         references: per format at most, at least 64.
-        stop_above: stop training when the median exposure of a class passes so many bits; None:
+        stop_above: stop training when the median exposure of a class passes this many bits; None:
             never. Below log2(references).
         wrapping: how the training presents a canary. None: under TRL's SFTTrainer as a row of its
             own, packed or not; else behind the manifest's separator, as `measure` scores it.
         full_at_end: score all texts under the trained model, whatever the budget has left.
         preflight: what canaries that would not be learned do: "stop" the training before its first
-            step, "warn" in the log, or "off": nobody looks.
+            step, "warn" in the log, or "off": they are not counted.
         report: a directory for what `lmexposure measure` writes of the trained model, and its
             report; None: there is none. Of several processes the first makes it while the others
             go on. Where it fails, the log says why, and the training ends as it would have.
@@ -73,10 +77,10 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
         ManifestError: the manifest cannot be read or was edited, or a report is asked for of
             canaries in chats.
         SettingsError: a value of another type or out of range; a threshold that no exposure can
-            pass, or one beside tossed coins; settings of a measurement without a report.
+            pass, or one together with tossed coins; settings of a measurement without a report.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (a public door: each is an option of the callback)
         self,
         manifest: str | Path | Manifest,
         *,
@@ -114,7 +118,7 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
 
         Raises:
             CorpusError: the training would cut canaries, or give them no loss.
-            ManifestError: there is no inserted canary, or it stands in a chat and the wrapping
+            ManifestError: there is no inserted canary, or it is in a chat and the wrapping
                 says otherwise.
             ModelError: there is no tokenizer, the weights are spread over processes, or a fill
                 meets an unknown token or is longer than the context window.
@@ -124,10 +128,10 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
         """
         self._budget.begin()
         with self._budget.spending(), uncollected():
-            trainer = calling_trainer()
-            refuse_sharded(trainer)
+            trainer = _calling_trainer()
+            _refuse_sharded(trainer)
             self._looked_at, self._full_at, self._told = -1, -1, set[str]()
-            tokenizer = tokenizer_of(trainer)
+            tokenizer = _tokenizer_of(trainer)
             wrapping = (
                 self._wrapping
                 or usual_wrapping(trainer)
@@ -162,7 +166,7 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
         if self._watched is not None and self._looked_at != state.global_step:
             last = state.global_step >= state.max_steps and not args.load_best_model_at_end
             with self._budget.spending():
-                trainer = calling_trainer()
+                trainer = _calling_trainer()
                 loss = (metrics or {}).get("eval_loss")
                 self._look(trainer, control, loss, full=last and self._full_at_end)
                 self._say_end(trainer)
@@ -172,7 +176,7 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
         if self._watched is None:
             return
         with self._budget.spending():
-            trainer = calling_trainer()
+            trainer = _calling_trainer()
             self._look_at_end(trainer, control)
             if not any(row["exposure"] for row in self._rows):
                 why = self._rows[-1]["note"] if self._rows else "there was no evaluation"
@@ -182,7 +186,7 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
             self._watched = None
 
     def _look_at_end(self, trainer: Any, control: Any) -> None:
-        """The trained model's look; a best model that was loaded again is of an earlier step."""
+        """Score the trained model; a best model that was loaded again is of an earlier step."""
         state = trainer.state
         best = trainer.args.load_best_model_at_end and state.best_model_checkpoint
         step = state.best_global_step if best else state.global_step
@@ -220,7 +224,7 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
         """The training is done, and what goes wrong here must not take its model away."""
         _say(trainer.state, f"measuring the trained model for {report.out}")
         try:
-            for line in report.write(trainer, tokenizer_of(trainer), self._rows):
+            for line in report.write(trainer, _tokenizer_of(trainer), self._rows):
                 _say(trainer.state, line)
         except LmexposureError as failure:
             _say(trainer.state, f"no report in {report.out}: {failure}; {_BY_HAND}")
@@ -238,7 +242,7 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
         step: int | None = None,
         full: bool = False,
     ) -> None:
-        """One measurement, told to everyone who listens.
+        """One measurement, logged and written.
 
         Args:
             trainer: whose model it is.
@@ -268,18 +272,18 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
             control.should_training_stop = True
 
     def _keep(self, seen: Observation, step: int, state: Any, eval_loss: float | None) -> None:
-        """A row for each step; a later look at the same weights replaces what it knows better."""
+        """Keep a row for each step; a later one of the same weights takes the place of another."""
         losses = {"train": _last(state.log_history, "loss"), "validation": eval_loss}
         row = seen.row(step, state.epoch, losses)
-        before = [one for one in self._rows if one["step"] == step]
-        for one in before:
+        before = [earlier for earlier in self._rows if earlier["step"] == step]
+        for earlier in before:
             kept = ("epoch", "train_bits_per_token", "validation_bits_per_token")
-            row |= {name: one[name] for name in kept}
-        self._rows = [one for one in self._rows if one["step"] != step]
-        self._rows = sorted([*self._rows, row], key=lambda one: int(one["step"]))
+            row |= {name: earlier[name] for name in kept}
+        self._rows = [earlier for earlier in self._rows if earlier["step"] != step]
+        self._rows = sorted([*self._rows, row], key=lambda earlier: int(earlier["step"]))
 
     def _say_end(self, trainer: Any) -> None:
-        """Once: what the look at the end will take, where the budget did not pay for as much."""
+        """Once: what the scoring at the end will take, where the budget did not pay for as much."""
         assert self._scoring is not None
         seconds, row = self._scoring.seconds, self._rows[-1]
         unpaid = self._full_at_end and row["texts"] < row["texts_planned"] and not row["full"]
@@ -356,7 +360,7 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
         )
 
     def _wanted(self, lacking: float) -> str:
-        """What to change so that this look, and those before it, could take so much longer."""
+        """What to change so that this scoring, and those before it, could take that much longer."""
         if isinf(lacking):  # as much again as getting ready took is the least to try
             return f"give at least {self._budget.wanted(self.spent_seconds)}"
         each = self._budget.running() + lacking
@@ -422,7 +426,52 @@ def _threshold(bits: float | None, references: int, manifest: Manifest) -> float
 
 def _passed(classes: Sequence[ClassExposure], threshold: float | None) -> str:
     """The class of inserted canaries whose median passed the threshold, in words; "" for none."""
-    for one in classes:
-        if threshold is not None and one.repetitions and one.median > threshold:
-            return f"{one.name}: median {one.median:.2f} bits > stop_above={threshold:g}"
+    for exposure in classes:
+        if threshold is not None and exposure.repetitions and exposure.median > threshold:
+            return f"{exposure.name}: median {exposure.median:.2f} bits > stop_above={threshold:g}"
     return ""
+
+
+def _calling_trainer() -> Any:
+    """The Trainer whose call this is.
+
+    A Trainer does not hand itself to its callbacks, but only it has the loggers, and the bare
+    model. So it is looked for where it must be: among the callers.
+    """
+    frame = inspect.currentframe()
+    while frame is not None:
+        caller = frame.f_locals.get("self")
+        if isinstance(caller, Trainer):
+            return caller
+        frame = frame.f_back
+    raise SettingsError(
+        "ExposureCallback was called by no transformers.Trainer; give it to one: "
+        "Trainer(..., callbacks=[ExposureCallback(manifest)])"
+    )
+
+
+def usual_wrapping(trainer: Any) -> Wrapping | None:
+    """In SFTTrainer's rows nothing comes before a text; packed, the end of the row before."""
+    rows = any(kind.__name__ == "SFTTrainer" for kind in type(trainer).__mro__)
+    return Wrapping(context=None if trainer.args.packing else "") if rows else None
+
+
+def _tokenizer_of(trainer: Any) -> Any:
+    """The Trainer's tokenizer, or that of its processor."""
+    found = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
+    if isinstance(found, PreTrainedTokenizerBase):
+        return found
+    raise ModelError(
+        f"the Trainer has processing_class={type(trainer.processing_class).__name__}, which is no "
+        "tokenizer; without one no canary can be scored: Trainer(..., processing_class=tokenizer)"
+    )
+
+
+def _refuse_sharded(trainer: Any) -> None:
+    """The bare model must hold all of its weights."""
+    if trainer.is_fsdp_enabled or any(hasattr(p, "ds_id") for p in trainer.model.parameters()):
+        raise ModelError(
+            "the weights are spread over processes (FSDP, or DeepSpeed's ZeRO-3), so that the model"
+            " cannot be scored while it trains; leave ExposureCallback out, and measure the "
+            "checkpoints with `lmexposure measure`"
+        )

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from transformers import TrainerCallback
 from transformers.trainer_utils import has_length
 
-from lmexposure.canaries import Manifest
+from lmexposure.canaries import Manifest, Wrapping
 from lmexposure.errors import InputError, SettingsError
 from lmexposure.integrations.delivery_report import Delivery, DeliveryReport
 from lmexposure.integrations.token_search import Hit, TokenSearch
-from lmexposure.integrations.wrapping import WrappedText, Wrapping, encode_wrapped
+from lmexposure.integrations.wrapped_scoring import WrappedText, encode_wrapped
 from lmexposure.models import (
     IGNORED,
 )
@@ -30,7 +30,7 @@ _Counts: TypeAlias = Counter[tuple[str, str]]  # (canary, kind)
 
 _FIELDS = ("input_ids", "labels", "attention_mask", "position_ids")
 _KINDS = ("whole", "head", "tail", "without_loss", "partly_without_loss", "otherwise")
-_OTHERS = 16  # fills by which a format's fixed beginning and end are told
+_OTHERS = 16  # fills by which a format's fixed beginning and end are known
 _ROUNDING = 1e-6  # of an epoch, as trainers add them up from fractions
 
 
@@ -58,8 +58,8 @@ class DeliveredCounter:
         manifest: what was inserted. Controls and held-out candidates are looked for as well: they
             must not be there.
         tokenizer: of the training.
-        wrapping: in which the canaries will be scored; each occurrence is held against it, token by
-            token. None: they are only counted.
+        wrapping: in which the canaries will be scored; each occurrence is compared with it, token
+            by token. None: they are only counted.
 
     Raises:
         ModelError: the tokenizer does not know a character of a canary, or writes canaries so that
@@ -92,15 +92,15 @@ class DeliveredCounter:
         Args:
             input_ids: tokens, shape (B, T), or a list of rows.
             labels: aligned with them, -100 where no loss is; None: loss everywhere.
-            attention_mask: 0 where padding is; None: padding is told by the tokenizer's pad token.
+            attention_mask: 0 where padding is; None: padding is where the tokenizer's pad token is.
             position_ids: where they begin again at 0, another document begins.
 
         Raises:
             InputError: no rows, or shapes that do not go together.
         """
         rows = _rows(input_ids)
-        beside = [
-            _beside(name, values, rows)
+        columns_of_batch = [
+            _aligned(name, values, rows)
             for name, values in (
                 ("labels", labels),
                 ("attention_mask", attention_mask),
@@ -108,7 +108,7 @@ class DeliveredCounter:
             )
         ]
         self._batches += 1
-        for ids, *columns in zip(rows, *beside, strict=True):
+        for ids, *columns in zip(rows, *columns_of_batch, strict=True):
             self._count_row(ids, *columns)
 
     def watch(self, loader: Any) -> Any:
@@ -125,7 +125,7 @@ class DeliveredCounter:
         """The same collator, its batches counted as they are made.
 
         Raises:
-            SettingsError: when called in a worker process of a loader, whose counts nobody sees.
+            SettingsError: when called in a worker process of a loader, whose counts would be lost.
         """
 
         def counting(examples: Any) -> Any:
@@ -149,7 +149,7 @@ class DeliveredCounter:
         Raises:
             SettingsError: it is attached to this trainer already.
         """
-        if any(one is trainer for one in self._trainers):
+        if any(attached is trainer for attached in self._trainers):
             raise SettingsError(
                 "this counter is attached to this trainer already, and would count each batch "
                 "twice; attach it once"
@@ -174,29 +174,29 @@ class DeliveredCounter:
             alone: leave out what other processes counted, and do not wait for them.
 
         Raises:
-            SettingsError: `epochs` is negative or no number; or nobody says how many there were.
+            SettingsError: `epochs` is negative or no number, or must be given.
         """
         if epochs is not None and (not np.isfinite(epochs) or epochs < 0):
             raise SettingsError(f"epochs={epochs!r} must be a number of at least 0")
-        known = _sum(one.epochs for one in self._passes) if epochs is None else _span(0.0, epochs)
+        known = _sum(seen.epochs for seen in self._passes) if epochs is None else _span(0.0, epochs)
         counts, batches = self._counts, self._batches
         if not alone:
             counts, batches, known = _gathered(counts, batches, known)
         if batches and epochs is None and not self._passes:
             raise SettingsError(
-                f"{batches} batches were observed, and nobody says of how many epochs; give "
+                f"{batches} batches were observed, and of how many epochs is not known; give "
                 "report(epochs=...)"
             )
         deliveries = tuple(
             Delivery(
-                id=one.id,
-                format=one.format,
-                repetitions=one.inserted,
-                fewest=known.fewest * one.inserted,
-                most=known.most * one.inserted,
-                **{kind: counts[one.id, kind] for kind in _KINDS},
+                id=entry.id,
+                format=entry.format,
+                repetitions=entry.inserted,
+                fewest=known.fewest * entry.inserted,
+                most=known.most * entry.inserted,
+                **{kind: counts[entry.id, kind] for kind in _KINDS},
             )
-            for one in self._manifest.entries
+            for entry in self._manifest.entries
         )
         return DeliveryReport(
             canaries=deliveries,
@@ -266,8 +266,8 @@ class _Trainings(TrainerCallback):  # type: ignore[misc]
 
     @property
     def epochs(self) -> _Epochs:
-        """Of all trainings; of a stream, whose end nobody sees, the passes before the last."""
-        spans = [_span(*one) for one in self._spans]
+        """Of all trainings; of a stream, whose end is not seen, the passes before the last."""
+        spans = [_span(*span) for span in self._spans]
         for begun, passes in self._streamed:
             # A checkpoint's first pass lacks what was trained before.
             finished = max(0, passes - 1 - (begun > 0))
@@ -326,15 +326,15 @@ def _alike(scored: WrappedText, ids: _Row, carried: NDArray[np.bool_], *, packed
 
 def _groups(manifest: Manifest) -> dict[str, dict[str, str]]:
     groups: dict[str, dict[str, str]] = {name: {} for name in manifest.formats}
-    for one in manifest.entries:
-        groups[one.format][one.id] = one.text
+    for entry in manifest.entries:
+        groups[entry.format][entry.id] = entry.text
     return groups
 
 
 def _others(manifest: Manifest) -> dict[str, list[str]]:
     return {
-        name: [one.text(index) for index in manifest.references(name, _OTHERS)]
-        for name, one in manifest.formats.items()
+        name: [form.text(index) for index in manifest.references(name, _OTHERS)]
+        for name, form in manifest.formats.items()
     }
 
 
@@ -347,7 +347,7 @@ def _rows(values: Any) -> list[_Row]:
     return rows
 
 
-def _beside(name: str, values: Any, rows: Sequence[_Row]) -> list[_Row]:
+def _aligned(name: str, values: Any, rows: Sequence[_Row]) -> list[_Row]:
     """What belongs to each token; a value that says nothing where none is given."""
     # A mask of other shape says which token sees which; positions, where in an image.
     if values is None or (name != "labels" and getattr(values, "ndim", 2) != 2):
@@ -370,5 +370,5 @@ def _gathered(counts: _Counts, batches: int, epochs: _Epochs) -> tuple[_Counts, 
     for part, _, _ in parts:
         total.update(part)
     # All go through the data together, each through its share.
-    fewest, most = min(one[2].fewest for one in parts), max(one[2].most for one in parts)
-    return total, sum(one[1] for one in parts), _Epochs(fewest, most, parts[0][2].seen)
+    fewest, most = min(part[2].fewest for part in parts), max(part[2].most for part in parts)
+    return total, sum(part[1] for part in parts), _Epochs(fewest, most, parts[0][2].seen)

@@ -7,12 +7,12 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Delivery:
-    """How often one canary, held-out candidate or control stood in the training batches.
+    """How often one canary, held-out candidate or control was in the training batches.
 
     Attributes:
         id, format, repetitions: as in the manifest; 0 repetitions for what is never inserted.
         fewest, most: how often it should have come in the epochs that were trained.
-        whole: times it stood in a row as a whole.
+        whole: times it was in a row as a whole.
         head: times a row ended within it.
         tail: times a row began within it.
         without_loss: of `whole`, those where no token of its secret carried loss.
@@ -113,15 +113,15 @@ class DeliveryReport:
             "unattributed": self.unattributed,
             "complete": self.complete,
             "warnings": list(self.warnings),
-            "canaries": [one.to_dict() for one in self.canaries],
+            "canaries": [delivery.to_dict() for delivery in self.canaries],
         }
 
     @property
     def _planned(self) -> list[Delivery]:
-        return [one for one in self.canaries if one.repetitions]
+        return [delivery for delivery in self.canaries if delivery.repetitions]
 
     def _too_early(self) -> str:
-        if any(one.fewest for one in self._planned) or not self._planned:
+        if any(delivery.fewest for delivery in self._planned) or not self._planned:
             return ""
         return (
             f"only {self.epochs:.3g} of an epoch is known to have been seen, so that no canary is "
@@ -130,10 +130,12 @@ class DeliveryReport:
         )
 
     def _cut(self) -> list[str]:
-        cut = [one for one in self.canaries if one.cut]
-        lost = sum(one.missing for one in self.canaries)
-        heads = sum(min(one.head, one.cut) for one in cut) + min(self.unattributed, lost)
-        tails = sum(min(one.tail, one.cut) for one in cut)
+        cut = [delivery for delivery in self.canaries if delivery.cut]
+        lost = sum(delivery.missing for delivery in self.canaries)
+        heads = sum(min(delivery.head, delivery.cut) for delivery in cut) + min(
+            self.unattributed, lost
+        )
+        tails = sum(min(delivery.tail, delivery.cut) for delivery in cut)
         which = _named(cut)
         if heads and tails:
             return [
@@ -144,89 +146,97 @@ class DeliveryReport:
         if heads:
             lines.append(
                 f"{heads} occurrences are cut off at the end of a row ({which}): truncation at "
-                "max_length, or packing that cuts; raise max_length, or shorten what stands before"
+                "max_length, or packing that cuts; raise max_length, or shorten what comes before"
             )
         if tails:
             lines.append(
                 f"{tails} occurrences lack their beginning ({which}): truncation from the left, or "
-                "packing that cuts; raise max_length, or shorten what stands behind"
+                "packing that cuts; raise max_length, or shorten what comes after"
             )
         return lines
 
     def _without_loss(self) -> list[str]:
         lines = []
-        masked = [one for one in self.canaries if one.without_loss]
+        masked = [delivery for delivery in self.canaries if delivery.without_loss]
         if masked:
-            count = sum(one.without_loss for one in masked)
+            count = sum(delivery.without_loss for delivery in masked)
             lines.append(
                 f"{count} occurrences carry no loss ({_named(masked)}): completion-only or "
                 "assistant-only loss with the canary in the prompt; nothing of them is learned: "
                 "put canaries into the assistant turn, or train on all tokens"
             )
-        partly = [one for one in self.canaries if one.partly_without_loss]
+        partly = [delivery for delivery in self.canaries if delivery.partly_without_loss]
         if partly:
-            count = sum(one.partly_without_loss for one in partly)
+            count = sum(delivery.partly_without_loss for delivery in partly)
             lines.append(
                 f"{count} occurrences carry loss on a part of the secret only ({_named(partly)}); "
-                "look at the mask, and score with the same one"
+                "check the mask, and score with the same one"
             )
         return lines
 
     def _otherwise(self) -> str:
-        otherwise = [one for one in self.canaries if one.otherwise]
+        otherwise = [delivery for delivery in self.canaries if delivery.otherwise]
         if not otherwise:
             return ""
+        count = sum(delivery.otherwise for delivery in otherwise)
         return (
-            f"{sum(one.otherwise for one in otherwise)} occurrences are behind other tokens than "
-            f"they will be scored behind ({_named(otherwise)}): in plain text another separator of "
-            "documents, a start token or packing without borders, in chats another template, "
-            "system prompt, tools or turn; scored so, they would look less known than they are: "
-            "give the wrapping of the training"
+            f"{count} occurrences are behind other tokens than they will be scored behind "
+            f"({_named(otherwise)}): in plain text another separator of documents, a start token "
+            "or packing without borders, in chats another template, system prompt, tools or turn; "
+            "scored so, they would look less known than they are: give the wrapping of the training"
         )
 
     def _missing(self) -> list[str]:
-        missing = [one for one in self._planned if one.missing]
+        missing = [delivery for delivery in self._planned if delivery.missing]
         # Once an epoch, however often it was inserted: that is what removing duplicates leaves.
-        once = [one for one in missing if one.whole + one.cut == one.fewest // one.repetitions]
-        repeated = [one for one in self._planned if one.repetitions > 1]
+        once = [
+            delivery
+            for delivery in missing
+            if delivery.whole + delivery.cut == delivery.fewest // delivery.repetitions
+        ]
+        repeated = [delivery for delivery in self._planned if delivery.repetitions > 1]
         lines = []
         if once and len(once) == len(repeated):
+            count = sum(delivery.missing for delivery in once)
             lines.append(
                 f"{len(once)} canaries with several repetitions came once an epoch "
-                f"({_named(once)}; {sum(one.missing for one in once)} occurrences lost): exact "
-                "deduplication; leave canaries out of it, or plan repetitions=1"
+                f"({_named(once)}; {count} occurrences lost): exact deduplication; leave canaries "
+                "out of it, or plan repetitions=1"
             )
-            missing = [one for one in missing if one not in once]
+            missing = [delivery for delivery in missing if delivery not in once]
         if missing:
+            count = sum(delivery.missing for delivery in missing)
             lines.append(
-                f"{sum(one.missing for one in missing)} occurrences never came "
-                f"({_named(missing)}): dropped before the batches were made, by a filter, by "
-                "deduplication, by truncation that leaves too little of them, or by a loader that "
-                "drops its last batch"
+                f"{count} occurrences never came ({_named(missing)}): dropped before the batches "
+                "were made, by a filter, by deduplication, by truncation that leaves too little of "
+                "them, or by a loader that drops its last batch"
             )
         return lines
 
     def _extra(self) -> str:
-        extra = [one for one in self._planned if one.extra]
+        extra = [delivery for delivery in self._planned if delivery.extra]
         if not extra:
             return ""
+        count = sum(delivery.extra for delivery in extra)
         return (
-            f"{sum(one.extra for one in extra)} occurrences too many ({_named(extra)}): a loader "
-            "that repeats rows to fill its last batch, or more epochs than were said"
+            f"{count} occurrences too many ({_named(extra)}): a loader that repeats rows to fill "
+            "its last batch, or more epochs than were said"
         )
 
     def _never_inserted(self) -> str:
-        found = [one for one in self.canaries if not one.repetitions and one.whole]
+        found = [
+            delivery for delivery in self.canaries if not delivery.repetitions and delivery.whole
+        ]
         if not found:
             return ""
         return (
-            f"{len(found)} controls or excluded candidates stand in the batches ({_named(found)}), "
+            f"{len(found)} controls or held-out candidates are in the batches ({_named(found)}), "
             "although they were never inserted; train on the data that the manifest belongs to"
         )
 
 
 def _named(found: Iterable[Delivery]) -> str:
     """Which canaries: three ids, and how many more."""
-    ids = [one.id for one in found]
+    ids = [delivery.id for delivery in found]
     more = f" and {len(ids) - 3} more" if len(ids) > 3 else ""
-    return ", ".join(ids[:3]) + more or "which ones cannot be told"
+    return ", ".join(ids[:3]) + more or "it is not known which"

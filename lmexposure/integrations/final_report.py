@@ -13,11 +13,11 @@ from lmexposure.audit import (
     measure,
     refuse_foreign,
 )
-from lmexposure.canaries import Manifest
+from lmexposure.canaries import Manifest, Wrapping
 from lmexposure.errors import ManifestError, ModelError, ResultError, SettingsError
-from lmexposure.integrations.trajectory import write_rows
-from lmexposure.integrations.undisturbed import undisturbed
-from lmexposure.integrations.wrapping import Wrapping, encode_wrapped
+from lmexposure.integrations.pacing import undisturbed
+from lmexposure.integrations.watched import write_rows
+from lmexposure.integrations.wrapped_scoring import encode_wrapped
 from lmexposure.models import LoadedModel
 from lmexposure.scoring import (
     single_process,
@@ -36,7 +36,7 @@ class FinalReport:
         settings: of the measurement; None: the defaults of `lmexposure measure`.
 
     Raises:
-        ManifestError: the canaries stand in chats, where `measure` does not score them.
+        ManifestError: the canaries are in chats, where `measure` does not score them.
         SettingsError: `out` is no path, or `settings` are no `MeasureSettings`.
     """
 
@@ -137,7 +137,7 @@ class FinalReport:
 
 
 def _bare(model: Any) -> Any:
-    """The causal LM itself, an adapter's weights beside its own."""
+    """The causal LM itself, with an adapter's weights next to its own."""
     if not hasattr(model, "get_base_model"):
         return model
     config = model.active_peft_config

@@ -14,11 +14,10 @@ from typing import Any
 from torch.utils.data import IterableDataset
 from transformers.trainer_utils import has_length
 
-from lmexposure.canaries import Manifest, permutation
+from lmexposure.canaries import Manifest, Wrapping, permutation
 from lmexposure.errors import LmexposureError
 from lmexposure.integrations.delivered import DeliveredCounter
 from lmexposure.integrations.delivery_report import Delivery, DeliveryReport
-from lmexposure.integrations.wrapping import Wrapping
 from lmexposure.scoring import (
     same_random_numbers,
 )
@@ -138,14 +137,18 @@ def _why_in_vain(report: DeliveryReport, whole: bool) -> str:
     Less than half, for classes of repetitions lie farther apart. Rows that lack some canaries are
     no reason: a part of the data may have been held out.
     """
-    planned = [one for one in report.canaries if one.repetitions]
-    wholes = sum(one.whole for one in planned)
-    parts = sum(max(one.head, one.tail) for one in planned) + report.unattributed
+    planned = [delivery for delivery in report.canaries if delivery.repetitions]
+    wholes = sum(delivery.whole for delivery in planned)
+    parts = sum(max(delivery.head, delivery.tail) for delivery in planned) + report.unattributed
     if whole and planned and not wholes + parts:
         return "the training's rows hold no canary of the manifest"
     # What looks like a part may be other text, as long as not all was seen.
     cutting = whole or parts > wholes
-    lost = [one for one in planned if 2 * one.learnable < _come(one, report, cutting=cutting)]
+    lost = [
+        delivery
+        for delivery in planned
+        if 2 * delivery.learnable < _come(delivery, report, cutting=cutting)
+    ]
     if cutting and not whole and report.unattributed > wholes:
         lost = planned
     if not lost:
@@ -156,9 +159,9 @@ def _why_in_vain(report: DeliveryReport, whole: bool) -> str:
     )
 
 
-def _come(one: Delivery, report: DeliveryReport, *, cutting: bool) -> int:
+def _come(delivery: Delivery, report: DeliveryReport, *, cutting: bool) -> int:
     """How often a canary was seen, whole or in part."""
     if not cutting:
-        return one.whole
+        return delivery.whole
     # Where rows end too early to tell which canary they cut, it is the missing ones.
-    return one.whole + one.cut + (one.missing if report.unattributed else 0)
+    return delivery.whole + delivery.cut + (delivery.missing if report.unattributed else 0)

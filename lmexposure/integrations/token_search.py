@@ -1,7 +1,7 @@
 """Canaries in rows of tokens, whatever tokens their context made of them.
 
-Tokens at the edges of a text depend on what stands beside it, the pieces of text that tokens stand
-for do not. So pieces are joined, and canaries are searched as strings of pieces.
+Tokens at the edges of a text depend on what is next to it, the pieces of text that tokens mean
+do not. So pieces are joined, and canaries are searched as strings of pieces.
 """
 
 from bisect import bisect_left, bisect_right
@@ -30,7 +30,7 @@ class Hit:
     """A canary, or a part of one, in a row.
 
     Attributes:
-        id: of the canary; of the format, where too little stands there to tell which canary.
+        id: of the canary; of the format, where too little is there to know which canary.
         kind: "whole"; "head", the row ends within it; "tail", the row begins within it.
         secret: number of the first token behind what all fills begin with.
         end: number of the token behind it.
@@ -54,7 +54,7 @@ class _Group:
     @cached_property
     def lengths(self) -> Sequence[int]:
         """How long canaries are, the longest first."""
-        return sorted({len(one) for one in self.whole}, reverse=True)
+        return sorted({len(canary) for canary in self.whole}, reverse=True)
 
     @cached_property
     def forwards(self) -> Sequence[str]:
@@ -64,7 +64,7 @@ class _Group:
     @cached_property
     def backwards(self) -> Sequence[str]:
         """The canaries from their ends, sorted."""
-        return sorted(one[::-1] for one in self.whole)
+        return sorted(canary[::-1] for canary in self.whole)
 
     def places(self, row: str) -> Iterator[int]:
         """Where a canary may begin."""
@@ -75,7 +75,7 @@ class _Group:
                 place = row.find(wanted, place + 1)
 
     def whole_at(self, row: str, place: int) -> tuple[str, int] | None:
-        """(id, end) of the longest canary that stands there."""
+        """(id, end) of the longest canary that is there."""
         for length in self.lengths:
             found = self.whole.get(row[place : place + length])
             if found is not None:
@@ -92,7 +92,7 @@ class _Group:
         """The canary whose end this row begins with."""
         least = max(_LEAST, self.suffix + 1)
         for length in range(min(len(row), self.lengths[0] - 1), least - 1, -1):
-            found = [one[::-1] for one in _beginning_with(self.backwards, row[:length][::-1])]
+            found = [canary[::-1] for canary in _beginning_with(self.backwards, row[:length][::-1])]
             if len(found) == 1 and len(found[0]) > length:
                 return self.whole[found[0]]
         return None
@@ -147,7 +147,7 @@ class TokenSearch:
             return []
         first, last = int(inside[0]), len(self._pieces) - 1
         own = ids[first : inside[-1] + 1]
-        # A number without a token stands for no text.
+        # A number without a token means no text.
         pieces = [self._pieces[i] for i in np.where((own < 0) | (own > last), last, own).tolist()]
         row = "".join(pieces)
         found = [hit for group in self._groups for hit in _hits(group, row)]
@@ -168,10 +168,10 @@ class TokenSearch:
         if len(whole) < len(texts):
             raise ModelError(
                 f"the tokenizer writes two canaries of format {name!r} alike, so that they cannot "
-                "be told apart in batches; use a format whose characters it keeps"
+                "be distinguished in batches; use a format whose characters it keeps"
             )
         fills = [*whole, *map(self._written, others)]
-        suffix = _common_beginning([one[::-1] for one in fills])
+        suffix = _common_beginning([fill[::-1] for fill in fills])
         return _Group(
             name=name,
             whole=whole,

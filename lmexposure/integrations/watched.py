@@ -1,21 +1,27 @@
-"""Which texts are scored while a model trains, in which order, and what their bits mean.
+"""Which texts are scored while a model trains, and what each scoring gave.
 
-The order is always the same, and every beginning of it holds about the same share of each format's
-references and of each class: a time budget that cuts it cuts all alike. Canaries come sooner than
-references, for they are few and it is they who are asked about.
+The order in which texts are scored is always the same, and every beginning of it holds about the
+same share of each format's references and of each class: a time budget that cuts it cuts all alike.
+Canaries come sooner than references, for they are few and it is they who are asked about. Each
+scoring is a row of exposure.jsonl, with the names of metrics.jsonl, so that a report draws it next
+to the loss.
 """
 
+import json
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from math import isfinite, log
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lmexposure.canaries import Canary, Manifest
-from lmexposure.errors import ManifestError, ModelError
-from lmexposure.integrations.wrapping import WrappedText, Wrapping, check_place, encode_wrapped
+from lmexposure._files import atomic_write
+from lmexposure.canaries import Canary, Manifest, Wrapping
+from lmexposure.errors import ManifestError, ModelError, ResultError
+from lmexposure.integrations.wrapped_scoring import WrappedText, check_place, encode_wrapped
 from lmexposure.models import (
     Encoded,
     context_window,
@@ -72,7 +78,7 @@ class Watched:
         encoded: N canaries, controls and references in context, of all formats.
         carried: which of the scored tokens of each carried loss in training; those count.
         owners: the format of each, and its canary; None: a reference.
-        least: so many texts from the beginning hold a canary of each class and the fewest
+        least: how many texts from the beginning hold a canary of each class and the fewest
             references that are of use.
     """
 
@@ -87,7 +93,7 @@ class Watched:
         return self.canaries_within(len(self.owners))
 
     def canaries_within(self, texts: int) -> int:
-        """Canaries and controls among so many texts from the beginning."""
+        """Canaries and controls among this number of texts from the beginning."""
         return sum(canary is not None for _, canary in self.owners[:texts])
 
     def exposures(self, bits: NDArray[np.float64]) -> list[ClassExposure]:
@@ -97,15 +103,17 @@ class Watched:
             bits: log-perplexities of texts from the beginning of the order, shape (n,), n at least
                 `least`.
         """
-        planned = Counter(_class(name, one) for name, one in self.owners if one is not None)
-        found: dict[tuple[str, int], list[float]] = {one: [] for one in sorted(planned)}
+        planned = Counter(
+            _class(name, canary) for name, canary in self.owners if canary is not None
+        )
+        found: dict[tuple[str, int], list[float]] = {of_class: [] for of_class in sorted(planned)}
         null: dict[str, list[float]] = {}
         for (name, canary), value in zip(self.owners, bits.tolist(), strict=False):
             at = null.setdefault(name, []) if canary is None else found[_class(name, canary)]
             at.append(value)
         return [
-            _class_exposure(one, values, null[one[0]], planned[one])
-            for one, values in found.items()
+            _class_exposure(of_class, values, null[of_class[0]], planned[of_class])
+            for of_class, values in found.items()
         ]
 
 
@@ -114,12 +122,12 @@ def _class(name: str, canary: Canary) -> tuple[str, int]:
 
 
 def _class_exposure(
-    one: tuple[str, int], values: Sequence[float], null: Sequence[float], planned: int
+    of_class: tuple[str, int], values: Sequence[float], null: Sequence[float], planned: int
 ) -> ClassExposure:
     exposure = sampled_exposure(values, null)
     return ClassExposure(
-        format=one[0],
-        repetitions=one[1],
+        format=of_class[0],
+        repetitions=of_class[1],
         median=float(np.median(exposure.value)),
         largest=float(exposure.value.max()),
         capped=int(exposure.capped.sum()),
@@ -148,18 +156,18 @@ def watch(
 
     Raises:
         ManifestError: no canary was inserted, a format has no references left, or the canaries
-            stand in chats in another place than this wrapping's.
+            are in chats in another place than this wrapping's.
         ModelError: a fill meets an unknown token, is longer than the context window, cannot be
-            told from another by its tokens, or is changed by its wrapping.
+            distinguished from another by its tokens, or is changed by its wrapping.
     """
     if not manifest.canaries:
         raise ManifestError("the manifest holds no inserted canary, so there is nothing to watch")
     wrapping = wrapping or Wrapping(context=manifest.separator)
     check_place(manifest, wrapping)
     texts: list[tuple[float, str, Canary | None, WrappedText]] = []
-    for name, one in manifest.formats.items():
+    for name, form in manifest.formats.items():
         canaries = [c for c in manifest.entries if c.format == name and c.role != "held_out"]
-        drawn = [one.text(index) for index in manifest.references(name, references)]
+        drawn = [form.text(index) for index in manifest.references(name, references)]
         if not drawn:
             raise ManifestError(
                 f"format {name!r} has no secret left to compare with; plan fewer canaries"
@@ -205,21 +213,131 @@ def _encoded(
         raise ModelError(
             f"format {name!r}: {failure} (canaries and controls first, then references)"
         ) from failure
-    if len({tuple(one.encoded.ids) for one in wrapped}) < len(wrapped):
+    if len({tuple(text.encoded.ids) for text in wrapped}) < len(wrapped):
         raise ModelError(
             f"format {name!r}: the tokenizer gives two different fills the same tokens; use a "
             "format whose characters it keeps"
         )
-    earliest = min(one.encoded.scored_from for one in wrapped)
-    return [_scored_from(one, earliest, wrapping.loss == "all") for one in wrapped]
+    earliest = min(text.encoded.scored_from for text in wrapped)
+    return [_scored_from(text, earliest, wrapping.loss == "all") for text in wrapped]
 
 
-def _scored_from(one: WrappedText, place: int, carried: bool) -> WrappedText:
-    """Where some fills merge with what stands before them, its cost must stand in all totals."""
-    if one.encoded.scored_from == place:
-        return one
-    before = np.full(one.encoded.scored_from - place, carried)
+def _scored_from(text: WrappedText, place: int, carried: bool) -> WrappedText:
+    """Where some fills merge with what comes before them, its cost must be in all totals."""
+    if text.encoded.scored_from == place:
+        return text
+    before = np.full(text.encoded.scored_from - place, carried)
     return WrappedText(
-        encoded=replace(one.encoded, scored_from=place),
-        carried=np.concatenate([before, one.carried]),
+        encoded=replace(text.encoded, scored_from=place),
+        carried=np.concatenate([before, text.carried]),
     )
+
+
+_FEW = 5  # canaries; a median of fewer is moved far by each of them
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observation:
+    """What one scoring of the canaries gave; no secrets.
+
+    Attributes:
+        classes: exposures class by class; empty where nothing could be said.
+        texts, texts_planned: how many texts were scored, of how many.
+        canaries, canaries_planned: the canaries and controls among them.
+        seconds: what the scoring took.
+        budget_seconds: what it was allowed.
+        spent_seconds: what all scorings so far took, and getting ready for them.
+        note: why something is missing; "" where nothing is.
+        stops: the class whose median passed the threshold; "" where none did.
+        full: whether all texts were to be scored, whatever was allowed.
+    """
+
+    classes: Sequence[ClassExposure] = field(default=())
+    texts: int
+    texts_planned: int
+    canaries: int
+    canaries_planned: int
+    seconds: float
+    budget_seconds: float
+    spent_seconds: float
+    note: str
+    stops: str
+    full: bool = False
+
+    @property
+    def few(self) -> str:
+        """The classes whose numbers rest on few canaries, each with its n; "" where none does."""
+        return "; ".join(
+            f"{exposure.name}: n = {exposure.canaries} of {exposure.planned}"
+            for exposure in self.classes
+            if exposure.canaries < max(_FEW, exposure.planned)
+        )
+
+    def logs(self) -> dict[str, float]:
+        """For the Trainer's loggers: medians and largest in bits, higher = more memorised."""
+        values: dict[str, float] = {}
+        for exposure in self.classes:
+            values[f"exposure/{exposure.key}/median"] = exposure.median
+            values[f"exposure/{exposure.key}/max"] = exposure.largest
+            values[f"exposure/{exposure.key}/capped"] = exposure.capped / exposure.canaries
+            values[f"exposure/{exposure.key}/n"] = exposure.canaries
+            values[f"exposure/{exposure.format}/references"] = exposure.references
+        return values | {
+            "exposure/canaries": self.canaries,
+            "exposure/canaries_planned": self.canaries_planned,
+            "exposure/seconds": round(self.seconds, 4),
+        }
+
+    def row(
+        self, step: int, epoch: float | None, losses: Mapping[str, float | None]
+    ) -> dict[str, Any]:
+        """A line of exposure.jsonl.
+
+        Args:
+            step: of the optimizer.
+            epoch: None where it is not known.
+            losses: "train" and "validation" in nats per token, as a Trainer logs them; one that
+                is not finite, or 0 because a Trainer filtered it out, becomes null.
+        """
+        bits = {
+            f"{part}_bits_per_token": nats / log(2) if nats and isfinite(nats) else None
+            for part, nats in losses.items()
+        }
+        return {
+            "step": step,
+            "epoch": epoch,
+            **bits,
+            "exposure": {exposure.name: exposure.median for exposure in self.classes},
+            **asdict(self),
+        }
+
+
+def read_rows(path: Path, *, until: int) -> list[dict[str, Any]]:
+    """The rows of an earlier training up to a step, for one that goes on from there.
+
+    Args:
+        path: of exposure.jsonl; where there is none, there are no rows.
+        until: the step; 0 for a training from the beginning, which takes over nothing.
+
+    Raises:
+        ResultError: the file is no exposure.jsonl.
+    """
+    if until == 0 or not path.exists():
+        return []
+    try:
+        rows = [json.loads(line) for line in path.read_bytes().splitlines()]
+        return [row for row in rows if row["step"] <= until]
+    except (OSError, ValueError, KeyError, TypeError) as failure:
+        raise ResultError(
+            f"cannot read {path}, where the exposures so far should be; move it away"
+        ) from failure
+
+
+def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write all rows, a line each; the file is whole at any time.
+
+    Raises:
+        FileError: the disk refused.
+    """
+    with atomic_write(path) as stream:
+        stream.writelines(json.dumps(row, allow_nan=False).encode() + b"\n" for row in rows)

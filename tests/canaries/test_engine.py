@@ -237,14 +237,16 @@ def test_inserted_means_inserted(inserted: tuple[list[str], Manifest]) -> None:
         check_inserted(manifest.entries, found, manifest.set_aside)
 
     check(texts)
-    with pytest.raises(CorpusError, match=r"pin/x2/0000 \w+ 3 times in the corpus instead of 2"):
+    with pytest.raises(CorpusError, match=r"pin/x2/0000 is in the corpus 3 times instead of 2"):
         check([*texts, f"he said {canary.text}!"])
-    with pytest.raises(CorpusError, match=r"pin/control/0000 \w+ 1 times in the corpus instead"):
+    with pytest.raises(CorpusError, match=r"pin/control/0000 is in the corpus 1 times instead"):
         check([*texts, control.text])
     stranger = PIN.text(manifest.references("pin", 1)[0])
-    with pytest.raises(CorpusError, match=r"not of the manifest .* 1 times \(line or record 7\)"):
+    with pytest.raises(
+        CorpusError, match=r"manifest does not have .* 1 times \(line or record 7\)"
+    ):
         check([*texts, stranger])
     texts.remove(canary.text)
-    with pytest.raises(CorpusError, match=r"pin/x2/0000 \w+ 1 times") as failure:
+    with pytest.raises(CorpusError, match=r"pin/x2/0000 is in the corpus 1 times") as failure:
         check(texts)
     assert canary.text not in str(failure.value)

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lmexposure.canaries import Format
-from lmexposure.canaries.check_digit import check_digit
-from lmexposure.canaries.holes import ALPHABETS
+from lmexposure.canaries.template import ALPHABETS, check_digit
 from lmexposure.errors import FormatError
 
 HOLES = st.sampled_from([*(f"{{{kind}:{n}}}" for kind in ALPHABETS for n in (1, 3)), "{choice:c}"])

@@ -1,8 +1,16 @@
-"""What may follow a beginning, against the list of all fills."""
+"""The language of a format: what may follow a beginning, ambiguity, and fills within fills."""
+
+from collections import Counter
+from itertools import permutations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from lmexposure.canaries import Format, shipped_formats
+from lmexposure.canaries import Format, Plan, check_format_file, shipped_formats
+from lmexposure.canaries.language import ambiguous_text
+from lmexposure.canaries.template import parse_template
+from lmexposure.errors import FormatError, PlanError
 
 SMALL = [
     Format(name="digits", template="No {digits:3}."),
@@ -54,3 +62,116 @@ def test_every_beginning_of_a_shipped_fill_is_viable(one: Format) -> None:
             assert character in one.next_characters(text[:end])
         assert one.complete(text)
         assert not one.viable(text + "?")
+
+
+ENTRIES = st.lists(st.text("a1", min_size=1, max_size=3), min_size=1, max_size=4, unique=True)
+PIECES = st.sampled_from(["{choice:p}", "{choice:q}", "{digits:1}", "a", "1"])
+
+
+def all_texts(template: str, lists: dict[str, tuple[str, ...]]) -> Counter[str]:
+    """Every text with the number of secrets that give it, without any search."""
+    texts = [""]
+    for part in parse_template(template, lists):
+        texts = [text + part.write(value, text) for text in texts for value in range(part.size)]
+    return Counter(texts)
+
+
+@given(st.lists(PIECES, min_size=1, max_size=3), ENTRIES, ENTRIES, st.booleans())
+@settings(max_examples=300)
+def test_agrees_with_building_every_text(
+    pieces: list[str], p: list[str], q: list[str], luhn: bool
+) -> None:
+    template = "".join(["{choice:p}", *pieces, "{choice:q}"])
+    if luhn:
+        template += "{digits:1}{luhn}" + ("1" if len(p) > 2 else "")
+    lists = {"p": tuple(p), "q": tuple(q)}
+    counts = all_texts(template, lists)
+    found = ambiguous_text(parse_template(template, lists))
+    if found is None:
+        assert max(counts.values()) == 1
+    else:
+        assert counts[found] >= 2
+
+
+def test_the_check_digit_can_settle_what_the_holes_leave_open() -> None:
+    # "1" + "11" and "11" + "1": the free characters alone are ambiguous, with or without the digit.
+    lists = {"c": ["1", "11"]}
+    with pytest.raises(FormatError, match="secrets 1 and 2 both give the text '111'"):
+        Format(name="a", template="{choice:c}{choice:c}", lists=lists)
+    # Here only a check digit of 1 could be read as part of the entry, and it never is.
+    settled = Format(name="a", template="{choice:c}{luhn}", lists={"c": ["1", "18"]})
+    assert [settled.text(index) for index in range(2)] == ["18", "182"]
+
+
+def test_variable_width_with_a_literal_between_is_fine() -> None:
+    lists = {"c": ["Elm", "Elmwood", "Elm St"]}
+    one = Format(name="a", template="{choice:c}, {choice:c}", lists=lists)
+    assert [one.index(one.text(index)) for index in range(9)] == list(range(9))
+
+
+def test_the_message_names_format_and_both_secrets() -> None:
+    with pytest.raises(FormatError, match=r"format 'a': secrets \d+ and \d+ both give the text"):
+        Format(
+            name="a",
+            template="{choice:c}{choice:d}",
+            lists={"c": ["an", "anna"], "d": ["x", "nax"]},
+        )
+
+
+def nests_by_brute_force(one: Format) -> bool:
+    texts = [one.text(i) for i in range(one.size)]
+    return any(a in b for a, b in permutations(texts, 2))
+
+
+@pytest.mark.parametrize(
+    ("template", "entries", "nests"),
+    [
+        ("I am {choice:c}", ["Ann", "Anna"], True),
+        ("I am {choice:c}.", ["Ann", "Anna"], False),
+        ("{choice:c} street", ["oak", "soak"], True),
+        ("in {choice:c} street", ["oak", "soak"], False),
+        ("a{choice:c}b", ["1", "1baa1", "x"], True),
+        ("a{choice:c}b", ["1", "11"], False),
+        ("x{choice:c}{digits:1}", ["A", "A1"], True),
+        ("{digits:1}{choice:c}", ["A", "AB"], True),
+        ("{digits:2}", [], False),
+        ("{digits:1}{luhn}", [], False),
+        ("{choice:c}{digits:1}{luhn}", ["a", "b1", "ba"], True),
+    ],
+)
+def test_agrees_with_looking(template: str, entries: list[str], nests: bool) -> None:
+    one = Format(name="f", template=template, lists={"c": entries} if entries else {})
+    assert one.may_nest == nests
+    assert nests_by_brute_force(one) == nests
+
+
+@given(
+    entries=st.lists(st.text("ab", min_size=1, max_size=3), min_size=2, max_size=4, unique=True),
+    before=st.sampled_from(["", "a", "ab", "c", "{digits:1}"]),
+    after=st.sampled_from(["", "a", "ba", "c", "{digits:1}"]),
+)
+def test_never_misses_and_never_invents(entries: list[str], before: str, after: str) -> None:
+    try:
+        one = Format(name="f", template=f"{before}{{choice:c}}{after}", lists={"c": entries})
+    except FormatError:
+        return  # ambiguous: refused before
+    assert one.may_nest == nests_by_brute_force(one)
+
+
+@pytest.mark.parametrize("one", shipped_formats().values(), ids=lambda one: str(one.name))
+def test_no_shipped_format_nests(one: Format) -> None:
+    assert not one.may_nest
+
+
+def test_long_holes_are_decided_quickly() -> None:
+    one = Format(name="f", template="{printable:300}{choice:c}!", lists={"c": ["a", "aa", "ab"]})
+    assert one.may_nest
+
+
+def test_a_plan_refuses_it_and_a_check_says_so(tmp_path_factory: pytest.TempPathFactory) -> None:
+    one = Format(name="f", template="I am {choice:c}", lists={"c": ["Ann", "Anna"]})
+    with pytest.raises(PlanError, match="one fill of format 'f' can lie within another"):
+        Plan(formats=(one,), canaries=1, repetitions=(1,), controls=0, seed=0)
+    path = tmp_path_factory.mktemp("formats") / "f.toml"
+    path.write_text('name="f"\ntemplate="I am {choice:c}"\n[lists]\nc=["Ann", "Anna"]\n')
+    assert any("within another" in line for line in check_format_file(path).advice)

@@ -384,9 +384,7 @@ def test_nobody_is_missing_twice_or_unplanned(tossed: Manifest) -> None:
     check_refused(tossed, all_of_them[1:], "pin/x1/0000 is missing from the manifest .1 in all.")
     kept = [one for one in all_of_them if one.role != "held_out"]
     check_refused(tossed, kept, r"is missing from the manifest \(\d+ in all\); to drop some")
-    check_refused(
-        tossed, [*all_of_them, all_of_them[0]], "pin/x1/0000 stands in the manifest twice"
-    )
+    check_refused(tossed, [*all_of_them, all_of_them[0]], "pin/x1/0000 is in the manifest twice")
     for name in ("pin/x1/0006", "pin/x9/0000", "pin/control/0002", "mine"):
         strange = [*all_of_them, replace(all_of_them[0], id=name)]
         number = len(all_of_them)

@@ -132,7 +132,7 @@ def test_a_disk_that_refuses_leaves_nothing(
 
     for command in ("insert", "run"):
         with monkeypatch.context() as patch:
-            patch.setattr("lmexposure.canaries.corpora.pipe.shutil.copyfileobj", full)
+            patch.setattr("lmexposure.canaries.pipe.shutil.copyfileobj", full)
             refused = pipe(text, command, "-", "--out", tmp_path / "o", *PLAN).outcome
         assert (refused.code, "No space left" in refused.err) == (3, True), refused.err
         assert not (tmp_path / "o").exists()

@@ -27,7 +27,7 @@ from lmexposure.canaries import (
     preview_insertion,
     read_documents,
 )
-from lmexposure.canaries.corpora.counting import count_files
+from lmexposure.canaries.verification import count_files
 from lmexposure.errors import CorpusError
 
 PLAN = ("--format", "pin", "--canaries", 2, "--repetitions", "1,3", "--controls", 1, "--seed", 0)

@@ -19,8 +19,8 @@ from lmexposure.canaries import (
     Plan,
     load_format,
 )
+from lmexposure.canaries.corpora.engines import id_sums
 from lmexposure.errors import LmexposureError
-from lmexposure.integrations.ray_data import id_sums
 
 PIN = Format(name="pin", template="My PIN is {digits:4}")
 NAME = Format(

@@ -17,7 +17,7 @@ from lmexposure.integrations import (
     ExposureCallback,
     Wrapping,
 )
-from lmexposure.integrations.calling_trainer import usual_wrapping
+from lmexposure.integrations.callback import usual_wrapping
 from lmexposure.integrations.final_report import FinalReport
 from lmexposure.models import load_model, save_model
 from lmexposure.records import Result

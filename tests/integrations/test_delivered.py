@@ -135,7 +135,7 @@ def test_a_never_inserted_fill_is_reported(tokenizer: Any, corpus: Any) -> None:
     texts, manifest = corpus
     spoiled = [*texts, manifest.entries[-1].text]
     report = counted(manifest, tokenizer, encoded(tokenizer, spoiled))
-    assert report.warnings[0].startswith("1 controls or excluded candidates stand in the batches")
+    assert report.warnings[0].startswith("1 controls or held-out candidates are in the batches")
 
 
 def trainer_of(
@@ -275,7 +275,8 @@ def test_epochs_that_nobody_knows_are_asked_for(tokenizer: Any, short: Any) -> N
     counter = DeliveredCounter(short[1], tokenizer)
     assert "no batch was seen" in counter.report().warnings[0]
     counter.observe([[1, 2, 3]])
-    with pytest.raises(SettingsError, match=r"1 batches were observed, and nobody.*epochs=\.\.\."):
+    message = r"1 batches were observed, and of how many epochs is not known.*epochs=\.\.\."
+    with pytest.raises(SettingsError, match=message):
         counter.report()
 
 

@@ -17,7 +17,7 @@ from lmexposure.integrations import (
     Wrapping,
     insert,
 )
-from lmexposure.integrations.wrapping import (
+from lmexposure.integrations.wrapped_scoring import (
     encode_wrapped,
 )
 

@@ -54,7 +54,7 @@ def test_less_than_an_epoch_is_no_pass() -> None:
         ({"whole": 3}, "2 occurrences too many (pin/x1/0000): a loader that repeats rows"),
         (
             {"repetitions": 0, "fewest": 0, "most": 0, "whole": 1},
-            "1 controls or excluded candidates stand in the batches (pin/x1/0000)",
+            "1 controls or held-out candidates are in the batches (pin/x1/0000)",
         ),
     ],
 )
@@ -81,7 +81,7 @@ def test_some_lost_repetitions_are_no_deduplication() -> None:
 
 def test_a_cut_that_tells_no_canary_is_counted() -> None:
     line, lost = report(delivery(whole=1), delivery("pin/x1/0001"), unattributed=2).warnings
-    assert line.startswith("1 occurrences are cut off at the end of a row (which ones cannot be")
+    assert line.startswith("1 occurrences are cut off at the end of a row (it is not known wh")
     assert lost.startswith("1 occurrences never came (pin/x1/0001)")
 
 

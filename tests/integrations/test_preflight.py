@@ -16,7 +16,7 @@ from lmexposure.integrations import (
     ExposureCallback,
     Wrapping,
 )
-from lmexposure.integrations.budget import TimeBudget
+from lmexposure.integrations.pacing import TimeBudget
 from lmexposure.integrations.preflight import Preflight, preflight
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the Trainer, which is not ours

@@ -9,7 +9,7 @@ from forks import together
 from integrations import train_in_processes
 
 from lmexposure.errors import ResultError
-from lmexposure.integrations.processes import from_first
+from lmexposure.integrations.pacing import from_first
 from lmexposure.records import open_run
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from tiny import model_of
 
-from lmexposure.integrations.undisturbed import uncollected, undisturbed
+from lmexposure.integrations.pacing import uncollected, undisturbed
 
 
 @pytest.fixture

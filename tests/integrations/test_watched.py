@@ -1,4 +1,9 @@
+"""The texts that are watched, their order, and the rows of exposure.jsonl."""
+
+import json
 from collections import Counter
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -6,12 +11,12 @@ from integrations.tiny_training import hidden
 from tiny import byte_level_bpe, model_of
 
 from lmexposure.canaries import Plan, load_format
-from lmexposure.errors import ManifestError
+from lmexposure.errors import FileError, ManifestError, ResultError
 from lmexposure.integrations import (
     Wrapping,
     insert,
 )
-from lmexposure.integrations.watched import LEAST_REFERENCES, Watched, watch
+from lmexposure.integrations.watched import LEAST_REFERENCES, Watched, read_rows, watch, write_rows
 from lmexposure.statistics import sampled_exposure
 
 
@@ -94,3 +99,26 @@ def test_canaries_in_chats_are_not_watched_as_plain_text() -> None:
     config = model_of("gpt2", len(tokenizer)).config
     with pytest.raises(ManifestError, match=r"scores them as text, .* give the wrapping of insert"):
         watch(manifest, tokenizer, config, references=100)
+
+
+def test_rows_up_to_the_step_come_back(tmp_path: Path) -> None:
+    path = tmp_path / "exposure.jsonl"
+    rows: list[dict[str, Any]] = [{"step": step, "exposure": {}} for step in (2, 4, 6)]
+    write_rows(path, rows)
+    assert read_rows(path, until=4) == rows[:2]
+    assert read_rows(path, until=0) == []
+    assert read_rows(tmp_path / "none.jsonl", until=4) == []
+
+
+@pytest.mark.parametrize("text", ["not json", json.dumps([1]), json.dumps({"epoch": 1})])
+def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "exposure.jsonl"
+    path.write_text(text)
+    with pytest.raises(ResultError, match=r"cannot read .*; move it away"):
+        read_rows(path, until=3)
+
+
+def test_a_disk_that_refuses_is_named(tmp_path: Path) -> None:
+    (tmp_path / "exposure.jsonl").mkdir()
+    with pytest.raises(FileError, match="cannot write"):
+        write_rows(tmp_path / "exposure.jsonl", [])

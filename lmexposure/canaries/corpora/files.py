@@ -1,6 +1,6 @@
 """A corpus of one or many files: which they are, what is in them, and who knows their documents.
 
-A file is plain, .gz or .zst, told by its suffix. Hashes and offsets are of what it unpacks to,
+A file is plain, .gz or .zst, as its suffix says. Hashes and offsets are of what it unpacks to,
 since one content can be packed in many ways.
 """
 
@@ -28,27 +28,27 @@ _PIECE_BYTES = 1 << 18
 
 
 class FileLayout(Protocol):
-    """What a document is in a file: its adapter.
-
-    Attributes:
-        name: the layout.
-        text_field: the field that holds the text, where documents have fields.
-        fields: constants for other fields of inserted documents.
-        separator: the text between two documents, which a canary is scored after; None: a token's
-            work.
-        place: what the place of a fill is called: "line" or "row".
-    """
+    """What a document is in a file: its adapter."""
 
     @property
-    def name(self) -> Any: ...
+    def name(self) -> Any:
+        """The layout."""
+
     @property
-    def text_field(self) -> str | None: ...
+    def text_field(self) -> str | None:
+        """The field that holds the text, where documents have fields."""
+
     @property
-    def fields(self) -> Mapping[str, Any]: ...
+    def fields(self) -> Mapping[str, Any]:
+        """Constants for other fields of inserted documents."""
+
     @property
-    def separator(self) -> str | None: ...
+    def separator(self) -> str | None:
+        """The text between two documents, which a canary is scored after; None: a token's work."""
+
     @property
-    def place(self) -> str: ...
+    def place(self) -> str:
+        """What the place of a fill is called: "line" or "row"."""
 
     def parts(
         self, path: Path, *, name: str, taken: Taken | None, known: bool, first_end: bytes
@@ -58,7 +58,8 @@ class FileLayout(Protocol):
         Args:
             path: of the file.
             name: what messages call it.
-            taken, known: see `insertion.Source`.
+            taken: see `insertion.Source`.
+            known: see `insertion.Source`.
             first_end: the line end for canaries before a line without one; b"": the file's first,
                 which each part has as its `default_end`.
         """
@@ -137,14 +138,14 @@ def corpus_files(names: Sequence[str | Path]) -> list[Path]:
     for name in names:
         known = [name] if Path(name).exists() or not glob.has_magic(str(name)) else []
         matched = known or glob.glob(str(name), recursive=True)
-        files = [Path(one) for one in matched if not str(one).endswith(SIDECAR_SUFFIX)]
+        files = [Path(path) for path in matched if not str(path).endswith(SIDECAR_SUFFIX)]
         if not files:
             raise CorpusError(f"no file matches {str(name)!r}; give a file, or another pattern")
         found += files
     found.sort()
-    for one, following in pairwise(found):
-        if one == following:
-            raise CorpusError(f"{one} is given twice; give it once")
+    for path, following in pairwise(found):
+        if path == following:
+            raise CorpusError(f"{path} is given twice; give it once")
     return found
 
 
@@ -167,6 +168,7 @@ class FileSource:
         self._corpus, self._state = corpus, _file_state(path)
 
     def parts(self, *, taken: Taken | None = None, known: bool = False) -> Iterator[Any]:
+        """The documents from the beginning; see `insertion.Source`."""
         corpus = self._corpus
         for part in corpus.layout.parts(
             self.path, name=self.name, taken=taken, known=known, first_end=corpus.first_end
@@ -205,11 +207,13 @@ class FileCorpus:
         self.place = layout.place
 
     def blank(self, documents: int) -> str:
+        """What to say where none of the documents holds text."""
         several = len(self.sources) > 1
         named = f"of {len(self.sources)} files" if several else self.sources[0].name
         return f"the corpus {named} holds only blank lines; give a file with text in it"
 
     def about(self) -> About:
+        """What a manifest says of these files."""
         layout = self.layout
         name = self.sources[0].path.name if len(self.sources) == 1 else ""
         return About(layout.name, name, layout.text_field, tuple(layout.fields), layout.separator)
@@ -264,7 +268,7 @@ def read_documents(
 
 
 def packing(path: str | Path) -> str:
-    """ ".gz" or ".zst", as the suffix says; "" where the file is plain."""
+    """How a file is packed, as its suffix says: ".gz", ".zst", or "" where it is plain."""
     suffix = Path(path).suffix.lower()
     return suffix if suffix in PACKINGS else ""
 

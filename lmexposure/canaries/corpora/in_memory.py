@@ -4,174 +4,33 @@ Neither `datasets` nor pandas is imported here: who gives a data set has loaded 
 """
 
 import os
-import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from lmexposure.canaries.corpora.removal import Restoration
-from lmexposure.canaries.corpora.tables import Rows, check_columns, unfit
-from lmexposure.canaries.format import count_fills
+from lmexposure.canaries.corpora.tables import Rows, unfit
 from lmexposure.canaries.insertion import (
     About,
-    Existing,
-    Merge,
     Merged,
-    Placement,
     Taken,
-    Verification,
-    check_inserted,
-    draw,
-    same_hash,
-    scan_corpus,
 )
-from lmexposure.canaries.manifest import Manifest
-from lmexposure.canaries.plan import Plan
+from lmexposure.canaries.wrapping import RowSchema, kind_of
 from lmexposure.errors import CorpusError
 
 ROWS_AT_ONCE = 1000
+STREAM, RAY = "datasets.IterableDataset", "ray.data.Dataset"
 _ALL = slice(None)
-_CHANGING = ("tools", "chat_template_kwargs")  # how a chat is rendered
 _FILES = "files go into insert_files, and as Path objects into verify"
 _MOST_PATHS = 1000  # strings; of more it is not looked up whether all are files
 _LONGEST_PATH = 255
-
-
-@dataclass(frozen=True)
-class Reading:
-    """What of a row is its text, and which row a canary makes.
-
-    Attributes:
-        name: of the field that holds the text, or of a chat where the canary is, such as
-            "messages[1].content"; None: a row is its text.
-        fields: constants for fields of inserted rows; the rest is copied from the row that follows.
-        chat: whether a row is a chat, or a prompt with what follows it; all its strings together
-            are its text.
-        wrapping: of `integrations`, for chats: it has `turn` and `record(text)`; None: nothing is
-            inserted.
-    """
-
-    name: str | None = None
-    fields: Mapping[str, Any] = field(default_factory=dict)
-    chat: bool = False
-    wrapping: Any = None
-
-    def about(self) -> About:
-        """What a manifest says of such rows."""
-        if self.name is None:
-            return About("texts")
-        # A plain score of a canary in a chat would look like privacy.
-        layout = "dataset" if self.wrapping is None or self.wrapping.turn == "plain" else "chat"
-        return About(layout, text_field=self.name, constant_fields=self.fields)
-
-    def text(self, number: int, row: Any) -> Any:
-        """What is hashed and searched of a row; numbers are from 1.
-
-        Raises:
-            CorpusError: it has none.
-        """
-        if self.name is None:
-            return row
-        if self.wrapping is not None or not self.chat:
-            self._check_record(number, row)
-        return "\n".join(_strings(row)) if self.chat else row[self.name]
-
-    def canary(self, row: Any) -> Any:
-        """The text of an inserted row; None where none can be read."""
-        steps: list[Any] = [] if self.name is None else [self.name]
-        if self.chat:
-            found = re.findall(r"\w+", str(self.name))
-            steps = [int(step) if step.isdigit() else step for step in found]
-        try:
-            for step in steps:
-                row = row[step]
-        except (KeyError, IndexError, TypeError):
-            return None
-        return row
-
-    def row(self, following: Any, text: str) -> Any:
-        """The row of a canary."""
-        return text if self.name is None else {**following, **self.fields, **self.wrapped(text)}
-
-    def wrapped(self, text: str) -> Mapping[str, Any]:
-        """The fields that a text goes into."""
-        fields: Mapping[str, Any] = {} if self.name is None or self.chat else {self.name: text}
-        return fields if self.wrapping is None else self.wrapping.record(text)
-
-    def check_columns(self, there: Iterable[Any], *, where: str = "") -> None:
-        """Refuse fields among which one for the text or for a constant is missing.
-
-        Raises:
-            CorpusError: it names the field.
-        """
-        names = list(there)
-        chats = not self.chat and not {"messages", "prompt"}.isdisjoint(names)
-        hint = "; chats take a wrapping" if chats else ""
-        for name in self.wrapped("") if where else ():
-            if name not in names:
-                raise CorpusError(
-                    f"{where} has no {name!r}; it has {', '.join(map(str, names)) or 'nothing'}: "
-                    f"name the text_field{hint}"
-                )
-        check_columns(names, self.wrapped(""), hint)
-        check_columns(names, self.fields)
-
-    def check_constants(self, number: int, row: Any) -> None:
-        """Refuse a record without a field that a constant is given for: it would mark canaries."""
-        missing = [] if not isinstance(row, Mapping) else [n for n in self.fields if n not in row]
-        if missing:
-            raise CorpusError(
-                f"record {number} has no field {missing[0]!r}, for which fields gives a constant; "
-                f"it has {', '.join(map(str, row)) or 'none'}: leave it out of fields, or give it "
-                "to each record"
-            )
-
-    def _check_record(self, number: int, row: Any) -> None:
-        if not isinstance(row, Mapping):
-            raise CorpusError(f"record {number} is {_kind(row)}, and must be fields by name")
-        if self.chat:
-            self._check_chat(number, row)
-        elif self.name not in row:
-            self.check_columns(row, where=f"record {number}")
-
-    def _check_chat(self, number: int, row: Mapping[str, Any]) -> None:
-        missing = sorted(self.wrapped("").keys() - row.keys())
-        if missing:
-            raise CorpusError(
-                f"record {number} has no field {missing[0]!r}, which this wrapping writes; it has "
-                f"{', '.join(map(str, row)) or 'none'}: choose another wrapping, or rename fields"
-            )
-        self._check_types(number, row)
-        both = {**row, **self.fields}
-        changing = [] if self.wrapping.turn == "plain" else [n for n in _CHANGING if both.get(n)]
-        if changing:
-            raise CorpusError(
-                f"record {number} has {changing[0]!r}, by which its chat is rendered otherwise; an "
-                "inserted record would copy it, and be trained in another wrapping than it is "
-                "scored in: insert into the records without it, and add the others then"
-            )
-        self.check_constants(number, row)
-
-    def _check_types(self, number: int, row: Mapping[str, Any]) -> None:
-        """Refuse a record with a string where the wrapping writes messages, or the other way."""
-        for name, written in self.wrapped("").items():
-            wants_text = isinstance(written, str)
-            if isinstance(row[name], str) == wants_text and not isinstance(
-                row[name], int | float | None
-            ):
-                continue
-            raise CorpusError(
-                f"record {number}: {name!r} is of type {type(row[name]).__name__}, and must be "
-                f"{'a string' if wants_text else 'a list of messages'}, as this wrapping writes; "
-                "choose another wrapping, or rewrite it"
-            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,15 +41,15 @@ class InMemory(Rows):
 
     Attributes:
         rows: what the user gave.
-        reading: what of a row is its text.
+        schema: what of a row is its text.
     """
 
-    reading: Reading
+    schema: RowSchema
     name: ClassVar[str] = "the corpus"
     place: ClassVar[str] = "record"
 
     def records(self, some: slice = _ALL) -> Iterable[Any]:
-        """Some of the rows as `reading` reads them."""
+        """Some of the rows as `schema` reads them."""
         rows: Iterable[Any] = self.rows[some]
         return rows
 
@@ -202,15 +61,15 @@ class InMemory(Rows):
         """
         rows = self.rows
         if added:
-            rows = [*rows, *(self.reading.row(rows[row], text) for row, text in added)]
+            rows = [*rows, *(self.schema.row(rows[row], text) for row, text in added)]
         kind = tuple if isinstance(self.rows, tuple) else list
         return replace(self, rows=kind(rows[row] for row in order))
 
     def check_columns(self) -> None:
-        """Refuse columns as `Reading.check_columns` does; here each record is looked at."""
-        if self.reading.fields and not self.reading.chat:
+        """Refuse columns as `RowSchema.check_columns` does; here each record is checked."""
+        if self.schema.fields and not self.schema.chat:
             for number, row in enumerate(self.records(), self.first):
-                self.reading.check_constants(number, row)
+                self.schema.check_constants(number, row)
 
     @property
     def given(self) -> Any:
@@ -224,7 +83,7 @@ class InMemory(Rows):
 
     def about(self) -> About:
         """What a manifest says of the documents."""
-        return self.reading.about()
+        return self.schema.about()
 
     def blank(self, documents: int) -> str:
         """What to say where none of the documents holds text."""
@@ -239,7 +98,7 @@ class InMemory(Rows):
         self.check_columns()
         for start in range(0, self.documents, ROWS_AT_ONCE):
             rows = list(self.records(slice(start, start + ROWS_AT_ONCE)))
-            part = InMemory(rows, self.reading, first=self.first + start)
+            part = InMemory(rows, self.schema, first=self.first + start)
             if taken is not None:
                 taken(part.content)
             yield part
@@ -247,7 +106,7 @@ class InMemory(Rows):
     @cached_property
     def texts(self) -> list[Any]:
         """What is hashed and searched of each row."""
-        return [self.reading.text(n, row) for n, row in enumerate(self.records(), self.first)]
+        return [self.schema.text(n, row) for n, row in enumerate(self.records(), self.first)]
 
     def merged(self, added: Sequence[tuple[int, str]]) -> Merged:
         """With rows more; see `insertion.Part`."""
@@ -261,7 +120,7 @@ class InMemory(Rows):
         if not documents:
             return self, []
         rest = self.picked(np.delete(np.arange(self.documents), documents).tolist())
-        return rest, [self.reading.canary(row) for row in self.picked(documents).records()]
+        return rest, [self.schema.canary(row) for row in self.picked(documents).records()]
 
     def same(self, other: Any) -> bool:
         """Whether the texts are the same; rows are moved whole, and not written."""
@@ -272,20 +131,23 @@ class Frame(InMemory):
     """A pandas DataFrame; its index begins anew."""
 
     def records(self, some: slice = _ALL) -> Iterable[Any]:
-        names = self.rows.columns if self.reading.chat else self.reading.wrapped("")
+        """The fields of some of the rows that the schema reads."""
+        names = self.rows.columns if self.schema.chat else self.schema.wrapped("")
         rows = self.rows.iloc[some]
         return records_of({name: rows[name].tolist() for name in names})
 
     def check_columns(self) -> None:
-        self.reading.check_columns(self.rows.columns, where="the frame")
+        """Refuse columns as `RowSchema.check_columns` does."""
+        self.schema.check_columns(self.rows.columns, where="the frame")
 
     def picked(self, order: Sequence[int], added: Sequence[tuple[int, str]] = ()) -> Self:
+        """Some of the rows in another order, after those added; see `InMemory.picked`."""
         import pandas as pd  # type: ignore[import-untyped]
 
         frame = self.rows
         if added:
             rows = frame.iloc[[row for row, _ in added]].copy()
-            written = [{**self.reading.fields, **self.reading.wrapped(text)} for _, text in added]
+            written = [{**self.schema.fields, **self.schema.wrapped(text)} for _, text in added]
             for name in written[0]:
                 values = [fields[name] for fields in written]
                 rows[name] = typed_column(values, frame[name].dtype, name, rows.index)
@@ -307,24 +169,28 @@ class DataSet(InMemory):
 
     @property
     def given(self) -> Any:
+        """The data set, or all splits with this one in the place of "train"."""
         splits = self.splits
         return self.rows if splits is None else type(splits)({**splits, "train": self.rows})
 
     @cached_property
     def _columns(self) -> Any:
-        names = self.rows.column_names if self.reading.chat else list(self.reading.wrapped(""))
+        names = self.rows.column_names if self.schema.chat else list(self.schema.wrapped(""))
         return self.rows.with_format(None).select_columns(names)
 
     def records(self, some: slice = _ALL) -> Iterable[Any]:
+        """The fields of some of the rows that the schema reads."""
         return records_of(self._columns[some])
 
     def check_columns(self) -> None:
-        wrapped, fixed = self.reading.wrapped(""), self.reading.fields
-        self.reading.check_columns(self.rows.column_names)
-        written = {**fixed, **wrapped} if self.reading.chat else fixed
+        """Refuse columns as `RowSchema.check_columns` does."""
+        wrapped, fixed = self.schema.wrapped(""), self.schema.fields
+        self.schema.check_columns(self.rows.column_names)
+        written = {**fixed, **wrapped} if self.schema.chat else fixed
         check_constants(self.rows.features, written)
 
     def picked(self, order: Sequence[int], added: Sequence[tuple[int, str]] = ()) -> Self:
+        """Some of the rows in another order, after those added; see `InMemory.picked`."""
         from datasets import Dataset, concatenate_datasets
 
         rows, shape = self.rows, dict(self.rows.format)
@@ -332,54 +198,10 @@ class DataSet(InMemory):
             bare = rows.with_format(None)
             following = bare.select([row for row, _ in added])
             those = zip(following, added, strict=True)
-            made = [self.reading.row(row, text) for row, (_, text) in those]
+            made = [self.schema.row(row, text) for row, (_, text) in those]
             rows = concatenate_datasets([bare, Dataset.from_list(made, features=rows.features)])
         options = shape.pop("format_kwargs")
         return replace(self, rows=rows.select(order).with_format(**shape, **options))
-
-
-def insert_documents(corpus: InMemory, plan: Plan, existing: Existing) -> tuple[Any, Manifest]:
-    """Insert the plan's canaries among documents in memory, each as a row of its own.
-
-    Returns:
-        (documents of the kind that was given, the manifest).
-
-    Raises:
-        CorpusError: rows without text, constants that do not fit, or fills already there.
-        PlanError: more repetitions than documents, or more secrets than a format has.
-    """
-    for name in sorted(corpus.reading.fields.keys() & corpus.reading.wrapped("")):
-        raise CorpusError(f"fields must leave out the text column {name!r}: the canary goes there")
-    scan = scan_corpus(corpus, plan.formats)
-    entries, set_aside = draw(plan, scan, existing, place=corpus.place)
-    placement = Placement(entries)
-    inserted: Any = Merge(placement).part(corpus)
-    verification = Verification(scan, entries, placement)
-    with same_hash(scan.sha256) as same:
-        verification.source(inserted, same)
-    verification.finish(set_aside)
-    # A wrapping may hold fills of its own.
-    numbers = [number for number, _ in placement.inserted()]
-    texts = zip((number + 1 for number in numbers), inserted.picked(numbers).texts, strict=True)
-    check_inserted(entries, count_fills(plan.formats, texts, whole_lines=False), set_aside)
-    hashes = (scan.sha256, verification.hashes.total)
-    record = corpus.about().record(scan.documents, hashes)
-    return inserted.given, Manifest(plan=plan, corpus=record, entries=entries, set_aside=set_aside)
-
-
-def remove_documents(corpus: InMemory, manifest: Manifest) -> Any:
-    """The documents as they were before insertion.
-
-    Raises:
-        CorpusError: they changed since, or are not this manifest's.
-    """
-    targets = Placement(manifest.entries).inserted()
-    restoration = Restoration("the documents", targets, manifest.corpus.sha256)
-    for part in corpus.parts():
-        restoration.rest(part)
-    restoration.end_file()
-    rest, _ = corpus.without([number for number, _ in targets])
-    return rest.given
 
 
 def typed_column(values: Sequence[Any], kind: Any, name: str, index: Any) -> Any:
@@ -429,49 +251,66 @@ def records_of(columns: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]
         yield dict(zip(columns, row, strict=True))
 
 
-def is_a(value: object, kind: str) -> bool:
+def is_instance_of(value: object, kind: str) -> bool:
     """Whether it is of a class such as "pandas.DataFrame"; its library is not imported for it."""
     library, _, name = kind.rpartition(".")
     return isinstance(value, getattr(sys.modules.get(library), name, ()))
 
 
-def held(documents: Any, reading: Reading) -> InMemory:
+def corpus_of(documents: Any, schema: RowSchema) -> InMemory:
     """Documents of one of `KINDS`, or any iterable of texts or records, as a corpus.
 
     Raises:
         CorpusError: no documents of these kinds.
     """
-    adapter = next((KINDS[kind] for kind in KINDS if is_a(documents, kind)), None)
+    adapter = next((KINDS[kind] for kind in KINDS if is_instance_of(documents, kind)), None)
     if adapter is not None:
-        return adapter(documents, reading)
+        return adapter(documents, schema)
     first, listed = _listed(documents)
     if not isinstance(first, Mapping):
-        refuse_wrapping(reading.wrapping, "records with the fields of the wrapping")
-        if reading.fields:
+        refuse_wrapping(schema.wrapping, "records with the fields of the wrapping")
+        if schema.fields:
             raise CorpusError("texts have no fields; give records (dicts), or leave fields out")
-        reading = Reading()
-    return InMemory(listed, reading)
+        schema = RowSchema()
+    return InMemory(listed, schema)
 
 
-def _frame(frame: Any, reading: Reading) -> InMemory:
-    refuse_wrapping(reading.wrapping, "frame.to_dict('records')")
-    return Frame(frame, reading)
+def is_read_later(documents: object) -> bool:
+    """Whether it is of a kind that is not in memory; `engines` inserts into these."""
+    return any(is_instance_of(documents, kind) for kind in (STREAM, RAY))
 
 
-def _split_streams(splits: Any, reading: Reading) -> InMemory:
+def parts_once(documents: Any, schema: RowSchema) -> Iterator[InMemory]:
+    """Documents of any kind that `insert` takes, as sources of a corpus that is read once."""
+    if not is_read_later(documents):
+        yield corpus_of(documents, schema)
+        return
+    rows = iter(documents.iter_rows() if hasattr(documents, "iter_rows") else documents)
+    first = 1
+    while some := list(islice(rows, ROWS_AT_ONCE)):
+        yield InMemory(some, schema, first=first)
+        first += len(some)
+
+
+def _frame(frame: Any, schema: RowSchema) -> InMemory:
+    refuse_wrapping(schema.wrapping, "frame.to_dict('records')")
+    return Frame(frame, schema)
+
+
+def _split_streams(splits: Any, schema: RowSchema) -> InMemory:
     raise CorpusError(
         f"each split is a stream; give one of them: {', '.join(map(repr, splits)) or 'none'}"
     )
 
 
-def _splits(splits: Any, reading: Reading) -> InMemory:
+def _splits(splits: Any, schema: RowSchema) -> InMemory:
     if "train" not in splits:
         raise CorpusError(f"no 'train' split; this data set has {', '.join(splits) or 'none'}")
-    return DataSet(splits["train"], reading, splits=splits)
+    return DataSet(splits["train"], schema, splits=splits)
 
 
 # Class of what holds the documents -> its adapter.
-KINDS: Mapping[str, Callable[[Any, Reading], InMemory]] = {
+KINDS: Mapping[str, Callable[[Any, RowSchema], InMemory]] = {
     "datasets.Dataset": DataSet,
     "datasets.DatasetDict": _splits,
     "datasets.IterableDatasetDict": _split_streams,
@@ -489,11 +328,11 @@ def _listed(documents: Any) -> tuple[Any, Sequence[Any]]:
     """The first document, which says what they are, and all of them; or a refusal."""
     if isinstance(documents, str | bytes | Path):
         raise CorpusError(
-            f"documents is {_kind(documents)}; give a list of texts, one a document; {_FILES}"
+            f"documents is {kind_of(documents)}; give a list of texts, one a document; {_FILES}"
         )
     if isinstance(documents, Mapping | set | frozenset) or not isinstance(documents, Iterable):
         raise CorpusError(
-            f"documents is {_kind(documents)}; give a list of texts or of records, a DataFrame, "
+            f"documents is {kind_of(documents)}; give a list of texts or of records, a DataFrame, "
             "or a data set of datasets"
         )
     listed = documents if isinstance(documents, tuple) else list(documents)
@@ -502,7 +341,7 @@ def _listed(documents: Any) -> tuple[Any, Sequence[Any]]:
         raise CorpusError(f"documents holds names of files, such as {str(first)!r}; {_FILES}")
     if not isinstance(first, str | Mapping):
         raise CorpusError(
-            f"the first document is {_kind(first)}; give texts (str) or records (dict); of token "
+            f"the first document is {kind_of(first)}; give texts (str) or records (dict); of token "
             "ids, give the texts that they were made from"
         )
     return first, listed
@@ -514,21 +353,3 @@ def are_paths(listed: Sequence[Any]) -> bool:
         return False
     short = all(isinstance(text, str) and len(text) <= _LONGEST_PATH for text in listed)
     return short and all(map(os.path.isfile, listed))
-
-
-def _kind(value: Any) -> str:
-    """What something is, for a message."""
-    return "one text" if isinstance(value, str) else f"of type {type(value).__name__}"
-
-
-def _strings(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for inner in value.values():
-            yield from _strings(inner)
-    elif isinstance(value, Sequence):
-        for inner in value:
-            yield from _strings(inner)
-    elif hasattr(value, "tolist") and isinstance(listed := value.tolist(), list):
-        yield from _strings(listed)  # of an array: pandas has them where Parquet has lists

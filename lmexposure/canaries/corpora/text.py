@@ -61,22 +61,27 @@ class Block:
 
     @property
     def content(self) -> bytes:
+        """The bytes as they are in the file."""
         return BOM + self.data if self.has_bom else self.data
 
     @property
     def size(self) -> int:
+        """In bytes."""
         return len(BOM) * self.has_bom + len(self.data)
 
     @property
     def visible(self) -> bool:
+        """Whether any of it is more than white space."""
         return not self.data.isspace()
 
     @property
     def scans_lines(self) -> bool:
+        """Whether a searched text is many lines."""
         return self.layout.scans_lines
 
     @cached_property
     def documents(self) -> int:
+        """How many begin here."""
         return self.lines if self._starts is None else len(self._starts)
 
     @cached_property
@@ -90,6 +95,7 @@ class Block:
 
     @cached_property
     def lines(self) -> int:
+        """How many there are, with one that has no line end."""
         return sum(self._ends) + bool(self.data and not self.data.endswith(b"\n"))
 
     @cached_property
@@ -117,7 +123,7 @@ class Block:
 
     @cached_property
     def split(self) -> list[bytes]:
-        """The lines with their line ends; they end at "\\n" only."""
+        r"""The lines with their line ends; they end at "\n" only."""
         lines = self.data.split(b"\n")
         return [line + b"\n" for line in lines[:-1]] + lines[-1:] * bool(lines[-1])
 
@@ -143,9 +149,11 @@ class Block:
         return not self.data[self.data.rfind(b"\n", 0, -1) + 1 :].strip()
 
     def searched(self, words: Sequence[str]) -> Iterable[tuple[int, str]]:
+        """What may hold fills; see `insertion.Part`."""
         return self.layout.searched(self, words)
 
     def merged(self, added: Sequence[tuple[int, str]]) -> Merged:
+        """With documents more; see `insertion.Part`."""
         if not added:
             return Merged(self, [])
         pieces, spans, done = [], [], 0
@@ -160,6 +168,7 @@ class Block:
         return Merged(replace(self, data=b"".join([*pieces, self.data[done:]])), spans)
 
     def without(self, documents: Sequence[int]) -> tuple["Block", list[str | None]]:
+        """The rest without these documents, and their texts; see `insertion.Part`."""
         if not documents:
             return self, []
         pieces, texts, done = [], [], 0
@@ -171,6 +180,7 @@ class Block:
         return replace(self, data=b"".join([*pieces, self.data[done:]])), texts
 
     def same(self, other: Any) -> bool:
+        """Whether the bytes are the same."""
         return bool(self.content == other.content)
 
     def _rendered(self, start: int, text: str) -> bytes:
@@ -225,6 +235,7 @@ class Lines:
         return stop
 
     def documents(self, path: Path) -> Iterator[str]:
+        """The text of each document."""
         for block in self.parts(path):
             for line in block.split:
                 yield line.removesuffix(line_end(line)).decode()
@@ -239,7 +250,7 @@ class Lines:
         first_end: bytes = b"",
         block_bytes: int = _BLOCK_BYTES,
     ) -> Iterator[Block]:
-        """Blocks of about this many bytes, each read (and taken) beside the work on those before.
+        """Blocks of about this many bytes, each read (and taken) during the work on those before.
 
         In constant memory, plus their longest lines. What is no text, cut short, or has a line too
         long is refused; where a byte is at fault, by its offset in the content, from 0.
@@ -294,6 +305,7 @@ class Lines:
 
     @contextmanager
     def writer(self, stream: IO[bytes], like: Path) -> Iterator[Callable[[Any], object]]:
+        """A function that writes blocks into a stream, packed as the file `like`."""
         with packed_writer(stream, like) as write:
             yield lambda block: write(block.content)
 
@@ -306,11 +318,13 @@ class Paragraphs(Lines):
     separator: ClassVar[str | None] = "\n\n"
 
     def starts(self, block: Block) -> NDArray[np.int64]:
+        """At which bytes a line begins that is not blank and follows a blank one."""
         before = np.concatenate([[not block.after_blank], block.filled[:-1]])
         starts: NDArray[np.int64] = block.line_starts[block.filled & ~before]
         return starts
 
     def render(self, text: str, neighbour: bytes, end: bytes, number: int) -> bytes:
+        """The text and a blank line."""
         return text.encode() + end + end
 
     def stop(self, data: bytes, stop: int) -> int:
@@ -319,6 +333,7 @@ class Paragraphs(Lines):
         return following if following and not data[stop:following].strip() else stop
 
     def documents(self, path: Path) -> Iterator[str]:
+        """The text of each paragraph."""
         lines = (line for block in self.parts(path) for line in block.split)
         for filled, paragraph in groupby(lines, lambda line: bool(line.strip())):
             if filled:
@@ -341,12 +356,14 @@ class Records(Lines):
     fields: Mapping[str, Any] = field(default_factory=dict)  # type: ignore[misc]
 
     def starts(self, block: Block) -> NDArray[np.int64]:
+        """At which bytes a line begins that is not blank."""
         starts = block.line_starts
         if (block.letters[starts] == ord("{")).all():
             return starts
         return starts[block.filled]
 
     def searched(self, block: Block, words: Sequence[str]) -> Iterator[tuple[int, str]]:
+        """The texts of the records that hold one of the words."""
         texts = self._quick_texts(block)
         if texts is None or not words:
             yield from self._texts(block)
@@ -359,16 +376,19 @@ class Records(Lines):
                 yield number, text
 
     def render(self, text: str, neighbour: bytes, end: bytes, number: int) -> bytes:
+        """A record like its neighbour, with this text and the constants."""
         record = {**self._record(neighbour, number), **self.fields, self.text_field: text}
         return json.dumps(record).encode() + end
 
     def text(self, line: bytes) -> str | None:
+        """The text of the record of this line; None: it is none."""
         try:
             return str(self._record(line, 1)[self.text_field])
         except CorpusError:
             return None
 
     def documents(self, path: Path) -> Iterator[str]:
+        """The text of each record."""
         for block in self.parts(path):
             for _, text in self._texts(block):
                 yield text
@@ -385,7 +405,7 @@ class Records(Lines):
 
     @cached_property
     def _loads(self) -> Callable[[bytes], Any]:
-        """orjson where it is there, only to read: an insertion takes 2.4 times as long without."""
+        """Orjson where it is there, only to read: an insertion takes 2.4 times as long without."""
         try:
             import orjson
         except ImportError:
@@ -394,7 +414,7 @@ class Records(Lines):
         return loads
 
     def _quick_texts(self, block: Block) -> list[str] | None:
-        """The texts, or None where a line is blank, or needs to be looked at on its own."""
+        """The texts, or None where a line is blank, or must be read on its own."""
         loads, name = self._loads, self.text_field
         try:
             texts = [loads(line)[name] for line in block.split]

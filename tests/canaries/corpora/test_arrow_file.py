@@ -17,8 +17,8 @@ from lmexposure.canaries import (
     preview_insertion,
     read_documents,
 )
-from lmexposure.canaries.corpora.counting import count_files
-from lmexposure.canaries.corpora.removal import remove_from_files
+from lmexposure.canaries.removal import remove_from_files
+from lmexposure.canaries.verification import count_files
 from lmexposure.errors import CorpusError
 
 PIN = Format(name="pin", template="My PIN is {digits:4}")

@@ -2,7 +2,6 @@
 
 import json
 import random
-from collections.abc import Mapping
 from hashlib import sha256
 from itertools import pairwise
 from typing import Any
@@ -11,23 +10,11 @@ import pandas as pd  # type: ignore[import-untyped]
 import pytest
 from datasets import Dataset, DatasetDict, IterableDatasetDict
 
-from lmexposure.canaries import (
-    Format,
-    Manifest,
-    Plan,
-    count_of,
-)
-from lmexposure.canaries.corpora.counting import (
-    count_fills_in,
-)
-from lmexposure.canaries.corpora.in_memory import (
-    ROWS_AT_ONCE,
-    InMemory,
-    Reading,
-    held,
-    insert_documents,
-    remove_documents,
-)
+import lmexposure.canaries
+from lmexposure import verify
+from lmexposure.canaries import Format, Manifest, Plan, remove
+from lmexposure.canaries.corpora.in_memory import ROWS_AT_ONCE, InMemory, corpus_of
+from lmexposure.canaries.wrapping import RowSchema
 from lmexposure.errors import CorpusError, PlanError
 
 PIN = Format(name="pin", template="My PIN is {digits:4}")
@@ -36,16 +23,12 @@ TEXTS = [f"document {number}" for number in range(6)]
 RECORDS = [{"text": text, "id": number} for number, text in enumerate(TEXTS)]
 
 
-def corpus_of(
-    documents: Any, text_field: str = "text", fields: Mapping[str, Any] | None = None
-) -> InMemory:
-    return held(documents, Reading(text_field, dict(fields or {})))
+def held(documents: Any) -> InMemory:
+    return corpus_of(documents, RowSchema("text"))
 
 
-def insert(
-    documents: Any, plan: Plan = PLAN, *, existing: Any = "refuse", **options: Any
-) -> tuple[Any, Manifest]:
-    return insert_documents(corpus_of(documents, **options), plan, existing)
+def insert(documents: Any, plan: Plan = PLAN, **options: Any) -> tuple[Any, Manifest]:
+    return lmexposure.canaries.insert(documents, plan, **options)
 
 
 def table(**columns: list[Any]) -> Dataset:
@@ -53,8 +36,7 @@ def table(**columns: list[Any]) -> Dataset:
 
 
 def as_inserted(documents: Any, manifest: Manifest) -> bool:
-    found = count_fills_in([corpus_of(documents)], manifest)
-    return count_of(manifest, found, where="record").as_inserted
+    return verify(documents, manifest).as_inserted
 
 
 def test_canaries_are_before_the_documents_that_the_manifest_names() -> None:
@@ -157,7 +139,7 @@ def test_there_and_back(kind: str) -> None:
     assert texts_of(inserted) == texts
     assert manifest.entries == known.entries
     assert manifest.corpus.sha256_inserted == known.corpus.sha256_inserted
-    restored = remove_documents(corpus_of(inserted), manifest)
+    restored = remove(inserted, manifest)
     assert type(restored) is type(KINDS[kind])
     assert rows_of(restored) == rows_of(KINDS[kind]) == given
 
@@ -165,7 +147,7 @@ def test_there_and_back(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_changed_is_not_restored(kind: str) -> None:
     inserted, manifest = insert(KINDS[kind])
-    corpus = corpus_of(inserted)
+    corpus = held(inserted)
     first, *others = range(corpus.documents)
     for order, message in (
         ([*others, first], r"document \d+ is not pin/x. *.*changed since insertion"),
@@ -173,7 +155,7 @@ def test_what_changed_is_not_restored(kind: str) -> None:
         ([], "document 1 is not|document . is not pin"),
     ):
         with pytest.raises(CorpusError, match=message):
-            remove_documents(corpus.picked(order), manifest)
+            remove(corpus.picked(order).given, manifest)
 
 
 @pytest.mark.parametrize("kind", ["records", "frame", "data set", "splits"])
@@ -202,7 +184,7 @@ def test_many_rows_are_read_some_at_a_time() -> None:
     rows, same = insert(Dataset.from_dict({"text": documents}))
     assert rows["text"][:] == inserted
     assert same.corpus.sha256_inserted == manifest.corpus.sha256_inserted
-    assert remove_documents(corpus_of(inserted), manifest) == documents
+    assert remove(inserted, manifest) == documents
     with pytest.raises(CorpusError, match=f"record {size} is of type int, not a string"):
         insert([*documents[:-1], 3])
     with pytest.raises(CorpusError, match=rf"pin 1 times \(record {size}\)"):
@@ -220,7 +202,7 @@ def test_random_texts_against_a_naive_inserter() -> None:
             before = [c for c in manifest.canaries if number in c.positions]
             expected += [canary.text for canary in sorted(before, key=lambda c: c.id)] + [text]
         assert inserted == expected
-        assert remove_documents(corpus_of(inserted), manifest) == texts
+        assert remove(inserted, manifest) == texts
 
 
 def test_features_of_a_data_set_stay() -> None:
@@ -246,7 +228,7 @@ def test_only_the_train_split_changes() -> None:
 def test_indices_and_format_survive() -> None:
     reordered = table().select([5, 3, 1, 0]).with_format("numpy", columns=["id"])
     inserted, manifest = insert(reordered)
-    for documents in (inserted, remove_documents(corpus_of(inserted), manifest)):
+    for documents in (inserted, remove(inserted, manifest)):
         assert documents.format["type"] == "numpy"
         assert documents.format["columns"] == ["id"]
         texts = documents.with_format(None)["text"]
@@ -286,7 +268,7 @@ def test_types_of_a_frame_stay_and_its_index_begins_anew() -> None:
     assert list(inserted.index) == list(range(14))
     new = ~inserted["text"].isin(TEXTS)
     assert set(inserted["kind"][new]) == {"b"}
-    restored = remove_documents(corpus_of(inserted), manifest)
+    restored = remove(inserted, manifest)
     assert restored.equals(frame.reset_index(drop=True))
 
 

@@ -17,7 +17,7 @@ from lmexposure.canaries import (
     read_documents,
 )
 from lmexposure.canaries.corpora.files import open_content, packed_writer
-from lmexposure.canaries.corpora.removal import remove_from_files
+from lmexposure.canaries.removal import remove_from_files
 from lmexposure.errors import CorpusError
 
 TEXT = b"".join(b"line %d of a corpus\n" % number for number in range(5000))

@@ -22,9 +22,9 @@ from lmexposure.canaries import (
     preview_insertion,
     read_documents,
 )
-from lmexposure.canaries.corpora import parquet
-from lmexposure.canaries.corpora.counting import count_files
-from lmexposure.canaries.corpora.removal import remove_from_files
+from lmexposure.canaries.corpora import tables
+from lmexposure.canaries.removal import remove_from_files
+from lmexposure.canaries.verification import count_files
 from lmexposure.errors import CorpusError
 
 PIN = Format(name="pin", template="My PIN is {digits:4}")
@@ -162,16 +162,16 @@ def test_a_row_group_of_one_value_takes_no_more_memory_than_it_may(
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
         writer.write_table(pa.table({"text": ["x" * 100_000] * 500}), row_group_size=500)
     assert path.stat().st_size < 2_000
-    monkeypatch.setattr(parquet, "_LARGEST_GROUP", 1 << 22)
-    monkeypatch.setattr(parquet, "_BATCH_BYTES", 1 << 20)
+    monkeypatch.setattr(tables, "_LARGEST_GROUP", 1 << 22)
+    monkeypatch.setattr(tables, "_BATCH_BYTES", 1 << 20)
     before, peak = pa.total_allocated_bytes(), 0
-    layout = parquet.Parquet(text_field="text")
+    layout = tables.Parquet(text_field="text")
     for read in (lambda: layout.documents(path), lambda: layout.tables(path)):
         with pytest.raises(CorpusError, match=r"row group 0 takes more than [12] MiB of memory"):
             for _ in read():
                 peak = max(peak, pa.total_allocated_bytes() - before)
     assert peak < 3 << 20
-    monkeypatch.setattr(parquet, "_LARGEST_GROUP", 1 << 10)
+    monkeypatch.setattr(tables, "_LARGEST_GROUP", 1 << 10)
     with pytest.raises(CorpusError, match="write the file again in smaller row groups"):
         next(layout.documents(path))
 
@@ -205,8 +205,8 @@ def test_a_group_that_is_read_a_row_at_a_time(
 ) -> None:
     source = written(tmp_path / "a.parquet")
     whole = list(BODY.tables(source))  # type: ignore[attr-defined]
-    monkeypatch.setattr(parquet, "_MOST_ROWS", 2)
-    monkeypatch.setattr(parquet, "_BATCH_BYTES", 1)
+    monkeypatch.setattr(tables, "_MOST_ROWS", 2)
+    monkeypatch.setattr(tables, "_BATCH_BYTES", 1)
     assert [table.num_rows for table in whole] == [15, 15, 10]
     assert list(BODY.tables(source)) == whole  # type: ignore[attr-defined]
     assert [len(table) for table in BODY.tables(source, ["body"])] == [1] * 40  # type: ignore[attr-defined]

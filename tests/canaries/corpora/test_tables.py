@@ -16,9 +16,9 @@ from lmexposure.canaries import (
     insert_files,
     layout_named,
 )
-from lmexposure.canaries.corpora.counting import count_files
-from lmexposure.canaries.corpora.removal import remove_from_files
 from lmexposure.canaries.corpora.tables import TableLayout, TablePart
+from lmexposure.canaries.removal import remove_from_files
+from lmexposure.canaries.verification import count_files
 from lmexposure.errors import CorpusError
 
 PIN = Format(name="pin", template="My PIN is {digits:4}")

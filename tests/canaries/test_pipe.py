@@ -15,8 +15,8 @@ from lmexposure.canaries import (
     Reading,
     insert_files,
     insert_through,
+    pipe,
 )
-from lmexposure.canaries.corpora import pipe
 from lmexposure.errors import CorpusError, FileError, ResultError
 
 PIN = Format(name="pin", template="My PIN is {digits:4}")

@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from lmexposure._files import PRIVATE, atomic_write, made_directory, sha256_file
 from lmexposure._locks import only_writer
-from lmexposure.canaries.corpora.copies import Planned, Reading, check_same
+from lmexposure.canaries.copies import Planned, Reading, check_same
 from lmexposure.canaries.corpora.files import FileCorpus, layout_named
 from lmexposure.canaries.corpora.text import Block, TextLayout
 from lmexposure.canaries.insertion import (
@@ -55,9 +55,11 @@ class StreamSource:
         self._stream, self._layout = stream, layout
 
     def parts(self, *, taken: Taken | None = None, known: bool = False) -> Iterator[Block]:
+        """What is left of the stream; see `insertion.Source`."""
         return self._layout.streamed(_NAME, self._stream, taken)
 
     def guarded(self) -> AbstractContextManager[None]:
+        """Errors meanwhile name standard input."""
         return named_errors(_NAME)
 
 
@@ -95,7 +97,7 @@ def insert_through(
         if reading.total is not None:
             manifest = _read_once(source, target, plan, layout, reading)
         else:
-            with kept(source, out) as spool:
+            with spooled_input(source, out) as spool:
                 corpus = FileCorpus([spool], layout, name=_NAME)
                 manifest = _read_twice(corpus, target, plan, reading)
         manifest.write(record)
@@ -109,15 +111,15 @@ def spool_of(out: Path) -> Path:
 
 
 def check_continues(out: Path) -> None:
-    """Refuse before anything is read what could not be gone on with: a manifest without a copy."""
+    """Refuse, before anything is read, what could not be continued: a manifest without a copy."""
     record = out / "manifest.json"
     if record.exists() and not spool_of(out).exists():
         raise ResultError(f"{record} is there already; choose another directory")
 
 
 @contextmanager
-def kept(source: IO[bytes], out: Path) -> Iterator[Path]:
-    """A file with all of standard input; where a killed call left it, that is gone on with.
+def spooled_input(source: IO[bytes], out: Path) -> Iterator[Path]:
+    """A file with all of standard input; one that a killed call left is used again.
 
     Then a stream that is empty, or the same, is that copy, and another is refused. It stays, unless
     its text turns out to be of no use.
@@ -145,7 +147,7 @@ def kept(source: IO[bytes], out: Path) -> Iterator[Path]:
 
 
 def _forget(out: Path) -> None:
-    """Take the copy of standard input away, where there is one."""
+    """Delete the copy of standard input, if there is one."""
     spool = spool_of(out)
     spool.unlink(missing_ok=True)
     with suppress(OSError):  # other files are in it, or it was never made
@@ -200,7 +202,7 @@ def _scanned(blocks: Iterable[Block], scan: Scan) -> Iterator[Block]:
 def _write(
     blocks: Iterable[Block], target: IO[bytes], scan: Scan, entries: tuple[Canary, ...]
 ) -> Verification:
-    """Write the blocks with their canaries, and look at what is written."""
+    """Write the blocks with their canaries, and verify what is written."""
     placement = Placement(entries)
     merge, verification = Merge(placement), Verification(scan, entries, placement)
     for block in blocks:

@@ -16,8 +16,8 @@ from lmexposure.canaries import (
     Plan,
     insert_files,
 )
-from lmexposure.canaries.corpora.copies import sidecar_path
-from lmexposure.canaries.corpora.removal import (
+from lmexposure.canaries.copies import sidecar_path
+from lmexposure.canaries.removal import (
     remove_from_files,
     remove_from_stream,
 )

@@ -5,13 +5,23 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from lmexposure.canaries.corpora.copies import read_sidecars
-from lmexposure.canaries.corpora.files import FileCorpus, FileLayout, corpus_files
+from lmexposure.canaries.copies import read_sidecars
+from lmexposure.canaries.corpora.files import (
+    LAYOUTS,
+    FileCorpus,
+    FileLayout,
+    corpus_files,
+    layout_for,
+)
+from lmexposure.canaries.corpora.in_memory import are_paths, parts_once
 from lmexposure.canaries.format import Found, add_fills, sure_words
 from lmexposure.canaries.insertion import Source, strange_fills
 from lmexposure.canaries.manifest import Manifest
+from lmexposure.canaries.pipe import StreamSource, is_stream, stream_layout
+from lmexposure.canaries.wrapping import RowSchema
+from lmexposure.errors import SettingsError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,13 +71,14 @@ class CorpusCount:
 
     Attributes:
         classes: format by format, in the order of the plan.
-        changed: ids of canaries of which more or fewer stand there, with (expected, found).
-        uninvited: ids of controls and held-out candidates that stand there, with how often.
-        strange: per format, how many fills stand there that are not of the manifest.
+        changed: ids of canaries of which there are more or fewer than expected, with (expected,
+            found).
+        uninvited: ids of controls and held-out candidates that are there, with how often.
+        strange: per format, how many fills are there that the manifest does not have.
         strange_places: per format, where; "3 times (line 4, 9)".
-        cut: ids of canaries that stand there cut in two pieces, with how often; they are not
+        cut: ids of canaries that are there cut in two pieces, with how often; they are not
             counted as found.
-        shard: (number, of how many) where one file of several was counted, and held against what
+        shard: (number, of how many) where one file of several was counted, and compared with what
             insertion put into it.
     """
 
@@ -81,7 +92,7 @@ class CorpusCount:
 
     @property
     def as_inserted(self) -> bool:
-        """Whether every canary stands there as often as it was inserted, and no other fill."""
+        """Whether every canary is there as often as it was inserted, and no other fill."""
         return not (self.changed or self.uninvited or self.strange)
 
     def to_dict(self) -> dict[str, Any]:
@@ -94,7 +105,7 @@ def count_files(
 ) -> CorpusCount:
     """Count the fills in files, which need not be those that insertion wrote.
 
-    One file of several that still has its sidecar is held against what insertion put into it.
+    One file of several that still has its sidecar is compared with what insertion put into it.
 
     Raises:
         CorpusError: a file cannot be read; or it has a sidecar, which is of another manifest, or
@@ -106,7 +117,7 @@ def count_files(
     where = "line or row" if len(paths) == 1 else "line or row of some file"
     if notes is None or len(notes) == notes[0].shards:
         return count_of(manifest, found, where=where)
-    expected = Counter(one.id for one in notes[0].copied.occurrences)
+    expected = Counter(occurrence.id for occurrence in notes[0].copied.occurrences)
     counted = count_of(manifest, found, expected=expected, where=where)
     return replace(counted, shard=(notes[0].shard, notes[0].shards))
 
@@ -140,18 +151,22 @@ def count_of(
         where: what the place of a fill is called.
     """
     entries = manifest.entries
-    there = Counter({one.id: found[one.format].counts[one.index] for one in entries})
-    wanted = Counter({one.id: one.inserted for one in entries} if expected is None else expected)
+    there = Counter({entry.id: found[entry.format].counts[entry.index] for entry in entries})
+    wanted = Counter(
+        {entry.id: entry.inserted for entry in entries} if expected is None else expected
+    )
     strange = strange_fills(entries, found, manifest.set_aside)
     return CorpusCount(
         classes=tuple(_class_counts(manifest, wanted, there)),
         changed={
-            one.id: (wanted[one.id], there[one.id])
-            for one in manifest.canaries
-            if wanted[one.id] != there[one.id]
+            entry.id: (wanted[entry.id], there[entry.id])
+            for entry in manifest.canaries
+            if wanted[entry.id] != there[entry.id]
         },
         uninvited={
-            one.id: there[one.id] for one in entries if one.role != "canary" and there[one.id]
+            entry.id: there[entry.id]
+            for entry in entries
+            if entry.role != "canary" and there[entry.id]
         },
         strange={
             name: sum(found[name].counts[i] for i in those) for name, those in strange.items()
@@ -166,7 +181,11 @@ def _class_counts(
 ) -> Iterator[ClassCount]:
     for name, repetitions in product(manifest.formats, manifest.plan.repetitions):
         of_class = (name, repetitions)
-        ids = [one.id for one in manifest.canaries if (one.format, one.repetitions) == of_class]
+        ids = [
+            canary.id
+            for canary in manifest.canaries
+            if (canary.format, canary.repetitions) == of_class
+        ]
         expected, found = (Counter({i: counts[i] for i in ids}) for counts in (wanted, there))
         missing, surplus = expected - found, found - expected
         lost = sum(not found[i] for i in missing)
@@ -181,4 +200,67 @@ def _class_counts(
             fewer=len(missing) - lost,
             lost=lost,
             more=len(surplus),
+        )
+
+
+def corpus_count(
+    corpus: Any, manifest: Manifest, *, layout: str | None = None, text_field: str | None = None
+) -> CorpusCount:
+    """What `lmexposure.verify` gives, but for tokenised data sets.
+
+    Raises:
+        CorpusError: it cannot be read.
+        SettingsError: a directory, or chats that no text field gives.
+    """
+    if names := file_names(corpus):
+        return _count_files([Path(name) for name in names], manifest, layout, text_field)
+    if is_stream(corpus):
+        return _count_stream(corpus, manifest, layout, text_field)
+    sources = parts_once(corpus, RowSchema.of(manifest, text_field))
+    return count_of(manifest, count_fills_in(sources, manifest), where="record")
+
+
+def file_names(corpus: Any) -> Sequence[str | Path]:
+    """A path or pattern, `Path`s, and names of files that are all there; of texts none."""
+    if isinstance(corpus, str | Path):
+        return [corpus]
+    if not isinstance(corpus, list | tuple):
+        return []
+    paths = all(isinstance(name, Path) for name in corpus) or are_paths(corpus)
+    return corpus if paths else []
+
+
+def _count_files(
+    files: Sequence[Path], manifest: Manifest, layout: str | None, text_field: str | None
+) -> CorpusCount:
+    if len(files) == 1 and files[0].is_dir():
+        raise SettingsError(
+            f"{files[0]}: a tokenizer goes with the directory of a saved tokenised data set; give "
+            "it; else load the data set and give that, or its *.arrow files"
+        )
+    field, paths = text_field or manifest.corpus.text_field or "text", corpus_files(files)
+    known = layout_for(paths, layout, field)
+    _check_chats(manifest, known, text_field)
+    if layout is None and (known.name, manifest.layout) == ("lines", "paragraphs"):
+        known = layout_for(paths, "paragraphs", field)
+    return count_files(paths, manifest, layout=known)
+
+
+def _count_stream(
+    stream: IO[bytes], manifest: Manifest, layout: str | None, text_field: str | None
+) -> CorpusCount:
+    """The same for a stream, which no suffix tells of: its layout is the manifest's."""
+    name = layout or (manifest.layout if manifest.layout in LAYOUTS else "lines")
+    known = stream_layout(name, text_field or manifest.corpus.text_field or "text")
+    _check_chats(manifest, known, text_field)
+    found = count_fills_in([StreamSource(stream, known)], manifest)
+    return count_of(manifest, found, where="line or row")
+
+
+def _check_chats(manifest: Manifest, layout: FileLayout, text_field: str | None) -> None:
+    if manifest.layout == "chat" and text_field is None and layout.text_field is not None:
+        raise SettingsError(
+            "the canaries of this manifest are in chats, and records are read by one text field; "
+            "name the text field that holds whole chats as text, or give the tokenised data set "
+            "with its tokenizer"
         )

@@ -1,22 +1,191 @@
-"""Score as many texts as a time budget allows, and no more, by what the texts before them cost.
+"""Scoring while a training waits: within a time budget, decided by one process, leaving no trace.
 
-At the end of a training all are scored, and what that takes is told before.
+As many texts are scored as the budget allows, by what the texts before them cost. At the end of a
+training all are scored, and what that takes is said before.
 """
 
+import gc
+import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
-from math import inf
-from typing import Any
+from math import ceil, floor, inf, log10
+from typing import Any, TypeVar
 
 import numpy as np
+import torch.distributed
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from lmexposure.integrations.budget import TimeBudget
-from lmexposure.integrations.processes import from_first
+from lmexposure._validate import fraction, positive
+from lmexposure.errors import LmexposureError
 from lmexposure.integrations.watched import Watched
-from lmexposure.scoring import score_encoded
+from lmexposure.scoring import (
+    evaluation_mode,
+    same_random_numbers,
+    score_encoded,
+)
+
+
+class TimeBudget:
+    """Seconds by the clock: a share of the training so far, or a fixed number at a time.
+
+    What one measurement leaves of a share the next may use, and what it took too much is taken
+    from the next: over a whole training the share holds but for the last overshoot.
+
+    Args:
+        share: of the time since training began that all measurements may take, in (0, 1).
+        seconds: what each measurement may take instead, above 0; None: the share decides.
+        clock: gives seconds that only grow.
+
+    Raises:
+        SettingsError: a value out of range.
+
+    >>> now = iter([0.0, 100.0])
+    >>> budget = TimeBudget(share=0.04, clock=lambda: next(now))
+    >>> budget.left()
+    4.0
+    """
+
+    def __init__(
+        self,
+        *,
+        share: float,
+        seconds: float | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._share = fraction("budget_share", share)
+        self._seconds = None if seconds is None else positive("budget_seconds", seconds)
+        self.clock = clock
+        self.begin()
+
+    def begin(self) -> None:
+        """Training begins now, and nothing has been spent."""
+        self.spent = self._aside = 0.0
+        self._began = self.clock()
+        self._entered: float | None = None
+
+    @contextmanager
+    def spending(self) -> Iterator[None]:
+        """What happens inside is paid for."""
+        self._entered = self.clock()
+        try:
+            yield
+        finally:
+            self.spent += self.clock() - self._entered
+            self._entered = None
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Within what is spent: what happens inside is counted, and not held against the share."""
+        entered = self.clock()
+        try:
+            yield
+        finally:
+            self._aside += self.clock() - entered
+
+    def running(self) -> float:
+        """Seconds since spending began; 0 outside."""
+        return 0.0 if self._entered is None else self.clock() - self._entered
+
+    def left(self) -> float:
+        """Seconds that may still be spent now; negative where too many were."""
+        if self._seconds is not None:
+            return self._seconds - self.running()
+        training, spent = self._so_far()
+        return self._share * training - spent
+
+    def wanted(self, seconds: float, *, before: float = 0.0) -> str:
+        """The settings under which more could be spent now, rounded up.
+
+        Args:
+            seconds: more than was spent so far on this measurement.
+            before: more than was spent on those before it, which would have the same settings.
+
+        >>> now = iter([0.0, 100.0])
+        >>> TimeBudget(share=0.04, clock=lambda: next(now)).wanted(7.0)
+        'budget_share=0.07 or budget_seconds=7'
+        """
+        each = f"budget_seconds={_rounded_up(self.running() + seconds)}"
+        if self._seconds is not None:
+            return each
+        training, spent = self._so_far()
+        share = _rounded_up((spent + seconds + before) / max(training, 1e-9))
+        return f"budget_share={share} or {each}" if float(share) < 1 else each
+
+    def _so_far(self) -> tuple[float, float]:
+        """Seconds of training and of the share spent; what is measured within is no training."""
+        now = self.clock()
+        spent = self.spent + (0.0 if self._entered is None else now - self._entered)
+        return now - self._began - spent, spent - self._aside
+
+
+def _rounded_up(value: float) -> str:
+    """To two digits, so that what is said suffices."""
+    if value <= 0:
+        return "0"
+    unit = 10.0 ** (floor(log10(value)) - 1)
+    return f"{float(f'{ceil(value / unit - 1e-9) * unit:.2g}'):g}"
+
+
+Out = TypeVar("Out")
+
+
+def from_first(work: Callable[[], Out]) -> Out:
+    """What `work` gives in the first process, in all of them; the others do not run it.
+
+    With several processes (a torch.distributed group that is up) all must call this.
+
+    Raises:
+        LmexposureError: the one that the first process met, in all of them.
+
+    >>> from_first(lambda: 3)
+    3
+    """
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return work()
+    sent: list[Any] = [None]
+    if torch.distributed.get_rank() == 0:
+        try:
+            sent = [work()]
+        except LmexposureError as failure:
+            sent = [failure]  # the others wait for this process, and must hear of it
+    torch.distributed.broadcast_object_list(sent, src=0)
+    if isinstance(sent[0], LmexposureError):
+        raise sent[0]
+    found: Out = sent[0]
+    return found
+
+
+@contextmanager
+def undisturbed(model: Any) -> Iterator[None]:
+    """Put a model into evaluation mode; at the end all is as it was.
+
+    Put back are the random number generators (Python, NumPy, torch on every device) and what
+    `evaluation_mode` puts back.
+
+    Args:
+        model: the bare model, not one wrapped for several processes.
+    """
+    with same_random_numbers(), evaluation_mode(model):
+        yield
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Make many objects and set off no search for garbage among all objects of the training.
+
+    One full search takes a third of a second where torch and transformers are loaded.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
 
 _FIRST = 15  # texts that tell, where nothing is known yet, what a text costs at most
 _FEWEST = 32  # texts that are worth a round of their own,
@@ -107,7 +276,7 @@ class PacedScoring:
         if from_first(self._budget.left) <= 0:
             return bits
         if not self._costs.known:
-            # So few are scored one by one: texts of a round cost less, hardly ever more.
+            # These few are scored one by one: texts of a round cost less, hardly ever more.
             self._costs.bound(self._round(model, 0, _FIRST)[1] / _FIRST)
         while count := from_first(partial(self._affordable, bits.size)):
             bits = self._further(model, bits, count)

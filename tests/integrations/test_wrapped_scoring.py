@@ -15,7 +15,7 @@ from lmexposure.integrations import (
     Wrapping,
     wrapped_log_perplexity,
 )
-from lmexposure.integrations.wrapping import (
+from lmexposure.integrations.wrapped_scoring import (
     encode_wrapped,
 )
 from lmexposure.scoring import log_perplexity
@@ -231,7 +231,7 @@ def test_a_tokenizer_without_places_is_refused(
     tokenizer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(type(tokenizer), "is_fast", False)
-    with pytest.raises(ModelError, match="does not say at which characters its tokens stand"):
+    with pytest.raises(ModelError, match="does not say at which characters its tokens begin"):
         encode_wrapped(tokenizer, TEXTS, Wrapping(turn="user"))
 
 

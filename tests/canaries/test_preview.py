@@ -6,8 +6,14 @@ from typing import Any
 
 import pytest
 
-from lmexposure.canaries import Format, Plan, insert_files, layout_named, preview_insertion
-from lmexposure.canaries.corpora import preview
+from lmexposure.canaries import (
+    Format,
+    Plan,
+    insert_files,
+    layout_named,
+    preview,
+    preview_insertion,
+)
 from lmexposure.canaries.insertion import draw
 from lmexposure.errors import CorpusError
 

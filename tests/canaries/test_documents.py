@@ -102,7 +102,9 @@ def test_a_fill_in_any_turn_is_refused() -> None:
 
 def test_a_fill_of_the_wrapping_itself_is_refused() -> None:
     spoilt = Wrapping(turn="assistant", other="Was it: My PIN is 004711.?")
-    with pytest.raises(CorpusError, match="that are not of the manifest stand in the corpus 8 tim"):
+    with pytest.raises(
+        CorpusError, match="that the manifest does not have are in the corpus 8 tim"
+    ):
         insert(chats(), PLAN, wrapping=spoilt)
 
 

@@ -20,18 +20,18 @@ from lmexposure.canaries import (
     Manifest,
     Plan,
 )
-from lmexposure.errors import CorpusError, ManifestError
-from lmexposure.integrations.ray_data import (
+from lmexposure.canaries.corpora.engines import (
     hash_sum,
     id_sums,
     insert_into_ray,
     number_documents,
     with_numbers,
 )
+from lmexposure.errors import CorpusError, ManifestError
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-EXAMPLES = Path(__file__).parents[2] / "scripts" / "examples"
+EXAMPLES = Path(__file__).parents[3] / "scripts" / "examples"
 PIN = Format(name="pin", template="My PIN is {digits:4}")
 PLAN = Plan(formats=(PIN,), canaries=2, repetitions=(1, 3), controls=1, seed=11)
 SIZE = 60

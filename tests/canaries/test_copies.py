@@ -25,6 +25,7 @@ from lmexposure.canaries import (
     Manifest,
     Plan,
     Sidecar,
+    copies,
     corpus_files,
     insert_files,
     load_format,
@@ -32,13 +33,12 @@ from lmexposure.canaries import (
     read_sidecars,
 )
 from lmexposure.canaries import insertion as engine
-from lmexposure.canaries.corpora import copies
-from lmexposure.canaries.corpora.copies import (
+from lmexposure.canaries.copies import (
     sidecar_path,
 )
-from lmexposure.canaries.corpora.removal import remove_from_files
 from lmexposure.canaries.corpora.text import Block
 from lmexposure.canaries.insertion import Merge, Placement, draw
+from lmexposure.canaries.removal import remove_from_files
 from lmexposure.errors import CorpusError, FileError, PlanError, ResultError
 
 PIN = Format(name="pin", template="My PIN is {digits:4}")
@@ -350,7 +350,7 @@ def test_refusals(tmp_path: Path) -> None:
         insert_files([*sources, sources[0]], tmp_path / "o", PLAN)
     (tmp_path / "more").mkdir()
     (tmp_path / "more" / "0.txt").write_text("x\n")
-    with pytest.raises(CorpusError, match=r"would get one name in .*; rename one of them"):
+    with pytest.raises(CorpusError, match=r"would get the same name in .*; rename one of them"):
         insert_files([*sources, tmp_path / "more" / "0.txt"], tmp_path / "o", PLAN)
     with pytest.raises(CorpusError, match=r"cannot read the corpus .*missing.txt"):
         insert_files([*sources, tmp_path / "missing.txt"], tmp_path / "o", PLAN)

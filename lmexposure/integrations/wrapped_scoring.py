@@ -1,4 +1,4 @@
-"""A canary as plain text or as a turn of a chat, scored as it was trained.
+"""Canaries scored in the wrapping that they were trained in: log-perplexity and exposure.
 
 A model that met a canary inside a chat template has memorised it there. So canary and references
 are scored in that very wrapping, and over no token that carried no loss.
@@ -6,98 +6,23 @@ are scored in that very wrapping, and over no token that carried no loss.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
-from lmexposure._validate import one_of, text
-from lmexposure.canaries import Manifest
-from lmexposure.errors import InputError, ManifestError, ModelError, SettingsError
+from lmexposure._validate import coverage
+from lmexposure.canaries import Canary, Manifest, Wrapping
+from lmexposure.errors import InputError, ManifestError, ModelError
 from lmexposure.models import (
     Encoded,
     context_window,
     encode_in_context,
 )
+from lmexposure.records import CanaryResult, Estimate
 from lmexposure.scoring import score_encoded
-
-_OTHER = {"plain": "", "user": "Thank you.", "assistant": "Please go on."}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Wrapping:
-    """Where in a training record a canary stands, and which of its tokens carry loss.
-
-    Args:
-        turn: "plain", a document of its own; "user" or "assistant", that turn of a chat.
-        loss: "all" tokens carry it; "assistant", those that the chat template marks as generated
-            (`assistant_only_loss` of TRL); "completion", those behind the prompt.
-        other: text of the other turn: the question before an assistant turn, the answer to a user
-            turn. None: a neutral one.
-        context: left of a plain text. "": nothing but what the tokenizer begins every text with, as
-            in SFTTrainer's rows; where that is nothing, the first token carries no loss. Else as in
-            `log_perplexity`: the manifest's separator, or None: the BOS, else the EOS token.
-        chat_template: instead of the tokenizer's own.
-
-    Raises:
-        SettingsError: another word, or a wrapping in which no token of the canary carries loss.
-
-    >>> Wrapping(turn="assistant", other="Go on.").record("My PIN is 0042.")["messages"][1]
-    {'role': 'assistant', 'content': 'My PIN is 0042.'}
-    """
-
-    turn: Literal["plain", "user", "assistant"] = "plain"
-    loss: Literal["all", "assistant", "completion"] = "all"
-    other: str | None = None
-    context: str | None = ""
-    chat_template: str | None = None
-
-    def __post_init__(self) -> None:
-        one_of("turn", self.turn, tuple(_OTHER))
-        one_of("loss", self.loss, ("all", "assistant", "completion"))
-        if self.loss != "all" and self.turn != "assistant":
-            raise SettingsError(
-                f"turn={self.turn!r} with loss={self.loss!r}: no token of the canary carries loss, "
-                "so nothing of it can be learned; use turn='assistant', or loss='all'"
-            )
-        if self.turn != "plain" and self.context:
-            raise SettingsError(
-                f"context is for turn='plain'; before turn={self.turn!r} stands the chat template"
-            )
-        if self.turn != "plain" and self.other is not None:
-            text("other", self.other)
-
-    @property
-    def place(self) -> str:
-        """Where in a record the text stands: "text", "messages[1].content", ..."""
-        if self.turn == "plain":
-            return "text"
-        if self.loss == "completion":
-            return "completion[0].content"
-        return f"messages[{int(self.turn == 'assistant')}].content"
-
-    def messages(self, canary: str) -> list[dict[str, str]]:
-        """The chat that this text is a turn of: first the user's, then the assistant's.
-
-        Raises:
-            SettingsError: a plain text is no chat.
-        """
-        if self.turn == "plain":
-            raise SettingsError("turn='plain' has no messages; use record(), or another turn")
-        other = _OTHER[self.turn] if self.other is None else self.other
-        said = (canary, other) if self.turn == "user" else (other, canary)
-        roles = ("user", "assistant")
-        return [{"role": r, "content": c} for r, c in zip(roles, said, strict=True)]
-
-    def record(self, canary: str) -> dict[str, Any]:
-        """The training record of this text: of TRL's "text", "messages" or "prompt" types."""
-        if self.turn == "plain":
-            return {"text": canary}
-        messages = self.messages(canary)
-        if self.loss == "completion":
-            return {"prompt": messages[:1], "completion": messages[1:]}
-        return {"messages": messages}
+from lmexposure.statistics import sampled_exposure
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -147,9 +72,9 @@ def wrapped_log_perplexity(
     """
     window = context_window(model.config)
     wrapped = encode_wrapped(tokenizer, texts, wrapping, max_length=window)
-    scores = score_encoded(model, [one.encoded for one in wrapped], batch_size=batch_size)
+    scores = score_encoded(model, [text.encoded for text in wrapped], batch_size=batch_size)
     pairs = zip(scores.bits, wrapped, strict=True)
-    return np.array([bits[one.carried].sum() for bits, one in pairs], dtype=np.float64)
+    return np.array([bits[text.carried].sum() for bits, text in pairs], dtype=np.float64)
 
 
 def encode_wrapped(
@@ -177,13 +102,13 @@ def encode_wrapped(
     # For a chat too: it refuses unknown characters and those that the tokenizer drops.
     alone = encode_in_context(tokenizer, texts, context=wrapping.context)
     if plain:
-        wrapped = [_as_document(tokenizer, one, wrapping) for one in alone]
+        wrapped = [_as_document(tokenizer, text, wrapping) for text in alone]
     else:
         check_template(tokenizer, wrapping)
         names = (f"text {number} of {len(texts)}" for number in range(len(texts)))
         wrapped = [
-            _in_chat(tokenizer, one, wrapping, name=name)
-            for one, name in zip(texts, names, strict=True)
+            _in_chat(tokenizer, text, wrapping, name=name)
+            for text, name in zip(texts, names, strict=True)
         ]
     _check_apart(texts, wrapped)
     _check_window(wrapped, max_length)
@@ -191,7 +116,7 @@ def encode_wrapped(
 
 
 def check_place(manifest: Manifest, wrapping: Wrapping) -> None:
-    """Refuse canaries that stand in chats in another place than they would be scored in.
+    """Refuse canaries that are in chats in another place than they would be scored in.
 
     Raises:
         ManifestError: it names both places.
@@ -209,7 +134,7 @@ def check_template(tokenizer: Any, wrapping: Wrapping) -> None:
 
     Raises:
         ModelError: no chat template, one that writes today's date, or a tokenizer that does not say
-            where its tokens stand.
+            where its tokens begin and end.
     """
     try:
         tokenizer.get_chat_template(wrapping.chat_template)
@@ -220,7 +145,7 @@ def check_template(tokenizer: Any, wrapping: Wrapping) -> None:
         ) from None
     if not tokenizer.is_fast:
         raise ModelError(
-            "the tokenizer does not say at which characters its tokens stand; load the fast one "
+            "the tokenizer does not say at which characters its tokens begin; load the fast one "
             "(AutoTokenizer does)"
         )
     _check_date(tokenizer, wrapping)
@@ -236,8 +161,10 @@ def _check_date(tokenizer: Any, wrapping: Wrapping) -> None:
     )
     messages = wrapping.messages("text")
     chats = [
-        _apply(tokenizer, messages, replace(wrapping, chat_template=one), tokenize=False)
-        for one in days
+        _apply(
+            tokenizer, messages, replace(wrapping, chat_template=template_of_day), tokenize=False
+        )
+        for template_of_day in days
     ]
     if chats[0] != chats[1]:
         raise ModelError(
@@ -247,19 +174,21 @@ def _check_date(tokenizer: Any, wrapping: Wrapping) -> None:
         )
 
 
-def _as_document(tokenizer: Any, one: Encoded, wrapping: Wrapping) -> WrappedText:
-    """A plain text, as it stands in a row of its own where no context was given."""
+def _as_document(tokenizer: Any, document: Encoded, wrapping: Wrapping) -> WrappedText:
+    """A plain text, as it is in a row of its own where no context was given."""
     if wrapping.context == "":
-        own = one.ids[0 if one.first_unscored else one.scored_from :]
+        own = document.ids[0 if document.first_unscored else document.scored_from :]
         begun = _begins_with(tokenizer)
-        one = Encoded(
+        document = Encoded(
             ids=begun + own, scored_from=max(len(begun), 1), first_unscored=not len(begun)
         )
-    if len(one.ids) <= one.scored_from:
+    if len(document.ids) <= document.scored_from:
         raise ModelError(
             "a text of one token is all of its row, and nothing predicts it; use a longer format"
         )
-    return WrappedText(encoded=one, carried=np.ones(len(one.ids) - one.scored_from, bool))
+    return WrappedText(
+        encoded=document, carried=np.ones(len(document.ids) - document.scored_from, bool)
+    )
 
 
 def _begins_with(tokenizer: Any) -> list[int]:
@@ -272,7 +201,7 @@ def _begins_with(tokenizer: Any) -> list[int]:
 
 def _check_apart(texts: Sequence[str], wrapped: Sequence[WrappedText]) -> None:
     """A tokenizer that rewrites texts may write two alike, and no rank could tell them apart."""
-    if len({tuple(one.encoded.ids) for one in wrapped}) < len(set(texts)):
+    if len({tuple(text.encoded.ids) for text in wrapped}) < len(set(texts)):
         raise ModelError(
             "the tokenizer gives two different fills the same tokens; use a format whose "
             "characters it keeps"
@@ -280,10 +209,10 @@ def _check_apart(texts: Sequence[str], wrapped: Sequence[WrappedText]) -> None:
 
 
 def _check_window(wrapped: Sequence[WrappedText], max_length: int | None) -> None:
-    for number, one in enumerate(wrapped):
-        if max_length is not None and len(one.encoded.ids) > max_length:
+    for number, text in enumerate(wrapped):
+        if max_length is not None and len(text.encoded.ids) > max_length:
             raise ModelError(
-                f"text {number} of {len(wrapped)} ends at token {len(one.encoded.ids)} of its "
+                f"text {number} of {len(wrapped)} ends at token {len(text.encoded.ids)} of its "
                 f"wrapping, but the model's context window holds {max_length}; use a shorter "
                 "format, a shorter other turn or another model"
             )
@@ -330,7 +259,7 @@ def _carried(tokenizer: Any, canary: str, wrapping: Wrapping, row: Any) -> NDArr
         prompt = wrapping.messages(canary)[:1]
         begun = _tokens(tokenizer, prompt, wrapping, prompt=True)["input_ids"]
         pairs = zip(begun, ids, strict=False)
-        behind = next((i for i, (one, other) in enumerate(pairs) if one != other), len(begun))
+        behind = next((i for i, (own, other) in enumerate(pairs) if own != other), len(begun))
     return np.arange(len(ids)) >= behind
 
 
@@ -360,3 +289,82 @@ def _apply(
             f"the chat template refuses a turn of the user and one of the assistant "
             f"({type(failure).__name__}); give another chat_template"
         ) from None
+
+
+_SEARCHED = ("canary", "control")  # roles; the other one is of candidates held out
+
+
+def wrapped_exposures(
+    model: Any,
+    tokenizer: Any,
+    manifest: Manifest,
+    wrapping: Wrapping,
+    *,
+    references: int | None = None,
+    level: float = 0.95,
+    batch_size: int | None = None,
+) -> list[CanaryResult]:
+    """Exposure of each canary and control by its rank among references wrapped alike.
+
+    Args:
+        model: a `transformers` causal language model, one with adapters too; scored in evaluation
+            mode, also right after a training, and left in the mode that it was in.
+        tokenizer: its tokenizer, with the chat template of the training.
+        manifest: what was inserted.
+        wrapping: that of the training.
+        references: per format, at least 1; by default 10,000, or all that are left.
+        level: two-sided coverage of each canary's interval.
+        batch_size: texts a forward pass; None chooses one.
+
+    Returns:
+        canaries and controls in the manifest's order; `exposure` is the estimate "sampled", in
+        bits, higher = more memorised.
+
+    Raises:
+        ManifestError: the manifest holds no inserted canary, or says that they are in another
+            place of a record than this wrapping does.
+        ModelError: see `wrapped_log_perplexity`.
+        NumericalError: the model gave NaN or infinite logits.
+        PlanError: a format has fewer references than were asked for.
+        SettingsError: `level` is not strictly between 0 and 1, or hardly.
+
+    Source: Carlini et al. 2019, The Secret Sharer, section 4.
+    """
+    if not manifest.canaries:
+        raise ManifestError("the manifest holds no inserted canary, so there is nothing to measure")
+    check_place(manifest, wrapping)
+    coverage("level", level)
+    results = []
+    for name, form in manifest.formats.items():
+        drawn = [canary for canary in manifest.entries if canary.format == name]
+        indices = manifest.references(name, references, strict=references is not None)
+        texts = [canary.text for canary in drawn] + [form.text(index) for index in indices]
+        bits = wrapped_log_perplexity(model, tokenizer, texts, wrapping, batch_size=batch_size)
+        results += _by_rank(drawn, bits, size=form.size, level=level)
+    return results
+
+
+def _by_rank(
+    drawn: Sequence[Canary], bits: NDArray[np.float64], *, size: int, level: float
+) -> list[CanaryResult]:
+    # A candidate that its coin kept out was drawn as a reference is: it is one.
+    out = np.array([canary.role not in _SEARCHED for canary in drawn], dtype=bool)
+    own = bits[: len(drawn)][~out]
+    null = np.concatenate([bits[: len(drawn)][out], bits[len(drawn) :]])
+    exposures = sampled_exposure(own, null, space_size=size, level=level)
+    results = []
+    for i, canary in enumerate(canary for canary in drawn if canary.role in _SEARCHED):
+        estimate = Estimate.model_validate(exposures.row(i))
+        results.append(
+            CanaryResult(
+                id=canary.id,
+                format=canary.format,
+                role="canary" if canary.inserted else "control",
+                repetitions=canary.repetitions,
+                log_perplexity_bits=float(own[i]),
+                exposure=estimate,
+                estimates={"sampled": estimate},
+                extraction=(),
+            )
+        )
+    return results

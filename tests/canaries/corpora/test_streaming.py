@@ -18,9 +18,9 @@ from lmexposure.canaries import (
     Manifest,
     Plan,
 )
+from lmexposure.canaries.corpora.engines import insert_into_stream
 from lmexposure.canaries.plan import draw
 from lmexposure.errors import CorpusError
-from lmexposure.integrations.streaming import insert_into_stream
 
 PIN = Format(name="pin", template="My PIN is {digits:4}")
 PLAN = Plan(formats=(PIN,), canaries=2, repetitions=(1, 3), controls=1, seed=11)

@@ -6,8 +6,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from lmexposure.canaries.corpora.files import FileCorpus, FileLayout, corpus_files
-from lmexposure.canaries.insertion import Existing, Merge, Placement, draw, scan_corpus
+from lmexposure.canaries.corpora.files import (
+    FileCorpus,
+    FileLayout,
+    corpus_files,
+)
+from lmexposure.canaries.insertion import (
+    Existing,
+    Merge,
+    Placement,
+    draw,
+    scan_corpus,
+)
 from lmexposure.canaries.plan import Plan
 
 
@@ -24,7 +34,7 @@ class Preview:
         held_out: candidates that their coins leave out, over all formats.
         controls: over all formats.
         references: per format, how many secrets are left for references.
-        set_aside: per format, how many secrets stand in the corpus already.
+        set_aside: per format, how many secrets are in the corpus already.
         expected: insertions, bytes added, canaries and held_out are what coins not yet tossed give
             on average.
     """

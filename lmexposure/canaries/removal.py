@@ -1,9 +1,11 @@
 """The way back: the corpus without its canaries, byte for byte, checked against the manifest."""
 
+import glob
+import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, TypeVar, overload
 
 from lmexposure._files import (
     PRIVATE,
@@ -13,7 +15,7 @@ from lmexposure._files import (
     mode_like,
     new_file,
 )
-from lmexposure.canaries.corpora.copies import read_sidecars
+from lmexposure.canaries.copies import listed_files, read_sidecars
 from lmexposure.canaries.corpora.files import (
     FileCorpus,
     FileLayout,
@@ -21,13 +23,18 @@ from lmexposure.canaries.corpora.files import (
     corpus_files,
     layout_named,
 )
-from lmexposure.canaries.corpora.pipe import StreamSource, stream_layout
+from lmexposure.canaries.corpora.in_memory import InMemory, are_paths, corpus_of, is_read_later
 from lmexposure.canaries.insertion import Cut, Hashes, Part, Placement
 from lmexposure.canaries.layouts import IN_MEMORY
 from lmexposure.canaries.manifest import Manifest
+from lmexposure.canaries.pipe import StreamSource, is_stream, stream_layout
 from lmexposure.canaries.plan import Canary
+from lmexposure.canaries.verification import file_names
+from lmexposure.canaries.wrapping import RowSchema
 from lmexposure.errors import CorpusError
 
+_LOG = logging.getLogger(__name__)
+_T = TypeVar("_T")
 _Source = FileSource | StreamSource
 
 
@@ -170,8 +177,7 @@ class Restoration(Cut):
 
 def _changed(what: str, reason: str = "the corpus changed since insertion") -> CorpusError:
     return CorpusError(
-        f"{what}, which the manifest says stands there: {reason}; give the copy that insertion "
-        "wrote"
+        f"{what}, which the manifest says is there: {reason}; give the copy that insertion wrote"
     )
 
 
@@ -196,3 +202,98 @@ def _tasks(corpus: FileCorpus, manifest: Manifest) -> list[Restoration]:
         targets = placement.inserted(first, first + note.copied.documents)
         tasks.append(Restoration(source.name, targets, sha256))
     return tasks
+
+
+@overload
+def remove(corpus: Any, manifest: Manifest | str | Path, out: str | Path) -> Removal: ...
+@overload
+def remove(corpus: _T, manifest: Manifest | str | Path, out: None = None) -> _T: ...
+def remove(corpus: Any, manifest: Manifest | str | Path, out: str | Path | None = None) -> Any:
+    """Give a corpus as it was before insertion, and check that it is.
+
+    A manifest of a stream, of Ray or of a step has no hash to check against: then nothing but the
+    canaries is checked, and the log warns of it, or `Removal.checked` is False.
+
+    Args:
+        corpus: what insertion wrote: a file, several, or patterns; a stream of text, open for
+            reading bytes; or documents in memory, as `insert` gave them.
+        manifest: of the insertion, or its path.
+        out: for one file a new file or a directory that is there; for several a directory, new or
+            empty; None: the documents are in memory.
+
+    Returns:
+        documents of the same kind; or of files those that were written, how many documents were
+        taken out, and whether the result has the hash of the corpus before insertion.
+
+    Raises:
+        CorpusError: the corpus changed since, is not this manifest's, or lacks a file; or a file is
+            there already.
+        ManifestError: the manifest cannot be read.
+        FileError: the disk refused; nothing half-written is left.
+    """
+    known = Manifest.of(manifest)
+    if out is None:
+        if file_names(corpus) or is_stream(corpus):
+            raise CorpusError("the corpus is in files; give out, the name of the file to write")
+        return _restored_documents(corpus, known)
+    if is_stream(corpus):
+        return remove_from_stream(corpus, known, out)
+    if not isinstance(corpus, str | Path) and not _are_there(corpus):
+        raise CorpusError(  # shows no name: texts hold secrets
+            "documents in memory need no out; leave it out, or give names of files that are there"
+        )
+    return remove_from_files(listed_files(corpus), known, out)
+
+
+def _are_there(corpus: Any) -> bool:
+    """Whether it lists paths, which a message may show, and what names files that are there."""
+    return isinstance(corpus, list | tuple) and all(
+        isinstance(name, Path)
+        or are_paths([name])
+        or (isinstance(name, str) and bool(glob.glob(name, recursive=True)))
+        for name in corpus
+    )
+
+
+def _restored_documents(documents: _T, manifest: Manifest) -> _T:
+    """Documents in memory as they were before insertion, and checked where there is a hash.
+
+    Raises:
+        CorpusError: they changed since, or are not in memory.
+    """
+    if is_read_later(documents):
+        raise CorpusError(
+            "documents that are read later are not in memory; give a Dataset, a frame or a list"
+        )
+    known = RowSchema.of(manifest)
+    # A plain wrapping hashes all strings of a record, too, and its layout does not tell.
+    both = [known, replace(known, chat=True)] if manifest.layout == "dataset" else [known]
+    failures = []
+    for schema in both:
+        try:
+            restored: _T = _without_canaries(corpus_of(documents, schema), manifest)
+        except CorpusError as failure:
+            failures.append(failure)
+        else:
+            if not manifest.corpus.sha256:
+                _LOG.warning(
+                    "the manifest has no hash of the documents before insertion, so it was not "
+                    "checked that the rest is what they were"
+                )
+            return restored
+    raise failures[0]
+
+
+def _without_canaries(corpus: InMemory, manifest: Manifest) -> Any:
+    """The documents as they were before insertion.
+
+    Raises:
+        CorpusError: they changed since, or are not this manifest's.
+    """
+    targets = Placement(manifest.entries).inserted()
+    restoration = Restoration("the documents", targets, manifest.corpus.sha256)
+    for part in corpus.parts():
+        restoration.rest(part)
+    restoration.end_file()
+    rest, _ = corpus.without([number for number, _ in targets])
+    return rest.given

@@ -1,6 +1,6 @@
-"""Copies of a corpus' files with canaries in them, in a directory that a second call finds whole.
+"""Copies of corpus files with canaries in them, in a directory that a second call finds whole.
 
-Beside each copy is a note, its sidecar, which says what was put into it and holds no secrets.
+Next to each copy is a note, its sidecar, which says what was put into it and holds no secrets.
 """
 
 import json
@@ -42,15 +42,13 @@ from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.plan import Plan
 from lmexposure.errors import CorpusError, ResultError
 
-SCHEMA = "lmexposure.shard/1"
-_MOST = 2**63 - 1  # of documents or bytes
 Files = str | Path | Sequence[str | Path]
 Planned = Callable[[Manifest | None], Plan]
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How a corpus is read, and what is looked for in it; see `insert_files`."""
+    """How a corpus is read, and what is searched for in it; see `insert_files`."""
 
     layout: str | None = None
     text_field: str = "text"
@@ -60,7 +58,7 @@ class Reading:
     verify: bool = True
 
 
-def insert_files(
+def insert_files(  # noqa: PLR0913 (a public door: each is an option of an insertion)
     sources: Files,
     out: str | Path,
     plan: Plan | None = None,
@@ -95,7 +93,7 @@ def insert_files(
             and else written again.
         existing: fills of a format that the corpus holds already: "refuse" or "set_aside".
         total: how many documents there must be; None: as many as there are.
-        verify: look for such fills, hash, and check what was written.
+        verify: search for such fills, hash, and check what was written.
         plan_fields: of `Plan`, in place of `plan`.
 
     Returns:
@@ -189,7 +187,7 @@ def _insert(
 def _write_copies(
     corpus: FileCorpus, directory: Path, scan: Scan, merge: Merge, verification: Verification
 ) -> list["Copied"]:
-    """Write each file with its canaries, and look at it unless the scan hashed nothing."""
+    """Write each file with its canaries, and verify it unless the scan hashed nothing."""
     copies, layout = [], corpus.layout
     mode = mode_like(*(source.path for source in corpus.sources))
     for number, source in enumerate(corpus.sources):
@@ -218,14 +216,15 @@ def _write_copies(
 
 
 def _check_places(paths: Sequence[Path], corpus: Path, *, written: bool) -> None:
-    """Nothing is written over anything but what insertion wrote, and no two files get one name."""
+    """Refuse to write over what insertion did not write, and two files of the same name."""
     names: dict[str, Path] = {}
     for path in paths:
         if path.name != path.name.encode(errors="ignore").decode():  # any bytes may be a name
             raise CorpusError(f"{path}: its name is not UTF-8, as a manifest is; rename the file")
         if path.name in names:
             raise CorpusError(
-                f"{names[path.name]} and {path} would get one name in {corpus}; rename one of them"
+                f"{names[path.name]} and {path} would get the same name in {corpus}; rename one of "
+                "them"
             )
         names[path.name] = path
         target = corpus / path.name
@@ -318,7 +317,11 @@ def check_same(
 
 def _unseeded(plan: Plan) -> dict[str, Any]:
     """All that a plan says but its seeds."""
-    return {one.name: getattr(plan, one.name) for one in fields_of(plan) if "seed" not in one.name}
+    return {
+        field.name: getattr(plan, field.name)
+        for field in fields_of(plan)
+        if "seed" not in field.name
+    }
 
 
 def _damaged(
@@ -336,15 +339,15 @@ def _damaged(
     ordered = ordered or sorted(copies, key=lambda path: noted[path].shard if noted else 0)
     again = _Again(FileCorpus(originals or ordered, layout), manifest, gone=not originals)
     for number, copy in enumerate(ordered):
-        told, note = again.copied(number, copy), noted.get(copy)
-        if told is None or (note and (note.shard, note.copied) != (number + 1, told)):
+        wanted, note = again.copied(number, copy), noted.get(copy)
+        if wanted is None or (note and (note.shard, note.copied) != (number + 1, wanted)):
             return copy
     whole = manifest.corpus.sha256, manifest.corpus.sha256_inserted
     return None if (again.before.total, again.after.total) == whole else some
 
 
 class _Again:
-    """What insertion would write now, held against its copies.
+    """What insertion would write now, compared with its copies.
 
     Where the corpus is gone, what the copies hold without their canaries is taken for it. That it
     was the same is known by its hash; of other columns of tables, there is none.
@@ -398,13 +401,8 @@ class _Again:
         return made
 
 
-def as_inserted(paths: Sequence[Path], manifest: Manifest) -> list[Path]:
-    """These files in the order that insertion gave them, where their sidecars say it."""
-    with suppress(CorpusError):
-        notes = read_sidecars(paths, manifest) or []
-        order = {path: note.shard for path, note in zip(paths, notes, strict=False)}
-        return sorted(paths, key=lambda path: order.get(path, 0))
-    return list(paths)
+SCHEMA = "lmexposure.shard/1"
+_MOST = 2**63 - 1  # of documents or bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -446,7 +444,7 @@ class Sidecar:
     copied: Copied
 
     def write(self, path: Path) -> None:
-        """Write the note of the file `path` beside it, readable by its owner only.
+        """Write the note of the file `path` next to it, readable by its owner only.
 
         Who knows a file but for one short secret can try all of them against its hash.
         """
@@ -470,7 +468,7 @@ class Sidecar:
         if not isinstance(values, dict) or values.pop("schema") != SCHEMA:
             raise ValueError("another schema")
         own = {name: values.pop(name) for name in ("manifest_sha256", "shard", "shards")}
-        occurrences = tuple(Occurrence(**one) for one in values.pop("occurrences"))
+        occurrences = tuple(Occurrence(**occurrence) for occurrence in values.pop("occurrences"))
         note = cls(**own, copied=Copied(**values, occurrences=occurrences))
         for record in (note, note.copied, *occurrences):
             for name, kind in type(record).__annotations__.items():
@@ -483,12 +481,12 @@ class Sidecar:
 
 
 def sidecar_path(path: Path) -> Path:
-    """Where the note of a file is: NAME.canaries.json beside NAME."""
+    """Where the note of a file is: NAME.canaries.json next to NAME."""
     return path.with_name(path.name + SIDECAR_SUFFIX)
 
 
 def read_sidecars(paths: Sequence[Path], manifest: Manifest) -> list[Sidecar] | None:
-    """The notes beside these files, or None where no file has one.
+    """The notes next to these files, or None where no file has one.
 
     One file may be alone; of several, all files and notes of one manifest must be there.
     """
@@ -514,7 +512,7 @@ def read_sidecars(paths: Sequence[Path], manifest: Manifest) -> list[Sidecar] | 
                 "their sidecars; give one of them"
             )
     _check_complete(notes)
-    _check_told(paths, notes, manifest)
+    _check_agreement(paths, notes, manifest)
     return notes
 
 
@@ -530,18 +528,18 @@ def _check_complete(notes: Sequence[Sidecar]) -> None:
         )
 
 
-def _check_told(paths: Sequence[Path], notes: Sequence[Sidecar], manifest: Manifest) -> None:
+def _check_agreement(paths: Sequence[Path], notes: Sequence[Sidecar], manifest: Manifest) -> None:
     """Refuse notes that say of documents what the manifest does not."""
     placement, done = Placement(manifest.entries), 0
     ordered = sorted(zip(paths, notes, strict=True), key=lambda pair: pair[1].shard)
     for path, note in ordered:
-        told, shards = note.copied, len(notes) if len(notes) > 1 else note.shards
-        stop = told.first_document + told.documents
-        wanted = [(n, canary.id) for n, canary in placement.within(told.first_document, stop)]
+        copied, shards = note.copied, len(notes) if len(notes) > 1 else note.shards
+        stop = copied.first_document + copied.documents
+        wanted = [(n, canary.id) for n, canary in placement.within(copied.first_document, stop)]
         if (
-            [(one.document, one.id) for one in told.occurrences] != wanted
+            [(occurrence.document, occurrence.id) for occurrence in copied.occurrences] != wanted
             or stop > manifest.corpus.documents
-            or (len(notes) == shards and told.first_document != done)
+            or (len(notes) == shards and copied.first_document != done)
             or (note.shard == shards and stop != manifest.corpus.documents)
             or note.shards != shards
         ):
@@ -549,3 +547,12 @@ def _check_told(paths: Sequence[Path], notes: Sequence[Sidecar], manifest: Manif
                 f"{sidecar_path(path)} does not say what the manifest does; take a whole copy"
             )
         done = stop
+
+
+def in_insertion_order(paths: Sequence[Path], manifest: Manifest) -> list[Path]:
+    """These files in the order that insertion gave them, where their sidecars say it."""
+    with suppress(CorpusError):
+        notes = read_sidecars(paths, manifest) or []
+        order = {path: note.shard for path, note in zip(paths, notes, strict=False)}
+        return sorted(paths, key=lambda path: order.get(path, 0))
+    return list(paths)

@@ -17,8 +17,8 @@ from lmexposure.canaries import (
     layout_named,
     read_sidecars,
 )
+from lmexposure.canaries.corpora import engines
 from lmexposure.errors import CorpusError
-from lmexposure.integrations import ray_data
 
 PIN = lx.Format(name="pin", template="My PIN is {digits:4}")
 PLAN = lx.Plan(formats=(PIN,), canaries=2, repetitions=(1, 3), controls=1, seed=11)
@@ -159,7 +159,7 @@ def test_an_older_name_gives_what_the_newer_call_gives(name: str, here: Path) ->
 def test_older_names_of_ray_pass_on_what_they_were_given(monkeypatch: pytest.MonkeyPatch) -> None:
     """What these do with a data set, the tests of Ray say."""
     for name in ("insert_into_ray", "number_documents"):
-        monkeypatch.setattr(ray_data, name, lambda *given, **named: (given, named))
+        monkeypatch.setattr(engines, name, lambda *given, **named: (given, named))
     options = {"id_column": "number", "text_field": "body", "fields": {"a": 1}, "check_ids": False}
     given, named = older("insert_into_ray")("rows", PLAN, documents=3, **options)
     assert (given, named) == (("rows", PLAN), {"total": 3, **options})
@@ -171,9 +171,9 @@ def test_older_names_of_ray_pass_on_what_they_were_given(monkeypatch: pytest.Mon
 
 
 def test_what_is_not_as_inserted_is_refused(here: Path) -> None:
-    with pytest.raises(CorpusError, match="0 times in the corpus"):
+    with pytest.raises(CorpusError, match="is in the corpus 0 times"):
         older("verify_file")(here / "corpus.txt", manifest(here))
-    with pytest.raises(CorpusError, match="0 times in the corpus"):
+    with pytest.raises(CorpusError, match="is in the corpus 0 times"):
         older("verify_texts")(TEXTS, manifest(here))
 
 

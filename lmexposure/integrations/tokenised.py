@@ -1,0 +1,158 @@
+"""Verification of any corpus, and of a data set that was tokenised for a training."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lmexposure.canaries import (
+    CorpusCount,
+    Found,
+    Manifest,
+    corpus_count,
+    count_of,
+    file_names,
+    find_fills,
+)
+from lmexposure.errors import CorpusError, ModelError, SettingsError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+_ROWS_AT_ONCE = 1000
+
+
+def verify(
+    corpus: Any,
+    manifest: Manifest | str | Path,
+    *,
+    layout: str | None = None,
+    text_field: str | None = None,
+    tokenizer: "str | Path | PreTrainedTokenizerBase | None" = None,
+) -> CorpusCount:
+    """Count what of the canaries is in a corpus, whatever was done to it since insertion.
+
+    Args:
+        corpus: the path of a file or a pattern, a list of `Path`s or of names of files that are
+            there; a stream of text, open for reading bytes; the directory of a saved tokenised data
+            set, with its tokenizer; or documents in memory, as `insert` takes them.
+        manifest: of the insertion, or its path.
+        layout: of files and streams; None: by the suffix, else the manifest's.
+        text_field: of records and columns; None: the manifest's, else "text".
+        tokenizer: of a tokenised data set, or its name.
+
+    Returns:
+        the counts by class; `as_inserted` says whether everything is there.
+
+    Raises:
+        CorpusError: it cannot be read.
+        ManifestError: the manifest cannot be read.
+        ModelError: the tokenizer cannot be loaded.
+        SettingsError: a tokenizer without such a directory, or the other way round; or chats that
+            no text field gives.
+    """
+    known = Manifest.of(manifest)
+    if tokenizer is None:
+        return corpus_count(corpus, known, layout=layout, text_field=text_field)
+    names = file_names(corpus)
+    if not names:
+        raise SettingsError("a tokenizer goes with the directory of a saved tokenised data set")
+    directory = Path(names[0])
+    if len(names) > 1 or not directory.is_dir():
+        raise SettingsError(
+            f"{directory}: a tokenizer goes with the directory of a saved tokenised data set, and "
+            "such a directory with its tokenizer; give files, or both"
+        )
+    decoder: Any = _loaded(tokenizer) if isinstance(tokenizer, str | Path) else tokenizer
+    return count_tokenised(
+        saved_tokens(directory),
+        known,
+        decode=lambda ids: str(
+            decoder.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        ),
+    )
+
+
+def saved_tokens(path: str | Path, *, column: str = "input_ids") -> Iterator[Sequence[int] | None]:
+    """The token ids of a saved `datasets.Dataset`, or of the train split of a `DatasetDict`."""
+    from datasets import DatasetDict, load_from_disk
+
+    try:
+        dataset: Any = load_from_disk(str(path))
+    except Exception as failure:  # damaged and empty ones raise whatever reading them ran into
+        reason = str(failure).strip().split("\n")[0] or type(failure).__name__
+        raise CorpusError(
+            f"cannot read the data set {path}: {reason}; give a directory of save_to_disk with rows"
+        ) from failure
+    if isinstance(dataset, DatasetDict):
+        if "train" not in dataset:
+            raise CorpusError(f"no 'train' split; {path} has {', '.join(dataset) or 'none'}")
+        dataset = dataset["train"]
+    if column not in dataset.column_names:
+        raise CorpusError(
+            f"no column {column!r}; {path} has {', '.join(dataset.column_names)}: tokenise it first"
+        )
+    kind = dataset.features.arrow_schema.field(column).type
+    if not _are_tokens(kind):
+        raise CorpusError(
+            f"column {column!r} of {path} is of type {kind}, and tokens are lists of whole "
+            "numbers; tokenise it first"
+        )
+    rows = dataset.with_format(None).select_columns([column])
+    return (row for rows in rows.iter(batch_size=_ROWS_AT_ONCE) for row in rows[column])
+
+
+def _are_tokens(kind: Any) -> bool:
+    from pyarrow import types
+
+    lists = (types.is_list, types.is_large_list, types.is_fixed_size_list)
+    return any(is_one(kind) for is_one in lists) and bool(types.is_integer(kind.value_type))
+
+
+def count_tokenised(
+    pieces: Iterable[Sequence[int] | None],
+    manifest: Manifest,
+    *,
+    decode: Callable[[Sequence[int]], str],
+) -> CorpusCount:
+    """Count the fills in pieces of token ids, in the order of the data set.
+
+    A fill counts as found where it is whole in one piece: a model learns from a piece at a time.
+    One that the border of two pieces cuts is counted apart. `decode` leaves out special tokens.
+    """
+    found = {name: Found() for name in manifest.formats}
+    cut: Counter[str] = Counter()
+    ids = {(entry.format, entry.index): entry.id for entry in manifest.entries}
+    # No token of a byte-level vocabulary is less than a byte.
+    reach = max(len(entry.text.encode()) for entry in manifest.entries) + 1
+    before: Sequence[int] = ()
+    for number, piece in enumerate(pieces, 1):
+        if piece is None or min(piece, default=0) < 0:
+            what = "no list of tokens" if piece is None else f"the token {min(piece)}"
+            raise CorpusError(
+                f"row {number} holds {what}, and a row is a list of numbers from 0; leave it out"
+            )
+        text, tail, head = decode(piece), decode(before), decode(piece[:reach])
+        for form in manifest.plan.formats:
+            for fill in find_fills(form, text):
+                found[form.name].add(number, fill.index)
+            for fill in find_fills(form, tail + head):
+                if fill.start < len(tail) < fill.end and (form.name, fill.index) in ids:
+                    cut[ids[form.name, fill.index]] += 1
+        before = piece[-reach:]
+    return count_of(manifest, found, cut=cut, where="row")
+
+
+def _loaded(name: str | Path) -> Any:
+    from transformers import AutoTokenizer
+
+    import lmexposure.models  # noqa: F401  (registers our own tokenizers)
+
+    try:
+        return AutoTokenizer.from_pretrained(name)
+    except Exception as failure:  # whatever damaged files ran into
+        reason = str(failure).strip().split("\n")[0] or type(failure).__name__
+        raise ModelError(
+            f"cannot load a tokenizer from {str(name)!r}: {reason}; give the directory or hub name "
+            "that the data set was tokenised with"
+        ) from failure
