@@ -3,16 +3,26 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lmexposure.audit.demonstration import demo_corpus, demo_settings
-    from lmexposure.audit.inserting import insert_corpus, plan_of, preview, share_warning
-    from lmexposure.audit.loading import load_for_measuring
-    from lmexposure.audit.measuring import measure
-    from lmexposure.audit.power import attainable
-    from lmexposure.audit.progress import Phase, Progress, silent
-    from lmexposure.audit.run_record import refuse_foreign
-    from lmexposure.audit.scores import epsilon, epsilon_of_columns
+    from lmexposure.audit.directory import refuse_foreign
+    from lmexposure.audit.insertion import (
+        attainable,
+        insert_corpus,
+        plan_of,
+        preview,
+        share_warning,
+    )
+    from lmexposure.audit.loaded_model import load_for_measuring
+    from lmexposure.audit.measurement import measure
+    from lmexposure.audit.pipeline import (
+        corpus_kept,
+        demo_corpus,
+        demo_settings,
+        estimate_cost,
+        run,
+    )
+    from lmexposure.audit.privacy import epsilon, epsilon_of_columns
     from lmexposure.audit.training import train_corpus
-    from lmexposure.audit.whole_path import corpus_kept, estimate_cost, run
+    from lmexposure.audit.workload import Phase, Progress, silent
     from lmexposure.records import MeasureSettings, RunSettings, read_settings_file
 else:
     from lmexposure._lazy import lazy_face as _lazy_face

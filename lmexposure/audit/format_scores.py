@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from lmexposure._files import PRIVATE
 from lmexposure._integrity import read_sealed, say_rebuilt, write_sealed
-from lmexposure.audit.parts import MOVED, UNKNOWN, name_of
+from lmexposure.audit.directory import MOVED, UNKNOWN, name_of
 from lmexposure.canaries import DEFAULT_REFERENCES, Canary, Format, Manifest
 from lmexposure.errors import ManifestError, ModelError
 from lmexposure.models import (

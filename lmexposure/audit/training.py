@@ -12,9 +12,16 @@ from typing import IO
 from lmexposure._files import PRIVATE, mode_like, new_file
 from lmexposure._locks import only_writer
 from lmexposure._text import visible
-from lmexposure.audit.loading import chosen_device
-from lmexposure.audit.progress import Phase, Progress, Watcher, silent
-from lmexposure.audit.workload import measuring_phases, measuring_title, watch_training
+from lmexposure.audit.loaded_model import chosen_device
+from lmexposure.audit.workload import (
+    Phase,
+    Progress,
+    Watcher,
+    measuring_phases,
+    measuring_title,
+    silent,
+    watch_training,
+)
 from lmexposure.canaries import (
     SPOOL,
     FileCorpus,

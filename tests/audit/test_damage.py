@@ -24,7 +24,7 @@ from lmexposure.audit import (
     run,
     train_corpus,
 )
-from lmexposure.audit.measuring_place import MeasuringPlace
+from lmexposure.audit.directory import MeasuringPlace
 from lmexposure.canaries import Plan, insert_files
 from lmexposure.errors import ModelError, ResultError
 from lmexposure.models.checkpoints import CheckpointDirectory

@@ -16,7 +16,7 @@ from corpora import write_corpus
 from lmexposure.audit import (
     Phase,
 )
-from lmexposure.audit.progress import (
+from lmexposure.audit.workload import (
     Watcher,
 )
 from lmexposure.cli.console import Bars

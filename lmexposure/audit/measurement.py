@@ -16,16 +16,26 @@ from lmexposure import __version__
 from lmexposure._files import canonical_json, sha256_bytes
 from lmexposure._locks import only_writer
 from lmexposure._validate import of_type
+from lmexposure.audit.directory import MeasuringPlace, mend_record
 from lmexposure.audit.estimates import FormatEstimates, estimate_format
-from lmexposure.audit.extracting import Extractions, cut_short, extract_format
-from lmexposure.audit.format_scores import FormatScores, score_format, scores_of
-from lmexposure.audit.in_memory import model_in_memory
-from lmexposure.audit.measuring_place import MeasuringPlace
+from lmexposure.audit.format_scores import FormatScores, score_format, scores_of, write_scores
+from lmexposure.audit.loaded_model import model_in_memory
 from lmexposure.audit.privacy import privacy_section
-from lmexposure.audit.progress import Progress, end_asked, silent, tell_phases
-from lmexposure.audit.run_record import mend_record
-from lmexposure.audit.searching import FormatSearch, search_format
-from lmexposure.audit.workload import measuring_phases, measuring_title
+from lmexposure.audit.search import (
+    Extractions,
+    FormatSearch,
+    cut_short,
+    extract_format,
+    search_format,
+)
+from lmexposure.audit.workload import (
+    Progress,
+    end_asked,
+    measuring_phases,
+    measuring_title,
+    silent,
+    tell_phases,
+)
 from lmexposure.canaries import Manifest
 from lmexposure.errors import ManifestError, ModelError, SettingsError
 from lmexposure.models import (
@@ -222,7 +232,8 @@ def _measured(
             *(line for one in estimates for line in one.warnings),
         ),
     )
-    result = result if place is None else place.finish(result, scores)
+    if place is not None:
+        result = place.finish(result, lambda path: write_scores(path, scores))
     return result.with_scores(scores_of(scores))
 
 

@@ -1,23 +1,28 @@
-"""run.json under way: begun, written after each step, and compared when a run is resumed."""
+"""The directory of a run: run.json under way, a measurement's files, and the parts it keeps."""
 
 import json
 import platform
+import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
+
+from pydantic import Field
 
 from lmexposure import __version__
-from lmexposure._files import PRIVATE
-from lmexposure._integrity import say_rebuilt
-from lmexposure._record import plain
+from lmexposure._files import PRIVATE, sha256_file
+from lmexposure._integrity import read_sealed, say_rebuilt, write_sealed
+from lmexposure._record import Record, Sha256, plain
+from lmexposure._validate import MOST_THREADS
 from lmexposure.errors import ResultError
 from lmexposure.records import (
     MeasureOptions,
+    Result,
     RunOptions,
     RunRecord,
     RunSettings,
@@ -285,3 +290,151 @@ def _git_revision() -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()
+
+
+class _Begun(Record):
+    """What a measurement is made of that began here."""
+
+    inputs_sha256: Sha256
+    threads: Annotated[int, Field(ge=1, le=MOST_THREADS)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuringPlace:
+    """Where a measurement is written, and what it keeps until it is whole.
+
+    Attributes:
+        out: the directory of the result.
+        inputs: hash of all that decides the numbers.
+    """
+
+    out: Path
+    inputs: str
+
+    @property
+    def result(self) -> Path:
+        """The file of the result."""
+        return self.out / "result.json"
+
+    @property
+    def scores(self) -> Path:
+        """The file of the scores."""
+        return self.out / "scores.parquet"
+
+    def finished(self) -> Result | None:
+        """The result of these very inputs, where it stands here with its scores beside it.
+
+        Raises:
+            ResultError: the result of another model, manifest or settings is here, or a file of
+                somebody else with a name that a measurement writes.
+        """
+        if not self.result.exists():
+            refuse_foreign(self.out)
+            return None
+        result = Result.read(self.result)
+        if result.inputs_sha256 != self.inputs:
+            raise ResultError(
+                f"{self.out} holds the result of another model, manifest or settings; "
+                "choose another directory"
+            )
+        return result if self._scores_fit(result) and not _ended_early(result) else None
+
+    def _scores_fit(self, result: Result) -> bool:
+        if not self.scores.exists():
+            return False
+        if result.scores_sha256 in (None, sha256_file(self.scores)):
+            return True
+        say_rebuilt(self.scores, "the model is measured again")
+        return False
+
+    def begin(self, threads: int) -> None:
+        """Find out before the work whether it can be written down."""
+        begun = _Begun(inputs_sha256=self.inputs, threads=threads)
+        keep_part(self.kept("inputs.json"), begun)
+
+    def threads(self) -> int | None:
+        """With how many threads the parts here were computed; None where there are none.
+
+        Parts of which that is not known are removed: others would be added to them.
+        """
+        begun = read_part(self.kept("inputs.json"), _Begun)
+        if begun is None:
+            shutil.rmtree(self.kept("inputs.json").parent, ignore_errors=True)
+            return None
+        return begun.threads
+
+    def kept(self, name: str) -> Path:
+        """A file for finished parts; other inputs have other files."""
+        return self.out / ".measuring" / self.inputs[:16] / name
+
+    def finish(self, result: Result, write_scores: Callable[[Path], None]) -> Result:
+        """Write scores and the date, then the result that has their hash; then clear the parts."""
+        write_scores(self.scores)
+        result = result.model_copy(update={"scores_sha256": sha256_file(self.scores)})
+        # Before the result: who finds one does not measure again, and could not tell when it was.
+        record_measured(self.out, result.settings)
+        result.write(self.result)
+        if not _ended_early(result):  # else the same command goes on from the parts
+            self.clear()
+        return result
+
+    def clear(self) -> None:
+        """Remove the parts, which a kill at the very end may have left."""
+        shutil.rmtree(self.out / ".measuring", ignore_errors=True)
+
+
+def _ended_early(result: Result) -> bool:
+    """A person ended a search or an extraction before its time."""
+    return any(form.interrupted for form in result.formats)
+
+
+UNKNOWN = "is not as this version writes it"
+MOVED = "is a part of another format or measurement"
+_PART = "part"
+_PartT = TypeVar("_PartT", bound=Record)
+
+
+def keep_part(path: Path | None, part: Record) -> None:
+    """Write a part with the hash of its own content.
+
+    Args:
+        path: where; None keeps nothing.
+        part: what was found.
+
+    Raises:
+        FileError: the disk refused.
+    """
+    if path is not None:
+        content = {_PART: name_of(path), **part.model_dump()}
+        write_sealed(path, json.dumps(content).encode(), mode=PRIVATE)
+
+
+def read_part(path: Path | None, kind: type[_PartT]) -> _PartT | None:
+    """What `keep_part` wrote; None where there is nothing, or what is there is to be made again.
+
+    A warning names a file that is damaged, or that another version wrote.
+
+    Args:
+        path: where; None where nothing is kept.
+        kind: of record.
+    """
+    content = None if path is None else read_sealed(path)
+    if path is None or content is None:
+        return None
+    try:
+        values = json.loads(content)
+        # Of a version that wrote no name, none is known.
+        moved = isinstance(values, dict) and values.pop(_PART, name_of(path)) != name_of(path)
+        part = kind.model_validate(values)
+    except (ValueError, RecursionError):
+        say_rebuilt(path, why=UNKNOWN)
+        return None
+    if moved:
+        say_rebuilt(path, why=MOVED)
+        return None
+    return part
+
+
+def name_of(path: Path) -> str:
+    """What a part is of: the measurement's directory and the file, as `5eed.../pin.npz`."""
+    return f"{path.parent.name}/{path.name}"

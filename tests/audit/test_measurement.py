@@ -165,7 +165,7 @@ def test_the_date_is_that_of_the_end_of_the_measuring(
     record, written = tmp_path / "r" / "run.json", []
     for day in (1, 2, 3):
         date = f"2026-01-0{day}T00:00:00Z"
-        monkeypatch.setattr("lmexposure.audit.run_record.utc_now", lambda date=date: date)
+        monkeypatch.setattr("lmexposure.audit.directory.utc_now", lambda date=date: date)
         measure(untrained, manifest, out=tmp_path / "r", settings=QUICK)
         written.append((tmp_path / "r" / "result.json").read_bytes())
         found = open_run(tmp_path / "r")
