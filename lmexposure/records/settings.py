@@ -1,7 +1,8 @@
 """What a person may choose, each declared once: what is inserted, trained and measured."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from lmexposure._settings import (
@@ -17,6 +18,7 @@ from lmexposure._settings import (
     several,
     whole,
     whole_numbers,
+    with_new_names,
     words,
 )
 from lmexposure._validate import (
@@ -30,10 +32,7 @@ from lmexposure._validate import (
     positive,
     text,
 )
-from lmexposure.canaries import (
-    ADAPTERS,
-    layouts_listed,
-)
+from lmexposure.canaries import ADAPTERS, layouts_listed
 from lmexposure.errors import SettingsError
 from lmexposure.records.training_settings import TRAINING, TrainingSettings
 
@@ -551,3 +550,56 @@ def check_training(values: Mapping[str, object]) -> None:
     refuse_unknown(values, known, what="setting of the training", elsewhere=NAMES_BY_TABLE)
     for name, value in values.items():
         known[name].check(value)
+
+
+def read_settings_file(
+    path: Path, *, elsewhere: Mapping[str, Collection[str]] | None = None
+) -> dict[str, object]:
+    """The settings of a TOML file, ready for `RunSettings.override`.
+
+    A table [check] is the gate's, and left out. Names of old are read as those of today, with a
+    note on standard error.
+
+    Args:
+        path: of the file.
+        elsewhere: place -> names that belong there, for whoever wrote them without a table.
+
+    Example:
+        model = "gpt2-tiny"
+        repetitions = [1, 16]
+        [training]
+        epochs = 5
+
+    Raises:
+        SettingsError: the file is missing or is not TOML; a name that no setting has, or a value
+            that one cannot have: with the file, the name and the nearest one, or the range.
+    """
+    from lmexposure._files import read_toml  # no help waits for it
+
+    values = {name: value for name, value in read_toml(path).items() if name != "check"}
+    try:
+        values = with_new_names(values, RENAMED)
+        refuse_unknown(values, KNOWN, elsewhere={**NAMES_BY_TABLE, **(elsewhere or {})})
+        _check_file(values)
+    except SettingsError as failure:
+        raise SettingsError(f"{path}: {failure}") from None
+    return values
+
+
+def _check_file(values: Mapping[str, object]) -> None:
+    """Each value by itself; what goes with what is known with the flags."""
+    for name, value in values.items():
+        if name == "training":
+            if not isinstance(value, Mapping):
+                raise SettingsError(f"training={value!r} must be a table of settings by name")
+            _check_table(value)
+        else:
+            taken = tuple(value) if isinstance(value, list) else value
+            (settings_of(RunSettings) | settings_of(MeasureSettings))[name].check(taken)
+
+
+def _check_table(training: Mapping[str, object]) -> None:
+    try:
+        check_training(training)
+    except SettingsError as failure:
+        raise SettingsError(f"[training] {failure}") from None
