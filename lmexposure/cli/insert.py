@@ -15,8 +15,7 @@ from lmexposure.canaries import (
 )
 from lmexposure.cli import options
 from lmexposure.cli.console import print_pairs, say, say_aside, warn
-from lmexposure.cli.flags import takes
-from lmexposure.cli.help import OTHER
+from lmexposure.cli.options import takes
 
 if TYPE_CHECKING:
     from lmexposure.audit import RunSettings
@@ -31,7 +30,7 @@ def insert(
         int | None,
         typer.Option(
             min=1,
-            rich_help_panel=OTHER,
+            rich_help_panel=options.OTHER,
             help="How many there are: checked, and - needs no temporary file.  [default: counted]",
         ),
     ] = None,
@@ -40,7 +39,7 @@ def insert(
         typer.Option(
             "--verify/--no-verify",
             help="Look for fills, hash, check the result; without, nothing can be resumed.",
-            rich_help_panel=OTHER,
+            rich_help_panel=options.OTHER,
         ),
     ] = True,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done.")] = False,

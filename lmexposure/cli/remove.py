@@ -68,7 +68,6 @@ def _target(out: Path | None, name: str | None, manifest: Path, corpus: Sequence
         SettingsError: neither flag or both, several files for one, a file of the run, or one
             that is there already.
     """
-    from lmexposure.cli.gate_options import of_a_run
     from lmexposure.errors import SettingsError
 
     if out is not None and name is None:
@@ -89,7 +88,7 @@ def _target(out: Path | None, name: str | None, manifest: Path, corpus: Sequence
         raise SettingsError(f"--file {name} is a directory; name a file, or give it with --out")
     if file.exists() and manifest.exists() and file.samefile(manifest):
         raise SettingsError(f"--file {file} is the manifest itself; write to another file")
-    if of_a_run(Path(os.path.realpath(file)), manifest.parent):
+    if options.of_a_run(Path(os.path.realpath(file)), manifest.parent):
         raise SettingsError(
             f"--file {file} is a file of the run, or has the name of one; write to another file"
         )

@@ -8,8 +8,8 @@ import typer
 from lmexposure._style import number, reading
 from lmexposure.cli import options
 from lmexposure.cli.console import print_pairs, warn
-from lmexposure.cli.flags import takes
 from lmexposure.cli.long_work import long_work
+from lmexposure.cli.options import takes
 
 if TYPE_CHECKING:
     from lmexposure.records import RunSettings

@@ -19,7 +19,7 @@ from made_results import (
 )
 
 from lmexposure import _style, gate
-from lmexposure.cli.reporting import print_result
+from lmexposure.cli.console import print_result
 from lmexposure.gate import (
     Thresholds,
     verdict_summary,
@@ -37,7 +37,7 @@ PACKAGE = Path(_style.__file__).parent
 ROOMS = ("cli", "gate", "reporting")
 _CELL = re.compile(r"<t[hd][ >].*?</t[hd]>", re.DOTALL)
 # Coordinates, durations, and numbers that a machine reads back.
-NOT_FOR_PEOPLE = ("reporting/charts/svg.py", "cli/forecast.py", "reporting/model_card.py")
+NOT_FOR_PEOPLE = ("reporting/charts/svg.py", "cli/long_work.py", "reporting/model_card.py")
 # How a missing value was written before there was one way.
 OTHER_WORDS = {"?", "missing", "not known", "no end", "no bound", "not tried", "none given"}
 
