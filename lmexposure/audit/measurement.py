@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from lmexposure import __version__
-from lmexposure._files import canonical_json, sha256_bytes
-from lmexposure._locks import only_writer
+from lmexposure._files import canonical_json, only_writer, sha256_bytes
 from lmexposure._validate import of_type
 from lmexposure.audit.directory import MeasuringPlace, mend_record
 from lmexposure.audit.estimates import FormatEstimates, estimate_format

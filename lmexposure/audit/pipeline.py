@@ -11,8 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
-from lmexposure._files import atomic_write
-from lmexposure._locks import only_writer
+from lmexposure._files import atomic_write, only_writer
 from lmexposure._style import percent
 from lmexposure._text import is_utf8
 from lmexposure._validate import of_type

@@ -9,8 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO
 
-from lmexposure._files import PRIVATE, mode_like, new_file
-from lmexposure._locks import only_writer
+from lmexposure._files import PRIVATE, mode_like, new_file, only_writer
 from lmexposure._text import visible
 from lmexposure.audit.loaded_model import chosen_device
 from lmexposure.audit.workload import (

@@ -23,7 +23,7 @@ def measure(
     settings: "RunSettings",
 ) -> None:
     """Measure exposure and extraction of the canaries in MANIFEST under MODEL."""
-    from lmexposure._locks import only_writer
+    from lmexposure._files import only_writer
     from lmexposure.audit import load_for_measuring
     from lmexposure.audit import measure as measure_model
     from lmexposure.canaries import Manifest

@@ -22,7 +22,7 @@ def run(
     settings: "RunSettings",
 ) -> None:
     """Insert canaries into CORPUS, train a model on it, measure what it gives away."""
-    from lmexposure._locks import only_writer
+    from lmexposure._files import only_writer
     from lmexposure.audit import (
         corpus_kept,
         estimate_cost,
@@ -58,7 +58,7 @@ def demo(
     given: Given,
 ) -> None:
     """Run the whole test on the language reference that comes with Python. No download."""
-    from lmexposure._locks import only_writer
+    from lmexposure._files import only_writer
     from lmexposure.audit import demo_corpus, demo_settings, estimate_cost
     from lmexposure.audit import run as run_audit
 

@@ -13,8 +13,7 @@ from corpora import write_corpus
 from hashes import sha256_tree
 from older_runs import older_run
 
-from lmexposure._files import sha256_file
-from lmexposure._locks import only_writer
+from lmexposure._files import only_writer, sha256_file
 from lmexposure.audit import (
     MeasureSettings,
     RunSettings,
@@ -230,7 +229,7 @@ def test_what_a_kill_at_the_very_end_left_is_cleared(
 
 
 def test_two_at_work_in_one_directory(runs: dict[str, Path], corpus: Path, tmp_path: Path) -> None:
-    """The second is refused at once, whichever step it wants; see tests/test_locks.py."""
+    """The second is refused at once, whichever step it wants; see tests/test_files.py."""
     out, manifest = tmp_path / "run", runs["whole"] / "manifest.json"
     calls: list[Callable[[], object]] = [
         lambda: run(corpus, out=out, settings=SETTINGS),
