@@ -43,7 +43,7 @@ _NOT_WRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 def mode_like(*sources: Path) -> int:
-    """The permission bits of what is made of these files, here as everywhere in this package:
+    """The permission bits of what is made of these files, here as everywhere in this package.
 
     * what holds a corpus's text or was trained on it (its copies, checkpoints, models) may be read
       and written by those who may read and write all of its sources, from the first byte on;

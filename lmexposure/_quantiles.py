@@ -226,6 +226,6 @@ def _binomial(n: int, quantile: float) -> Iterator[float]:
 
 
 def _log_chance(k: int, n: int, share: float) -> float:
-    """ln P(Bin(n, share) = k)."""
+    """The natural logarithm of P(Bin(n, share) = k)."""
     ways = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
     return ways + k * math.log(share) + (n - k) * math.log1p(-share)

@@ -74,7 +74,7 @@ class Setting:
         return f"{self.help}; none: {self.usual}" if value is None and self.usual else self.help
 
 
-def setting(
+def setting(  # noqa: PLR0913 - what is declared of a setting, each by its name
     default: T,
     help: str,
     *,
@@ -91,10 +91,14 @@ def setting(
 
     Args:
         default: of the field.
-        help, panel, usual, metavar, parse: as in `Setting`.
-        rule: as there; None: true or false.
+        help: as in `Setting`.
+        panel: as in `Setting`.
+        rule: as in `Setting`; None: true or false.
+        usual: as in `Setting`.
         by_flag: whether the command line has a flag for it.
         flag_name: the flag; None: "--" and the name, with dashes.
+        metavar: as in `Setting`.
+        parse: as in `Setting`.
         secret: kept out of what is printed.
     """
     told = {

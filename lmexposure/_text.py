@@ -14,10 +14,10 @@ _UNSEEN = re.compile(
 
 
 def visible(text: object) -> str:
-    """A name or a line with everything that does not print spelled out, line ends too.
+    r"""A name or a line with everything that does not print spelled out, line ends too.
 
-    >>> visible("a\\x1b[31mb")
-    'a\\\\x1b[31mb'
+    >>> visible("a\x1b[31mb")
+    'a\\x1b[31mb'
     """
     return "".join(one if one.isprintable() else _spelled(one) for one in str(text))
 

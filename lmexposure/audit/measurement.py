@@ -22,14 +22,11 @@ from lmexposure.audit.loaded_model import model_in_memory
 from lmexposure.audit.privacy import privacy_section
 from lmexposure.audit.search import (
     Extractions,
-    FormatSearch,
-    cut_short,
     extract_format,
     search_format,
 )
 from lmexposure.audit.workload import (
     Progress,
-    end_asked,
     measuring_phases,
     measuring_title,
     silent,
@@ -359,7 +356,7 @@ class _Work:
             name,
             settings=self.settings,
             vocabulary=self.vocabulary,
-            kept=None if self.place is None else self.place.kept(f"{name}.npz"),
+            kept=self._kept(f"{name}.npz"),
             progress=partial(self.progress, f"scoring {name}"),
         )
         if scores.slower:
@@ -367,35 +364,36 @@ class _Work:
         return scores
 
     def estimate(self, scores: FormatScores) -> FormatEstimates:
-        search = self._search(scores)
-        self.notes = {**search.notes, **self.notes}
-        extractions, cut = self._extract(scores)
-        if cut:
-            search = search.model_copy(update={"interrupted": True})
-        told = f"estimating {scores.format.name}"
-        self.progress(told, 0, 1)
-        made = estimate_format(scores, search, extractions, self.settings, origin=self.origin)
-        self.progress(told, 1, 1)
-        return made
-
-    def _search(self, scores: FormatScores) -> FormatSearch:
         name = scores.format.name
-        return search_format(
+        search = search_format(
             self.loaded,
             self.manifest,
             scores,
             settings=self.settings,
             vocabulary=self.vocabulary,
-            kept=None if self.place is None else self.place.kept(f"{name}.search.json"),
-            progress=lambda what, done, total: self.progress(f"{name}: {what}", done, total),
-            end_asked=end_asked(self.progress),
+            kept=self._kept(f"{name}.search.json"),
+            progress=self.progress,
         )
+        self.notes = {**search.notes, **self.notes}
+        extractions, left_out = self._extract(scores)
+        if left_out:
+            self.warnings.append(
+                f"format {name!r}: Ctrl-C ended the extraction; {left_out} canaries were not "
+                "searched for with all the characters that were to be given, and the same command "
+                "searches again"
+            )
+            search = search.model_copy(update={"interrupted": True})
+        phase = f"estimating {name}"
+        self.progress(phase, 0, 1)
+        made = estimate_format(scores, search, extractions, self.settings, origin=self.origin)
+        self.progress(phase, 1, 1)
+        return made
 
-    def _extract(self, scores: FormatScores) -> tuple[Extractions, bool]:
-        """What extraction found, and whether it was ended early."""
+    def _extract(self, scores: FormatScores) -> tuple[Extractions, int]:
+        """As `extract_format`; nothing where extraction is not asked for, or not possible."""
         name = scores.format.name
         if not self.settings.extraction:
-            return {}, False
+            return {}, 0
         try:
             extractor = Extractor(
                 self.loaded.model,
@@ -406,23 +404,17 @@ class _Work:
             )
         except ModelError as failure:
             self.warnings.append(f"format {name!r}: no extraction: {failure}")
-            return {}, False
+            return {}, 0
         if extractor.slower:
             self.notes.setdefault("steps", extractor.slower)
-        found = extract_format(
+        return extract_format(
             extractor,
             scores.canaries,
-            revealed=self.settings.revealed,
-            width=self.settings.beam_width,
-            kept=None if self.place is None else self.place.kept(f"{name}.beams.json"),
-            progress=partial(self.progress, f"extracting {name}"),
-            end_asked=end_asked(self.progress),
+            settings=self.settings,
+            kept=self._kept(f"{name}.beams.json"),
+            progress=self.progress,
         )
-        left = cut_short(extractor, scores.canaries, self.settings.revealed, found)
-        if left:
-            self.warnings.append(
-                f"format {name!r}: Ctrl-C ended the extraction; {left} canaries were not searched "
-                "for with all the characters that were to be given, and the same command searches "
-                "again"
-            )
-        return found, left > 0
+
+    def _kept(self, name: str) -> Path | None:
+        """A file for a finished part; None where nothing is written."""
+        return None if self.place is None else self.place.kept(name)

@@ -82,7 +82,7 @@ def _columns(scores: "Sequence[FormatScores]") -> tuple[Any, Any, Any, Any]:
 _IN_AND_OUT = ({0.0, 1.0}, {0.0}, {1.0})
 
 
-def epsilon(
+def epsilon(  # noqa: PLR0913 - a public door; each argument is a column or an option
     scores: ArrayLike,
     included: ArrayLike,
     *,
@@ -158,7 +158,7 @@ def epsilon(
     )
 
 
-def epsilon_of_columns(
+def epsilon_of_columns(  # noqa: PLR0913 - the options of `epsilon`
     columns: ScoreColumns,
     *,
     inclusion_probability: float | None,
@@ -173,7 +173,11 @@ def epsilon_of_columns(
 
     Args:
         columns: as `read_score_file` gives them.
-        inclusion_probability, deltas, claim, significance, seed: as for `epsilon`.
+        inclusion_probability: as for `epsilon`, like the next four.
+        deltas: next to which epsilon is bounded.
+        claim: held against the primary bound.
+        significance: of all bounds together.
+        seed: of ties and splits.
         if_reversed: what to do where those in score lower than the rest.
         warn: say so by a Python warning too, and not in the notes alone.
 

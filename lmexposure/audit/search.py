@@ -6,8 +6,9 @@ the budget can count is then counted in one walk.
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from lmexposure import scoring
 from lmexposure._record import Record, Rows
 from lmexposure.audit.directory import keep_part, read_part
 from lmexposure.audit.format_scores import FormatScores
+from lmexposure.audit.workload import Progress, end_asked
 from lmexposure.canaries import Canary, Manifest
 from lmexposure.errors import MarginError, ModelError
 from lmexposure.models import LoadedModel, context_window
@@ -100,8 +102,7 @@ def search_format(
     settings: MeasureSettings,
     vocabulary: Vocabulary,
     kept: Path | None,
-    progress: Callable[[str, int, int], None],
-    end_asked: Callable[[], bool],
+    progress: Progress,
 ) -> FormatSearch:
     """Search the whole randomness space of one format, unless the method asked for needs no search.
 
@@ -112,8 +113,7 @@ def search_format(
         settings: the method, its budget, the numbers of draws and guesses.
         vocabulary: what the model's tokens spell.
         kept: where the findings are kept between interruptions; None keeps nothing.
-        progress: called with (what is done, done, in all).
-        end_asked: whether a person wants the search to end with what it has proven.
+        progress: watches, and may ask the search to end with what it has proven.
 
     Raises:
         ModelError: an exact or drawn rank is asked for by name and the fills cannot be followed as
@@ -130,7 +130,7 @@ def search_format(
         space = token_space(
             loaded.tokenizer, scores.format, context=manifest.separator, vocabulary=vocabulary
         )
-        search = _Search(loaded, manifest, scores, settings, space, progress, end_asked)
+        search = _Search(loaded, manifest, scores, settings, space, progress)
     except ModelError as failure:
         if settings.method in ("exact", "importance"):
             raise
@@ -152,11 +152,10 @@ class _Search:
         scores: FormatScores,
         settings: MeasureSettings,
         space: TokenSpace,
-        progress: Callable[[str, int, int], None],
-        end_asked: Callable[[], bool],
+        progress: Progress,
     ) -> None:
         self._settings, self._space, self._scores = settings, space, scores
-        self._progress, self._end_asked = progress, end_asked
+        self._watcher, self._end_asked = progress, partial(end_asked, progress)
         _refuse_beyond_window(space, loaded.model)
         self._indices = [one.index for one in scores.canaries]
         self._paths = [space.path(index) for index in self._indices]
@@ -241,6 +240,9 @@ class _Search:
                 f"copy in float64, so that ranks are exact up to an empirical margin ({failure})"
             )
         return notes
+
+    def _progress(self, what: str, done: int, total: int) -> None:
+        self._watcher(f"{self._scores.format.name}: {what}", done, total)
 
     @property
     def _bits(self) -> NDArray[np.float64]:
@@ -480,12 +482,10 @@ def extract_format(
     extractor: Extractor,
     canaries: tuple[Canary, ...],
     *,
-    revealed: int,
-    width: int | None,
+    settings: MeasureSettings,
     kept: Path | None,
-    progress: Callable[[int, int], None],
-    end_asked: Callable[[], bool],
-) -> Extractions:
+    progress: Progress,
+) -> tuple[Extractions, int]:
     """Search for every canary of a format with 0 to `revealed` characters given.
 
     The last character is never given: that would be no extraction. Controls, which the model
@@ -494,65 +494,52 @@ def extract_format(
     Args:
         extractor: of the format.
         canaries: canaries and controls.
-        revealed: the most characters given.
-        width: of the beam; None: 100, and twice the canaries.
+        settings: the most characters given, and the width of the beam.
         kept: where finished searches are kept between interruptions; None keeps nothing.
-        progress: called with (searches done, searches in all).
-        end_asked: whether a person wants an early end: what is left is then searched for with
+        progress: watches. After an early end that it asks for, the rest is searched for with
             nothing given only, which is one search for all.
 
     Returns:
-        per canary id what each search found.
+        per canary id what each search found; for how many canaries an early end left some out.
     """
-    inserted = sum(one.role == "canary" for one in canaries)
-    width = beam_width(inserted) if width is None else width
-    wishes = [wish for one in canaries for wish in _wishes(extractor, one, revealed, width)]
+    width = settings.beam_width or beam_width(sum(canary.role == "canary" for canary in canaries))
+    wishes = [
+        Wish(index=canary.index, revealed=known, width=w)
+        for canary in canaries
+        for known in range(_most_revealed(extractor, canary, settings.revealed) + 1)
+        for w in (1, width)
+    ]
     wishes.sort(key=lambda wish: (wish.revealed, wish.width))  # those that share a search adjoin
     before = read_part(kept, _Searches)
     rows = [] if before is None else list(before.done)
-    total = len(wishes)
-    progress(len(rows), total)
-    needed = sum(wish.revealed == 0 for wish in wishes)
+
+    def watch(done: int) -> None:
+        progress(f"extracting {extractor.format.name}", done, len(wishes))
+
+    watch(len(rows))
+    blind = sum(wish.revealed == 0 for wish in wishes)
     for found in chain(
-        extractor.find_all(wishes[:needed], done=len(rows), watch=lambda n: progress(n, total)),
+        extractor.find_all(wishes[:blind], done=len(rows), watch=watch),
         extractor.find_all(
-            wishes[needed:],
-            done=len(rows) - needed,
-            watch=lambda n: progress(needed + n, total),
+            wishes[blind:], done=len(rows) - blind, watch=lambda done: watch(blind + done)
         ),
     ):
-        rows += [_searched(extractor, wishes[len(rows) + n], one) for n, one in enumerate(found)]
+        rows += [_searched(extractor, wishes[len(rows) + n], row) for n, row in enumerate(found)]
         keep_part(kept, _Searches(done=tuple(rows)))
-        progress(len(rows), total)
-        if len(rows) >= needed and end_asked():
+        watch(len(rows))
+        if len(rows) >= blind and end_asked(progress):
             break
     by_index: dict[int, list[Extraction]] = {}
     for wish, row in zip(wishes, rows, strict=False):  # without those that were left out
         by_index.setdefault(wish.index, []).append(row)
-    return {one.id: by_index[one.index] for one in canaries}
-
-
-def cut_short(
-    extractor: Extractor, canaries: tuple[Canary, ...], revealed: int, found: Extractions
-) -> int:
-    """For how many canaries an early end left out searches with characters given."""
-    return sum(
-        max(row.revealed for row in found[one.id]) < _most_revealed(extractor, one, revealed)
-        for one in canaries
-    )
+    left_out = {wish.index for wish in wishes[len(rows) :]}
+    return {canary.id: by_index[canary.index] for canary in canaries}, len(left_out)
 
 
 def _most_revealed(extractor: Extractor, canary: Canary, revealed: int) -> int:
     """The most characters that a search for this canary is given."""
     most = revealed if canary.role == "canary" else 0
     return min(most, extractor.format.free_characters(canary.index) - 1)
-
-
-def _wishes(extractor: Extractor, canary: Canary, revealed: int, width: int) -> list[Wish]:
-    known = _most_revealed(extractor, canary, revealed)
-    return [
-        Wish(index=canary.index, revealed=k, width=w) for k in range(known + 1) for w in (1, width)
-    ]
 
 
 def _searched(extractor: Extractor, wish: Wish, found: scoring.Extraction) -> Extraction:

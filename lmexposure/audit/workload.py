@@ -85,9 +85,9 @@ def tell_phases(
         progress.plan(title, phases(), keeps=keeps)
 
 
-def end_asked(progress: Progress) -> Callable[[], bool]:
-    """What says whether to end early; of a plain function it never does."""
-    return progress.end_asked if isinstance(progress, Watcher) else lambda: False
+def end_asked(progress: Progress) -> bool:
+    """Whether a person wants the work to end with what it has; a plain function never asks."""
+    return isinstance(progress, Watcher) and progress.end_asked()
 
 
 _WITHOUT_SEARCH = ("sampled", "skew_normal")

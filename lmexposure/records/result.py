@@ -1172,7 +1172,8 @@ class Result(FileRecord):
 
         Args:
             quantile: strictly between 0 and 1; 0.9: a tenth of the canaries are more memorised.
-            format, repetitions: as for `exposure`.
+            format: as for `exposure`.
+            repetitions: as for `exposure`.
 
         Raises:
             SettingsError: no quantile.
@@ -1188,7 +1189,8 @@ class Result(FileRecord):
         """How many secrets of one class an attacker finds who knows the format alone.
 
         Args:
-            format, repetitions: as for `exposure`.
+            format: as for `exposure`.
+            repetitions: as for `exposure`.
             guesses: that the attacker makes for each secret, the likeliest first.
 
         Raises:

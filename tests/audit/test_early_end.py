@@ -148,6 +148,32 @@ def test_without_a_search_an_early_end_of_the_extraction_is_known(
     assert any("6 canaries were not searched for with all" in line for line in result.warnings)
 
 
+class PressedAfter(Pressed):
+    """A watcher with Ctrl-C when all but so many searches of the extraction are done."""
+
+    def __init__(self, left: int) -> None:
+        super().__init__(None)
+        self._left = left
+
+    def __call__(self, what: str, done: int, total: int, note: str = "") -> None:
+        super().__call__(what, done, total, note)
+        self._asked |= what == "extracting code" and done >= total - self._left
+
+
+@pytest.mark.usefixtures("little_memory")
+def test_an_early_end_between_greedy_and_beam_is_known(
+    loaded: LoadedModel, manifest: Manifest
+) -> None:
+    """Each canary was searched for with all characters that were to be given, but by no beam."""
+    settings = replace(QUICK, method="sampled")
+    inserted = len(manifest.canaries)
+    ended = measure(loaded, manifest, settings=settings, progress=PressedAfter(inserted))
+    assert ended.formats[0].interrupted
+    assert any(f"{inserted} canaries were not searched for" in line for line in ended.warnings)
+    whole = measure(loaded, manifest, settings=settings, progress=PressedAfter(0))
+    assert not whole.formats[0].interrupted
+
+
 def test_every_phase_was_announced_and_moves(loaded: LoadedModel, manifest: Manifest) -> None:
     settings = replace(SLOWLY, method="exact")
     watcher = Pressed(None)
