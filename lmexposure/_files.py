@@ -77,7 +77,7 @@ def new_file(path: Path, mode: int) -> IO[bytes]:
 
 
 def _partial(path: Path) -> Path:
-    """The name under which `path` is built: beside it, hidden, and plainly not finished."""
+    """The name under which `path` is built: next to it, hidden, and plainly not finished."""
     return path.with_name(f".{path.name}.partial")
 
 
@@ -188,7 +188,7 @@ def made_directory(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _replaced(path: Path, final: Path, mode: int) -> Iterator[IO[bytes]]:
-    """A partial file beside `final` that gets its name in the end."""
+    """A partial file next to `final` that gets its name in the end."""
     partial = _partial(final)
     final.parent.mkdir(parents=True, exist_ok=True)
     partial.unlink(missing_ok=True)
@@ -238,7 +238,7 @@ def _opened_through(path: Path) -> int | None:
     number = _descriptor(path)
     if number is not None:
         for stream in filter(None, (sys.stdout, sys.stderr)):
-            stream.flush()  # what was said before stands before
+            stream.flush()  # what was printed before comes first
         return os.dup(number)
     try:
         kind = os.stat(path).st_mode
@@ -275,7 +275,7 @@ def _opened_pipe(path: Path) -> int:
 
 @contextmanager
 def atomic_directory(path: Path, *, mode: int = 0o666) -> Iterator[Path]:
-    """Build a directory beside `path` and move it into place when the block ends without an error.
+    """Build a directory next to `path`; move it into place when the block ends without an error.
 
     All of it is on the disk before it gets its name. A directory already at `path` is replaced; a
     killed process leaves only hidden ones (`.partial`, `.old`), which the next call clears. A link
@@ -335,7 +335,7 @@ def _open_up(directory: Path, own: int, most: int) -> None:
 def _check_ours(path: Path, partial: Path, inode: int) -> None:
     if not partial.exists() or partial.stat().st_ino != inode:
         raise FileError(
-            None, f"cannot write {path}: another process writes it, too; let one do it at a time"
+            None, f"cannot write {path}: another process writes it as well; start one at a time"
         )
 
 

@@ -112,7 +112,7 @@ def at_least(value: float | None, capped: bool, digits: int = 2) -> str:
 def interval(
     low: float | None, high: float | None, digits: int = 2, *, capped: bool = False
 ) -> str:
-    """Both ends of an interval; an end that so few canaries do not give is missing.
+    """Both ends of an interval; an end that too few canaries do not give is missing.
 
     Args:
         low: the lower end.

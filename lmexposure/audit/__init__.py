@@ -1,4 +1,4 @@
-"""The whole path as library calls: insert, train, measure, run; joins scoring with statistics."""
+"""The pipeline as library calls: insert, train, measure, run; joins scoring with statistics."""
 
 from typing import TYPE_CHECKING
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from lmexposure.audit.loaded_model import load_for_measuring
     from lmexposure.audit.measurement import measure
     from lmexposure.audit.pipeline import (
-        corpus_kept,
         demo_corpus,
         demo_settings,
         estimate_cost,
         run,
+        spooled_corpus,
     )
     from lmexposure.audit.privacy import epsilon, epsilon_of_columns
     from lmexposure.audit.training import train_corpus
@@ -35,7 +35,6 @@ __all__ = [
     "Progress",
     "RunSettings",
     "attainable",
-    "corpus_kept",
     "demo_corpus",
     "demo_settings",
     "epsilon",
@@ -51,5 +50,6 @@ __all__ = [
     "run",
     "share_warning",
     "silent",
+    "spooled_corpus",
     "train_corpus",
 ]

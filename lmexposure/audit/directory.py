@@ -31,9 +31,9 @@ from lmexposure.records import (
 )
 
 _PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "numpy", "scipy")
-_ONCE_DEFAULT = 0  # the seed of a run that gave none, before the plan's came from the system
+_OLD_DEFAULT_SEED = 0  # the seed of a run that gave none, before the plan's came from the system
 # What `insert` and the demo may have left in a directory that becomes a run.
-_MAY_STAND = {"manifest.json", "corpus", "source"}
+_MAY_BE_THERE = {"manifest.json", "corpus", "source"}
 
 
 @dataclass(kw_only=True)
@@ -68,7 +68,7 @@ class RunLog:
         if out.exists() and not out.is_dir():
             raise ResultError(f"{out} is a file; choose a directory for the run")
         strange = sorted(p.name for p in out.iterdir()) if out.exists() else []
-        strange = [name for name in strange if name not in _MAY_STAND and name[0] != "."]
+        strange = [name for name in strange if name not in _MAY_BE_THERE and name[0] != "."]
         if strange:
             raise ResultError(
                 f"{out} holds {strange[0]!r} and no run.json, so it is no run directory; "
@@ -97,12 +97,12 @@ class RunLog:
             device=device,
             training=training,
         )
-        # A seed that was given is in it, and who has seed and format has the secrets.
+        # A seed that was given is in it, and with seed and format the secrets can be drawn.
         record.write(path, mode=PRIVATE)
 
 
 def refuse_foreign(out: Path) -> None:
-    """Find out before a measurement whether it would write over somebody else's files.
+    """Refuse, before a measurement, a directory whose files it would overwrite and are not its own.
 
     Args:
         out: the directory of the result, without one yet.
@@ -117,7 +117,7 @@ def refuse_foreign(out: Path) -> None:
     there = next((path for path in (record, scores) if path.exists() and not ours), None)
     if there is not None:
         raise ResultError(
-            f"{there} is there already, and no measurement left it; choose another directory, or "
+            f"{there} exists already, and no measurement wrote it; choose another directory, or "
             "move it away"
         )
 
@@ -227,7 +227,7 @@ def _values(path: Path) -> dict[str, Any]:
 
 
 def _same_run(path: Path, settings: RunSettings) -> dict[str, float]:
-    """The timings of the run that stands here; refuse when its settings differ."""
+    """The timings of the run that is here; refuse it when its settings differ."""
     try:
         before = RunRecord.read(path)
     except ResultError as failure:
@@ -240,8 +240,8 @@ def _same_run(path: Path, settings: RunSettings) -> dict[str, float]:
         raise ResultError(f"{why}; choose another directory") from failure
     old = _named(before.settings, before.measure)
     new = _named(settings.record(), settings.measure.record())
-    if old.get("seed") == _ONCE_DEFAULT and new.get("seed") is None:
-        new["seed"] = _ONCE_DEFAULT  # the manifest has the plan's, the training's is the same
+    if old.get("seed") == _OLD_DEFAULT_SEED and new.get("seed") is None:
+        new["seed"] = _OLD_DEFAULT_SEED  # the manifest has the plan's, the training's is the same
     for name in sorted(old.keys() | new.keys(), key=lambda name: (name.count("."), name)):
         if old.get(name) != new.get(name):
             raise ResultError(
@@ -252,7 +252,7 @@ def _same_run(path: Path, settings: RunSettings) -> dict[str, float]:
 
 
 def _difference(name: str, old: dict[str, Any], new: dict[str, Any]) -> str:
-    """What differs; a seed is not shown, for who has it has the secrets."""
+    """What differs; a seed is not shown, for whoever has it can draw the secrets."""
     if name != "seed":
         return f"its {name} is {old.get(name)!r}, now {new.get(name)!r} is asked for"
     if old.get("seed") is None:
@@ -277,7 +277,7 @@ def _flat(settings: dict[str, Any]) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in settings.items():
         inner = _flat(value) if isinstance(value, dict) else {}
-        flat |= {f"{name}.{key}": one for key, one in inner.items()} or {name: plain(value)}
+        flat |= {f"{name}.{key}": setting for key, setting in inner.items()} or {name: plain(value)}
     return flat
 
 
@@ -300,7 +300,7 @@ class _Begun(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeasuringPlace:
+class MeasurementDirectory:
     """Where a measurement is written, and what it keeps until it is whole.
 
     Attributes:
@@ -322,11 +322,11 @@ class MeasuringPlace:
         return self.out / "scores.parquet"
 
     def finished(self) -> Result | None:
-        """The result of these very inputs, where it stands here with its scores beside it.
+        """The result of these very inputs, if it is here, with its scores next to it.
 
         Raises:
             ResultError: the result of another model, manifest or settings is here, or a file of
-                somebody else with a name that a measurement writes.
+                another tool with a name that a measurement writes.
         """
         if not self.result.exists():
             refuse_foreign(self.out)
@@ -348,7 +348,7 @@ class MeasuringPlace:
         return False
 
     def begin(self, threads: int) -> None:
-        """Find out before the work whether it can be written down."""
+        """Write down what the measurement is made of; that also shows that the disk takes it."""
         begun = _Begun(inputs_sha256=self.inputs, threads=threads)
         keep_part(self.kept("inputs.json"), begun)
 
@@ -384,12 +384,12 @@ class MeasuringPlace:
 
 
 def _ended_early(result: Result) -> bool:
-    """A person ended a search or an extraction before its time."""
+    """Whether a person ended a search or an extraction early."""
     return any(form.interrupted for form in result.formats)
 
 
-UNKNOWN = "is not as this version writes it"
-MOVED = "is a part of another format or measurement"
+OTHER_VERSION = "is not as this version writes it"
+OTHER_PART = "is a part of another format or measurement"
 _PART = "part"
 _PartT = TypeVar("_PartT", bound=Record)
 
@@ -405,7 +405,7 @@ def keep_part(path: Path | None, part: Record) -> None:
         FileError: the disk refused.
     """
     if path is not None:
-        content = {_PART: name_of(path), **part.model_dump()}
+        content = {_PART: part_name(path), **part.model_dump()}
         write_sealed(path, json.dumps(content).encode(), mode=PRIVATE)
 
 
@@ -424,17 +424,17 @@ def read_part(path: Path | None, kind: type[_PartT]) -> _PartT | None:
     try:
         values = json.loads(content)
         # Of a version that wrote no name, none is known.
-        moved = isinstance(values, dict) and values.pop(_PART, name_of(path)) != name_of(path)
+        moved = isinstance(values, dict) and values.pop(_PART, part_name(path)) != part_name(path)
         part = kind.model_validate(values)
     except (ValueError, RecursionError):
-        say_rebuilt(path, why=UNKNOWN)
+        say_rebuilt(path, why=OTHER_VERSION)
         return None
     if moved:
-        say_rebuilt(path, why=MOVED)
+        say_rebuilt(path, why=OTHER_PART)
         return None
     return part
 
 
-def name_of(path: Path) -> str:
+def part_name(path: Path) -> str:
     """What a part is of: the measurement's directory and the file, as `5eed.../pin.npz`."""
     return f"{path.parent.name}/{path.name}"

@@ -2,8 +2,8 @@
 
 Nothing is picked because it is larger: the shown estimate is the exact rank where the budget
 sufficed to count it, else the one from draws, else the one among references, or the one asked for.
-The others stand beside it; so does the skew-normal curve's even where it was asked for, for nothing
-vouches for an extrapolation where something was counted or drawn.
+The others are given next to it, and so is the skew-normal curve's even where it was asked for: an
+extrapolation is not shown first where something was counted or drawn.
 """
 
 import json
@@ -68,13 +68,13 @@ _SHOWN: dict[str, tuple[EstimateName, ...]] = {
     "exact": ("exact", "bounded"),
     "importance": ("importance",),
     "sampled": ("sampled", "exact"),  # references that are all there are give an exact rank
-    # An extrapolation stands beside, never first.
+    # An extrapolation is given next to them, never first.
     "skew_normal": ("exact", "importance", "sampled"),
     "certificate": ("certificate",),
 }
 _NEVER_FIRST = (
-    "an extrapolation is never the exposure that is shown: see the column of its own, and each "
-    "canary's estimates; shown is what was counted or drawn"
+    "an extrapolation is never the exposure that is shown, which is what was counted or drawn; it "
+    "has a column of its own, and is among each canary's estimates"
 )
 
 
@@ -93,10 +93,10 @@ def estimate_format(
         search: what a search over all fills found.
         extractions: further searches per canary id; empty where extraction was left out.
         settings: method, levels, bootstraps, seed.
-        origin: what tells this measurement from all others: hashes of manifest and weights. The
-            permutations of each class come from it and from the seed: were they the same in every
-            run, the share of false alarms would be that of this one draw of permutations, which
-            was seen up to half above what the gate allows.
+        origin: what distinguishes this measurement from all others: hashes of manifest and
+            weights. The permutations of each class follow from it and from the seed: were they the
+            same in every run, the share of false alarms would be that of this one draw of
+            permutations, which was seen up to half above what the gate allows.
 
     Raises:
         ModelError: the method asked for gives no estimate here; says why not.
@@ -132,7 +132,7 @@ def estimate_format(
 
 
 def _shown(estimates: Estimates, method: str, name: str) -> Estimate:
-    """The estimate that stands for the canary: where it is a curve that was asked for, a count."""
+    """The estimate that is shown; where a curve was asked for, a counted or drawn one."""
     made = method != "skew_normal" or method in estimates
     for wanted in _SHOWN[method]:
         if wanted in estimates and made:
@@ -160,7 +160,7 @@ def _score_warnings(scores: FormatScores, search: FormatSearch) -> list[str]:
             "drawn, and not counted in any rank"
         )
     if scores.first_unscored:
-        lines.append("the first token of a text went unscored: nothing stands to the left of it")
+        lines.append("the first token of a text was not scored: it has no left context")
     if not scores.certifiable and not search.secret_bits:
         lines.append(
             "no certificate: a part of the secret went unscored, or the tokenizer does not keep "
@@ -276,11 +276,13 @@ def summarise(
         canaries: what was measured of each, in the order of the scores.
         curve: the skew-normal extrapolation; None where there is none.
         settings: levels, permutations, seed.
-        origin: what tells this measurement from all others: see `estimate_format`.
+        origin: what distinguishes this measurement from all others: see `estimate_format`.
     """
-    estimates = [_estimate(one, scores) for one in canaries]
-    controls = [one for one, never in zip(estimates, scores.controls, strict=True) if never]
-    repetitions = np.array([one.repetitions for one in canaries])
+    estimates = [_estimate(canary, scores) for canary in canaries]
+    controls = [
+        estimate for estimate, never in zip(estimates, scores.controls, strict=True) if never
+    ]
+    repetitions = np.array([canary.repetitions for canary in canaries])
     rows = []
     for count in np.unique(repetitions).tolist():
         chosen = np.flatnonzero(repetitions == count)
@@ -307,7 +309,7 @@ def summarise(
             "guessing_test": test.to_dict(),
             "median_capped": capped,
             "epsilon": epsilon.to_dict() | {"capped": capped} if count else None,
-            "methods": dict(Counter(one.method for one in shown)),
+            "methods": dict(Counter(estimate.method for estimate in shown)),
             "extraction": _found(own),
             "guesses": _guessed(own, search),
         }
@@ -324,14 +326,14 @@ def _exposures(
 ) -> ExposureSummary:
     """The exposures of a class, held against the controls where there are any."""
     return exposure_summary(
-        [one.value for one in shown],
+        [estimate.value for estimate in shown],
         level=level,
-        capped=[one.capped for one in shown],
+        capped=[estimate.capped for estimate in shown],
         estimates=shown,
-        controls_bits=[one.value for one in controls] or None,
+        controls_bits=[estimate.value for estimate in controls] or None,
         control_estimates=controls or None,
         seed=seed,
-        guessing=_guessing(scores, {one.method for one in shown}),
+        guessing=_guessing(scores, {estimate.method for estimate in shown}),
     )
 
 
@@ -364,11 +366,13 @@ def _guessing(scores: FormatScores, methods: set[str]) -> GuessingBaseline:
 
 
 def _other_medians(canaries: Sequence[CanaryResult]) -> dict[EstimateName, float | None]:
-    """Median exposure by the estimates that stand beside the rank; None: one is infinite."""
+    """Median exposure by the estimates that are given next to the rank; None: one is infinite."""
     medians: dict[EstimateName, float | None] = {}
-    beside: tuple[EstimateName, ...] = ("certificate", "skew_normal")
-    for method in beside:
-        values = [one.estimates[method].value for one in canaries if method in one.estimates]
+    others: tuple[EstimateName, ...] = ("certificate", "skew_normal")
+    for method in others:
+        values = [
+            canary.estimates[method].value for canary in canaries if method in canary.estimates
+        ]
         known = [value for value in values if value is not None]
         if values:
             medians[method] = float(np.median(known)) if len(known) == len(values) else None
@@ -383,16 +387,16 @@ def _found(canaries: Sequence[CanaryResult]) -> list[ExtractionCount]:
     """
     searches: dict[tuple[str, int], list[Extraction]] = {}
     for canary in canaries:
-        for one in canary.extraction:
-            if one.proven != 0:
-                searches.setdefault((one.method, one.revealed), []).append(one)
+        for search in canary.extraction:
+            if search.proven != 0:
+                searches.setdefault((search.method, search.revealed), []).append(search)
     return [
         ExtractionCount(
             method=chosen[0].method,
             revealed=chosen[0].revealed,
-            found=sum(one.found for one in chosen),
+            found=sum(search.found for search in chosen),
             of=len(chosen),
-            by_chance=sum(one.by_chance for one in chosen),
+            by_chance=sum(search.by_chance for search in chosen),
         )
         for _, chosen in sorted(searches.items())
     ]
@@ -402,10 +406,10 @@ def _guessed(canaries: Sequence[CanaryResult], search: FormatSearch) -> list[Gue
     """How many of these canaries an attacker finds within 1, 10, 100 ... guesses."""
     proven = 0 if search.record is None else search.record.guesses_proven or 0
     places = [
-        one.place
+        search.place
         for canary in canaries
-        for one in canary.extraction
-        if one.method == "best_first" and one.place is not None
+        for search in canary.extraction
+        if search.method == "best_first" and search.place is not None
     ]
     powers = [10**k for k in range(len(str(proven))) if 10**k <= proven]
     return [

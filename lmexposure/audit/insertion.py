@@ -32,7 +32,7 @@ from lmexposure.canaries import (
 from lmexposure.errors import CorpusError, InputError
 from lmexposure.records import RunSettings
 
-# Beyond, canaries are a part of what the model learns, and it is no longer the model of the corpus.
+# Beyond, the model learns the canaries as well, and is no longer the model of the corpus.
 _FEWEST = 10  # of a class: the gate takes no fewer for a pass
 _MOST_OF_TOKENS, _MOST_OF_DOCUMENTS = 0.01, 0.05
 
@@ -99,7 +99,7 @@ def _on_average(everyone: Preview, probability: float) -> Preview:
 def share_warning(
     settings: RunSettings, *, of_documents: float, of_bytes: float | None
 ) -> str | None:
-    """That the canaries are too large a part of the corpus, and what to change; None: they are not.
+    """Why the canaries are too large a part of the corpus, and what to change; None: they are not.
 
     Args:
         settings: what was inserted, or will be.
@@ -128,7 +128,7 @@ def share_warning(
 
 
 def _fewer(settings: RunSettings, above: float) -> str:
-    """What brings the share down by this factor."""
+    """What lowers the share by this factor."""
     enough = int(settings.per_class / above)
     copies = f"lower repetitions (now {','.join(map(str, settings.repetitions))})"
     if enough >= _FEWEST:
@@ -146,7 +146,7 @@ def insert_corpus(
     documents: int | None = None,
     verify: bool = True,
 ) -> tuple[Path, Manifest]:
-    """Insert a plan's canaries into copies of a corpus; skipped when it is done already.
+    """Insert a plan's canaries into copies of a corpus; skipped when it was done already.
 
     What was drawn for `out` once is not drawn again: its manifest has the seeds of secrets and
     coins, where the settings have none.
@@ -194,7 +194,7 @@ def _planned(settings: RunSettings, before: Manifest | None) -> Plan:
     return plan.seeded_like(before.plan, given=given)
 
 
-# Beyond, to find out takes longer than a person waits, and a claim that needs more is out of reach.
+# Beyond, the search takes longer than a person waits, and the claim is out of reach.
 _MOST_CANDIDATES = 2**17
 _CLOSE_ENOUGH = 1.05
 
@@ -204,9 +204,9 @@ class Attainable:
     """The most that the primary bound can be.
 
     Attributes:
-        candidates: that a coin is tossed for in a class of repetitions, over all formats.
+        candidates: of a class of repetitions for which a coin is tossed, over all formats.
         epsilon: of a perfect attack on them, in nats, for one document.
-        delta: beside it.
+        delta: of that epsilon.
         claimed_epsilon: what was claimed, in nats; None where nothing was.
         needed: candidates per format and class with which a perfect attack would show more than
             was claimed, at most 5% above the fewest; None where nothing is claimed, they are there
@@ -234,8 +234,9 @@ class Attainable:
             return None
         more = "" if self.needed is None else f"; it takes about {self.needed} canaries"
         return (
-            f"the claim of epsilon={self.claimed_epsilon:g} cannot be tested with so few "
-            f"candidates: no attack could show more than {self.epsilon:.3g}{more}"
+            f"the claim of epsilon={self.claimed_epsilon:g} cannot be tested with "
+            f"{self.candidates:,} candidates: no attack could show more than "
+            f"{self.epsilon:.3g}{more}"
         )
 
 
@@ -246,7 +247,7 @@ def attainable(settings: RunSettings) -> Attainable | None:
         settings: inclusion probability, candidates, repetitions, significance, delta and claim.
 
     Returns:
-        The most, beside the primary bound's delta; None without coins.
+        The most, at the primary bound's delta; None without coins.
     """
     if settings.inclusion_probability is None:
         return None
@@ -262,7 +263,7 @@ def attainable(settings: RunSettings) -> Attainable | None:
 
 
 def _needed(settings: RunSettings, claimed: float) -> int | None:
-    """Candidates per format and class that show more than was claimed: doubled, then halved in."""
+    """Candidates per format and class that show more than was claimed, by bisection."""
     low = settings.per_class
     while low * len(settings.formats) <= _MOST_CANDIDATES // 2:
         high = 2 * low
@@ -278,25 +279,25 @@ def _needed(settings: RunSettings, claimed: float) -> int | None:
 
 
 def _most(settings: RunSettings, per_class: int) -> float:
-    """The ceiling of the largest primary bound: that of the class with the fewest repetitions.
+    """The largest primary bound at most: that of the class with the fewest repetitions.
 
     The primary bound of a class has half of its share of the significance (`joint_bounds`).
     """
     candidates, repetitions = per_class * len(settings.formats), min(settings.repetitions)
     significance = settings.measure.significance / len(settings.repetitions) / 2
     try:
-        return _ceiling(
+        return _max_attainable(
             candidates,
             settings.inclusion_probability or 0.0,
             significance=significance,
             delta=_delta(settings),
             repetitions=repetitions,
         )
-    except InputError:  # coins that insert, or leave out, next to nobody
+    except InputError:  # coins that insert, or leave out, hardly any candidate
         return 0.0
 
 
-def _ceiling(
+def _max_attainable(
     candidates: int,
     inclusion_probability: float,
     *,
@@ -305,7 +306,7 @@ def _ceiling(
     repetitions: int,
 ) -> float:
     """Of the primary rule; it depends on the number of candidates and not on how coins fell."""
-    # Here, for they bring scipy: an insertion without coins asks for no ceiling.
+    # Here, because they import scipy, which an insertion without coins does not need.
     from lmexposure.statistics import epsilon_from_exposure, one_run_audit
 
     included = np.arange(candidates) < max(1, round(inclusion_probability * candidates))
@@ -331,5 +332,5 @@ def _ceiling(
 
 
 def _delta(settings: RunSettings) -> float:
-    """The primary bound stands beside the first of the deltas; no document is counted for it."""
+    """The first delta, which is the primary bound's and does not depend on the documents."""
     return settings.measure.deltas(1)[0]

@@ -39,7 +39,7 @@ def chosen_device(settings: RunSettings) -> str:
 
 
 def check_model(settings: RunSettings) -> None:
-    """Find out, before any work, whether the model to train can be there at all.
+    """Refuse, before any work, a model to train that cannot be there.
 
     Raises:
         ModelError: a path that does not exist, or holds no model.
@@ -74,7 +74,7 @@ def load_for_measuring(model: str | Path, settings: RunSettings) -> LoadedModel:
 
 
 def _refuse_damaged(model: str | Path) -> None:
-    """A changed weight would give other numbers, and look like any other."""
+    """Refuse a changed weight, which would give other numbers and look like any other."""
     damaged = damaged_model(model)
     if damaged is not None:
         raise ModelError(
@@ -127,7 +127,7 @@ def model_in_memory(model: Any, tokenizer: Any) -> LoadedModel:
 
 
 def _unwrapped(model: Any) -> Any:
-    """Without what wraps it for speed or for several processes."""
+    """The model without what wraps it for speed or for several processes."""
     while True:
         if type(model).__name__ in _SHARDED:
             raise ModelError(
@@ -159,7 +159,7 @@ def _check_weights(name: str, model: PreTrainedModel) -> None:
             "where there are no numbers: load it whole, without device_map='auto' or offloading"
         )
     dtypes = {weight.dtype for weight in weights.values()}
-    odd = sorted(str(one).removeprefix("torch.") for one in dtypes - set(_DTYPES))
+    odd = sorted(str(dtype).removeprefix("torch.") for dtype in dtypes - set(_DTYPES))
     packed = any(not isinstance(value, torch.Tensor) for value in model.state_dict().values())
     if odd or packed or getattr(model, "is_quantized", False):
         what = f" (weights of {', '.join(odd)})" if odd else ""

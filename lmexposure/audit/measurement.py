@@ -15,7 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from lmexposure import __version__
 from lmexposure._files import canonical_json, only_writer, sha256_bytes
 from lmexposure._validate import of_type
-from lmexposure.audit.directory import MeasuringPlace, mend_record
+from lmexposure.audit.directory import MeasurementDirectory, mend_record
 from lmexposure.audit.estimates import FormatEstimates, estimate_format
 from lmexposure.audit.format_scores import FormatScores, score_format, scores_of, write_scores
 from lmexposure.audit.loaded_model import model_in_memory
@@ -27,10 +27,10 @@ from lmexposure.audit.search import (
 )
 from lmexposure.audit.workload import (
     Progress,
-    measuring_phases,
-    measuring_title,
+    announce_phases,
+    measurement_phases,
+    measurement_title,
     silent,
-    tell_phases,
 )
 from lmexposure.canaries import Manifest
 from lmexposure.errors import ManifestError, ModelError, SettingsError
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from peft import PeftModel
 
 # The model's modes, the random number generators and torch's threads are those of the process.
-_ALONE = RLock()
+_ONE_AT_A_TIME = RLock()
 
 
 def measure(
@@ -89,8 +89,8 @@ def measure(
             call with the same inputs returns what is there, and an interrupted one goes on. None
             writes nothing.
         settings: what to measure.
-        validation: what is known of the model's loss, to stand beside exposure; given where this
-            package trained the model.
+        validation: what is known of the model's loss, to be shown next to exposure; given where
+            this package trained the model.
         progress: watches; None is silent. A `Watcher` is told what is to come, and may ask for an
             early end: the searches then stop as at the end of their budget, and the result says so.
 
@@ -103,20 +103,20 @@ def measure(
         ModelError: the model cannot be loaded, or cannot read a fill of a format; a model in memory
             is none that can be measured, or lacks its tokenizer (see `model_in_memory`).
         NumericalError: the model gave NaN or infinite logits.
-        PlanError: R cannot give so many references as were asked for.
+        PlanError: R has fewer fills left than the references that were asked for.
         ResultError: `out` holds the result of another model, manifest or settings, one that was
-            edited or damaged, or a run.json or scores.parquet of somebody else; another process is
-            at work there.
+            edited or damaged, or a run.json or scores.parquet that no measurement wrote; another
+            process is at work there.
         SettingsError: settings that are no `MeasureSettings`.
     """
     settings = MeasureSettings() if settings is None else settings
     progress = silent if progress is None else progress
     _check_arguments(out, settings, progress)
     manifest = _checked_manifest(manifest, model)
-    with _ALONE, nullcontext() if out is None else only_writer(out), same_random_numbers():
+    with _ONE_AT_A_TIME, nullcontext() if out is None else only_writer(out), same_random_numbers():
         loaded = _loaded(model, tokenizer)
         with evaluation_mode(loaded.model):
-            return _measured(
+            return _measure_loaded(
                 loaded,
                 manifest,
                 out,
@@ -146,8 +146,8 @@ def _checked_manifest(given: Any, model: Any) -> Manifest:
         raise ManifestError("the manifest holds no inserted canary, so there is nothing to measure")
     if manifest.layout == "chat":
         raise ManifestError(
-            "the canaries of this manifest stand in chats, and as plain text they would look "
-            "unknown to the model; score them in their wrapping: "
+            "the canaries of this manifest are turns of chats, and as plain text the model would "
+            "not recognise them; score them in their wrapping: "
             "lmexposure.integrations.wrapped_exposures"
         )
     return manifest
@@ -158,13 +158,13 @@ def _loaded(model: Any, tokenizer: Any) -> LoadedModel:
         return model_in_memory(model, tokenizer)
     if tokenizer is not None:
         raise ModelError(
-            "tokenizer is for a model in memory: a saved model has its own beside it, and what "
-            "load_model gives holds one; leave it out"
+            "tokenizer is for a model in memory: a saved model comes with its own, and so does "
+            "what load_model returns; leave it out"
         )
     return model if isinstance(model, LoadedModel) else load_model(model)
 
 
-def _measured(
+def _measure_loaded(
     loaded: LoadedModel,
     manifest: Manifest,
     out: str | Path | None,
@@ -176,7 +176,7 @@ def _measured(
 ) -> Result:
     described = loaded.to_dict()
     inputs = _inputs(loaded, described, manifest, settings)
-    place = None if out is None else MeasuringPlace(out=Path(out), inputs=inputs)
+    place = None if out is None else MeasurementDirectory(out=Path(out), inputs=inputs)
     before = None if place is None else place.finished()
     if place is not None and before is not None:
         place.clear()
@@ -189,7 +189,7 @@ def _measured(
     )
     if place is not None:
         place.begin(threads)
-    work = _Work(
+    measuring = _Measurement(
         loaded=loaded,
         manifest=manifest,
         settings=settings,
@@ -198,14 +198,14 @@ def _measured(
         origin=f"{manifest.sha256} {described['weights_sha256']}",
     )
     with computing_threads(threads):
-        tell_phases(
+        announce_phases(
             progress,
-            measuring_title(manifest, settings),
-            lambda: measuring_phases(loaded, manifest, settings),
+            measurement_title(manifest, settings),
+            lambda: measurement_phases(loaded, manifest, settings),
             keeps=True,
         )
-        scores = [work.score(name) for name in manifest.formats]
-        estimates = [work.estimate(one) for one in scores]
+        scores = [measuring.score(name) for name in manifest.formats]
+        estimates = [measuring.estimate(part) for part in scores]
     result = Result(
         lmexposure=__version__,
         inputs_sha256=inputs,
@@ -213,9 +213,9 @@ def _measured(
         scores_sha256=None,
         model=_model(described, out, validation),
         settings=settings.record(threads=threads),
-        formats=tuple(one.record for one in estimates),
-        canaries=tuple(canary for one in estimates for canary in one.canaries),
-        summary=tuple(row for one in estimates for row in one.summary),
+        formats=tuple(part.record for part in estimates),
+        canaries=tuple(canary for part in estimates for canary in part.canaries),
+        summary=tuple(row for part in estimates for row in part.summary),
         privacy=privacy_section(scores, manifest, settings, own_training=validation is not None),
         warnings=(
             *_insertion_warnings(manifest),
@@ -223,9 +223,9 @@ def _measured(
             *_training_warnings(validation),
             *_clock_warnings(settings, validation),
             *(_tokenizer_warnings(loaded, scores) if paired_by_hand else ()),
-            *work.notes.values(),
-            *work.warnings,
-            *(line for one in estimates for line in one.warnings),
+            *measuring.notes.values(),
+            *measuring.warnings,
+            *(line for part in estimates for line in part.warnings),
         ),
     )
     if place is not None:
@@ -247,13 +247,13 @@ def _insertion_warnings(manifest: Manifest) -> list[str]:
     if manifest.corpus.verified:
         return []
     return [
-        "the insertion was told not to verify: fills that the corpus held before would be taken "
-        "for never inserted, which makes canaries look less memorised; insert with verification"
+        "the insertion was not verified: fills that the corpus already held would be taken for "
+        "never inserted, which makes canaries seem less memorised; insert with verification"
     ]
 
 
 def _quick_warnings(settings: MeasureSettings) -> list[str]:
-    """What a first look leaves open is said with what it found."""
+    """What a first look leaves open."""
     if settings.coarser is None:
         return []
     return [
@@ -263,7 +263,7 @@ def _quick_warnings(settings: MeasureSettings) -> list[str]:
 
 
 def _training_warnings(validation: Validation | None) -> list[str]:
-    """A model that learned nothing cannot leak, which says nothing of one that does."""
+    """A model that learned nothing cannot leak, which says nothing of a model that did."""
     if validation is None or validation.improved:
         return []
     return [
@@ -274,7 +274,7 @@ def _training_warnings(validation: Validation | None) -> list[str]:
 
 
 def _clock_warnings(settings: MeasureSettings, validation: Validation | None) -> list[str]:
-    """Two clocks alone decide numbers, and only where they were asked to."""
+    """The two settings by which a clock decides numbers."""
     said = "so another machine, or the same one when it is busy, gives other numbers"
     found = []
     if validation is not None and validation.stopped == "max_seconds":
@@ -287,15 +287,15 @@ def _clock_warnings(settings: MeasureSettings, validation: Validation | None) ->
 
 
 def _tokenizer_warnings(loaded: LoadedModel, scores: Sequence[FormatScores]) -> list[str]:
-    """A model reads tokens of another one's tokenizer as noise, and knows no canary in them."""
-    bits = sum(one.bits.sum() for one in scores) / sum(one.tokens.sum() for one in scores)
+    """Tokens of another model's tokenizer are noise to a model, and it knows no canary in them."""
+    bits = sum(part.bits.sum() for part in scores) / sum(part.tokens.sum() for part in scores)
     guessing = math.log2(loaded.model.get_output_embeddings().weight.shape[0])
     if bits <= guessing:
         return []
     return [
         f"the model finds these texts less likely than random tokens ({bits:.1f} bits per token; "
-        f"random tokens take {guessing:.1f}), so low exposure says nothing: check that tokenizer "
-        "is the one that the model was trained with, and that the model was trained"
+        f"random tokens take {guessing:.1f}), so low exposure says nothing: check that the "
+        "tokenizer is that of the model, and that the model was trained"
     ]
 
 
@@ -319,9 +319,8 @@ def _inputs(
         "device": loaded.model.device.type,
         "settings": settings.decisive(),
     }
-    beside = adapters_beside(loaded.model)
-    if beside:
-        values["adapters"] = beside
+    if adapters := adapters_beside(loaded.model):
+        values["adapters"] = adapters
     return sha256_bytes(canonical_json(values))
 
 
@@ -334,13 +333,13 @@ def _config(loaded: LoadedModel) -> dict[str, Any]:
 
 
 @dataclass(kw_only=True)
-class _Work:
-    """One measurement under way."""
+class _Measurement:
+    """A measurement under way."""
 
     loaded: LoadedModel
     manifest: Manifest
     settings: MeasureSettings
-    place: MeasuringPlace | None
+    place: MeasurementDirectory | None
     progress: Progress
     origin: str
 

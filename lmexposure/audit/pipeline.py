@@ -82,16 +82,16 @@ def run(
         "settings", settings, RunSettings, 'RunSettings(...), such as RunSettings(formats=["pin"])'
     )
     out = Path(out)
-    # What is wrong with the settings is better found before the first step.
+    # What is wrong with the settings is found before the first step.
     training_settings(settings)
     plan_of(settings)
     check_model(settings)
-    with only_writer(out), corpus_kept(corpus, out, settings) as files:
+    with only_writer(out), spooled_corpus(corpus, out, settings) as files:
         return _run(files, out, settings, progress)
 
 
 @contextmanager
-def corpus_kept(
+def spooled_corpus(
     corpus: Files | IO[bytes], out: Path, settings: RunSettings
 ) -> Iterator[list[str | Path]]:
     """Files or patterns of a corpus; a stream becomes a file in the run's directory.
@@ -161,7 +161,7 @@ def _run(files: list[str | Path], out: Path, settings: RunSettings, progress: Pr
             load_for_measuring(trained.model_path, settings),
             manifest,
             out=out,
-            # What a resumed training began with is right for its measurement, too.
+            # A measurement takes the threads that a resumed training began with.
             settings=replace(settings.measure, threads=trained.threads or settings.threads),
             # What a result says of the training: utility next to exposure.
             validation=Validation.model_validate(trained, from_attributes=True),
@@ -199,7 +199,7 @@ def estimate_cost(corpus: Files, settings: RunSettings, *, would: Preview | None
 
 
 def _refuse_nothing_inserted(manifest: Manifest) -> None:
-    """Better said before a training than after it."""
+    """Refuse a manifest without canaries before a training, not after it."""
     if not manifest.canaries:
         raise ManifestError(
             f"nothing was inserted: the coins left all {len(manifest.held_out)} candidates out, so "
@@ -209,7 +209,7 @@ def _refuse_nothing_inserted(manifest: Manifest) -> None:
 
 
 def _refuse_lost_seed(out: Path, log: RunLog, settings: RunSettings) -> None:
-    """Other canaries than the ones that a run begun here inserted would go unnoticed."""
+    """Refuse to draw other canaries than a run begun here inserted, which would go unnoticed."""
     if log.timings and settings.seed is None and not (out / "manifest.json").exists():
         raise ResultError(
             f"{out} has a run.json but no manifest.json, which alone has the seed of its secrets; "

@@ -28,8 +28,8 @@ _PERHAPS_PACKED = (
     "another one"
 )
 _REVERSED = (
-    "the model finds canaries that went in more surprising than texts that it never saw: see "
-    "whether it was trained on this corpus, and whether anything punishes what it memorised"
+    "the model finds inserted canaries more surprising than texts that it never saw: check that it "
+    "was trained on this corpus, and whether its training penalises what it memorised"
 )
 
 
@@ -42,7 +42,7 @@ def privacy_section(
 ) -> Privacy:
     """Bounds on epsilon, membership metrics and a verdict on the claim, as `privacy_of` gives them.
 
-    Formats are pooled where coins were tossed, and stand apart where a fixed number went in.
+    Formats are pooled where coins were tossed, and kept apart where a fixed number went in.
 
     Args:
         scores: log-perplexities of every format.
@@ -73,10 +73,10 @@ def privacy_section(
 
 def _columns(scores: "Sequence[FormatScores]") -> tuple[Any, Any, Any, Any]:
     """Scores, roles, repetitions and formats of all texts; higher scores = more likely in."""
-    roles = [role for one in scores for role in one.roles]
-    copies = [count for one in scores for count in one.repetitions]
-    formats = np.repeat([one.format.name for one in scores], [one.bits.size for one in scores])
-    return -np.concatenate([one.bits for one in scores]), roles, copies, formats
+    roles = [role for part in scores for role in part.roles]
+    copies = [count for part in scores for count in part.repetitions]
+    formats = np.repeat([part.format.name for part in scores], [part.bits.size for part in scores])
+    return -np.concatenate([part.bits for part in scores]), roles, copies, formats
 
 
 _IN_AND_OUT = ({0.0, 1.0}, {0.0}, {1.0})

@@ -1,7 +1,7 @@
 """What a search over all of R says of one format: exact ranks, drawn ranks, an attacker's guesses.
 
 Draws come first: they estimate every rank, and how many model steps it would take to count it. What
-the budget can count is then counted in one walk.
+the budget can count is then counted in one walk over the fills.
 """
 
 import math
@@ -58,9 +58,9 @@ _NOTHING = Likeliest(indices=(), bits=np.empty(0), proven=0, steps=0, most_live=
 _WITHOUT_SEARCH = ("sampled", "skew_normal")
 # A walk whose expected cost is above this share of the budget is left to the draws.
 _SPARE = 0.6
-_SURE = 1.25  # so many times its expected cost is kept for a walk that is to be finished
+_SURE = 1.25  # times its expected cost is kept for a walk that must be finished
 _LIKELY = 0.9  # and a search whose expected cost is above this share is for fewer guesses
-_GROWTH = 4  # canaries share a walk where the dearest costs no more than so many times the cheapest
+_GROWTH = 4  # canaries share a walk where the dearest costs at most this times the cheapest
 
 
 Estimates = dict[EstimateName, Estimate]  # of one canary, by method
@@ -75,9 +75,9 @@ class FormatSearch(Record):
             fills could not be followed as tokens.
         guesses: for each what best-first search found; empty where there was none.
         record: how the fills were followed and what it cost; None where they were not.
-        interrupted: somebody ended it, or the extraction, before its time.
-        warnings: what is not as it should be.
-        notes: what is not as it should be of the model, whatever the format; by what it is about.
+        interrupted: a person ended it, or the extraction, early.
+        warnings: what a reader must know of them.
+        notes: what a reader must know of the model, whatever the format; by subject.
     """
 
     estimates: Rows[Estimates]
@@ -89,7 +89,7 @@ class FormatSearch(Record):
     notes: dict[str, str] = Field(default_factory=dict)
 
     def is_of(self, canaries: int) -> bool:
-        """Whether these are the whole findings of so many canaries and controls."""
+        """Whether these are the whole findings of this number of canaries and controls."""
         sizes = {len(self.secret_bits), len(self.guesses)}
         return len(self.estimates) == canaries and sizes <= {0, canaries} and not self.interrupted
 
@@ -157,10 +157,10 @@ class _Search:
         self._settings, self._space, self._scores = settings, space, scores
         self._watcher, self._end_asked = progress, partial(end_asked, progress)
         _refuse_beyond_window(space, loaded.model)
-        self._indices = [one.index for one in scores.canaries]
+        self._indices = [canary.index for canary in scores.canaries]
         self._paths = [space.path(index) for index in self._indices]
         self._aside = list(manifest.set_aside.get(scores.format.name, ()))
-        planted = [one.index for one in scores.canaries if one.role == "canary"]
+        planted = [canary.index for canary in scores.canaries if canary.role == "canary"]
         self._steps = next_token_steps(loaded.model, [*space.beginning, *self._paths[0]])
         self._ranks = RankSearch(
             space,
@@ -251,19 +251,19 @@ class _Search:
     def _drawn(self) -> tuple[Draws, float]:
         """The draws, and the seconds that they took."""
         count = self._settings.draws
-        self._told_of_draws(0, count)
+        self._watch_draws(0, count)
         begun = time.monotonic()
         draws = draw_fills(
             self._space,
             self._steps,
             draws=count,
             seed=self._settings.bootstrap_seed,
-            progress=self._told_of_draws,
+            progress=self._watch_draws,
         )
         self._draws = draws
         return draws, time.monotonic() - begun
 
-    def _told_of_draws(self, done: int, total: int) -> None:
+    def _watch_draws(self, done: int, total: int) -> None:
         self._progress("drawing fills", done, total)
         # Whoever asked for ranks from draws by name has no other, and gets these.
         if self._settings.method != "importance" and done < total and self._end_asked():
@@ -307,7 +307,7 @@ class _Search:
         expected: float,
         spare: int = 0,
     ) -> None:
-        """Count in one walk, within the budget but for what is to be spared; keep what is best."""
+        """Count in one walk, within the budget less what is to be spared; keep the best rows."""
         if not chosen:
             return
         before = self._ranks.spent
@@ -346,19 +346,19 @@ class _Search:
 
     def _counted(self, proven: Sequence[ProvenRank], steps: int) -> list[Estimate]:
         exposure = counted_exposure(
-            [one.low for one in proven],
-            [one.high for one in proven],
+            [rank.low for rank in proven],
+            [rank.high for rank in proven],
             space_size=self._space.size,
-            place_low=[one.place_low for one in proven],
-            place_high=[one.place_high for one in proven],
-            empirical=[one.margin.empirical for one in proven],
+            place_low=[rank.place_low for rank in proven],
+            place_high=[rank.place_high for rank in proven],
+            empirical=[rank.margin.empirical for rank in proven],
             steps=steps,
         )
         return [Estimate.model_validate(exposure.row(i)) for i in range(len(proven))]
 
     def _weigh(self, rows: list[Estimates], draws: Draws) -> None:
         """Ranks estimated from the draws."""
-        inserted = np.array([one.role == "canary" for one in self._scores.canaries])
+        inserted = np.array([canary.role == "canary" for canary in self._scores.canaries])
         exposure = importance_exposure(
             self._walked(self._paths),
             self._weighted(draws, inserted),
@@ -378,13 +378,15 @@ class _Search:
 
     def _weighted(self, draws: Draws, inserted: NDArray[np.bool_]) -> WeightedDraws:
         excluded = np.zeros(len(draws), dtype=bool)
-        planted = [path for path, one in zip(self._paths, inserted, strict=True) if one]
+        planted = [
+            path for path, was_inserted in zip(self._paths, inserted, strict=True) if was_inserted
+        ]
         for path in [*planted, *map(self._space.path, self._aside)]:
             excluded |= draws.of(path)
         return draws.weighted(excluded)
 
     def _guess(self) -> tuple[Extraction, ...]:
-        """What an attacker finds who tries the likeliest fills of all of R in order."""
+        """What an attacker finds by trying the likeliest fills of all of R in order."""
         asked = min(self._settings.guesses, self._space.size)
         count = self._provable(asked)
         self._likeliest = self._search(count) if count else _NOTHING
@@ -438,7 +440,7 @@ class _Search:
 
 
 class _EndedError(Exception):
-    """A person wants the search to end; draws that are not whole prove nothing."""
+    """A person ended the search while fills were drawn; incomplete draws prove nothing."""
 
 
 def _refuse_beyond_window(space: TokenSpace, model: Any) -> None:

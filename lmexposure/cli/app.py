@@ -112,7 +112,7 @@ def _main(
     ] = False,
     # For the help alone: the entry point takes it out of every command line.
     debug: Annotated[
-        bool, typer.Option("--debug", help="Show the traceback of an error of ours.")
+        bool, typer.Option("--debug", help="Show the traceback of an unexpected failure.")
     ] = False,
 ) -> None:
     """Measure how much of its training data a language model gives away."""
@@ -176,7 +176,7 @@ _add_command(
 _add_command(
     report,
     "Write the report of a run.",
-    ("report.html and report.md, beside the result", "report runs/gpt2"),
+    ("report.html and report.md, next to the result", "report runs/gpt2"),
     (
         "with charts as files, and tables for other tools",
         "report runs/gpt2 --format html --format csv --charts --out shown",

@@ -13,7 +13,7 @@ from lmexposure.cli.console import say
 from lmexposure.cli.long_work import long_work
 from lmexposure.cli.options import FILES, Given, parsed, takes
 from lmexposure.errors import SettingsError
-from lmexposure.records import KNOWN, MEASURING, NAMES_BY_TABLE
+from lmexposure.records import MEASURING, NAMES_BY_TABLE, SETTING_NAMES
 
 if TYPE_CHECKING:
     from lmexposure.gate import Thresholds, Verdict
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckFlags:
-    """What the command was given; None: not said. See `check` for each."""
+    """What the command was given; None: not given. See `check` for each."""
 
     run: Path | None
     model: str | None
@@ -75,9 +75,9 @@ def _thresholds_in(path: Path) -> dict[str, object]:
     if not isinstance(said, dict):
         raise SettingsError(f"[check] in {path} must be a table of thresholds by name")
     known = settings_of(Thresholds)
-    astray = [name for name in whole if name in known and name not in KNOWN]
+    astray = [name for name in whole if name in known and name not in SETTING_NAMES]
     try:
-        refuse_unknown(astray, KNOWN, elsewhere={"the table [check]": known})
+        refuse_unknown(astray, SETTING_NAMES, elsewhere={"the table [check]": known})
     except SettingsError as failure:
         raise SettingsError(f"{path}: {failure}") from None
     try:
@@ -118,7 +118,7 @@ def refuse_overwriting(flags: CheckFlags, source: Path) -> None:
 
     Args:
         flags: of the command.
-        source: the result or the manifest; what lies beside it is its run's, as is all in --out
+        source: the result or the manifest; what lies next to it is its run's, as is all in --out
             and all in the directory of --model.
 
     Raises:
@@ -145,7 +145,7 @@ def refuse_overwriting(flags: CheckFlags, source: Path) -> None:
 
 
 def writes_to_standard_output(flags: CheckFlags) -> bool:
-    """Whether an output is for the next program in a pipe, and the verdict must not mix with it."""
+    """Whether an output goes to the next program in a pipe: the verdict must not mix with it."""
     from lmexposure._files import is_standard_output
 
     return any(map(is_standard_output, flags.outputs.values()))
@@ -182,7 +182,7 @@ def write_outputs(
 
 
 @takes(thresholds=options.THRESHOLDS, measuring=options.MEASURED_FIRST)
-def check(
+def check(  # noqa: PLR0913 - a command: its parameters are its flags
     run: Annotated[
         Path | None,
         typer.Argument(metavar="RUN_OR_RESULT", help="A run directory or a result.json."),
@@ -200,7 +200,7 @@ def check(
     out: Annotated[
         Path | None,
         options.out_option(
-            "With --model: for the result; without it, nothing of it is kept.", panel=MEASURING
+            "With --model: for the result; by default it is not kept.", panel=MEASURING
         ),
     ] = None,
     json_file: Annotated[
@@ -226,10 +226,10 @@ def check(
     thresholds: Given,
     measuring: Given,
 ) -> None:
-    """Hold a result, or a model that is measured first, against thresholds.
+    """Compare a result, or a model that is measured first, with thresholds.
 
-    Exit code 0: no leak found; 1: a leak; 2: inconclusive; 3: an error. Thresholds and what they
-    rest on are explained in the README.
+    Exit code 0: no leak found; 1: a leak; 2: inconclusive; 3: an error. The documentation explains
+    the thresholds and what they rest on.
     """
     flags = CheckFlags(**locals())
     from lmexposure.gate import check as judge
@@ -248,7 +248,7 @@ def check(
 def _measured_or_read(
     flags: CheckFlags, thresholds: "Thresholds"
 ) -> "tuple[Result, Provenance, Path]":
-    """The result, where it comes from, and the file that a reader of the findings is led to."""
+    """The result, its provenance, and the file that the findings refer to."""
     from lmexposure.records import open_run
 
     refuse_mixed(flags)
@@ -265,7 +265,7 @@ def _measured_or_read(
 def _measured(
     model: str, manifest: Path, flags: CheckFlags, thresholds: "Thresholds"
 ) -> "tuple[Result, Provenance]":
-    """Measure as `lmexposure measure` does; without --out nothing stays on the disk."""
+    """Measure as `lmexposure measure` does; without --out nothing is left on the disk."""
     import tempfile
 
     from lmexposure.audit import load_for_measuring

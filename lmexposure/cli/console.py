@@ -220,7 +220,7 @@ def write_and_say(run_directory: Path) -> None:
         run_directory: as `lmexposure run` or `lmexposure measure` left it.
 
     Raises:
-        LmexposureError: the report cannot be made or written; the result stands all the same.
+        LmexposureError: the report cannot be made or written; the result is there all the same.
     """
     if not speaks():
         return

@@ -48,7 +48,7 @@ class Forecast:
 
     def update(self, what: str, done: int, total: int, now: float) -> None:
         """Take note of how far a phase is; one that was not planned is passed over."""
-        names = [one.what for one in self._phases]
+        names = [phase.what for phase in self._phases]
         if what in names:
             at = names.index(what)
             if at != self._at:
@@ -126,8 +126,8 @@ _A_LINE = 60.0
 _WIDE = 1.5  # what is at most is said where it is so much above what is expected
 
 _ENDING = (
-    "ending: the search stops here and what it has proven is kept; what every result needs is "
-    "still finished. Ctrl-C again stops at once, without a result"
+    "ending: the search stops here and keeps what it has proven; the rest of the result is still "
+    "completed. Press Ctrl-C again to stop at once, without a result"
 )
 _IN_TRAINING = "stopped; the same command goes on from the last checkpoint"
 STOPPED = "stopped; finished steps are kept, and the same command goes on from there"

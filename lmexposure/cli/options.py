@@ -19,9 +19,9 @@ from lmexposure.records import (
     HIDDEN,
     MACHINE,
     MEASURING,
+    OLD_SETTING_NAMES,
     PANELS,
     PRIVACY,
-    RENAMED,
     TRAINING,
     MeasureSettings,
     RunSettings,
@@ -40,7 +40,7 @@ class Group:
     Attributes:
         flags: argument of the command line -> what is declared of it.
         first: those among them that people use most: they come first in the help, in no panel.
-        said: other words for some, where they mean less to this command.
+        help: other words for some of them, which mean less to this command.
         more: parameters that are no settings, such as a file of them.
         old: name of old -> its type; read, and in no help.
         make: what the command gets, of the flags that were given (not None) by their arguments.
@@ -48,7 +48,7 @@ class Group:
 
     flags: Mapping[str, Setting]
     first: Sequence[str] = ()
-    said: Mapping[str, str] = field(default_factory=dict)
+    help: Mapping[str, str] = field(default_factory=dict)
     more: Sequence[inspect.Parameter] = ()
     old: Mapping[str, type] = field(default_factory=dict)
     make: Callable[[Given], object] = dict
@@ -82,23 +82,26 @@ def takes(**groups: Group) -> Callable[[Callable[P, None]], Callable[P, None]]:
     return command_of
 
 
-def option_of(told: Setting, *, panel: str | None = None, said: str | None = None) -> OptionInfo:
+def option_of(setting: Setting, *, panel: str | None = None, help: str | None = None) -> OptionInfo:
     """The flag of a setting.
 
     Args:
-        told: what is declared of it.
+        setting: what is declared of it.
         panel: of the help; None: above all panels.
-        said: its words; None: those that are declared.
+        help: its words; None: those that are declared.
     """
     return _option(
-        told.flag or "", help=said or help_of(told), metavar=told.metavar or None, panel=panel
+        setting.flag or "",
+        help=help or help_of(setting),
+        metavar=setting.metavar or None,
+        panel=panel,
     )
 
 
-def help_of(told: Setting) -> str:
+def help_of(setting: Setting) -> str:
     """What a help says of a setting: a sentence, and its default."""
-    said = sentence(told.help)
-    return said if told.default is False else f"{said}  [default: {told.shown_default}]"
+    words = sentence(setting.help)
+    return words if setting.default is False else f"{words}  [default: {setting.shown_default}]"
 
 
 def _option(
@@ -127,10 +130,10 @@ def _parameters(group: Group) -> list[inspect.Parameter]:
 
 
 def _flag_of(name: str, group: Group) -> inspect.Parameter:
-    told = group.flags[name]
-    panel = None if name in group.first else told.panel
-    option = option_of(told, panel=panel, said=group.said.get(name))
-    return _parameter(name, option, _type_of(told))
+    setting = group.flags[name]
+    panel = None if name in group.first else setting.panel
+    option = option_of(setting, panel=panel, help=group.help.get(name))
+    return _parameter(name, option, _type_of(setting))
 
 
 def _parameter(name: str, option: OptionInfo, kind: object) -> inspect.Parameter:
@@ -138,23 +141,23 @@ def _parameter(name: str, option: OptionInfo, kind: object) -> inspect.Parameter
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=kind)
 
 
-def _type_of(told: Setting) -> object:
+def _type_of(setting: Setting) -> object:
     """What the command line reads a flag as; a list where it may be repeated."""
-    if told.parse is not None or get_origin(told.kind) is Literal:
+    if setting.parse is not None or get_origin(setting.kind) is Literal:
         return str
-    return list[str] if get_origin(told.kind) is tuple else told.kind
+    return list[str] if get_origin(setting.kind) is tuple else setting.kind
 
 
 def _given(parameters: Sequence[inspect.Parameter], given: Mapping[str, object]) -> Given:
     """Those of a group's flags that were given."""
-    return {one.name: given[one.name] for one in parameters if given[one.name] is not None}
+    return {flag.name: given[flag.name] for flag in parameters if given[flag.name] is not None}
 
 
 def parsed(flags: Mapping[str, Setting], given: Given) -> Given:
     """The same, with the texts of flags read that have a way of their own to be written."""
     return {
-        name: told.parse(told.flag or name, value)
-        if (told := flags.get(name)) is not None and told.parse is not None
+        name: setting.parse(setting.flag or name, value)
+        if (setting := flags.get(name)) is not None and setting.parse is not None
         else value
         for name, value in given.items()
     }
@@ -166,10 +169,10 @@ _OF_THE_GATE = {"the table [check]": settings_of(Thresholds).keys()}
 _SEED_OF_A_MEASUREMENT = {"seed": "bootstrap_seed"}  # name of old -> name of today
 _TRAINING = "training_"  # before the arguments that are settings of the training
 
-# The one rule of --out, which every help of it ends with.
+# The one rule of --out, with which every help of it ends.
 _OUT_RULE = (
-    "A directory, made with its parents where it is missing; a file is refused, and the records of "
-    "another run are not written over."
+    "A directory, created with its parents if it is missing; refused if it is a file or holds the "
+    "records of another run."
 )
 
 
@@ -177,7 +180,7 @@ def out_option(what: str, *, panel: str | None = None) -> OptionInfo:
     """The flag --out, by its one rule, in every command that has it.
 
     Args:
-        what: is written there, for the help.
+        what: what is written there, for the help.
         panel: of the help.
     """
     option: OptionInfo = typer.Option(
@@ -255,10 +258,12 @@ def opened(corpus: list[str]) -> "list[str] | IO[bytes]":
 def _every_flag() -> dict[str, Setting]:
     """The settings of the whole path that have a flag, by their arguments."""
     found = {**settings_of(RunSettings)}
-    found |= {f"{_TRAINING}{name}": told for name, told in settings_of(TrainingSettings).items()}
-    found |= {n: told for n, told in settings_of(MeasureSettings).items() if n not in found}
+    found |= {
+        f"{_TRAINING}{name}": setting for name, setting in settings_of(TrainingSettings).items()
+    }
+    found |= {n: setting for n, setting in settings_of(MeasureSettings).items() if n not in found}
     shown = sorted(found.items(), key=lambda item: PANELS.index(item[1].panel))
-    return {name: told for name, told in shown if told.flag is not None}
+    return {name: setting for name, setting in shown if setting.flag is not None}
 
 
 _FLAGS = _every_flag()
@@ -274,7 +279,7 @@ def _settings(
     also: Collection[str] = (),
     without: Collection[str] = (),
     first: Sequence[str] = (),
-    said: Mapping[str, str] | None = None,
+    help: Mapping[str, str] | None = None,
     old: Mapping[str, type] | None = None,
     make: Callable[[Given], object] | None = None,
 ) -> Group:
@@ -282,18 +287,22 @@ def _settings(
 
     Args:
         panels: of the help.
-        also, without: settings that are taken, or not, whatever their panel.
-        first, said, old, make: as in `Group`; make None: `merged`.
+        also: settings that are taken whatever their panel.
+        without: settings that are not taken.
+        first: as in `Group`.
+        help: as in `Group`.
+        old: as in `Group`.
+        make: as in `Group`; None: `merged`.
     """
     taken = {
-        name: told
-        for name, told in _FLAGS.items()
-        if (told.panel in panels or name in also) and name not in without
+        name: setting
+        for name, setting in _FLAGS.items()
+        if (setting.panel in panels or name in also) and name not in without
     }
     return Group(
         flags=taken,
         first=first,
-        said=said or {},
+        help=help or {},
         more=[_file()],
         old=old or {},
         make=make or merged,
@@ -324,7 +333,7 @@ def merged(given: Given, *, base: RunSettings | None = None) -> RunSettings:
         said = _by_a_fixed_number(said)
     if "coins" in given:
         given["coins"] = _probability(str(given["coins"]))
-    given = parsed(_FLAGS, with_new_names(given, RENAMED, shown="--{}"))
+    given = parsed(_FLAGS, with_new_names(given, OLD_SETTING_NAMES, shown="--{}"))
     training = {
         name.removeprefix(_TRAINING): given.pop(name)
         for name in list(given)
@@ -402,7 +411,7 @@ LEARNING = _settings(
     also=("seed", "layout", "text_field"),
     without=("batch_size", "dtype"),
     first=("model", "training_epochs", "training_max_seconds"),
-    said={"seed": "Of initial weights and of the order of training.  [default: 0]"},
+    help={"seed": "Seed of initial weights and of the order of training.  [default: 0]"},
 )
 MEASUREMENT = _settings(
     MEASURING,
@@ -421,12 +430,12 @@ RUN = _settings(
 DEMO = Group(
     flags={name: _FLAGS[name] for name in ("model", "seed", "training_epochs")},
     first=("model", "seed", "training_epochs"),
-    said={"seed": "Decides all that is random but who is included.  [default: 0]"},
+    help={"seed": "Seed of all that is random, except who is included.  [default: 0]"},
 )
 THRESHOLDS = Group(
     flags=settings_of(Thresholds), first=("max_exposure", "max_guesses", "max_epsilon")
 )
-# What only a measurement can follow, of a command that may do without one.
+# Settings of a measurement, for a command that need not measure.
 MEASURED_FIRST = Group(
     flags={
         name: _FLAGS[name]

@@ -30,7 +30,8 @@ def remove(
         str | None,
         typer.Option(
             metavar="<path>",
-            help="Of one file, instead of --out: its name, a link or a pipe; - is standard output.",
+            help="For a single file, instead of --out: a name, a link or a pipe; - is standard "
+            "output.",
         ),
     ] = None,
 ) -> None:
@@ -62,18 +63,18 @@ def remove(
 
 
 def _target(out: Path | None, name: str | None, manifest: Path, corpus: Sequence[Path]) -> Path:
-    """Where to write: one of both flags says, and not over a file of the run.
+    """Where to write, as one of the two flags says; never over a file of the run.
 
     Raises:
-        SettingsError: neither flag or both, several files for one, a file of the run, or one
-            that is there already.
+        SettingsError: neither flag or both, several files for one, a file of the run, or a file
+            that exists already.
     """
     from lmexposure.errors import SettingsError
 
     if out is not None and name is None:
         there = next((out / path.name for path in corpus if (out / path.name).exists()), None)
         if there is not None:
-            raise SettingsError(f"{there} is there already; choose another --out")
+            raise SettingsError(f"{there} exists already; choose another --out")
         return out
     if name is None or out is not None:
         raise SettingsError(

@@ -24,13 +24,13 @@ def run(
     """Insert canaries into CORPUS, train a model on it, measure what it gives away."""
     from lmexposure._files import only_writer
     from lmexposure.audit import (
-        corpus_kept,
         estimate_cost,
         preview,
+        spooled_corpus,
     )
     from lmexposure.audit import run as run_audit
 
-    with only_writer(out), corpus_kept(options.opened(corpus), out, settings) as files:
+    with only_writer(out), spooled_corpus(options.opened(corpus), out, settings) as files:
         would = preview(files, settings=settings)
         say(estimate_cost(files, settings, would=would))
         say_attainable(settings)
@@ -47,12 +47,12 @@ def demo(
     out: Annotated[
         Path | None,
         options.out_option(
-            "The run; the same command resumes it; without it, runs/demo, or runs/demo-quick."
+            "The run; the same command resumes it; by default runs/demo, or runs/demo-quick."
         ),
     ] = None,
     quick: Annotated[
         bool,
-        typer.Option("--quick", help="In half a minute: less text, a small LSTM, a first look."),
+        typer.Option("--quick", help="A first look in half a minute: less text and a small LSTM."),
     ] = False,
     *,
     given: Given,

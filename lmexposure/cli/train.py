@@ -21,7 +21,9 @@ def train(
     out: Annotated[Path, options.out_option("For model/ and metrics.jsonl.")],
     manifest: Annotated[
         Path | None,
-        typer.Option(help="Its manifest: canaries are kept whole, and out of validation."),
+        typer.Option(
+            help="The manifest of the corpus: its canaries are kept whole, and out of validation."
+        ),
     ] = None,
     *,
     settings: "RunSettings",

@@ -111,15 +111,15 @@ class RunFiles:
 
     Attributes:
         path: as it was given; None for a result in memory.
-        name: of the directory, or of a result that stands alone.
+        name: of the directory, or of a result without one.
         result: what was measured.
         manifest: what was inserted; None where it is not next to the result.
         record: run.json; None where there is none.
         curve: of the training in order, from metrics.jsonl, or for a model that was trained
             elsewhere from exposure.jsonl; empty without either.
         result_path: the file that `result` was read from; None for one in memory.
-        scores_path: where the scores would be; None for a result that stands alone.
-        notes: what of it could not be read and decides no number.
+        scores_path: where the scores would be; None for a result without a directory.
+        notes: what could not be read of it, and decides no number.
     """
 
     path: Path | None
@@ -189,7 +189,7 @@ def run_of(measured: "Measured") -> RunFiles:
 def open_run(path: str | Path) -> RunFiles:
     """Read a run directory, what `lmexposure measure` wrote, or a result.json.
 
-    A file of any other name stands alone: what lies next to it may belong to another result.
+    A file of any other name is read alone: what lies next to it may belong to another result.
 
     Args:
         path: a directory with a result.json in it, or a result.

@@ -159,7 +159,7 @@ def _other_canaries(scores: Scores, result: Result) -> str | None:
     """The same canaries with the same bits."""
     drawn = np.isin(scores.roles, _DRAWN)
     here = dict(zip(scores.ids[drawn].tolist(), _rows(scores, drawn), strict=True))
-    if here.keys() != {one.id for one in result.canaries} or int(drawn.sum()) != len(here):
+    if here.keys() != {canary.id for canary in result.canaries} or int(drawn.sum()) != len(here):
         return f"it scores {int(drawn.sum())} canaries and controls, the result has others"
     for canary in result.canaries:
         *what, bits = here[canary.id]

@@ -23,7 +23,7 @@ from lmexposure.audit import (
     run,
     train_corpus,
 )
-from lmexposure.audit.directory import MeasuringPlace
+from lmexposure.audit.directory import MeasurementDirectory
 from lmexposure.canaries import Plan, insert_files
 from lmexposure.errors import ModelError, ResultError
 from lmexposure.models.checkpoints import CheckpointDirectory
@@ -69,7 +69,7 @@ def runs(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pa
     run(corpus, out=homes["whole"], settings=SETTINGS)
     for name, owner, method in (
         ("training", CheckpointDirectory, "finish"),
-        ("measuring", MeasuringPlace, "finish"),
+        ("measuring", MeasurementDirectory, "finish"),
     ):
         with pytest.MonkeyPatch.context() as patch, pytest.raises(StopError):
             patch.setattr(owner, method, stop)
