@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lmexposure.audit.directory import refuse_foreign
     from lmexposure.audit.insertion import (
-        attainable,
         insert_corpus,
+        max_attainable,
         plan_of,
         preview,
         share_warning,
@@ -34,7 +34,6 @@ __all__ = [
     "Phase",
     "Progress",
     "RunSettings",
-    "attainable",
     "demo_corpus",
     "demo_settings",
     "epsilon",
@@ -42,6 +41,7 @@ __all__ = [
     "estimate_cost",
     "insert_corpus",
     "load_for_measuring",
+    "max_attainable",
     "measure",
     "plan_of",
     "preview",

@@ -117,7 +117,7 @@ def refuse_foreign(out: Path) -> None:
     there = next((path for path in (record, scores) if path.exists() and not ours), None)
     if there is not None:
         raise ResultError(
-            f"{there} exists already, and no measurement wrote it; choose another directory, or "
+            f"{there} is there already, and no measurement left it; choose another directory, or "
             "move it away"
         )
 
@@ -350,20 +350,20 @@ class MeasurementDirectory:
     def begin(self, threads: int) -> None:
         """Write down what the measurement is made of; that also shows that the disk takes it."""
         begun = _Begun(inputs_sha256=self.inputs, threads=threads)
-        keep_part(self.kept("inputs.json"), begun)
+        keep_part(self.part("inputs.json"), begun)
 
     def threads(self) -> int | None:
         """With how many threads the parts here were computed; None where there are none.
 
         Parts of which that is not known are removed: others would be added to them.
         """
-        begun = read_part(self.kept("inputs.json"), _Begun)
+        begun = read_part(self.part("inputs.json"), _Begun)
         if begun is None:
-            shutil.rmtree(self.kept("inputs.json").parent, ignore_errors=True)
+            shutil.rmtree(self.part("inputs.json").parent, ignore_errors=True)
             return None
         return begun.threads
 
-    def kept(self, name: str) -> Path:
+    def part(self, name: str) -> Path:
         """A file for finished parts; other inputs have other files."""
         return self.out / ".measuring" / self.inputs[:16] / name
 

@@ -1,7 +1,7 @@
 """Insertion as a step of a run: the corpus and its manifest in their places, once.
 
 Before it, and before a training is paid for: what it would do to the corpus (`preview`), and the
-most that an audit of it can show (`attainable`).
+most that an audit of it can show (`max_attainable`).
 """
 
 from dataclasses import dataclass, replace
@@ -200,7 +200,7 @@ _CLOSE_ENOUGH = 1.05
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attainable:
+class MaxAttainable:
     """The most that the primary bound can be.
 
     Attributes:
@@ -240,7 +240,7 @@ class Attainable:
         )
 
 
-def attainable(settings: RunSettings) -> Attainable | None:
+def max_attainable(settings: RunSettings) -> MaxAttainable | None:
     """What a perfect attack would show, and how many candidates a claim needs.
 
     Args:
@@ -253,7 +253,7 @@ def attainable(settings: RunSettings) -> Attainable | None:
         return None
     claimed, most = settings.measure.claimed_epsilon, _most(settings, settings.per_class)
     short = claimed is not None and most <= claimed
-    return Attainable(
+    return MaxAttainable(
         candidates=settings.per_class * len(settings.formats),
         epsilon=most,
         delta=_delta(settings),
@@ -286,7 +286,7 @@ def _most(settings: RunSettings, per_class: int) -> float:
     candidates, repetitions = per_class * len(settings.formats), min(settings.repetitions)
     significance = settings.measure.significance / len(settings.repetitions) / 2
     try:
-        return _max_attainable(
+        return _primary_bound_at_most(
             candidates,
             settings.inclusion_probability or 0.0,
             significance=significance,
@@ -297,7 +297,7 @@ def _most(settings: RunSettings, per_class: int) -> float:
         return 0.0
 
 
-def _max_attainable(
+def _primary_bound_at_most(
     candidates: int,
     inclusion_probability: float,
     *,

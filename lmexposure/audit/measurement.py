@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from threading import RLock
@@ -176,36 +176,37 @@ def _measure_loaded(
 ) -> Result:
     described = loaded.to_dict()
     inputs = _inputs(loaded, described, manifest, settings)
-    place = None if out is None else MeasurementDirectory(out=Path(out), inputs=inputs)
-    before = None if place is None else place.finished()
-    if place is not None and before is not None:
-        place.clear()
-        mend_record(place.out, settings.record())
+    directory = None if out is None else MeasurementDirectory(out=Path(out), inputs=inputs)
+    if directory is not None and (before := directory.finished()) is not None:
+        directory.clear()
+        mend_record(directory.out, settings.record())
         return before
     threads = threads_for(
         loaded.model,
         asked=settings.threads,
-        recorded=None if place is None else place.threads(),
+        recorded=None if directory is None else directory.threads(),
     )
-    if place is not None:
-        place.begin(threads)
-    measuring = _Measurement(
+    if directory is not None:
+        directory.begin(threads)
+    measurement = _Measurement(
         loaded=loaded,
+        described=described,
         manifest=manifest,
         settings=settings,
-        place=place,
+        directory=directory,
         progress=progress,
-        origin=f"{manifest.sha256} {described['weights_sha256']}",
     )
     with computing_threads(threads):
-        announce_phases(
-            progress,
-            measurement_title(manifest, settings),
-            lambda: measurement_phases(loaded, manifest, settings),
-            keeps=True,
-        )
-        scores = [measuring.score(name) for name in manifest.formats]
-        estimates = [measuring.estimate(part) for part in scores]
+        scores, estimates = measurement.run()
+    warnings = [
+        *_insertion_warnings(manifest),
+        *_quick_warnings(settings),
+        *_training_warnings(validation),
+        *_clock_warnings(settings, validation),
+        *(_tokenizer_warnings(loaded, scores) if paired_by_hand else ()),
+        *measurement.notes.values(),
+        *measurement.warnings,
+    ]
     result = Result(
         lmexposure=__version__,
         inputs_sha256=inputs,
@@ -217,19 +218,10 @@ def _measure_loaded(
         canaries=tuple(canary for part in estimates for canary in part.canaries),
         summary=tuple(row for part in estimates for row in part.summary),
         privacy=privacy_section(scores, manifest, settings, own_training=validation is not None),
-        warnings=(
-            *_insertion_warnings(manifest),
-            *_quick_warnings(settings),
-            *_training_warnings(validation),
-            *_clock_warnings(settings, validation),
-            *(_tokenizer_warnings(loaded, scores) if paired_by_hand else ()),
-            *measuring.notes.values(),
-            *measuring.warnings,
-            *(line for part in estimates for line in part.warnings),
-        ),
+        warnings=(*warnings, *(line for part in estimates for line in part.warnings)),
     )
-    if place is not None:
-        result = place.finish(result, lambda path: write_scores(path, scores))
+    if directory is not None:
+        result = directory.finish(result, lambda path: write_scores(path, scores))
     return result.with_scores(scores_of(scores))
 
 
@@ -334,19 +326,38 @@ def _config(loaded: LoadedModel) -> dict[str, Any]:
 
 @dataclass(kw_only=True)
 class _Measurement:
-    """A measurement under way."""
+    """A measurement under way.
+
+    Attributes:
+        described: what the model says of itself.
+        directory: of the result and of finished parts; None writes nothing.
+        warnings: what a reader of the result must know.
+        notes: what concerns all formats, given once; by subject.
+    """
 
     loaded: LoadedModel
+    described: dict[str, Any]
     manifest: Manifest
     settings: MeasureSettings
-    place: MeasurementDirectory | None
+    directory: MeasurementDirectory | None
     progress: Progress
-    origin: str
+    warnings: list[str] = field(default_factory=list)
+    notes: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.warnings: list[str] = []
-        self.notes: dict[str, str] = {}  # what concerns all formats, said once
         self.vocabulary = Vocabulary(self.loaded.tokenizer)
+        self.origin = f"{self.manifest.sha256} {self.described['weights_sha256']}"
+
+    def run(self) -> tuple[list[FormatScores], list[FormatEstimates]]:
+        """Scores of all formats, then their estimates."""
+        announce_phases(
+            self.progress,
+            measurement_title(self.manifest, self.settings),
+            lambda: measurement_phases(self.loaded, self.manifest, self.settings),
+            keeps=True,
+        )
+        scores = [self.score(name) for name in self.manifest.formats]
+        return scores, [self.estimate(part) for part in scores]
 
     def score(self, name: str) -> FormatScores:
         scores = score_format(
@@ -416,4 +427,4 @@ class _Measurement:
 
     def _kept(self, name: str) -> Path | None:
         """A file for a finished part; None where nothing is written."""
-        return None if self.place is None else self.place.kept(name)
+        return None if self.directory is None else self.directory.part(name)

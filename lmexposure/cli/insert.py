@@ -69,7 +69,7 @@ def insert(
     source = options.opened(corpus)
     tell = say_aside if is_stream(source) else say
     plan_of(settings)  # refuses what no format can hold
-    say_attainable(settings, tell=tell)
+    say_max_attainable(settings, tell=tell)
     place, manifest = insert_corpus(
         source,
         target=None if sys.stdout is None else sys.stdout.buffer,
@@ -171,17 +171,17 @@ def _dry_run(corpus: list[str], chosen: "RunSettings") -> None:
         raise SettingsError("--dry-run reads files, not standard input; give a file")
     would = preview(corpus, settings=chosen)
     _print_preview(would, coins=chosen.inclusion_probability is not None)
-    say_attainable(chosen)
+    say_max_attainable(chosen)
     warn_of_share(chosen, would.share_of_documents, would.share_of_bytes)
 
 
-def say_attainable(settings: "RunSettings", *, tell: Callable[[str], None] = say) -> None:
+def say_max_attainable(settings: "RunSettings", *, tell: Callable[[str], None] = say) -> None:
     """Say what an audit with coins could show at best; better known before than after."""
     from lmexposure.audit import (
-        attainable,
+        max_attainable,
     )
 
-    best = attainable(settings)
+    best = max_attainable(settings)
     if best is not None:
         tell(best.sentence)
         if best.warning:

@@ -67,14 +67,14 @@ def _target(out: Path | None, name: str | None, manifest: Path, corpus: Sequence
 
     Raises:
         SettingsError: neither flag or both, several files for one, a file of the run, or a file
-            that exists already.
+            that is there already.
     """
     from lmexposure.errors import SettingsError
 
     if out is not None and name is None:
         there = next((out / path.name for path in corpus if (out / path.name).exists()), None)
         if there is not None:
-            raise SettingsError(f"{there} exists already; choose another --out")
+            raise SettingsError(f"{there} is there already; choose another --out")
         return out
     if name is None or out is not None:
         raise SettingsError(

@@ -7,7 +7,7 @@ import typer
 
 from lmexposure.cli import options
 from lmexposure.cli.console import print_result, say, write_and_say
-from lmexposure.cli.insert import say_attainable, warn_of_share
+from lmexposure.cli.insert import say_max_attainable, warn_of_share
 from lmexposure.cli.long_work import long_work
 from lmexposure.cli.options import Given, takes
 
@@ -33,7 +33,7 @@ def run(
     with only_writer(out), spooled_corpus(options.opened(corpus), out, settings) as files:
         would = preview(files, settings=settings)
         say(estimate_cost(files, settings, would=would))
-        say_attainable(settings)
+        say_max_attainable(settings)
         warn_of_share(settings, would.share_of_documents, would.share_of_bytes)
         with long_work() as progress:
             result = run_audit(files, out=out, settings=settings, progress=progress)

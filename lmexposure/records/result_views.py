@@ -254,7 +254,7 @@ def _refuse_another_run(directory: Path, scores: "Scores | None") -> None:
     for path in (directory / "scores.parquet", directory / "run.json"):
         if path.exists() and not (path.suffix == ".parquet" and _holds(path, scores)):
             raise ResultError(
-                f"{path} exists already, and is not of this result; choose another directory"
+                f"{path} is there already, and not of this result; choose another directory"
             )
 
 

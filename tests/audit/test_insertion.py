@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from manifest_files import of_version
 
-from lmexposure.audit import RunSettings, attainable, insert_corpus, preview
+from lmexposure.audit import RunSettings, insert_corpus, max_attainable, preview
 from lmexposure.errors import PlanError, ResultError
 from lmexposure.statistics import joint_bounds
 
@@ -221,7 +221,7 @@ def ceiling(
 def test_it_is_the_ceiling_of_the_primary_bound(
     coins: float, candidates: int, delta: float | None
 ) -> None:
-    best = attainable(settings_of(coins, candidates, delta=delta))
+    best = max_attainable(settings_of(coins, candidates, delta=delta))
     assert best is not None
     assert best.epsilon == pytest.approx(ceiling(coins, candidates, delta=delta or 0.0), rel=1e-9)
     assert best.epsilon > 0
@@ -231,7 +231,7 @@ def test_it_is_the_ceiling_of_the_primary_bound(
 
 
 def test_formats_are_pooled_and_classes_share_the_significance() -> None:
-    best = attainable(
+    best = max_attainable(
         settings_of(0.5, 100, formats=("pin", "random_number"), repetitions=(4, 2), delta=1e-6)
     )
     assert best is not None
@@ -241,14 +241,14 @@ def test_formats_are_pooled_and_classes_share_the_significance() -> None:
 
 
 def test_no_coins_no_ceiling() -> None:
-    assert attainable(settings_of(None, 9)) is None
+    assert max_attainable(settings_of(None, 9)) is None
 
 
 @pytest.mark.parametrize(
     ("coins", "candidates"), [(1e-12, 20), (1 - 1e-12, 20), (0.5, 1), (0.1, 1)]
 )
 def test_next_to_nothing_shows_nothing(coins: float, candidates: int) -> None:
-    best = attainable(settings_of(coins, candidates))
+    best = max_attainable(settings_of(coins, candidates))
     assert best is not None
     assert best.epsilon == 0
     assert "epsilon of at most 0 at delta 0" in best.sentence
@@ -257,23 +257,23 @@ def test_next_to_nothing_shows_nothing(coins: float, candidates: int) -> None:
 @pytest.mark.parametrize("coins", [0.5, 0.05])
 def test_a_claim_that_needs_more_is_told_how_many(coins: float) -> None:
     claim = {"claimed_epsilon": 4.0, "delta": 1e-5, "formats": ("pin", "random_number")}
-    best = attainable(settings_of(coins, 20, **claim))
+    best = max_attainable(settings_of(coins, 20, **claim))
     assert best is not None
     assert best.needed is not None
     assert best.warning is not None
     assert f"it takes about {best.needed} canaries" in best.warning
-    enough = attainable(settings_of(coins, best.needed, **claim))
+    enough = max_attainable(settings_of(coins, best.needed, **claim))
     assert enough is not None
     assert enough.epsilon > 4
     assert enough.warning is None
-    fewer = attainable(settings_of(coins, int(best.needed / 1.06), **claim))
+    fewer = max_attainable(settings_of(coins, int(best.needed / 1.06), **claim))
     assert fewer is not None
     assert fewer.epsilon <= 4
 
 
 def test_a_claim_out_of_reach_is_told_so_without_a_number() -> None:
     began = time.process_time()
-    best = attainable(settings_of(0.5, 20, claimed_epsilon=50.0, delta=1e-5))
+    best = max_attainable(settings_of(0.5, 20, claimed_epsilon=50.0, delta=1e-5))
     assert time.process_time() - began < 5
     assert best is not None
     assert best.needed is None

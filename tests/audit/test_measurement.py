@@ -390,7 +390,7 @@ def test_no_certificate_where_a_part_of_the_secret_went_unscored() -> None:
     result = measure(loaded, manifest_of(form), settings=settings)
     assert all("certificate" not in c.estimates for c in result.canaries)
     assert any("no certificate" in line for line in result.warnings)
-    assert any("first token of a text went unscored" in line for line in result.warnings)
+    assert any("first token of a text was not scored" in line for line in result.warnings)
 
 
 def test_the_certificate_never_exceeds_the_exact_exposure() -> None:
