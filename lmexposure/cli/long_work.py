@@ -32,7 +32,7 @@ class Left(NamedTuple):
 
 
 class Forecast:
-    """The time that is left of some phases, told how far they are.
+    """The time that is left of some phases, from how far they are.
 
     Args:
         phases: in order.

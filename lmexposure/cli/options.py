@@ -171,8 +171,8 @@ _TRAINING = "training_"  # before the arguments that are settings of the trainin
 
 # The one rule of --out, with which every help of it ends.
 _OUT_RULE = (
-    "A directory, created with its parents if it is missing; refused if it is a file or holds the "
-    "records of another run."
+    "A directory, created with its parents if it is missing; a file is refused, and the records of "
+    "another run are not overwritten."
 )
 
 
