@@ -149,7 +149,7 @@ def test_the_first_ctrl_c_ends_a_search_and_the_second_stops(lines: Lines) -> No
     assert not work.end_asked()
     work.pressed()
     assert work.end_asked()
-    assert "what it has proven is kept" in lines.lines[0]
+    assert "keeps what it has proven" in lines.lines[0]
     with pytest.raises(Stopped, match="the same command goes on from there"):
         work.pressed()
 
