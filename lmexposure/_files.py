@@ -1,4 +1,7 @@
-"""Files that are whole or not there: atomic writes, content hashes, canonical JSON."""
+"""Files that are whole or not there: atomic writes, content hashes, canonical JSON, locks.
+
+The locks let one process at a time write into a directory; a killed one leaves none behind.
+"""
 
 import errno
 import hashlib
@@ -13,10 +16,17 @@ import time
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import IO, Any
 
-from lmexposure.errors import FileError, InputError, SettingsError
+from lmexposure._text import visible
+from lmexposure.errors import FileError, InputError, ResultError, SettingsError
+
+try:
+    import fcntl
+except ImportError:  # no POSIX: no locks
+    fcntl = None  # type: ignore[assignment]
 
 PRIVATE = 0o600  # read and written by the owner alone
 _MOST_LINKS = 40  # as Linux follows
@@ -25,9 +35,15 @@ _READER_SECONDS = 5.0  # for a pipe's reader to come
 _PART = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')"""
 _LONG_KEY = re.compile(rf"(?<![\w-]){_PART}(?:[ \t]*\.[ \t]*{_PART}){{100}}")
 
+LOCK = ".lmexposure.lock"
+# What a step finds locked by the run that it belongs to; a thread of its own begins with nothing.
+_OURS: ContextVar[frozenset[str]] = ContextVar("locked", default=frozenset())
+_NOT_HERE = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+_NOT_WRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
+
 
 def mode_like(*sources: Path) -> int:
-    """The permission bits of what is made of these files, here as everywhere in this package:
+    """The permission bits of what is made of these files, here as everywhere in this package.
 
     * what holds a corpus's text or was trained on it (its copies, checkpoints, models) may be read
       and written by those who may read and write all of its sources, from the first byte on;
@@ -61,7 +77,7 @@ def new_file(path: Path, mode: int) -> IO[bytes]:
 
 
 def _partial(path: Path) -> Path:
-    """The name under which `path` is built: beside it, hidden, and plainly not finished."""
+    """The name under which `path` is built: next to it, hidden, and plainly not finished."""
     return path.with_name(f".{path.name}.partial")
 
 
@@ -172,7 +188,7 @@ def made_directory(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _replaced(path: Path, final: Path, mode: int) -> Iterator[IO[bytes]]:
-    """A partial file beside `final` that gets its name in the end."""
+    """A partial file next to `final` that gets its name in the end."""
     partial = _partial(final)
     final.parent.mkdir(parents=True, exist_ok=True)
     partial.unlink(missing_ok=True)
@@ -222,7 +238,7 @@ def _opened_through(path: Path) -> int | None:
     number = _descriptor(path)
     if number is not None:
         for stream in filter(None, (sys.stdout, sys.stderr)):
-            stream.flush()  # what was said before stands before
+            stream.flush()  # what was printed before comes first
         return os.dup(number)
     try:
         kind = os.stat(path).st_mode
@@ -259,7 +275,7 @@ def _opened_pipe(path: Path) -> int:
 
 @contextmanager
 def atomic_directory(path: Path, *, mode: int = 0o666) -> Iterator[Path]:
-    """Build a directory beside `path` and move it into place when the block ends without an error.
+    """Build a directory next to `path`; move it into place when the block ends without an error.
 
     All of it is on the disk before it gets its name. A directory already at `path` is replaced; a
     killed process leaves only hidden ones (`.partial`, `.old`), which the next call clears. A link
@@ -319,7 +335,7 @@ def _open_up(directory: Path, own: int, most: int) -> None:
 def _check_ours(path: Path, partial: Path, inode: int) -> None:
     if not partial.exists() or partial.stat().st_ino != inode:
         raise FileError(
-            None, f"cannot write {path}: another process writes it, too; let one do it at a time"
+            None, f"cannot write {path}: another process writes it as well; start one at a time"
         )
 
 
@@ -405,3 +421,92 @@ def read_toml(
         raise error(f"{path} is not TOML: {reason}; mend the file") from None
     except RecursionError:
         raise error(f"{path} is nested too deep; write it with fewer brackets and dots") from None
+
+
+@contextmanager
+def only_writer(out: str | Path) -> Iterator[None]:
+    """Hold a directory for this process until the block ends, or the process does.
+
+    The directory is made where it is missing, and taken away again if nothing was put into it. The
+    lock is the kernel's (flock on a file in it), so that a killed process holds nothing, whatever
+    file it leaves. Steps of a run that holds the directory go on. A directory that may not be
+    written to is not locked: nothing can be written over there. Nor is a file: whoever wants a
+    directory says so. Of the processes of one torchrun only the first locks.
+
+    Raises:
+        ResultError: another process, or another thread of this one, holds it.
+        FileError: the disk refused.
+    """
+    name = os.path.realpath(out)
+    not_ours = fcntl is None or os.environ.get("RANK", "0") != "0"
+    if not_ours or name in _OURS.get() or (os.path.exists(name) and not os.path.isdir(name)):
+        yield
+        return
+    with made_directory(Path(name)):
+        descriptor = _locked(Path(out), Path(name) / LOCK)
+        token = _OURS.set(_OURS.get() | {name})
+        try:
+            yield
+        finally:
+            _OURS.reset(token)
+            _unlock(Path(name) / LOCK, descriptor)
+
+
+def _locked(out: Path, path: Path) -> int | None:
+    """The descriptor that holds the lock; None where there can be none.
+
+    The holder removes the file before it lets go, so the one that was locked may be gone by then,
+    or be another's: only a lock on the file that has the name counts.
+    """
+    while True:
+        with disk_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        except OSError as failure:
+            if failure.errno in _NOT_WRITABLE:
+                return None
+            if failure.errno == errno.ENOENT:
+                continue  # who made the directory took it away again
+            with disk_errors(path):
+                raise
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(descriptor).st_ino == os.stat(path).st_ino:
+                return descriptor
+        except FileNotFoundError:
+            pass
+        except OSError as failure:
+            os.close(descriptor)
+            if failure.errno not in (errno.EWOULDBLOCK, errno.EACCES, *_NOT_HERE):
+                with disk_errors(path):
+                    raise
+            if failure.errno in _NOT_HERE:
+                _warn_unlocked(out, failure)
+                return None
+            raise ResultError(
+                f"another process is at work in {visible(out)}; wait until it has ended, or choose "
+                "another directory"
+            ) from None
+        os.close(descriptor)
+
+
+def _warn_unlocked(out: Path, failure: OSError) -> None:
+    import logging  # no help waits for it
+
+    logging.getLogger(__name__).warning(
+        "%s is on a file system without locks (%s): do not start a second command on it",
+        visible(out),
+        failure.strerror,
+    )
+
+
+def _unlock(path: Path, descriptor: int | None) -> None:
+    """Remove the file while it is held, then let go, for forked children of ours too."""
+    if descriptor is None:
+        return
+    try:
+        path.unlink(missing_ok=True)
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    finally:
+        os.close(descriptor)

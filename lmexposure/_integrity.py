@@ -1,7 +1,7 @@
 """What is read is what was written: content hashes of records, of directories, of kept parts.
 
-A record carries the hash of its own content, a directory's files stand by hash in the record that
-comes after it, and a part that only this package reads ends in its seal.
+A record carries the hash of its own content; the hashes of a directory's files are in the record
+that comes after it; a part that only this package reads ends in its seal.
 """
 
 import hashlib
@@ -58,7 +58,7 @@ def file_hashes(directory: Path) -> dict[str, str]:
 def damaged_file(directory: Path, hashes: Mapping[str, str]) -> Path | None:
     """The first file that is missing or has another hash; None where all are as they were.
 
-    Files that are not listed, such as a README.md that somebody added, are not looked at.
+    Files that are not listed, such as a README.md that was added, are not read.
     """
     for name, sha256 in hashes.items():
         path = Path(directory) / name
@@ -129,6 +129,6 @@ def _digest(stream: Any, length: int) -> str:
 
 
 def say_rebuilt(path: Path, what: str = "it is made again", *, why: str = _DAMAGED) -> None:
-    """Tell who watches why a file is not used, and what becomes of it; the first process does."""
+    """Warn why a file is not used, and what becomes of it; of several processes the first does."""
     if os.environ.get("RANK", "0") == "0":
         _LOG.warning("%s %s: %s", visible(path), why, what)

@@ -40,7 +40,7 @@ class ExposureEstimate:
 
     @property
     def drawn(self) -> bool:
-        """Whether a sample stands behind it, so that its ends can miss."""
+        """Whether it rests on a sample, so that its ends can miss."""
         return self.method == "sampled" or (self.method == "importance" and self.level < 1)
 
     @property
@@ -88,7 +88,7 @@ class ExposureEstimate:
 
 def order_tail(estimates: Sequence[ExposureEstimate], tail: float) -> float:
     """What order statistics may spend of the tail: half of it where samples need the other half."""
-    return tail / 2 if any(one.drawn for one in estimates) else tail
+    return tail / 2 if any(estimate.drawn for estimate in estimates) else tail
 
 
 def quantile_range(
@@ -107,19 +107,19 @@ def quantile_range(
         tail: the chance that each end may miss with.
 
     Returns:
-        Low and high in bits; None where so few canaries give no end on that side.
+        Low and high in bits; None where too few canaries give no end on that side.
 
     Source: order statistics, David and Nagaraja 2003, section 7.1; Clopper and Pearson 1934.
     """
     half = order_tail(estimates, tail)
-    ordered = sorted(estimates, key=lambda one: (-one.bits, one.value))
+    ordered = sorted(estimates, key=lambda estimate: (-estimate.bits, estimate.value))
     r, s = quantile_ends(len(ordered), quantile, half)
     low = None if r is None else ordered[r - 1].ends(half)[0]
     return low, None if s is None else ordered[s - 1].ends(half)[1]
 
 
 def quantile_ends(n: int, quantile: float, tail: float) -> tuple[int | None, int | None]:
-    """The r-th and the s-th smallest of n draws, each beyond its quantile with so small a chance.
+    """The r-th and the s-th smallest of n draws, each rarely beyond its quantile.
 
     Args:
         n: draws, at least 1.
@@ -226,6 +226,6 @@ def _binomial(n: int, quantile: float) -> Iterator[float]:
 
 
 def _log_chance(k: int, n: int, share: float) -> float:
-    """ln P(Bin(n, share) = k)."""
+    """The natural logarithm of P(Bin(n, share) = k)."""
     ways = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
     return ways + k * math.log(share) + (n - k) * math.log1p(-share)

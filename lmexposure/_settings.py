@@ -74,7 +74,7 @@ class Setting:
         return f"{self.help}; none: {self.usual}" if value is None and self.usual else self.help
 
 
-def setting(
+def setting(  # noqa: PLR0913 - what is declared of a setting, each by its name
     default: T,
     help: str,
     *,
@@ -91,13 +91,17 @@ def setting(
 
     Args:
         default: of the field.
-        help, panel, usual, metavar, parse: as in `Setting`.
-        rule: as there; None: true or false.
+        help: as in `Setting`.
+        panel: as in `Setting`.
+        rule: as in `Setting`; None: true or false.
+        usual: as in `Setting`.
         by_flag: whether the command line has a flag for it.
         flag_name: the flag; None: "--" and the name, with dashes.
+        metavar: as in `Setting`.
+        parse: as in `Setting`.
         secret: kept out of what is printed.
     """
-    told = {
+    declared = {
         "help": help,
         "panel": panel,
         "rule": rule or flag,
@@ -106,7 +110,7 @@ def setting(
         "metavar": metavar,
         "parse": parse,
     }
-    made: T = field(default=default, repr=not secret, metadata={_KEY: told})
+    made: T = field(default=default, repr=not secret, metadata={_KEY: declared})
     return made
 
 
@@ -124,12 +128,14 @@ def _declared(record: type) -> dict[str, Setting]:
     found = {}
     for declared in fields(record):
         if _KEY in declared.metadata:
-            told = dict(declared.metadata[_KEY])
-            if told["flag"] == "--":
-                told["flag"] = "--" + declared.name.replace("_", "-")
+            attributes = dict(declared.metadata[_KEY])
+            if attributes["flag"] == "--":
+                attributes["flag"] = "--" + declared.name.replace("_", "-")
             default = None if declared.default is MISSING else declared.default
             kind = _without_none(declared.type)
-            found[declared.name] = Setting(name=declared.name, default=default, kind=kind, **told)
+            found[declared.name] = Setting(
+                name=declared.name, default=default, kind=kind, **attributes
+            )
     return found
 
 
@@ -146,12 +152,12 @@ def check_settings(record: object) -> None:
     Raises:
         SettingsError: a value out of range; with its name, the value and the range.
     """
-    for name, told in settings_of(type(record)).items():
+    for name, declared in settings_of(type(record)).items():
         value = getattr(record, name)
         if isinstance(value, list):
             value = tuple(value)
             object.__setattr__(record, name, value)  # it is frozen from here on
-        told.check(value)
+        declared.check(value)
 
 
 def whole(low: int, high: int | None = None) -> Rule:

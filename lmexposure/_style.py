@@ -112,10 +112,11 @@ def at_least(value: float | None, capped: bool, digits: int = 2) -> str:
 def interval(
     low: float | None, high: float | None, digits: int = 2, *, capped: bool = False
 ) -> str:
-    """Both ends of an interval; an end that so few canaries do not give is missing.
+    """Both ends of an interval; an end that too few canaries do not give is missing.
 
     Args:
-        low, high: the ends.
+        low: the lower end.
+        high: the upper end.
         digits: decimals.
         capped: the upper end is a lower bound itself.
 
@@ -319,7 +320,8 @@ def found_of(found: int, of: int, by_chance: float) -> str:
     """Found of searched for; in brackets where guessing would do half as well or better.
 
     Args:
-        found, of: secrets.
+        found: secrets that were found.
+        of: secrets that were searched for.
         by_chance: how many of them guessing finds, in expectation.
 
     >>> found_of(3, 10, 1e-05), found_of(3, 10, 2.0)

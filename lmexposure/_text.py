@@ -4,7 +4,7 @@ import json
 import re
 
 # Controls but tab and line ends, formats (bidi marks, zero widths), halves of characters, and the
-# two characters that end a line where nobody sees it.
+# two characters that end a line without being seen.
 _UNSEEN = re.compile(
     r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2"
     r"\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
@@ -14,12 +14,14 @@ _UNSEEN = re.compile(
 
 
 def visible(text: object) -> str:
-    """A name or a line with everything that does not print spelled out, line ends too.
+    r"""A name or a line with everything that does not print spelled out, line ends too.
 
-    >>> visible("a\\x1b[31mb")
-    'a\\\\x1b[31mb'
+    >>> visible("a\x1b[31mb")
+    'a\\x1b[31mb'
     """
-    return "".join(one if one.isprintable() else _spelled(one) for one in str(text))
+    return "".join(
+        character if character.isprintable() else _spelled(character) for character in str(text)
+    )
 
 
 def is_utf8(name: str) -> bool:
@@ -38,10 +40,10 @@ def printable(text: str, *, json_escapes: bool = False) -> str:
     return _UNSEEN.sub(lambda found: spelled(found[0]), text)
 
 
-def _spelled(one: str) -> str:
-    return one.encode("unicode_escape").decode("ascii")
+def _spelled(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
 
 
-def _spelled_in_json(one: str) -> str:
-    # Of the controls that may stand bare in JSON, ASCII holds one, which json would leave bare.
-    return r"\u007f" if one == "\x7f" else json.dumps(one)[1:-1]
+def _spelled_in_json(character: str) -> str:
+    # ASCII has one control that JSON allows bare, and that json would leave so.
+    return r"\u007f" if character == "\x7f" else json.dumps(character)[1:-1]

@@ -74,7 +74,7 @@ def text(name: str, value: str, *, error: type[InputError] = SettingsError) -> s
 
 
 def flag(name: str, value: bool, *, error: type[InputError] = SettingsError) -> bool:
-    """Return `value` if it is True or False, and no word or number that stands for it."""
+    """Return `value` if it is True or False, and no word or number instead."""
     if not isinstance(value, bool):
         raise error(f"{name}={value!r} must be true or false")
     return value

@@ -58,9 +58,8 @@ from lmexposure.records.result import (
 
 if TYPE_CHECKING:
     from lmexposure.audit import MeasureSettings
-    from lmexposure.audit.extracting import Extractions
     from lmexposure.audit.format_scores import FormatScores
-    from lmexposure.audit.searching import FormatSearch
+    from lmexposure.audit.search import Extractions, FormatSearch
 
 __all__ = [
     "HOSTILE",
@@ -625,7 +624,7 @@ def _places(scores: "FormatScores") -> list[int]:
 
 
 def _search(scores: "FormatScores", small: Small) -> "FormatSearch":
-    from lmexposure.audit.searching import FormatSearch
+    from lmexposure.audit.search import FormatSearch
 
     if not small.extraction:
         return FormatSearch(estimates=tuple({} for _ in scores.canaries))

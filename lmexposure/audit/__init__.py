@@ -1,18 +1,28 @@
-"""The whole path as library calls: insert, train, measure, run; joins scoring with statistics."""
+"""The pipeline as library calls: insert, train, measure, run; joins scoring with statistics."""
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lmexposure.audit.demonstration import demo_corpus, demo_settings
-    from lmexposure.audit.inserting import insert_corpus, plan_of, preview, share_warning
-    from lmexposure.audit.loading import load_for_measuring
-    from lmexposure.audit.measuring import measure
-    from lmexposure.audit.power import attainable
-    from lmexposure.audit.progress import Phase, Progress, silent
-    from lmexposure.audit.run_record import refuse_foreign
-    from lmexposure.audit.scores import epsilon, epsilon_of_columns
+    from lmexposure.audit.directory import refuse_foreign
+    from lmexposure.audit.insertion import (
+        insert_corpus,
+        max_attainable,
+        plan_of,
+        preview,
+        share_warning,
+    )
+    from lmexposure.audit.loaded_model import load_for_measuring
+    from lmexposure.audit.measurement import measure
+    from lmexposure.audit.pipeline import (
+        demo_corpus,
+        demo_settings,
+        estimate_cost,
+        run,
+        spooled_corpus,
+    )
+    from lmexposure.audit.privacy import epsilon, epsilon_of_columns
     from lmexposure.audit.training import train_corpus
-    from lmexposure.audit.whole_path import corpus_kept, estimate_cost, run
+    from lmexposure.audit.workload import Phase, Progress, silent
     from lmexposure.records import MeasureSettings, RunSettings, read_settings_file
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
@@ -24,8 +34,6 @@ __all__ = [
     "Phase",
     "Progress",
     "RunSettings",
-    "attainable",
-    "corpus_kept",
     "demo_corpus",
     "demo_settings",
     "epsilon",
@@ -33,6 +41,7 @@ __all__ = [
     "estimate_cost",
     "insert_corpus",
     "load_for_measuring",
+    "max_attainable",
     "measure",
     "plan_of",
     "preview",
@@ -41,5 +50,6 @@ __all__ = [
     "run",
     "share_warning",
     "silent",
+    "spooled_corpus",
     "train_corpus",
 ]

@@ -2,32 +2,44 @@
 
 Nothing is picked because it is larger: the shown estimate is the exact rank where the budget
 sufficed to count it, else the one from draws, else the one among references, or the one asked for.
-The others stand beside it; so does the skew-normal curve's even where it was asked for, for nothing
-vouches for an extrapolation where something was counted or drawn.
+The others are given next to it, and so is the skew-normal curve's even where it was asked for: an
+extrapolation is not shown first where something was counted or drawn.
 """
 
+import json
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from lmexposure.audit.extracting import Extractions
+from lmexposure._files import sha256_bytes
 from lmexposure.audit.format_scores import FormatScores
-from lmexposure.audit.searching import Estimates, FormatSearch
-from lmexposure.audit.summaries import summarise
+from lmexposure.audit.search import Estimates, Extractions, FormatSearch
 from lmexposure.errors import InputError, ModelError
 from lmexposure.records import (
     CanaryResult,
     ClassSummary,
     Estimate,
     EstimateName,
+    Extraction,
+    ExtractionCount,
     FormatResult,
+    GuessCount,
     MeasureSettings,
     SkewNormalFit,
 )
 from lmexposure.statistics import (
+    GUESSING,
+    ExposureEstimate,
+    ExposureSummary,
+    GuessingBaseline,
     SkewNormalExposure,
     certified_exposure,
+    epsilon_from_median_exposure,
+    exposure_summary,
+    guessing_test,
     sampled_exposure,
     skew_normal_exposure,
 )
@@ -56,13 +68,13 @@ _SHOWN: dict[str, tuple[EstimateName, ...]] = {
     "exact": ("exact", "bounded"),
     "importance": ("importance",),
     "sampled": ("sampled", "exact"),  # references that are all there are give an exact rank
-    # An extrapolation stands beside, never first.
+    # An extrapolation is given next to them, never first.
     "skew_normal": ("exact", "importance", "sampled"),
     "certificate": ("certificate",),
 }
 _NEVER_FIRST = (
-    "an extrapolation is never the exposure that is shown: see the column of its own, and each "
-    "canary's estimates; shown is what was counted or drawn"
+    "an extrapolation is never the exposure that is shown, which is what was counted or drawn; it "
+    "has a column of its own, and is among each canary's estimates"
 )
 
 
@@ -81,10 +93,10 @@ def estimate_format(
         search: what a search over all fills found.
         extractions: further searches per canary id; empty where extraction was left out.
         settings: method, levels, bootstraps, seed.
-        origin: what tells this measurement from all others: hashes of manifest and weights. The
-            permutations of each class come from it and from the seed: were they the same in every
-            run, the share of false alarms would be that of this one draw of permutations, which
-            was seen up to half above what the gate allows.
+        origin: what distinguishes this measurement from all others: hashes of manifest and
+            weights. The permutations of each class follow from it and from the seed: were they the
+            same in every run, the share of false alarms would be that of this one draw of
+            permutations, which was seen up to half above what the gate allows.
 
     Raises:
         ModelError: the method asked for gives no estimate here; says why not.
@@ -120,7 +132,7 @@ def estimate_format(
 
 
 def _shown(estimates: Estimates, method: str, name: str) -> Estimate:
-    """The estimate that stands for the canary: where it is a curve that was asked for, a count."""
+    """The estimate that is shown; where a curve was asked for, a counted or drawn one."""
     made = method != "skew_normal" or method in estimates
     for wanted in _SHOWN[method]:
         if wanted in estimates and made:
@@ -148,7 +160,7 @@ def _score_warnings(scores: FormatScores, search: FormatSearch) -> list[str]:
             "drawn, and not counted in any rank"
         )
     if scores.first_unscored:
-        lines.append("the first token of a text went unscored: nothing stands to the left of it")
+        lines.append("the first token of a text was not scored: it has no left context")
     if not scores.certifiable and not search.secret_bits:
         lines.append(
             "no certificate: a part of the secret went unscored, or the tokenizer does not keep "
@@ -245,3 +257,162 @@ def _record(
         search=search.record,
         interrupted=search.interrupted,
     )
+
+
+def summarise(
+    scores: FormatScores,
+    search: FormatSearch,
+    canaries: Sequence[CanaryResult],
+    curve: SkewNormalExposure | None,
+    settings: MeasureSettings,
+    *,
+    origin: str,
+) -> list[ClassSummary]:
+    """The classes of a format by ascending repetitions, 0 (the controls) first.
+
+    Args:
+        scores: its log-perplexities.
+        search: what a search over all fills found.
+        canaries: what was measured of each, in the order of the scores.
+        curve: the skew-normal extrapolation; None where there is none.
+        settings: levels, permutations, seed.
+        origin: what distinguishes this measurement from all others: see `estimate_format`.
+    """
+    estimates = [_estimate(canary, scores) for canary in canaries]
+    controls = [
+        estimate for estimate, never in zip(estimates, scores.controls, strict=True) if never
+    ]
+    repetitions = np.array([canary.repetitions for canary in canaries])
+    rows = []
+    for count in np.unique(repetitions).tolist():
+        chosen = np.flatnonzero(repetitions == count)
+        own = [canaries[i] for i in chosen.tolist()]
+        shown = [estimates[i] for i in chosen.tolist()]
+        seed = _seed_of(settings.bootstrap_seed, origin, scores.format.name, count)
+        summary = _exposures(scores, shown, controls if count else [], settings.level, seed)
+        test = guessing_test(
+            scores.canary_bits[chosen],
+            scores.reference_bits,
+            seed=seed,
+            permutations=settings.permutations,
+            alternative="memorised" if count else "different",
+        )
+        # With half of the exposures capped, so is the median, and epsilon with it.
+        capped = 2 * summary.capped >= summary.n
+        epsilon = epsilon_from_median_exposure(summary.median.value, repetitions=count or 1)
+        row = summary.to_dict() | {
+            "format": scores.format.name,
+            "role": "canary" if count else "control",
+            "repetitions": count,
+            "other_medians": _other_medians(own),
+            "skew_normal_flagged": None if curve is None else int(curve.flagged[chosen].sum()),
+            "guessing_test": test.to_dict(),
+            "median_capped": capped,
+            "epsilon": epsilon.to_dict() | {"capped": capped} if count else None,
+            "methods": dict(Counter(estimate.method for estimate in shown)),
+            "extraction": _found(own),
+            "guesses": _guessed(own, search),
+        }
+        rows.append(ClassSummary.model_validate(row))
+    return rows
+
+
+def _exposures(
+    scores: FormatScores,
+    shown: Sequence[ExposureEstimate],
+    controls: Sequence[ExposureEstimate],
+    level: float,
+    seed: int,
+) -> ExposureSummary:
+    """The exposures of a class, held against the controls where there are any."""
+    return exposure_summary(
+        [estimate.value for estimate in shown],
+        level=level,
+        capped=[estimate.capped for estimate in shown],
+        estimates=shown,
+        controls_bits=[estimate.value for estimate in controls] or None,
+        control_estimates=controls or None,
+        seed=seed,
+        guessing=_guessing(scores, {estimate.method for estimate in shown}),
+    )
+
+
+def _seed_of(seed: int, origin: str, name: str, repetitions: int) -> int:
+    """A class's own seed, below 2^48 so that a JSON number holds it."""
+    key = json.dumps([seed, origin, name, repetitions])
+    return int(sha256_bytes(key.encode())[:12], 16)
+
+
+def _estimate(canary: CanaryResult, scores: FormatScores) -> ExposureEstimate:
+    """The exposure shown, with what its error comes from."""
+    found = canary.exposure.with_error(
+        canary.log_perplexity_bits,
+        references=int(scores.reference_bits.size),
+        space_bits=scores.format.bits,
+    )
+    assert found is not None  # only of an extrapolation it may be infinite
+    return found
+
+
+def _guessing(scores: FormatScores, methods: set[str]) -> GuessingBaseline:
+    """What guessing gives by these estimates; draws and counts over all of R are at the limit."""
+    n = scores.reference_bits.size
+    if methods == {"sampled"}:
+        return GuessingBaseline.among(n)
+    if methods == {"exact"} and scores.exhaustive:
+        # The controls belong to the null, as in `_by_rank`.
+        return GuessingBaseline.among(n + int(scores.controls.sum()), space_size=scores.format.size)
+    return GUESSING
+
+
+def _other_medians(canaries: Sequence[CanaryResult]) -> dict[EstimateName, float | None]:
+    """Median exposure by the estimates that are given next to the rank; None: one is infinite."""
+    medians: dict[EstimateName, float | None] = {}
+    others: tuple[EstimateName, ...] = ("certificate", "skew_normal")
+    for method in others:
+        values = [
+            canary.estimates[method].value for canary in canaries if method in canary.estimates
+        ]
+        known = [value for value in values if value is not None]
+        if values:
+            medians[method] = float(np.median(known)) if len(known) == len(values) else None
+    return medians
+
+
+def _found(canaries: Sequence[CanaryResult]) -> list[ExtractionCount]:
+    """How many of these canaries were found, for each method and number of revealed characters.
+
+    `by_chance` is how many of them a beam of the same width would hold by guessing. A best-first
+    search that proved nothing is left out: it found none, for it was not made.
+    """
+    searches: dict[tuple[str, int], list[Extraction]] = {}
+    for canary in canaries:
+        for search in canary.extraction:
+            if search.proven != 0:
+                searches.setdefault((search.method, search.revealed), []).append(search)
+    return [
+        ExtractionCount(
+            method=chosen[0].method,
+            revealed=chosen[0].revealed,
+            found=sum(search.found for search in chosen),
+            of=len(chosen),
+            by_chance=sum(search.by_chance for search in chosen),
+        )
+        for _, chosen in sorted(searches.items())
+    ]
+
+
+def _guessed(canaries: Sequence[CanaryResult], search: FormatSearch) -> list[GuessCount]:
+    """How many of these canaries an attacker finds within 1, 10, 100 ... guesses."""
+    proven = 0 if search.record is None else search.record.guesses_proven or 0
+    places = [
+        search.place
+        for canary in canaries
+        for search in canary.extraction
+        if search.method == "best_first" and search.place is not None
+    ]
+    powers = [10**k for k in range(len(str(proven))) if 10**k <= proven]
+    return [
+        GuessCount(guesses=g, found=sum(place <= g for place in places), of=len(canaries))
+        for g in powers
+    ]

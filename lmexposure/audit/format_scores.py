@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from lmexposure._files import PRIVATE
 from lmexposure._integrity import read_sealed, say_rebuilt, write_sealed
-from lmexposure.audit.parts import MOVED, UNKNOWN, name_of
+from lmexposure.audit.directory import OTHER_PART, OTHER_VERSION, part_name
 from lmexposure.canaries import DEFAULT_REFERENCES, Canary, Format, Manifest
 from lmexposure.errors import ManifestError, ModelError
 from lmexposure.models import (
@@ -53,8 +53,7 @@ class FormatScores:
         first_unscored: the first token of the texts went unscored: there was nothing before it.
         set_aside: fills that the corpus held before insertion: not drawn, not counted in a rank.
         exhaustive: the E + M references are all fills that are neither canary nor control.
-        slower: why they were scored in a slower way than those of other models; empty where they
-            were not.
+        slower: why they were scored in a slower way than usual; empty where they were not.
     """
 
     format: Format
@@ -87,7 +86,7 @@ class FormatScores:
     def roles(self) -> list[str]:
         """Of the K + E + M texts: "canary", "control", "held_out", "reference"."""
         references = self.bits.size - len(self.canaries) - len(self.held_out)
-        shown: list[str] = [one.role for one in self.canaries]
+        shown: list[str] = [canary.role for canary in self.canaries]
         return [*shown, *["held_out"] * len(self.held_out), *["reference"] * references]
 
     @property
@@ -100,7 +99,7 @@ class FormatScores:
     def certifiable(self) -> bool:
         """Fills have token paths of their own behind the prefix, and all of it was scored.
 
-        No fill stands within another (a plan sees to it), so where tokens spell the text no path
+        No fill lies within another (a plan ensures it), so where tokens spell the text no path
         begins another: the paths are disjoint events, as the certificate needs.
         """
         return self.beginning.scored and self.beginning.characters is not None
@@ -108,13 +107,13 @@ class FormatScores:
     @property
     def controls(self) -> NDArray[np.bool_]:
         """Which of the canaries were never inserted, shape (K,)."""
-        return np.array([one.role == "control" for one in self.canaries], dtype=bool)
+        return np.array([canary.role == "control" for canary in self.canaries], dtype=bool)
 
     def save(self, path: Path) -> None:
         """Keep the numbers, so that an interrupted measurement need not make them again."""
         columns = {name: getattr(self, name) for name in _COLUMNS}
         packed = io.BytesIO()
-        np.savez(packed, part=np.array(name_of(path)), slower=np.array(self.slower), **columns)
+        np.savez(packed, part=np.array(part_name(path)), slower=np.array(self.slower), **columns)
         write_sealed(path, packed.getvalue(), mode=PRIVATE)
 
 
@@ -143,9 +142,9 @@ def score_format(
         ManifestError: neither a canary nor a control is there.
         ModelError: a fill cannot be encoded or is longer than the context window; names it.
         NumericalError: the model gave NaN or infinite logits.
-        PlanError: R cannot give so many references as were asked for.
+        PlanError: R has fewer fills left than the references that were asked for.
     """
-    one = manifest.formats[name]
+    form = manifest.formats[name]
     drawn = tuple(c for c in manifest.entries if c.format == name)
     canaries = tuple(c for c in drawn if c.role in _SEARCHED)
     if not canaries:
@@ -153,7 +152,7 @@ def score_format(
     count = settings.references_for(DEFAULT_REFERENCES)
     indices = manifest.references(name, count, strict=settings.references is not None)
     # In the order of drawing, so that not even a rounding in a batch depends on a coin.
-    texts = [c.text for c in drawn] + [one.text(i) for i in indices]
+    texts = [c.text for c in drawn] + [form.text(i) for i in indices]
     encoded = _encode(loaded, manifest, name, texts)
     beginning = find_beginning(
         loaded.tokenizer,
@@ -161,7 +160,7 @@ def score_format(
         texts,
         encoded,
         context=manifest.separator,
-        literal=one.prefix,
+        literal=form.prefix,
     )
     saved = _saved(kept, len(texts))
     if saved is None:
@@ -176,7 +175,7 @@ def score_format(
             "slower": scores.slower,
         }
     made = FormatScores(
-        format=one,
+        format=form,
         canaries=canaries,
         held_out=tuple(c for c in drawn if c.role not in _SEARCHED),
         beginning=beginning,
@@ -208,10 +207,10 @@ def _held_out_behind(drawn: tuple[Canary, ...], texts: int) -> NDArray[np.int64]
 def _encode(loaded: LoadedModel, manifest: Manifest, name: str, texts: list[str]) -> list[Encoded]:
     """The texts in context, scored from the same token on.
 
-    Where some of them merge with the context and others do not, the context's cost would stand in
-    some totals only.
+    Where some of them merge with the context and others do not, only some totals would hold the
+    context's cost.
     """
-    ids = [one.id for one in manifest.entries if one.format == name]
+    ids = [canary.id for canary in manifest.entries if canary.format == name]
     try:
         encoded = encode_in_context(
             loaded.tokenizer,
@@ -223,15 +222,15 @@ def _encode(loaded: LoadedModel, manifest: Manifest, name: str, texts: list[str]
         known = f"texts 0 to {len(ids) - 1} are {ids[0]} to {ids[-1]}, then references"
         raise ModelError(f"format {name!r}: {failure} ({known})") from failure
     _refuse_twins(name, encoded)
-    earliest = min(one.scored_from for one in encoded)
-    return [replace(one, scored_from=earliest) for one in encoded]
+    earliest = min(text.scored_from for text in encoded)
+    return [replace(text, scored_from=earliest) for text in encoded]
 
 
 def _refuse_twins(name: str, encoded: list[Encoded]) -> None:
     """Different fills must be different tokens, or the model cannot tell them apart."""
     first: dict[tuple[int, ...], int] = {}
-    for number, one in enumerate(encoded):
-        other = first.setdefault(tuple(one.ids), number)
+    for number, text in enumerate(encoded):
+        other = first.setdefault(tuple(text.ids), number)
         if other != number:
             raise ModelError(
                 f"format {name!r}: texts {other} and {number} of {len(encoded)} differ, but the "
@@ -248,14 +247,14 @@ def _saved(kept: Path | None, texts: int) -> dict[str, Any] | None:
     try:
         with np.load(io.BytesIO(packed), allow_pickle=False) as arrays:
             # Of a version that wrote no name, none is known.
-            of = str(arrays["part"]) if "part" in arrays else name_of(kept)
+            of = str(arrays["part"]) if "part" in arrays else part_name(kept)
             columns: dict[str, Any] = {name: arrays[name] for name in _COLUMNS}
             columns["slower"] = str(arrays["slower"]) if "slower" in arrays else ""
     except (ValueError, LookupError, TypeError, OSError, EOFError, BadZipFile):
-        say_rebuilt(kept, why=UNKNOWN)
+        say_rebuilt(kept, why=OTHER_VERSION)
         return None
-    if of != name_of(kept):
-        say_rebuilt(kept, why=MOVED)
+    if of != part_name(kept):
+        say_rebuilt(kept, why=OTHER_PART)
         return None
     return columns if all(columns[name].shape == (texts,) for name in _COLUMNS) else None
 
@@ -266,16 +265,18 @@ def scores_of(scores: Sequence[FormatScores]) -> Scores:
     `repetitions` of a row with role "held_out" is its class; it was inserted 0 times.
     """
     ids: list[str] = []
-    for one in scores:
-        drawn = [*one.canaries, *one.held_out]
+    for part in scores:
+        drawn = [*part.canaries, *part.held_out]
         ids += [canary.id for canary in drawn]
-        ids += [f"{one.format.name}/reference/{n:06d}" for n in range(one.bits.size - len(drawn))]
+        ids += [f"{part.format.name}/reference/{n:06d}" for n in range(part.bits.size - len(drawn))]
     return Scores(
         ids=np.array(ids),
-        formats=np.repeat([one.format.name for one in scores], [one.bits.size for one in scores]),
-        roles=np.array([role for one in scores for role in one.roles]),
-        repetitions=np.array([n for one in scores for n in one.repetitions], dtype=np.int64),
-        log_perplexity_bits=np.concatenate([one.bits for one in scores]),
+        formats=np.repeat(
+            [part.format.name for part in scores], [part.bits.size for part in scores]
+        ),
+        roles=np.array([role for part in scores for role in part.roles]),
+        repetitions=np.array([n for part in scores for n in part.repetitions], dtype=np.int64),
+        log_perplexity_bits=np.concatenate([part.bits for part in scores]),
     )
 
 
@@ -288,6 +289,6 @@ def write_scores(path: Path, scores: Sequence[FormatScores]) -> None:
     write_score_table(
         path,
         scores_of(scores),
-        secret_bits=np.concatenate([one.secret_bits for one in scores]),
-        tokens=np.concatenate([one.tokens for one in scores]),
+        secret_bits=np.concatenate([part.secret_bits for part in scores]),
+        tokens=np.concatenate([part.tokens for part in scores]),
     )

@@ -1,14 +1,22 @@
-"""The section "privacy" of a result, from the scores of all formats."""
+"""Bounds on epsilon: from the scores of a measurement, and from anyone's."""
 
+import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-from lmexposure.audit.format_scores import FormatScores
-from lmexposure.canaries import Manifest
-from lmexposure.records import MeasureSettings, Privacy
+from lmexposure._record import plain
+from lmexposure._validate import bits_array, flag
+from lmexposure.errors import InputError, SettingsError
+from lmexposure.records import Privacy, ScoreColumns
 from lmexposure.statistics import Claim, privacy_of, score_classes
+
+if TYPE_CHECKING:  # scores of anyone need no model, and no torch
+    from lmexposure.audit.format_scores import FormatScores
+    from lmexposure.canaries import Manifest
+    from lmexposure.records import MeasureSettings
 
 _PACKED = (
     "training packs documents into blocks of tokens: one document more or less shifts the blocks "
@@ -20,21 +28,21 @@ _PERHAPS_PACKED = (
     "another one"
 )
 _REVERSED = (
-    "the model finds canaries that went in more surprising than texts that it never saw: see "
-    "whether it was trained on this corpus, and whether anything punishes what it memorised"
+    "the model finds inserted canaries more surprising than texts that it never saw: check that it "
+    "was trained on this corpus, and whether its training penalises what it memorised"
 )
 
 
 def privacy_section(
-    scores: Sequence[FormatScores],
-    manifest: Manifest,
-    settings: MeasureSettings,
+    scores: "Sequence[FormatScores]",
+    manifest: "Manifest",
+    settings: "MeasureSettings",
     *,
     own_training: bool = False,
 ) -> Privacy:
     """Bounds on epsilon, membership metrics and a verdict on the claim, as `privacy_of` gives them.
 
-    Formats are pooled where coins were tossed, and stand apart where a fixed number went in.
+    Formats are pooled where coins were tossed, and kept apart where a fixed number went in.
 
     Args:
         scores: log-perplexities of every format.
@@ -63,9 +71,174 @@ def privacy_section(
     return Privacy.model_validate(section | {"notes": [packed, *section["notes"]]})
 
 
-def _columns(scores: Sequence[FormatScores]) -> tuple[Any, Any, Any, Any]:
+def _columns(scores: "Sequence[FormatScores]") -> tuple[Any, Any, Any, Any]:
     """Scores, roles, repetitions and formats of all texts; higher scores = more likely in."""
-    roles = [role for one in scores for role in one.roles]
-    copies = [count for one in scores for count in one.repetitions]
-    formats = np.repeat([one.format.name for one in scores], [one.bits.size for one in scores])
-    return -np.concatenate([one.bits for one in scores]), roles, copies, formats
+    roles = [role for part in scores for role in part.roles]
+    copies = [count for part in scores for count in part.repetitions]
+    formats = np.repeat([part.format.name for part in scores], [part.bits.size for part in scores])
+    return -np.concatenate([part.bits for part in scores]), roles, copies, formats
+
+
+_IN_AND_OUT = ({0.0, 1.0}, {0.0}, {1.0})
+
+
+def epsilon(  # noqa: PLR0913 - a public door; each argument is a column or an option
+    scores: ArrayLike,
+    included: ArrayLike,
+    *,
+    references: ArrayLike | None = None,
+    formats: ArrayLike | None = None,
+    repetitions: ArrayLike = 1,
+    inclusion_probability: float | None = None,
+    lower_is_in: bool = False,
+    deltas: Sequence[float] = (0.0,),
+    claim: Claim | float | None = None,
+    significance: float = 0.05,
+    seed: int = 0,
+) -> Privacy:
+    """Every lower bound on epsilon that scores support, with its conditions.
+
+    Scores that tell those in from the rest the wrong way round end in a warning that says so.
+
+    Args:
+        scores: of N candidates, shape (N,), finite; higher = more likely in the training data.
+        included: whether each went in, shape (N,): booleans, or 1 and 0.
+        references: scores of texts that were no candidates and never in, shape (M,).
+        formats: what each candidate is one of, shape (N,), as names; only scores of one format are
+            compared. With several, `references` cannot be told apart, and are refused.
+        repetitions: how often each went in that did, or would have; one or shape (N,).
+        inclusion_probability: each candidate went in by its own independent coin of this
+            probability. Say so only where it is true: the strongest bounds rest on it.
+        lower_is_in: lower scores mean in, as of a loss or a log-perplexity.
+        deltas: next to which epsilon is bounded, the primary bound's first.
+        claim: held against the primary bound; a number is an epsilon in nats, next to the first
+            delta.
+        significance: how often, at most, the bounds may be wrong together.
+        seed: of ties and splits.
+
+    Returns:
+        as `Result.epsilon` of a measurement: `.primary`, `.classes` with all bounds, `.claim`,
+        `.notes`.
+
+    Raises:
+        InputError: scores that are no finite numbers, columns of different lengths, `included` that
+            holds something else than booleans.
+        SettingsError: a setting out of range.
+
+    >>> epsilon(range(100), [i >= 50 for i in range(100)], inclusion_probability=0.5).primary.method
+    'one_run_audit'
+    """
+    values, inside = bits_array("scores", scores), _truths(included)
+    others = np.empty(0) if references is None else bits_array("references", references)
+    names = _names(formats, values.size)
+    if others.size and len(set(names.tolist())) > 1:
+        raise InputError(
+            f"references of {len(set(names.tolist()))} formats cannot be told apart here; leave "
+            "formats out if scores compare across them, or call once for each format"
+        )
+    copies = _copies(repetitions, values.size)
+    _same_length(scores=values, included=inside, formats=names, repetitions=copies)
+    roles = np.where(inside, "canary", "held_out")
+    columns = ScoreColumns(
+        scores=np.concatenate([values, others]) * (-1 if flag("lower_is_in", lower_is_in) else 1),
+        roles=np.concatenate([roles, np.full(others.size, "reference")]),
+        repetitions=np.concatenate([copies, np.zeros(others.size)]),
+        formats=np.concatenate([names, np.full(others.size, names[0])]),
+    )
+    return epsilon_of_columns(
+        columns,
+        inclusion_probability=inclusion_probability,
+        deltas=deltas,
+        claim=claim,
+        significance=significance,
+        seed=seed,
+        if_reversed=f"{'leave out lower_is_in' if lower_is_in else 'give lower_is_in=True'} if "
+        f"lower scores {'do not ' if lower_is_in else ''}mean in",
+        warn=True,
+    )
+
+
+def epsilon_of_columns(  # noqa: PLR0913 - the options of `epsilon`
+    columns: ScoreColumns,
+    *,
+    inclusion_probability: float | None,
+    deltas: Sequence[float],
+    claim: Claim | float | None,
+    significance: float,
+    seed: int,
+    if_reversed: str,
+    warn: bool = False,
+) -> Privacy:
+    """The same of columns with roles.
+
+    Args:
+        columns: as `read_score_file` gives them.
+        inclusion_probability: as for `epsilon`, like the next four.
+        deltas: next to which epsilon is bounded.
+        claim: held against the primary bound.
+        significance: of all bounds together.
+        seed: of ties and splits.
+        if_reversed: what to do where those in score lower than the rest.
+        warn: say so by a Python warning too, and not in the notes alone.
+
+    Raises:
+        InputError, SettingsError: as for `epsilon`.
+    """
+    if not deltas:
+        raise SettingsError("deltas is empty; give one, such as (0.0,) for pure privacy")
+    if claim is not None and not isinstance(claim, Claim):
+        claim = Claim(epsilon=claim, delta=deltas[0])
+    found = privacy_of(
+        score_classes(
+            columns.scores,
+            columns.roles,
+            columns.repetitions,
+            columns.formats,
+            pooled=inclusion_probability is not None,
+        ),
+        inclusion_probability=inclusion_probability,
+        significance=significance,
+        deltas=deltas,
+        claim=claim,
+        seed=seed,
+        if_reversed=if_reversed,
+    )
+    privacy = Privacy.model_validate(plain(found))
+    if warn:
+        for note in (note for note in privacy.notes if note.endswith(if_reversed)):
+            warnings.warn(note, stacklevel=3)
+    return privacy
+
+
+def _truths(included: ArrayLike) -> NDArray[np.bool_]:
+    """Booleans, or the numbers 1 and 0."""
+    given = np.atleast_1d(np.asarray(included))
+    if given.dtype == bool and given.ndim == 1:
+        return given
+    try:
+        numbers = bits_array("included", given)
+    except InputError:
+        numbers = np.array([2.0])
+    if set(numbers.tolist()) not in _IN_AND_OUT:
+        raise InputError(
+            "included must say of each candidate whether it went in: True or False, or 1 or 0"
+        )
+    return np.equal(numbers, 1)
+
+
+def _names(formats: ArrayLike | None, n: int) -> NDArray[np.str_]:
+    if formats is None:
+        return np.full(n, "")
+    return np.atleast_1d(np.asarray(formats, dtype=str))
+
+
+def _copies(repetitions: ArrayLike, n: int) -> NDArray[np.float64]:
+    copies = bits_array("repetitions", repetitions)
+    return np.full(n, copies[0]) if np.ndim(repetitions) == 0 else copies
+
+
+def _same_length(**columns: NDArray[np.generic]) -> None:
+    sizes = {name: column.size for name, column in columns.items()}
+    if len(set(sizes.values())) > 1:
+        listed = ", ".join(f"{name} {size}" for name, size in sizes.items())
+        raise InputError(f"columns of different lengths: {listed}; give one of each per candidate")

@@ -9,12 +9,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO
 
-from lmexposure._files import PRIVATE, mode_like, new_file
-from lmexposure._locks import only_writer
+from lmexposure._files import PRIVATE, mode_like, new_file, only_writer
 from lmexposure._text import visible
-from lmexposure.audit.loading import chosen_device
-from lmexposure.audit.progress import Phase, Progress, Watcher, silent
-from lmexposure.audit.workload import measuring_phases, measuring_title, watch_training
+from lmexposure.audit.loaded_model import chosen_device
+from lmexposure.audit.workload import (
+    Phase,
+    Progress,
+    Watcher,
+    measurement_phases,
+    measurement_title,
+    silent,
+    watch_training,
+)
 from lmexposure.canaries import (
     SPOOL,
     FileCorpus,
@@ -166,19 +172,21 @@ def _measuring(
 ) -> tuple[str, list[Phase]]:
     """The title and the phases of the measurement that follows."""
     return (
-        measuring_title(manifest, settings.measure),
-        measuring_phases(loaded, manifest, settings.measure),
+        measurement_title(manifest, settings.measure),
+        measurement_phases(loaded, manifest, settings.measure),
     )
 
 
 def _inserted(manifest: Manifest) -> dict[str, int]:
-    return {one.text: one.inserted for one in manifest.canaries}
+    return {canary.text: canary.inserted for canary in manifest.canaries}
 
 
 def _refuse_uninserted(manifest: Manifest, documents: Sequence[str]) -> None:
-    """A fill taken for never inserted must not be trained on, as in a corpus of other coins."""
+    """Refuse a corpus of other coins, which holds fills that count as never inserted."""
     there = set(documents)
-    found = [one.id for one in manifest.entries if not one.inserted and one.text in there]
+    found = [
+        canary.id for canary in manifest.entries if not canary.inserted and canary.text in there
+    ]
     if found:
         raise ManifestError(
             f"{found[0]} is in the corpus, but by the manifest it was not inserted "
@@ -187,7 +195,7 @@ def _refuse_uninserted(manifest: Manifest, documents: Sequence[str]) -> None:
 
 
 def _warn_changed(corpus: FileCorpus, manifest: Manifest) -> None:
-    """A corpus may be filtered after insertion; damaged, it would train another model unsaid."""
+    """Warn of a corpus that insertion did not write: filtered on purpose, or damaged."""
     known = _known_hash(corpus, manifest)
     if known and corpus.sha256() != known:
         _LOG.warning(
@@ -221,14 +229,14 @@ def _model(
     formats = (
         manifest.plan.formats if manifest else [load_format(name) for name in settings.formats]
     )
-    # A vocabulary made of the canaries too would spell them in fewer tokens than the references.
+    # A vocabulary learned from canaries would spell them in fewer tokens than the references.
     canaries = {} if manifest is None else _inserted(manifest)
     made = new_model(
         settings.model,
         (text for text in documents if text not in canaries),
         seed=settings.public_seed,
         separator=separator,
-        extra_characters="".join(one.characters for one in formats),
+        extra_characters="".join(form.characters for form in formats),
         lstm=LstmSizes(layers=settings.layers, units=settings.units, embedding=settings.units),
     )
     made.model.to(device)

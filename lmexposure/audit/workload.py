@@ -7,33 +7,100 @@ where a model gives its secrets away is what is expected.
 import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
 
-from lmexposure.audit.progress import Phase, Progress, Watcher
 from lmexposure.canaries import DEFAULT_REFERENCES, Format, Manifest
 from lmexposure.errors import LmexposureError
 from lmexposure.models import LoadedModel, TrainingSettings
 from lmexposure.models import Progress as TrainingProgress
 from lmexposure.records import MeasureSettings
-from lmexposure.scoring import (
-    MODEL_FAILURES,
-    beam_width,
-    next_token_steps,
-)
+from lmexposure.scoring import MODEL_FAILURES, beam_width, next_token_steps
+
+
+class Progress(Protocol):
+    """Called with what is being done, how much of it is done, of how much, and a short note."""
+
+    def __call__(self, what: str, done: int, total: int, note: str = "") -> None:
+        """Take how far the work is."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phase:
+    """A part of long work, announced before it begins.
+
+    Attributes:
+        what: the name under which its progress is reported.
+        kind: "training", "scoring", "stepping" or "statistics": phases of one kind take about the
+            same time for the same work.
+        work: how much it is about: tokens that the model reads; seconds, of statistics.
+        most: how much it can be at most, where that is more than `work`.
+        pace: seconds per unit of work, where a trial said so; None: timed while it runs.
+        before: which share was done beforehand, in [0, 1): `work` leaves it out.
+        seconds: after which it ends, whatever is left.
+    """
+
+    what: str
+    kind: str
+    work: float
+    most: float = 0.0
+    pace: float | None = None
+    before: float = 0.0
+    seconds: float = math.inf
+
+
+@runtime_checkable
+class Watcher(Progress, Protocol):
+    """Progress that wants to know what is to come, and may ask for an early end."""
+
+    def plan(self, title: str, phases: Sequence[Phase], *, keeps: bool) -> None:
+        """Take what is to be done from now on.
+
+        Args:
+            title: all of it in one line.
+            phases: its parts, in order.
+            keeps: an early end that is asked for keeps what was found until then, in a result that
+                says so.
+        """
+        ...
+
+    def end_asked(self) -> bool:
+        """Whether a person wants the work to end with what it has."""
+        ...
+
+
+def silent(what: str, done: int, total: int, note: str = "") -> None:
+    """Watch nothing."""
+
+
+def announce_phases(
+    progress: Progress, title: str, phases: Callable[[], Sequence[Phase]], *, keeps: bool
+) -> None:
+    """Announce to a watcher what is to come; for a plain function no phase is computed."""
+    if isinstance(progress, Watcher):
+        progress.plan(title, phases(), keeps=keeps)
+
+
+def end_asked(progress: Progress) -> bool:
+    """Whether a person wants the work to end with what it has; a plain function never asks."""
+    return isinstance(progress, Watcher) and progress.end_asked()
+
 
 _WITHOUT_SEARCH = ("sampled", "skew_normal")
 _FEW_ROWS, _MANY_ROWS = 16, 256
 _TRIAL_SECONDS = 0.3  # so long that what else the machine does is seen
-# A search sorts, weighs and copies beside the model's steps, and meets some prefixes twice: 0.8 to
+# A search also sorts, weighs and copies, and meets some prefixes twice: 0.8 to
 # 2.5 times a bare step, on the LSTM and on a small GPT-2.
 _AROUND_A_STEP = 1.5
 _FOLLOWED = 0.25  # of the beams' steps with characters given
 _STATISTICS_SECONDS = 1.5  # of a format: curve, bootstraps, permutations
 
 
-def measuring_title(manifest: Manifest, settings: MeasureSettings) -> str:
+def measurement_title(manifest: Manifest, settings: MeasureSettings) -> str:
     """What a measurement will do, in one line."""
     formats = list(manifest.formats)
     references = sum(_references(manifest, name, settings) for name in formats)
@@ -49,7 +116,7 @@ def measuring_title(manifest: Manifest, settings: MeasureSettings) -> str:
     return f"measuring: {', '.join(parts)}"
 
 
-def measuring_phases(
+def measurement_phases(
     loaded: LoadedModel, manifest: Manifest, settings: MeasureSettings
 ) -> list[Phase]:
     """The parts of a measurement, in order; steps of the model are timed for the searches' pace.
@@ -77,8 +144,9 @@ def measuring_phases(
         phases += _search_phases(manifest.formats[name], settings, length, most, pace)
         if settings.extraction:
             phases.append(_extraction_phase(manifest, name, settings, length, pace))
-        told = f"estimating {name}"
-        phases.append(Phase(what=told, kind="statistics", work=_STATISTICS_SECONDS, pace=1.0))
+        phases.append(
+            Phase(what=f"estimating {name}", kind="statistics", work=_STATISTICS_SECONDS, pace=1.0)
+        )
     return phases
 
 
@@ -88,16 +156,16 @@ def _search_phases(
     """Draws, exact ranks and the likeliest fills of a format."""
     if settings.method in _WITHOUT_SEARCH:
         return []
-    drawn = settings.draws * _deep(form, length, settings.draws)
+    drawn = settings.draws * _depth(form, length, settings.draws)
     phases = [Phase(what=f"{form.name}: drawing fills", kind="stepping", work=drawn, pace=pace)]
     if settings.method != "importance":
         few = min(float(most), drawn / 4)
-        told = f"{form.name}: counting ranks"
-        phases.append(Phase(what=told, kind="stepping", work=few, most=float(most), pace=pace))
+        what = f"{form.name}: counting ranks"
+        phases.append(Phase(what=what, kind="stepping", work=few, most=float(most), pace=pace))
     if settings.extraction:
         few = min(float(most), float(settings.guesses * length))
-        told = f"{form.name}: best-first search"
-        phases.append(Phase(what=told, kind="stepping", work=few, most=float(most), pace=pace))
+        what = f"{form.name}: best-first search"
+        phases.append(Phase(what=what, kind="stepping", work=few, most=float(most), pace=pace))
     return phases
 
 
@@ -111,14 +179,14 @@ def _extraction_phase(
     form = manifest.formats[name]
     inserted = sum(c.format == name for c in manifest.canaries)
     width = beam_width(inserted) if settings.beam_width is None else settings.beam_width
-    deep = _deep(form, length, width)
+    deep = _depth(form, length, width)
     steps = sum(max(1.0, deep - k) for k in range(1, settings.revealed + 1)) * inserted
     whole, few = (1 + width) * (deep + steps), (1 + width) * (deep + _FOLLOWED * steps)
     return Phase(what=f"extracting {name}", kind="stepping", work=few, most=whole, pace=pace)
 
 
-def _deep(form: Format, length: int, many: int) -> float:
-    """Tokens of a fill below the levels that so many fills share."""
+def _depth(form: Format, length: int, many: int) -> float:
+    """Tokens of a fill below the levels that this many fills share."""
     shared = math.log2(max(2, many)) * length / max(1.0, form.bits)
     return max(1.0, length - shared)
 
@@ -128,13 +196,13 @@ def _references(manifest: Manifest, name: str, settings: MeasureSettings) -> int
 
 
 def _texts(manifest: Manifest, name: str, settings: MeasureSettings) -> int:
-    drawn = sum(one.format == name for one in manifest.entries)
+    drawn = sum(canary.format == name for canary in manifest.entries)
     return drawn + _references(manifest, name, settings)
 
 
 def _tokens(loaded: LoadedModel, manifest: Manifest, name: str) -> list[int]:
     """The tokens of one fill; without its context, which is short."""
-    text = next(one.text for one in manifest.entries if one.format == name)
+    text = next(canary.text for canary in manifest.entries if canary.format == name)
     ids: list[int] = loaded.tokenizer(text, add_special_tokens=False)["input_ids"]
     return ids
 
@@ -188,18 +256,18 @@ def watch_training(
     settings: TrainingSettings,
     then: tuple[str, list[Phase]],
 ) -> Callable[[TrainingProgress], None]:
-    """A callback for `models.train` that tells a watcher what is to come, then how far it is.
+    """A callback for `models.train` that announces what is to come, then reports how far it is.
 
     Args:
         progress: watches.
         settings: of the training.
         then: the title and the phases of what follows the training, empty where nothing does.
     """
-    told = not isinstance(progress, Watcher)
+    announced = not isinstance(progress, Watcher)
 
     def watch(state: TrainingProgress) -> None:
-        nonlocal told
-        if not told and isinstance(progress, Watcher):
+        nonlocal announced
+        if not announced and isinstance(progress, Watcher):
             title, phases = then
             tokens = state.tokens / state.step
             first = Phase(
@@ -210,7 +278,7 @@ def watch_training(
                 seconds=math.inf if settings.max_seconds is None else settings.max_seconds,
             )
             steps = f"training: at most {state.total_steps:,} steps of {tokens:,.0f} tokens"
-            told = True
+            announced = True
             progress.plan(f"{steps}{'; then ' * bool(title)}{title}", [first, *phases], keeps=False)
         progress("training", state.step, state.total_steps, _note(state))
 

@@ -12,9 +12,15 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from lmexposure._files import PRIVATE, atomic_directory, mode_like, new_file, write_json
+from lmexposure._files import (
+    PRIVATE,
+    atomic_directory,
+    mode_like,
+    new_file,
+    only_writer,
+    write_json,
+)
 from lmexposure._integrity import say_rebuilt
-from lmexposure._locks import only_writer
 from lmexposure._validate import flag, integer, of_type
 from lmexposure.canaries.corpora.files import (
     SIDECAR_SUFFIX,

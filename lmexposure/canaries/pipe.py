@@ -9,8 +9,7 @@ from io import BufferedIOBase, RawIOBase
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from lmexposure._files import PRIVATE, atomic_write, made_directory, sha256_file
-from lmexposure._locks import only_writer
+from lmexposure._files import PRIVATE, atomic_write, made_directory, only_writer, sha256_file
 from lmexposure.canaries.copies import Planned, Reading, check_same
 from lmexposure.canaries.corpora.files import FileCorpus, layout_named
 from lmexposure.canaries.corpora.text import Block, TextLayout

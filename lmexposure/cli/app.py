@@ -1,23 +1,97 @@
-"""The commands, by name. Each lives in its own file and imports heavy rooms only when it runs."""
+"""The commands, by name, and what their `--help` looks like.
 
-from typing import Annotated
+A new command is a function in a file of this directory, imported here and added to the list at the
+end of this file. It imports heavy rooms only when it runs, so that every help answers at once. A
+help is plain text, made of what the command declares: options in panels, examples below, at the
+width of the terminal; the same in a pipe.
+"""
+
+import shutil
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, ParamSpec
 
 import typer
+from typer.core import TyperCommand
 
 from lmexposure import __version__
 from lmexposure.cli.check import check
-from lmexposure.cli.compare import compare
-from lmexposure.cli.demo import demo
 from lmexposure.cli.epsilon import epsilon
 from lmexposure.cli.formats import formats
-from lmexposure.cli.help import EXAMPLES, PanelCommand, examples, width
 from lmexposure.cli.insert import insert
 from lmexposure.cli.measure import measure
+from lmexposure.cli.options import FILES, OTHER
 from lmexposure.cli.remove import remove
-from lmexposure.cli.report import report
-from lmexposure.cli.run import run
+from lmexposure.cli.report import compare, report
+from lmexposure.cli.run import demo, run
 from lmexposure.cli.train import train
 from lmexposure.cli.verify import verify
+from lmexposure.gate import PANEL as THRESHOLDS
+from lmexposure.records import HIDDEN, MACHINE, MEASURING, PRIVACY, TRAINING
+
+if TYPE_CHECKING:
+    from typer._click import Context, HelpFormatter, Parameter
+
+P = ParamSpec("P")
+
+_PIPED, _WIDEST = 80, 160
+_COLUMN = 27  # at most, for an option's name
+_ARGUMENTS, _MOST_USED, _ALL = "Arguments", "Most used", "Options"
+_PANELS = (
+    _ARGUMENTS,
+    _MOST_USED,
+    HIDDEN,
+    TRAINING,
+    THRESHOLDS,
+    MEASURING,
+    PRIVACY,
+    MACHINE,
+    FILES,
+    OTHER,
+)
+
+
+def _width() -> int:
+    """Columns of a help: the terminal's, up to where lines are read with ease; 80 in a pipe."""
+    if sys.stdout is None or not sys.stdout.isatty():
+        return _PIPED
+    return min(shutil.get_terminal_size().columns, _WIDEST)
+
+
+class PanelCommand(TyperCommand):
+    """A command whose options are shown by their panels, those that people use most first."""
+
+    def format_options(self, ctx: "Context", formatter: "HelpFormatter") -> None:
+        """Write arguments, then each panel; without panels, all options in one."""
+        panels: dict[str, list[tuple[str, str]]] = {title: [] for title in _PANELS}
+        for param in self.get_params(ctx):
+            if (record := param.get_help_record(ctx)) is not None:
+                panels[_panel_of(param)].append(record)
+        if not any(panels[title] for title in _PANELS[2:-1]):
+            rest = panels.pop(OTHER)
+            panels = {_ARGUMENTS: panels[_ARGUMENTS], _ALL: [*panels[_MOST_USED], *rest]}
+        for title, rows in panels.items():
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows, col_max=_COLUMN)
+
+    def format_epilog(self, ctx: "Context", formatter: "HelpFormatter") -> None:
+        """Write the examples as they are typed: no line of them is broken."""
+        if self.epilog:
+            formatter.write(f"\nExamples:\n{self.epilog}")
+
+
+def _panel_of(param: "Parameter") -> str:
+    if param.param_type_name == "argument":
+        return _ARGUMENTS
+    return OTHER if param.name == "help" else getattr(param, "rich_help_panel", None) or _MOST_USED
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(__version__)
+        raise typer.Exit
+
 
 app = typer.Typer(
     name="lmexposure",
@@ -26,15 +100,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    context_settings={"max_content_width": width(), "terminal_width": width()},
+    context_settings={"max_content_width": _width(), "terminal_width": _width()},
     epilog="Begin with: lmexposure demo --quick",
 )
-
-
-def _version(asked: bool) -> None:
-    if asked:
-        typer.echo(__version__)
-        raise typer.Exit
 
 
 @app.callback()
@@ -44,28 +112,101 @@ def _main(
     ] = False,
     # For the help alone: the entry point takes it out of every command line.
     debug: Annotated[
-        bool, typer.Option("--debug", help="Show the traceback of an error of ours.")
+        bool, typer.Option("--debug", help="Show the traceback of an unexpected failure.")
     ] = False,
 ) -> None:
     """Measure how much of its training data a language model gives away."""
 
 
-# What the list of commands says of each: no more than a narrow terminal shows of it.
-_SHORT = {
-    "run": "Insert, train, measure and report: the whole test.",
-    "insert": "Put canaries into a corpus, and write its manifest.",
-    "verify": "Count the canaries that a corpus holds.",
-    "remove": "Take the canaries out again.",
-    "train": "Train a model on a corpus.",
-    "measure": "Measure any model against a manifest.",
-    "report": "Write the report of a run.",
-    "compare": "Say which of several runs leaks more.",
-    "check": "Stop a release that leaks: verdict and exit code.",
-    "epsilon": "Bound epsilon from scores of your own.",
-    "demo": "The whole test on text that Python carries.",
-}
+def _add_command(command: Callable[P, None], short: str, *examples: tuple[str, str]) -> None:
+    """Add a command to the list of them, in the order of the help.
 
-for command in (run, insert, verify, remove, train, measure, report, compare, check, epsilon, demo):
-    shown, what = EXAMPLES.get(command.__name__, ()), _SHORT[command.__name__]
-    app.command(cls=PanelCommand, epilog=examples(*shown) or None, short_help=what)(command)
+    Args:
+        command: what it does; its name is the function's.
+        short: what the list says of it: no more than a narrow terminal shows.
+        examples: below its help: what a call does, and its words after `lmexposure`.
+    """
+    epilog = "".join(f"  # {what}\n  lmexposure {words}\n" for what, words in examples)
+    app.command(cls=PanelCommand, epilog=epilog or None, short_help=short)(command)
+
+
+_add_command(
+    run,
+    "Insert, train, measure and report: the whole test.",
+    ("a first look at your corpus", "run corpus.txt --quick --out runs/look"),
+    (
+        "a model that you fine-tune, with secrets of your choice",
+        "run corpus.txt --model gpt2 --format pin --format email --out runs/gpt2",
+    ),
+    (
+        "an audit in one run of the claim that the training is (4, 1e-5)-private",
+        "run corpus.txt --inclusion-probability 0.5 --canaries 2000 --repetitions 1 "
+        "--claimed-epsilon 4 --delta 1e-5 --out runs/audit",
+    ),
+)
+_add_command(
+    insert,
+    "Put canaries into a corpus, and write its manifest.",
+    (
+        "ten PINs inserted once and ten 16 times, into a corpus of one file",
+        "insert corpus.txt --format pin --repetitions 1,16 --out canaried",
+    ),
+    (
+        "an audit in one run: each of 2,000 candidates is inserted with probability 0.5",
+        "insert train.jsonl --inclusion-probability 0.5 --canaries 2000 --repetitions 1 "
+        "--out canaried",
+    ),
+    (
+        "through a pipe",
+        "insert - --layout jsonl --out canaried < train.jsonl > canaried.jsonl",
+    ),
+)
+_add_command(verify, "Count the canaries that a corpus holds.")
+_add_command(remove, "Take the canaries out again.")
+_add_command(train, "Train a model on a corpus.")
+_add_command(
+    measure,
+    "Measure any model against a manifest.",
+    ("a first look", "measure my-model canaried/manifest.json --quick --out measured"),
+    (
+        "all of it, against a claim of epsilon 8",
+        "measure my-model canaried/manifest.json --claimed-epsilon 8 --delta 1e-5 --out measured",
+    ),
+)
+_add_command(
+    report,
+    "Write the report of a run.",
+    ("report.html and report.md, next to the result", "report runs/gpt2"),
+    (
+        "with charts as files, and tables for other tools",
+        "report runs/gpt2 --format html --format csv --charts --out shown",
+    ),
+)
+_add_command(compare, "Say which of several runs leaks more.")
+_add_command(
+    check,
+    "Stop a release that leaks: verdict and exit code.",
+    ("what stops a release", "check runs/gpt2"),
+    (
+        "with thresholds of your own, for a build server",
+        "check runs/gpt2 --max-guesses 100 --max-epsilon 8 --junit verdict.xml",
+    ),
+    (
+        "a model that is measured first",
+        "check --model my-model --manifest canaried/manifest.json --out measured",
+    ),
+)
+_add_command(
+    epsilon,
+    "Bound epsilon from scores of your own.",
+    (
+        "of scores of another tool, each included with probability 0.5",
+        "epsilon scores.csv --inclusion-probability 0.5 --delta 1e-5",
+    ),
+    (
+        "of losses, in which a lower one means included",
+        "epsilon losses.parquet --score loss --included member --lower-is-in",
+    ),
+)
+_add_command(demo, "The whole test on text that Python carries.")
 app.add_typer(formats, name="formats", short_help="List, show and check the formats of secrets.")

@@ -1,35 +1,188 @@
 """`lmexposure check`: what stops a release. Exit code 0 pass, 1 leak, 2 inconclusive, 3 failure."""
 
-from dataclasses import replace
+import os
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lmexposure._settings import build, refuse_unknown, settings_of
 from lmexposure.cli import options
 from lmexposure.cli.console import say
-from lmexposure.cli.flags import Given, takes
-from lmexposure.cli.gate_options import (
-    CheckFlags,
-    gate_thresholds,
-    refuse_mixed,
-    refuse_overwriting,
-    write_outputs,
-    writes_to_standard_output,
-)
-from lmexposure.cli.help import FILES
 from lmexposure.cli.long_work import long_work
-from lmexposure.records import (
-    MEASURING,
-)
+from lmexposure.cli.options import FILES, Given, parsed, takes
+from lmexposure.errors import SettingsError
+from lmexposure.records import MEASURING, NAMES_BY_TABLE, SETTING_NAMES
 
 if TYPE_CHECKING:
-    from lmexposure.gate import Thresholds
+    from lmexposure.gate import Thresholds, Verdict
     from lmexposure.records import Provenance, Result, RunSettings
 
 
+@dataclass(frozen=True, kw_only=True)
+class CheckFlags:
+    """What the command was given; None: not given. See `check` for each."""
+
+    run: Path | None
+    model: str | None
+    manifest: Path | None
+    out: Path | None
+    json_file: Path | None
+    junit: Path | None
+    sarif: Path | None
+    summary: Path | None
+    settings_file: Path | None
+    thresholds: Given
+    measuring: Given
+
+    @property
+    def outputs(self) -> dict[str, Path]:
+        """The files that were asked for, by the flag's name."""
+        every = {
+            "json": self.json_file,
+            "junit": self.junit,
+            "sarif": self.sarif,
+            "summary": self.summary,
+        }
+        return {name: path for name, path in every.items() if path is not None}
+
+
+def gate_thresholds(flags: CheckFlags) -> "Thresholds":
+    """Defaults, then the settings file's table [check], then the flags that were given.
+
+    Raises:
+        SettingsError: an unknown threshold, or one out of range.
+    """
+    from lmexposure.gate import (
+        Thresholds,
+    )
+
+    said = {} if flags.settings_file is None else _thresholds_in(flags.settings_file)
+    return build(Thresholds, {**said, **parsed(settings_of(Thresholds), flags.thresholds)})
+
+
+def _thresholds_in(path: Path) -> dict[str, object]:
+    """The table [check] of a settings file, each value checked by itself."""
+    from lmexposure._files import read_toml
+    from lmexposure.gate import (
+        Thresholds,
+        quantile_pair,
+    )
+
+    whole = read_toml(path)
+    said = whole.pop("check", {})
+    if not isinstance(said, dict):
+        raise SettingsError(f"[check] in {path} must be a table of thresholds by name")
+    known = settings_of(Thresholds)
+    astray = [name for name in whole if name in known and name not in SETTING_NAMES]
+    try:
+        refuse_unknown(astray, SETTING_NAMES, elsewhere={"the table [check]": known})
+    except SettingsError as failure:
+        raise SettingsError(f"{path}: {failure}") from None
+    try:
+        refuse_unknown(said, known, what="threshold", elsewhere=NAMES_BY_TABLE)
+        if "quantile_exposure" in said:
+            said["quantile_exposure"] = quantile_pair(
+                "quantile_exposure", said["quantile_exposure"]
+            )
+        for name, value in said.items():
+            known[name].check(value)
+    except SettingsError as failure:
+        raise SettingsError(f"{path}: [check] {failure}") from None
+    return said
+
+
+def refuse_mixed(flags: CheckFlags) -> None:
+    """Either a result, or a model with its manifest.
+
+    Raises:
+        SettingsError: neither, both, or flags that would be without effect.
+    """
+    measure = flags.model is not None and flags.manifest is not None
+    parts = flags.model is not None or flags.manifest is not None
+    if (flags.run is None) != measure or (parts and not measure):
+        raise SettingsError(
+            "give either RUN_OR_RESULT, or both --model and --manifest to measure first"
+        )
+    vain = [*(["out"] if flags.out is not None else []), *flags.measuring]
+    if vain and not measure:
+        raise SettingsError(
+            f"--{vain[0].replace('_', '-')} decides how a model is measured, and "
+            f"{flags.run} is measured already; give --model and --manifest, or leave it out"
+        )
+
+
+def refuse_overwriting(flags: CheckFlags, source: Path) -> None:
+    """No output may replace what was judged, a file of a run, the settings, or another output.
+
+    Args:
+        flags: of the command.
+        source: the result or the manifest; what lies next to it is its run's, as is all in --out
+            and all in the directory of --model.
+
+    Raises:
+        SettingsError: an output is one of them.
+    """
+    taken = {source.resolve(): "what is judged"}
+    if flags.settings_file is not None:
+        taken[flags.settings_file.resolve()] = "the settings file"
+    homes = [source.parent, *([] if flags.out is None else [flags.out])]
+    model = None if flags.model is None else Path(flags.model).resolve()
+    for name, given in flags.outputs.items():
+        path = Path(os.path.realpath(given))  # resolve() fails where links go in a circle
+        if path.is_dir():
+            raise SettingsError(f"{given} is a directory; give another file")
+        if path in taken:
+            raise SettingsError(f"{given} is {taken[path]} already; give another file")
+        if any(options.of_a_run(path, home) for home in homes) or (
+            model and path.is_relative_to(model)
+        ):
+            raise SettingsError(
+                f"{given} is a file of the run, or has the name of one; give another file"
+            )
+        taken[path] = f"--{name}"
+
+
+def writes_to_standard_output(flags: CheckFlags) -> bool:
+    """Whether an output goes to the next program in a pipe: the verdict must not mix with it."""
+    from lmexposure._files import is_standard_output
+
+    return any(map(is_standard_output, flags.outputs.values()))
+
+
+def write_outputs(
+    verdict: "Verdict",
+    result: "Result",
+    provenance: "Provenance",
+    source: Path,
+    flags: CheckFlags,
+) -> None:
+    """Every file that was asked for, from the one verdict.
+
+    Raises:
+        FileError: the disk refused.
+    """
+    from lmexposure._files import append, atomic_write
+    from lmexposure.gate import verdict_json, verdict_junit, verdict_sarif, verdict_summary
+
+    writers = {
+        "json": lambda: verdict_json(verdict, result, provenance),
+        "junit": lambda: verdict_junit(verdict, provenance),
+        "sarif": lambda: verdict_sarif(verdict, source, provenance),
+        "summary": lambda: verdict_summary(verdict, provenance),
+    }
+    for name, path in flags.outputs.items():
+        content = writers[name]().encode()
+        if name == "summary":
+            append(path, content)  # steps of a job share one summary: what is there stays
+            continue
+        with atomic_write(path) as stream:
+            stream.write(content)
+
+
 @takes(thresholds=options.THRESHOLDS, measuring=options.MEASURED_FIRST)
-def check(
+def check(  # noqa: PLR0913 - a command: its parameters are its flags
     run: Annotated[
         Path | None,
         typer.Argument(metavar="RUN_OR_RESULT", help="A run directory or a result.json."),
@@ -47,7 +200,7 @@ def check(
     out: Annotated[
         Path | None,
         options.out_option(
-            "With --model: for the result; without it, nothing of it is kept.", panel=MEASURING
+            "With --model: for the result; by default it is not kept.", panel=MEASURING
         ),
     ] = None,
     json_file: Annotated[
@@ -73,10 +226,10 @@ def check(
     thresholds: Given,
     measuring: Given,
 ) -> None:
-    """Hold a result, or a model that is measured first, against thresholds.
+    """Compare a result, or a model that is measured first, with thresholds.
 
-    Exit code 0: no leak found; 1: a leak; 2: inconclusive; 3: an error. Thresholds and what they
-    rest on are explained in the README.
+    Exit code 0: no leak found; 1: a leak; 2: inconclusive; 3: an error. The documentation explains
+    the thresholds and what they rest on.
     """
     flags = CheckFlags(**locals())
     from lmexposure.gate import check as judge
@@ -95,7 +248,7 @@ def check(
 def _measured_or_read(
     flags: CheckFlags, thresholds: "Thresholds"
 ) -> "tuple[Result, Provenance, Path]":
-    """The result, where it comes from, and the file that a reader of the findings is led to."""
+    """The result, its provenance, and the file that the findings refer to."""
     from lmexposure.records import open_run
 
     refuse_mixed(flags)
@@ -112,7 +265,7 @@ def _measured_or_read(
 def _measured(
     model: str, manifest: Path, flags: CheckFlags, thresholds: "Thresholds"
 ) -> "tuple[Result, Provenance]":
-    """Measure as `lmexposure measure` does; without --out nothing stays on the disk."""
+    """Measure as `lmexposure measure` does; without --out nothing is left on the disk."""
     import tempfile
 
     from lmexposure.audit import load_for_measuring

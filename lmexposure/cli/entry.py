@@ -18,9 +18,9 @@ from lmexposure.errors import LmexposureError, SettingsError
 
 FAILURE = 3
 DEBUG = "--debug"
-_UNFORESEEN = (
-    "a failure that this tool did not foresee: {}; it is an error of ours: please report it, with "
-    "what the same command prints with --debug"
+_BUG = (
+    "unexpected failure: {}; this is a bug in lmexposure: please report it, with what the same "
+    "command prints with --debug"
 )
 _INTERRUPTED = 130  # what Typer makes of Ctrl-C
 
@@ -37,7 +37,7 @@ def main() -> NoReturn:
 
 
 def _all_was_read() -> bool:
-    """Whether somebody took what was printed; found out here, Python ends as we say."""
+    """Whether what was printed was read; found out here, so that Python exits with our code."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -48,7 +48,7 @@ def _all_was_read() -> bool:
 
 
 def _leave_group() -> None:
-    """Part from the other processes that torchrun started: left to the exit, this may abort."""
+    """Leave the group of processes that torchrun started: left to the exit, this may abort."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.distributed.is_available():
         return
@@ -75,13 +75,13 @@ def _refuse_nothing(words: Sequence[str]) -> None:
 
 @runtime_checkable
 class _Showing(Protocol):
-    """Typer's own exceptions: they know how to be shown."""
+    """Typer's own exceptions, which can be shown."""
 
     def show(self, file: TextIO | None = None) -> None: ...
 
 
 def _taken_out(flag: str) -> bool:
-    """Whether a flag is anywhere among the command's words; it is taken out of them."""
+    """Whether a flag is among the words of the command line; it is removed from them."""
     words = sys.argv[1 : sys.argv.index("--") if "--" in sys.argv else None]
     if flag in words:
         sys.argv.remove(flag)
@@ -89,9 +89,9 @@ def _taken_out(flag: str) -> bool:
 
 
 def _usage(failure: _Showing) -> str:
-    """What Typer says of wrong usage, the words of a person in one line."""
+    """What Typer says of wrong usage, with what was typed on one line."""
     message = getattr(failure, "message", None)
-    # Of our own help, where nothing was typed, the lines are lines.
+    # A help, where nothing was typed, keeps its lines.
     if isinstance(message, str) and not message.startswith("Usage: "):
         vars(failure)["message"] = visible(message)
     said = io.StringIO()
@@ -99,10 +99,26 @@ def _usage(failure: _Showing) -> str:
     return said.getvalue()
 
 
-def _wait_patiently() -> None:
-    """Before torch loads OpenMP, whose threads otherwise wait for each other in a long loop.
+def _say_unexpected(failure: Exception, *, debug: bool) -> None:
+    """Say a failure that is no error of ours: of usage, of the disk, or a bug."""
+    from lmexposure.cli.console import error, show_failure
 
-    Beside two busy programs on two cores that makes a training ten times slower. Threads that sleep
+    if isinstance(failure, OSError) and failure.errno == errno.ENAMETOOLONG:
+        error(f"a part of a path is longer than the disk takes: {failure.filename}; shorten it")
+    elif isinstance(failure, OSError) and failure.errno == errno.ENOSPC:
+        error(f"the disk is full: {failure}; free some space and run the same command again")
+    elif isinstance(failure, _Showing):  # wrong usage
+        show_failure(_usage(failure))
+    else:
+        if debug:
+            show_failure(traceback.format_exc())
+        error(_BUG.format(f"{type(failure).__name__}: {failure}"))
+
+
+def _wait_patiently() -> None:
+    """Have threads of OpenMP, which torch loads, not wait for each other in a long loop.
+
+    With two busy programs on two cores that makes a training ten times slower. Threads that sleep
     at once cost a quiet machine a fifth; with a short loop two threads are a tenth slower than at
     best where it is quiet, and no slower than one where it is busy.
     """
@@ -111,7 +127,7 @@ def _wait_patiently() -> None:
 
 
 def _run() -> int:
-    # Third parties report progress and advice in their own way; ours is told by our own table.
+    # Other packages report progress and advice in their own ways; we show our own.
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -120,7 +136,7 @@ def _run() -> int:
     import typer
 
     from lmexposure.cli.app import app
-    from lmexposure.cli.console import error, show_failure
+    from lmexposure.cli.console import error
     from lmexposure.cli.long_work import STOPPED, Stopped
 
     debug = _taken_out(DEBUG)
@@ -135,23 +151,14 @@ def _run() -> int:
     except (typer.Abort, KeyboardInterrupt):
         error(STOPPED)
         return FAILURE
-    except SystemExit:  # Click's answer to a pipe that nobody reads is 1: to ours, a leak
-        error("nobody read what was printed; send it to a file instead")
+    except SystemExit:  # Click's answer to a closed pipe is 1, which here would mean a leak
+        error("what was printed was not read to its end; send it to a file instead")
         return FAILURE
     except LmexposureError as failure:
         error(str(failure))
         return FAILURE
     except Exception as failure:
-        if isinstance(failure, OSError) and failure.errno == errno.ENAMETOOLONG:
-            error(f"a part of a path is longer than the disk takes: {failure.filename}; shorten it")
-        elif isinstance(failure, OSError) and failure.errno == errno.ENOSPC:
-            error(f"the disk is full: {failure}; free some space and run the same command again")
-        elif isinstance(failure, _Showing):  # wrong usage
-            show_failure(_usage(failure))
-        else:
-            if debug:
-                show_failure(traceback.format_exc())
-            error(_UNFORESEEN.format(f"{type(failure).__name__}: {failure}"))
+        _say_unexpected(failure, debug=debug)
         return FAILURE
     if code == _INTERRUPTED:
         error(STOPPED)

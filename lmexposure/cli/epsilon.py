@@ -11,9 +11,9 @@ from lmexposure.cli import options
 from lmexposure.cli.console import print_sections, say
 
 
-def epsilon(
+def epsilon(  # noqa: PLR0913 - a command: its parameters are its flags
     file: Annotated[
-        Path, typer.Argument(help="A .csv or .parquet file; scores.parquet of a run, for one.")
+        Path, typer.Argument(help="A .csv or .parquet file, such as the scores.parquet of a run.")
     ],
     score: Annotated[
         str | None,
@@ -21,10 +21,12 @@ def epsilon(
     ] = None,
     included: Annotated[
         str | None,
-        typer.Option(help="The column that says who was in.  [default: role, else included]"),
+        typer.Option(
+            help="The column that says which were included.  [default: role, else included]"
+        ),
     ] = None,
     lower_is_in: Annotated[
-        bool, typer.Option("--lower-is-in", help="Lower scores mean in, as of a loss.")
+        bool, typer.Option("--lower-is-in", help="Lower scores mean included, as of a loss.")
     ] = False,
     inclusion_probability: Annotated[
         float | None,
@@ -46,7 +48,7 @@ def epsilon(
         typer.Option(help="A delta that epsilon is bounded at; may be repeated.  [default: 0]"),
     ] = None,
     claimed_epsilon: Annotated[float | None, options.option("claimed_epsilon")] = None,
-    seed: Annotated[int, typer.Option(help="Of ties and splits.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of ties and splits.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Print every lower bound on epsilon that the scores in FILE support."""
@@ -56,13 +58,13 @@ def epsilon(
     )
     from lmexposure.errors import InputError, SettingsError
     from lmexposure.records import (
-        RENAMED,
+        OLD_SETTING_NAMES,
         read_score_file,
     )
 
     if coins is not None:
         given = {"coins": coins, "inclusion_probability": inclusion_probability}
-        with_new_names(given, RENAMED, shown="--{}")
+        with_new_names(given, OLD_SETTING_NAMES, shown="--{}")
         inclusion_probability = coins
     if claimed_epsilon is not None and not delta:
         raise SettingsError(

@@ -1,4 +1,4 @@
-"""`lmexposure formats`: those that ship, one of them in full, or a check of one's own."""
+"""`lmexposure formats`: list those that ship, show one in full, or check a file of your own."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +9,7 @@ from lmexposure._style import bits, number, whole
 from lmexposure.cli.console import print_table, say
 
 formats = typer.Typer(
-    help="List the canary formats; show one; check a file of one's own.",
+    help="List the canary formats; show one; check a file of your own.",
     invoke_without_command=True,
     rich_markup_mode=None,
 )
@@ -23,8 +23,8 @@ def list_formats(context: typer.Context) -> None:
     from lmexposure.canaries import shipped_formats
 
     rows = [
-        [one.name, one.template, whole(one.size), number(one.bits, 1)]
-        for one in shipped_formats().values()
+        [form.name, form.template, whole(form.size), number(form.bits, 1)]
+        for form in shipped_formats().values()
     ]
     print_table(["format", "template", "size", "bits"], rows, right=(2, 3))
 
@@ -32,21 +32,21 @@ def list_formats(context: typer.Context) -> None:
 @formats.command()
 def show(
     name: Annotated[str, typer.Argument(help="A shipped format, or a .toml file.")],
-    samples: Annotated[int, typer.Option(min=0, help="How many fills to print.")] = 3,
-    seed: Annotated[int, typer.Option(min=0, help="Of the fills.")] = 0,
+    samples: Annotated[int, typer.Option(min=0, help="Number of fills to print.")] = 3,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the fills.")] = 0,
 ) -> None:
     """Show a format in full, with a few fills of it."""
     from lmexposure.canaries import load_format
 
-    one = load_format(name)
-    say(f"name         {one.name}")
-    say(f"template     {one.template}")
-    say(f"description  {one.description}")
-    say(f"source       {one.source}")
-    say(f"size         {one.size}")
-    say(f"bits         {number(one.bits)}")
-    for index in one.sample(min(samples, one.size), seed=seed):
-        say(f"fill         {one.text(index)}")
+    form = load_format(name)
+    say(f"name         {form.name}")
+    say(f"template     {form.template}")
+    say(f"description  {form.description}")
+    say(f"source       {form.source}")
+    say(f"size         {form.size}")
+    say(f"bits         {number(form.bits)}")
+    for index in form.sample(min(samples, form.size), seed=seed):
+        say(f"fill         {form.text(index)}")
 
 
 @formats.command()

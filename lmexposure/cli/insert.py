@@ -15,8 +15,7 @@ from lmexposure.canaries import (
 )
 from lmexposure.cli import options
 from lmexposure.cli.console import print_pairs, say, say_aside, warn
-from lmexposure.cli.flags import takes
-from lmexposure.cli.help import OTHER
+from lmexposure.cli.options import takes
 
 if TYPE_CHECKING:
     from lmexposure.audit import RunSettings
@@ -31,26 +30,30 @@ def insert(
         int | None,
         typer.Option(
             min=1,
-            rich_help_panel=OTHER,
-            help="How many there are: checked, and - needs no temporary file.  [default: counted]",
+            rich_help_panel=options.OTHER,
+            help="The number of documents; it is checked, and - then needs no temporary file.  "
+            "[default: counted]",
         ),
     ] = None,
     verify: Annotated[
         bool,
         typer.Option(
             "--verify/--no-verify",
-            help="Look for fills, hash, check the result; without, nothing can be resumed.",
-            rich_help_panel=OTHER,
+            help="Search the corpus for fills, hash it and check what was written; without it, "
+            "nothing can be resumed.",
+            rich_help_panel=options.OTHER,
         ),
     ] = True,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be done.")
+    ] = False,
     *,
     settings: "RunSettings",
 ) -> None:
     """Insert canaries into a corpus; write OUT/corpus/NAME and OUT/manifest.json.
 
-    A note NAME.canaries.json beside each file says which canaries are in it, and where. The same
-    command again makes good what a killed one left.
+    A file NAME.canaries.json next to each corpus file says which canaries are in it, and where. The
+    same command, given again, completes what a killed one left.
     """
     from lmexposure.audit import (
         insert_corpus,
@@ -65,8 +68,8 @@ def insert(
         return
     source = options.opened(corpus)
     tell = say_aside if is_stream(source) else say
-    plan_of(settings)  # what no format can hold is not worked out first
-    say_attainable(settings, tell=tell)
+    plan_of(settings)  # refuses what no format can hold
+    say_max_attainable(settings, tell=tell)
     place, manifest = insert_corpus(
         source,
         target=None if sys.stdout is None else sys.stdout.buffer,
@@ -76,16 +79,16 @@ def insert(
         verify=verify,
     )
     inserted = None if is_stream(source) else place
-    count = sum(one.inserted for one in manifest.canaries)
+    count = sum(canary.inserted for canary in manifest.canaries)
     tell(f"corpus    {inserted or 'standard output'}  ({count:,} documents inserted)")
     if settings.inclusion_probability is not None:
-        tell(f"included  {_tossed(manifest)}")
+        tell(f"included  {_included(manifest)}")
     for name, indices in manifest.set_aside.items():
-        tell(f"set aside {len(indices):,} fills of {name} that the corpus held already")
+        tell(f"set aside {len(indices):,} fills of {name} that the corpus already held")
     if not verify:
         warn(
-            "not verified: no fills were looked for that the corpus held already, and what was "
-            "written was not read again; the same command cannot resume it"
+            "not verified: the corpus was not searched for fills that it already held, and what "
+            "was written was not read back; the same command cannot resume it"
         )
     tell(f"manifest  {out / 'manifest.json'}  (holds the secrets; keep it apart from the corpus)")
     warn_of_share(settings, *_shares(manifest, inserted))
@@ -94,7 +97,7 @@ def insert(
 
 
 def warn_of_share(settings: "RunSettings", of_documents: float, of_bytes: float | None) -> None:
-    """A corpus that is canaries in good part makes another model than the user's."""
+    """Warn of a corpus that is canaries in good part: it makes another model than the user's."""
     from lmexposure.audit import share_warning
 
     too_many = share_warning(settings, of_documents=of_documents, of_bytes=of_bytes)
@@ -103,17 +106,19 @@ def warn_of_share(settings: "RunSettings", of_documents: float, of_bytes: float 
 
 
 def _shares(manifest: "Manifest", inserted: Path | None) -> tuple[float, float | None]:
-    """What canaries are of all documents, and of all bytes of one text that is not packed."""
+    """The canaries' share of all documents, and of the bytes of a single text file, not packed."""
     from lmexposure.canaries import (
         packing,
     )
 
-    added = sum(one.inserted for one in manifest.canaries)
+    added = sum(canary.inserted for canary in manifest.canaries)
     of_documents = added / (manifest.corpus.documents + added)
     text = ADAPTERS[manifest.layout].module == "text"
     if inserted is None or inserted.is_dir() or packing(inserted) or not text:
         return of_documents, None
-    bytes_added = sum(one.inserted * (len(one.text.encode()) + 1) for one in manifest.canaries)
+    bytes_added = sum(
+        canary.inserted * (len(canary.text.encode()) + 1) for canary in manifest.canaries
+    )
     return of_documents, bytes_added / inserted.stat().st_size
 
 
@@ -132,7 +137,7 @@ def _next_commands(inserted: Path | None, out: Path) -> list[str]:
 
 
 def _to_train_on(inserted: Path) -> tuple[str, str]:
-    """The corpus without the notes beside its files: for any trainer, and for ours."""
+    """The corpus without the sidecars next to its files: for any trainer, and for ours."""
     from lmexposure.canaries import (
         SIDECAR_SUFFIX,
     )
@@ -163,20 +168,20 @@ def _dry_run(corpus: list[str], chosen: "RunSettings") -> None:
     from lmexposure.errors import SettingsError
 
     if corpus == [options.STDIN]:
-        raise SettingsError("--dry-run looks at files, not at standard input; give a file")
+        raise SettingsError("--dry-run reads files, not standard input; give a file")
     would = preview(corpus, settings=chosen)
     _print_preview(would, coins=chosen.inclusion_probability is not None)
-    say_attainable(chosen)
+    say_max_attainable(chosen)
     warn_of_share(chosen, would.share_of_documents, would.share_of_bytes)
 
 
-def say_attainable(settings: "RunSettings", *, tell: Callable[[str], None] = say) -> None:
-    """What an audit with coins could show at best; better known before than after."""
+def say_max_attainable(settings: "RunSettings", *, tell: Callable[[str], None] = say) -> None:
+    """Say what an audit with coins could show at best; better known before than after."""
     from lmexposure.audit import (
-        attainable,
+        max_attainable,
     )
 
-    best = attainable(settings)
+    best = max_attainable(settings)
     if best is not None:
         tell(best.sentence)
         if best.warning:
@@ -195,7 +200,7 @@ def _print_preview(would: "Preview", *, coins: bool) -> None:
     if coins:
         pairs.append(("held out", f"{about}{would.held_out:,} candidates"))
     pairs += [
-        (f"set aside, {name}", f"{n:,} fills that the corpus holds already")
+        (f"set aside, {name}", f"{n:,} fills that the corpus already holds")
         for name, n in would.set_aside.items()
         if n
     ]
@@ -205,8 +210,8 @@ def _print_preview(would: "Preview", *, coins: bool) -> None:
     print_pairs(pairs)
 
 
-def _tossed(manifest: "Manifest") -> str:
-    """How the coins fell; that nothing was inserted is better known before a training."""
+def _included(manifest: "Manifest") -> str:
+    """How the coins fell; a training on nothing inserted is better not begun."""
     inserted = len(manifest.canaries)
     fell = f"{inserted:,} of {inserted + len(manifest.held_out):,} candidates inserted"
     return fell if inserted else f"{fell}: nothing to find in a model trained on this"

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lmexposure.cli import options
-from lmexposure.cli.console import say
-from lmexposure.cli.flags import takes
+from lmexposure.cli.console import print_result, say, write_and_say
 from lmexposure.cli.long_work import long_work
+from lmexposure.cli.options import takes
 
 if TYPE_CHECKING:
     from lmexposure.records import RunSettings
@@ -23,11 +23,10 @@ def measure(
     settings: "RunSettings",
 ) -> None:
     """Measure exposure and extraction of the canaries in MANIFEST under MODEL."""
-    from lmexposure._locks import only_writer
+    from lmexposure._files import only_writer
     from lmexposure.audit import load_for_measuring
     from lmexposure.audit import measure as measure_model
     from lmexposure.canaries import Manifest
-    from lmexposure.cli.reporting import print_result, write_and_say
 
     inserted = Manifest.read(manifest)  # a bad manifest is found before a large model is loaded
     with only_writer(out):

@@ -3,26 +3,25 @@
 import inspect
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import update_wrapper
 from pathlib import Path
-from typing import IO, Annotated
+from typing import IO, Annotated, Literal, ParamSpec, TypeAlias, get_origin
 
 import typer
 from typer.models import OptionInfo
 
-from lmexposure._settings import Setting, settings_of, with_new_names
-from lmexposure.cli.flags import Given, Group, option_of, parsed
-from lmexposure.cli.help import OTHER
+from lmexposure._settings import Setting, build, settings_of, with_new_names
+from lmexposure._style import sentence
 from lmexposure.errors import CorpusError, SettingsError
-from lmexposure.gate import (
-    Thresholds,
-)
+from lmexposure.gate import Thresholds
 from lmexposure.records import (
     HIDDEN,
     MACHINE,
     MEASURING,
+    OLD_SETTING_NAMES,
     PANELS,
     PRIVACY,
-    RENAMED,
     TRAINING,
     MeasureSettings,
     RunSettings,
@@ -30,15 +29,150 @@ from lmexposure.records import (
     read_settings_file,
 )
 
+Given: TypeAlias = dict[str, object]
+P = ParamSpec("P")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Flags of a command that become one of its arguments.
+
+    Attributes:
+        flags: argument of the command line -> what is declared of it.
+        first: those among them that people use most: they come first in the help, in no panel.
+        help: other words for some of them, which mean less to this command.
+        more: parameters that are no settings, such as a file of them.
+        old: name of old -> its type; read, and in no help.
+        make: what the command gets, of the flags that were given (not None) by their arguments.
+    """
+
+    flags: Mapping[str, Setting]
+    first: Sequence[str] = ()
+    help: Mapping[str, str] = field(default_factory=dict)
+    more: Sequence[inspect.Parameter] = ()
+    old: Mapping[str, type] = field(default_factory=dict)
+    make: Callable[[Given], object] = dict
+
+
+def takes(**groups: Group) -> Callable[[Callable[P, None]], Callable[P, None]]:
+    """Give a command these groups of flags, each for one of its arguments.
+
+    Args:
+        groups: by the argument that gets what a group makes.
+    """
+
+    def command_of(function: Callable[P, None]) -> Callable[P, None]:
+        own = [
+            parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            for name, parameter in inspect.signature(function).parameters.items()
+            if name not in groups
+        ]
+        parts = {name: _parameters(group) for name, group in groups.items()}
+
+        def command(**given: object) -> None:
+            made = {name: group.make(_given(parts[name], given)) for name, group in groups.items()}
+            build(function, {**{p.name: given[p.name] for p in own}, **made})
+
+        update_wrapper(command, function)
+        every = [*own, *(parameter for part in parts.values() for parameter in part)]
+        vars(command)["__signature__"] = inspect.Signature(every)
+        command.__annotations__ = {parameter.name: parameter.annotation for parameter in every}
+        return command  # type: ignore[return-value]
+
+    return command_of
+
+
+def option_of(setting: Setting, *, panel: str | None = None, help: str | None = None) -> OptionInfo:
+    """The flag of a setting.
+
+    Args:
+        setting: what is declared of it.
+        panel: of the help; None: above all panels.
+        help: its words; None: those that are declared.
+    """
+    return _option(
+        setting.flag or "",
+        help=help or help_of(setting),
+        metavar=setting.metavar or None,
+        panel=panel,
+    )
+
+
+def help_of(setting: Setting) -> str:
+    """What a help says of a setting: a sentence, and its default."""
+    words = sentence(setting.help)
+    return words if setting.default is False else f"{words}  [default: {setting.shown_default}]"
+
+
+def _option(
+    flag: str,
+    *,
+    help: str | None = None,
+    metavar: str | None = None,
+    panel: str | None = None,
+    hidden: bool = False,
+) -> OptionInfo:
+    made: OptionInfo = typer.Option(
+        ..., flag, help=help, metavar=metavar, rich_help_panel=panel, hidden=hidden
+    )
+    return made
+
+
+def _parameters(group: Group) -> list[inspect.Parameter]:
+    """As Typer reads them; those that people use most come first, in their order."""
+    names = [*group.first, *(name for name in group.flags if name not in group.first)]
+    found = [_flag_of(name, group) for name in names]
+    old = [
+        _parameter(name, _option("--" + name.replace("_", "-"), hidden=True), kind)
+        for name, kind in group.old.items()
+    ]
+    return [*found, *group.more, *old]
+
+
+def _flag_of(name: str, group: Group) -> inspect.Parameter:
+    setting = group.flags[name]
+    panel = None if name in group.first else setting.panel
+    option = option_of(setting, panel=panel, help=group.help.get(name))
+    return _parameter(name, option, _type_of(setting))
+
+
+def _parameter(name: str, option: OptionInfo, kind: object) -> inspect.Parameter:
+    option.default = None
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=kind)
+
+
+def _type_of(setting: Setting) -> object:
+    """What the command line reads a flag as; a list where it may be repeated."""
+    if setting.parse is not None or get_origin(setting.kind) is Literal:
+        return str
+    return list[str] if get_origin(setting.kind) is tuple else setting.kind
+
+
+def _given(parameters: Sequence[inspect.Parameter], given: Mapping[str, object]) -> Given:
+    """Those of a group's flags that were given."""
+    return {flag.name: given[flag.name] for flag in parameters if given[flag.name] is not None}
+
+
+def parsed(flags: Mapping[str, Setting], given: Given) -> Given:
+    """The same, with the texts of flags read that have a way of their own to be written."""
+    return {
+        name: setting.parse(setting.flag or name, value)
+        if (setting := flags.get(name)) is not None and setting.parse is not None
+        else value
+        for name, value in given.items()
+    }
+
+
+FILES, OTHER = "Files for other tools", "Other"  # panels of a help, after those of settings
 _FILE = "settings_file"
 _OF_THE_GATE = {"the table [check]": settings_of(Thresholds).keys()}
 _SEED_OF_A_MEASUREMENT = {"seed": "bootstrap_seed"}  # name of old -> name of today
 _TRAINING = "training_"  # before the arguments that are settings of the training
 
-# The one rule of --out, which every help of it ends with.
+# The one rule of --out, with which every help of it ends.
 _OUT_RULE = (
-    "A directory, made with its parents where it is missing; a file is refused, and the records of "
-    "another run are not written over."
+    "A directory, created with its parents if it is missing; a file is refused, and the records of "
+    "another run are not overwritten."
 )
 
 
@@ -46,7 +180,7 @@ def out_option(what: str, *, panel: str | None = None) -> OptionInfo:
     """The flag --out, by its one rule, in every command that has it.
 
     Args:
-        what: is written there, for the help.
+        what: what is written there, for the help.
         panel: of the help.
     """
     option: OptionInfo = typer.Option(
@@ -70,6 +204,29 @@ def _directory(out: Path | None) -> Path | None:
             what = f"--out {out} is a file" if place == out else f"--out {out}: {place} is a file"
             raise SettingsError(f"{what}; --out names a directory: choose another name")
     return out
+
+
+# What a run holds; the directories with all that is in them.
+_RUN_FILES = (
+    "manifest.json",
+    "run.json",
+    "result.json",
+    "metrics.jsonl",
+    "training.json",
+    "scores.parquet",
+)
+_DIRECTORIES = ("model", "corpus", "source", "charts", ".measuring")
+
+
+def of_a_run(path: Path, home: Path) -> bool:
+    """Whether a run in this directory holds such a file, by its place or through a link."""
+    if any(path.is_relative_to(place.resolve()) for place in (home / d for d in _DIRECTORIES)):
+        return True
+    if path.parent == home.resolve() and (path.name in _RUN_FILES or path.stem == "report"):
+        return True
+    return path.exists() and any(
+        there.exists() and path.samefile(there) for there in (home / name for name in _RUN_FILES)
+    )
 
 
 STDIN = "-"
@@ -101,10 +258,12 @@ def opened(corpus: list[str]) -> "list[str] | IO[bytes]":
 def _every_flag() -> dict[str, Setting]:
     """The settings of the whole path that have a flag, by their arguments."""
     found = {**settings_of(RunSettings)}
-    found |= {f"{_TRAINING}{name}": told for name, told in settings_of(TrainingSettings).items()}
-    found |= {n: told for n, told in settings_of(MeasureSettings).items() if n not in found}
+    found |= {
+        f"{_TRAINING}{name}": setting for name, setting in settings_of(TrainingSettings).items()
+    }
+    found |= {n: setting for n, setting in settings_of(MeasureSettings).items() if n not in found}
     shown = sorted(found.items(), key=lambda item: PANELS.index(item[1].panel))
-    return {name: told for name, told in shown if told.flag is not None}
+    return {name: setting for name, setting in shown if setting.flag is not None}
 
 
 _FLAGS = _every_flag()
@@ -120,7 +279,7 @@ def _settings(
     also: Collection[str] = (),
     without: Collection[str] = (),
     first: Sequence[str] = (),
-    said: Mapping[str, str] | None = None,
+    help: Mapping[str, str] | None = None,
     old: Mapping[str, type] | None = None,
     make: Callable[[Given], object] | None = None,
 ) -> Group:
@@ -128,18 +287,22 @@ def _settings(
 
     Args:
         panels: of the help.
-        also, without: settings that are taken, or not, whatever their panel.
-        first, said, old, make: as in `Group`; make None: `merged`.
+        also: settings that are taken whatever their panel.
+        without: settings that are not taken.
+        first: as in `Group`.
+        help: as in `Group`.
+        old: as in `Group`.
+        make: as in `Group`; None: `merged`.
     """
     taken = {
-        name: told
-        for name, told in _FLAGS.items()
-        if (told.panel in panels or name in also) and name not in without
+        name: setting
+        for name, setting in _FLAGS.items()
+        if (setting.panel in panels or name in also) and name not in without
     }
     return Group(
         flags=taken,
         first=first,
-        said=said or {},
+        help=help or {},
         more=[_file()],
         old=old or {},
         make=make or merged,
@@ -170,7 +333,7 @@ def merged(given: Given, *, base: RunSettings | None = None) -> RunSettings:
         said = _by_a_fixed_number(said)
     if "coins" in given:
         given["coins"] = _probability(str(given["coins"]))
-    given = parsed(_FLAGS, with_new_names(given, RENAMED, shown="--{}"))
+    given = parsed(_FLAGS, with_new_names(given, OLD_SETTING_NAMES, shown="--{}"))
     training = {
         name.removeprefix(_TRAINING): given.pop(name)
         for name in list(given)
@@ -248,7 +411,7 @@ LEARNING = _settings(
     also=("seed", "layout", "text_field"),
     without=("batch_size", "dtype"),
     first=("model", "training_epochs", "training_max_seconds"),
-    said={"seed": "Of initial weights and of the order of training.  [default: 0]"},
+    help={"seed": "Seed of initial weights and of the order of training.  [default: 0]"},
 )
 MEASUREMENT = _settings(
     MEASURING,
@@ -267,12 +430,12 @@ RUN = _settings(
 DEMO = Group(
     flags={name: _FLAGS[name] for name in ("model", "seed", "training_epochs")},
     first=("model", "seed", "training_epochs"),
-    said={"seed": "Decides all that is random but who is included.  [default: 0]"},
+    help={"seed": "Seed of all that is random, except who is included.  [default: 0]"},
 )
 THRESHOLDS = Group(
     flags=settings_of(Thresholds), first=("max_exposure", "max_guesses", "max_epsilon")
 )
-# What only a measurement can follow, of a command that may do without one.
+# Settings of a measurement, for a command that need not measure.
 MEASURED_FIRST = Group(
     flags={
         name: _FLAGS[name]

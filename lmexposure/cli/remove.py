@@ -30,7 +30,8 @@ def remove(
         str | None,
         typer.Option(
             metavar="<path>",
-            help="Of one file, instead of --out: its name, a link or a pipe; - is standard output.",
+            help="For a single file, instead of --out: a name, a link or a pipe; - is standard "
+            "output.",
         ),
     ] = None,
 ) -> None:
@@ -62,13 +63,12 @@ def remove(
 
 
 def _target(out: Path | None, name: str | None, manifest: Path, corpus: Sequence[Path]) -> Path:
-    """Where to write: one of both flags says, and not over a file of the run.
+    """Where to write, as one of the two flags says; never over a file of the run.
 
     Raises:
-        SettingsError: neither flag or both, several files for one, a file of the run, or one
+        SettingsError: neither flag or both, several files for one, a file of the run, or a file
             that is there already.
     """
-    from lmexposure.cli.gate_options import of_a_run
     from lmexposure.errors import SettingsError
 
     if out is not None and name is None:
@@ -89,7 +89,7 @@ def _target(out: Path | None, name: str | None, manifest: Path, corpus: Sequence
         raise SettingsError(f"--file {name} is a directory; name a file, or give it with --out")
     if file.exists() and manifest.exists() and file.samefile(manifest):
         raise SettingsError(f"--file {file} is the manifest itself; write to another file")
-    if of_a_run(Path(os.path.realpath(file)), manifest.parent):
+    if options.of_a_run(Path(os.path.realpath(file)), manifest.parent):
         raise SettingsError(
             f"--file {file} is a file of the run, or has the name of one; write to another file"
         )

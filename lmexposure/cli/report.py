@@ -1,4 +1,4 @@
-"""`lmexposure report`: a run as a page that people read, and as files for other tools."""
+"""`lmexposure report`, one run as a page and as files; `lmexposure compare`, several runs."""
 
 import gc
 from pathlib import Path
@@ -13,7 +13,36 @@ if TYPE_CHECKING:
     from lmexposure.records import Result
 
 
-def report(
+def compare(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(help="Two or more runs; the others are compared with the first."),
+    ],
+    formats: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--format", help="html, md, csv or json; may be repeated.  [default: html, md]"
+        ),
+    ] = None,
+    out: Annotated[Path, options.out_option("For the files.")] = Path("compare"),
+) -> None:
+    """Compare RUNS: a base model with its fine-tune, an undefended training with a defended one."""
+    from lmexposure._text import visible
+    from lmexposure.records import open_run
+    from lmexposure.reporting import compare_data, write_compare
+
+    compared = compare_data([open_run(run) for run in runs])
+    written = write_compare(compared, out=out, formats=formats or ("html", "md"))
+    for finding in compared.findings:
+        say(visible(finding.sentence))
+    for run in compared.runs:
+        say(f"{visible(run.name)}: {run.verdict.sentence}")
+        say(f"  {run.provenance.line}")
+    for path in written:
+        say(f"compare  {path}")
+
+
+def report(  # noqa: PLR0913 - a command: its parameters are its flags
     run: Annotated[
         Path, typer.Argument(help="A run directory, what measure wrote, or a result.json.")
     ],
@@ -24,16 +53,16 @@ def report(
         ),
     ] = None,
     out: Annotated[
-        Path | None, options.out_option("For the files; without it, beside the result.")
+        Path | None, options.out_option("For the files; by default, next to the result.")
     ] = None,
     show_secrets: Annotated[
         bool, typer.Option("--show-secrets", help="Show the secrets; needs the manifest.")
     ] = False,
     manifest: Annotated[
-        Path | None, typer.Option(help="The manifest.json, where it is not beside the result.")
+        Path | None, typer.Option(help="The manifest.json, if it is not next to the result.")
     ] = None,
     charts: Annotated[
-        bool, typer.Option("--charts", help="Each chart as SVG and PNG besides, in charts/.")
+        bool, typer.Option("--charts", help="Also write each chart as SVG and PNG, in charts/.")
     ] = False,
     model_card: Annotated[
         Path | None,
@@ -43,8 +72,8 @@ def report(
         bool,
         typer.Option(
             "--force",
-            help="With --model-card: into any model's card, which then says that its weights were "
-            "not checked.",
+            help="With --model-card: write into the card of any model; the card then says that its "
+            "weights were not checked.",
         ),
     ] = False,
 ) -> None:
@@ -60,7 +89,7 @@ def report(
     if force and model_card is None:
         raise SettingsError("--force goes with --model-card; give both, or leave it out")
     opened = open_run(run)
-    gc.freeze()  # all of it is kept to the end: a search for garbage need not look through it
+    gc.freeze()  # all of it is kept to the end: the collector need not search it
     known = None if model_card is None or force else _weights(model_card, opened.result)
     written = write_report(
         opened,
@@ -77,13 +106,13 @@ def report(
     for path in written:
         say(f"report  {path}")
     if show_secrets:
-        warn("these files show the secrets of the canaries: keep them to yourself")
+        warn("these files show the secrets of the canaries: keep them private")
 
 
 def _weights(model: Path, result: "Result") -> str | None:
     """The hash of a model's weights, loaded as they were for the measurement; None without a model.
 
-    Files do not tell it: of tied weights they hold one, and an adapter is none of the model's.
+    Its files do not tell: of tied weights they hold one, and an adapter is not a whole model.
 
     Raises:
         ModelError: they cannot be loaded.
@@ -98,6 +127,6 @@ def _weights(model: Path, result: "Result") -> str | None:
     except ModelError as failure:
         raise ModelError(
             f"cannot tell whether the card in {model} is that of the measured model: {failure}; "
-            "--force writes it all the same, and says so in the card"
+            "with --force it is written anyway, and says so"
         ) from None
     return weights_sha256(loaded.model)

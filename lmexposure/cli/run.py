@@ -1,13 +1,15 @@
-"""`lmexposure run`: insert, train, measure; the whole leakage test."""
+"""`lmexposure run` and `lmexposure demo`: insert, train, measure; the whole leakage test."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import typer
+
 from lmexposure.cli import options
-from lmexposure.cli.console import say
-from lmexposure.cli.flags import takes
-from lmexposure.cli.insert import say_attainable, warn_of_share
+from lmexposure.cli.console import print_result, say, write_and_say
+from lmexposure.cli.insert import say_max_attainable, warn_of_share
 from lmexposure.cli.long_work import long_work
+from lmexposure.cli.options import Given, takes
 
 if TYPE_CHECKING:
     from lmexposure.records import RunSettings
@@ -20,22 +22,53 @@ def run(
     settings: "RunSettings",
 ) -> None:
     """Insert canaries into CORPUS, train a model on it, measure what it gives away."""
-    from lmexposure._locks import only_writer
+    from lmexposure._files import only_writer
     from lmexposure.audit import (
-        corpus_kept,
         estimate_cost,
         preview,
+        spooled_corpus,
     )
     from lmexposure.audit import run as run_audit
-    from lmexposure.cli.reporting import print_result, write_and_say
 
-    with only_writer(out), corpus_kept(options.opened(corpus), out, settings) as files:
+    with only_writer(out), spooled_corpus(options.opened(corpus), out, settings) as files:
         would = preview(files, settings=settings)
         say(estimate_cost(files, settings, would=would))
-        say_attainable(settings)
+        say_max_attainable(settings)
         warn_of_share(settings, would.share_of_documents, would.share_of_bytes)
         with long_work() as progress:
             result = run_audit(files, out=out, settings=settings, progress=progress)
+        print_result(result)
+        write_and_say(out)
+    say(f"run directory  {out}")
+
+
+@takes(given=options.DEMO)
+def demo(
+    out: Annotated[
+        Path | None,
+        options.out_option(
+            "The run; the same command resumes it; by default runs/demo, or runs/demo-quick."
+        ),
+    ] = None,
+    quick: Annotated[
+        bool,
+        typer.Option("--quick", help="A first look in half a minute: less text and a small LSTM."),
+    ] = False,
+    *,
+    given: Given,
+) -> None:
+    """Run the whole test on the language reference that comes with Python. No download."""
+    from lmexposure._files import only_writer
+    from lmexposure.audit import demo_corpus, demo_settings, estimate_cost
+    from lmexposure.audit import run as run_audit
+
+    chosen = options.merged(given, base=demo_settings(quick=quick))
+    out = out or Path("runs") / ("demo-quick" if quick else "demo")
+    with only_writer(out):
+        corpus = demo_corpus(out / "source" / "python_topics.txt", quick=quick)
+        say(estimate_cost(corpus, chosen))
+        with long_work() as progress:
+            result = run_audit(corpus, out=out, settings=chosen, progress=progress)
         print_result(result)
         write_and_say(out)
     say(f"run directory  {out}")

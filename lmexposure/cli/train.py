@@ -8,8 +8,8 @@ import typer
 from lmexposure._style import number, reading
 from lmexposure.cli import options
 from lmexposure.cli.console import print_pairs, warn
-from lmexposure.cli.flags import takes
 from lmexposure.cli.long_work import long_work
+from lmexposure.cli.options import takes
 
 if TYPE_CHECKING:
     from lmexposure.records import RunSettings
@@ -21,7 +21,9 @@ def train(
     out: Annotated[Path, options.out_option("For model/ and metrics.jsonl.")],
     manifest: Annotated[
         Path | None,
-        typer.Option(help="Its manifest: canaries are kept whole, and out of validation."),
+        typer.Option(
+            help="The manifest of the corpus: its canaries are kept whole, and out of validation."
+        ),
     ] = None,
     *,
     settings: "RunSettings",

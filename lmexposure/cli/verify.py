@@ -1,4 +1,4 @@
-"""`lmexposure verify`: what of the canaries is really in a corpus, whatever was done to it."""
+"""`lmexposure verify`: which canaries a corpus really holds, whatever was done to it."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +14,7 @@ from lmexposure.cli.console import print_table, say
 if TYPE_CHECKING:
     from lmexposure.canaries import CorpusCount
 
-_AMISS = 2
+_NOT_AS_INSERTED = 2
 _NAMED = 10
 # Columns of copies, then of canaries by how many of their copies are there.
 _COLUMNS = {
@@ -54,10 +54,11 @@ def verify(
         ),
     ] = None,
     tokenizer: Annotated[
-        str | None, typer.Option(help="Of a tokenised data set: a directory or hub name.")
+        str | None,
+        typer.Option(help="The tokenizer of a tokenised data set: a directory or hub name."),
     ] = None,
 ) -> None:
-    """Count canaries in a corpus. Exit code 0 all there, 2 missing or too many, 3 failure."""
+    """Count canaries in a corpus. Exit code 0: all there; 2: missing or too many; 3: failure."""
     from lmexposure.integrations import verify as verify_corpus
 
     source = options.opened(corpus)
@@ -69,26 +70,26 @@ def verify(
         tokenizer=tokenizer,
     )
     _print(count)
-    raise typer.Exit(0 if count.as_inserted else _AMISS)
+    raise typer.Exit(0 if count.as_inserted else _NOT_AS_INSERTED)
 
 
 def _print(count: "CorpusCount") -> None:
     if count.shard is not None:
-        say(f"file {count.shard[0]} of {count.shard[1]}, held against what was put into this one")
+        say(f"file {count.shard[0]} of {count.shard[1]}, compared with what was inserted into it")
     rows = [
-        (one.format, *(f"{getattr(one, name):,}" for name in _COLUMNS.values()))
-        for one in count.classes
+        (row.format, *(f"{getattr(row, name):,}" for name in _COLUMNS.values()))
+        for row in count.classes
     ]
     print_table(("format", *_COLUMNS), rows, right=range(1, len(_COLUMNS) + 1))
     say("copies found = expected - missing + surplus; canaries = all copies + fewer + none + more")
     changed = [f"{name} ({n} of {wanted})" for name, (wanted, n) in count.changed.items()]
     _named("not as inserted, found of expected", changed)
     uninvited = [f"{name} ({n})" for name, n in count.uninvited.items()]
-    _named("never inserted, and yet there", uninvited)
+    _named("never inserted, but found", uninvited)
     for name, places in count.strange_places.items():
         say(f"fills of {name} that are not of the manifest: {places}")
     cut = [f"{name} ({n})" for name, n in count.cut.items()]
-    _named("cut by the border of two pieces, and not counted", cut)
+    _named("cut at the border of two pieces, and not counted", cut)
     say("all is there as it was inserted" if count.as_inserted else "NOT as it was inserted")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lmexposure._locks import only_writer
+from lmexposure._files import only_writer
 from lmexposure._validate import of_type
 from lmexposure.audit import (
     MeasureSettings,

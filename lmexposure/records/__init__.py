@@ -7,7 +7,6 @@ run.json; `scores.py` reads the scores of every text, and `run.py` a directory o
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lmexposure.records.provenance import Provenance, utc_now
     from lmexposure.records.result import (
         AreaUnderCurve,
         Bound,
@@ -43,25 +42,37 @@ if TYPE_CHECKING:
         Validity,
     )
     from lmexposure.records.result_views import FoundShare
-    from lmexposure.records.run import Evaluation, Measured, RunFiles, open_run, run_of
-    from lmexposure.records.run_record import SEVERAL, RunOptions, RunRecord, TrainingRecord
-    from lmexposure.records.score_columns import ScoreColumns, read_score_file
-    from lmexposure.records.scores import Scores, write_score_table
+    from lmexposure.records.run import (
+        Evaluation,
+        Measured,
+        Provenance,
+        RunFiles,
+        open_run,
+        run_of,
+    )
+    from lmexposure.records.run_record import (
+        SEVERAL,
+        RunOptions,
+        RunRecord,
+        TrainingRecord,
+        utc_now,
+    )
+    from lmexposure.records.scores import ScoreColumns, Scores, read_score_file, write_score_table
     from lmexposure.records.settings import (
         HIDDEN,
-        KNOWN,
         MACHINE,
         MEASURE_SETTINGS,
         MEASURING,
         NAMES_BY_TABLE,
+        OLD_SETTING_NAMES,
         PANELS,
         PRIVACY,
         QUICK,
-        RENAMED,
+        SETTING_NAMES,
         MeasureSettings,
         RunSettings,
+        read_settings_file,
     )
-    from lmexposure.records.settings_file import read_settings_file
     from lmexposure.records.training_settings import TRAINING, TrainingSettings
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
@@ -70,15 +81,15 @@ else:
 
 __all__ = [
     "HIDDEN",
-    "KNOWN",
     "MACHINE",
     "MEASURE_SETTINGS",
     "MEASURING",
     "NAMES_BY_TABLE",
+    "OLD_SETTING_NAMES",
     "PANELS",
     "PRIVACY",
     "QUICK",
-    "RENAMED",
+    "SETTING_NAMES",
     "SEVERAL",
     "TRAINING",
     "AreaUnderCurve",

@@ -129,7 +129,7 @@ class MeasureOptions(Record):
     Attributes:
         references: fills to compare with, per format; None: 10,000, or as many as there are.
         revealed: extraction was tried with 0 to this many of the secret's characters given.
-        beam_width: candidates that a beam kept; None: 100, and twice the canaries of the format.
+        beam_width: candidates that a beam kept; None: 100, or twice the canaries of the format.
         extraction: whether secrets were searched for at all.
         method: which estimate of exposure was asked for; "auto" takes the best that there is.
         draws: fills drawn by importance, per format.
@@ -270,9 +270,9 @@ class FormatResult(Record):
         reference_bits_quantiles: of the references' log-perplexities: least, 1, 5, 25, 50, 75, 95,
             99 %, largest; empty in results that did not keep them.
         skew_normal: the curve through them; None where there is none.
-        search: over all of R; None where the fills could not be followed as tokens, or nobody
-            asked for it.
-        interrupted: somebody ended the search or the extraction before its time.
+        search: over all of R; None where the fills could not be followed as tokens, or it was
+            not asked for.
+        interrupted: a person ended the search or the extraction early.
     """
 
     name: str
@@ -491,7 +491,7 @@ class QuantileInterval(Record):
 
     Attributes:
         value: of these canaries, bits.
-        low, high: None where so few canaries give no end on that side.
+        low, high: None where too few canaries give no end on that side.
         quantile: which.
         level: coverage wanted.
         attained: coverage reached; None where an end is missing.
@@ -635,7 +635,7 @@ class EpsilonPoint(Record):
 
 
 class ExtractionCount(Record):
-    """How many canaries of a class a search found with so much given, and guessing would."""
+    """How many canaries of a class a search found with some characters given, or guessing would."""
 
     method: Literal["greedy", "beam", "best_first"]
     revealed: Count
@@ -651,7 +651,7 @@ class ExtractionCount(Record):
 
 
 class GuessCount(Record):
-    """How many canaries of a class an attacker finds within so many guesses."""
+    """How many canaries of a class an attacker finds within a number of guesses."""
 
     guesses: Positive
     found: Count
@@ -856,7 +856,7 @@ class TruePositiveRate(Record):
 
     Attributes:
         fpr: allowed.
-        value, low, high: None where so few negatives do not resolve it.
+        value, low, high: None where too few negatives do not resolve it.
         level: coverage of the interval.
         threshold, false_positives: of the attack; None likewise.
         positives, negatives: scores on each side.
@@ -1172,7 +1172,8 @@ class Result(FileRecord):
 
         Args:
             quantile: strictly between 0 and 1; 0.9: a tenth of the canaries are more memorised.
-            format, repetitions: as for `exposure`.
+            format: as for `exposure`.
+            repetitions: as for `exposure`.
 
         Raises:
             SettingsError: no quantile.
@@ -1188,7 +1189,8 @@ class Result(FileRecord):
         """How many secrets of one class an attacker finds who knows the format alone.
 
         Args:
-            format, repetitions: as for `exposure`.
+            format: as for `exposure`.
+            repetitions: as for `exposure`.
             guesses: that the attacker makes for each secret, the likeliest first.
 
         Raises:
@@ -1402,14 +1404,16 @@ def _check_summary(row: ClassSummary, canaries: Sequence[CanaryResult], form: Fo
     """A row says what its canaries say."""
     shown = [canary.exposure for canary in canaries]
     _same(row.name, "n", row.n, len(canaries))
-    _same(row.name, "methods", dict(row.methods), dict(Counter(one.method for one in shown)))
-    _same(row.name, "capped", row.capped, sum(one.capped for one in shown))
+    _same(
+        row.name, "methods", dict(row.methods), dict(Counter(estimate.method for estimate in shown))
+    )
+    _same(row.name, "capped", row.capped, sum(estimate.capped for estimate in shown))
     _same(row.name, "median_capped", row.median_capped, 2 * row.capped >= row.n)
     if row.guessing_test is not None:
         name = f"{row.name}, guessing test"
         _same(name, "references", row.guessing_test.references, form.references)
     _check_finds(row, canaries)
-    values = [one.value for one in shown if one.value is not None]
+    values = [estimate.value for estimate in shown if estimate.value is not None]
     if len(values) < len(shown):
         return
     _near(row.name, "mean", row.mean, math.fsum(values) / len(values))

@@ -176,7 +176,7 @@ def _privacy_class(value: JsonValue) -> JsonTable:
         names = {"coins": "inclusion_probability"}
         bounds = _renamed(row["bounds"], names, "privacy.classes[].bounds")
         bounds["primary"] = _bound(bounds["primary"])
-        bounds["others"] = [_bound(one) for one in list_of(bounds["others"], "others")]
+        bounds["others"] = [_bound(bound) for bound in list_of(bounds["others"], "others")]
         row["bounds"] = bounds
     return row
 
@@ -190,11 +190,11 @@ def _sum_levels(section: JsonTable) -> None:
     classes = [table_of(row, parts) for row in list_of(section["classes"], parts)]
     bounds = [table_of(row["bounds"], parts) for row in classes if row["bounds"] is not None]
     shares = [table_of(row["primary"], parts).get("significance") for row in bounds]
-    if section["primary"] is None or not all(isinstance(one, int | float) for one in shares):
+    if section["primary"] is None or not all(isinstance(share, int | float) for share in shares):
         return
     primary = table_of(section["primary"], "privacy.primary")
     stored = primary.get("significance")
-    together = math.fsum(one for one in shares if isinstance(one, int | float))
+    together = math.fsum(share for share in shares if isinstance(share, int | float))
     if not isinstance(stored, int | float) or not stored < together * (1 - 1e-9) < 1:
         return
     primary["significance"] = together

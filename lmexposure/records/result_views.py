@@ -104,7 +104,7 @@ def quantile_of_class(result: Result, quantile: float, key: ClassKey) -> Quantil
     from lmexposure.statistics import estimated_quantile
 
     form = result.format_named[key[0]]
-    estimates = [_estimate(one, form.references, form.bits) for one in result.classes[key]]
+    estimates = [_estimate(canary, form.references, form.bits) for canary in result.classes[key]]
     found = estimated_quantile(estimates, quantile, level=result.settings.level)
     return QuantileInterval.model_validate(found.to_dict())
 
@@ -247,7 +247,7 @@ def title_of(result: Result) -> str:
 
 
 def _refuse_another_run(directory: Path, scores: "Scores | None") -> None:
-    """Scores that have no result here are somebody's, and a run begun here is to have its own.
+    """Refuse scores without a result here, which are of another, and a run that was begun here.
 
     The very bytes of these scores are what a save left that was killed between its two files.
     """
@@ -293,7 +293,7 @@ def save(result: Result, directory: Path) -> Path:
     try:
         result.model_copy(update={"scores_sha256": sha256_file(table)}).write(path)
     except BaseException:
-        if not path.exists():  # scores alone would be taken for somebody's when this is tried again
+        if not path.exists():  # scores alone would be taken for another's when this is tried again
             table.unlink()
         raise
     return path

@@ -1,24 +1,83 @@
 """A finished run on the disk: read as one, and refused where its files are torn or do not agree.
 
 The gate and the report begin here, so nothing heavy is imported: scores are read when asked for.
+Every rendering shows the provenance of its numbers. Its date is that of the measuring, from
+run.json; the clock of whoever renders is never read.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from lmexposure._style import short_hash
+from lmexposure._text import visible
 from lmexposure._validate import of_type
-from lmexposure.canaries import (
-    Manifest,
-)
+from lmexposure.canaries import Manifest
 from lmexposure.errors import ManifestError, ResultError
-from lmexposure.records.provenance import Provenance
 from lmexposure.records.result import Result
 from lmexposure.records.run_record import RunRecord
 
 if TYPE_CHECKING:
     from lmexposure.records.scores import Scores
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provenance:
+    """What a result was made by, when, and of what.
+
+    Attributes:
+        lmexposure: the version that measured; None: an older version, which did not say.
+        measured: when the measuring ended, in UTC: "2026-11-22T06:30:00Z"; None: not known.
+        model: its path, or its name on a hub.
+        weights_sha256: of the weights that were measured, in full.
+    """
+
+    lmexposure: str | None
+    measured: str | None
+    model: str
+    weights_sha256: str
+
+    @classmethod
+    def of(cls, result: Result, measured: str | None = None) -> "Provenance":
+        """What a result says of itself, and the date next to it.
+
+        Args:
+            result: what was measured.
+            measured: when, as run.json says.
+        """
+        return cls(
+            lmexposure=result.lmexposure,
+            measured=measured,
+            model=result.model.path,
+            weights_sha256=result.model.weights_sha256,
+        )
+
+    @property
+    def version(self) -> str:
+        """The version in words."""
+        return "version unknown" if self.lmexposure is None else f"lmexposure {self.lmexposure}"
+
+    @property
+    def date(self) -> str:
+        """The date in words."""
+        return "date unknown" if self.measured is None else f"measured {self.measured}"
+
+    @property
+    def line(self) -> str:
+        """All of it on one line, the hash in short.
+
+        >>> said = {"lmexposure": "0.1.0", "measured": None}
+        >>> Provenance(**said, model="gpt2", weights_sha256="ab" * 32).line
+        'lmexposure 0.1.0, date unknown; model gpt2, weights abababababab'
+        """
+        weights = short_hash(self.weights_sha256)
+        return visible(f"{self.version}, {self.date}; model {self.model}, weights {weights}")
+
+    def to_dict(self) -> dict[str, str | None]:
+        """Plain values, the hash in full."""
+        return asdict(self)
+
 
 _LARGEST = 1e15  # nothing in a curve comes near, and axes overflow long after
 
@@ -52,15 +111,15 @@ class RunFiles:
 
     Attributes:
         path: as it was given; None for a result in memory.
-        name: of the directory, or of a result that stands alone.
+        name: of the directory, or of a result without one.
         result: what was measured.
         manifest: what was inserted; None where it is not next to the result.
         record: run.json; None where there is none.
         curve: of the training in order, from metrics.jsonl, or for a model that was trained
             elsewhere from exposure.jsonl; empty without either.
         result_path: the file that `result` was read from; None for one in memory.
-        scores_path: where the scores would be; None for a result that stands alone.
-        notes: what of it could not be read and decides no number.
+        scores_path: where the scores would be; None for a result without a directory.
+        notes: what could not be read of it, and decides no number.
     """
 
     path: Path | None
@@ -130,7 +189,7 @@ def run_of(measured: "Measured") -> RunFiles:
 def open_run(path: str | Path) -> RunFiles:
     """Read a run directory, what `lmexposure measure` wrote, or a result.json.
 
-    A file of any other name stands alone: what lies next to it may belong to another result.
+    A file of any other name is read alone: what lies next to it may belong to another result.
 
     Args:
         path: a directory with a result.json in it, or a result.

@@ -1,7 +1,7 @@
 """run.json: what was run, with which settings, versions and device, how long it took, and when."""
 
 import re
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -44,6 +44,11 @@ def is_date(value: str) -> bool:
     except ValueError:  # the 31st of February
         return False
     return True
+
+
+def utc_now() -> str:
+    """This moment in UTC, to the second: "2026-11-22T06:30:00Z"."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class RunOptions(Record):

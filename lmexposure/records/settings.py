@@ -1,7 +1,8 @@
 """What a person may choose, each declared once: what is inserted, trained and measured."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from lmexposure._settings import (
@@ -17,6 +18,7 @@ from lmexposure._settings import (
     several,
     whole,
     whole_numbers,
+    with_new_names,
     words,
 )
 from lmexposure._validate import (
@@ -30,10 +32,7 @@ from lmexposure._validate import (
     positive,
     text,
 )
-from lmexposure.canaries import (
-    ADAPTERS,
-    layouts_listed,
-)
+from lmexposure.canaries import ADAPTERS, layouts_listed
 from lmexposure.errors import SettingsError
 from lmexposure.records.training_settings import TRAINING, TrainingSettings
 
@@ -56,25 +55,25 @@ _TENTH = 10
 _CANARIES = 10  # per class, where no number is given
 
 # Names of old that are read for one version more; what a person writes now.
-RENAMED = {
+OLD_SETTING_NAMES = {
     "coins": "inclusion_probability",
     "candidates": "canaries",
     "coin_seed": "inclusion_seed",
 }
 
-_MOST = 10**8  # of anything that is held in memory one by one
+_MOST = 10**8  # of anything that is held in memory
 
 _THREADS = "threads of the CPU; what is resumed keeps its own"
 _USUAL_THREADS = "1 for a small model, else all"
 
-# What is given where measuring is settled.
+# How a message names them.
 MEASURE_SETTINGS = "MeasureSettings(...), such as MeasureSettings(references=1000)"
 
 METHODS = ("auto", "exact", "importance", "sampled", "skew_normal", "certificate")
 
 
 def _without_search(rule: Rule) -> Rule:
-    """The rule of a budget: who refuses one may mean to leave the search out."""
+    """The rule of a budget; a refused one may be meant to leave the search out."""
 
     def check(name: str, value: object) -> None:
         try:
@@ -107,7 +106,7 @@ class MeasureSettings:
         references: fills to compare with, per format; None: 10,000, or as many as there are.
             A number that R cannot give is an error.
         revealed: extraction is tried with 0 to this many of the secret's characters given.
-        beam_width: candidates a beam keeps; None: 100, and twice the canaries of the format.
+        beam_width: candidates a beam keeps; None: 100, or twice the canaries of the format.
         extraction: whether to search for the secrets at all.
         method: which estimate of exposure is shown: "auto" (exact where the budget suffices, else
             importance, else sampled), or one of `METHODS` by name. "skew_normal" must give a curve,
@@ -125,8 +124,7 @@ class MeasureSettings:
         bootstraps: refits behind the goodness of the skew-normal curve.
         permutations: shuffles behind each p-value against guessing.
         significance: of all bounds on epsilon together.
-        delta: beside which epsilon is bounded, in [0, 1); None: 0, and one by the number of
-            documents.
+        delta: at which epsilon is bounded, in [0, 1); None: 0, and 1 / documents.
         claimed_epsilon: what was claimed of the training, in nats, with `delta`.
         quick: a first look in about a tenth of the time, by `first_look`: references that are not
             asked for are 1,000, a budget that is not a tenth; the result says what is coarser.
@@ -154,7 +152,7 @@ class MeasureSettings:
         "candidates that a beam search keeps",
         panel=MEASURING,
         rule=whole(2, _MOST),
-        usual="100, and twice the canaries",
+        usual="100, or twice the canaries if that is more",
     )
     extraction: bool = setting(
         True, "whether the secrets are searched for", panel=MEASURING, by_flag=False
@@ -221,7 +219,7 @@ class MeasureSettings:
     )
     claimed_epsilon: float | None = setting(
         None,
-        "an epsilon to hold the bound against, in nats; needs a delta",
+        "the epsilon that is claimed, in nats, to be compared with the bound; needs a delta",
         panel=PRIVACY,
         rule=_nats,
         usual="no claim",
@@ -239,7 +237,7 @@ class MeasureSettings:
         rule=whole(0, LARGEST_SEED),
     )
     batch_size: int | None = setting(
-        None, "texts in a forward pass", panel=MACHINE, rule=whole(1), usual="found"
+        None, "texts in a forward pass", panel=MACHINE, rule=whole(1), usual="found by trial"
     )
     threads: int | None = setting(
         None, _THREADS, panel=MACHINE, rule=whole(1, MOST_THREADS), usual=_USUAL_THREADS
@@ -287,7 +285,7 @@ class MeasureSettings:
         return f"a quick look, with {', '.join(said)}" if said else None
 
     def deltas(self, documents: int) -> tuple[float, ...]:
-        """The deltas beside which epsilon is bounded, the primary bound's first.
+        """The deltas at which epsilon is bounded, the primary bound's first.
 
         Args:
             documents: of the corpus; a claim's delta should be far below one by their number.
@@ -334,10 +332,10 @@ def _fewer(what: str, number: int, usual: int) -> list[str]:
     return [f"{number:,} {what} instead of {usual:,}"] if number < usual else []
 
 
-@reads_old_names(RENAMED)
+@reads_old_names(OLD_SETTING_NAMES)
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
-    """The whole path: what is inserted, what is trained, what is measured.
+    """The whole pipeline: what is inserted, what is trained, what is measured.
 
     Attributes:
         model: "lstm", "gpt2-tiny", or a path or hub name to fine-tune.
@@ -419,8 +417,8 @@ class RunSettings:
     )
     seed: int | None = setting(
         None,
-        "decides secrets, positions and training, but not who is included: who has it has the "
-        "secrets, and a small one is guessed",
+        "decides secrets, positions and training, but not who is included; whoever has it can draw "
+        "the secrets, and a small one can be guessed",
         panel=HIDDEN,
         rule=whole(0, LARGEST_SEED),
         usual="secrets and positions fresh from the operating system, kept in the manifest; the "
@@ -523,7 +521,7 @@ class RunSettings:
             SettingsError: a name that no setting has; names the nearest.
         """
         values = dict(values)
-        refuse_unknown(values, KNOWN, elsewhere=NAMES_BY_TABLE)
+        refuse_unknown(values, SETTING_NAMES, elsewhere=NAMES_BY_TABLE)
         if isinstance(training := values.get("training"), Mapping):
             values["training"] = {**self.training, **training}
         measure = {name: values.pop(name) for name in list(values) if name in _MEASURE}
@@ -534,10 +532,10 @@ class RunSettings:
 
 # Names that a settings file, or `override`, may give, without a table.
 _MEASURE = set(settings_of(MeasureSettings)) - {"threads"}
-KNOWN = sorted({*settings_of(RunSettings), "training"} | _MEASURE)
+SETTING_NAMES = sorted({*settings_of(RunSettings), "training"} | _MEASURE)
 NAMES_BY_TABLE = {
-    "the settings without a table": set(KNOWN),
-    "the table [training]": set(settings_of(TrainingSettings)) - set(KNOWN),
+    "the settings without a table": set(SETTING_NAMES),
+    "the table [training]": set(settings_of(TrainingSettings)) - set(SETTING_NAMES),
 }
 
 
@@ -551,3 +549,56 @@ def check_training(values: Mapping[str, object]) -> None:
     refuse_unknown(values, known, what="setting of the training", elsewhere=NAMES_BY_TABLE)
     for name, value in values.items():
         known[name].check(value)
+
+
+def read_settings_file(
+    path: Path, *, elsewhere: Mapping[str, Collection[str]] | None = None
+) -> dict[str, object]:
+    """The settings of a TOML file, ready for `RunSettings.override`.
+
+    A table [check] is the gate's, and left out. Names of old are read as those of today, with a
+    note on standard error.
+
+    Args:
+        path: of the file.
+        elsewhere: place -> names that belong there, for whoever wrote them without a table.
+
+    Example:
+        model = "gpt2-tiny"
+        repetitions = [1, 16]
+        [training]
+        epochs = 5
+
+    Raises:
+        SettingsError: the file is missing or is not TOML; a name that no setting has, or a value
+            that one cannot have: with the file, the name and the nearest one, or the range.
+    """
+    from lmexposure._files import read_toml  # no help waits for it
+
+    values = {name: value for name, value in read_toml(path).items() if name != "check"}
+    try:
+        values = with_new_names(values, OLD_SETTING_NAMES)
+        refuse_unknown(values, SETTING_NAMES, elsewhere={**NAMES_BY_TABLE, **(elsewhere or {})})
+        _check_file(values)
+    except SettingsError as failure:
+        raise SettingsError(f"{path}: {failure}") from None
+    return values
+
+
+def _check_file(values: Mapping[str, object]) -> None:
+    """Each value by itself; what goes with what is known with the flags."""
+    for name, value in values.items():
+        if name == "training":
+            if not isinstance(value, Mapping):
+                raise SettingsError(f"training={value!r} must be a table of settings by name")
+            _check_table(value)
+        else:
+            taken = tuple(value) if isinstance(value, list) else value
+            (settings_of(RunSettings) | settings_of(MeasureSettings))[name].check(taken)
+
+
+def _check_table(training: Mapping[str, object]) -> None:
+    try:
+        check_training(training)
+    except SettingsError as failure:
+        raise SettingsError(f"[training] {failure}") from None

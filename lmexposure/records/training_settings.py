@@ -87,7 +87,7 @@ class TrainingSettings:
 
     Args:
         accumulation: parts in which a process handles its share of a step: more need less memory.
-        checkpoint_seconds: time between checkpoints to resume from, beside those at evaluations.
+        checkpoint_seconds: time between checkpoints to resume from; others are at evaluations.
         threads: of the CPU, which decide the last bits of a sum; None: one for a small model, else
             what torch has. A training that is resumed keeps those that it began with.
 
@@ -139,7 +139,7 @@ class TrainingSettings:
     )
     schedule: str = setting(
         "constant",
-        "of the learning rate: constant, or linear down to 0",
+        "schedule of the learning rate: constant, or linear down to 0",
         panel=TRAINING,
         rule=choice("constant", "linear"),
         by_flag=False,
@@ -147,7 +147,9 @@ class TrainingSettings:
     warmup_steps: int = setting(
         0, "steps in which the learning rate grows", panel=TRAINING, rule=whole(0), by_flag=False
     )
-    weight_decay: float = setting(0.0, "of AdamW", panel=TRAINING, rule=_decay, by_flag=False)
+    weight_decay: float = setting(
+        0.0, "weight decay of AdamW", panel=TRAINING, rule=_decay, by_flag=False
+    )
     gradient_clip: float = setting(
         1.0, "largest norm of a step's gradient", panel=TRAINING, rule=positive, by_flag=False
     )

@@ -13,8 +13,7 @@ from corpora import write_corpus
 from hashes import sha256_tree
 from older_runs import older_run
 
-from lmexposure._files import sha256_file
-from lmexposure._locks import only_writer
+from lmexposure._files import only_writer, sha256_file
 from lmexposure.audit import (
     MeasureSettings,
     RunSettings,
@@ -24,7 +23,7 @@ from lmexposure.audit import (
     run,
     train_corpus,
 )
-from lmexposure.audit.measuring_place import MeasuringPlace
+from lmexposure.audit.directory import MeasurementDirectory
 from lmexposure.canaries import Plan, insert_files
 from lmexposure.errors import ModelError, ResultError
 from lmexposure.models.checkpoints import CheckpointDirectory
@@ -70,7 +69,7 @@ def runs(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pa
     run(corpus, out=homes["whole"], settings=SETTINGS)
     for name, owner, method in (
         ("training", CheckpointDirectory, "finish"),
-        ("measuring", MeasuringPlace, "finish"),
+        ("measuring", MeasurementDirectory, "finish"),
     ):
         with pytest.MonkeyPatch.context() as patch, pytest.raises(StopError):
             patch.setattr(owner, method, stop)
@@ -230,7 +229,7 @@ def test_what_a_kill_at_the_very_end_left_is_cleared(
 
 
 def test_two_at_work_in_one_directory(runs: dict[str, Path], corpus: Path, tmp_path: Path) -> None:
-    """The second is refused at once, whichever step it wants; see tests/test_locks.py."""
+    """The second is refused at once, whichever step it wants; see tests/test_files.py."""
     out, manifest = tmp_path / "run", runs["whole"] / "manifest.json"
     calls: list[Callable[[], object]] = [
         lambda: run(corpus, out=out, settings=SETTINGS),

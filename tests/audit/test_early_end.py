@@ -16,7 +16,7 @@ from lmexposure.audit import (
     Phase,
     measure,
 )
-from lmexposure.audit.workload import measuring_phases, measuring_title
+from lmexposure.audit.workload import measurement_phases, measurement_title
 from lmexposure.canaries import Format, Manifest, Plan
 from lmexposure.integrations import insert
 from lmexposure.models import LoadedModel
@@ -148,6 +148,32 @@ def test_without_a_search_an_early_end_of_the_extraction_is_known(
     assert any("6 canaries were not searched for with all" in line for line in result.warnings)
 
 
+class PressedAfter(Pressed):
+    """A watcher with Ctrl-C when all but so many searches of the extraction are done."""
+
+    def __init__(self, left: int) -> None:
+        super().__init__(None)
+        self._left = left
+
+    def __call__(self, what: str, done: int, total: int, note: str = "") -> None:
+        super().__call__(what, done, total, note)
+        self._asked |= what == "extracting code" and done >= total - self._left
+
+
+@pytest.mark.usefixtures("little_memory")
+def test_an_early_end_between_greedy_and_beam_is_known(
+    loaded: LoadedModel, manifest: Manifest
+) -> None:
+    """Each canary was searched for with all characters that were to be given, but by no beam."""
+    settings = replace(QUICK, method="sampled")
+    inserted = len(manifest.canaries)
+    ended = measure(loaded, manifest, settings=settings, progress=PressedAfter(inserted))
+    assert ended.formats[0].interrupted
+    assert any(f"{inserted} canaries were not searched for" in line for line in ended.warnings)
+    whole = measure(loaded, manifest, settings=settings, progress=PressedAfter(0))
+    assert not whole.formats[0].interrupted
+
+
 def test_every_phase_was_announced_and_moves(loaded: LoadedModel, manifest: Manifest) -> None:
     settings = replace(SLOWLY, method="exact")
     watcher = Pressed(None)
@@ -170,7 +196,7 @@ def test_every_phase_was_announced_and_moves(loaded: LoadedModel, manifest: Mani
 
 def test_phases_know_their_work(loaded: LoadedModel, manifest: Manifest) -> None:
     settings = MeasureSettings(references=100, budget_steps=5_000, draws=1_000, guesses=50)
-    phases = {one.what: one for one in measuring_phases(loaded, manifest, settings)}
+    phases = {one.what: one for one in measurement_phases(loaded, manifest, settings)}
     length = len("number 1234")  # a token a character
     assert phases["scoring code"].work == (6 + 3 + 100) * length
     assert phases["scoring code"].pace is None
@@ -179,11 +205,11 @@ def test_phases_know_their_work(loaded: LoadedModel, manifest: Manifest) -> None
     assert phases["code: best-first search"].most == 5_000
     assert phases["code: drawing fills"].pace is not None
     few = replace(settings, method="sampled", extraction=False)
-    assert [one.what for one in measuring_phases(loaded, manifest, few)] == [
+    assert [one.what for one in measurement_phases(loaded, manifest, few)] == [
         "scoring code",
         "estimating code",
     ]
-    assert measuring_title(manifest, few) == (
+    assert measurement_title(manifest, few) == (
         "measuring: 100 references of 1 format, 9 canaries and controls"
     )
     steps = sum(one.work for one in phases.values() if one.kind == "stepping")

@@ -10,7 +10,7 @@ from known import known
 from lmexposure.audit import MeasureSettings
 from lmexposure.audit.estimates import FormatEstimates, estimate_format
 from lmexposure.audit.format_scores import FormatScores
-from lmexposure.audit.searching import FormatSearch
+from lmexposure.audit.search import FormatSearch
 from lmexposure.canaries import Plan, load_format
 from lmexposure.integrations import insert
 from lmexposure.scoring import Beginning

@@ -52,7 +52,7 @@ def test_the_manifest_is_whole(tmp_path: Any) -> None:
 def test_canaries_in_chats_are_not_measured_as_plain_text() -> None:
     """They would look unknown to a model that knows them, which would look like privacy."""
     _, manifest = insert(chats(), PLAN, wrapping=ANSWER)
-    with pytest.raises(ManifestError, match=r"stand in chats.*score them in their wrapping"):
+    with pytest.raises(ManifestError, match=r"turns of chats.*score them in their wrapping"):
         measure("nowhere", manifest)
     plain = Wrapping(turn="plain")
     _, manifest = insert([plain.record(f"t {i}") for i in range(5)], PLAN, wrapping=plain)

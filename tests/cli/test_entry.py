@@ -86,9 +86,9 @@ def test_wrong_usage_is_3(call: Call, arguments: list[str], message: str) -> Non
 @pytest.mark.parametrize(
     ("failure", "message"),
     [
-        (RuntimeError("surprise"), "did not foresee: RuntimeError"),
+        (RuntimeError("surprise"), "unexpected failure: RuntimeError"),
         (KeyboardInterrupt(), "the same command goes on from there"),
-        (MemoryError("all of it"), "did not foresee: MemoryError"),
+        (MemoryError("all of it"), "unexpected failure: MemoryError"),
         (OSError(28, "No space left on device"), "the disk is full"),
     ],
 )
@@ -130,7 +130,7 @@ def test_output_that_nobody_reads_is_3_not_a_leak(tmp_path: Path, pipe: bool) ->
             stderr=subprocess.PIPE,
             text=True,
         )
-    said = "what was written must be thrown away" if pipe else "nobody read what was printed"
+    said = "what was written must be thrown away" if pipe else "what was printed was not read"
     assert (done.returncode, said in done.stderr) == (3, True), done.stderr
     assert "Traceback" not in done.stderr
     assert (tmp_path / "o" / "manifest.json").exists() != pipe

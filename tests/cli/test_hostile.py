@@ -69,17 +69,17 @@ def test_nothing_from_outside_reaches_the_terminal_as_it_is(home: Path, call: Ca
         seen = outcome.out + outcome.err
         assert all(one.isprintable() for one in seen.replace("\n", "")), arguments
         assert not any(line.startswith("error: x") for line in seen.splitlines()), arguments
-        assert "did not foresee" not in seen, arguments
+        assert "unexpected failure" not in seen, arguments
 
 
 def test_a_traceback_is_harmless_too(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError(HOSTILE)
 
-    monkeypatch.setattr("lmexposure.audit.inserting.plan_of", fail)
+    monkeypatch.setattr("lmexposure.audit.insertion.plan_of", fail)
     seen = call("--debug", "insert", "a", "--out", "b").err
     assert "Traceback" in seen
-    assert "did not foresee: RuntimeError" in seen
+    assert "unexpected failure: RuntimeError" in seen
     assert all(one.isprintable() for one in seen.replace("\n", ""))
 
 

@@ -342,7 +342,7 @@ def test_what_an_audit_could_show_is_said_before_it(
         assert outcome.code == 0
         assert "a perfect attack on 40 candidates shows epsilon of at most 2." in outcome.out
         assert "at delta 1e-05" in outcome.out
-        assert "warning: the claim of epsilon=4 cannot be tested with so few" in outcome.err
+        assert "warning: the claim of epsilon=4 cannot be tested with 40 candidates" in outcome.err
         assert "it takes about 2" in outcome.err
     settings.write_text("claimed_epsilon = 1.0\ndelta = 1e-5\n")
     enough = call("insert", corpus, *out, *coins, "--dry-run")

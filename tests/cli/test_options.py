@@ -15,7 +15,7 @@ from lmexposure.cli.app import app
 from lmexposure.errors import SettingsError
 from lmexposure.gate import Thresholds
 from lmexposure.records import (
-    RENAMED,
+    OLD_SETTING_NAMES,
     MeasureSettings,
     RunSettings,
     TrainingSettings,
@@ -51,7 +51,9 @@ def test_each_declared_flag_is_one_of_the_command_line() -> None:
     assert flags_of("run") - own == declared(RunSettings, MeasureSettings, TrainingSettings)
     assert declared(Thresholds) <= flags_of("check")
     assert declared(MeasureSettings) - flags_of("measure") == set()
-    assert flags_of("run", hidden=True) == {"--" + name.replace("_", "-") for name in RENAMED}
+    assert flags_of("run", hidden=True) == {
+        "--" + name.replace("_", "-") for name in OLD_SETTING_NAMES
+    }
     assert flags_of("measure", hidden=True) == flags_of("check", hidden=True) == {"--seed"}
     assert flags_of("epsilon", hidden=True) == {"--coins"}
 
@@ -103,7 +105,7 @@ def test_only_the_first_process_says_a_note(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RANK", "1")
-    assert with_new_names({"candidates": 4}, RENAMED) == {"canaries": 4}
+    assert with_new_names({"candidates": 4}, OLD_SETTING_NAMES) == {"canaries": 4}
     assert not caplog.records
 
 
@@ -212,12 +214,13 @@ def test_a_help_has_panels_and_examples(call: Call, monkeypatch: pytest.MonkeyPa
 
 def test_every_example_of_a_help_can_be_called(call: Call) -> None:
     """Its words are read as flags of that command; the files that it names are not there."""
-    from lmexposure.cli.help import EXAMPLES
-
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    for name, pairs in EXAMPLES.items():
-        assert 2 <= len(pairs) <= 4
-        for _, words in pairs:
+    shown = {name: command.epilog for name, command in commands.items() if command.epilog}
+    assert shown.keys() >= {"run", "insert", "measure", "check", "report", "epsilon"}
+    for name, epilog in shown.items():
+        lines = [line for line in epilog.splitlines() if not line.startswith("  # ")]
+        assert 2 <= len(lines) <= 4
+        for words in lines:
             given = words.partition(" < ")[0].split()
-            assert given[0] == name
-            commands[name].make_context(name, given[1:])
+            assert given[:2] == ["lmexposure", name]
+            commands[name].make_context(name, given[2:])

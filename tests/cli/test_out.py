@@ -40,7 +40,7 @@ def flags() -> dict[str, Any]:
 def test_every_help_ends_with_the_rule() -> None:
     assert flags().keys() == WORDS.keys()
     for option in flags().values():
-        assert "A directory, made with its parents where it is missing; a file is" in option.help
+        assert "A directory, created with its parents if it is missing; a file is" in option.help
 
 
 @pytest.mark.parametrize("command", WORDS)

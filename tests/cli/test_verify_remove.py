@@ -99,7 +99,7 @@ def test_many_packed_files(call: Call, tmp_path: Path) -> None:
     assert dry.out.splitlines()[0].split() == ["documents", "90"]
     assert "would insert         8 documents" in dry.out
     stdin = call("insert", "-", "--out", tmp_path / "p", *PLAN, "--dry-run")
-    assert (stdin.code, "--dry-run looks at files, not at standard input" in stdin.err) == (3, True)
+    assert (stdin.code, "--dry-run reads files, not standard input" in stdin.err) == (3, True)
 
 
 class Stream:
@@ -139,7 +139,10 @@ def test_standard_input(
 def test_without_verification(call: Call, corpus: Path, tmp_path: Path) -> None:
     out = tmp_path / "o"
     outcome = call("insert", corpus, "--out", out, *PLAN, "--no-verify")
-    assert (outcome.code, "not verified: no fills were looked for" in outcome.err) == (0, True)
+    assert (outcome.code, "not verified: the corpus was not searched for fills" in outcome.err) == (
+        0,
+        True,
+    )
     assert not Manifest.read(out / "manifest.json").corpus.verified
     path = out / "corpus" / "corpus.txt"
     removed = call("remove", path, out / "manifest.json", "--out", tmp_path / "back")
@@ -219,7 +222,7 @@ def test_a_tokenised_data_set(call: Call, corpus: Path, tmp_path: Path) -> None:
         held = [sum(row.count(one.text) for row in read) for one in known(out)]
         assert (held == [one.inserted for one in known(out)]) == (name == "whole")
         assert outcome.code == (0 if name == "whole" else 2), outcome.err
-        assert ("cut by the border of two pieces" in outcome.out) == (name == "blocks")
+        assert ("cut at the border of two pieces" in outcome.out) == (name == "blocks")
         assert not any(one.text in outcome.out for one in known(out))
 
 
@@ -233,7 +236,9 @@ def test_one_file_of_several(call: Call, tmp_path: Path) -> None:
     out = tmp_path / "o"
     call("insert", tmp_path / "*.txt", "--out", out, *PLAN)
     outcome = call("verify", out / "corpus" / "1.txt", out / "manifest.json")
-    assert (outcome.code, "file 2 of 3, held against what" in outcome.out) == (0, True), outcome.err
+    assert (outcome.code, "file 2 of 3, compared with what" in outcome.out) == (0, True), (
+        outcome.err
+    )
     two = [out / "corpus" / f"{n}.txt" for n in range(2)]
     outcome = call("verify", *two, out / "manifest.json")
     assert (outcome.code, "of the 3 files of this corpus, number 3" in outcome.err) == (3, True)

@@ -17,7 +17,7 @@ from cli.conftest import Call, Outcome
 from golden.page_text import page_text
 from golden_run import agree
 
-from lmexposure.cli.reporting import print_result
+from lmexposure.cli.console import print_result
 from lmexposure.records import open_run
 from lmexposure.reporting import write_report
 

@@ -60,7 +60,7 @@ def test_no_damage_is_taken_for_a_result(tmp_path: Path, batch: int) -> None:
     assert refused > NUMBER // BATCHES / 2
 
 
-def contradiction(result: Result) -> str | None:
+def contradiction(result: Result) -> str | None:  # noqa: C901 - one rule after the other
     """The first number that other parts of a result contradict, computed anew and slowly."""
     for form in result.formats:
         if not math.isclose(2.0**form.bits, form.space_size, rel_tol=1e-5):

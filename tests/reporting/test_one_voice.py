@@ -19,8 +19,12 @@ from made_results import (
 )
 
 from lmexposure import _style, gate
-from lmexposure.cli.reporting import print_result
-from lmexposure.gate import Thresholds, verdict_summary, verdict_text
+from lmexposure.cli.console import print_result
+from lmexposure.gate import (
+    Thresholds,
+    verdict_summary,
+    verdict_text,
+)
 from lmexposure.records import Result, RunFiles, open_run
 from lmexposure.reporting import render_report, report_data, result_sections
 from lmexposure.reporting.markdown import report_markdown
@@ -29,7 +33,7 @@ PACKAGE = Path(_style.__file__).parent
 ROOMS = ("cli", "gate", "reporting")
 _CELL = re.compile(r"<t[hd][ >].*?</t[hd]>", re.DOTALL)
 # Durations, and numbers that a machine reads back; of charts the coordinates alone.
-NOT_FOR_PEOPLE = ("cli/forecast.py", "reporting/model_card.py")
+NOT_FOR_PEOPLE = ("cli/long_work.py", "reporting/model_card.py")
 COORDINATES = "_rounded"
 # How a missing value was written before there was one way.
 OTHER_WORDS = {"?", "missing", "not known", "no end", "no bound", "not tried", "none given"}

@@ -265,7 +265,7 @@ def test_an_error_in_rendering_is_an_error_of_ours(
     monkeypatch.setitem(page_module._environment().filters, "whole", fail)
     seen = call("report", run)
     assert seen.code == 3
-    assert "it is an error of ours" in seen.err
+    assert "this is a bug in lmexposure" in seen.err
     assert "KeyError" in seen.err
     assert "Traceback" not in seen.err
     assert not (run / "report.html").exists()

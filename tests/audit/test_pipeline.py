@@ -1,4 +1,8 @@
+"""The whole leakage test as one call, resumed, refused, and on the demo's corpus."""
+
 import json
+import sys
+import types
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -10,6 +14,8 @@ from known import known
 from lmexposure._files import sha256_bytes
 from lmexposure.audit import (
     RunSettings,
+    demo_corpus,
+    demo_settings,
     estimate_cost,
     insert_corpus,
     load_for_measuring,
@@ -17,9 +23,16 @@ from lmexposure.audit import (
     run,
     train_corpus,
 )
-from lmexposure.audit.run_record import RunLog
+from lmexposure.audit.directory import RunLog
 from lmexposure.canaries import Manifest, derive_seed
-from lmexposure.errors import ManifestError, ModelError, PlanError, ResultError, SettingsError
+from lmexposure.errors import (
+    CorpusError,
+    ManifestError,
+    ModelError,
+    PlanError,
+    ResultError,
+    SettingsError,
+)
 from lmexposure.models import load_model
 from lmexposure.records import RunRecord
 
@@ -63,7 +76,7 @@ def test_the_run_directory_is_as_agreed_and_a_second_call_does_nothing(
     assert record.training is not None
     assert record.training.epochs == 3
     assert record.measured is not None
-    monkeypatch.setattr("lmexposure.audit.run_record.utc_now", lambda: "2040-01-01T00:00:00Z")
+    monkeypatch.setattr("lmexposure.audit.directory.utc_now", lambda: "2040-01-01T00:00:00Z")
     before = {name: (out / name).stat().st_mtime_ns for name in names - {"run.json", "corpus"}}
     assert run(corpus, out=out, settings=settings).to_dict() == first.to_dict()
     assert {name: (out / name).stat().st_mtime_ns for name in before} == before
@@ -309,3 +322,19 @@ def test_training_refuses_the_corpus_of_other_coins(
     with pytest.raises(ManifestError, match=r"pin/x\d+/000\d is in the corpus, but by the man"):
         train_corpus(more, out=tmp_path / "t", settings=tossed, manifest=manifest)
     assert not (tmp_path / "t").exists()
+
+
+def test_the_corpus_is_real_english_of_this_python(tmp_path: Path) -> None:
+    path = demo_corpus(tmp_path / "source" / "topics.txt")
+    text = path.read_text(encoding="utf-8")
+    assert 300_000 < len(text) < 2_000_000
+    assert 'The "with" statement' in text
+    assert "1." in estimate_cost(path, demo_settings())
+    assert "scoring 1,052 texts" in estimate_cost(path, demo_settings(quick=True))
+
+
+def test_a_python_without_the_text_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pydoc_data.topics", types.ModuleType("pydoc_data.topics"))
+    with pytest.raises(CorpusError, match=r"carries no pydoc_data\.topics"):
+        demo_corpus(tmp_path / "topics.txt")
+    assert list(tmp_path.iterdir()) == []

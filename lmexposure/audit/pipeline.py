@@ -1,22 +1,26 @@
-"""The whole leakage test as one call: insert, train, measure; resumable step by step."""
+"""The whole leakage test as one call: insert, train, measure; resumable step by step.
 
+At the end: the settings and the corpus of its demo.
+"""
+
+import importlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
-from lmexposure._locks import only_writer
+from lmexposure._files import atomic_write, only_writer
 from lmexposure._style import percent
 from lmexposure._text import is_utf8
 from lmexposure._validate import of_type
-from lmexposure.audit.inserting import insert_corpus, plan_of, preview
-from lmexposure.audit.loading import check_model, chosen_device, load_for_measuring
-from lmexposure.audit.measuring import measure
-from lmexposure.audit.progress import Progress, silent
-from lmexposure.audit.run_record import RunLog
+from lmexposure.audit.directory import RunLog
+from lmexposure.audit.insertion import insert_corpus, plan_of, preview
+from lmexposure.audit.loaded_model import check_model, chosen_device, load_for_measuring
+from lmexposure.audit.measurement import measure
 from lmexposure.audit.training import train_corpus, training_settings
+from lmexposure.audit.workload import Progress, silent
 from lmexposure.canaries import (
     DEFAULT_REFERENCES,
     Files,
@@ -32,6 +36,7 @@ from lmexposure.canaries import (
 from lmexposure.errors import CorpusError, ManifestError, ResultError, SettingsError
 from lmexposure.records import (
     SEVERAL,
+    MeasureSettings,
     Result,
     RunSettings,
     TrainingRecord,
@@ -77,16 +82,16 @@ def run(
         "settings", settings, RunSettings, 'RunSettings(...), such as RunSettings(formats=["pin"])'
     )
     out = Path(out)
-    # What is wrong with the settings is better found before the first step.
+    # What is wrong with the settings is found before the first step.
     training_settings(settings)
     plan_of(settings)
     check_model(settings)
-    with only_writer(out), corpus_kept(corpus, out, settings) as files:
+    with only_writer(out), spooled_corpus(corpus, out, settings) as files:
         return _run(files, out, settings, progress)
 
 
 @contextmanager
-def corpus_kept(
+def spooled_corpus(
     corpus: Files | IO[bytes], out: Path, settings: RunSettings
 ) -> Iterator[list[str | Path]]:
     """Files or patterns of a corpus; a stream becomes a file in the run's directory.
@@ -156,7 +161,7 @@ def _run(files: list[str | Path], out: Path, settings: RunSettings, progress: Pr
             load_for_measuring(trained.model_path, settings),
             manifest,
             out=out,
-            # What a resumed training began with is right for its measurement, too.
+            # A measurement takes the threads that a resumed training began with.
             settings=replace(settings.measure, threads=trained.threads or settings.threads),
             # What a result says of the training: utility next to exposure.
             validation=Validation.model_validate(trained, from_attributes=True),
@@ -194,7 +199,7 @@ def estimate_cost(corpus: Files, settings: RunSettings, *, would: Preview | None
 
 
 def _refuse_nothing_inserted(manifest: Manifest) -> None:
-    """Better said before a training than after it."""
+    """Refuse a manifest without canaries before a training, not after it."""
     if not manifest.canaries:
         raise ManifestError(
             f"nothing was inserted: the coins left all {len(manifest.held_out)} candidates out, so "
@@ -204,7 +209,7 @@ def _refuse_nothing_inserted(manifest: Manifest) -> None:
 
 
 def _refuse_lost_seed(out: Path, log: RunLog, settings: RunSettings) -> None:
-    """Other canaries than the ones that a run begun here inserted would go unnoticed."""
+    """Refuse to draw other canaries than a run begun here inserted, which would go unnoticed."""
     if log.timings and settings.seed is None and not (out / "manifest.json").exists():
         raise ResultError(
             f"{out} has a run.json but no manifest.json, which alone has the seed of its secrets; "
@@ -223,3 +228,56 @@ def _refuse_several_processes() -> None:
             "run takes one process; with several, use lmexposure insert, then torchrun -m "
             "lmexposure train --manifest, then lmexposure measure"
         )
+
+
+_QUICK_LINES = 3_000
+_QUICK_TRAINING: Mapping[str, Any] = {"epochs": 8, "learning_rate": 6e-3}
+
+
+def demo_settings(*, quick: bool = False) -> RunSettings:
+    """The demo's plan: 10 canaries each inserted 1, 4 and 16 times, 32 controls, the LSTM.
+
+    12 epochs end a little before the validation minimum, and the demo within minutes. Its text is
+    public and its seed given, so that everyone sees the same numbers.
+
+    Args:
+        quick: a demo of half a minute: a smaller LSTM on a quarter of the text, and a first look.
+    """
+    plan = RunSettings(canaries=10, repetitions=(1, 4, 16), controls=32, seed=0)
+    if not quick:
+        return replace(plan, training={"epochs": 12})
+    return replace(
+        plan,
+        repetitions=(1, 16),
+        layers=1,
+        units=128,
+        training=_QUICK_TRAINING,
+        measure=MeasureSettings.first_look(),
+    )
+
+
+def demo_corpus(path: Path, *, quick: bool = False) -> Path:
+    """Write the language reference of this Python as a text file, one line a document.
+
+    Args:
+        path: of the file.
+        quick: only its first lines.
+
+    Raises:
+        CorpusError: this Python does not carry the text.
+        FileError: the disk refused.
+    """
+    try:
+        topics: dict[str, str] = importlib.import_module("pydoc_data.topics").topics
+    except (ImportError, AttributeError):
+        topics = {}
+    if not topics:
+        raise CorpusError(
+            "this Python carries no pydoc_data.topics (some distributions strip it); install its "
+            "documentation package, or test a text of your own: lmexposure run CORPUS --out DIR"
+        )
+    lines = "\n".join(topics[name].rstrip("\n") for name in sorted(topics)).split("\n")
+    with atomic_write(path) as stream:
+        for line in lines[: _QUICK_LINES if quick else None]:
+            stream.write(line.encode() + b"\n")
+    return path

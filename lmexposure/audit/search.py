@@ -1,13 +1,15 @@
 """What a search over all of R says of one format: exact ranks, drawn ranks, an attacker's guesses.
 
 Draws come first: they estimate every rank, and how many model steps it would take to count it. What
-the budget can count is then counted in one walk.
+the budget can count is then counted in one walk over the fills.
 """
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from lmexposure import scoring
 from lmexposure._record import Record, Rows
+from lmexposure.audit.directory import keep_part, read_part
 from lmexposure.audit.format_scores import FormatScores
-from lmexposure.audit.parts import keep_part, read_part
-from lmexposure.canaries import Manifest
+from lmexposure.audit.workload import Progress, end_asked
+from lmexposure.canaries import Canary, Manifest
 from lmexposure.errors import MarginError, ModelError
-from lmexposure.models import (
-    LoadedModel,
-    context_window,
-)
+from lmexposure.models import LoadedModel, context_window
 from lmexposure.records import (
     Estimate,
     EstimateName,
@@ -36,31 +37,30 @@ from lmexposure.records import (
 from lmexposure.scoring import (
     Budget,
     Draws,
+    Extractor,
     Likeliest,
     ProvenRank,
     RankSearch,
     RecomputedSteps,
+    SecretSearch,
     TokenSpace,
     Vocabulary,
+    beam_width,
     draw_fills,
     likeliest_fills,
     next_token_steps,
     token_space,
     walked_bits,
 )
-from lmexposure.statistics import (
-    WeightedDraws,
-    exact_exposure,
-    importance_exposure,
-)
+from lmexposure.statistics import WeightedDraws, exact_exposure, importance_exposure
 
 _NOTHING = Likeliest(indices=(), bits=np.empty(0), proven=0, steps=0, most_live=0)
 _WITHOUT_SEARCH = ("sampled", "skew_normal")
 # A walk whose expected cost is above this share of the budget is left to the draws.
 _SPARE = 0.6
-_SURE = 1.25  # so many times its expected cost is kept for a walk that is to be finished
+_SURE = 1.25  # times its expected cost is kept for a walk that must be finished
 _LIKELY = 0.9  # and a search whose expected cost is above this share is for fewer guesses
-_GROWTH = 4  # canaries share a walk where the dearest costs no more than so many times the cheapest
+_GROWTH = 4  # canaries share a walk where the dearest costs at most this times the cheapest
 
 
 Estimates = dict[EstimateName, Estimate]  # of one canary, by method
@@ -75,9 +75,9 @@ class FormatSearch(Record):
             fills could not be followed as tokens.
         guesses: for each what best-first search found; empty where there was none.
         record: how the fills were followed and what it cost; None where they were not.
-        interrupted: somebody ended it, or the extraction, before its time.
-        warnings: what is not as it should be.
-        notes: what is not as it should be of the model, whatever the format; by what it is about.
+        interrupted: a person ended it, or the extraction, early.
+        warnings: what a reader must know of them.
+        notes: what a reader must know of the model, whatever the format; by subject.
     """
 
     estimates: Rows[Estimates]
@@ -89,7 +89,7 @@ class FormatSearch(Record):
     notes: dict[str, str] = Field(default_factory=dict)
 
     def is_of(self, canaries: int) -> bool:
-        """Whether these are the whole findings of so many canaries and controls."""
+        """Whether these are the whole findings of this number of canaries and controls."""
         sizes = {len(self.secret_bits), len(self.guesses)}
         return len(self.estimates) == canaries and sizes <= {0, canaries} and not self.interrupted
 
@@ -102,8 +102,7 @@ def search_format(
     settings: MeasureSettings,
     vocabulary: Vocabulary,
     kept: Path | None,
-    progress: Callable[[str, int, int], None],
-    end_asked: Callable[[], bool],
+    progress: Progress,
 ) -> FormatSearch:
     """Search the whole randomness space of one format, unless the method asked for needs no search.
 
@@ -114,8 +113,7 @@ def search_format(
         settings: the method, its budget, the numbers of draws and guesses.
         vocabulary: what the model's tokens spell.
         kept: where the findings are kept between interruptions; None keeps nothing.
-        progress: called with (what is done, done, in all).
-        end_asked: whether a person wants the search to end with what it has proven.
+        progress: watches, and may ask the search to end with what it has proven.
 
     Raises:
         ModelError: an exact or drawn rank is asked for by name and the fills cannot be followed as
@@ -132,7 +130,7 @@ def search_format(
         space = token_space(
             loaded.tokenizer, scores.format, context=manifest.separator, vocabulary=vocabulary
         )
-        search = _Search(loaded, manifest, scores, settings, space, progress, end_asked)
+        search = _Search(loaded, manifest, scores, settings, space, progress)
     except ModelError as failure:
         if settings.method in ("exact", "importance"):
             raise
@@ -154,16 +152,15 @@ class _Search:
         scores: FormatScores,
         settings: MeasureSettings,
         space: TokenSpace,
-        progress: Callable[[str, int, int], None],
-        end_asked: Callable[[], bool],
+        progress: Progress,
     ) -> None:
         self._settings, self._space, self._scores = settings, space, scores
-        self._progress, self._end_asked = progress, end_asked
+        self._watcher, self._end_asked = progress, partial(end_asked, progress)
         _refuse_beyond_window(space, loaded.model)
-        self._indices = [one.index for one in scores.canaries]
+        self._indices = [canary.index for canary in scores.canaries]
         self._paths = [space.path(index) for index in self._indices]
         self._aside = list(manifest.set_aside.get(scores.format.name, ()))
-        planted = [one.index for one in scores.canaries if one.role == "canary"]
+        planted = [canary.index for canary in scores.canaries if canary.role == "canary"]
         self._steps = next_token_steps(loaded.model, [*space.beginning, *self._paths[0]])
         self._ranks = RankSearch(
             space,
@@ -244,6 +241,9 @@ class _Search:
             )
         return notes
 
+    def _progress(self, what: str, done: int, total: int) -> None:
+        self._watcher(f"{self._scores.format.name}: {what}", done, total)
+
     @property
     def _bits(self) -> NDArray[np.float64]:
         return self._ranks.rescorer.bits(self._paths)
@@ -251,19 +251,19 @@ class _Search:
     def _drawn(self) -> tuple[Draws, float]:
         """The draws, and the seconds that they took."""
         count = self._settings.draws
-        self._told_of_draws(0, count)
+        self._watch_draws(0, count)
         begun = time.monotonic()
         draws = draw_fills(
             self._space,
             self._steps,
             draws=count,
             seed=self._settings.bootstrap_seed,
-            progress=self._told_of_draws,
+            progress=self._watch_draws,
         )
         self._draws = draws
         return draws, time.monotonic() - begun
 
-    def _told_of_draws(self, done: int, total: int) -> None:
+    def _watch_draws(self, done: int, total: int) -> None:
         self._progress("drawing fills", done, total)
         # Whoever asked for ranks from draws by name has no other, and gets these.
         if self._settings.method != "importance" and done < total and self._end_asked():
@@ -307,7 +307,7 @@ class _Search:
         expected: float,
         spare: int = 0,
     ) -> None:
-        """Count in one walk, within the budget but for what is to be spared; keep what is best."""
+        """Count in one walk, within the budget less what is to be spared; keep the best rows."""
         if not chosen:
             return
         before = self._ranks.spent
@@ -346,19 +346,19 @@ class _Search:
 
     def _counted(self, proven: Sequence[ProvenRank], steps: int) -> list[Estimate]:
         exposure = exact_exposure(
-            [one.low for one in proven],
-            [one.high for one in proven],
+            [rank.low for rank in proven],
+            [rank.high for rank in proven],
             space_size=self._space.size,
-            place_low=[one.place_low for one in proven],
-            place_high=[one.place_high for one in proven],
-            empirical=[one.margin.empirical for one in proven],
+            place_low=[rank.place_low for rank in proven],
+            place_high=[rank.place_high for rank in proven],
+            empirical=[rank.margin.empirical for rank in proven],
             steps=steps,
         )
         return [Estimate.model_validate(exposure.row(i)) for i in range(len(proven))]
 
     def _weigh(self, rows: list[Estimates], draws: Draws) -> None:
         """Ranks estimated from the draws."""
-        inserted = np.array([one.role == "canary" for one in self._scores.canaries])
+        inserted = np.array([canary.role == "canary" for canary in self._scores.canaries])
         exposure = importance_exposure(
             self._walked(self._paths),
             self._weighted(draws, inserted),
@@ -378,13 +378,15 @@ class _Search:
 
     def _weighted(self, draws: Draws, inserted: NDArray[np.bool_]) -> WeightedDraws:
         excluded = np.zeros(len(draws), dtype=bool)
-        planted = [path for path, one in zip(self._paths, inserted, strict=True) if one]
+        planted = [
+            path for path, was_inserted in zip(self._paths, inserted, strict=True) if was_inserted
+        ]
         for path in [*planted, *map(self._space.path, self._aside)]:
             excluded |= draws.of(path)
         return draws.weighted(excluded)
 
     def _guess(self) -> tuple[Extraction, ...]:
-        """What an attacker finds who tries the likeliest fills of all of R in order."""
+        """What an attacker finds by trying the likeliest fills of all of R in order."""
         asked = min(self._settings.guesses, self._space.size)
         count = self._provable(asked)
         self._likeliest = self._search(count) if count else _NOTHING
@@ -438,7 +440,7 @@ class _Search:
 
 
 class _EndedError(Exception):
-    """A person wants the search to end; draws that are not whole prove nothing."""
+    """A person ended the search while fills were drawn; incomplete draws prove nothing."""
 
 
 def _refuse_beyond_window(space: TokenSpace, model: Any) -> None:
@@ -466,3 +468,86 @@ def _label(draws: Draws, path: list[int]) -> int:
     """The label of a fill among the draws; -1 where it was not drawn."""
     at = np.flatnonzero(draws.of(path))
     return int(draws.fills[at[0]]) if len(at) else -1
+
+
+# By canary id: greedy and beam, for each number of revealed characters.
+Extractions = dict[str, list[Extraction]]
+
+
+class _Searches(Record):
+    """Those that are done, in the order of the searches."""
+
+    done: Rows[Extraction]
+
+
+def extract_format(
+    extractor: Extractor,
+    canaries: tuple[Canary, ...],
+    *,
+    settings: MeasureSettings,
+    kept: Path | None,
+    progress: Progress,
+) -> tuple[Extractions, int]:
+    """Search for every canary of a format with 0 to `revealed` characters given.
+
+    The last character is never given: that would be no extraction. Controls, which the model
+    never saw, are searched for with nothing given; that costs nothing, for it is the same search.
+
+    Args:
+        extractor: of the format.
+        canaries: canaries and controls.
+        settings: the most characters given, and the width of the beam.
+        kept: where finished searches are kept between interruptions; None keeps nothing.
+        progress: watches. After an early end that it asks for, the rest is searched for with
+            nothing given only, which is one search for all.
+
+    Returns:
+        per canary id what each search found; for how many canaries an early end left some out.
+    """
+    width = settings.beam_width or beam_width(sum(canary.role == "canary" for canary in canaries))
+    searches = [
+        SecretSearch(index=canary.index, revealed=known, width=w)
+        for canary in canaries
+        for known in range(_most_revealed(extractor, canary, settings.revealed) + 1)
+        for w in (1, width)
+    ]
+    searches.sort(
+        key=lambda search: (search.revealed, search.width)
+    )  # those that share a search adjoin
+    before = read_part(kept, _Searches)
+    rows = [] if before is None else list(before.done)
+
+    def watch(done: int) -> None:
+        progress(f"extracting {extractor.format.name}", done, len(searches))
+
+    watch(len(rows))
+    blind = sum(search.revealed == 0 for search in searches)
+    for found in chain(
+        extractor.find_all(searches[:blind], done=len(rows), watch=watch),
+        extractor.find_all(
+            searches[blind:], done=len(rows) - blind, watch=lambda done: watch(blind + done)
+        ),
+    ):
+        rows += [_searched(extractor, searches[len(rows) + n], row) for n, row in enumerate(found)]
+        keep_part(kept, _Searches(done=tuple(rows)))
+        watch(len(rows))
+        if len(rows) >= blind and end_asked(progress):
+            break
+    by_index: dict[int, list[Extraction]] = {}
+    for search, row in zip(searches, rows, strict=False):  # without those that were left out
+        by_index.setdefault(search.index, []).append(row)
+    left_out = {search.index for search in searches[len(rows) :]}
+    return {canary.id: by_index[canary.index] for canary in canaries}, len(left_out)
+
+
+def _most_revealed(extractor: Extractor, canary: Canary, revealed: int) -> int:
+    """The most characters that a search for this canary is given."""
+    most = revealed if canary.role == "canary" else 0
+    return min(most, extractor.format.free_characters(canary.index) - 1)
+
+
+def _searched(extractor: Extractor, search: SecretSearch, found: scoring.Extraction) -> Extraction:
+    left = extractor.format.fills_left(search.index, search.revealed)
+    return Extraction(
+        **found.to_dict(), proven=None, fills_left=left, by_chance=min(1.0, search.width / left)
+    )

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from scoring.families import family
 from tiny import characters, model_of, unigram
 
-from lmexposure.audit import MeasureSettings, measure, measuring, searching
-from lmexposure.audit.parts import keep_part, read_part
-from lmexposure.audit.searching import FormatSearch
+from lmexposure.audit import MeasureSettings, measure
+from lmexposure.audit.directory import keep_part, read_part
+from lmexposure.audit.search import FormatSearch
 from lmexposure.canaries import Format, Manifest, Plan
 from lmexposure.errors import MarginError, ModelError, SettingsError
 from lmexposure.integrations import insert
@@ -166,7 +166,7 @@ def test_one_walk_counts_what_walks_of_their_own_would(
         return ranks(self, indices, **options)
 
     monkeypatch.setattr(RankSearch, "ranks", counted)
-    monkeypatch.setattr(searching, "_GROWTH", 1.05)
+    monkeypatch.setattr("lmexposure.audit.search._GROWTH", 1.05)
     whole = measure(peaked, manifest, settings=changed())
     assert walks == [len(manifest.entries)]
     walks.clear()
@@ -372,7 +372,7 @@ def test_ctrl_c_in_best_first_keeps_the_ranks(
 def test_methods_that_need_no_search_build_none(
     loaded: LoadedModel, manifest: Manifest, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(searching, "token_space", None)
+    monkeypatch.setattr("lmexposure.audit.search.token_space", None)
     result = measure(loaded, manifest, settings=changed(method=method, extraction=True))
     assert result.formats[0].search is None
     assert all("importance" not in c.estimates for c in result.canaries)
@@ -447,7 +447,7 @@ def test_why_texts_were_scored_slower_is_kept_with_the_scores(
     monkeypatch.setattr(PrefixTreeForward, "slower", "texts are scored slowly", raising=False)
     monkeypatch.setattr(PrefixTreeForward, "__setattr__", _but_slower)
     with monkeypatch.context() as once, pytest.raises(RuntimeError, match="no kernel"):
-        once.setattr(measuring, "search_format", _fails)
+        once.setattr("lmexposure.audit.measurement.search_format", _fails)
         measure(loaded, manifest, out=tmp_path, settings=changed(method="sampled"))
     monkeypatch.undo()
     again = measure(loaded, manifest, out=tmp_path, settings=changed(method="sampled"))

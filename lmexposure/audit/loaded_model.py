@@ -1,6 +1,7 @@
-"""A model that somebody holds in memory, and the tokenizer that they say is its own."""
+"""The model that is measured: loaded as the settings say, or one that is in memory already."""
 
 import os
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -8,16 +9,80 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from lmexposure.errors import ModelError
 from lmexposure.models import (
+    NEW_MODELS,
     LoadedModel,
     active_adapters,
     as_loaded,
     check_causal,
+    check_device,
     check_fit,
+    check_name,
+    damaged_model,
     is_usable_tokenizer,
+    load_model,
 )
-from lmexposure.scoring import (
-    evaluation_mode,
-)
+from lmexposure.records import RunSettings
+from lmexposure.scoring import evaluation_mode
+
+
+def chosen_device(settings: RunSettings) -> str:
+    """The device that the settings name; "auto" is a GPU where there is one.
+
+    Several processes (torchrun) take the GPU of their local rank.
+    """
+    if settings.device != "auto":
+        check_device(settings.device)
+        return settings.device
+    if torch.cuda.is_available() and os.environ.get("ACCELERATE_USE_CPU", "false") != "true":
+        return f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
+    return "cpu"
+
+
+def check_model(settings: RunSettings) -> None:
+    """Refuse, before any work, a model to train that cannot be there.
+
+    Raises:
+        ModelError: a path that does not exist, or holds no model.
+        SettingsError: a device that this machine does not have.
+    """
+    chosen_device(settings)
+    if settings.model not in NEW_MODELS:
+        check_name(settings.model)
+
+
+def load_for_measuring(model: str | Path, settings: RunSettings) -> LoadedModel:
+    """Load a model as the settings say: device, dtype, revision, offline.
+
+    Raises:
+        ModelError: there is no such model, or it cannot be used, or it is not what the training
+            that it lies in wrote.
+        SettingsError: a device that this machine does not have.
+    """
+    _refuse_damaged(model)
+    if str(model) in NEW_MODELS and not Path(model).exists():
+        raise ModelError(
+            f"model {str(model)!r} is a kind of new model, and has to be trained before it is "
+            "measured; give the directory of a trained one"
+        )
+    return load_model(
+        model,
+        device=chosen_device(settings),
+        dtype=settings.dtype,
+        revision=settings.revision,
+        offline=settings.offline,
+    )
+
+
+def _refuse_damaged(model: str | Path) -> None:
+    """Refuse a changed weight, which would give other numbers and look like any other."""
+    damaged = damaged_model(model)
+    if damaged is not None:
+        raise ModelError(
+            f"{damaged} is not what the training wrote ({Path(model).parent / 'training.json'} has "
+            "its hash): damaged, or changed since; give the training's command again, or copy the "
+            "model elsewhere if the change is meant"
+        )
+
 
 _WANTED = (
     "give a causal language model of transformers (AutoModelForCausalLM), one with an adapter of "
@@ -62,7 +127,7 @@ def model_in_memory(model: Any, tokenizer: Any) -> LoadedModel:
 
 
 def _unwrapped(model: Any) -> Any:
-    """Without what wraps it for speed or for several processes."""
+    """The model without what wraps it for speed or for several processes."""
     while True:
         if type(model).__name__ in _SHARDED:
             raise ModelError(
@@ -94,7 +159,7 @@ def _check_weights(name: str, model: PreTrainedModel) -> None:
             "where there are no numbers: load it whole, without device_map='auto' or offloading"
         )
     dtypes = {weight.dtype for weight in weights.values()}
-    odd = sorted(str(one).removeprefix("torch.") for one in dtypes - set(_DTYPES))
+    odd = sorted(str(dtype).removeprefix("torch.") for dtype in dtypes - set(_DTYPES))
     packed = any(not isinstance(value, torch.Tensor) for value in model.state_dict().values())
     if odd or packed or getattr(model, "is_quantized", False):
         what = f" (weights of {', '.join(odd)})" if odd else ""

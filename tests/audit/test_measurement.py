@@ -165,7 +165,7 @@ def test_the_date_is_that_of_the_end_of_the_measuring(
     record, written = tmp_path / "r" / "run.json", []
     for day in (1, 2, 3):
         date = f"2026-01-0{day}T00:00:00Z"
-        monkeypatch.setattr("lmexposure.audit.run_record.utc_now", lambda date=date: date)
+        monkeypatch.setattr("lmexposure.audit.directory.utc_now", lambda date=date: date)
         measure(untrained, manifest, out=tmp_path / "r", settings=QUICK)
         written.append((tmp_path / "r" / "result.json").read_bytes())
         found = open_run(tmp_path / "r")
@@ -390,7 +390,7 @@ def test_no_certificate_where_a_part_of_the_secret_went_unscored() -> None:
     result = measure(loaded, manifest_of(form), settings=settings)
     assert all("certificate" not in c.estimates for c in result.canaries)
     assert any("no certificate" in line for line in result.warnings)
-    assert any("first token of a text went unscored" in line for line in result.warnings)
+    assert any("first token of a text was not scored" in line for line in result.warnings)
 
 
 def test_the_certificate_never_exceeds_the_exact_exposure() -> None:

@@ -112,7 +112,7 @@ def test_an_insertion_that_was_not_verified_is_said(model: Any, measured: Result
         model, replace(MANIFEST, corpus=corpus), tokenizer=TOKENIZER, settings=SETTINGS
     )
     (warning,) = set(result.warnings) - set(measured.warnings)
-    assert "the insertion was told not to verify: fills that the corpus held before" in warning
+    assert "the insertion was not verified: fills that the corpus already held" in warning
 
 
 @pytest.mark.parametrize("wrap", [torch.compile, torch.nn.DataParallel])
@@ -462,7 +462,7 @@ def test_the_tokenizer_of_another_model_is_told_by_what_the_model_makes_of_it() 
             found = [line for line in in_memory(model).warnings if "random tokens" in line]
             assert len(found) == warned
     assert found[0].startswith("the model finds these texts less likely than random tokens (1")
-    assert "check that tokenizer is the one that the model was trained with" in found[0]
+    assert "check that the tokenizer is that of the model" in found[0]
 
 
 def small(kind: Any, config: Any, **sizes: Any) -> Any:
@@ -521,7 +521,7 @@ T5 = {"d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2}
         (lambda: MANIFEST, r"the model is a manifest; give the model first: measure\(model, man"),
         (
             lambda: LoadedModel(model=gpt2(), tokenizer=TOKENIZER, name="tiny"),
-            r"tokenizer is for a model in memory: a saved model has its own beside it",
+            r"tokenizer is for a model in memory: a saved model comes with its own",
         ),
     ],
 )

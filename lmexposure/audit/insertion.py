@@ -1,9 +1,15 @@
-"""Inserting as a step of a run: the corpus and its manifest in their places, once."""
+"""Insertion as a step of a run: the corpus and its manifest in their places, once.
 
-from dataclasses import replace
+Before it, and before a training is paid for: what it would do to the corpus (`preview`), and the
+most that an audit of it can show (`max_attainable`).
+"""
+
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import IO
+
+import numpy as np
 
 from lmexposure._style import percent
 from lmexposure.canaries import (
@@ -23,10 +29,10 @@ from lmexposure.canaries import (
     load_format,
     preview_insertion,
 )
-from lmexposure.errors import CorpusError
+from lmexposure.errors import CorpusError, InputError
 from lmexposure.records import RunSettings
 
-# Beyond, canaries are a part of what the model learns, and it is no longer the model of the corpus.
+# Beyond, the model learns the canaries as well, and is no longer the model of the corpus.
 _FEWEST = 10  # of a class: the gate takes no fewer for a pass
 _MOST_OF_TOKENS, _MOST_OF_DOCUMENTS = 0.01, 0.05
 
@@ -93,7 +99,7 @@ def _on_average(everyone: Preview, probability: float) -> Preview:
 def share_warning(
     settings: RunSettings, *, of_documents: float, of_bytes: float | None
 ) -> str | None:
-    """That the canaries are too large a part of the corpus, and what to change; None: they are not.
+    """Why the canaries are too large a part of the corpus, and what to change; None: they are not.
 
     Args:
         settings: what was inserted, or will be.
@@ -122,7 +128,7 @@ def share_warning(
 
 
 def _fewer(settings: RunSettings, above: float) -> str:
-    """What brings the share down by this factor."""
+    """What lowers the share by this factor."""
     enough = int(settings.per_class / above)
     copies = f"lower repetitions (now {','.join(map(str, settings.repetitions))})"
     if enough >= _FEWEST:
@@ -140,7 +146,7 @@ def insert_corpus(
     documents: int | None = None,
     verify: bool = True,
 ) -> tuple[Path, Manifest]:
-    """Insert a plan's canaries into copies of a corpus; skipped when it is done already.
+    """Insert a plan's canaries into copies of a corpus; skipped when it was done already.
 
     What was drawn for `out` once is not drawn again: its manifest has the seeds of secrets and
     coins, where the settings have none.
@@ -186,3 +192,145 @@ def _planned(settings: RunSettings, before: Manifest | None) -> Plan:
     seeds = {"seed": settings.seed, "inclusion_seed": settings.inclusion_seed}
     given = [name for name, seed in seeds.items() if seed is not None]
     return plan.seeded_like(before.plan, given=given)
+
+
+# Beyond, the search takes longer than a person waits, and the claim is out of reach.
+_MOST_CANDIDATES = 2**17
+_CLOSE_ENOUGH = 1.05
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaxAttainable:
+    """The most that the primary bound can be.
+
+    Attributes:
+        candidates: of a class of repetitions for which a coin is tossed, over all formats.
+        epsilon: of a perfect attack on them, in nats, for one document.
+        delta: of that epsilon.
+        claimed_epsilon: what was claimed, in nats; None where nothing was.
+        needed: candidates per format and class with which a perfect attack would show more than
+            was claimed, at most 5% above the fewest; None where nothing is claimed, they are there
+            already, or it would take more than 131,072 in a class.
+    """
+
+    candidates: int
+    epsilon: float
+    delta: float
+    claimed_epsilon: float | None
+    needed: int | None
+
+    @property
+    def sentence(self) -> str:
+        """The same for a person."""
+        return (
+            f"a perfect attack on {self.candidates:,} candidates shows epsilon of at most "
+            f"{self.epsilon:.3g} at delta {self.delta:g}"
+        )
+
+    @property
+    def warning(self) -> str | None:
+        """That the claim cannot be tested, or None."""
+        if self.claimed_epsilon is None or self.epsilon > self.claimed_epsilon:
+            return None
+        more = "" if self.needed is None else f"; it takes about {self.needed} canaries"
+        return (
+            f"the claim of epsilon={self.claimed_epsilon:g} cannot be tested with "
+            f"{self.candidates:,} candidates: no attack could show more than "
+            f"{self.epsilon:.3g}{more}"
+        )
+
+
+def max_attainable(settings: RunSettings) -> MaxAttainable | None:
+    """What a perfect attack would show, and how many candidates a claim needs.
+
+    Args:
+        settings: inclusion probability, candidates, repetitions, significance, delta and claim.
+
+    Returns:
+        The most, at the primary bound's delta; None without coins.
+    """
+    if settings.inclusion_probability is None:
+        return None
+    claimed, most = settings.measure.claimed_epsilon, _most(settings, settings.per_class)
+    short = claimed is not None and most <= claimed
+    return MaxAttainable(
+        candidates=settings.per_class * len(settings.formats),
+        epsilon=most,
+        delta=_delta(settings),
+        claimed_epsilon=claimed,
+        needed=_needed(settings, claimed) if short and claimed is not None else None,
+    )
+
+
+def _needed(settings: RunSettings, claimed: float) -> int | None:
+    """Candidates per format and class that show more than was claimed, by bisection."""
+    low = settings.per_class
+    while low * len(settings.formats) <= _MOST_CANDIDATES // 2:
+        high = 2 * low
+        if _most(settings, high) > claimed:
+            break
+        low = high
+    else:
+        return None
+    while high > low * _CLOSE_ENOUGH and high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _most(settings, middle) > claimed else (middle, high)
+    return high
+
+
+def _most(settings: RunSettings, per_class: int) -> float:
+    """The largest primary bound at most: that of the class with the fewest repetitions.
+
+    The primary bound of a class has half of its share of the significance (`joint_bounds`).
+    """
+    candidates, repetitions = per_class * len(settings.formats), min(settings.repetitions)
+    significance = settings.measure.significance / len(settings.repetitions) / 2
+    try:
+        return _primary_bound_at_most(
+            candidates,
+            settings.inclusion_probability or 0.0,
+            significance=significance,
+            delta=_delta(settings),
+            repetitions=repetitions,
+        )
+    except InputError:  # coins that insert, or leave out, hardly any candidate
+        return 0.0
+
+
+def _primary_bound_at_most(
+    candidates: int,
+    inclusion_probability: float,
+    *,
+    significance: float,
+    delta: float,
+    repetitions: int,
+) -> float:
+    """Of the primary rule; it depends on the number of candidates and not on how coins fell."""
+    # Here, because they import scipy, which an insertion without coins does not need.
+    from lmexposure.statistics import epsilon_from_exposure, one_run_audit
+
+    included = np.arange(candidates) < max(1, round(inclusion_probability * candidates))
+    if inclusion_probability == 0.5:
+        bound = one_run_audit(
+            included,
+            included,
+            significance=significance,
+            delta=delta,
+            repetitions=repetitions,
+            seed=0,
+        )
+    else:
+        bound = epsilon_from_exposure(
+            -included[included].astype(float),
+            included[~included].astype(float),
+            inclusion_probability=inclusion_probability,
+            significance=significance,
+            delta=delta,
+            repetitions=repetitions,
+        ).bound
+    return bound.max_attainable or 0.0
+
+
+def _delta(settings: RunSettings) -> float:
+    """The first delta, which is the primary bound's and does not depend on the documents."""
+    return settings.measure.deltas(1)[0]

@@ -1,4 +1,7 @@
-"""run.json under way: other settings are refused by name, a run of an older version goes on."""
+"""A run's directory: other settings are refused by name, an older run goes on.
+
+Parts of a measurement are used only as they were written.
+"""
 
 import json
 from dataclasses import replace
@@ -7,17 +10,11 @@ from pathlib import Path
 import pytest
 from older_runs import older_run, stopped_settings
 
-from lmexposure.audit import (
-    RunSettings,
-    refuse_foreign,
-)
-from lmexposure.audit.run_record import (
-    RunLog,
-    mend_record,
-    record_measured,
-)
+from lmexposure._integrity import write_sealed
+from lmexposure.audit import RunSettings, refuse_foreign
+from lmexposure.audit.directory import RunLog, keep_part, mend_record, read_part, record_measured
 from lmexposure.errors import ResultError
-from lmexposure.records import RunRecord
+from lmexposure.records import Extraction, RunRecord
 
 SETTINGS = RunSettings(canaries=3, seed=7, training={"epochs": 2, "snapshot_epochs": (1,)})
 
@@ -120,3 +117,38 @@ def test_the_record_of_a_newer_version_is_kept(tmp_path: Path, manifest: bool) -
     with refused:
         mend_record(path.parent, SETTINGS.measure.record())
     assert path.read_bytes() == content
+
+
+# Its fills are more than a float can count.
+FOUND = Extraction(
+    method="best_first",
+    revealed=0,
+    width=1_000,
+    found=False,
+    place=None,
+    steps=9,
+    proven=1_000,
+    fills_left=10**40 + 1,
+    by_chance=0.1 + 0.2,
+)
+
+
+def test_what_is_kept_is_read(tmp_path: Path) -> None:
+    keep_part(tmp_path / "parts" / "x.json", FOUND)
+    assert read_part(tmp_path / "parts" / "x.json", Extraction) == FOUND
+    assert (tmp_path / "parts" / "x.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_nothing_is_kept_without_a_place(tmp_path: Path) -> None:
+    keep_part(None, FOUND)
+    assert read_part(None, Extraction) is None
+    assert read_part(tmp_path / "none.json", Extraction) is None
+
+
+@pytest.mark.parametrize("content", [b"[]", b"{", b'{"method": "greedy"}'])
+def test_what_another_version_wrote_is_made_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes
+) -> None:
+    write_sealed(tmp_path / "x.json", content)
+    assert read_part(tmp_path / "x.json", Extraction) is None
+    assert "x.json is not as this version writes it: it is made again" in caplog.text

@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from threading import RLock
@@ -13,19 +13,25 @@ from typing import TYPE_CHECKING, Any
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from lmexposure import __version__
-from lmexposure._files import canonical_json, sha256_bytes
-from lmexposure._locks import only_writer
+from lmexposure._files import canonical_json, only_writer, sha256_bytes
 from lmexposure._validate import of_type
+from lmexposure.audit.directory import MeasurementDirectory, mend_record
 from lmexposure.audit.estimates import FormatEstimates, estimate_format
-from lmexposure.audit.extracting import Extractions, cut_short, extract_format
-from lmexposure.audit.format_scores import FormatScores, score_format, scores_of
-from lmexposure.audit.in_memory import model_in_memory
-from lmexposure.audit.measuring_place import MeasuringPlace
+from lmexposure.audit.format_scores import FormatScores, score_format, scores_of, write_scores
+from lmexposure.audit.loaded_model import model_in_memory
 from lmexposure.audit.privacy import privacy_section
-from lmexposure.audit.progress import Progress, end_asked, silent, tell_phases
-from lmexposure.audit.run_record import mend_record
-from lmexposure.audit.searching import FormatSearch, search_format
-from lmexposure.audit.workload import measuring_phases, measuring_title
+from lmexposure.audit.search import (
+    Extractions,
+    extract_format,
+    search_format,
+)
+from lmexposure.audit.workload import (
+    Progress,
+    announce_phases,
+    measurement_phases,
+    measurement_title,
+    silent,
+)
 from lmexposure.canaries import Manifest
 from lmexposure.errors import ManifestError, ModelError, SettingsError
 from lmexposure.models import (
@@ -53,7 +59,7 @@ if TYPE_CHECKING:
     from peft import PeftModel
 
 # The model's modes, the random number generators and torch's threads are those of the process.
-_ALONE = RLock()
+_ONE_AT_A_TIME = RLock()
 
 
 def measure(
@@ -83,8 +89,8 @@ def measure(
             call with the same inputs returns what is there, and an interrupted one goes on. None
             writes nothing.
         settings: what to measure.
-        validation: what is known of the model's loss, to stand beside exposure; given where this
-            package trained the model.
+        validation: what is known of the model's loss, to be shown next to exposure; given where
+            this package trained the model.
         progress: watches; None is silent. A `Watcher` is told what is to come, and may ask for an
             early end: the searches then stop as at the end of their budget, and the result says so.
 
@@ -97,20 +103,20 @@ def measure(
         ModelError: the model cannot be loaded, or cannot read a fill of a format; a model in memory
             is none that can be measured, or lacks its tokenizer (see `model_in_memory`).
         NumericalError: the model gave NaN or infinite logits.
-        PlanError: R cannot give so many references as were asked for.
+        PlanError: R has fewer fills left than the references that were asked for.
         ResultError: `out` holds the result of another model, manifest or settings, one that was
-            edited or damaged, or a run.json or scores.parquet of somebody else; another process is
-            at work there.
+            edited or damaged, or a run.json or scores.parquet that no measurement wrote; another
+            process is at work there.
         SettingsError: settings that are no `MeasureSettings`.
     """
     settings = MeasureSettings() if settings is None else settings
     progress = silent if progress is None else progress
     _check_arguments(out, settings, progress)
     manifest = _checked_manifest(manifest, model)
-    with _ALONE, nullcontext() if out is None else only_writer(out), same_random_numbers():
+    with _ONE_AT_A_TIME, nullcontext() if out is None else only_writer(out), same_random_numbers():
         loaded = _loaded(model, tokenizer)
         with evaluation_mode(loaded.model):
-            return _measured(
+            return _measure_loaded(
                 loaded,
                 manifest,
                 out,
@@ -140,8 +146,8 @@ def _checked_manifest(given: Any, model: Any) -> Manifest:
         raise ManifestError("the manifest holds no inserted canary, so there is nothing to measure")
     if manifest.layout == "chat":
         raise ManifestError(
-            "the canaries of this manifest stand in chats, and as plain text they would look "
-            "unknown to the model; score them in their wrapping: "
+            "the canaries of this manifest are turns of chats, and as plain text the model would "
+            "not recognise them; score them in their wrapping: "
             "lmexposure.integrations.wrapped_exposures"
         )
     return manifest
@@ -152,13 +158,13 @@ def _loaded(model: Any, tokenizer: Any) -> LoadedModel:
         return model_in_memory(model, tokenizer)
     if tokenizer is not None:
         raise ModelError(
-            "tokenizer is for a model in memory: a saved model has its own beside it, and what "
-            "load_model gives holds one; leave it out"
+            "tokenizer is for a model in memory: a saved model comes with its own, and so does "
+            "what load_model returns; leave it out"
         )
     return model if isinstance(model, LoadedModel) else load_model(model)
 
 
-def _measured(
+def _measure_loaded(
     loaded: LoadedModel,
     manifest: Manifest,
     out: str | Path | None,
@@ -170,36 +176,37 @@ def _measured(
 ) -> Result:
     described = loaded.to_dict()
     inputs = _inputs(loaded, described, manifest, settings)
-    place = None if out is None else MeasuringPlace(out=Path(out), inputs=inputs)
-    before = None if place is None else place.finished()
-    if place is not None and before is not None:
-        place.clear()
-        mend_record(place.out, settings.record())
+    directory = None if out is None else MeasurementDirectory(out=Path(out), inputs=inputs)
+    if directory is not None and (before := directory.finished()) is not None:
+        directory.clear()
+        mend_record(directory.out, settings.record())
         return before
     threads = threads_for(
         loaded.model,
         asked=settings.threads,
-        recorded=None if place is None else place.threads(),
+        recorded=None if directory is None else directory.threads(),
     )
-    if place is not None:
-        place.begin(threads)
-    work = _Work(
+    if directory is not None:
+        directory.begin(threads)
+    measurement = _Measurement(
         loaded=loaded,
+        described=described,
         manifest=manifest,
         settings=settings,
-        place=place,
+        directory=directory,
         progress=progress,
-        origin=f"{manifest.sha256} {described['weights_sha256']}",
     )
     with computing_threads(threads):
-        tell_phases(
-            progress,
-            measuring_title(manifest, settings),
-            lambda: measuring_phases(loaded, manifest, settings),
-            keeps=True,
-        )
-        scores = [work.score(name) for name in manifest.formats]
-        estimates = [work.estimate(one) for one in scores]
+        scores, estimates = measurement.run()
+    warnings = [
+        *_insertion_warnings(manifest),
+        *_quick_warnings(settings),
+        *_training_warnings(validation),
+        *_clock_warnings(settings, validation),
+        *(_tokenizer_warnings(loaded, scores) if paired_by_hand else ()),
+        *measurement.notes.values(),
+        *measurement.warnings,
+    ]
     result = Result(
         lmexposure=__version__,
         inputs_sha256=inputs,
@@ -207,22 +214,14 @@ def _measured(
         scores_sha256=None,
         model=_model(described, out, validation),
         settings=settings.record(threads=threads),
-        formats=tuple(one.record for one in estimates),
-        canaries=tuple(canary for one in estimates for canary in one.canaries),
-        summary=tuple(row for one in estimates for row in one.summary),
+        formats=tuple(part.record for part in estimates),
+        canaries=tuple(canary for part in estimates for canary in part.canaries),
+        summary=tuple(row for part in estimates for row in part.summary),
         privacy=privacy_section(scores, manifest, settings, own_training=validation is not None),
-        warnings=(
-            *_insertion_warnings(manifest),
-            *_quick_warnings(settings),
-            *_training_warnings(validation),
-            *_clock_warnings(settings, validation),
-            *(_tokenizer_warnings(loaded, scores) if paired_by_hand else ()),
-            *work.notes.values(),
-            *work.warnings,
-            *(line for one in estimates for line in one.warnings),
-        ),
+        warnings=(*warnings, *(line for part in estimates for line in part.warnings)),
     )
-    result = result if place is None else place.finish(result, scores)
+    if directory is not None:
+        result = directory.finish(result, lambda path: write_scores(path, scores))
     return result.with_scores(scores_of(scores))
 
 
@@ -240,13 +239,13 @@ def _insertion_warnings(manifest: Manifest) -> list[str]:
     if manifest.corpus.verified:
         return []
     return [
-        "the insertion was told not to verify: fills that the corpus held before would be taken "
-        "for never inserted, which makes canaries look less memorised; insert with verification"
+        "the insertion was not verified: fills that the corpus already held would be taken for "
+        "never inserted, which makes canaries seem less memorised; insert with verification"
     ]
 
 
 def _quick_warnings(settings: MeasureSettings) -> list[str]:
-    """What a first look leaves open is said with what it found."""
+    """What a first look leaves open."""
     if settings.coarser is None:
         return []
     return [
@@ -256,7 +255,7 @@ def _quick_warnings(settings: MeasureSettings) -> list[str]:
 
 
 def _training_warnings(validation: Validation | None) -> list[str]:
-    """A model that learned nothing cannot leak, which says nothing of one that does."""
+    """A model that learned nothing cannot leak, which says nothing of a model that did."""
     if validation is None or validation.improved:
         return []
     return [
@@ -267,7 +266,7 @@ def _training_warnings(validation: Validation | None) -> list[str]:
 
 
 def _clock_warnings(settings: MeasureSettings, validation: Validation | None) -> list[str]:
-    """Two clocks alone decide numbers, and only where they were asked to."""
+    """The two settings by which a clock decides numbers."""
     said = "so another machine, or the same one when it is busy, gives other numbers"
     found = []
     if validation is not None and validation.stopped == "max_seconds":
@@ -280,15 +279,15 @@ def _clock_warnings(settings: MeasureSettings, validation: Validation | None) ->
 
 
 def _tokenizer_warnings(loaded: LoadedModel, scores: Sequence[FormatScores]) -> list[str]:
-    """A model reads tokens of another one's tokenizer as noise, and knows no canary in them."""
-    bits = sum(one.bits.sum() for one in scores) / sum(one.tokens.sum() for one in scores)
+    """Tokens of another model's tokenizer are noise to a model, and it knows no canary in them."""
+    bits = sum(part.bits.sum() for part in scores) / sum(part.tokens.sum() for part in scores)
     guessing = math.log2(loaded.model.get_output_embeddings().weight.shape[0])
     if bits <= guessing:
         return []
     return [
         f"the model finds these texts less likely than random tokens ({bits:.1f} bits per token; "
-        f"random tokens take {guessing:.1f}), so low exposure says nothing: check that tokenizer "
-        "is the one that the model was trained with, and that the model was trained"
+        f"random tokens take {guessing:.1f}), so low exposure says nothing: check that the "
+        "tokenizer is that of the model, and that the model was trained"
     ]
 
 
@@ -312,9 +311,8 @@ def _inputs(
         "device": loaded.model.device.type,
         "settings": settings.decisive(),
     }
-    beside = unmerged_adapters(loaded.model)
-    if beside:
-        values["adapters"] = beside
+    if adapters := unmerged_adapters(loaded.model):
+        values["adapters"] = adapters
     return sha256_bytes(canonical_json(values))
 
 
@@ -327,20 +325,39 @@ def _config(loaded: LoadedModel) -> dict[str, Any]:
 
 
 @dataclass(kw_only=True)
-class _Work:
-    """One measurement under way."""
+class _Measurement:
+    """A measurement under way.
+
+    Attributes:
+        described: what the model says of itself.
+        directory: of the result and of finished parts; None writes nothing.
+        warnings: what a reader of the result must know.
+        notes: what concerns all formats, given once; by subject.
+    """
 
     loaded: LoadedModel
+    described: dict[str, Any]
     manifest: Manifest
     settings: MeasureSettings
-    place: MeasuringPlace | None
+    directory: MeasurementDirectory | None
     progress: Progress
-    origin: str
+    warnings: list[str] = field(default_factory=list)
+    notes: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.warnings: list[str] = []
-        self.notes: dict[str, str] = {}  # what concerns all formats, said once
         self.vocabulary = Vocabulary(self.loaded.tokenizer)
+        self.origin = f"{self.manifest.sha256} {self.described['weights_sha256']}"
+
+    def run(self) -> tuple[list[FormatScores], list[FormatEstimates]]:
+        """Scores of all formats, then their estimates."""
+        announce_phases(
+            self.progress,
+            measurement_title(self.manifest, self.settings),
+            lambda: measurement_phases(self.loaded, self.manifest, self.settings),
+            keeps=True,
+        )
+        scores = [self.score(name) for name in self.manifest.formats]
+        return scores, [self.estimate(part) for part in scores]
 
     def score(self, name: str) -> FormatScores:
         scores = score_format(
@@ -349,7 +366,7 @@ class _Work:
             name,
             settings=self.settings,
             vocabulary=self.vocabulary,
-            kept=None if self.place is None else self.place.kept(f"{name}.npz"),
+            kept=self._kept(f"{name}.npz"),
             progress=partial(self.progress, f"scoring {name}"),
         )
         if scores.slower:
@@ -357,35 +374,36 @@ class _Work:
         return scores
 
     def estimate(self, scores: FormatScores) -> FormatEstimates:
-        search = self._search(scores)
-        self.notes = {**search.notes, **self.notes}
-        extractions, cut = self._extract(scores)
-        if cut:
-            search = search.model_copy(update={"interrupted": True})
-        told = f"estimating {scores.format.name}"
-        self.progress(told, 0, 1)
-        made = estimate_format(scores, search, extractions, self.settings, origin=self.origin)
-        self.progress(told, 1, 1)
-        return made
-
-    def _search(self, scores: FormatScores) -> FormatSearch:
         name = scores.format.name
-        return search_format(
+        search = search_format(
             self.loaded,
             self.manifest,
             scores,
             settings=self.settings,
             vocabulary=self.vocabulary,
-            kept=None if self.place is None else self.place.kept(f"{name}.search.json"),
-            progress=lambda what, done, total: self.progress(f"{name}: {what}", done, total),
-            end_asked=end_asked(self.progress),
+            kept=self._kept(f"{name}.search.json"),
+            progress=self.progress,
         )
+        self.notes = {**search.notes, **self.notes}
+        extractions, left_out = self._extract(scores)
+        if left_out:
+            self.warnings.append(
+                f"format {name!r}: Ctrl-C ended the extraction; {left_out} canaries were not "
+                "searched for with all the characters that were to be given, and the same command "
+                "searches again"
+            )
+            search = search.model_copy(update={"interrupted": True})
+        phase = f"estimating {name}"
+        self.progress(phase, 0, 1)
+        made = estimate_format(scores, search, extractions, self.settings, origin=self.origin)
+        self.progress(phase, 1, 1)
+        return made
 
-    def _extract(self, scores: FormatScores) -> tuple[Extractions, bool]:
-        """What extraction found, and whether it was ended early."""
+    def _extract(self, scores: FormatScores) -> tuple[Extractions, int]:
+        """As `extract_format`; nothing where extraction is not asked for, or not possible."""
         name = scores.format.name
         if not self.settings.extraction:
-            return {}, False
+            return {}, 0
         try:
             extractor = Extractor(
                 self.loaded.model,
@@ -396,23 +414,17 @@ class _Work:
             )
         except ModelError as failure:
             self.warnings.append(f"format {name!r}: no extraction: {failure}")
-            return {}, False
+            return {}, 0
         if extractor.slower:
             self.notes.setdefault("steps", extractor.slower)
-        found = extract_format(
+        return extract_format(
             extractor,
             scores.canaries,
-            revealed=self.settings.revealed,
-            width=self.settings.beam_width,
-            kept=None if self.place is None else self.place.kept(f"{name}.beams.json"),
-            progress=partial(self.progress, f"extracting {name}"),
-            end_asked=end_asked(self.progress),
+            settings=self.settings,
+            kept=self._kept(f"{name}.beams.json"),
+            progress=self.progress,
         )
-        left = cut_short(extractor, scores.canaries, self.settings.revealed, found)
-        if left:
-            self.warnings.append(
-                f"format {name!r}: Ctrl-C ended the extraction; {left} canaries were not searched "
-                "for with all the characters that were to be given, and the same command searches "
-                "again"
-            )
-        return found, left > 0
+
+    def _kept(self, name: str) -> Path | None:
+        """A file for a finished part; None where nothing is written."""
+        return None if self.directory is None else self.directory.part(name)

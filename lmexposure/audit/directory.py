@@ -1,23 +1,28 @@
-"""run.json under way: begun, written after each step, and compared when a run is resumed."""
+"""The directory of a run: run.json under way, a measurement's files, and the parts it keeps."""
 
 import json
 import platform
+import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
+
+from pydantic import Field
 
 from lmexposure import __version__
-from lmexposure._files import PRIVATE
-from lmexposure._integrity import say_rebuilt
-from lmexposure._record import plain
+from lmexposure._files import PRIVATE, sha256_file
+from lmexposure._integrity import read_sealed, say_rebuilt, write_sealed
+from lmexposure._record import Record, Sha256, plain
+from lmexposure._validate import MOST_THREADS
 from lmexposure.errors import ResultError
 from lmexposure.records import (
     MeasureOptions,
+    Result,
     RunOptions,
     RunRecord,
     RunSettings,
@@ -26,9 +31,9 @@ from lmexposure.records import (
 )
 
 _PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "numpy", "scipy")
-_ONCE_DEFAULT = 0  # the seed of a run that gave none, before the plan's came from the system
+_OLD_DEFAULT_SEED = 0  # the seed of a run that gave none, before the plan's came from the system
 # What `insert` and the demo may have left in a directory that becomes a run.
-_MAY_STAND = {"manifest.json", "corpus", "source"}
+_MAY_BE_THERE = {"manifest.json", "corpus", "source"}
 
 
 @dataclass(kw_only=True)
@@ -63,7 +68,7 @@ class RunLog:
         if out.exists() and not out.is_dir():
             raise ResultError(f"{out} is a file; choose a directory for the run")
         strange = sorted(p.name for p in out.iterdir()) if out.exists() else []
-        strange = [name for name in strange if name not in _MAY_STAND and name[0] != "."]
+        strange = [name for name in strange if name not in _MAY_BE_THERE and name[0] != "."]
         if strange:
             raise ResultError(
                 f"{out} holds {strange[0]!r} and no run.json, so it is no run directory; "
@@ -92,12 +97,12 @@ class RunLog:
             device=device,
             training=training,
         )
-        # A seed that was given is in it, and who has seed and format has the secrets.
+        # A seed that was given is in it, and with seed and format the secrets can be drawn.
         record.write(path, mode=PRIVATE)
 
 
 def refuse_foreign(out: Path) -> None:
-    """Find out before a measurement whether it would write over somebody else's files.
+    """Refuse, before a measurement, a directory whose files it would overwrite and are not its own.
 
     Args:
         out: the directory of the result, without one yet.
@@ -222,7 +227,7 @@ def _values(path: Path) -> dict[str, Any]:
 
 
 def _same_run(path: Path, settings: RunSettings) -> dict[str, float]:
-    """The timings of the run that stands here; refuse when its settings differ."""
+    """The timings of the run that is here; refuse it when its settings differ."""
     try:
         before = RunRecord.read(path)
     except ResultError as failure:
@@ -235,8 +240,8 @@ def _same_run(path: Path, settings: RunSettings) -> dict[str, float]:
         raise ResultError(f"{why}; choose another directory") from failure
     old = _named(before.settings, before.measure)
     new = _named(settings.record(), settings.measure.record())
-    if old.get("seed") == _ONCE_DEFAULT and new.get("seed") is None:
-        new["seed"] = _ONCE_DEFAULT  # the manifest has the plan's, the training's is the same
+    if old.get("seed") == _OLD_DEFAULT_SEED and new.get("seed") is None:
+        new["seed"] = _OLD_DEFAULT_SEED  # the manifest has the plan's, the training's is the same
     for name in sorted(old.keys() | new.keys(), key=lambda name: (name.count("."), name)):
         if old.get(name) != new.get(name):
             raise ResultError(
@@ -247,7 +252,7 @@ def _same_run(path: Path, settings: RunSettings) -> dict[str, float]:
 
 
 def _difference(name: str, old: dict[str, Any], new: dict[str, Any]) -> str:
-    """What differs; a seed is not shown, for who has it has the secrets."""
+    """What differs; a seed is not shown, for whoever has it can draw the secrets."""
     if name != "seed":
         return f"its {name} is {old.get(name)!r}, now {new.get(name)!r} is asked for"
     if old.get("seed") is None:
@@ -272,7 +277,7 @@ def _flat(settings: dict[str, Any]) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in settings.items():
         inner = _flat(value) if isinstance(value, dict) else {}
-        flat |= {f"{name}.{key}": one for key, one in inner.items()} or {name: plain(value)}
+        flat |= {f"{name}.{key}": setting for key, setting in inner.items()} or {name: plain(value)}
     return flat
 
 
@@ -285,3 +290,151 @@ def _git_revision() -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()
+
+
+class _Begun(Record):
+    """What a measurement is made of that began here."""
+
+    inputs_sha256: Sha256
+    threads: Annotated[int, Field(ge=1, le=MOST_THREADS)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasurementDirectory:
+    """Where a measurement is written, and what it keeps until it is whole.
+
+    Attributes:
+        out: the directory of the result.
+        inputs: hash of all that decides the numbers.
+    """
+
+    out: Path
+    inputs: str
+
+    @property
+    def result(self) -> Path:
+        """The file of the result."""
+        return self.out / "result.json"
+
+    @property
+    def scores(self) -> Path:
+        """The file of the scores."""
+        return self.out / "scores.parquet"
+
+    def finished(self) -> Result | None:
+        """The result of these very inputs, if it is here, with its scores next to it.
+
+        Raises:
+            ResultError: the result of another model, manifest or settings is here, or a file of
+                another tool with a name that a measurement writes.
+        """
+        if not self.result.exists():
+            refuse_foreign(self.out)
+            return None
+        result = Result.read(self.result)
+        if result.inputs_sha256 != self.inputs:
+            raise ResultError(
+                f"{self.out} holds the result of another model, manifest or settings; "
+                "choose another directory"
+            )
+        return result if self._scores_fit(result) and not _ended_early(result) else None
+
+    def _scores_fit(self, result: Result) -> bool:
+        if not self.scores.exists():
+            return False
+        if result.scores_sha256 in (None, sha256_file(self.scores)):
+            return True
+        say_rebuilt(self.scores, "the model is measured again")
+        return False
+
+    def begin(self, threads: int) -> None:
+        """Write down what the measurement is made of; that also shows that the disk takes it."""
+        begun = _Begun(inputs_sha256=self.inputs, threads=threads)
+        keep_part(self.part("inputs.json"), begun)
+
+    def threads(self) -> int | None:
+        """With how many threads the parts here were computed; None where there are none.
+
+        Parts of which that is not known are removed: others would be added to them.
+        """
+        begun = read_part(self.part("inputs.json"), _Begun)
+        if begun is None:
+            shutil.rmtree(self.part("inputs.json").parent, ignore_errors=True)
+            return None
+        return begun.threads
+
+    def part(self, name: str) -> Path:
+        """A file for finished parts; other inputs have other files."""
+        return self.out / ".measuring" / self.inputs[:16] / name
+
+    def finish(self, result: Result, write_scores: Callable[[Path], None]) -> Result:
+        """Write scores and the date, then the result that has their hash; then clear the parts."""
+        write_scores(self.scores)
+        result = result.model_copy(update={"scores_sha256": sha256_file(self.scores)})
+        # Before the result: who finds one does not measure again, and could not tell when it was.
+        record_measured(self.out, result.settings)
+        result.write(self.result)
+        if not _ended_early(result):  # else the same command goes on from the parts
+            self.clear()
+        return result
+
+    def clear(self) -> None:
+        """Remove the parts, which a kill at the very end may have left."""
+        shutil.rmtree(self.out / ".measuring", ignore_errors=True)
+
+
+def _ended_early(result: Result) -> bool:
+    """Whether a person ended a search or an extraction early."""
+    return any(form.interrupted for form in result.formats)
+
+
+OTHER_VERSION = "is not as this version writes it"
+OTHER_PART = "is a part of another format or measurement"
+_PART = "part"
+_PartT = TypeVar("_PartT", bound=Record)
+
+
+def keep_part(path: Path | None, part: Record) -> None:
+    """Write a part with the hash of its own content.
+
+    Args:
+        path: where; None keeps nothing.
+        part: what was found.
+
+    Raises:
+        FileError: the disk refused.
+    """
+    if path is not None:
+        content = {_PART: part_name(path), **part.model_dump()}
+        write_sealed(path, json.dumps(content).encode(), mode=PRIVATE)
+
+
+def read_part(path: Path | None, kind: type[_PartT]) -> _PartT | None:
+    """What `keep_part` wrote; None where there is nothing, or what is there is to be made again.
+
+    A warning names a file that is damaged, or that another version wrote.
+
+    Args:
+        path: where; None where nothing is kept.
+        kind: of record.
+    """
+    content = None if path is None else read_sealed(path)
+    if path is None or content is None:
+        return None
+    try:
+        values = json.loads(content)
+        # Of a version that wrote no name, none is known.
+        moved = isinstance(values, dict) and values.pop(_PART, part_name(path)) != part_name(path)
+        part = kind.model_validate(values)
+    except (ValueError, RecursionError):
+        say_rebuilt(path, why=OTHER_VERSION)
+        return None
+    if moved:
+        say_rebuilt(path, why=OTHER_PART)
+        return None
+    return part
+
+
+def part_name(path: Path) -> str:
+    """What a part is of: the measurement's directory and the file, as `5eed.../pin.npz`."""
+    return f"{path.parent.name}/{path.name}"
