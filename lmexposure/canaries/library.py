@@ -5,6 +5,7 @@ import tomllib
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from lmexposure._files import read_toml
 from lmexposure.canaries.format import Format
 from lmexposure.errors import FormatError
 
+_FOLDER = "canary_formats"
 _SMALL_BITS = 13.3  # log2 of the 10,000 references that are scored by default
 
 
@@ -32,9 +34,16 @@ class FormatCheck:
 
 @cache
 def _shipped() -> dict[str, Format]:
-    files = [f for f in resources.files("canary_formats").iterdir() if f.name.endswith(".toml")]
+    files = [file for file in _folder().iterdir() if file.name.endswith(".toml")]
     formats = [_sound(tomllib.loads(f.read_text(encoding="utf-8")), f.name) for f in files]
-    return {one.name: one for one in sorted(formats, key=lambda one: one.name)}
+    return {found.name: found for found in sorted(formats, key=lambda found: found.name)}
+
+
+def _folder() -> Traversable:
+    """`canary_formats`: in the package where it was built, at the top of a checkout otherwise."""
+    package = resources.files("lmexposure")
+    built = package / _FOLDER
+    return built if built.is_dir() else Path(str(package)).parent / _FOLDER
 
 
 def shipped_formats() -> dict[str, Format]:

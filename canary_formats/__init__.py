@@ -1,1 +1,0 @@
-"""The canary formats that ship with lmexposure: one TOML file each, no code."""
