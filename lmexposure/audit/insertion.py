@@ -69,7 +69,7 @@ def preview(corpus: Files, *, settings: RunSettings) -> Preview:
         settings: what to insert.
 
     Raises:
-        CorpusError, FormatError, PlanError: as for `insert_corpus`.
+        LmexposureError: as for `insert_corpus`.
     """
     plan, fresh = plan_of(settings), _fresh_coins(settings)
     files = corpus_files(listed_files(corpus))
@@ -164,7 +164,7 @@ def insert_corpus(
         path of the copy, or of the directory with all of them, or of a stream `out`; the manifest.
 
     Raises:
-        as `canaries.insert_files`.
+        LmexposureError: as `canaries.insert_files`.
     """
     out, planned = Path(out), partial(_planned, settings)
     reading = Reading(

@@ -94,10 +94,9 @@ def train_corpus(
         then_measure: a measurement follows, as the settings say: it is announced as well.
 
     Raises:
-        CorpusError, ManifestError, ModelError, SettingsError, ResultError, NumericalError,
-        FileError: as `lmexposure.models.train`; also a manifest that misses a canary's text, or a
-        corpus that holds a fill that by the manifest it should not; another process at work in
-        `out`.
+        LmexposureError: as `lmexposure.models.train`; also a manifest that misses a canary's text,
+            or a corpus that holds a fill that by the manifest it should not; another process at
+            work in `out`.
     """
     if manifest is not None and not isinstance(manifest, Manifest):
         manifest = Manifest.read(manifest)

@@ -81,7 +81,7 @@ def insert_through(
     `reading.total` says how many documents there are. After an error, `target` got no corpus.
 
     Raises:
-        as `insert_files`; FileError also where the reader of `target` refused.
+        LmexposureError: as `insert_files`; FileError also where the reader of `target` refused.
     """
     record = out / "manifest.json"
     with only_writer(out):

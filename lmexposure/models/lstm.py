@@ -16,7 +16,7 @@ from lmexposure.errors import ModelError
 class LstmConfig(PretrainedConfig):  # type: ignore[misc]
     """Sizes of the LSTM; the defaults are those of Carlini et al. 2019, section 2.
 
-    Args:
+    Attributes:
         vocab_size: number of tokens V.
         num_hidden_layers: stacked LSTM layers L.
         hidden_size: units H of each layer.
