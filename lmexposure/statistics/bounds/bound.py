@@ -252,7 +252,11 @@ class Terms:
 
 
 def two_sample_notes(
-    value: float, max_attainable: float, inside: NDArray[np.float64], outside: NDArray[np.float64]
+    value: float,
+    max_attainable: float,
+    delta: float,
+    inside: NDArray[np.float64],
+    outside: NDArray[np.float64],
 ) -> tuple[str, ...]:
     """What the reader of a bound of 0 must know; both samples ascending."""
     below, up_to = (
@@ -263,11 +267,12 @@ def two_sample_notes(
         "the bound is 0; higher scores must mean in"
     )
     # The area under the curve, ties as halves.
-    return zero_notes(value, max_attainable, worse if below + up_to < outside.size else None)
+    why = worse if below + up_to < outside.size else None
+    return zero_notes(value, max_attainable, delta, why)
 
 
 def rate_notes(
-    value: float, max_attainable: float, true_positives: float, false_positives: float
+    value: float, max_attainable: float, delta: float, true_positives: float, false_positives: float
 ) -> tuple[str, ...]:
     """What the reader of a bound of 0 must know; both rates in [0, 1]."""
     worse = (
@@ -275,31 +280,39 @@ def rate_notes(
         f"against {false_positives:.3g} of the others, so that the bound is 0; higher scores must "
         "mean in"
     )
-    return zero_notes(value, max_attainable, worse if true_positives < false_positives else None)
+    why = worse if true_positives < false_positives else None
+    return zero_notes(value, max_attainable, delta, why)
 
 
-def guess_notes(value: float, max_attainable: float, guesses: int, correct: int) -> tuple[str, ...]:
+def guess_notes(
+    value: float, max_attainable: float, delta: float, guesses: int, correct: int
+) -> tuple[str, ...]:
     """What the reader of a bound of 0 must know, of guesses against fair coins."""
     worse = (
         f"{correct} of {guesses} guesses are right, fewer than by chance: no signal, or scores in "
         "the wrong direction (higher must mean in), so that the bound is 0"
     )
-    return zero_notes(value, max_attainable, worse if 2 * correct < guesses else None)
+    why = worse if 2 * correct < guesses else None
+    return zero_notes(value, max_attainable, delta, why)
 
 
-def zero_notes(value: float, max_attainable: float, why: str | None) -> tuple[str, ...]:
+def zero_notes(
+    value: float, max_attainable: float, delta: float, why: str | None
+) -> tuple[str, ...]:
     """What the reader of a bound of 0 must know.
 
     Args:
         value: the bound; above 0 there is nothing to say.
         max_attainable: where it is 0, too, no attack was tested.
-        why: the bound is 0 although more was attainable; None: the data show no signal.
+        delta: of one document; above 0 it allows a signal at epsilon 0.
+        why: the bound is 0 although more was attainable; None: chance and delta explain the data.
     """
     if value > 0:
         return ()
     if max_attainable == 0:
         return (_NOTHING_TO_SHOW,)
-    return (why or "no signal beyond chance at this significance: the bound is 0",)
+    explained = "chance" if delta == 0 else "what chance and this delta explain"
+    return (why or f"no signal beyond {explained} at this significance: the bound is 0",)
 
 
 def group_delta(epsilon: float, delta: float, repetitions: int) -> float:

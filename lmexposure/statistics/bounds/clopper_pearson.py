@@ -196,7 +196,7 @@ def clopper_pearson_epsilon(
         max_attainable=most,
         repetitions=repetitions,
         assumptions=_ASSUMPTIONS,
-        notes=rate_notes(value, most, tp / positives, fp / negatives),
+        notes=rate_notes(value, most, delta, tp / positives, fp / negatives),
     )
 
 
@@ -253,7 +253,7 @@ class ThresholdRule(Terms):
             max_attainable=most,
             repetitions=self.repetitions,
             assumptions=(SCORES_ALIKE,),
-            notes=two_sample_notes(value, most, ins, outs),
+            notes=two_sample_notes(value, most, self.delta, ins, outs),
         )
 
     def _split(self, ins: Floats, outs: Floats, share: float, seed: int) -> EpsilonBound:

@@ -202,7 +202,7 @@ def epsilon_from_exposure(
         max_attainable=most,
         repetitions=repetitions,
         assumptions=_ALIKE if inclusion_probability is None else _COINS,
-        notes=_notes(value, rank, m, most),
+        notes=_notes(value, most, delta, rank, m),
     )
     passed = int((references <= canaries[own - 1]).sum())
     exposure = math.log2(n) - math.log2(1 + passed)
@@ -256,13 +256,13 @@ def _beta_binomial_epsilon(
     return float(brentq(excess, 0.0, high, xtol=1e-12))
 
 
-def _notes(value: float, rank: int, canaries: int, most: float) -> tuple[str, ...]:
+def _notes(value: float, most: float, delta: float, rank: int, canaries: int) -> tuple[str, ...]:
     """What the reader of a bound of 0 must know."""
     fewer = (
         f"{canaries} canaries went in, fewer than the rank {rank} fixed beforehand, so that the "
         "bound is 0; a smaller quantile is safer"
     )
-    return zero_notes(value, most, fewer if rank > canaries else None)
+    return zero_notes(value, most, delta, fewer if rank > canaries else None)
 
 
 @dataclass(frozen=True, kw_only=True)

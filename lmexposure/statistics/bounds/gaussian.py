@@ -228,16 +228,19 @@ def gaussian_dp_epsilon(
         repetitions=copies,
         assumptions=_TWO_SAMPLES,
         notes=_paid_by_delta(mu, value, attainable)
-        or two_sample_notes(value, attainable, inside, outside),
+        or two_sample_notes(value, attainable, 0.0, inside, outside),
     )
 
 
 def _paid_by_delta(mu: float, value: float, attainable: float) -> tuple[str, ...]:
-    """What the reader must know where mu is above 0 and the bound on epsilon is 0; else nothing."""
+    """What the reader must know where mu is above 0 and the bound on epsilon is 0; else nothing.
+
+    Where mu is 0 chance alone explains the scores, at every delta: the notes are those of delta 0.
+    """
     if mu == 0:
         return ()
     why = f"mu is at least {mu:.3g}, which this delta allows at epsilon 0: the bound is 0"
-    return zero_notes(value, attainable, why)
+    return zero_notes(value, attainable, 0.0, why)
 
 
 def _fixed_looks(n: int, significance: float) -> list[_Look]:
@@ -329,7 +332,7 @@ def one_run_fdp_epsilon(
         repetitions=repetitions,
         assumptions=_GAUSSIAN_GUESSES,
         notes=_paid_by_delta(mu, value, attainable)
-        or guess_notes(value, attainable, guesses, correct),
+        or guess_notes(value, attainable, 0.0, guesses, correct),
     )
 
 
@@ -455,7 +458,7 @@ def one_run_gaussian_audit(
         repetitions=copies,
         assumptions=_GAUSSIAN_COINS,
         notes=_paid_by_delta(mu, value, attainable)
-        or guess_notes(value, attainable, right.size, int(right.sum())),
+        or guess_notes(value, attainable, 0.0, right.size, int(right.sum())),
     )
 
 

@@ -128,7 +128,7 @@ def one_run_audit(
         max_attainable=most,
         repetitions=repetitions,
         assumptions=FAIR_COINS,
-        notes=guess_notes(found.epsilon, most, right.size, int(right.sum())),
+        notes=guess_notes(found.epsilon, most, delta, right.size, int(right.sum())),
     )
 
 
