@@ -301,11 +301,7 @@ class _Search:
         )
 
     def _walk(
-        self,
-        rows: list[Estimates],
-        chosen: list[int],
-        expected: float,
-        spare: int = 0,
+        self, rows: list[Estimates], chosen: list[int], expected: float, spare: int = 0
     ) -> None:
         """Count in one walk, within the budget less what is to be spared; keep the best rows."""
         if not chosen:

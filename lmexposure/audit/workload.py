@@ -252,9 +252,7 @@ def step_pace(loaded: LoadedModel, ids: Sequence[int]) -> float:
 
 
 def watch_training(
-    progress: Progress,
-    settings: TrainingSettings,
-    then: tuple[str, list[Phase]],
+    progress: Progress, settings: TrainingSettings, then: tuple[str, list[Phase]]
 ) -> Callable[[TrainingProgress], None]:
     """A callback for `models.train` that announces what is to come, then reports how far it is.
 

@@ -16,9 +16,7 @@ from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
 from lmexposure.errors import ModelError
-from lmexposure.models import (
-    encode_in_context,
-)
+from lmexposure.models import encode_in_context
 
 _LEAST = 4  # pieces' characters of a canary, at the least, that begin or end a row
 _SPACES = "\u0120\u2581"  # how byte-level and SentencePiece vocabularies write a space
@@ -172,12 +170,7 @@ class TokenSearch:
             )
         fills = [*whole, *map(self._written, others)]
         suffix = _common_beginning([fill[::-1] for fill in fills])
-        return _Group(
-            name=name,
-            whole=whole,
-            prefix=_common_beginning(fills),
-            suffix=len(suffix),
-        )
+        return _Group(name=name, whole=whole, prefix=_common_beginning(fills), suffix=len(suffix))
 
     def _check(self, name: str, text: str) -> None:
         encode_in_context(self._tokenizer, [text], context=None)

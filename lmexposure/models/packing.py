@@ -11,10 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
-from lmexposure.canaries import (
-    derive_seed,
-    permutation,
-)
+from lmexposure.canaries import derive_seed, permutation
 from lmexposure.errors import CorpusError, ModelError
 from lmexposure.models.encoding import encode_documents, encode_in_context
 
@@ -198,10 +195,7 @@ def _gaps(
 
 
 def _blocks(
-    stream: NDArray[np.int32],
-    starts: NDArray[np.int64],
-    gaps: NDArray[np.int64],
-    block_size: int,
+    stream: NDArray[np.int32], starts: NDArray[np.int64], gaps: NDArray[np.int64], block_size: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """The stream with its gaps, in rows, and the tokens in each row."""
     shift = np.zeros(stream.size, dtype=np.int64)

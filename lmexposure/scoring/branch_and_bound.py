@@ -362,9 +362,7 @@ class BranchAndBound:
             return None
         inner = inner[np.argsort(costs[inner], kind="stable")]
         return _Open(
-            state=state,
-            parents=children.rows[inner],
-            nodes=children.nodes(nodes, costs, inner),
+            state=state, parents=children.rows[inner], nodes=children.nodes(nodes, costs, inner)
         )
 
     def _halve(self, failure: Exception) -> None:

@@ -127,11 +127,7 @@ class RankSearch:
         return self.rescorer.bits([self._space.path(index) for index in indices])
 
     def ranks(
-        self,
-        indices: Sequence[int],
-        *,
-        budget: Budget,
-        watch: Callable[[int], None] | None = None,
+        self, indices: Sequence[int], *, budget: Budget, watch: Callable[[int], None] | None = None
     ) -> list[ProvenRank]:
         """Bounds of the rank of each fill, equal where the budget sufficed.
 

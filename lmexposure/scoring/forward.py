@@ -15,10 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from lmexposure.errors import ModelError, NumericalError
-from lmexposure.models import (
-    Encoded,
-    LstmForCausalLM,
-)
+from lmexposure.models import Encoded, LstmForCausalLM
 from lmexposure.scoring.lm_head import LmHead
 from lmexposure.scoring.prefix_tree import LevelNodes, PackedNodes, PrefixTree, SortedTexts
 from lmexposure.scoring.runtime import (
@@ -284,11 +281,7 @@ def _levels(plain: PlainForward, texts: SortedTexts) -> PrefixTreeForward | None
     return PrefixTreeForward(plain, texts, nodes, most)
 
 
-_FAST = (
-    (_PACKED, _packed),
-    (f"{_PACKED} by layer", _packed_by_layer),
-    ("level by level", _levels),
-)
+_FAST = ((_PACKED, _packed), (f"{_PACKED} by layer", _packed_by_layer), ("level by level", _levels))
 
 
 def _is_right(forward: PrefixTreeForward, plain: PlainForward) -> bool:

@@ -15,10 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure.canaries import Format
-from lmexposure.models import (
-    encode_documents,
-    encode_in_context,
-)
+from lmexposure.models import encode_documents, encode_in_context
 from lmexposure.scoring.spelling import ByteLanguage, Vocabulary, shared_tokens
 
 # Tokens of the shared prefix that are read again, for fills that begin otherwise than all sampled.
@@ -26,11 +23,7 @@ _STEPS_BACK = 4
 # Tokens ascending (K,), the states behind them (K,), their shares of the fills (K,), whether a fill
 # ends there (K,), and whether it ends there and none goes on (K,).
 Edges = tuple[
-    NDArray[np.int64],
-    NDArray[np.int64],
-    NDArray[np.float64],
-    NDArray[np.bool_],
-    NDArray[np.bool_],
+    NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]
 ]
 _MOST_ENCODINGS = 100_000
 _MOST_COMPLETIONS = 12
