@@ -123,7 +123,7 @@ def estimate_format(
     return FormatEstimates(
         canaries=canaries,
         record=_record(scores, search, curve),
-        summary=summarise(scores, search, canaries, curve, settings, origin=origin),
+        summary=_summaries(scores, search, canaries, curve, settings, origin=origin),
         warnings=[
             f"format {scores.format.name!r}: {line}"
             for line in [*_score_warnings(scores, search), *curve_warnings]
@@ -259,7 +259,7 @@ def _record(
     )
 
 
-def summarise(
+def _summaries(
     scores: FormatScores,
     search: FormatSearch,
     canaries: Sequence[CanaryResult],
@@ -268,16 +268,7 @@ def summarise(
     *,
     origin: str,
 ) -> list[ClassSummary]:
-    """The classes of a format by ascending repetitions, 0 (the controls) first.
-
-    Args:
-        scores: its log-perplexities.
-        search: what a search over all fills found.
-        canaries: what was measured of each, in the order of the scores.
-        curve: the skew-normal extrapolation; None where there is none.
-        settings: levels, permutations, seed.
-        origin: what distinguishes this measurement from all others: see `estimate_format`.
-    """
+    """The classes of a format by ascending repetitions, 0 (the controls) first."""
     estimates = [_estimate(canary, scores) for canary in canaries]
     controls = [
         estimate for estimate, never in zip(estimates, scores.controls, strict=True) if never

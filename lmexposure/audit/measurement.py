@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -183,11 +183,9 @@ def _measure_loaded(
     )
     with computing_threads(threads):
         scores, estimates = measurement.run()
+    table = scores_of(scores)
     warnings = [
-        *_insertion_warnings(manifest),
-        *_quick_warnings(settings),
-        *_training_warnings(validation),
-        *_clock_warnings(settings, validation),
+        *_warnings(manifest, settings, validation),
         *(_tokenizer_warnings(loaded, scores) if paired_by_hand else ()),
         *measurement.notes.values(),
         *measurement.warnings,
@@ -202,12 +200,12 @@ def _measure_loaded(
         formats=tuple(part.record for part in estimates),
         canaries=tuple(canary for part in estimates for canary in part.canaries),
         summary=tuple(row for part in estimates for row in part.summary),
-        privacy=privacy_section(scores, manifest, settings, own_training=validation is not None),
+        privacy=privacy_section(table, manifest, settings, own_training=validation is not None),
         warnings=(*warnings, *(line for part in estimates for line in part.warnings)),
     )
     if directory is not None:
         result = directory.finish(result, lambda path: write_scores(path, scores))
-    return result.with_scores(scores_of(scores))
+    return result.with_scores(table)
 
 
 def _model(
@@ -220,47 +218,32 @@ def _model(
     return Model(path=path.as_posix(), **described, validation=validation)
 
 
-def _insertion_warnings(manifest: Manifest) -> list[str]:
-    if manifest.corpus.verified:
-        return []
-    return [
-        "the insertion was not verified: fills that the corpus already held would be taken for "
-        "never inserted, which makes canaries seem less memorised; insert with verification"
-    ]
-
-
-def _quick_warnings(settings: MeasureSettings) -> list[str]:
-    """What a first look leaves open."""
-    if settings.coarser is None:
-        return []
-    return [
-        f"{settings.coarser}: intervals are wider and fewer ranks are exact; before a release, "
-        "measure in full"
-    ]
-
-
-def _training_warnings(validation: Validation | None) -> list[str]:
-    """A model that learned nothing cannot leak, which says nothing of a model that did."""
-    if validation is None or validation.improved:
-        return []
-    return [
-        f"INCONCLUSIVE: the model did not learn (validation {validation.validation_bits:.3f} "
-        f"bits per token, {validation.initial_validation_bits:.3f} before training), so low "
-        "exposure says nothing; train longer or with another learning rate"
-    ]
-
-
-def _clock_warnings(settings: MeasureSettings, validation: Validation | None) -> list[str]:
-    """The two settings by which a clock decides numbers."""
-    said = "so another machine, or the same one when it is busy, gives other numbers"
-    found = []
-    if validation is not None and validation.stopped == "max_seconds":
-        found.append(f"max_seconds ended the training by the clock, {said}")
-    if settings.budget_seconds is not None:
-        found.append(
-            f"budget_seconds={settings.budget_seconds:g} ends each search by the clock, {said}"
+def _warnings(
+    manifest: Manifest, settings: MeasureSettings, validation: Validation | None
+) -> Iterator[str]:
+    """What insertion, settings and training leave open, whatever was measured."""
+    if not manifest.corpus.verified:
+        yield (
+            "the insertion was not verified: fills that the corpus already held would be taken for "
+            "never inserted, which makes canaries seem less memorised; insert with verification"
         )
-    return found
+    if settings.coarser is not None:
+        yield (
+            f"{settings.coarser}: intervals are wider and fewer ranks are exact; before a release, "
+            "measure in full"
+        )
+    # A model that learned nothing cannot leak, which says nothing of a model that did.
+    if validation is not None and not validation.improved:
+        yield (
+            f"INCONCLUSIVE: the model did not learn (validation {validation.validation_bits:.3f} "
+            f"bits per token, {validation.initial_validation_bits:.3f} before training), so low "
+            "exposure says nothing; train longer or with another learning rate"
+        )
+    differs = "so another machine, or the same one when it is busy, gives other numbers"
+    if validation is not None and validation.stopped == "max_seconds":
+        yield f"max_seconds ended the training by the clock, {differs}"
+    if settings.budget_seconds is not None:
+        yield f"budget_seconds={settings.budget_seconds:g} ends each search by the clock, {differs}"
 
 
 def _tokenizer_warnings(loaded: LoadedModel, scores: Sequence[FormatScores]) -> list[str]:

@@ -26,7 +26,6 @@ class Progress(Protocol):
 
     def __call__(self, what: str, done: int, total: int, note: str = "") -> None:
         """Take how far the work is."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,11 +65,9 @@ class Watcher(Progress, Protocol):
             keeps: an early end that is asked for keeps what was found until then, in a result that
                 says so.
         """
-        ...
 
     def end_asked(self) -> bool:
         """Whether a person wants the work to end with what it has."""
-        ...
 
 
 def silent(what: str, done: int, total: int, note: str = "") -> None:
@@ -90,7 +87,7 @@ def end_asked(progress: Progress) -> bool:
     return isinstance(progress, Watcher) and progress.end_asked()
 
 
-_WITHOUT_SEARCH = ("sampled", "skew_normal")
+WITHOUT_SEARCH = ("sampled", "skew_normal")
 _FEW_ROWS, _MANY_ROWS = 16, 256
 _TRIAL_SECONDS = 0.3  # so long that what else the machine does is seen
 # A search also sorts, weighs and copies, and meets some prefixes twice: 0.8 to
@@ -109,7 +106,7 @@ def measurement_title(manifest: Manifest, settings: MeasureSettings) -> str:
         f"{references:,} references of {len(formats)} format{'s' * (len(formats) > 1)}",
         f"{canaries:,} canaries and controls",
     ]
-    if settings.method not in _WITHOUT_SEARCH:
+    if settings.method not in WITHOUT_SEARCH:
         parts.append(f"{settings.draws * len(formats):,} draws, search")
     if settings.extraction:
         parts.append("extraction")
@@ -128,7 +125,7 @@ def measurement_phases(
     """
     tokens = {name: _tokens(loaded, manifest, name) for name in manifest.formats}
     pace = None
-    if settings.method not in _WITHOUT_SEARCH or settings.extraction:
+    if settings.method not in WITHOUT_SEARCH or settings.extraction:
         pace = _trial(loaded, next(iter(tokens.values())))
     phases = [
         Phase(
@@ -154,7 +151,7 @@ def _search_phases(
     form: Format, settings: MeasureSettings, length: int, most: int, pace: float | None
 ) -> list[Phase]:
     """Draws, exact ranks and the likeliest fills of a format."""
-    if settings.method in _WITHOUT_SEARCH:
+    if settings.method in WITHOUT_SEARCH:
         return []
     drawn = settings.draws * _depth(form, length, settings.draws)
     phases = [Phase(what=f"{form.name}: drawing fills", kind="stepping", work=drawn, pace=pace)]
