@@ -11,6 +11,7 @@ import json
 import math
 import time
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -88,16 +89,12 @@ class Blocks:
         chosen = torch.from_numpy(numbers if numbers.size else np.zeros(1, dtype=np.int64))
         ids = self.ids[chosen, :-1].to(self._device, torch.int64)
         labels = self.labels[chosen].to(self._device)
-        with self._mixed_precision():
+        bf16 = partial(torch.autocast, self._device.type, dtype=torch.bfloat16)
+        with bf16() if self._bf16 else contextlib.nullcontext():
             logits = model(input_ids=ids, use_cache=False).logits
         flat = logits.flatten(0, 1).float()
         loss = nn.functional.cross_entropy(flat, labels.flatten(), reduction="sum")
         return loss if numbers.size else loss * 0.0
-
-    def _mixed_precision(self) -> contextlib.AbstractContextManager[object]:
-        if self._bf16:
-            return torch.autocast(self._device.type, dtype=torch.bfloat16)
-        return contextlib.nullcontext()
 
 
 class Trainer:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from datasets import Dataset
+from manifest_files import FIXED, LONG_PIN, SHORT_KEY, TOSSED
 from scipy import stats
 
 from lmexposure import insert, verify
@@ -32,19 +33,6 @@ from lmexposure.errors import FormatError, PlanError
 
 PIN = Format(name="pin", template="My PIN is {digits:2}")
 KEY = Format(name="key", template="KEY={hex:32}")
-# For plans with coins.
-LONG_PIN = Format(name="pin", template="My PIN is {digits:4}")
-SHORT_KEY = Format(name="key", template="KEY={hex:12}")
-TOSSED = Plan(
-    formats=(LONG_PIN, SHORT_KEY),
-    canaries=6,
-    repetitions=(1, 3),
-    controls=2,
-    seed=7,
-    inclusion_probability=0.5,
-    inclusion_seed=7,
-)
-FIXED = replace(TOSSED, inclusion_probability=None, inclusion_seed=None)
 # Few documents, so that many canaries stand before the same one.
 TEXTS = [f"document {number}" for number in range(5)]
 
