@@ -217,12 +217,6 @@ def check_deliveries(
 ) -> None:
     """Refuse to train unless every canary occurs whole in the blocks exactly as often as planned.
 
-    Args:
-        tokenizer: of the model that reads the blocks.
-        packed: the blocks in any order.
-        planned: text of each canary -> its repetitions.
-        separator: the text between documents, None for records.
-
     Raises:
         ModelError: some canary is there more or less often; it is named by its number among the
             sorted texts.
@@ -249,15 +243,6 @@ def count_deliveries(
 
     The tokens themselves are searched, whatever the packing believes: an occurrence is the canary
     in its context, followed by the end of the block or the beginning of a document.
-
-    Args:
-        tokenizer: of the model that reads the blocks.
-        packed: the blocks in any order.
-        canaries: the texts are its keys.
-        separator: the text between documents, None for records.
-
-    Returns:
-        text -> number of occurrences.
     """
     texts = list(canaries)
     encoded = encode_in_context(tokenizer, texts, context=separator)

@@ -233,7 +233,8 @@ class Trainer:
         epochs, within = divmod(counters.step, self._steps_per_epoch)
         every = settings.evaluate_every or self._steps_per_epoch
         last = counters.step == self._total_steps
-        late = self._is_late()
+        limit = settings.max_seconds  # on any process
+        late = limit is not None and self._sum(float(counters.seconds >= limit)) > 0
         evaluate = counters.step % every == 0 or last or late
         if evaluate:
             self._evaluate()
@@ -277,11 +278,6 @@ class Trainer:
                 "another directory with a lower learning rate, or in float32"
             )
         return bits
-
-    def _is_late(self) -> bool:
-        """Whether time is used up on any process."""
-        limit = self._settings.max_seconds
-        return limit is not None and self._sum(float(self.counters.seconds >= limit)) > 0
 
     def _sum(self, value: float) -> float:
         """The sum of a number over the processes; all get the same."""

@@ -443,15 +443,7 @@ def test_no_message_shows_a_secret(tossed: Manifest) -> None:
 
 
 def test_many_candidates_are_checked_in_no_time() -> None:
-    plan = Plan(
-        formats=(SHORT_KEY,),
-        canaries=20_000,
-        repetitions=(1,),
-        controls=0,
-        seed=0,
-        inclusion_probability=0.5,
-        inclusion_seed=0,
-    )
+    plan = replace(TOSSED, formats=(SHORT_KEY,), canaries=20_000, repetitions=(1,), controls=0)
     canaries = draw(plan, documents=10, set_aside={})
     began = time.process_time()
     check_entries(plan, canaries, documents=10)

@@ -311,15 +311,7 @@ def test_the_number_included_is_binomial(coins: float) -> None:
 
 
 def test_coins_know_neither_secrets_nor_positions() -> None:
-    plan = Plan(
-        formats=(SHORT_KEY,),
-        canaries=3_000,
-        repetitions=(1,),
-        controls=0,
-        seed=3,
-        inclusion_probability=0.5,
-        inclusion_seed=3,
-    )
+    plan = replace(TOSSED, formats=(SHORT_KEY,), canaries=3_000, repetitions=(1,), controls=0)
     found = draw(plan, documents=1_000, set_aside={})
     included = np.array([c.role == "canary" for c in found])
     for values in (
@@ -333,15 +325,7 @@ def test_coins_know_neither_secrets_nor_positions() -> None:
 
 
 def test_more_of_what_comes_later_moves_no_earlier_coin() -> None:
-    plan = Plan(
-        formats=(LONG_PIN,),
-        canaries=20,
-        repetitions=(2,),
-        controls=3,
-        seed=5,
-        inclusion_probability=0.4,
-        inclusion_seed=5,
-    )
+    plan = replace(TOSSED, formats=(LONG_PIN,), canaries=20, repetitions=(2,), controls=3)
     few = draw(plan, documents=9, set_aside={})
     more = draw(replace(plan, canaries=50, controls=40), documents=9, set_aside={})
     assert more[:20] == few[:20]
