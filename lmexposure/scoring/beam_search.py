@@ -196,14 +196,10 @@ class _Candidates:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Wanted:
-    """All M continuations of N rows: the row, and what `_Followers` says, shape (M,) each."""
+class _Wanted(_Followers):
+    """All M continuations of N rows: what `_Followers` says, and the row, shape (M,) each."""
 
     rows: Ints
-    tokens: Ints
-    states: Ints
-    ends: Bools
-    goes_on: Bools
 
 
 def search_beams(

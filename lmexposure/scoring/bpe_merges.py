@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from lmexposure.scoring.pieces import CutsDepend, Pieces, Texts
 from lmexposure.scoring.spelling import FALLBACK, ByteNode, backend_settings
-from lmexposure.scoring.token_rules import Edges, EncodedSample, NotApplicable, RuleGraph
+from lmexposure.scoring.token_rules import Edges, EncodedSample, NotApplicable, RuleGraph, real_lead
 
 _NEVER = np.iinfo(np.int64).max
 _Piece = tuple[int, int, int]  # (token, time it is made, time it is merged into a longer one)
@@ -307,7 +307,8 @@ def by_merges(sample: EncodedSample) -> RuleGraph:
 
 def _texts(sample: EncodedSample, lead: str) -> Texts:
     backend = sample.tokenizer.backend_tokenizer
-    real, surface = sample.real_lead, sample.vocabulary.surfaces
+    real = real_lead(sample.tokenizer, sample.context)
+    surface = sample.vocabulary.surfaces
     unknown: frozenset[str] = frozenset()
     if sample.vocabulary.fallback:
         characters = sorted(set(sample.format.characters) | set(lead))

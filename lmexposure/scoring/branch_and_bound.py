@@ -15,9 +15,9 @@ import numpy as np
 
 from lmexposure._validate import integer, positive
 from lmexposure.errors import ModelError, NumericalError, SettingsError
-from lmexposure.scoring.runtime import Bools, Floats, Ints, out_of_memory
+from lmexposure.scoring.runtime import Floats, Ints, out_of_memory
 from lmexposure.scoring.steps import Steps
-from lmexposure.scoring.token_spaces import TokenSpace
+from lmexposure.scoring.token_spaces import Continuations, TokenSpace
 
 _LIVE_STATES = 1 << 15
 _LIVE_BYTES = 1 << 29
@@ -57,24 +57,14 @@ class Nodes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Children:
+class Children(Continuations):
     """All M continuations of N nodes, those of one node side by side, shape (M,) each.
 
     Attributes:
         rows: the parent's number, ascending.
-        tokens: the token read.
-        states: where it leads in the token space.
-        shares: the part of the parent's fills that lies behind it.
-        ends: a fill ends there.
-        leaf: a fill ends there and none goes on, so that no forward pass is needed.
     """
 
     rows: Ints
-    tokens: Ints
-    states: Ints
-    shares: Floats
-    ends: Bools
-    leaf: Bools
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -98,13 +98,10 @@ class Rescorer:
         if not np.isfinite(bits).all():
             raise NumericalError("it gives NaN or infinite log-probabilities")
         if first and self._source.dtype == torch.float32:
-            self._compare(bits[:_COMPARED], paths[:_COMPARED])
+            gap = float(np.abs(bits[:_COMPARED] - self._as_it_is(paths[:_COMPARED])).max())
+            if gap > _FAR_BITS:
+                raise NumericalError(f"it is {gap:.3g} bits off the model in float32")
         return bits
-
-    def _compare(self, bits: Floats, paths: list[_Path]) -> None:
-        gap = float(np.abs(bits - self._as_it_is(paths)).max())
-        if gap > _FAR_BITS:
-            raise NumericalError(f"it is {gap:.3g} bits off the model in float32")
 
     @torch.inference_mode()
     def _as_it_is(self, paths: list[_Path]) -> Floats:

@@ -1,6 +1,7 @@
 """How a model runs while it is scored: evaluation mode, batches that fit memory, many processes.
 
-A model that the caller holds in memory is handed back exactly as it was.
+A model that the caller holds in memory is handed back exactly as it was. `Ints`, `Floats` and
+`Bools` are the arrays that this room passes on.
 """
 
 import random

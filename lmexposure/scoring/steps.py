@@ -268,7 +268,8 @@ class LstmSteps:
     def start(self, ids: Sequence[int], columns: Ints) -> tuple[_States, Floats]:
         """See `Steps.start`."""
         self.evaluated += 1
-        state = self._nothing_read()
+        zeros = tuple(self._first.new_zeros(1, len(self._first)) for _ in (0, *self._above))
+        state = _States(zeros, zeros)
         for token in ids:
             state = self._step(state, torch.tensor([token], device=self.model.device))
         return state, self._bits(state.hidden[-1], np.zeros_like(columns), columns)
@@ -286,11 +287,6 @@ class LstmSteps:
         ]
         new = blocks[0] if len(blocks) == 1 else _joined(blocks)
         return new, self._bits(new.hidden[-1], rows, columns)
-
-    def _nothing_read(self) -> _States:
-        layers = 1 + len(self._above)
-        zeros = tuple(self._first.new_zeros(1, len(self._first)) for _ in range(layers))
-        return _States(zeros, zeros)
 
     def _step(self, state: _States, tokens: Tensor) -> _States:
         """Read one token a row."""

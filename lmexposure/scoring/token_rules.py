@@ -70,14 +70,9 @@ class EncodedSample:
         rows = self.encode([self.format.text(index) for index in range(self.format.size)])
         return {tuple(row): index for index, row in enumerate(rows)}
 
-    @property
-    def real_lead(self) -> str:
-        """The text in front of each fill when it is encoded."""
-        return real_lead(self.tokenizer, self.context)
-
 
 def real_lead(tokenizer: Any, context: str | None) -> str:
-    """The context, if it gives any token."""
+    """The text in front of each fill when it is encoded: the context, if it gives any token."""
     return context if context and _plain(tokenizer, context) else ""
 
 
