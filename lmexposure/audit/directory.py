@@ -134,13 +134,6 @@ def record_measured(out: Path, measure: MeasureOptions) -> None:
     """Write into run.json that a measurement ends now.
 
     Where no run is recorded, the record is begun, and says that it is of a measurement alone.
-
-    Args:
-        out: the directory of the result.
-        measure: what was asked of the measurement.
-
-    Raises:
-        FileError: the disk refused.
     """
     path = out / "run.json"
     record = _readable(path)
@@ -150,15 +143,7 @@ def record_measured(out: Path, measure: MeasureOptions) -> None:
 
 
 def mend_record(out: Path, measure: MeasureOptions) -> None:
-    """Begin a damaged run.json anew, of a measurement that ended before: its date is lost.
-
-    Args:
-        out: the directory of the result.
-        measure: what was asked of the measurement.
-
-    Raises:
-        FileError: the disk refused.
-    """
+    """Begin a damaged run.json anew, of a measurement that ended before: its date is lost."""
     path = out / "run.json"
     if path.exists() and _readable(path) is None:
         say_rebuilt(path, "it is made again, without the date of the measuring")
@@ -381,15 +366,7 @@ _PartT = TypeVar("_PartT", bound=Record)
 
 
 def keep_part(path: Path | None, part: Record) -> None:
-    """Write a part with the hash of its own content.
-
-    Args:
-        path: where; None keeps nothing.
-        part: what was found.
-
-    Raises:
-        FileError: the disk refused.
-    """
+    """Write a part with the hash of its own content; without a path nothing is kept."""
     if path is not None:
         content = {_PART: part_name(path), **part.model_dump()}
         write_sealed(path, json.dumps(content).encode(), mode=PRIVATE)
@@ -399,10 +376,6 @@ def read_part(path: Path | None, kind: type[_PartT]) -> _PartT | None:
     """What `keep_part` wrote; None where there is nothing, or what is there is to be made again.
 
     A warning names a file that is damaged, or that another version wrote.
-
-    Args:
-        path: where; None where nothing is kept.
-        kind: of record.
     """
     if path is None or (content := read_sealed(path)) is None:
         return None

@@ -23,7 +23,7 @@ from lmexposure.audit.privacy import privacy_section
 from lmexposure.audit.search import Extractions, extract_format, search_format
 from lmexposure.audit.workload import (
     Progress,
-    announce_phases,
+    Watcher,
     measurement_phases,
     measurement_title,
     silent,
@@ -318,12 +318,10 @@ class _Measurement:
 
     def run(self) -> tuple[list[FormatScores], list[FormatEstimates]]:
         """Scores of all formats, then their estimates."""
-        announce_phases(
-            self.progress,
-            measurement_title(self.manifest, self.settings),
-            lambda: measurement_phases(self.loaded, self.manifest, self.settings),
-            keeps=True,
-        )
+        if isinstance(self.progress, Watcher):
+            title = measurement_title(self.manifest, self.settings)
+            phases = measurement_phases(self.loaded, self.manifest, self.settings)
+            self.progress.plan(title, phases, keeps=True)
         scores = [self.score(name) for name in self.manifest.formats]
         return scores, [self.estimate(part) for part in scores]
 

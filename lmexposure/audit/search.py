@@ -1,7 +1,8 @@
 """What a search over all of R says of one format: exact ranks, drawn ranks, an attacker's guesses.
 
 Draws come first: they estimate every rank, and how many model steps it would take to count it. What
-the budget can count is then counted in one walk over the fills.
+the budget can count is then counted in one walk over the fills. At the end of the file are the beam
+searches for each canary, with nothing and with a part of its secret given.
 """
 
 import math

@@ -74,14 +74,6 @@ def silent(what: str, done: int, total: int, note: str = "") -> None:
     """Watch nothing."""
 
 
-def announce_phases(
-    progress: Progress, title: str, phases: Callable[[], Sequence[Phase]], *, keeps: bool
-) -> None:
-    """Announce to a watcher what is to come; for a plain function no phase is computed."""
-    if isinstance(progress, Watcher):
-        progress.plan(title, phases(), keeps=keeps)
-
-
 def end_asked(progress: Progress) -> bool:
     """Whether a person wants the work to end with what it has; a plain function never asks."""
     return isinstance(progress, Watcher) and progress.end_asked()
@@ -118,10 +110,7 @@ def measurement_phases(
 ) -> list[Phase]:
     """The parts of a measurement, in order; steps of the model are timed for the searches' pace.
 
-    Args:
-        loaded: the model, or one of its size with its tokenizer.
-        manifest: what was inserted.
-        settings: what is measured.
+    The model may be another of its size, with its tokenizer.
     """
     tokens = {name: _tokens(loaded, manifest, name) for name in manifest.formats}
     pace = None
@@ -222,12 +211,7 @@ def _trial(loaded: LoadedModel, ids: Sequence[int]) -> float | None:
 
 @torch.inference_mode()
 def step_pace(loaded: LoadedModel, ids: Sequence[int]) -> float:
-    """Seconds that the model takes to read one token more of one of many prefixes.
-
-    Args:
-        loaded: the model.
-        ids: tokens of a fill; half of them are the prefix.
-    """
+    """Seconds to read one token more behind one of many prefixes: the first half of a fill's."""
     ids = [*ids, *ids] if len(ids) < 2 else list(ids)
     steps = next_token_steps(loaded.model, ids)
     column = np.array([ids[-1]], dtype=np.int64)
@@ -253,10 +237,7 @@ def watch_training(
 ) -> Callable[[TrainingProgress], None]:
     """A callback for `models.train` that announces what is to come, then reports how far it is.
 
-    Args:
-        progress: watches.
-        settings: of the training.
-        then: the title and the phases of what follows the training, empty where nothing does.
+    What follows the training is `then`, a title and phases, which are empty where nothing does.
     """
     announced = not isinstance(progress, Watcher)
 
