@@ -246,17 +246,16 @@ def _warnings(
         yield f"budget_seconds={settings.budget_seconds:g} ends each search by the clock, {differs}"
 
 
-def _tokenizer_warnings(loaded: LoadedModel, scores: Sequence[FormatScores]) -> list[str]:
+def _tokenizer_warnings(loaded: LoadedModel, scores: Sequence[FormatScores]) -> Iterator[str]:
     """Tokens of another model's tokenizer are noise to a model, and it knows no canary in them."""
     bits = sum(part.bits.sum() for part in scores) / sum(part.tokens.sum() for part in scores)
     guessing = math.log2(loaded.model.get_output_embeddings().weight.shape[0])
-    if bits <= guessing:
-        return []
-    return [
-        f"the model finds these texts less likely than random tokens ({bits:.1f} bits per token; "
-        f"random tokens take {guessing:.1f}), so low exposure says nothing: check that the "
-        "tokenizer is that of the model, and that the model was trained"
-    ]
+    if bits > guessing:
+        yield (
+            f"the model finds these texts less likely than random tokens ({bits:.1f} bits per "
+            f"token; random tokens take {guessing:.1f}), so low exposure says nothing: check that "
+            "the tokenizer is that of the model, and that the model was trained"
+        )
 
 
 def _inputs(

@@ -6,7 +6,7 @@ where a model gives its secrets away is what is expected.
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -138,21 +138,20 @@ def measurement_phases(
 
 def _search_phases(
     form: Format, settings: MeasureSettings, length: int, most: int, pace: float | None
-) -> list[Phase]:
+) -> Iterator[Phase]:
     """Draws, exact ranks and the likeliest fills of a format."""
     if settings.method in WITHOUT_SEARCH:
-        return []
+        return
     drawn = settings.draws * _depth(form, length, settings.draws)
-    phases = [Phase(what=f"{form.name}: drawing fills", kind="stepping", work=drawn, pace=pace)]
+    yield Phase(what=f"{form.name}: drawing fills", kind="stepping", work=drawn, pace=pace)
     if settings.method != "importance":
         few = min(float(most), drawn / 4)
         what = f"{form.name}: counting ranks"
-        phases.append(Phase(what=what, kind="stepping", work=few, most=float(most), pace=pace))
+        yield Phase(what=what, kind="stepping", work=few, most=float(most), pace=pace)
     if settings.extraction:
         few = min(float(most), float(settings.guesses * length))
         what = f"{form.name}: best-first search"
-        phases.append(Phase(what=what, kind="stepping", work=few, most=float(most), pace=pace))
-    return phases
+        yield Phase(what=what, kind="stepping", work=few, most=float(most), pace=pace)
 
 
 def _extraction_phase(
