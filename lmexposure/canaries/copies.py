@@ -21,6 +21,7 @@ from lmexposure._files import (
     write_json,
 )
 from lmexposure._integrity import say_rebuilt
+from lmexposure._text import is_utf8
 from lmexposure._validate import flag, integer, of_type
 from lmexposure.canaries.corpora.files import (
     SIDECAR_SUFFIX,
@@ -225,7 +226,7 @@ def _check_places(paths: Sequence[Path], corpus: Path, *, written: bool) -> None
     """Refuse to write over what insertion did not write, and two files of the same name."""
     names: dict[str, Path] = {}
     for path in paths:
-        if path.name != path.name.encode(errors="ignore").decode():  # any bytes may be a name
+        if not is_utf8(path.name):
             raise CorpusError(f"{path}: its name is not UTF-8, as a manifest is; rename the file")
         if path.name in names:
             raise CorpusError(
@@ -263,10 +264,10 @@ def _is_done(
     some, fields = named or copies or [out], reading.fields
     known = layout_for(some, reading.layout, reading.text_field, fields=fields)
     check_same(out, manifest, plan, known, originals, reading)
-    there, wanted = {path.name for path in copies}, {path.name for path in named}
-    if copies and named and there.isdisjoint(wanted):
+    written, wanted = {path.name for path in copies}, {path.name for path in named}
+    if copies and named and written.isdisjoint(wanted):
         raise ResultError(f"{out} holds a manifest of another corpus; choose another directory")
-    if not copies or (named and there != wanted):
+    if not copies or (named and written != wanted):
         return False
     damaged = _damaged(copies, originals, manifest, known)
     if damaged is not None:
@@ -281,8 +282,8 @@ def copies_of(sources: Sequence[str | Path], out: Path) -> list[Path]:
     """
     names = {path.name for path in _named(sources)}
     files = (path for path in (out / "corpus").glob("*") if path.is_file())
-    there = sorted(path for path in files if not path.name.endswith(SIDECAR_SUFFIX))
-    return [path for path in there if path.name in names] or there
+    copies = sorted(path for path in files if not path.name.endswith(SIDECAR_SUFFIX))
+    return [path for path in copies if path.name in names] or copies
 
 
 def _named(sources: Sequence[str | Path]) -> list[Path]:

@@ -76,9 +76,9 @@ class Wrapping:
         if self.turn == "plain":
             raise SettingsError("turn='plain' has no messages; use record(), or another turn")
         other = _OTHER[self.turn] if self.other is None else self.other
-        said = (canary, other) if self.turn == "user" else (other, canary)
+        texts = (canary, other) if self.turn == "user" else (other, canary)
         roles = ("user", "assistant")
-        return [{"role": r, "content": c} for r, c in zip(roles, said, strict=True)]
+        return [{"role": r, "content": c} for r, c in zip(roles, texts, strict=True)]
 
     def record(self, canary: str) -> dict[str, Any]:
         """The training record of this text: of TRL's "text", "messages" or "prompt" types."""

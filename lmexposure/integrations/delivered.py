@@ -21,9 +21,7 @@ from lmexposure.errors import InputError, SettingsError
 from lmexposure.integrations.delivery_report import Delivery, DeliveryReport
 from lmexposure.integrations.token_search import Hit, TokenSearch
 from lmexposure.integrations.wrapped_scoring import WrappedText, encode_wrapped
-from lmexposure.models import (
-    IGNORED,
-)
+from lmexposure.models import IGNORED
 
 _Row: TypeAlias = NDArray[np.int64]
 _Counts: TypeAlias = Counter[tuple[str, str]]  # (canary, kind)
@@ -99,17 +97,11 @@ class DeliveredCounter:
             InputError: no rows, or shapes that do not go together.
         """
         rows = _rows(input_ids)
-        columns_of_batch = [
-            _aligned(name, values, rows)
-            for name, values in (
-                ("labels", labels),
-                ("attention_mask", attention_mask),
-                ("position_ids", position_ids),
-            )
-        ]
+        given = {"labels": labels, "attention_mask": attention_mask, "position_ids": position_ids}
+        columns = [_aligned(name, values, rows) for name, values in given.items()]
         self._batches += 1
-        for ids, *columns in zip(rows, *columns_of_batch, strict=True):
-            self._count_row(ids, *columns)
+        for ids, *of_row in zip(rows, *columns, strict=True):
+            self._count_row(ids, *of_row)
 
     def watch(self, loader: Any) -> Any:
         """The same loader, its batches counted as they are taken.

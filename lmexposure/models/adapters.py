@@ -80,9 +80,8 @@ def with_adapter(model: PreTrainedModel, path: Path, *, tokens: int) -> PreTrain
 
     Raises:
         ModelError: peft is missing, the adapter does not fit, has weights that its base has no
-            place for, or lacks weights, those of the tokens
-            that its base lacks among them, or it is of a kind that puts virtual tokens before the
-            text.
+            place for, or lacks weights, those of the tokens that its base lacks among them, or it
+            is of a kind that puts virtual tokens before the text.
     """
     try:
         from peft import PeftModel, get_peft_model_state_dict
@@ -223,7 +222,7 @@ def _resize(model: PreTrainedModel, path: Path, tokens: int) -> None:
 def _embedding_rows(model: PreTrainedModel, path: Path) -> int | None:
     """How many embeddings an adapter brings, of the input or the output; None: it brings none."""
     layers = (model.get_input_embeddings(), model.get_output_embeddings())
-    names = [name for name, part in model.named_modules() if any(part is one for one in layers)]
+    names = [name for name, part in model.named_modules() if any(part is layer for layer in layers)]
     weight = re.compile(rf".*\.({'|'.join(map(re.escape, names))})\.({_WITHIN}\.)*weight")
     with safe_open(path / _WEIGHTS, framework="pt") as file:
         keys = list(file.keys())

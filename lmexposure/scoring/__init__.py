@@ -31,11 +31,7 @@ if TYPE_CHECKING:
         single_process,
     )
     from lmexposure.scoring.spelling import Beginning, Vocabulary, find_beginning
-    from lmexposure.scoring.steps import (
-        RecomputedSteps,
-        Steps,
-        next_token_steps,
-    )
+    from lmexposure.scoring.steps import RecomputedSteps, Steps, next_token_steps
     from lmexposure.scoring.token_spaces import Continuations, Proof, TokenSpace, token_space
 else:
     from lmexposure._lazy import lazy_face as _lazy_face

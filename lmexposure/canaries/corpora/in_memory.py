@@ -17,11 +17,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from lmexposure.canaries.corpora.tables import Rows, unfit
-from lmexposure.canaries.insertion import (
-    About,
-    Merged,
-    Taken,
-)
+from lmexposure.canaries.insertion import About, Merged, Taken
 from lmexposure.canaries.wrapping import RowSchema, kind_of
 from lmexposure.errors import CorpusError
 
@@ -197,8 +193,8 @@ class DataSet(InMemory):
         if added:
             bare = rows.with_format(None)
             following = bare.select([row for row, _ in added])
-            those = zip(following, added, strict=True)
-            made = [self.schema.row(row, text) for row, (_, text) in those]
+            pairs = zip(following, added, strict=True)
+            made = [self.schema.row(row, text) for row, (_, text) in pairs]
             rows = concatenate_datasets([bare, Dataset.from_list(made, features=rows.features)])
         options = shape.pop("format_kwargs")
         return replace(self, rows=rows.select(order).with_format(**shape, **options))
