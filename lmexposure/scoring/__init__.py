@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
-    __getattr__, __dir__ = _lazy_face(__name__, __file__)
+    __getattr__, __dir__ = _lazy_face(
+        __name__, __file__, renamed={"Walk": "BranchAndBound", "Wish": "SecretSearch"}
+    )
 
 __all__ = [
     "MODEL_FAILURES",
