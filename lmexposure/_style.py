@@ -361,11 +361,15 @@ def claim_word(verdict: str) -> str:
 def bound_name(method: str) -> str:
     """What people call a bound on epsilon; what follows the method's name stays.
 
+    A method without words of its own is called by its name.
+
     >>> bound_name("one_run_audit"), bound_name("epsilon_from_exposure with coins")
     ('one-run audit', 'from exposure ranks with coins')
+    >>> bound_name("epsilon_from_area")
+    'epsilon from area'
     """
     name, space, rest = method.partition(" ")
-    return f"{_BOUNDS.get(name, name)}{space}{rest}"
+    return f"{_BOUNDS.get(name) or name.replace('_', ' ')}{space}{rest}"
 
 
 def short_hash(sha256: str) -> str:

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from lmexposure._validate import of_type
-from lmexposure.canaries.corpora.engines import insert_into_ray, insert_into_stream
 from lmexposure.canaries.corpora.in_memory import (
     STREAM,
     InMemory,
@@ -13,6 +12,7 @@ from lmexposure.canaries.corpora.in_memory import (
     is_read_later,
     refuse_wrapping,
 )
+from lmexposure.canaries.corpora.streams import insert_into_ray, insert_into_stream
 from lmexposure.canaries.format import count_fills
 from lmexposure.canaries.insertion import (
     Existing,

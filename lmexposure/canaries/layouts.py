@@ -1,4 +1,10 @@
-"""What a document is and what holds it, by name; the modules that know it are not imported here."""
+"""What a document is and what holds it, by name; the modules that know it are not imported here.
+
+A new kind of file is a module in `corpora` and a line in `ADAPTERS`. The module has `layout_of`,
+which gives a `FileLayout` (in `corpora/files.py`, with what each of its methods is for); where
+documents are rows, it is best a `TableLayout` (in `corpora/tables.py`), which needs only a reader
+and a writer.
+"""
 
 from typing import NamedTuple
 

@@ -13,7 +13,7 @@ from typing import IO, Any
 from lmexposure._files import disk_errors
 from lmexposure.canaries import LAYOUTS, verification
 from lmexposure.canaries.copies import Reading, insert_files
-from lmexposure.canaries.corpora import engines
+from lmexposure.canaries.corpora import streams
 from lmexposure.canaries.corpora.files import FileCorpus, FileLayout, layout_named, packing
 from lmexposure.canaries.documents import insert
 from lmexposure.canaries.format import count_fills
@@ -157,10 +157,10 @@ def insert_into_ray(
     dataset: Any, plan: Plan | Manifest, *, documents: int | None = None, **options: Any
 ) -> tuple[Any, Manifest]:
     """What `insert(dataset, plan, total=documents)` gives; there, ids are always checked."""
-    return engines.insert_into_ray(dataset, plan, total=documents, **options)
+    return streams.insert_into_ray(dataset, plan, total=documents, **options)
 
 
 def number_documents(dataset: Any, *, id_column: str = "document") -> Any:
     """A Ray data set with a column more, 0, 1, 2, ... in the order of its source."""
-    engines.check_new_column(dataset, id_column)
-    return engines.number_documents(dataset, id_column=id_column)
+    streams.check_new_column(dataset, id_column)
+    return streams.number_documents(dataset, id_column=id_column)

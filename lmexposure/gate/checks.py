@@ -1,4 +1,7 @@
-"""What a check is, and what it is made of: a class of canaries with the numbers that decide."""
+"""What a check is, and what it is made of: a class of canaries with the numbers that decide.
+
+The checks themselves are in `exposure`, `extraction`, `epsilon` and `preconditions`.
+"""
 
 import math
 from collections.abc import Iterable, Iterator

@@ -1,8 +1,9 @@
 """The gate: every check of a result, and the one verdict that they come to.
 
-A new check is a function next to its like (of a class against chance: exposure.py), with a
-`CheckKind` before it, and a line in each of the two tables here: `CHECK_KINDS` and, for a test of a
-class against chance, `_CLASS_TESTS`.
+A new check is a function next to its like (of a class: exposure.py; of the whole run: epsilon.py),
+with a `CheckKind` before it. Here it has a line in `CHECK_KINDS`, and one where it is made: in
+`_CLASS_TESTS` for a check of a class that has a share of the significance, in `check` for one of
+the whole run. Without a threshold that was given it returns None.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

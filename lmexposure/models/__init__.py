@@ -10,6 +10,7 @@ from lmexposure.models import lstm  # noqa: F401  it registers itself
 if TYPE_CHECKING:
     from lmexposure.models.adapters import active_adapters, as_loaded, unmerged_adapters
     from lmexposure.models.checkpoints import Progress, ProgressCallback, damaged_model
+    from lmexposure.models.cpu import computing_threads, threads_for, warn_imitated
     from lmexposure.models.encoding import (
         Encoded,
         context_window,
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
         tiny_gpt2_config,
     )
     from lmexposure.models.packing import IGNORED, Packed, pack
-    from lmexposure.models.processor import computing_threads, threads_for, warn_imitated
     from lmexposure.models.training import TrainingResult, train
     from lmexposure.records import TrainingSettings
 else:

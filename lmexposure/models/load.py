@@ -25,8 +25,8 @@ from lmexposure._files import atomic_directory
 from lmexposure._validate import of_type, one_of
 from lmexposure.errors import FileError, ModelError, SettingsError
 from lmexposure.models.adapters import base_of_adapter, check_adapter, is_adapter, with_adapter
+from lmexposure.models.cpu import warn_imitated
 from lmexposure.models.encoding import context_window
-from lmexposure.models.processor import warn_imitated
 
 # Buffers, not weights, that earlier versions of transformers saved; each model makes them anew.
 _OLD_BUFFERS = re.compile(

@@ -21,10 +21,10 @@ from lmexposure.models.checkpoints import (
     damaged_model,
     read_training,
 )
+from lmexposure.models.cpu import computing_threads, threads_for, warn_imitated
 from lmexposure.models.encoding import context_window
 from lmexposure.models.load import LoadedModel, check_fit, weights_sha256
 from lmexposure.models.packing import Packed, check_deliveries, pack, split_validation
-from lmexposure.models.processor import computing_threads, threads_for, warn_imitated
 from lmexposure.models.trainer import Trainer, steps_per_epoch
 from lmexposure.records import TrainingSettings
 

@@ -17,7 +17,7 @@ from lmexposure.canaries import (
     layout_named,
     read_sidecars,
 )
-from lmexposure.canaries.corpora import engines
+from lmexposure.canaries.corpora import streams
 from lmexposure.errors import CorpusError
 
 PIN = lx.Format(name="pin", template="My PIN is {digits:4}")
@@ -159,7 +159,7 @@ def test_an_older_name_gives_what_the_newer_call_gives(name: str, here: Path) ->
 def test_older_names_of_ray_pass_on_what_they_were_given(monkeypatch: pytest.MonkeyPatch) -> None:
     """What these do with a data set, the tests of Ray say."""
     for name in ("insert_into_ray", "number_documents"):
-        monkeypatch.setattr(engines, name, lambda *given, **named: (given, named))
+        monkeypatch.setattr(streams, name, lambda *given, **named: (given, named))
     options = {"id_column": "number", "text_field": "body", "fields": {"a": 1}, "check_ids": False}
     given, named = older("insert_into_ray")("rows", PLAN, documents=3, **options)
     assert (given, named) == (("rows", PLAN), {"total": 3, **options})

@@ -20,7 +20,7 @@ from lmexposure.canaries import (
     Manifest,
     Plan,
 )
-from lmexposure.canaries.corpora.engines import (
+from lmexposure.canaries.corpora.streams import (
     hash_sum,
     id_sums,
     insert_into_ray,

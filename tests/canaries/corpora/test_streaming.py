@@ -16,7 +16,7 @@ from lmexposure.canaries import (
     Manifest,
     Plan,
 )
-from lmexposure.canaries.corpora.engines import insert_into_stream
+from lmexposure.canaries.corpora.streams import insert_into_stream
 from lmexposure.canaries.plan import draw
 from lmexposure.errors import CorpusError
 
@@ -182,7 +182,11 @@ def test_a_fill_that_is_there_already() -> None:
         (stream, {"fields": {"id": "x"}}, "constant for column 'id' is not of its type, Value"),
         (lambda: stream().shuffle(seed=1), {}, "shuffled already.*insert first and shuffle then"),
         (lambda: stream().shuffle(seed=1).take(9), {}, "shuffled already"),
-        (lambda: split_dataset_by_node(stream(), rank=0, world_size=2), {}, "split by node already"),
+        (
+            lambda: split_dataset_by_node(stream(), rank=0, world_size=2),
+            {},
+            "split by node already",
+        ),
     ],
 )
 def test_refused_streams(
