@@ -54,9 +54,7 @@ def gate_thresholds(flags: CheckFlags) -> "Thresholds":
     Raises:
         SettingsError: an unknown threshold, or one out of range.
     """
-    from lmexposure.gate import (
-        Thresholds,
-    )
+    from lmexposure.gate import Thresholds
 
     said = {} if flags.settings_file is None else _thresholds_in(flags.settings_file)
     return build(Thresholds, {**said, **parsed(settings_of(Thresholds), flags.thresholds)})

@@ -53,9 +53,7 @@ def epsilon(  # noqa: PLR0913 - a command: its parameters are its flags
 ) -> None:
     """Print every lower bound on epsilon that the scores in FILE support."""
     from lmexposure._settings import with_new_names
-    from lmexposure.audit import (
-        epsilon_of_columns,
-    )
+    from lmexposure.audit import epsilon_of_columns
     from lmexposure.errors import InputError, SettingsError
     from lmexposure.records import (
         OLD_SETTING_NAMES,
@@ -86,9 +84,7 @@ def epsilon(  # noqa: PLR0913 - a command: its parameters are its flags
     if as_json:
         say(json.dumps(privacy.model_dump(mode="json")))
     else:
-        from lmexposure.reporting import (
-            privacy_sections,
-        )
+        from lmexposure.reporting import privacy_sections
 
         print_sections(privacy_sections(privacy))
     if privacy.primary is None:

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lmexposure._style import percent
-from lmexposure.canaries import (
-    ADAPTERS,
-)
+from lmexposure.canaries import ADAPTERS
 from lmexposure.cli import options
 from lmexposure.cli.console import print_pairs, say, say_aside, warn
 from lmexposure.cli.options import takes
@@ -59,9 +57,7 @@ def insert(
         insert_corpus,
         plan_of,
     )
-    from lmexposure.canaries import (
-        is_stream,
-    )
+    from lmexposure.canaries import is_stream
 
     if dry_run:
         _dry_run(corpus, settings)
@@ -107,9 +103,7 @@ def warn_of_share(settings: "RunSettings", of_documents: float, of_bytes: float 
 
 def _shares(manifest: "Manifest", inserted: Path | None) -> tuple[float, float | None]:
     """The canaries' share of all documents, and of the bytes of a single text file, not packed."""
-    from lmexposure.canaries import (
-        packing,
-    )
+    from lmexposure.canaries import packing
 
     added = sum(canary.inserted for canary in manifest.canaries)
     of_documents = added / (manifest.corpus.documents + added)
@@ -138,9 +132,7 @@ def _next_commands(inserted: Path | None, out: Path) -> list[str]:
 
 def _to_train_on(inserted: Path) -> tuple[str, str]:
     """The corpus without the sidecars next to its files: for any trainer, and for ours."""
-    from lmexposure.canaries import (
-        SIDECAR_SUFFIX,
-    )
+    from lmexposure.canaries import SIDECAR_SUFFIX
 
     if not inserted.is_dir():
         return str(inserted), str(inserted)
@@ -155,9 +147,7 @@ def _to_train_on(inserted: Path) -> tuple[str, str]:
 
 def _suffixes(name: str) -> str:
     """What a file's name ends with: .jsonl, or .jsonl.gz."""
-    from lmexposure.canaries import (
-        packing,
-    )
+    from lmexposure.canaries import packing
 
     path = Path(name)
     return Path(path.stem).suffix + path.suffix if packing(path) else path.suffix
@@ -177,9 +167,7 @@ def _dry_run(corpus: list[str], chosen: "RunSettings") -> None:
 
 def say_max_attainable(settings: "RunSettings", *, tell: Callable[[str], None] = say) -> None:
     """Say what an audit with coins could show at best; better known before than after."""
-    from lmexposure.audit import (
-        max_attainable,
-    )
+    from lmexposure.audit import max_attainable
 
     best = max_attainable(settings)
     if best is not None:

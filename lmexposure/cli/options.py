@@ -247,16 +247,14 @@ def opened(corpus: list[str]) -> "list[str] | IO[bytes]":
     if corpus != [STDIN]:
         return corpus
     if sys.stdin is None:
-        from lmexposure.canaries import (
-            NOT_TEXT,
-        )
+        from lmexposure.canaries import NOT_TEXT
 
         raise CorpusError(NOT_TEXT)
     return sys.stdin.buffer
 
 
 def _every_flag() -> dict[str, Setting]:
-    """The settings of the whole path that have a flag, by their arguments."""
+    """The settings of the pipeline that have a flag, by their arguments."""
     found = {**settings_of(RunSettings)}
     found |= {
         f"{_TRAINING}{name}": setting for name, setting in settings_of(TrainingSettings).items()

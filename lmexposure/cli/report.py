@@ -78,9 +78,7 @@ def report(  # noqa: PLR0913 - a command: its parameters are its flags
     ] = False,
 ) -> None:
     """Write the report of RUN: report.html and report.md."""
-    from lmexposure.canaries import (
-        Manifest,
-    )
+    from lmexposure.canaries import Manifest
     from lmexposure.errors import SettingsError
     from lmexposure.gate import check
     from lmexposure.records import open_run

@@ -223,7 +223,7 @@ def _resize(model: PreTrainedModel, path: Path, tokens: int) -> None:
 def _embedding_rows(model: PreTrainedModel, path: Path) -> int | None:
     """How many embeddings an adapter brings, of the input or the output; None: it brings none."""
     layers = (model.get_input_embeddings(), model.get_output_embeddings())
-    names = [name for name, part in model.named_modules() if any(part is one for one in layers)]
+    names = [name for name, part in model.named_modules() if any(part is layer for layer in layers)]
     weight = re.compile(rf".*\.({'|'.join(map(re.escape, names))})\.({_WITHIN}\.)*weight")
     with safe_open(path / _WEIGHTS, framework="pt") as file:
         keys = list(file.keys())

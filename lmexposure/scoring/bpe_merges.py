@@ -216,9 +216,9 @@ class PairGraph:
         kept = (free | self._rule.follows[row, tokens]) & counts.any(axis=1)
         tokens, there, classes, counts = tokens[kept], there[kept], classes[kept], counts[kept]
         ends = self._ends[there]
-        one = (counts[:, 0] == 1) & ~counts[:, 1:].any(axis=1)
+        single = (counts[:, 0] == 1) & ~counts[:, 1:].any(axis=1)
         shares = _ratios(counts, self._counts[place, row])
-        return self._ids[tokens], there * self._classes + classes, shares, ends, ends & one
+        return self._ids[tokens], there * self._classes + classes, shares, ends, ends & single
 
     def step(self, state: int, token: int) -> int | None:
         """The state behind one token, or None where no fill goes on so."""
