@@ -18,14 +18,9 @@ from lmexposure._style import LABELS, at_least, count, interval, percent, probab
 from lmexposure._text import visible
 from lmexposure._validate import integer
 from lmexposure.errors import ResultError
-from lmexposure.records.result import (
-    CanaryResult,
-    ClassKey,
-    ClassSummary,
-    Extraction,
-    QuantileInterval,
-    Result,
-)
+from lmexposure.records.result import Result
+from lmexposure.records.result_classes import ClassKey, ClassSummary, QuantileInterval
+from lmexposure.records.result_formats import CanaryResult, Extraction
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
@@ -90,8 +85,8 @@ def class_of(result: Result, name: str | None, repetitions: int | None) -> Class
 def _listed(result: Result) -> Iterator[str]:
     """Each format with its classes: "pin (repetitions 0, 1, 16)"."""
     for form in result.formats:
-        there = [str(row.repetitions) for row in result.summary if row.format == form.name]
-        yield f"{visible(form.name)} (repetitions {', '.join(there)})"
+        classes = [str(row.repetitions) for row in result.summary if row.format == form.name]
+        yield f"{visible(form.name)} (repetitions {', '.join(classes)})"
 
 
 def quantile_of_class(result: Result, quantile: float, key: ClassKey) -> QuantileInterval:
@@ -277,8 +272,8 @@ def save(result: Result, directory: Path) -> Path:
     path, table, scores = directory / Result.NAME, directory / "scores.parquet", result.scores
     if path.exists():
         # A saved result names the scores that lie next to it, whose file has columns of its own.
-        there = Result.read(path).model_copy(update={"scores_sha256": result.scores_sha256})
-        if there != result:
+        other = Result.read(path).model_copy(update={"scores_sha256": result.scores_sha256})
+        if other != result:
             raise ResultError(f"{path} is another result; choose another directory")
         if table.exists() or scores is None:
             return path

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure._files import PRIVATE, atomic_write, sha256_file
+from lmexposure._record import ROUNDING
 from lmexposure.errors import InputError, ResultError
-from lmexposure.records.result import ROUNDING, Result
+from lmexposure.records.result import Result
 
 _DRAWN = ("canary", "control")
 _ROLES = (*_DRAWN, "held_out", "reference")
@@ -165,9 +166,9 @@ def _other_canaries(scores: Scores, result: Result) -> str | None:
         *what, bits = here[canary.id]
         if what != [canary.format, canary.role, canary.repetitions]:
             return f"{canary.id!r} is another canary there"
-        said = canary.log_perplexity_bits
-        if said is not None and abs(bits - said) > _SAME_BITS:
-            return f"{canary.id!r} has {bits:.3f} bits there, not {said:.3f}"
+        known = canary.log_perplexity_bits
+        if known is not None and abs(bits - known) > _SAME_BITS:
+            return f"{canary.id!r} has {bits:.3f} bits there, not {known:.3f}"
     return None
 
 
@@ -195,8 +196,8 @@ def _other_references(scores: Scores, result: Result) -> str | None:
         if not known or not bits.size:
             continue
         here = np.quantile(bits, (0, 0.5, 1))
-        there = np.array([known[0], known[len(known) // 2], known[-1]])
-        if (np.abs(here - there) > _SAME_BITS).any():
+        wanted = np.array([known[0], known[len(known) // 2], known[-1]])
+        if (np.abs(here - wanted) > _SAME_BITS).any():
             return f"the references of {form.name!r} have other bits there"
     return None
 
