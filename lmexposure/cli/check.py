@@ -56,8 +56,8 @@ def gate_thresholds(flags: CheckFlags) -> "Thresholds":
     """
     from lmexposure.gate import Thresholds
 
-    said = {} if flags.settings_file is None else _thresholds_in(flags.settings_file)
-    return build(Thresholds, {**said, **parsed(settings_of(Thresholds), flags.thresholds)})
+    given = {} if flags.settings_file is None else _thresholds_in(flags.settings_file)
+    return build(Thresholds, {**given, **parsed(settings_of(Thresholds), flags.thresholds)})
 
 
 def _thresholds_in(path: Path) -> dict[str, object]:
@@ -69,8 +69,8 @@ def _thresholds_in(path: Path) -> dict[str, object]:
     )
 
     whole = read_toml(path)
-    said = whole.pop("check", {})
-    if not isinstance(said, dict):
+    given = whole.pop("check", {})
+    if not isinstance(given, dict):
         raise SettingsError(f"[check] in {path} must be a table of thresholds by name")
     known = settings_of(Thresholds)
     astray = [name for name in whole if name in known and name not in SETTING_NAMES]
@@ -79,16 +79,16 @@ def _thresholds_in(path: Path) -> dict[str, object]:
     except SettingsError as failure:
         raise SettingsError(f"{path}: {failure}") from None
     try:
-        refuse_unknown(said, known, what="threshold", elsewhere=NAMES_BY_TABLE)
-        if "quantile_exposure" in said:
-            said["quantile_exposure"] = quantile_pair(
-                "quantile_exposure", said["quantile_exposure"]
+        refuse_unknown(given, known, what="threshold", elsewhere=NAMES_BY_TABLE)
+        if "quantile_exposure" in given:
+            given["quantile_exposure"] = quantile_pair(
+                "quantile_exposure", given["quantile_exposure"]
             )
-        for name, value in said.items():
+        for name, value in given.items():
             known[name].check(value)
     except SettingsError as failure:
         raise SettingsError(f"{path}: [check] {failure}") from None
-    return said
+    return given
 
 
 def refuse_mixed(flags: CheckFlags) -> None:

@@ -1,7 +1,7 @@
 """`lmexposure insert`: a corpus with canaries, and the manifest to score them by."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from glob import escape
 from pathlib import Path
 from shlex import quote
@@ -75,12 +75,8 @@ def insert(
         verify=verify,
     )
     inserted = None if is_stream(source) else place
-    count = sum(canary.inserted for canary in manifest.canaries)
-    tell(f"corpus    {inserted or 'standard output'}  ({count:,} documents inserted)")
-    if settings.inclusion_probability is not None:
-        tell(f"included  {_included(manifest)}")
-    for name, indices in manifest.set_aside.items():
-        tell(f"set aside {len(indices):,} fills of {name} that the corpus already held")
+    for line in _what_was_inserted(manifest, inserted):
+        tell(line)
     if not verify:
         warn(
             "not verified: the corpus was not searched for fills that it already held, and what "
@@ -90,6 +86,15 @@ def insert(
     warn_of_share(settings, *_shares(manifest, inserted))
     for line in _next_commands(inserted, out):
         tell(line)
+
+
+def _what_was_inserted(manifest: "Manifest", inserted: Path | None) -> Iterator[str]:
+    count = sum(canary.inserted for canary in manifest.canaries)
+    yield f"corpus    {inserted or 'standard output'}  ({count:,} documents inserted)"
+    if manifest.plan.inclusion_probability is not None:
+        yield f"included  {_included(manifest)}"
+    for name, indices in manifest.set_aside.items():
+        yield f"set aside {len(indices):,} fills of {name} that the corpus already held"
 
 
 def warn_of_share(settings: "RunSettings", of_documents: float, of_bytes: float | None) -> None:

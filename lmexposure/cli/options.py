@@ -225,7 +225,7 @@ def of_a_run(path: Path, home: Path) -> bool:
     if path.parent == home.resolve() and (path.name in _RUN_FILES or path.stem == "report"):
         return True
     return path.exists() and any(
-        there.exists() and path.samefile(there) for there in (home / name for name in _RUN_FILES)
+        member.exists() and path.samefile(member) for member in (home / name for name in _RUN_FILES)
     )
 
 
@@ -326,9 +326,9 @@ def merged(given: Given, *, base: RunSettings | None = None) -> RunSettings:
     """
     given = dict(given)
     file = given.pop(_FILE, None)
-    said = {} if file is None else read_settings_file(Path(str(file)), elsewhere=_OF_THE_GATE)
+    in_file = {} if file is None else read_settings_file(Path(str(file)), elsewhere=_OF_THE_GATE)
     if given.get("coins") == "fixed":  # the old word against a file's probability
-        said = _by_a_fixed_number(said)
+        in_file = _by_a_fixed_number(in_file)
     if "coins" in given:
         given["coins"] = _probability(str(given["coins"]))
     given = parsed(_FLAGS, with_new_names(given, OLD_SETTING_NAMES, shown="--{}"))
@@ -337,15 +337,15 @@ def merged(given: Given, *, base: RunSettings | None = None) -> RunSettings:
         for name in list(given)
         if name.startswith(_TRAINING)
     }
-    from_file = said.get("training", {})
+    from_file = in_file.get("training", {})
     if isinstance(from_file, Mapping):
         given["training"] = {**from_file, **training}
     # Both at once, for one may be right only with the other.
     base = base or RunSettings()
     try:
-        return base.override({**said, **given})
+        return base.override({**in_file, **given})
     except SettingsError as failure:
-        if not said or str(failure) == _refused(base, given):
+        if not in_file or str(failure) == _refused(base, given):
             raise
         raise SettingsError(f"{file}: {failure}") from None
 
@@ -359,12 +359,12 @@ def _refused(base: RunSettings, given: Given) -> str | None:
     return None
 
 
-def _by_a_fixed_number(said: Mapping[str, object]) -> dict[str, object]:
+def _by_a_fixed_number(settings: Mapping[str, object]) -> dict[str, object]:
     """What a file says of a plan whose number of canaries is fixed after all."""
-    if "inclusion_probability" not in said:
-        return dict(said)
+    if "inclusion_probability" not in settings:
+        return dict(settings)
     vain = ("inclusion_probability", "inclusion_seed", "canaries")
-    return {name: value for name, value in said.items() if name not in vain}
+    return {name: value for name, value in settings.items() if name not in vain}
 
 
 def _probability(text: str) -> float | str:

@@ -72,9 +72,9 @@ def _target(out: Path | None, name: str | None, manifest: Path, corpus: Sequence
     from lmexposure.errors import SettingsError
 
     if out is not None and name is None:
-        there = next((out / path.name for path in corpus if (out / path.name).exists()), None)
-        if there is not None:
-            raise SettingsError(f"{there} is there already; choose another --out")
+        taken = next((out / path.name for path in corpus if (out / path.name).exists()), None)
+        if taken is not None:
+            raise SettingsError(f"{taken} is there already; choose another --out")
         return out
     if name is None or out is not None:
         raise SettingsError(

@@ -17,11 +17,20 @@ from lmexposure.records import (
     Extraction,
     ExtractionCount,
     FormatResult,
+    GuessCount,
     Result,
     RunFiles,
     Scores,
 )
-from lmexposure.reporting.data import CanaryRow, ClassRow, FormatData, Found, ReportData, RocData
+from lmexposure.reporting.data import (
+    CanaryRow,
+    ClassRow,
+    Floats,
+    FormatData,
+    Found,
+    ReportData,
+    RocData,
+)
 from lmexposure.reporting.facts import command_of, model_facts, setting_facts, where_of
 from lmexposure.statistics import (
     ScoreClass,
@@ -34,7 +43,6 @@ from lmexposure.statistics import (
 _WITH_SOME_GIVEN = ("greedy", "beam")
 
 _BUCKETS = 200  # each keeps two corners
-Floats = NDArray[np.float64]
 
 
 def report_data(
@@ -60,7 +68,24 @@ def report_data(
     run = replace(run, manifest=_manifest(run, manifest, show_secrets))
     limits = Thresholds() if thresholds is None else thresholds
     of_type("thresholds", limits, Thresholds, "Thresholds(...)")
-    return _data(run, run.scores(), limits, show_secrets)
+    result, scores, in_memory = run.result, run.scores(), run.result_path is None
+    return ReportData(
+        title=run.name,
+        verdict=check(result, limits),
+        provenance=run.provenance,
+        model=model_facts(run),
+        formats=tuple(_format(run, form, scores, show_secrets) for form in result.formats),
+        privacy=result.privacy,
+        roc=_roc(run, scores),
+        training=run.curve,
+        settings=setting_facts(run, show_seeds=show_secrets),
+        command=None if in_memory else command_of(run, show_seeds=show_secrets),
+        where="" if in_memory else where_of(run),
+        warnings=(*result.warnings, *run.notes),
+        significance=limits.significance,
+        quick=result.settings.quick,
+        redacted=not show_secrets,
+    )
 
 
 def _manifest(run: RunFiles, given: Manifest | None, show_secrets: bool) -> Manifest | None:
@@ -76,29 +101,6 @@ def _manifest(run: RunFiles, given: Manifest | None, show_secrets: bool) -> Mani
             "the manifest too, or leave the secrets out"
         )
     return manifest
-
-
-def _data(
-    run: RunFiles, scores: Scores | None, thresholds: Thresholds, show_secrets: bool
-) -> ReportData:
-    result, in_memory = run.result, run.result_path is None
-    return ReportData(
-        title=run.name,
-        verdict=check(result, thresholds),
-        provenance=run.provenance,
-        model=model_facts(run),
-        formats=tuple(_format(run, form, scores, show_secrets) for form in result.formats),
-        privacy=result.privacy,
-        roc=_roc(run, scores),
-        training=run.curve,
-        settings=setting_facts(run, show_seeds=show_secrets),
-        command=None if in_memory else command_of(run, show_seeds=show_secrets),
-        where="" if in_memory else where_of(run),
-        warnings=(*result.warnings, *run.notes),
-        significance=thresholds.significance,
-        quick=result.settings.quick,
-        redacted=not show_secrets,
-    )
 
 
 def _format(
@@ -167,17 +169,14 @@ def _class_row(row: ClassSummary, form: FormatResult) -> ClassRow:
         p_value=None if row.guessing_test is None else row.guessing_test.p_value,
         epsilon=None if row.epsilon is None else row.epsilon.value,
         exact=row.counted,
-        guesses=tuple(
-            Found(
-                given=count.guesses,
-                found=count.found,
-                of=count.of,
-                by_chance=count.of * min(1.0, count.guesses / form.space_size),
-            )
-            for count in row.guesses
-        ),
+        guesses=tuple(_guessed(count, form) for count in row.guesses),
         revealed=_revealed(row.extraction),
     )
+
+
+def _guessed(count: GuessCount, form: FormatResult) -> Found:
+    by_chance = count.of * min(1.0, count.guesses / form.space_size)
+    return Found(given=count.guesses, found=count.found, of=count.of, by_chance=by_chance)
 
 
 def _high_capped(row: ClassSummary, form: FormatResult) -> bool:

@@ -227,10 +227,12 @@ def legend(sections: Sequence[Section], level: str) -> Section:
     heads = {head for section in sections for head in section.columns}
     shown = [*heads, *(cell for section in sections for row in section.rows for cell in row)]
     meant = {"interval": f"of the median, at {level}"} | _HEADS
-    lines = [f"{LABELS[name]}: {said}" for name, said in meant.items() if LABELS[name] in heads]
+    lines = [
+        f"{LABELS[name]}: {meaning}" for name, meaning in meant.items() if LABELS[name] in heads
+    ]
     lines += [
-        f"{sign}: {said}"
-        for sign, pattern, said in _SIGNS
+        f"{sign}: {meaning}"
+        for sign, pattern, meaning in _SIGNS
         if any(re.search(pattern, text) for text in shown)
     ]
     return Section(title="How to read these tables", notes=tuple(lines))
