@@ -121,8 +121,8 @@ def test_hashes_are_of_contents(tmp_path: Path) -> None:
 
 def test_two_who_write_one_file_are_told(tmp_path: Path) -> None:
     path = tmp_path / "a"
-    told = pytest.raises(FileError, match="another process writes it, too")
-    with told, atomic_write(path) as one:
+    refused = pytest.raises(FileError, match="another process writes it as well")
+    with refused, atomic_write(path) as one:
         one.write(b"one")
         with atomic_write(path) as two:
             two.write(b"two")
@@ -132,8 +132,8 @@ def test_two_who_write_one_file_are_told(tmp_path: Path) -> None:
 
 def test_two_who_write_one_directory_are_told(tmp_path: Path) -> None:
     path = tmp_path / "a"
-    told = pytest.raises(FileError, match="another process writes it, too")
-    with told, atomic_directory(path), atomic_directory(path) as two:
+    refused = pytest.raises(FileError, match="another process writes it as well")
+    with refused, atomic_directory(path), atomic_directory(path) as two:
         (two / "two").write_bytes(b"two")
     assert [one.name for one in path.iterdir()] == ["two"]
 

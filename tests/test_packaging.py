@@ -20,7 +20,7 @@ import lmexposure
 from lmexposure.canaries import library
 
 ROOT = Path(__file__).parents[1]
-FORMATS = {path.name for path in (ROOT / "canary_formats").iterdir()}
+FORMATS = {path.name for path in (ROOT / "canary_formats").glob("*.toml")}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 

@@ -25,24 +25,14 @@ from lmexposure.records import (
 from lmexposure.reporting.data import (
     CanaryRow,
     ClassRow,
-    Floats,
     FormatData,
     Found,
     ReportData,
     RocData,
 )
 from lmexposure.reporting.facts import command_of, model_facts, setting_facts, where_of
-from lmexposure.statistics import (
-    ScoreClass,
-    area_under_curve,
-    concave_hull,
-    roc_curve,
-    score_classes,
-)
 
 _WITH_SOME_GIVEN = ("greedy", "beam")
-
-_BUCKETS = 200  # each keeps two corners
 
 
 def report_data(
@@ -132,6 +122,8 @@ def _reference_bits(scores: Scores, name: str) -> NDArray[np.float64]:
 def _roc(run: RunFiles, scores: Scores | None) -> tuple[RocData, ...]:
     if scores is None:
         return ()
+    from lmexposure.reporting.roc import roc_data  # tables on the terminal wait for no scipy
+
     privacy = run.result.privacy
     pooled = privacy is not None and privacy.inclusion_probability is not None
     return roc_data(scores, pooled=pooled, level=run.result.settings.level)
@@ -278,68 +270,3 @@ def _fewest_revealed(searches: Iterable[Extraction]) -> int | None:
         if search.method in _WITH_SOME_GIVEN and search.found and 2 * search.by_chance < 1
     ]
     return min(given, default=None)
-
-
-def roc_data(scores: Scores, *, pooled: bool, level: float) -> tuple[RocData, ...]:
-    """One curve a class, as the result's membership metrics see it.
-
-    Args:
-        scores: of every text; controls are left aside.
-        pooled: one class over all formats, as where coins were tossed.
-        level: coverage of the area's interval, in (0, 1).
-    """
-    classes = score_classes(
-        -scores.log_perplexity_bits,
-        scores.roles,
-        scores.repetitions,
-        scores.formats,
-        pooled=pooled,
-    )
-    both_sides = (group for group in classes if group.included.any() and group.outside.size)
-    return tuple(_curve(group, level) for group in both_sides)
-
-
-def _curve(group: ScoreClass, level: float) -> RocData:
-    inside, outside = group.scores[group.included], group.outside
-    curve = roc_curve(inside, outside)
-    hull = concave_hull(curve)
-    area = area_under_curve(inside, outside, level=level)
-    fpr, tpr = _thinned(curve.fpr[::-1], curve.tpr[::-1], curve.negatives)
-    return RocData(
-        name=_class_title(group),
-        repetitions=group.repetitions,
-        fpr=fpr,
-        tpr=tpr,
-        hull_fpr=hull.false_positives / hull.negatives,
-        hull_tpr=hull.true_positives / hull.positives,
-        positives=curve.positives,
-        negatives=curve.negatives,
-        area=area.value,
-        area_low=area.low,
-        area_high=area.high,
-    )
-
-
-def _class_title(group: ScoreClass) -> str:
-    few = len(group.formats) <= 2
-    formats = ", ".join(group.formats) if few else f"{len(group.formats)} formats"
-    return f"{formats}, repetitions {group.repetitions}"
-
-
-def _thinned(fpr: Floats, tpr: Floats, negatives: int) -> tuple[Floats, Floats]:
-    """The first and last corner of each narrow strip, narrow on linear and on logarithmic axes."""
-    keep = _corners(fpr, tpr)
-    fpr, tpr = fpr[keep], tpr[keep]
-    floor = 0.5 / negatives
-    decades = np.log(np.maximum(fpr, floor) / floor) / np.log(1 / floor)
-    strip = np.floor((fpr + decades) / 2 * _BUCKETS)
-    first = np.concatenate([[True], strip[1:] != strip[:-1]])
-    last = np.concatenate([first[1:], [True]])
-    return fpr[first | last], tpr[first | last]
-
-
-def _corners(fpr: Floats, tpr: Floats) -> NDArray[np.bool_]:
-    """Where the staircase turns."""
-    flat, steep = np.diff(tpr) == 0, np.diff(fpr) == 0
-    straight = (flat[1:] & flat[:-1]) | (steep[1:] & steep[:-1])
-    return np.concatenate([[True], ~straight, [True]])

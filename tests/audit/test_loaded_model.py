@@ -35,7 +35,7 @@ from lmexposure.models import (
     save_model,
 )
 from lmexposure.records import Result, open_run
-from lmexposure.reporting.build import roc_data
+from lmexposure.reporting.roc import roc_data
 
 pytestmark = [
     # What peft and this file still call in transformers.

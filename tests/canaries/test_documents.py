@@ -8,15 +8,9 @@ import numpy as np
 import pytest
 from datasets import Dataset, DatasetDict
 
-from lmexposure.audit import measure
+from lmexposure import Wrapping, insert, remove, verify
 from lmexposure.canaries import Format, Manifest, Plan, insert_files
 from lmexposure.errors import CorpusError, ManifestError
-from lmexposure.integrations import (
-    Wrapping,
-    insert,
-    remove,
-    verify,
-)
 
 PIN = Format(name="pin", template="My PIN is {digits:6}.")
 PLAN = Plan(formats=(PIN,), canaries=2, repetitions=(1, 3), controls=1, seed=4)
@@ -51,6 +45,8 @@ def test_the_manifest_is_whole(tmp_path: Any) -> None:
 
 def test_canaries_in_chats_are_not_measured_as_plain_text() -> None:
     """They would look unknown to a model that knows them, which would look like privacy."""
+    from lmexposure import measure
+
     _, manifest = insert(chats(), PLAN, wrapping=ANSWER)
     with pytest.raises(ManifestError, match=r"turns of chats.*score them in their wrapping"):
         measure("nowhere", manifest)

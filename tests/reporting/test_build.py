@@ -26,8 +26,9 @@ from lmexposure.errors import ManifestError, ResultError, SettingsError
 from lmexposure.gate import Outcome, Thresholds
 from lmexposure.records import Estimate, Extraction, Method, Result, RunFiles, Scores, open_run
 from lmexposure.reporting import ReportData, report_data
-from lmexposure.reporting.build import canary_rows, class_rows, roc_data
+from lmexposure.reporting.build import canary_rows, class_rows
 from lmexposure.reporting.data import CanaryRow
+from lmexposure.reporting.roc import roc_data
 from lmexposure.statistics import roc_curve
 
 

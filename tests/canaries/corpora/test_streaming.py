@@ -1,16 +1,14 @@
 """Insertion into streams: in order or by an id, through shuffles, shards, nodes and loaders."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
 import pytest
-import torch.utils.data
 from datasets import Dataset, IterableDataset
 from datasets.distributed import split_dataset_by_node
 from naive_rows import with_canaries
-from torch.utils.data import DataLoader
 
 from lmexposure.canaries import (
     Format,
@@ -83,6 +81,8 @@ def test_reading_goes_on_where_it_stopped() -> None:
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.filterwarnings("ignore")
 def test_loader_workers(workers: int) -> None:
+    from torch.utils.data import DataLoader
+
     rows, _ = inserted()
     assert texts(DataLoader(rows, batch_size=None, num_workers=workers)) == WHOLE
     rows, _ = inserted(id_column="id")
@@ -132,23 +132,24 @@ def test_a_step_for_map(processes: int | None) -> None:
     assert texts(rows) == WHOLE
 
 
-class Told(torch.utils.data.IterableDataset[str]):
-    """The step's refusal as data: a loader takes seconds to end workers that raise."""
-
-    def __iter__(self) -> Iterator[str]:
-        try:
-            InsertionStep.of(inserted()[1])({"text": ["a"]}, [0])
-        except CorpusError as refusal:
-            yield str(refusal)
-
-
 @pytest.mark.parametrize("workers", [0, 1, 2])
 @pytest.mark.filterwarnings("ignore")
 def test_a_step_that_cannot_know_its_documents(workers: int) -> None:
-    told = list(DataLoader(Told(), batch_size=None, num_workers=workers))
-    refusals = 2 if workers == 2 else 0
-    assert len(told) == refusals
-    assert all("several loader workers each count their rows from 0" in one for one in told)
+    from torch.utils.data import DataLoader, IterableDataset
+
+    class Refusals(IterableDataset[str]):
+        """The step's refusal as data: a loader takes seconds to end workers that raise."""
+
+        def __iter__(self) -> Iterator[str]:
+            try:
+                InsertionStep.of(inserted()[1])({"text": ["a"]}, [0])
+            except CorpusError as refusal:
+                yield str(refusal)
+
+    refusals = list(DataLoader(Refusals(), batch_size=None, num_workers=workers))
+    assert len(refusals) == (2 if workers == 2 else 0)
+    several = "several loader workers each count their rows from 0"
+    assert all(several in refusal for refusal in refusals)
 
 
 @pytest.mark.parametrize(
@@ -174,16 +175,22 @@ def test_a_fill_that_is_there_already() -> None:
 @pytest.mark.parametrize(
     ("source", "options", "message"),
     [
-        (stream(), {"total": None}, "count its rows and give total"),
-        (stream(), {"text_field": "body"}, "no column 'body'; there are text, id"),
-        (stream(), {"id_column": "number"}, "no column 'number'"),
-        (stream(), {"fields": {"source": 1}}, "no column 'source'"),
-        (stream(), {"fields": {"id": "x"}}, "constant for column 'id' is not of its type, Value"),
-        (stream().shuffle(seed=1), {}, "shuffled already.*insert first and shuffle then"),
-        (stream().shuffle(seed=1).take(9), {}, "shuffled already"),
-        (split_dataset_by_node(stream(), rank=0, world_size=2), {}, "split by node already"),
+        (stream, {"total": None}, "count its rows and give total"),
+        (stream, {"text_field": "body"}, "no column 'body'; there are text, id"),
+        (stream, {"id_column": "number"}, "no column 'number'"),
+        (stream, {"fields": {"source": 1}}, "no column 'source'"),
+        (stream, {"fields": {"id": "x"}}, "constant for column 'id' is not of its type, Value"),
+        (lambda: stream().shuffle(seed=1), {}, "shuffled already.*insert first and shuffle then"),
+        (lambda: stream().shuffle(seed=1).take(9), {}, "shuffled already"),
+        (
+            lambda: split_dataset_by_node(stream(), rank=0, world_size=2),
+            {},
+            "split by node already",
+        ),
     ],
 )
-def test_refused_streams(source: Any, options: dict[str, Any], message: str) -> None:
+def test_refused_streams(
+    source: Callable[[], IterableDataset], options: dict[str, Any], message: str
+) -> None:
     with pytest.raises(CorpusError, match=message):
-        inserted(source, **options)
+        inserted(source(), **options)
