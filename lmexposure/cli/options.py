@@ -281,16 +281,9 @@ def _settings(
     old: Mapping[str, type] | None = None,
     make: Callable[[Given], object] | None = None,
 ) -> Group:
-    """The settings of these panels; a command gets `RunSettings`.
+    """The settings of these panels, `also` others, `without` some; the rest is as in `Group`.
 
-    Args:
-        panels: of the help.
-        also: settings that are taken whatever their panel.
-        without: settings that are not taken.
-        first: as in `Group`.
-        help: as in `Group`.
-        old: as in `Group`.
-        make: as in `Group`; None: `merged`.
+    Where `make` is None, a command gets the `RunSettings` of `merged`.
     """
     taken = {
         name: setting

@@ -121,6 +121,16 @@ def _read_columns(path: Path) -> Scores:
             f"{path} cannot be read as scores ({type(failure).__name__}): cut short, or of other "
             f"columns; {_SAME_COMMAND}"
         ) from None
+    _check_bits(path, bits)
+    ids, formats, roles = texts
+    for old, new in OLD_ROLES.items():
+        roles = np.where(roles == old, new, roles)
+    return Scores(
+        ids=ids, formats=formats, roles=roles, repetitions=copies, log_perplexity_bits=bits
+    )
+
+
+def _check_bits(path: Path, bits: NDArray[np.float64]) -> None:
     bad = int((~np.isfinite(bits)).sum())
     if bad:
         raise ResultError(
@@ -131,12 +141,6 @@ def _read_columns(path: Path) -> Scores:
             f"{path}: a log-perplexity is {bits.min():.3g} bits, and none is below 0; "
             f"{_SAME_COMMAND}"
         )
-    ids, formats, roles = texts
-    for old, new in OLD_ROLES.items():
-        roles = np.where(roles == old, new, roles)
-    return Scores(
-        ids=ids, formats=formats, roles=roles, repetitions=copies, log_perplexity_bits=bits
-    )
 
 
 def _check_scores(path: Path, scores: Scores, result: Result) -> None:
