@@ -63,10 +63,7 @@ def gate_thresholds(flags: CheckFlags) -> "Thresholds":
 def _thresholds_in(path: Path) -> dict[str, object]:
     """The table [check] of a settings file, each value checked by itself."""
     from lmexposure._files import read_toml
-    from lmexposure.gate import (
-        Thresholds,
-        quantile_pair,
-    )
+    from lmexposure.gate import Thresholds, quantile_pair
 
     whole = read_toml(path)
     given = whole.pop("check", {})

@@ -53,10 +53,7 @@ def insert(
     A file NAME.canaries.json next to each corpus file says which canaries are in it, and where. The
     same command, given again, completes what a killed one left.
     """
-    from lmexposure.audit import (
-        insert_corpus,
-        plan_of,
-    )
+    from lmexposure.audit import insert_corpus, plan_of
     from lmexposure.canaries import is_stream
 
     if dry_run:

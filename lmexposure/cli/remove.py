@@ -37,13 +37,7 @@ def remove(
 ) -> None:
     """Take the canaries out again, and check that the corpus is what it was before."""
     from lmexposure._files import is_standard_output, made_directory
-    from lmexposure.canaries import (
-        SPOOL,
-        Manifest,
-        corpus_files,
-        is_stream,
-        layout_named,
-    )
+    from lmexposure.canaries import SPOOL, Manifest, corpus_files, is_stream, layout_named
     from lmexposure.integrations import remove as remove_from
 
     known, source = Manifest.read(manifest), options.opened(corpus)

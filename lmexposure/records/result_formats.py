@@ -335,6 +335,11 @@ class CanaryResult(Record):
     estimates: dict[EstimateName, Estimate]
     extraction: Rows[Extraction]
 
+    @property
+    def blind_searches(self) -> tuple[Extraction, ...]:
+        """Searches with nothing of the secret given."""
+        return tuple(search for search in self.extraction if search.revealed == 0)
+
     @model_validator(mode="after")
     def _controls_were_never_inserted(self) -> Self:
         if (self.repetitions > 0) != (self.role == "canary"):

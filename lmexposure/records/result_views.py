@@ -127,7 +127,7 @@ def share_found(result: Result, key: ClassKey, guesses: int) -> FoundShare:
     from lmexposure.statistics import binomial_interval
 
     guesses = integer("guesses", guesses, low=1)
-    searches = [_blind(canary) for canary in result.classes[key]]
+    searches = [canary.blind_searches for canary in result.classes[key]]
     if not any(searches):
         raise ResultError(
             "the secrets of this class were not searched for; measure with extraction=True and "
@@ -160,11 +160,6 @@ def _proven(search: Extraction) -> int:
     return search.proven or 0
 
 
-def _blind(canary: CanaryResult) -> list[Extraction]:
-    """Searches with nothing of the secret given."""
-    return [search for search in canary.extraction if search.revealed == 0]
-
-
 def frame_of(result: Result) -> "pd.DataFrame":
     """A row for each canary and control, without its secret; what is missing is NaN or None."""
     import pandas as pd
@@ -173,7 +168,7 @@ def frame_of(result: Result) -> "pd.DataFrame":
 
 
 def _row(canary: CanaryResult) -> dict[str, object]:
-    shown, blind = canary.exposure, _blind(canary)
+    shown, blind = canary.exposure, canary.blind_searches
     return {
         "id": canary.id,
         "format": canary.format,

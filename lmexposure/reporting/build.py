@@ -22,14 +22,7 @@ from lmexposure.records import (
     RunFiles,
     Scores,
 )
-from lmexposure.reporting.data import (
-    CanaryRow,
-    ClassRow,
-    FormatData,
-    Found,
-    ReportData,
-    RocData,
-)
+from lmexposure.reporting.data import CanaryRow, ClassRow, FormatData, Found, ReportData, RocData
 from lmexposure.reporting.facts import command_of, model_facts, setting_facts, where_of
 
 _WITH_SOME_GIVEN = ("greedy", "beam")
@@ -256,8 +249,8 @@ def _guesses_of(canary: CanaryResult) -> tuple[int | None, int | None]:
     """
     shown = canary.exposure
     counted = shown.place if shown.method == "exact" and not shown.capped else None
-    for search in canary.extraction:
-        if search.method == "best_first" and search.revealed == 0:
+    for search in canary.blind_searches:
+        if search.method == "best_first":
             return search.place if search.found else counted, search.proven or None
     return counted, None
 
