@@ -4,9 +4,8 @@
 they are needed.
 """
 
-import math
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -20,7 +19,7 @@ from lmexposure._validate import integer
 from lmexposure.errors import ResultError
 from lmexposure.records.result import Result
 from lmexposure.records.result_classes import ClassKey, ClassSummary, QuantileInterval
-from lmexposure.records.result_formats import CanaryResult, Extraction
+from lmexposure.records.result_formats import CanaryResult
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
@@ -134,8 +133,9 @@ def share_found(result: Result, key: ClassKey, guesses: int) -> FoundShare:
             "revealed=0 or more"
         )
     wanted = min(guesses, result.format_named[key[0]].space_size)
-    found = [any(_found_at(s) <= guesses for s in own) for own in searches]
-    short = [max(map(_proven, own), default=0) < wanted for own in searches]
+    found = [any(s.found_at is not None and s.found_at <= guesses for s in own) for own in searches]
+    # What is proven was tried in order; a beam may pass some of the likeliest fills over.
+    short = [max((s.proven or 0 for s in own), default=0) < wanted for own in searches]
     n, left = len(found), sum(not got and few for got, few in zip(found, short, strict=True))
     level = result.settings.level
     ends = binomial_interval([sum(found), sum(found) + left], n, level=level)
@@ -149,15 +149,6 @@ def share_found(result: Result, key: ClassKey, guesses: int) -> FoundShare:
         level=level,
         complete=not left,
     )
-
-
-def _found_at(search: Extraction) -> float:
-    return math.inf if search.found_at is None else search.found_at
-
-
-def _proven(search: Extraction) -> int:
-    """How many of the likeliest fills were tried; a beam may pass some of them over."""
-    return search.proven or 0
 
 
 def frame_of(result: Result) -> "pd.DataFrame":
@@ -190,15 +181,12 @@ def _row(canary: CanaryResult) -> dict[str, object]:
 def html_of(result: Result) -> str:
     """A table of the classes, for notebooks."""
     head = "".join(f"<th>{escape(name)}</th>" for name in _columns(result))
-    body = "".join(f"<tr>{_cells(row)}</tr>" for row in _rows(result))
+    cells = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in _rows(result))
+    body = "".join(f"<tr>{row}</tr>" for row in cells)
     return (
         f"<p>{escape(title_of(result))}</p>"
         f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     )
-
-
-def _cells(row: Sequence[str]) -> str:
-    return "".join(f"<td>{escape(cell)}</td>" for cell in row)
 
 
 def _columns(result: Result) -> tuple[str, ...]:

@@ -131,9 +131,10 @@ class _Known:
     def __init__(self, estimates: Sequence[ExposureEstimate]) -> None:
         self.estimates = estimates
         self.shown = np.array([estimate.value for estimate in estimates])
-        # A lower bound may be as much as the whole secret.
-        self.most = np.array([_most_bits(estimate) for estimate in estimates])
         self.capped = np.array([estimate.capped for estimate in estimates], dtype=bool)
+        # A lower bound may be as much as the whole secret.
+        space_bits = np.array([estimate.space_bits for estimate in estimates])
+        self.most = np.where(self.capped, np.maximum(self.shown, space_bits), self.shown)
 
     @property
     def drawn(self) -> bool:
@@ -244,10 +245,6 @@ def _interval(before: _Known, after: _Known, level: float) -> tuple[float | None
     base, other = (quantile_range(side.estimates, 0.5, tail) for side in (before, after))
     low = None if other[0] is None or base[1] is None else other[0] - base[1]
     return low, None if other[1] is None or base[0] is None else other[1] - base[0]
-
-
-def _most_bits(known: ExposureEstimate) -> float:
-    return max(known.value, known.space_bits) if known.capped else known.value
 
 
 def _with_adjusted(found: Sequence[Difference]) -> list[Difference]:

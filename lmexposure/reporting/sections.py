@@ -36,7 +36,7 @@ _CELLS: dict[str, Callable[[ClassRow], str]] = {
     "exact": lambda row: f"{row.exact:,}/{row.n:,}",
     "p_value": lambda row: probability(row.p_value),
     "certificate": lambda row: number(row.certificate),
-    "skew_normal": lambda row: _doubted(number(row.skew_normal), row.skew_normal_doubted),
+    "skew_normal": lambda row: number(row.skew_normal) + f" {DOUBT}" * row.skew_normal_doubted,
     "epsilon_point": lambda row: at_least(row.epsilon, row.capped),
     "guesses": lambda row: found_cell(row.guesses[-1] if row.guesses else None),
 }
@@ -211,10 +211,6 @@ def class_cells(row: ClassRow, names: Sequence[str]) -> tuple[str, ...]:
 def found_cell(found: Found | None) -> str:
     """Found of searched for; missing where it was not tried."""
     return MISSING if found is None else found_of(found.found, found.of, found.by_chance)
-
-
-def _doubted(cell: str, doubted: bool) -> str:
-    return f"{cell} {DOUBT}" if doubted else cell
 
 
 def legend(sections: Sequence[Section], level: str) -> Section:
