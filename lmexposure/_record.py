@@ -245,8 +245,10 @@ def first_problem(failure: ValidationError, *, shown: bool = True) -> str:
         failure: as pydantic raised it.
         shown: whether the value may be shown; one of a manifest may be a secret.
 
+    >>> class Example(Record):
+    ...     bits: float
     >>> try:
-    ...     _Example.model_validate({"bits": "3"})
+    ...     Example.model_validate({"bits": "3"})
     ... except ValidationError as failure:
     ...     print(first_problem(failure))
     bits='3': Input should be a valid number
@@ -330,7 +332,3 @@ def plain(value: object) -> JsonValue:
     if hasattr(value, "tolist"):  # numpy's
         return plain(value.tolist())
     raise TypeError(f"a {type(value).__name__} is nothing that JSON holds")
-
-
-class _Example(Record):
-    bits: float
