@@ -15,23 +15,9 @@ from lmexposure._integrity import read_sealed, say_rebuilt, write_sealed
 from lmexposure.audit.directory import OTHER_PART, OTHER_VERSION, part_name
 from lmexposure.canaries import DEFAULT_REFERENCES, Canary, Format, Manifest
 from lmexposure.errors import ManifestError, ModelError
-from lmexposure.models import (
-    Encoded,
-    LoadedModel,
-    context_window,
-    encode_in_context,
-)
-from lmexposure.records import (
-    MeasureSettings,
-    Scores,
-    write_score_table,
-)
-from lmexposure.scoring import (
-    Beginning,
-    Vocabulary,
-    find_beginning,
-    score_encoded,
-)
+from lmexposure.models import Encoded, LoadedModel, context_window, encode_in_context
+from lmexposure.records import MeasureSettings, Scores, write_score_table
+from lmexposure.scoring import Beginning, Vocabulary, find_beginning, score_encoded
 
 _COLUMNS = ("bits", "tokens", "secret_bits")
 _SEARCHED = ("canary", "control")  # roles; the other one is of candidates held out

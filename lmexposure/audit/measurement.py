@@ -20,11 +20,7 @@ from lmexposure.audit.estimates import FormatEstimates, estimate_format
 from lmexposure.audit.format_scores import FormatScores, score_format, scores_of, write_scores
 from lmexposure.audit.loaded_model import model_in_memory
 from lmexposure.audit.privacy import privacy_section
-from lmexposure.audit.search import (
-    Extractions,
-    extract_format,
-    search_format,
-)
+from lmexposure.audit.search import Extractions, extract_format, search_format
 from lmexposure.audit.workload import (
     Progress,
     announce_phases,
@@ -41,19 +37,8 @@ from lmexposure.models import (
     threads_for,
     unmerged_adapters,
 )
-from lmexposure.records import (
-    MEASURE_SETTINGS,
-    MeasureSettings,
-    Model,
-    Result,
-    Validation,
-)
-from lmexposure.scoring import (
-    Extractor,
-    Vocabulary,
-    evaluation_mode,
-    same_random_numbers,
-)
+from lmexposure.records import MEASURE_SETTINGS, MeasureSettings, Model, Result, Validation
+from lmexposure.scoring import Extractor, Vocabulary, evaluation_mode, same_random_numbers
 
 if TYPE_CHECKING:
     from peft import PeftModel

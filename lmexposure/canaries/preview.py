@@ -6,18 +6,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from lmexposure.canaries.corpora.files import (
-    FileCorpus,
-    FileLayout,
-    corpus_files,
-)
-from lmexposure.canaries.insertion import (
-    Existing,
-    Merge,
-    Placement,
-    draw,
-    scan_corpus,
-)
+from lmexposure.canaries.corpora.files import FileCorpus, FileLayout, corpus_files
+from lmexposure.canaries.insertion import Existing, Merge, Placement, draw, scan_corpus
 from lmexposure.canaries.plan import Plan
 
 

@@ -7,14 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, TypeVar, overload
 
-from lmexposure._files import (
-    PRIVATE,
-    atomic_directory,
-    atomic_write,
-    is_taken,
-    mode_like,
-    new_file,
-)
+from lmexposure._files import PRIVATE, atomic_directory, atomic_write, is_taken, mode_like, new_file
 from lmexposure.canaries.copies import listed_files, read_sidecars
 from lmexposure.canaries.corpora.files import (
     FileCorpus,

@@ -13,17 +13,8 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 from lmexposure._validate import integer, of_type
-from lmexposure.canaries.corpora.in_memory import (
-    Frame,
-    InMemory,
-    is_instance_of,
-    records_of,
-)
-from lmexposure.canaries.corpora.tables import (
-    TableLayout,
-    TablePart,
-    check_columns,
-)
+from lmexposure.canaries.corpora.in_memory import Frame, InMemory, is_instance_of, records_of
+from lmexposure.canaries.corpora.tables import TableLayout, TablePart, check_columns
 from lmexposure.canaries.format import count_fills
 from lmexposure.canaries.insertion import About, Placement, constants_of, manifest_of
 from lmexposure.canaries.manifest import Manifest

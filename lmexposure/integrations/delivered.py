@@ -21,9 +21,7 @@ from lmexposure.errors import InputError, SettingsError
 from lmexposure.integrations.delivery_report import Delivery, DeliveryReport
 from lmexposure.integrations.token_search import Hit, TokenSearch
 from lmexposure.integrations.wrapped_scoring import WrappedText, encode_wrapped
-from lmexposure.models import (
-    IGNORED,
-)
+from lmexposure.models import IGNORED
 
 _Row: TypeAlias = NDArray[np.int64]
 _Counts: TypeAlias = Counter[tuple[str, str]]  # (canary, kind)

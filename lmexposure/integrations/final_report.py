@@ -8,20 +8,14 @@ from typing import Any
 
 from lmexposure._files import only_writer
 from lmexposure._validate import of_type
-from lmexposure.audit import (
-    MeasureSettings,
-    measure,
-    refuse_foreign,
-)
+from lmexposure.audit import MeasureSettings, measure, refuse_foreign
 from lmexposure.canaries import Manifest, Wrapping
 from lmexposure.errors import ManifestError, ModelError, ResultError, SettingsError
 from lmexposure.integrations.pacing import undisturbed
 from lmexposure.integrations.watched import write_rows
 from lmexposure.integrations.wrapped_scoring import encode_wrapped
 from lmexposure.models import LoadedModel
-from lmexposure.scoring import (
-    single_process,
-)
+from lmexposure.scoring import single_process
 
 _LOG = logging.getLogger(__name__)
 _EVERY = 60.0  # seconds between two lines of progress

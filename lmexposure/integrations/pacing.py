@@ -21,11 +21,7 @@ from scipy.optimize import nnls
 from lmexposure._validate import fraction, positive
 from lmexposure.errors import LmexposureError
 from lmexposure.integrations.watched import Watched
-from lmexposure.scoring import (
-    evaluation_mode,
-    same_random_numbers,
-    score_encoded,
-)
+from lmexposure.scoring import evaluation_mode, same_random_numbers, score_encoded
 
 
 class TimeBudget:

@@ -18,9 +18,7 @@ from lmexposure.canaries import Manifest, Wrapping, permutation
 from lmexposure.errors import LmexposureError
 from lmexposure.integrations.delivered import DeliveredCounter
 from lmexposure.integrations.delivery_report import Delivery, DeliveryReport
-from lmexposure.scoring import (
-    same_random_numbers,
-)
+from lmexposure.scoring import same_random_numbers
 
 _SECONDS = 60.0  # and the batch that is being read then
 _BATCH = 8  # rows, where the loader does not say

@@ -16,9 +16,7 @@ from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
 from lmexposure.errors import ModelError
-from lmexposure.models import (
-    encode_in_context,
-)
+from lmexposure.models import encode_in_context
 
 _LEAST = 4  # pieces' characters of a canary, at the least, that begin or end a row
 _SPACES = "\u0120\u2581"  # how byte-level and SentencePiece vocabularies write a space

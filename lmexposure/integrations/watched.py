@@ -22,10 +22,7 @@ from lmexposure._files import atomic_write
 from lmexposure.canaries import Canary, Manifest, Wrapping
 from lmexposure.errors import ManifestError, ModelError, ResultError
 from lmexposure.integrations.wrapped_scoring import WrappedText, check_place, encode_wrapped
-from lmexposure.models import (
-    Encoded,
-    context_window,
-)
+from lmexposure.models import Encoded, context_window
 from lmexposure.statistics import sampled_exposure
 
 LEAST_REFERENCES = 64  # with fewer the cap is so low that a class says little

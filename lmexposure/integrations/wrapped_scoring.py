@@ -15,11 +15,7 @@ from transformers import PreTrainedTokenizerBase
 from lmexposure._validate import coverage
 from lmexposure.canaries import Canary, Manifest, Wrapping
 from lmexposure.errors import InputError, ManifestError, ModelError
-from lmexposure.models import (
-    Encoded,
-    context_window,
-    encode_in_context,
-)
+from lmexposure.models import Encoded, context_window, encode_in_context
 from lmexposure.records import CanaryResult, Estimate
 from lmexposure.scoring import score_encoded
 from lmexposure.statistics import sampled_exposure

@@ -11,10 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
-from lmexposure.canaries import (
-    derive_seed,
-    permutation,
-)
+from lmexposure.canaries import derive_seed, permutation
 from lmexposure.errors import CorpusError, ModelError
 from lmexposure.models.encoding import encode_documents, encode_in_context
 

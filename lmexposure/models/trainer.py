@@ -22,10 +22,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from lmexposure._files import atomic_write
-from lmexposure.canaries import (
-    derive_seed,
-    permutation,
-)
+from lmexposure.canaries import derive_seed, permutation
 from lmexposure.errors import NumericalError
 from lmexposure.models.checkpoints import CheckpointDirectory, Counters, Progress, ProgressCallback
 from lmexposure.models.load import save_model

@@ -11,11 +11,7 @@ import torch
 from accelerate import Accelerator
 
 from lmexposure._files import PRIVATE, canonical_json, sha256_bytes
-from lmexposure._integrity import (
-    file_hashes,
-    say_rebuilt,
-    write_hashed,
-)
+from lmexposure._integrity import file_hashes, say_rebuilt, write_hashed
 from lmexposure.errors import ModelError, ResultError, SettingsError
 from lmexposure.models.checkpoints import (
     BEGINS_ANEW,

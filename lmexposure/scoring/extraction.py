@@ -15,10 +15,7 @@ import numpy as np
 from lmexposure._validate import integer
 from lmexposure.canaries import Format
 from lmexposure.errors import InputError, ModelError
-from lmexposure.models import (
-    context_window,
-    encode_in_context,
-)
+from lmexposure.models import context_window, encode_in_context
 from lmexposure.scoring.beam_search import Beam, Guess, Spelling, search_beams
 from lmexposure.scoring.spelling import ByteLanguage, Vocabulary, find_beginning
 from lmexposure.scoring.steps import RecomputedSteps, next_token_steps

@@ -15,10 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from lmexposure.errors import ModelError, NumericalError
-from lmexposure.models import (
-    Encoded,
-    LstmForCausalLM,
-)
+from lmexposure.models import Encoded, LstmForCausalLM
 from lmexposure.scoring.lm_head import LmHead
 from lmexposure.scoring.prefix_tree import LevelNodes, PackedNodes, PrefixTree, SortedTexts
 from lmexposure.scoring.runtime import (

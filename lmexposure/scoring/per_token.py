@@ -20,9 +20,7 @@ from torch import nn
 
 from lmexposure._validate import integer
 from lmexposure.errors import InputError, ModelError
-from lmexposure.models import (
-    Encoded,
-)
+from lmexposure.models import Encoded
 from lmexposure.scoring.forward import PlainForward, PlainPass, refuse_nonfinite
 from lmexposure.scoring.perplexity import encode_texts
 from lmexposure.scoring.runtime import evaluation_mode, in_batches, share_spans

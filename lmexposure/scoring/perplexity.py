@@ -14,11 +14,7 @@ from numpy.typing import NDArray
 
 from lmexposure._validate import integer
 from lmexposure.errors import InputError, ModelError
-from lmexposure.models import (
-    Encoded,
-    context_window,
-    encode_in_context,
-)
+from lmexposure.models import Encoded, context_window, encode_in_context
 from lmexposure.scoring.forward import choose_forward, refuse_nonfinite
 from lmexposure.scoring.runtime import evaluation_mode, in_batches, share_spans
 

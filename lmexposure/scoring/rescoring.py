@@ -15,9 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from lmexposure.errors import ModelError, NumericalError
-from lmexposure.models import (
-    Encoded,
-)
+from lmexposure.models import Encoded
 from lmexposure.scoring.forward import PlainPass
 from lmexposure.scoring.runtime import MODEL_FAILURES, evaluation_mode, failure_text, in_batches
 from lmexposure.scoring.steps import Steps, next_token_steps

@@ -10,13 +10,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
-from lmexposure.canaries import (
-    Language,
-)
-from lmexposure.models import (
-    Encoded,
-    encode_documents,
-)
+from lmexposure.canaries import Language
+from lmexposure.models import Encoded, encode_documents
 
 State = TypeVar("State", bound=Hashable)
 FALLBACK = 256  # added to the byte of a fallback token; see Vocabulary.trie

@@ -21,9 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lmexposure.models import (
-    LstmForCausalLM,
-)
+from lmexposure.models import LstmForCausalLM
 from lmexposure.scoring.cached_steps import CachedSteps, PathSteps
 from lmexposure.scoring.runtime import (
     MODEL_FAILURES,

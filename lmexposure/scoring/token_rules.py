@@ -15,10 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure.canaries import Format
-from lmexposure.models import (
-    encode_documents,
-    encode_in_context,
-)
+from lmexposure.models import encode_documents, encode_in_context
 from lmexposure.scoring.spelling import ByteLanguage, Vocabulary, shared_tokens
 
 # Tokens of the shared prefix that are read again, for fills that begin otherwise than all sampled.

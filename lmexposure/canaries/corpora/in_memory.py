@@ -17,11 +17,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from lmexposure.canaries.corpora.tables import Rows, unfit
-from lmexposure.canaries.insertion import (
-    About,
-    Merged,
-    Taken,
-)
+from lmexposure.canaries.insertion import About, Merged, Taken
 from lmexposure.canaries.wrapping import RowSchema, kind_of
 from lmexposure.errors import CorpusError
 
