@@ -114,10 +114,10 @@ def refuse_foreign(out: Path) -> None:
     if (out / ".measuring").exists():  # a damaged one of ours, too, is made again
         return
     ours = record.exists() and _is_ours(record)
-    there = next((path for path in (record, scores) if path.exists() and not ours), None)
-    if there is not None:
+    foreign = next((path for path in (record, scores) if path.exists() and not ours), None)
+    if foreign is not None:
         raise ResultError(
-            f"{there} is there already, and no measurement left it; choose another directory, or "
+            f"{foreign} is there already, and no measurement left it; choose another directory, or "
             "move it away"
         )
 
@@ -209,11 +209,11 @@ def _refuse_newer(path: Path) -> None:
     Raises:
         ResultError: it is one.
     """
-    said = _values(path).get("schema")
-    if RunRecord.is_newer(said):
+    schema = _values(path).get("schema")
+    if RunRecord.is_newer(schema):
         raise ResultError(
-            f"{path} is of a newer version of lmexposure ({said}); install that, or choose another "
-            "directory"
+            f"{path} is of a newer version of lmexposure ({schema}); install that, or choose "
+            "another directory"
         )
 
 

@@ -107,22 +107,22 @@ def share_warning(
         of_bytes: inserted bytes / all bytes after insertion, taken for the share of tokens:
             no tokenizer is known here; None where no size is known.
     """
-    said, above = [], 1.0
+    shares, above = [], 1.0
     if of_bytes is not None and of_bytes > _MOST_OF_TOKENS:
-        said.append(
+        shares.append(
             f"{percent(of_bytes)} of the corpus' bytes (about their share of its tokens, which "
             f"should be at most {percent(_MOST_OF_TOKENS)})"
         )
         above = max(above, of_bytes / _MOST_OF_TOKENS)
     if of_documents > _MOST_OF_DOCUMENTS:
-        said.append(
+        shares.append(
             f"{percent(of_documents)} of its documents (at most {percent(_MOST_OF_DOCUMENTS)})"
         )
         above = max(above, of_documents / _MOST_OF_DOCUMENTS)
-    if not said:
+    if not shares:
         return None
     return (
-        f"the canaries are {' and '.join(said)}: a model trained on it learns them more than a "
+        f"the canaries are {' and '.join(shares)}: a model trained on it learns them more than a "
         f"model of your corpus would; {_fewer(settings, above)}, or take more text"
     )
 

@@ -252,13 +252,13 @@ def _training_warnings(validation: Validation | None) -> list[str]:
 
 def _clock_warnings(settings: MeasureSettings, validation: Validation | None) -> list[str]:
     """The two settings by which a clock decides numbers."""
-    said = "so another machine, or the same one when it is busy, gives other numbers"
+    otherwise = "so another machine, or the same one when it is busy, gives other numbers"
     found = []
     if validation is not None and validation.stopped == "max_seconds":
-        found.append(f"max_seconds ended the training by the clock, {said}")
+        found.append(f"max_seconds ended the training by the clock, {otherwise}")
     if settings.budget_seconds is not None:
         found.append(
-            f"budget_seconds={settings.budget_seconds:g} ends each search by the clock, {said}"
+            f"budget_seconds={settings.budget_seconds:g} ends each search by the clock, {otherwise}"
         )
     return found
 

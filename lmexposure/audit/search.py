@@ -337,12 +337,12 @@ class _Search:
 
     def _stop(self, what: str, coarser: str) -> None:
         self._interrupted = True
-        said = (
+        warning = (
             f"Ctrl-C ended the {what}; what it had proven until then is kept, {coarser}, and the "
             "same command searches again"
         )
-        if said not in self._warnings:  # a walk of a single step ends like the one before
-            self._warnings.append(said)
+        if warning not in self._warnings:  # a walk of a single step ends like the one before
+            self._warnings.append(warning)
 
     def _counted(self, proven: Sequence[ProvenRank], steps: int) -> list[Estimate]:
         exposure = exact_exposure(

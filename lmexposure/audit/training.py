@@ -182,9 +182,9 @@ def _inserted(manifest: Manifest) -> dict[str, int]:
 
 def _refuse_uninserted(manifest: Manifest, documents: Sequence[str]) -> None:
     """Refuse a corpus of other coins, which holds fills that count as never inserted."""
-    there = set(documents)
+    texts = set(documents)
     found = [
-        canary.id for canary in manifest.entries if not canary.inserted and canary.text in there
+        canary.id for canary in manifest.entries if not canary.inserted and canary.text in texts
     ]
     if found:
         raise ManifestError(

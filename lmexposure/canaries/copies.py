@@ -263,10 +263,10 @@ def _is_done(
     some, fields = named or copies or [out], reading.fields
     known = layout_for(some, reading.layout, reading.text_field, fields=fields)
     check_same(out, manifest, plan, known, originals, reading)
-    there, wanted = {path.name for path in copies}, {path.name for path in named}
-    if copies and named and there.isdisjoint(wanted):
+    written, wanted = {path.name for path in copies}, {path.name for path in named}
+    if copies and named and written.isdisjoint(wanted):
         raise ResultError(f"{out} holds a manifest of another corpus; choose another directory")
-    if not copies or (named and there != wanted):
+    if not copies or (named and written != wanted):
         return False
     damaged = _damaged(copies, originals, manifest, known)
     if damaged is not None:
@@ -281,8 +281,8 @@ def copies_of(sources: Sequence[str | Path], out: Path) -> list[Path]:
     """
     names = {path.name for path in _named(sources)}
     files = (path for path in (out / "corpus").glob("*") if path.is_file())
-    there = sorted(path for path in files if not path.name.endswith(SIDECAR_SUFFIX))
-    return [path for path in there if path.name in names] or there
+    written = sorted(path for path in files if not path.name.endswith(SIDECAR_SUFFIX))
+    return [path for path in written if path.name in names] or written
 
 
 def _named(sources: Sequence[str | Path]) -> list[Path]:

@@ -65,9 +65,9 @@ def older_name(content: bytes) -> str:
 
 
 def _take_checksum(values: JsonTable, schema: str) -> None:
-    said = values.pop("checksum", None)
+    checksum = values.pop("checksum", None)
     try:
-        fits = said == content_hash({"schema": schema, **values})
+        fits = checksum == content_hash({"schema": schema, **values})
     except (ValueError, RecursionError):
         fits = False
     if not fits:

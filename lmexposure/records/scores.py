@@ -271,8 +271,8 @@ def read_score_file(
         values = -values
     copies = _copies(path, columns, repetitions)
     if by_role:
-        said = map(str, columns[included])
-        roles = np.asarray([OLD_ROLES.get(role, role) for role in said], dtype=np.str_)
+        given_roles = map(str, columns[included])
+        roles = np.asarray([OLD_ROLES.get(role, role) for role in given_roles], dtype=np.str_)
     else:
         inside = _truths(path, included, columns[included])
         roles = np.where(inside, "canary", np.where(copies == 0, "reference", "held_out"))
