@@ -9,12 +9,16 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 
 def lazy_face(
-    package: str, face: str, older: Mapping[str, str] | None = None, older_home: str = ""
+    package: str,
+    face: str,
+    *,
+    renamed: Mapping[str, str] | None = None,
+    older: Mapping[str, str] | None = None,
+    older_home: str = "",
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """What a package's `__getattr__` and `__dir__` are, so that its names are imported late.
 
@@ -25,15 +29,20 @@ def lazy_face(
         face: its `__file__`, whose first `if TYPE_CHECKING:` holds `from module import name` lines
             and nothing else. No name may be the name of a module of the package: importing that
             module would take the name's place.
-        older: a name of the package's module `older_names`, which is kept for one version and is
-            in neither `__all__` nor `dir()` -> what to call instead.
+        renamed: what the version before called a name of this face -> that name. Kept for one
+            version, in neither `__all__` nor `dir()`, as is what `older` has.
+        older: a name of the package's module `older_names` -> what to call instead.
         older_home: the module that holds the older names, where it is not the package's own.
 
     Returns:
         `__getattr__`, which imports a name once and keeps it in the package, or warns of an older
         one each time (DeprecationWarning); and `__dir__`.
+
+    Raises:
+        ImportError: the face's source is not there to be read, only what was compiled of it.
     """
-    replaced, home_of = older or {}, _homes(Path(face))
+    same, home_of = renamed or {}, _homes(package, face)
+    replaced = {**same, **(older or {})}
 
     def __getattr__(name: str) -> Any:  # noqa: N807
         if name in replaced:
@@ -42,6 +51,8 @@ def lazy_face(
                 DeprecationWarning,
                 stacklevel=2,
             )
+            if name in same:
+                return getattr(sys.modules[package], same[name])
             return getattr(import_module(older_home or f"{package}.older_names"), name)
         if name not in home_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
@@ -55,9 +66,16 @@ def lazy_face(
     return __getattr__, __dir__
 
 
-def _homes(face: Path) -> dict[str, str]:
+def _homes(package: str, face: str) -> dict[str, str]:
     """Public name -> module, of the imports under the face's first `if`."""
-    tree = ast.parse(face.read_text(encoding="utf-8"))
+    try:
+        # What imported the face can read it, be it in a directory or in a zip file.
+        tree = ast.parse(sys.modules[package].__loader__.get_data(face))  # type: ignore[union-attr]
+    except (OSError, SyntaxError, ValueError, AttributeError) as failure:
+        raise ImportError(
+            f"{package} cannot read its own source, {face}; install the package with its .py "
+            "files: compiled ones do not suffice"
+        ) from failure
     branch = next(node for node in tree.body if isinstance(node, ast.If))
     imports = [node for node in branch.body if isinstance(node, ast.ImportFrom)]
     return {name.name: str(node.module) for node in imports for name in node.names}

@@ -545,6 +545,7 @@ def _small(made_of: Mapping[str, Any]) -> Small:
 @cache
 def _made(small: Small) -> tuple[Manifest, tuple["FormatScores", ...], Result]:
     from lmexposure.audit.estimates import estimate_format
+    from lmexposure.audit.format_scores import scores_of
     from lmexposure.audit.privacy import privacy_section
 
     manifest = _manifest(small)
@@ -560,7 +561,7 @@ def _made(small: Small) -> tuple[Manifest, tuple["FormatScores", ...], Result]:
         formats=[one.record for one in found],
         canaries=[canary for one in found for canary in one.canaries],
         summary=[row for one in found for row in one.summary],
-        privacy=privacy_section(scores, manifest, settings) if small.privacy else None,
+        privacy=privacy_section(scores_of(scores), manifest, settings) if small.privacy else None,
         warnings=[line for one in found for line in one.warnings],
     )
     return manifest, scores, result

@@ -1,15 +1,31 @@
-"""manifest.json as bytes: of today with the hash put right, and as versions 1 and 2 wrote it."""
+"""manifest.json as bytes: of today with the hash put right, and as versions 1 and 2 wrote it.
+
+`TOSSED` and `FIXED` are plans of which manifests are made, with coins and without.
+"""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from lmexposure._files import content_hash
 from lmexposure._integrity import CONTENT
-from lmexposure.canaries import Manifest
+from lmexposure.canaries import Format, Manifest, Plan
 from lmexposure.canaries.manifest import ManifestFile
 
-__all__ = ["of_version", "read", "signed", "today"]
+__all__ = ["FIXED", "LONG_PIN", "SHORT_KEY", "TOSSED", "of_version", "read", "signed", "today"]
+LONG_PIN = Format(name="pin", template="My PIN is {digits:4}")
+SHORT_KEY = Format(name="key", template="KEY={hex:12}")
+TOSSED = Plan(
+    formats=(LONG_PIN, SHORT_KEY),
+    canaries=6,
+    repetitions=(1, 3),
+    controls=2,
+    seed=7,
+    inclusion_probability=0.5,
+    inclusion_seed=7,
+)
+FIXED = replace(TOSSED, inclusion_probability=None, inclusion_seed=None)
 
 
 def today(manifest: Manifest) -> dict[str, Any]:

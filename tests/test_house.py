@@ -1,12 +1,15 @@
 """The house as agreed: rooms stand on each other, faces are explicit, the names people rely on."""
 
 import ast
+import compileall
 import importlib
 import importlib.util
 import inspect
 import re
+import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -70,6 +73,52 @@ def imports_of(path: Path) -> set[str]:
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("lmexposure."):
             found.add(str(node.module).split(".")[1])
     return found
+
+
+@pytest.mark.parametrize(
+    ("room", "older", "name"),
+    [
+        ("canaries", "SHAPES", "LAYOUTS"),
+        ("canaries", "shape_named", "layout_named"),
+        ("scoring", "Walk", "BranchAndBound"),
+        ("scoring", "Wish", "SecretSearch"),
+        ("statistics", "CountedExposure", "ExactExposure"),
+        ("statistics", "counted_exposure", "exact_exposure"),
+    ],
+)
+def test_a_renamed_name_is_what_it_was(room: str, older: str, name: str) -> None:
+    module = importlib.import_module(f"lmexposure.{room}")
+    with pytest.warns(DeprecationWarning, match=f"use {name}"):
+        assert getattr(module, older) is getattr(module, name)
+
+
+def test_a_package_in_a_zip_file_has_its_faces_and_formats(tmp_path: Path) -> None:
+    sources = {path: path.relative_to(PACKAGE.parent) for path in PACKAGE.rglob("*.py")}
+    formats = PACKAGE.parent / "canary_formats"
+    sources |= {path: Path("lmexposure", "canary_formats", path.name) for path in formats.iterdir()}
+    with zipfile.ZipFile(tmp_path / "packed.zip", "w") as packed:
+        for path, name in sources.items():
+            packed.write(path, name)
+    script = (
+        f"import sys; sys.path.insert(0, {str(tmp_path / 'packed.zip')!r})\n"
+        "import lmexposure as lx; assert 'packed.zip' in lx.__file__\n"
+        "assert len(lx.insert(['a', 'b'], formats='pin', repetitions=[1])[0]) == 12\n"
+        "from lmexposure.statistics import exact_exposure\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=tmp_path)
+
+
+def test_a_face_that_is_there_compiled_alone_says_so(tmp_path: Path) -> None:
+    shutil.copytree(PACKAGE, tmp_path / "lmexposure", ignore=shutil.ignore_patterns("*.pyc"))
+    compileall.compile_dir(tmp_path / "lmexposure", maxlevels=0, quiet=2, legacy=True)
+    (tmp_path / "lmexposure" / "__init__.py").unlink()
+    script = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import lmexposure"
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert re.search(
+        r"ImportError: lmexposure cannot read its own source, .*\.py files", done.stderr
+    )
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: p.stem)
@@ -180,7 +229,7 @@ def test_a_lazy_face_refuses_a_name_that_it_does_not_have() -> None:
         importlib.import_module("lmexposure.canaries").nothing  # noqa: B018
 
 
-@pytest.mark.parametrize("room", ["canaries", "integrations"])
+@pytest.mark.parametrize("room", ["canaries", "integrations", "scoring", "statistics"])
 def test_a_face_warns_of_older_names_at_the_line_that_asks_and_lists_none(room: str) -> None:
     module = importlib.import_module(f"lmexposure.{room}")
     names = inspect.getclosurevars(module.__getattr__).nonlocals["replaced"]

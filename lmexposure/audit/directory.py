@@ -88,17 +88,16 @@ class RunLog:
         """Write run.json; device and training are known at the end."""
         path = self.out / "run.json"
         before = _readable(path)
-        record = _record(
-            self.settings.record(),
-            self.settings.measure.record(),
-            corpus=self.corpus,
-            seconds=self.timings,
-            measured=None if before is None else before.measured,  # the measuring itself wrote it
-            device=device,
-            training=training,
-        )
+        known = {
+            "corpus": self.corpus,
+            "seconds": self.timings,
+            "measured": None if before is None else before.measured,  # the measuring wrote it
+            "device": device,
+            "training": training,
+        }
+        record = _record(self.settings.record(), self.settings.measure.record())
         # A seed that was given is in it, and with seed and format the secrets can be drawn.
-        record.write(path, mode=PRIVATE)
+        record.model_copy(update=known).write(path, mode=PRIVATE)
 
 
 def refuse_foreign(out: Path) -> None:
@@ -114,12 +113,12 @@ def refuse_foreign(out: Path) -> None:
     if (out / ".measuring").exists():  # a damaged one of ours, too, is made again
         return
     ours = record.exists() and _is_ours(record)
-    foreign = next((path for path in (record, scores) if path.exists() and not ours), None)
-    if foreign is not None:
-        raise ResultError(
-            f"{foreign} is there already, and no measurement left it; choose another directory, or "
-            "move it away"
-        )
+    for path in () if ours else (record, scores):
+        if path.exists():
+            raise ResultError(
+                f"{path} is there already, and no measurement left it; choose another directory, "
+                "or move it away"
+            )
 
 
 def _is_ours(path: Path) -> bool:
@@ -135,13 +134,6 @@ def record_measured(out: Path, measure: MeasureOptions) -> None:
     """Write into run.json that a measurement ends now.
 
     Where no run is recorded, the record is begun, and says that it is of a measurement alone.
-
-    Args:
-        out: the directory of the result.
-        measure: what was asked of the measurement.
-
-    Raises:
-        FileError: the disk refused.
     """
     path = out / "run.json"
     record = _readable(path)
@@ -151,32 +143,15 @@ def record_measured(out: Path, measure: MeasureOptions) -> None:
 
 
 def mend_record(out: Path, measure: MeasureOptions) -> None:
-    """Begin a damaged run.json anew, of a measurement that ended before: its date is lost.
-
-    Args:
-        out: the directory of the result.
-        measure: what was asked of the measurement.
-
-    Raises:
-        FileError: the disk refused.
-    """
+    """Begin a damaged run.json anew, of a measurement that ended before: its date is lost."""
     path = out / "run.json"
     if path.exists() and _readable(path) is None:
         say_rebuilt(path, "it is made again, without the date of the measuring")
         _record(None, measure).write(path, mode=PRIVATE)
 
 
-def _record(
-    settings: RunOptions | None,
-    measure: MeasureOptions,
-    *,
-    corpus: str | None = None,
-    seconds: dict[str, float] | None = None,
-    measured: str | None = None,
-    device: str | None = None,
-    training: TrainingRecord | None = None,
-) -> RunRecord:
-    """The record with versions and machine; without settings, of a measurement alone."""
+def _record(settings: RunOptions | None, measure: MeasureOptions) -> RunRecord:
+    """A new record, with versions and machine; without settings, of a measurement alone."""
     return RunRecord(
         lmexposure=__version__,
         git_revision=_git_revision(),
@@ -184,13 +159,13 @@ def _record(
         platform=platform.platform(),
         versions={name: metadata.version(name) for name in _PACKAGES},
         command="measure" if settings is None else "run",
-        corpus=corpus,
+        corpus=None,
         settings=settings,
         measure=measure,
-        seconds=seconds or {},
-        measured=measured,
-        device=device,
-        training=training,
+        seconds={},
+        measured=None,
+        device=None,
+        training=None,
     )
 
 
@@ -204,11 +179,7 @@ def _readable(path: Path) -> RunRecord | None:
 
 
 def _refuse_newer(path: Path) -> None:
-    """A later version's record is whole, and not written over.
-
-    Raises:
-        ResultError: it is one.
-    """
+    """A later version's record is whole, and not written over."""
     schema = _values(path).get("schema")
     if RunRecord.is_newer(schema):
         raise ResultError(
@@ -395,15 +366,7 @@ _PartT = TypeVar("_PartT", bound=Record)
 
 
 def keep_part(path: Path | None, part: Record) -> None:
-    """Write a part with the hash of its own content.
-
-    Args:
-        path: where; None keeps nothing.
-        part: what was found.
-
-    Raises:
-        FileError: the disk refused.
-    """
+    """Write a part with the hash of its own content; without a path nothing is kept."""
     if path is not None:
         content = {_PART: part_name(path), **part.model_dump()}
         write_sealed(path, json.dumps(content).encode(), mode=PRIVATE)
@@ -413,13 +376,8 @@ def read_part(path: Path | None, kind: type[_PartT]) -> _PartT | None:
     """What `keep_part` wrote; None where there is nothing, or what is there is to be made again.
 
     A warning names a file that is damaged, or that another version wrote.
-
-    Args:
-        path: where; None where nothing is kept.
-        kind: of record.
     """
-    content = None if path is None else read_sealed(path)
-    if path is None or content is None:
+    if path is None or (content := read_sealed(path)) is None:
         return None
     try:
         values = json.loads(content)

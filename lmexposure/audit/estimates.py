@@ -8,7 +8,7 @@ extrapolation is not shown first where something was counted or drawn.
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,7 +123,7 @@ def estimate_format(
     return FormatEstimates(
         canaries=canaries,
         record=_record(scores, search, curve),
-        summary=summarise(scores, search, canaries, curve, settings, origin=origin),
+        summary=_summaries(scores, search, canaries, curve, settings, origin=origin),
         warnings=[
             f"format {scores.format.name!r}: {line}"
             for line in [*_score_warnings(scores, search), *curve_warnings]
@@ -151,22 +151,21 @@ def _searched(scores: FormatScores, search: FormatSearch, i: int) -> Estimates:
     return {**search.estimates[i], "certificate": Estimate.model_validate(row)}
 
 
-def _score_warnings(scores: FormatScores, search: FormatSearch) -> list[str]:
+def _score_warnings(scores: FormatScores, search: FormatSearch) -> Iterator[str]:
     """What the scores themselves leave out."""
-    lines = list(search.warnings)
+    yield from search.warnings
     if scores.set_aside:
-        lines.append(
+        yield (
             f"{scores.set_aside} fills that the corpus held before insertion are set aside: not "
             "drawn, and not counted in any rank"
         )
     if scores.first_unscored:
-        lines.append("the first token of a text was not scored: it has no left context")
+        yield "the first token of a text was not scored: it has no left context"
     if not scores.certifiable and not search.secret_bits:
-        lines.append(
+        yield (
             "no certificate: a part of the secret went unscored, or the tokenizer does not keep "
             "the texts as they are"
         )
-    return lines
 
 
 def _by_rank(scores: FormatScores, settings: MeasureSettings) -> list[Estimate]:
@@ -259,7 +258,7 @@ def _record(
     )
 
 
-def summarise(
+def _summaries(
     scores: FormatScores,
     search: FormatSearch,
     canaries: Sequence[CanaryResult],
@@ -268,16 +267,7 @@ def summarise(
     *,
     origin: str,
 ) -> list[ClassSummary]:
-    """The classes of a format by ascending repetitions, 0 (the controls) first.
-
-    Args:
-        scores: its log-perplexities.
-        search: what a search over all fills found.
-        canaries: what was measured of each, in the order of the scores.
-        curve: the skew-normal extrapolation; None where there is none.
-        settings: levels, permutations, seed.
-        origin: what distinguishes this measurement from all others: see `estimate_format`.
-    """
+    """The classes of a format by ascending repetitions, 0 (the controls) first."""
     estimates = [_estimate(canary, scores) for canary in canaries]
     controls = [
         estimate for estimate, never in zip(estimates, scores.controls, strict=True) if never

@@ -20,7 +20,6 @@ from lmexposure.records import MeasureSettings, Scores, write_score_table
 from lmexposure.scoring import Beginning, Vocabulary, find_beginning, score_encoded
 
 _COLUMNS = ("bits", "tokens", "secret_bits")
-_SEARCHED = ("canary", "control")  # roles; the other one is of candidates held out
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +131,7 @@ def score_format(
     """
     form = manifest.formats[name]
     drawn = tuple(c for c in manifest.entries if c.format == name)
-    canaries = tuple(c for c in drawn if c.role in _SEARCHED)
+    canaries = tuple(c for c in drawn if c.role != "held_out")
     if not canaries:
         raise _nothing_inserted(name, len(drawn))
     count = settings.references_for(DEFAULT_REFERENCES)
@@ -163,7 +162,7 @@ def score_format(
     made = FormatScores(
         format=form,
         canaries=canaries,
-        held_out=tuple(c for c in drawn if c.role not in _SEARCHED),
+        held_out=tuple(c for c in drawn if c.role == "held_out"),
         beginning=beginning,
         first_unscored=any(e.first_unscored for e in encoded),
         set_aside=len(manifest.set_aside.get(name, ())),
@@ -185,7 +184,7 @@ def _nothing_inserted(name: str, candidates: int) -> ManifestError:
 def _held_out_behind(drawn: tuple[Canary, ...], texts: int) -> NDArray[np.int64]:
     """Places of the texts, in their order but with those held out behind canaries and controls."""
     kind = np.zeros(texts, dtype=np.int64)
-    kind[: len(drawn)] = [c.role not in _SEARCHED for c in drawn]
+    kind[: len(drawn)] = [c.role == "held_out" for c in drawn]
     kind[len(drawn) :] = 2  # references
     return np.argsort(kind, kind="stable")
 
@@ -227,8 +226,7 @@ def _refuse_twins(name: str, encoded: list[Encoded]) -> None:
 
 def _saved(kept: Path | None, texts: int) -> dict[str, Any] | None:
     """What an interrupted measurement left, if it is of as many texts."""
-    packed = None if kept is None else read_sealed(kept)
-    if kept is None or packed is None:
+    if kept is None or (packed := read_sealed(kept)) is None:
         return None
     try:
         with np.load(io.BytesIO(packed), allow_pickle=False) as arrays:

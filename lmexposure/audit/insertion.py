@@ -7,7 +7,7 @@ most that an audit of it can show (`max_attainable`).
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 
@@ -281,53 +281,29 @@ def _needed(settings: RunSettings, claimed: float) -> int | None:
 def _most(settings: RunSettings, per_class: int) -> float:
     """The largest primary bound at most: that of the class with the fewest repetitions.
 
-    The primary bound of a class has half of its share of the significance (`joint_bounds`).
+    It depends on the number of candidates, and not on how coins fell. The primary bound of a class
+    has half of its share of the significance (`joint_bounds`).
     """
-    candidates, repetitions = per_class * len(settings.formats), min(settings.repetitions)
-    significance = settings.measure.significance / len(settings.repetitions) / 2
-    try:
-        return _primary_bound_at_most(
-            candidates,
-            settings.inclusion_probability or 0.0,
-            significance=significance,
-            delta=_delta(settings),
-            repetitions=repetitions,
-        )
-    except InputError:  # coins that insert, or leave out, hardly any candidate
-        return 0.0
-
-
-def _primary_bound_at_most(
-    candidates: int,
-    inclusion_probability: float,
-    *,
-    significance: float,
-    delta: float,
-    repetitions: int,
-) -> float:
-    """Of the primary rule; it depends on the number of candidates and not on how coins fell."""
     # Here, because they import scipy, which an insertion without coins does not need.
     from lmexposure.statistics import epsilon_from_exposure, one_run_audit
 
-    included = np.arange(candidates) < max(1, round(inclusion_probability * candidates))
-    if inclusion_probability == 0.5:
-        bound = one_run_audit(
-            included,
-            included,
-            significance=significance,
-            delta=delta,
-            repetitions=repetitions,
-            seed=0,
-        )
-    else:
-        bound = epsilon_from_exposure(
-            -included[included].astype(float),
-            included[~included].astype(float),
-            inclusion_probability=inclusion_probability,
-            significance=significance,
-            delta=delta,
-            repetitions=repetitions,
-        ).bound
+    candidates = per_class * len(settings.formats)
+    probability = settings.inclusion_probability or 0.0
+    included = np.arange(candidates) < max(1, round(probability * candidates))
+    options: dict[str, Any] = {
+        "significance": settings.measure.significance / len(settings.repetitions) / 2,
+        "delta": _delta(settings),
+        "repetitions": min(settings.repetitions),
+    }
+    try:
+        if probability == 0.5:
+            bound = one_run_audit(included, included, seed=0, **options)
+        else:
+            inside, outside = -included[included].astype(float), included[~included].astype(float)
+            options["inclusion_probability"] = probability
+            bound = epsilon_from_exposure(inside, outside, **options).bound
+    except InputError:  # coins that insert, or leave out, hardly any candidate
+        return 0.0
     return bound.max_attainable or 0.0
 
 

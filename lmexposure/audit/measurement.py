@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,7 +23,7 @@ from lmexposure.audit.privacy import privacy_section
 from lmexposure.audit.search import Extractions, extract_format, search_format
 from lmexposure.audit.workload import (
     Progress,
-    announce_phases,
+    Watcher,
     measurement_phases,
     measurement_title,
     silent,
@@ -183,11 +183,9 @@ def _measure_loaded(
     )
     with computing_threads(threads):
         scores, estimates = measurement.run()
+    table = scores_of(scores)
     warnings = [
-        *_insertion_warnings(manifest),
-        *_quick_warnings(settings),
-        *_training_warnings(validation),
-        *_clock_warnings(settings, validation),
+        *_warnings(manifest, settings, validation),
         *(_tokenizer_warnings(loaded, scores) if paired_by_hand else ()),
         *measurement.notes.values(),
         *measurement.warnings,
@@ -202,12 +200,12 @@ def _measure_loaded(
         formats=tuple(part.record for part in estimates),
         canaries=tuple(canary for part in estimates for canary in part.canaries),
         summary=tuple(row for part in estimates for row in part.summary),
-        privacy=privacy_section(scores, manifest, settings, own_training=validation is not None),
+        privacy=privacy_section(table, manifest, settings, own_training=validation is not None),
         warnings=(*warnings, *(line for part in estimates for line in part.warnings)),
     )
     if directory is not None:
         result = directory.finish(result, lambda path: write_scores(path, scores))
-    return result.with_scores(scores_of(scores))
+    return result.with_scores(table)
 
 
 def _model(
@@ -220,60 +218,44 @@ def _model(
     return Model(path=path.as_posix(), **described, validation=validation)
 
 
-def _insertion_warnings(manifest: Manifest) -> list[str]:
-    if manifest.corpus.verified:
-        return []
-    return [
-        "the insertion was not verified: fills that the corpus already held would be taken for "
-        "never inserted, which makes canaries seem less memorised; insert with verification"
-    ]
-
-
-def _quick_warnings(settings: MeasureSettings) -> list[str]:
-    """What a first look leaves open."""
-    if settings.coarser is None:
-        return []
-    return [
-        f"{settings.coarser}: intervals are wider and fewer ranks are exact; before a release, "
-        "measure in full"
-    ]
-
-
-def _training_warnings(validation: Validation | None) -> list[str]:
-    """A model that learned nothing cannot leak, which says nothing of a model that did."""
-    if validation is None or validation.improved:
-        return []
-    return [
-        f"INCONCLUSIVE: the model did not learn (validation {validation.validation_bits:.3f} "
-        f"bits per token, {validation.initial_validation_bits:.3f} before training), so low "
-        "exposure says nothing; train longer or with another learning rate"
-    ]
-
-
-def _clock_warnings(settings: MeasureSettings, validation: Validation | None) -> list[str]:
-    """The two settings by which a clock decides numbers."""
-    otherwise = "so another machine, or the same one when it is busy, gives other numbers"
-    found = []
-    if validation is not None and validation.stopped == "max_seconds":
-        found.append(f"max_seconds ended the training by the clock, {otherwise}")
-    if settings.budget_seconds is not None:
-        found.append(
-            f"budget_seconds={settings.budget_seconds:g} ends each search by the clock, {otherwise}"
+def _warnings(
+    manifest: Manifest, settings: MeasureSettings, validation: Validation | None
+) -> Iterator[str]:
+    """What insertion, settings and training leave open, whatever was measured."""
+    if not manifest.corpus.verified:
+        yield (
+            "the insertion was not verified: fills that the corpus already held would be taken for "
+            "never inserted, which makes canaries seem less memorised; insert with verification"
         )
-    return found
+    if settings.coarser is not None:
+        yield (
+            f"{settings.coarser}: intervals are wider and fewer ranks are exact; before a release, "
+            "measure in full"
+        )
+    # A model that learned nothing cannot leak, which says nothing of a model that did.
+    if validation is not None and not validation.improved:
+        yield (
+            f"INCONCLUSIVE: the model did not learn (validation {validation.validation_bits:.3f} "
+            f"bits per token, {validation.initial_validation_bits:.3f} before training), so low "
+            "exposure says nothing; train longer or with another learning rate"
+        )
+    differs = "so another machine, or the same one when it is busy, gives other numbers"
+    if validation is not None and validation.stopped == "max_seconds":
+        yield f"max_seconds ended the training by the clock, {differs}"
+    if settings.budget_seconds is not None:
+        yield f"budget_seconds={settings.budget_seconds:g} ends each search by the clock, {differs}"
 
 
-def _tokenizer_warnings(loaded: LoadedModel, scores: Sequence[FormatScores]) -> list[str]:
+def _tokenizer_warnings(loaded: LoadedModel, scores: Sequence[FormatScores]) -> Iterator[str]:
     """Tokens of another model's tokenizer are noise to a model, and it knows no canary in them."""
     bits = sum(part.bits.sum() for part in scores) / sum(part.tokens.sum() for part in scores)
     guessing = math.log2(loaded.model.get_output_embeddings().weight.shape[0])
-    if bits <= guessing:
-        return []
-    return [
-        f"the model finds these texts less likely than random tokens ({bits:.1f} bits per token; "
-        f"random tokens take {guessing:.1f}), so low exposure says nothing: check that the "
-        "tokenizer is that of the model, and that the model was trained"
-    ]
+    if bits > guessing:
+        yield (
+            f"the model finds these texts less likely than random tokens ({bits:.1f} bits per "
+            f"token; random tokens take {guessing:.1f}), so low exposure says nothing: check that "
+            "the tokenizer is that of the model, and that the model was trained"
+        )
 
 
 def _inputs(
@@ -335,12 +317,10 @@ class _Measurement:
 
     def run(self) -> tuple[list[FormatScores], list[FormatEstimates]]:
         """Scores of all formats, then their estimates."""
-        announce_phases(
-            self.progress,
-            measurement_title(self.manifest, self.settings),
-            lambda: measurement_phases(self.loaded, self.manifest, self.settings),
-            keeps=True,
-        )
+        if isinstance(self.progress, Watcher):
+            title = measurement_title(self.manifest, self.settings)
+            phases = measurement_phases(self.loaded, self.manifest, self.settings)
+            self.progress.plan(title, phases, keeps=True)
         scores = [self.score(name) for name in self.manifest.formats]
         return scores, [self.estimate(part) for part in scores]
 

@@ -123,11 +123,7 @@ def spooled_corpus(
 
 
 def _restored(out: Path) -> Path | None:
-    """The corpus of a run of an older version, which kept of "-" the copy alone; None: no such run.
-
-    Raises:
-        CorpusError: the copy is not what insertion wrote.
-    """
+    """The corpus of a run of an older version, which kept of "-" the copy alone; None: no such."""
     copy, restored = out / "corpus" / _OLDER, out / "source" / _OLDER
     record = out / "manifest.json"
     if restored.exists():
@@ -218,11 +214,7 @@ def _refuse_lost_seed(out: Path, log: RunLog, settings: RunSettings) -> None:
 
 
 def _refuse_several_processes() -> None:
-    """Inserting and measuring are one process's work.
-
-    Raises:
-        SettingsError: torchrun started several.
-    """
+    """Inserting and measuring are one process's work; torchrun may have started several."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise SettingsError(
             "run takes one process; with several, use lmexposure insert, then torchrun -m "

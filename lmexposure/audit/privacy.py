@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,9 +14,8 @@ from lmexposure.records import Privacy, ScoreColumns
 from lmexposure.statistics import Claim, privacy_of, score_classes
 
 if TYPE_CHECKING:  # scores of anyone need no model, and no torch
-    from lmexposure.audit.format_scores import FormatScores
     from lmexposure.canaries import Manifest
-    from lmexposure.records import MeasureSettings
+    from lmexposure.records import MeasureSettings, Scores
 
 _PACKED = (
     "training packs documents into blocks of tokens: one document more or less shifts the blocks "
@@ -34,7 +33,7 @@ _REVERSED = (
 
 
 def privacy_section(
-    scores: "Sequence[FormatScores]",
+    scores: "Scores",
     manifest: "Manifest",
     settings: "MeasureSettings",
     *,
@@ -45,7 +44,7 @@ def privacy_section(
     Formats are pooled where coins were tossed, and kept apart where a fixed number went in.
 
     Args:
-        scores: log-perplexities of every format.
+        scores: log-perplexities of all texts of every format.
         manifest: how the candidates were drawn.
         settings: significance, delta, claim.
         own_training: whether this package trained the model, and so packed its documents.
@@ -58,7 +57,13 @@ def privacy_section(
     if settings.claimed_epsilon is not None:
         claim = Claim(epsilon=settings.claimed_epsilon, delta=settings.delta)
     section = privacy_of(
-        score_classes(*_columns(scores), pooled=probability is not None),
+        score_classes(
+            -scores.log_perplexity_bits,  # higher = more likely in
+            scores.roles,
+            scores.repetitions,
+            scores.formats,
+            pooled=probability is not None,
+        ),
         inclusion_probability=probability,
         significance=settings.significance,
         deltas=settings.deltas(manifest.corpus.documents),
@@ -69,14 +74,6 @@ def privacy_section(
     )
     packed = _PACKED if own_training else _PERHAPS_PACKED
     return Privacy.model_validate(section | {"notes": [packed, *section["notes"]]})
-
-
-def _columns(scores: "Sequence[FormatScores]") -> tuple[Any, Any, Any, Any]:
-    """Scores, roles, repetitions and formats of all texts; higher scores = more likely in."""
-    roles = [role for part in scores for role in part.roles]
-    copies = [count for part in scores for count in part.repetitions]
-    formats = np.repeat([part.format.name for part in scores], [part.bits.size for part in scores])
-    return -np.concatenate([part.bits for part in scores]), roles, copies, formats
 
 
 _IN_AND_OUT = ({0.0, 1.0}, {0.0}, {1.0})

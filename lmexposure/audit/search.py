@@ -1,7 +1,8 @@
 """What a search over all of R says of one format: exact ranks, drawn ranks, an attacker's guesses.
 
 Draws come first: they estimate every rank, and how many model steps it would take to count it. What
-the budget can count is then counted in one walk over the fills.
+the budget can count is then counted in one walk over the fills. At the end of the file are the beam
+searches for each canary, with nothing and with a part of its secret given.
 """
 
 import math
@@ -21,7 +22,7 @@ from lmexposure import scoring
 from lmexposure._record import Record, Rows
 from lmexposure.audit.directory import keep_part, read_part
 from lmexposure.audit.format_scores import FormatScores
-from lmexposure.audit.workload import Progress, end_asked
+from lmexposure.audit.workload import WITHOUT_SEARCH, Progress, end_asked
 from lmexposure.canaries import Canary, Manifest
 from lmexposure.errors import MarginError, ModelError
 from lmexposure.models import LoadedModel, context_window
@@ -55,7 +56,6 @@ from lmexposure.scoring import (
 from lmexposure.statistics import WeightedDraws, exact_exposure, importance_exposure
 
 _NOTHING = Likeliest(indices=(), bits=np.empty(0), proven=0, steps=0, most_live=0)
-_WITHOUT_SEARCH = ("sampled", "skew_normal")
 # A walk whose expected cost is above this share of the budget is left to the draws.
 _SPARE = 0.6
 _SURE = 1.25  # times its expected cost is kept for a walk that must be finished
@@ -121,7 +121,7 @@ def search_format(
         NumericalError: the model gave NaN on some branch.
     """
     none: tuple[Estimates, ...] = tuple({} for _ in scores.canaries)
-    if settings.method in _WITHOUT_SEARCH:
+    if settings.method in WITHOUT_SEARCH:
         return FormatSearch(estimates=none)
     before = read_part(kept, FormatSearch)
     if before is not None and before.is_of(len(scores.canaries)):
@@ -301,11 +301,7 @@ class _Search:
         )
 
     def _walk(
-        self,
-        rows: list[Estimates],
-        chosen: list[int],
-        expected: float,
-        spare: int = 0,
+        self, rows: list[Estimates], chosen: list[int], expected: float, spare: int = 0
     ) -> None:
         """Count in one walk, within the budget less what is to be spared; keep the best rows."""
         if not chosen:
@@ -511,9 +507,8 @@ def extract_format(
         for known in range(_most_revealed(extractor, canary, settings.revealed) + 1)
         for w in (1, width)
     ]
-    searches.sort(
-        key=lambda search: (search.revealed, search.width)
-    )  # those that share a search adjoin
+    # Those that share a search adjoin.
+    searches.sort(key=lambda search: (search.revealed, search.width))
     before = read_part(kept, _Searches)
     rows = [] if before is None else list(before.done)
 

@@ -107,12 +107,7 @@ def train_corpus(
 
 @contextmanager
 def _as_files(corpus: Files | IO[bytes], layout: str | None) -> Iterator[list[Path]]:
-    """The files of a corpus; a stream is one until the block ends.
-
-    Raises:
-        CorpusError: no such files, or no stream of text.
-        SettingsError: several processes, of which one gets the stream.
-    """
+    """The files of a corpus; a stream is one until the block ends."""
     if not is_stream(corpus):
         yield corpus_files(listed_files(corpus))
         return
@@ -153,7 +148,8 @@ def _train(
     chosen = training_settings(settings, context_window(loaded.model.config))
     then: tuple[str, list[Phase]] = ("", [])
     if then_measure and manifest is not None and isinstance(progress, Watcher):
-        then = _measuring(loaded, manifest, settings)
+        measured = manifest, settings.measure
+        then = (measurement_title(*measured), measurement_phases(loaded, *measured))
     return train(
         loaded,
         documents,
@@ -166,16 +162,6 @@ def _train(
     )
 
 
-def _measuring(
-    loaded: LoadedModel, manifest: Manifest, settings: RunSettings
-) -> tuple[str, list[Phase]]:
-    """The title and the phases of the measurement that follows."""
-    return (
-        measurement_title(manifest, settings.measure),
-        measurement_phases(loaded, manifest, settings.measure),
-    )
-
-
 def _inserted(manifest: Manifest) -> dict[str, int]:
     return {canary.text: canary.inserted for canary in manifest.canaries}
 
@@ -183,9 +169,7 @@ def _inserted(manifest: Manifest) -> dict[str, int]:
 def _refuse_uninserted(manifest: Manifest, documents: Sequence[str]) -> None:
     """Refuse a corpus of other coins, which holds fills that count as never inserted."""
     texts = set(documents)
-    found = [
-        canary.id for canary in manifest.entries if not canary.inserted and canary.text in texts
-    ]
+    found = [c.id for c in manifest.entries if not c.inserted and c.text in texts]
     if found:
         raise ManifestError(
             f"{found[0]} is in the corpus, but by the manifest it was not inserted "

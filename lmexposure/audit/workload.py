@@ -6,7 +6,7 @@ where a model gives its secrets away is what is expected.
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -26,7 +26,6 @@ class Progress(Protocol):
 
     def __call__(self, what: str, done: int, total: int, note: str = "") -> None:
         """Take how far the work is."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,23 +65,13 @@ class Watcher(Progress, Protocol):
             keeps: an early end that is asked for keeps what was found until then, in a result that
                 says so.
         """
-        ...
 
     def end_asked(self) -> bool:
         """Whether a person wants the work to end with what it has."""
-        ...
 
 
 def silent(what: str, done: int, total: int, note: str = "") -> None:
     """Watch nothing."""
-
-
-def announce_phases(
-    progress: Progress, title: str, phases: Callable[[], Sequence[Phase]], *, keeps: bool
-) -> None:
-    """Announce to a watcher what is to come; for a plain function no phase is computed."""
-    if isinstance(progress, Watcher):
-        progress.plan(title, phases(), keeps=keeps)
 
 
 def end_asked(progress: Progress) -> bool:
@@ -90,7 +79,7 @@ def end_asked(progress: Progress) -> bool:
     return isinstance(progress, Watcher) and progress.end_asked()
 
 
-_WITHOUT_SEARCH = ("sampled", "skew_normal")
+WITHOUT_SEARCH = ("sampled", "skew_normal")
 _FEW_ROWS, _MANY_ROWS = 16, 256
 _TRIAL_SECONDS = 0.3  # so long that what else the machine does is seen
 # A search also sorts, weighs and copies, and meets some prefixes twice: 0.8 to
@@ -109,7 +98,7 @@ def measurement_title(manifest: Manifest, settings: MeasureSettings) -> str:
         f"{references:,} references of {len(formats)} format{'s' * (len(formats) > 1)}",
         f"{canaries:,} canaries and controls",
     ]
-    if settings.method not in _WITHOUT_SEARCH:
+    if settings.method not in WITHOUT_SEARCH:
         parts.append(f"{settings.draws * len(formats):,} draws, search")
     if settings.extraction:
         parts.append("extraction")
@@ -121,14 +110,11 @@ def measurement_phases(
 ) -> list[Phase]:
     """The parts of a measurement, in order; steps of the model are timed for the searches' pace.
 
-    Args:
-        loaded: the model, or one of its size with its tokenizer.
-        manifest: what was inserted.
-        settings: what is measured.
+    The model may be another of its size, with its tokenizer.
     """
     tokens = {name: _tokens(loaded, manifest, name) for name in manifest.formats}
     pace = None
-    if settings.method not in _WITHOUT_SEARCH or settings.extraction:
+    if settings.method not in WITHOUT_SEARCH or settings.extraction:
         pace = _trial(loaded, next(iter(tokens.values())))
     phases = [
         Phase(
@@ -152,21 +138,20 @@ def measurement_phases(
 
 def _search_phases(
     form: Format, settings: MeasureSettings, length: int, most: int, pace: float | None
-) -> list[Phase]:
+) -> Iterator[Phase]:
     """Draws, exact ranks and the likeliest fills of a format."""
-    if settings.method in _WITHOUT_SEARCH:
-        return []
+    if settings.method in WITHOUT_SEARCH:
+        return
     drawn = settings.draws * _depth(form, length, settings.draws)
-    phases = [Phase(what=f"{form.name}: drawing fills", kind="stepping", work=drawn, pace=pace)]
+    yield Phase(what=f"{form.name}: drawing fills", kind="stepping", work=drawn, pace=pace)
     if settings.method != "importance":
         few = min(float(most), drawn / 4)
         what = f"{form.name}: counting ranks"
-        phases.append(Phase(what=what, kind="stepping", work=few, most=float(most), pace=pace))
+        yield Phase(what=what, kind="stepping", work=few, most=float(most), pace=pace)
     if settings.extraction:
         few = min(float(most), float(settings.guesses * length))
         what = f"{form.name}: best-first search"
-        phases.append(Phase(what=what, kind="stepping", work=few, most=float(most), pace=pace))
-    return phases
+        yield Phase(what=what, kind="stepping", work=few, most=float(most), pace=pace)
 
 
 def _extraction_phase(
@@ -225,12 +210,7 @@ def _trial(loaded: LoadedModel, ids: Sequence[int]) -> float | None:
 
 @torch.inference_mode()
 def step_pace(loaded: LoadedModel, ids: Sequence[int]) -> float:
-    """Seconds that the model takes to read one token more of one of many prefixes.
-
-    Args:
-        loaded: the model.
-        ids: tokens of a fill; half of them are the prefix.
-    """
+    """Seconds to read one token more behind one of many prefixes: the first half of a fill's."""
     ids = [*ids, *ids] if len(ids) < 2 else list(ids)
     steps = next_token_steps(loaded.model, ids)
     column = np.array([ids[-1]], dtype=np.int64)
@@ -252,16 +232,11 @@ def step_pace(loaded: LoadedModel, ids: Sequence[int]) -> float:
 
 
 def watch_training(
-    progress: Progress,
-    settings: TrainingSettings,
-    then: tuple[str, list[Phase]],
+    progress: Progress, settings: TrainingSettings, then: tuple[str, list[Phase]]
 ) -> Callable[[TrainingProgress], None]:
     """A callback for `models.train` that announces what is to come, then reports how far it is.
 
-    Args:
-        progress: watches.
-        settings: of the training.
-        then: the title and the phases of what follows the training, empty where nothing does.
+    What follows the training is `then`, a title and phases, which are empty where nothing does.
     """
     announced = not isinstance(progress, Watcher)
 

@@ -84,8 +84,8 @@ else:
     __getattr__, __dir__ = _lazy_face(
         __name__,
         __file__,
+        renamed={"SHAPES": "LAYOUTS", "shape_named": "layout_named"},
         older={
-            "SHAPES": "LAYOUTS",
             "Shape": "layout_named",
             "corpus_sha256": "lmexposure.verify",
             "count_files": "lmexposure.verify",
@@ -100,7 +100,6 @@ else:
             "manifest_of_rows": "InsertionStep.of(plan, total=...).manifest",
             "remove_from_files": "lmexposure.remove",
             "separator_of": "layout_named(layout).separator",
-            "shape_named": "layout_named",
             "verify_file": "lmexposure.verify(path, manifest).as_inserted",
             "verify_texts": "lmexposure.verify(texts, manifest).as_inserted",
         },

@@ -21,6 +21,7 @@ from lmexposure._files import (
     write_json,
 )
 from lmexposure._integrity import say_rebuilt
+from lmexposure._text import is_utf8
 from lmexposure._validate import flag, integer, of_type
 from lmexposure.canaries.corpora.files import (
     SIDECAR_SUFFIX,
@@ -225,7 +226,7 @@ def _check_places(paths: Sequence[Path], corpus: Path, *, written: bool) -> None
     """Refuse to write over what insertion did not write, and two files of the same name."""
     names: dict[str, Path] = {}
     for path in paths:
-        if path.name != path.name.encode(errors="ignore").decode():  # any bytes may be a name
+        if not is_utf8(path.name):
             raise CorpusError(f"{path}: its name is not UTF-8, as a manifest is; rename the file")
         if path.name in names:
             raise CorpusError(
@@ -281,8 +282,8 @@ def copies_of(sources: Sequence[str | Path], out: Path) -> list[Path]:
     """
     names = {path.name for path in _named(sources)}
     files = (path for path in (out / "corpus").glob("*") if path.is_file())
-    written = sorted(path for path in files if not path.name.endswith(SIDECAR_SUFFIX))
-    return [path for path in written if path.name in names] or written
+    copies = sorted(path for path in files if not path.name.endswith(SIDECAR_SUFFIX))
+    return [path for path in copies if path.name in names] or copies
 
 
 def _named(sources: Sequence[str | Path]) -> list[Path]:

@@ -476,9 +476,7 @@ def same_hash(sha256: str) -> Iterator[Same]:
 
 
 def check_inserted(
-    entries: Sequence[Canary],
-    fills: Mapping[str, Found],
-    set_aside: Mapping[str, Collection[int]],
+    entries: Sequence[Canary], fills: Mapping[str, Found], set_aside: Mapping[str, Collection[int]]
 ) -> None:
     """Refuse a corpus unless each canary is in it as often as planned, and no other fill."""
     for canary in entries:
@@ -496,9 +494,7 @@ def check_inserted(
 
 
 def strange_fills(
-    entries: Sequence[Canary],
-    fills: Mapping[str, Found],
-    set_aside: Mapping[str, Collection[int]],
+    entries: Sequence[Canary], fills: Mapping[str, Found], set_aside: Mapping[str, Collection[int]]
 ) -> dict[str, set[int]]:
     """Per format, where there are any, the fills that are neither of a manifest nor set aside."""
     known = {name: set(set_aside.get(name, ())) for name in fills}

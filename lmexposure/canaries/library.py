@@ -2,6 +2,7 @@
 
 import difflib
 import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -91,17 +92,15 @@ def _sound(values: dict[str, Any], where: str) -> Format:
         raise FormatError(f"{where}: {failure}") from None
 
 
-def _advice(found: Format) -> list[str]:
-    advice = []
+def _advice(found: Format) -> Iterator[str]:
     if not found.prefix:
-        advice.append("no literal text before the first hole: extraction has nothing to start from")
+        yield "no literal text before the first hole: extraction has nothing to start from"
     if found.bits < _SMALL_BITS:
-        advice.append(f"only {found.bits:.1f} bits: exposure cannot go above that")
+        yield f"only {found.bits:.1f} bits: exposure cannot go above that"
     if found.may_nest:
-        advice.append(
+        yield (
             "one fill can lie within another, so that no plan takes it: put literal text before "
             "and after lists whose entries begin or end with one another"
         )
     if not found.description:
-        advice.append("no description: say in one line what the secret stands for")
-    return advice
+        yield "no description: say in one line what the secret stands for"

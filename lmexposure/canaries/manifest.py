@@ -352,11 +352,6 @@ class Manifest:
 def check_entries(plan: Plan, entries: Sequence[Canary], *, documents: int) -> None:
     """Compare the entries with the plan: who is there, in which role, how often, and where.
 
-    Args:
-        plan: what was asked for.
-        entries: candidates and controls.
-        documents: how many the corpus had.
-
     Raises:
         ManifestError: a planned entry is missing, or one is there twice or was never planned; a
             role that is not what the plan and its coins make it; repetitions or positions that do

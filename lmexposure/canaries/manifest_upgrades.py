@@ -17,9 +17,6 @@ _FIXED, _TOSSED = "lmexposure.manifest/1", "lmexposure.manifest/2"
 def from_version_1(values: JsonTable, _hashed: bool) -> JsonTable:
     """Of before 2026-12, where a fixed number went in: as version 2 would have said it.
 
-    Args:
-        values: its contents, without schema.
-
     Raises:
         ManifestError: the checksum does not fit.
     """
@@ -36,9 +33,6 @@ def from_version_2(values: JsonTable, _hashed: bool) -> JsonTable:
 
     It had "coins" and "coin_seed", "canaries" for all entries, "excluded" for held out, and said of
     a corpus whether it was verified only where it was not.
-
-    Args:
-        values: its contents, without schema.
 
     Raises:
         ManifestError: the checksum does not fit.

@@ -27,7 +27,7 @@ from lmexposure.canaries.wrapping import Wrapping
 from lmexposure.errors import CorpusError
 
 __all__ = ["insert_files", "remove_from_files"]
-SHAPES, Shape, shape_named = LAYOUTS, FileLayout, layout_named
+Shape = FileLayout
 insert_into_dataset = insert_into_texts = insert
 
 

@@ -400,10 +400,7 @@ def draw(
 ) -> tuple[Canary, ...]:
     """Draw every candidate and control of the plan, the places of each, and last the coins.
 
-    Args:
-        plan: what to draw.
-        documents: how many the corpus has.
-        set_aside: indices per format name that must not be drawn.
+    Indices that are set aside, by the name of their format, are not drawn.
 
     Raises:
         PlanError: too few documents or secrets; a fill of one format within a canary of another.

@@ -57,11 +57,7 @@ class Preview:
 
 
 def preview_insertion(
-    sources: Sequence[str | Path],
-    plan: Plan,
-    *,
-    layout: FileLayout,
-    existing: Existing = "refuse",
+    sources: Sequence[str | Path], plan: Plan, *, layout: FileLayout, existing: Existing = "refuse"
 ) -> Preview:
     """What an insertion into these files would do; nothing is written.
 

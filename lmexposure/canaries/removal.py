@@ -4,6 +4,7 @@ import glob
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, TypeVar, overload
 
@@ -75,11 +76,11 @@ def remove_from_files(
         for source, task in zip(corpus.sources, tasks, strict=True):
             with new_file(unnamed / source.path.name, mode) as stream:
                 task.write(source, layout, stream)
-    each = set(tasks)  # all files may share a task
+    different = set(tasks)  # all files may share a task
     return Removal(
         files=tuple(out / path.name for path in paths),
-        documents=sum(task.removed for task in each),
-        checked=all(task.sha256 for task in each),
+        documents=sum(task.removed for task in different),
+        checked=all(task.sha256 for task in different),
     )
 
 
@@ -138,7 +139,8 @@ class Restoration(Cut):
         files: int = 1,
         shard: bool = False,
     ) -> None:
-        super().__init__(targets, _missing_of_shard if shard else _changed)
+        alone = ", or is one file of several without its sidecar" * shard
+        super().__init__(targets, partial(_changed, f"the corpus changed since insertion{alone}"))
         self.sha256, self._files, self._name = sha256, files, name
         self._rest = Hashes(several=files > 1)
 
@@ -168,15 +170,10 @@ class Restoration(Cut):
             )
 
 
-def _changed(what: str, reason: str = "the corpus changed since insertion") -> CorpusError:
+def _changed(reason: str, what: str) -> CorpusError:
     return CorpusError(
         f"{what}, which the manifest says is there: {reason}; give the copy that insertion wrote"
     )
-
-
-def _missing_of_shard(what: str) -> CorpusError:
-    reason = "the corpus changed since insertion, or is one file of several without its sidecar"
-    return _changed(what, reason)
 
 
 def _tasks(corpus: FileCorpus, manifest: Manifest) -> list[Restoration]:

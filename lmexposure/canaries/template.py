@@ -324,8 +324,7 @@ def parse_template(template: str, lists: Mapping[str, tuple[str, ...]]) -> tuple
         if conversion:
             raise FormatError(f"the hole {_shown(kind, detail)} has a conversion '!{conversion}'")
         parts.append(_hole(kind, detail, lists))
-    _check_parts(template, parts)
-    _check_lists_used(parts, lists)
+    _check_parts(template, parts, lists)
     return _merged(parts)
 
 
@@ -411,7 +410,9 @@ def _has_digit(part: Part) -> bool:
     )
 
 
-def _check_parts(template: str, parts: Sequence[Part]) -> None:
+def _check_parts(
+    template: str, parts: Sequence[Part], lists: Mapping[str, tuple[str, ...]]
+) -> None:
     if not any(part.is_free for part in parts):
         raise FormatError(f"template {template!r} has no hole that is free; add one of {_KINDS}")
     for place, part in enumerate(parts):
@@ -421,9 +422,6 @@ def _check_parts(template: str, parts: Sequence[Part]) -> None:
             )
     if all(part.may_be_blank for part in parts):
         raise FormatError(f"template {template!r} can give a blank text; add a visible character")
-
-
-def _check_lists_used(parts: Sequence[Part], lists: Mapping[str, tuple[str, ...]]) -> None:
     for name in lists.keys() - {part.name for part in parts if isinstance(part, Choice)}:
         raise FormatError(f"list {name!r} is in no hole; write {{choice:{name}}} or remove it")
 

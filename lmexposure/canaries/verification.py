@@ -151,22 +151,22 @@ def count_of(
         where: what the place of a fill is called.
     """
     entries = manifest.entries
-    copies = Counter({entry.id: found[entry.format].counts[entry.index] for entry in entries})
+    counts = Counter({entry.id: found[entry.format].counts[entry.index] for entry in entries})
     wanted = Counter(
         {entry.id: entry.inserted for entry in entries} if expected is None else expected
     )
     strange = strange_fills(entries, found, manifest.set_aside)
     return CorpusCount(
-        classes=tuple(_class_counts(manifest, wanted, copies)),
+        classes=tuple(_class_counts(manifest, wanted, counts)),
         changed={
-            entry.id: (wanted[entry.id], copies[entry.id])
+            entry.id: (wanted[entry.id], counts[entry.id])
             for entry in manifest.canaries
-            if wanted[entry.id] != copies[entry.id]
+            if wanted[entry.id] != counts[entry.id]
         },
         uninvited={
-            entry.id: copies[entry.id]
+            entry.id: counts[entry.id]
             for entry in entries
-            if entry.role != "canary" and copies[entry.id]
+            if entry.role != "canary" and counts[entry.id]
         },
         strange={
             name: sum(found[name].counts[i] for i in those) for name, those in strange.items()
@@ -177,7 +177,7 @@ def count_of(
 
 
 def _class_counts(
-    manifest: Manifest, wanted: Counter[str], copies: Counter[str]
+    manifest: Manifest, wanted: Counter[str], counted: Counter[str]
 ) -> Iterator[ClassCount]:
     for name, repetitions in product(manifest.formats, manifest.plan.repetitions):
         of_class = (name, repetitions)
@@ -186,7 +186,7 @@ def _class_counts(
             for canary in manifest.canaries
             if (canary.format, canary.repetitions) == of_class
         ]
-        expected, found = (Counter({i: counts[i] for i in ids}) for counts in (wanted, copies))
+        expected, found = (Counter({i: of[i] for i in ids}) for of in (wanted, counted))
         missing, surplus = expected - found, found - expected
         lost = sum(not found[i] for i in missing)
         yield ClassCount(

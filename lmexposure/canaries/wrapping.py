@@ -76,9 +76,9 @@ class Wrapping:
         if self.turn == "plain":
             raise SettingsError("turn='plain' has no messages; use record(), or another turn")
         other = _OTHER[self.turn] if self.other is None else self.other
-        contents = (canary, other) if self.turn == "user" else (other, canary)
+        texts = (canary, other) if self.turn == "user" else (other, canary)
         roles = ("user", "assistant")
-        return [{"role": r, "content": c} for r, c in zip(roles, contents, strict=True)]
+        return [{"role": r, "content": c} for r, c in zip(roles, texts, strict=True)]
 
     def record(self, canary: str) -> dict[str, Any]:
         """The training record of this text: of TRL's "text", "messages" or "prompt" types."""
@@ -156,13 +156,13 @@ class RowSchema:
         fields: Mapping[str, Any] = {} if self.name is None or self.chat else {self.name: text}
         return fields if self.wrapping is None else self.wrapping.record(text)
 
-    def check_columns(self, columns: Iterable[Any], *, where: str = "") -> None:
+    def check_columns(self, there: Iterable[Any], *, where: str = "") -> None:
         """Refuse fields among which one for the text or for a constant is missing.
 
         Raises:
             CorpusError: it names the field.
         """
-        names = list(columns)
+        names = list(there)
         chats = not self.chat and not {"messages", "prompt"}.isdisjoint(names)
         hint = "; chats take a wrapping" if chats else ""
         for name in self.wrapped("") if where else ():

@@ -132,11 +132,8 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
             _refuse_sharded(trainer)
             self._looked_at, self._full_at, self._told = -1, -1, set[str]()
             tokenizer = _tokenizer_of(trainer)
-            wrapping = (
-                self._wrapping
-                or usual_wrapping(trainer)
-                or Wrapping(context=self._manifest.separator)
-            )
+            usual = usual_wrapping(trainer) or Wrapping(context=self._manifest.separator)
+            wrapping = self._wrapping or usual
             watched = watch(
                 self._manifest,
                 tokenizer,
@@ -242,15 +239,7 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
         step: int | None = None,
         full: bool = False,
     ) -> None:
-        """One measurement, logged and written.
-
-        Args:
-            trainer: whose model it is.
-            control: to stop training by.
-            eval_loss: in nats per token.
-            step: of the model, where it is not the one that was trained last.
-            full: score all texts, whatever the budget has left.
-        """
+        """Measure, log and write; `step` is the model's, where another was trained last."""
         state = trainer.state
         self._looked_at = state.global_step
         step = state.global_step if step is None else step
@@ -347,12 +336,9 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
                 f"not measured: the time budget, {max(0.0, allowed):.2f} s so far, does not yet "
                 f"pay for the least that is of use, {watched.least} texts; {wanted}"
             )
-        bound = self._stop_above
-        undecided = (
-            ""
-            if bound is None
-            else f"; with {2**bound:.0f} references or fewer no class can pass stop_above"
-        )
+        bound, undecided = self._stop_above, ""
+        if bound is not None:
+            undecided = f"; with {2**bound:.0f} references or fewer no class can pass stop_above"
         return (
             f"the time budget of {allowed:.2f} s sufficed for {scored} of {planned} texts, among "
             f"them {watched.canaries_within(scored)} of {watched.canaries} canaries and controls"

@@ -97,17 +97,11 @@ class DeliveredCounter:
             InputError: no rows, or shapes that do not go together.
         """
         rows = _rows(input_ids)
-        columns_of_batch = [
-            _aligned(name, values, rows)
-            for name, values in (
-                ("labels", labels),
-                ("attention_mask", attention_mask),
-                ("position_ids", position_ids),
-            )
-        ]
+        given = {"labels": labels, "attention_mask": attention_mask, "position_ids": position_ids}
+        columns = [_aligned(name, values, rows) for name, values in given.items()]
         self._batches += 1
-        for ids, *columns in zip(rows, *columns_of_batch, strict=True):
-            self._count_row(ids, *columns)
+        for ids, *of_row in zip(rows, *columns, strict=True):
+            self._count_row(ids, *of_row)
 
     def watch(self, loader: Any) -> Any:
         """The same loader, its batches counted as they are taken.

@@ -1,6 +1,6 @@
 """What became of the canaries' repetitions on their way into a model, and what that points to."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -95,15 +95,14 @@ class DeliveryReport:
     @property
     def findings(self) -> tuple[str, ...]:
         """What was lost so far and what that points to, however much was seen."""
-        lines = [
+        return (
             *self._cut(),
             *self._without_loss(),
-            self._otherwise(),
+            *self._otherwise(),
             *self._missing(),
-            self._extra(),
-            self._never_inserted(),
-        ]
-        return tuple(line for line in lines if line)
+            *self._extra(),
+            *self._never_inserted(),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain Python values, with the warnings."""
@@ -129,7 +128,7 @@ class DeliveryReport:
             "how many there were: report(epochs=...)"
         )
 
-    def _cut(self) -> list[str]:
+    def _cut(self) -> Iterator[str]:
         cut = [delivery for delivery in self.canaries if delivery.cut]
         lost = sum(delivery.missing for delivery in self.canaries)
         heads = sum(min(delivery.head, delivery.cut) for delivery in cut) + min(
@@ -138,29 +137,26 @@ class DeliveryReport:
         tails = sum(min(delivery.tail, delivery.cut) for delivery in cut)
         which = _named(cut)
         if heads and tails:
-            return [
+            yield (
                 f"{max(heads, tails)} occurrences are split between rows ({which}): packing cuts "
                 "canaries; use a packing that keeps documents whole, or none"
-            ]
-        lines = []
-        if heads:
-            lines.append(
+            )
+        elif heads:
+            yield (
                 f"{heads} occurrences are cut off at the end of a row ({which}): truncation at "
                 "max_length, or packing that cuts; raise max_length, or shorten what comes before"
             )
-        if tails:
-            lines.append(
+        elif tails:
+            yield (
                 f"{tails} occurrences lack their beginning ({which}): truncation from the left, or "
                 "packing that cuts; raise max_length, or shorten what comes after"
             )
-        return lines
 
-    def _without_loss(self) -> list[str]:
-        lines = []
+    def _without_loss(self) -> Iterator[str]:
         masked = [delivery for delivery in self.canaries if delivery.without_loss]
         if masked:
             count = sum(delivery.without_loss for delivery in masked)
-            lines.append(
+            yield (
                 f"{count} occurrences carry no loss ({_named(masked)}): completion-only or "
                 "assistant-only loss with the canary in the prompt; nothing of them is learned: "
                 "put canaries into the assistant turn, or train on all tokens"
@@ -168,25 +164,24 @@ class DeliveryReport:
         partly = [delivery for delivery in self.canaries if delivery.partly_without_loss]
         if partly:
             count = sum(delivery.partly_without_loss for delivery in partly)
-            lines.append(
+            yield (
                 f"{count} occurrences carry loss on a part of the secret only ({_named(partly)}); "
                 "check the mask, and score with the same one"
             )
-        return lines
 
-    def _otherwise(self) -> str:
+    def _otherwise(self) -> Iterator[str]:
         otherwise = [delivery for delivery in self.canaries if delivery.otherwise]
-        if not otherwise:
-            return ""
-        count = sum(delivery.otherwise for delivery in otherwise)
-        return (
-            f"{count} occurrences are behind other tokens than they will be scored behind "
-            f"({_named(otherwise)}): in plain text another separator of documents, a start token "
-            "or packing without borders, in chats another template, system prompt, tools or turn; "
-            "scored so, they would look less known than they are: give the wrapping of the training"
-        )
+        if otherwise:
+            count = sum(delivery.otherwise for delivery in otherwise)
+            yield (
+                f"{count} occurrences are behind other tokens than they will be scored behind "
+                f"({_named(otherwise)}): in plain text another separator of documents, a start "
+                "token or packing without borders, in chats another template, system prompt, tools "
+                "or turn; scored so, they would look less known than they are: give the wrapping "
+                "of the training"
+            )
 
-    def _missing(self) -> list[str]:
+    def _missing(self) -> Iterator[str]:
         missing = [delivery for delivery in self._planned if delivery.missing]
         # Once an epoch, however often it was inserted: that is what removing duplicates leaves.
         once = [
@@ -195,10 +190,9 @@ class DeliveryReport:
             if delivery.whole + delivery.cut == delivery.fewest // delivery.repetitions
         ]
         repeated = [delivery for delivery in self._planned if delivery.repetitions > 1]
-        lines = []
         if once and len(once) == len(repeated):
             count = sum(delivery.missing for delivery in once)
-            lines.append(
+            yield (
                 f"{len(once)} canaries with several repetitions came once an epoch "
                 f"({_named(once)}; {count} occurrences lost): exact deduplication; leave canaries "
                 "out of it, or plan repetitions=1"
@@ -206,33 +200,31 @@ class DeliveryReport:
             missing = [delivery for delivery in missing if delivery not in once]
         if missing:
             count = sum(delivery.missing for delivery in missing)
-            lines.append(
+            yield (
                 f"{count} occurrences never came ({_named(missing)}): dropped before the batches "
                 "were made, by a filter, by deduplication, by truncation that leaves too little of "
                 "them, or by a loader that drops its last batch"
             )
-        return lines
 
-    def _extra(self) -> str:
+    def _extra(self) -> Iterator[str]:
         extra = [delivery for delivery in self._planned if delivery.extra]
-        if not extra:
-            return ""
-        count = sum(delivery.extra for delivery in extra)
-        return (
-            f"{count} occurrences too many ({_named(extra)}): a loader that repeats rows to fill "
-            "its last batch, or more epochs than were said"
-        )
+        if extra:
+            count = sum(delivery.extra for delivery in extra)
+            yield (
+                f"{count} occurrences too many ({_named(extra)}): a loader that repeats rows to "
+                "fill its last batch, or more epochs than were said"
+            )
 
-    def _never_inserted(self) -> str:
+    def _never_inserted(self) -> Iterator[str]:
         found = [
             delivery for delivery in self.canaries if not delivery.repetitions and delivery.whole
         ]
-        if not found:
-            return ""
-        return (
-            f"{len(found)} controls or held-out candidates are in the batches ({_named(found)}), "
-            "although they were never inserted; train on the data that the manifest belongs to"
-        )
+        if found:
+            yield (
+                f"{len(found)} controls or held-out candidates are in the batches "
+                f"({_named(found)}), although they were never inserted; train on the data that the "
+                "manifest belongs to"
+            )
 
 
 def _named(found: Iterable[Delivery]) -> str:

@@ -156,13 +156,10 @@ def from_first(work: Callable[[], Out]) -> Out:
 
 @contextmanager
 def undisturbed(model: Any) -> Iterator[None]:
-    """Put a model into evaluation mode; at the end all is as it was.
+    """Put a bare model into evaluation mode; at the end all is as it was.
 
     Put back are the random number generators (Python, NumPy, torch on every device) and what
     `evaluation_mode` puts back.
-
-    Args:
-        model: the bare model, not one wrapped for several processes.
     """
     with same_random_numbers(), evaluation_mode(model):
         yield

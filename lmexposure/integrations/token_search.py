@@ -84,7 +84,11 @@ class _Group:
         """The canary that this end of a row begins; the format's name for one of several."""
         if len(rest) < max(_LEAST, len(self.prefix)):
             return None
-        return self._one(_beginning_with(self.forwards, rest), len(rest) > len(self.prefix))
+        found = _beginning_with(self.forwards, rest)
+        if not found:
+            return None
+        single = len(found) == 1 and len(rest) > len(self.prefix)
+        return self.whole[found[0]] if single else self.name
 
     def tail(self, row: str) -> str | None:
         """The canary whose end this row begins with."""
@@ -94,11 +98,6 @@ class _Group:
             if len(found) == 1 and len(found[0]) > length:
                 return self.whole[found[0]]
         return None
-
-    def _one(self, found: Sequence[str], telling: bool) -> str | None:
-        if not found:
-            return None
-        return self.whole[found[0]] if len(found) == 1 and telling else self.name
 
 
 class TokenSearch:
@@ -170,12 +169,7 @@ class TokenSearch:
             )
         fills = [*whole, *map(self._written, others)]
         suffix = _common_beginning([fill[::-1] for fill in fills])
-        return _Group(
-            name=name,
-            whole=whole,
-            prefix=_common_beginning(fills),
-            suffix=len(suffix),
-        )
+        return _Group(name=name, whole=whole, prefix=_common_beginning(fills), suffix=len(suffix))
 
     def _check(self, name: str, text: str) -> None:
         encode_in_context(self._tokenizer, [text], context=None)

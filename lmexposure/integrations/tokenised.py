@@ -19,6 +19,7 @@ from lmexposure.errors import CorpusError, ModelError, SettingsError
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+_COLUMN = "input_ids"
 _ROWS_AT_ONCE = 1000
 
 
@@ -73,7 +74,7 @@ def verify(
     )
 
 
-def saved_tokens(path: str | Path, *, column: str = "input_ids") -> Iterator[Sequence[int] | None]:
+def saved_tokens(path: str | Path) -> Iterator[Sequence[int] | None]:
     """The token ids of a saved `datasets.Dataset`, or of the train split of a `DatasetDict`."""
     from datasets import DatasetDict, load_from_disk
 
@@ -88,18 +89,19 @@ def saved_tokens(path: str | Path, *, column: str = "input_ids") -> Iterator[Seq
         if "train" not in dataset:
             raise CorpusError(f"no 'train' split; {path} has {', '.join(dataset) or 'none'}")
         dataset = dataset["train"]
-    if column not in dataset.column_names:
+    if _COLUMN not in dataset.column_names:
         raise CorpusError(
-            f"no column {column!r}; {path} has {', '.join(dataset.column_names)}: tokenise it first"
+            f"no column {_COLUMN!r}; {path} has {', '.join(dataset.column_names)}: tokenise it "
+            "first"
         )
-    kind = dataset.features.arrow_schema.field(column).type
+    kind = dataset.features.arrow_schema.field(_COLUMN).type
     if not _are_tokens(kind):
         raise CorpusError(
-            f"column {column!r} of {path} is of type {kind}, and tokens are lists of whole "
+            f"column {_COLUMN!r} of {path} is of type {kind}, and tokens are lists of whole "
             "numbers; tokenise it first"
         )
-    rows = dataset.with_format(None).select_columns([column])
-    return (row for rows in rows.iter(batch_size=_ROWS_AT_ONCE) for row in rows[column])
+    rows = dataset.with_format(None).select_columns([_COLUMN])
+    return (row for rows in rows.iter(batch_size=_ROWS_AT_ONCE) for row in rows[_COLUMN])
 
 
 def _are_tokens(kind: Any) -> bool:

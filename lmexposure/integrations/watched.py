@@ -100,22 +100,16 @@ class Watched:
             bits: log-perplexities of texts from the beginning of the order, shape (n,), n at least
                 `least`.
         """
-        planned = Counter(
-            _class(name, canary) for name, canary in self.owners if canary is not None
-        )
+        planned = Counter((name, canary.inserted) for name, canary in self.owners if canary)
         found: dict[tuple[str, int], list[float]] = {of_class: [] for of_class in sorted(planned)}
         null: dict[str, list[float]] = {}
         for (name, canary), value in zip(self.owners, bits.tolist(), strict=False):
-            at = null.setdefault(name, []) if canary is None else found[_class(name, canary)]
+            at = null.setdefault(name, []) if canary is None else found[name, canary.inserted]
             at.append(value)
         return [
             _class_exposure(of_class, values, null[of_class[0]], planned[of_class])
             for of_class, values in found.items()
         ]
-
-
-def _class(name: str, canary: Canary) -> tuple[str, int]:
-    return name, canary.inserted
 
 
 def _class_exposure(
@@ -210,11 +204,6 @@ def _encoded(
         raise ModelError(
             f"format {name!r}: {failure} (canaries and controls first, then references)"
         ) from failure
-    if len({tuple(text.encoded.ids) for text in wrapped}) < len(wrapped):
-        raise ModelError(
-            f"format {name!r}: the tokenizer gives two different fills the same tokens; use a "
-            "format whose characters it keeps"
-        )
     earliest = min(text.encoded.scored_from for text in wrapped)
     return [_scored_from(text, earliest, wrapping.loss == "all") for text in wrapped]
 
@@ -312,9 +301,7 @@ class Observation:
 def read_rows(path: Path, *, until: int) -> list[dict[str, Any]]:
     """The rows of an earlier training up to a step, for one that goes on from there.
 
-    Args:
-        path: of exposure.jsonl; where there is none, there are no rows.
-        until: the step; 0 for a training from the beginning, which takes over nothing.
+    A training from the beginning, at step 0, takes over nothing.
 
     Raises:
         ResultError: the file is no exposure.jsonl.

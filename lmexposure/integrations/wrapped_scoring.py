@@ -94,17 +94,15 @@ def encode_wrapped(
         raise ModelError(
             f"{type(tokenizer).__name__} is no tokenizer of transformers; give that of the training"
         )
-    plain = wrapping.turn == "plain"
     # For a chat too: it refuses unknown characters and those that the tokenizer drops.
     alone = encode_in_context(tokenizer, texts, context=wrapping.context)
-    if plain:
+    if wrapping.turn == "plain":
         wrapped = [_as_document(tokenizer, text, wrapping) for text in alone]
     else:
         check_template(tokenizer, wrapping)
-        names = (f"text {number} of {len(texts)}" for number in range(len(texts)))
         wrapped = [
-            _in_chat(tokenizer, text, wrapping, name=name)
-            for text, name in zip(texts, names, strict=True)
+            _in_chat(tokenizer, text, wrapping, name=f"text {number} of {len(texts)}")
+            for number, text in enumerate(texts)
         ]
     _check_apart(texts, wrapped)
     _check_window(wrapped, max_length)
@@ -152,17 +150,12 @@ def _check_date(tokenizer: Any, wrapping: Wrapping) -> None:
     template = tokenizer.get_chat_template(wrapping.chat_template)
     if "strftime_now" not in template:
         return
-    days = (
-        f"{{%- macro strftime_now(format) -%}}{day}{{%- endmacro -%}}{template}" for day in "12"
-    )
-    messages = wrapping.messages("text")
-    chats = [
-        _apply(
-            tokenizer, messages, replace(wrapping, chat_template=template_of_day), tokenize=False
-        )
-        for template_of_day in days
-    ]
-    if chats[0] != chats[1]:
+    chats = set()
+    for day in "12":
+        dated = f"{{%- macro strftime_now(format) -%}}{day}{{%- endmacro -%}}{template}"
+        of_day = replace(wrapping, chat_template=dated)
+        chats.add(_apply(tokenizer, wrapping.messages("text"), of_day, tokenize=False))
+    if len(chats) > 1:
         raise ModelError(
             "the chat template writes today's date into every chat, so that training and scoring "
             "differ; in tokenizer.chat_template and here, put the date of the training as a text "
@@ -287,9 +280,6 @@ def _apply(
         ) from None
 
 
-_SEARCHED = ("canary", "control")  # roles; the other one is of candidates held out
-
-
 def wrapped_exposures(
     model: Any,
     tokenizer: Any,
@@ -344,12 +334,12 @@ def _by_rank(
     drawn: Sequence[Canary], bits: NDArray[np.float64], *, size: int, level: float
 ) -> list[CanaryResult]:
     # A candidate that its coin kept out was drawn as a reference is: it is one.
-    out = np.array([canary.role not in _SEARCHED for canary in drawn], dtype=bool)
+    out = np.array([canary.role == "held_out" for canary in drawn], dtype=bool)
     own = bits[: len(drawn)][~out]
     null = np.concatenate([bits[: len(drawn)][out], bits[len(drawn) :]])
     exposures = sampled_exposure(own, null, space_size=size, level=level)
     results = []
-    for i, canary in enumerate(canary for canary in drawn if canary.role in _SEARCHED):
+    for i, canary in enumerate(canary for canary in drawn if canary.role != "held_out"):
         estimate = Estimate.model_validate(exposures.row(i))
         results.append(
             CanaryResult(

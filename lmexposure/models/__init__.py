@@ -36,11 +36,7 @@ if TYPE_CHECKING:
         new_model,
         tiny_gpt2_config,
     )
-    from lmexposure.models.packing import (
-        IGNORED,
-        Packed,
-        pack,
-    )
+    from lmexposure.models.packing import IGNORED, Packed, pack
     from lmexposure.models.processor import computing_threads, threads_for, warn_imitated
     from lmexposure.models.training import TrainingResult, train
     from lmexposure.records import TrainingSettings

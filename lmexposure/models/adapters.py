@@ -80,9 +80,8 @@ def with_adapter(model: PreTrainedModel, path: Path, *, tokens: int) -> PreTrain
 
     Raises:
         ModelError: peft is missing, the adapter does not fit, has weights that its base has no
-            place for, or lacks weights, those of the tokens
-            that its base lacks among them, or it is of a kind that puts virtual tokens before the
-            text.
+            place for, or lacks weights, those of the tokens that its base lacks among them, or it
+            is of a kind that puts virtual tokens before the text.
     """
     try:
         from peft import PeftModel, get_peft_model_state_dict

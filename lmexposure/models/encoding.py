@@ -136,12 +136,8 @@ def _beginning(
 
 
 def _common_prefix(head: Sequence[int], ids: Sequence[int]) -> int:
-    if list(ids[: len(head)]) == list(head):
-        return len(head)
-    for i, (expected, found) in enumerate(zip(head, ids, strict=False)):
-        if expected != found:
-            return i
-    return min(len(head), len(ids))
+    differs = (i for i, (a, b) in enumerate(zip(head, ids, strict=False)) if a != b)
+    return next(differs, min(len(head), len(ids)))
 
 
 def _refuse_dropped(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> None:

@@ -254,11 +254,11 @@ def _check_shards(path: Path, index: Path) -> None:
             f"{len(files)} files; copy all of its files again"
         )
     for file in files:
-        count = re.search(r"-of-(\d+)\.safetensors$", file)
-        if count and int(count[1]) != len(files):
+        numbered = re.search(r"-of-(\d+)\.safetensors$", file)
+        if numbered and int(numbered[1]) != len(files):
             raise ModelError(
                 f"model {str(path)!r} has {len(files)} files of weights in its index, but {file!r} "
-                f"is one of {int(count[1])}; copy all of its files again"
+                f"is one of {int(numbered[1])}; copy all of its files again"
             )
 
 

@@ -195,10 +195,7 @@ def _gaps(
 
 
 def _blocks(
-    stream: NDArray[np.int32],
-    starts: NDArray[np.int64],
-    gaps: NDArray[np.int64],
-    block_size: int,
+    stream: NDArray[np.int32], starts: NDArray[np.int64], gaps: NDArray[np.int64], block_size: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """The stream with its gaps, in rows, and the tokens in each row."""
     shift = np.zeros(stream.size, dtype=np.int64)
@@ -219,12 +216,6 @@ def check_deliveries(
     separator: str | None,
 ) -> None:
     """Refuse to train unless every canary occurs whole in the blocks exactly as often as planned.
-
-    Args:
-        tokenizer: of the model that reads the blocks.
-        packed: the blocks in any order.
-        planned: text of each canary -> its repetitions.
-        separator: the text between documents, None for records.
 
     Raises:
         ModelError: some canary is there more or less often; it is named by its number among the
@@ -252,15 +243,6 @@ def count_deliveries(
 
     The tokens themselves are searched, whatever the packing believes: an occurrence is the canary
     in its context, followed by the end of the block or the beginning of a document.
-
-    Args:
-        tokenizer: of the model that reads the blocks.
-        packed: the blocks in any order.
-        canaries: the texts are its keys.
-        separator: the text between documents, None for records.
-
-    Returns:
-        text -> number of occurrences.
     """
     texts = list(canaries)
     encoded = encode_in_context(tokenizer, texts, context=separator)

@@ -11,6 +11,7 @@ import json
 import math
 import time
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -88,16 +89,12 @@ class Blocks:
         chosen = torch.from_numpy(numbers if numbers.size else np.zeros(1, dtype=np.int64))
         ids = self.ids[chosen, :-1].to(self._device, torch.int64)
         labels = self.labels[chosen].to(self._device)
-        with self._mixed_precision():
+        bf16 = partial(torch.autocast, self._device.type, dtype=torch.bfloat16)
+        with bf16() if self._bf16 else contextlib.nullcontext():
             logits = model(input_ids=ids, use_cache=False).logits
         flat = logits.flatten(0, 1).float()
         loss = nn.functional.cross_entropy(flat, labels.flatten(), reduction="sum")
         return loss if numbers.size else loss * 0.0
-
-    def _mixed_precision(self) -> contextlib.AbstractContextManager[object]:
-        if self._bf16:
-            return torch.autocast(self._device.type, dtype=torch.bfloat16)
-        return contextlib.nullcontext()
 
 
 class Trainer:
@@ -236,7 +233,8 @@ class Trainer:
         epochs, within = divmod(counters.step, self._steps_per_epoch)
         every = settings.evaluate_every or self._steps_per_epoch
         last = counters.step == self._total_steps
-        late = self._is_late()
+        limit = settings.max_seconds  # on any process
+        late = limit is not None and self._sum(float(counters.seconds >= limit)) > 0
         evaluate = counters.step % every == 0 or last or late
         if evaluate:
             self._evaluate()
@@ -280,11 +278,6 @@ class Trainer:
                 "another directory with a lower learning rate, or in float32"
             )
         return bits
-
-    def _is_late(self) -> bool:
-        """Whether time is used up on any process."""
-        limit = self._settings.max_seconds
-        return limit is not None and self._sum(float(self.counters.seconds >= limit)) > 0
 
     def _sum(self, value: float) -> float:
         """The sum of a number over the processes; all get the same."""

@@ -22,7 +22,7 @@ from lmexposure.models.checkpoints import (
     read_training,
 )
 from lmexposure.models.encoding import context_window
-from lmexposure.models.load import LoadedModel, weights_sha256
+from lmexposure.models.load import LoadedModel, check_fit, weights_sha256
 from lmexposure.models.packing import Packed, check_deliveries, pack, split_validation
 from lmexposure.models.processor import computing_threads, threads_for, warn_imitated
 from lmexposure.models.trainer import Trainer, steps_per_epoch
@@ -175,12 +175,7 @@ def _check_model(loaded: LoadedModel, settings: TrainingSettings) -> None:
             f"model {loaded.name!r} has weights in {', '.join(sorted(dtypes))}; load it with "
             "dtype='float32' for training, and set precision='bf16' for mixed precision"
         )
-    rows = loaded.model.get_input_embeddings().weight.shape[0]
-    if len(loaded.tokenizer) > rows:
-        raise ModelError(
-            f"the tokenizer has {len(loaded.tokenizer)} tokens, but model {loaded.name!r} only "
-            f"{rows}; use the tokenizer that belongs to it, or resize_token_embeddings"
-        )
+    check_fit(loaded.name, loaded.model, loaded.tokenizer)
 
 
 def _blocks(

@@ -31,16 +31,14 @@ if TYPE_CHECKING:
         single_process,
     )
     from lmexposure.scoring.spelling import Beginning, Vocabulary, find_beginning
-    from lmexposure.scoring.steps import (
-        RecomputedSteps,
-        Steps,
-        next_token_steps,
-    )
+    from lmexposure.scoring.steps import RecomputedSteps, Steps, next_token_steps
     from lmexposure.scoring.token_spaces import Continuations, Proof, TokenSpace, token_space
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
-    __getattr__, __dir__ = _lazy_face(__name__, __file__)
+    __getattr__, __dir__ = _lazy_face(
+        __name__, __file__, renamed={"Walk": "BranchAndBound", "Wish": "SecretSearch"}
+    )
 
 __all__ = [
     "MODEL_FAILURES",

@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lmexposure.scoring.branch_and_bound import refuse_nan
+from lmexposure.scoring.runtime import Bools, Floats, Ints
 from lmexposure.scoring.spelling import ByteLanguage, Vocabulary
 from lmexposure.scoring.steps import Steps
 
@@ -35,10 +35,10 @@ class _Followers:
     `ends`: a fill is whole there. `goes_on`: at least one token may follow there.
     """
 
-    tokens: NDArray[np.int64]
-    states: NDArray[np.int64]
-    ends: NDArray[np.bool_]
-    goes_on: NDArray[np.bool_]
+    tokens: Ints
+    states: Ints
+    ends: Bools
+    goes_on: Bools
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -133,7 +133,7 @@ class Beam:
         """The place of a wanted text among all that was found; 1 = first guess."""
         return next((n for n, (found, _) in enumerate(self.finished, 1) if found == text), None)
 
-    def take(self, new: "_Candidates") -> NDArray[np.int64]:
+    def take(self, new: "_Candidates") -> Ints:
         """Numbers of the candidates that are followed, cheapest first; none: the search is over."""
         self._finish(new)
         kept = _cheapest(new.costs, new.goes_on & (new.costs < self._bound()), self.width)
@@ -183,11 +183,11 @@ class _Candidates:
     `parents` are the numbers of the beam's texts that they continue.
     """
 
-    costs: NDArray[np.float64]
-    parents: NDArray[np.int64]
-    tokens: NDArray[np.int64]
-    ends: NDArray[np.bool_]
-    goes_on: NDArray[np.bool_]
+    costs: Floats
+    parents: Ints
+    tokens: Ints
+    ends: Bools
+    goes_on: Bools
     texts: list[bytes]
     spelling: Spelling
 
@@ -196,14 +196,10 @@ class _Candidates:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Wanted:
-    """All M continuations of N rows: the row, and what `_Followers` says, shape (M,) each."""
+class _Wanted(_Followers):
+    """All M continuations of N rows: what `_Followers` says, and the row, shape (M,) each."""
 
-    rows: NDArray[np.int64]
-    tokens: NDArray[np.int64]
-    states: NDArray[np.int64]
-    ends: NDArray[np.bool_]
-    goes_on: NDArray[np.bool_]
+    rows: Ints
 
 
 def search_beams(
@@ -252,7 +248,7 @@ def search_beams(
         watch(read - len(beginning))
 
 
-def _wanted(spelling: Spelling, states: NDArray[np.int64]) -> _Wanted:
+def _wanted(spelling: Spelling, states: Ints) -> _Wanted:
     found = [spelling.followers(state) for state in states.tolist()]
     return _Wanted(
         rows=np.repeat(np.arange(len(found)), [len(followers) for followers in found]),
@@ -264,12 +260,8 @@ def _wanted(spelling: Spelling, states: NDArray[np.int64]) -> _Wanted:
 
 
 def _kept(
-    beams: Sequence[Beam],
-    sizes: NDArray[np.int64],
-    wanted: _Wanted,
-    totals: NDArray[np.float64],
-    spelling: Spelling,
-) -> list[NDArray[np.int64]]:
+    beams: Sequence[Beam], sizes: Ints, wanted: _Wanted, totals: Floats, spelling: Spelling
+) -> list[Ints]:
     """For each beam, numbers of the candidates that it follows."""
     ends = np.cumsum(sizes)
     cuts = np.searchsorted(wanted.rows, [0, *ends])  # a beam's rows, and so its candidates, adjoin
@@ -291,7 +283,7 @@ def _kept(
     return kept
 
 
-def _cheapest(costs: NDArray[np.float64], among: NDArray[np.bool_], most: int) -> NDArray[np.int64]:
+def _cheapest(costs: Floats, among: Bools, most: int) -> Ints:
     """Numbers of the cheapest of those marked, cheapest first, the earlier one first in a tie."""
     chosen = np.flatnonzero(among)
     if len(chosen) > most:

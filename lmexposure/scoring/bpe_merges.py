@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from lmexposure.scoring.pieces import CutsDepend, Pieces, Texts
 from lmexposure.scoring.spelling import FALLBACK, ByteNode, backend_settings
-from lmexposure.scoring.token_rules import Edges, EncodedSample, NotApplicable, RuleGraph
+from lmexposure.scoring.token_rules import Edges, EncodedSample, NotApplicable, RuleGraph, real_lead
 
 _NEVER = np.iinfo(np.int64).max
 _Piece = tuple[int, int, int]  # (token, time it is made, time it is merged into a longer one)
@@ -121,7 +121,8 @@ class Merges:
         for (left, right), (rank, _) in self._ranks.items():
             if left in ends and right in begins:
                 _forbid(follows, rank, ends[left], begins[right])
-        return _classified(follows)
+        classes, first = _equal_rows(follows)
+        return Neighbours(classes=classes, follows=follows[first])
 
 
 def _by_piece(spines: list[list[_Piece]]) -> dict[int, NDArray[np.int64]]:
@@ -149,12 +150,12 @@ def _forbid(
     follows[np.ix_(ends[:, 0], begins[:, 0])] &= ~joined
 
 
-def _classified(follows: NDArray[np.bool_]) -> Neighbours:
-    rows = np.packbits(follows, axis=1)
+def _equal_rows(table: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """A number for each row, equal for equal ones, from 0; and the first row of each number."""
     numbers: dict[bytes, int] = {}
-    classes = np.array([numbers.setdefault(row.tobytes(), len(numbers)) for row in rows], np.int64)
-    _, one_of_each = np.unique(classes, return_index=True)
-    return Neighbours(classes=classes, follows=follows[one_of_each])
+    rows = np.packbits(table, axis=1)
+    found = np.array([numbers.setdefault(row.tobytes(), len(numbers)) for row in rows], np.int64)
+    return found, np.unique(found, return_index=True)[1]
 
 
 class PairGraph:
@@ -184,7 +185,9 @@ class PairGraph:
         self._ids = ids
         self._rule = neighbours
         self._classes = len(neighbours.follows)
-        self._columns, self._followed = _equal_columns(neighbours.follows)
+        # Tokens that may follow the same classes: their numbers (K,), and one row for each (N, C).
+        self._columns, first = _equal_rows(neighbours.follows.T)
+        self._followed = np.ascontiguousarray(neighbours.follows.T[first])
         limbs = bits // _LIMB + 2
         shape = (len(places), self._classes)
         self._counts = np.zeros((*shape, limbs))  # float64 limbs, the lowest first
@@ -262,15 +265,6 @@ def _rows(followed: NDArray[np.bool_]) -> Iterator[NDArray[np.float64]]:
         yield followed[:, first : first + step].T.astype(np.float64)
 
 
-def _equal_columns(follows: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Tokens that may follow the same classes: their numbers (K,) and one row for each (N, C)."""
-    packed = np.packbits(follows.T, axis=1)
-    numbers: dict[bytes, int] = {}
-    columns = np.array([numbers.setdefault(c.tobytes(), len(numbers)) for c in packed], np.int64)
-    _, first = np.unique(columns, return_index=True)
-    return columns, np.ascontiguousarray(follows.T[first])
-
-
 def _carried(limbs: NDArray[np.float64]) -> NDArray[np.float64]:
     """Limbs below 2^30 but for the highest, which shows when it runs over."""
     limbs = limbs.copy()
@@ -313,7 +307,8 @@ def by_merges(sample: EncodedSample) -> RuleGraph:
 
 def _texts(sample: EncodedSample, lead: str) -> Texts:
     backend = sample.tokenizer.backend_tokenizer
-    real, surface = sample.real_lead, sample.vocabulary.surfaces
+    real = real_lead(sample.tokenizer, sample.context)
+    surface = sample.vocabulary.surfaces
     unknown: frozenset[str] = frozenset()
     if sample.vocabulary.fallback:
         characters = sorted(set(sample.format.characters) | set(lead))

@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lmexposure._validate import integer, positive
 from lmexposure.errors import ModelError, NumericalError, SettingsError
-from lmexposure.scoring.runtime import out_of_memory
+from lmexposure.scoring.runtime import Floats, Ints, out_of_memory
 from lmexposure.scoring.steps import Steps
-from lmexposure.scoring.token_spaces import TokenSpace
+from lmexposure.scoring.token_spaces import Continuations, TokenSpace
 
 _LIVE_STATES = 1 << 15
 _LIVE_BYTES = 1 << 29
@@ -36,14 +35,14 @@ class Nodes:
         paths: tokens behind the beginning, int64 (N, D).
     """
 
-    costs: NDArray[np.float64]
-    states: NDArray[np.int64]
-    paths: NDArray[np.int64]
+    costs: Floats
+    states: Ints
+    paths: Ints
 
     def __len__(self) -> int:
         return len(self.costs)
 
-    def select(self, index: NDArray[np.int64] | slice) -> "Nodes":
+    def select(self, index: Ints | slice) -> "Nodes":
         """The nodes with these numbers."""
         return Nodes(costs=self.costs[index], states=self.states[index], paths=self.paths[index])
 
@@ -58,29 +57,19 @@ class Nodes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Children:
+class Children(Continuations):
     """All M continuations of N nodes, those of one node side by side, shape (M,) each.
 
     Attributes:
         rows: the parent's number, ascending.
-        tokens: the token read.
-        states: where it leads in the token space.
-        shares: the part of the parent's fills that lies behind it.
-        ends: a fill ends there.
-        leaf: a fill ends there and none goes on, so that no forward pass is needed.
     """
 
-    rows: NDArray[np.int64]
-    tokens: NDArray[np.int64]
-    states: NDArray[np.int64]
-    shares: NDArray[np.float64]
-    ends: NDArray[np.bool_]
-    leaf: NDArray[np.bool_]
+    rows: Ints
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def nodes(self, parents: Nodes, costs: NDArray[np.float64], index: NDArray[np.int64]) -> Nodes:
+    def nodes(self, parents: Nodes, costs: Floats, index: Ints) -> Nodes:
         """The children with these numbers as nodes; `costs` (M,) are those of all children."""
         tokens = self.tokens[index][:, None]
         return Nodes(
@@ -90,13 +79,8 @@ class Children:
         )
 
 
-def children_of(space: TokenSpace, states: NDArray[np.int64]) -> Children:
-    """What may follow each of these states.
-
-    Args:
-        space: the fills as token paths.
-        states: states of the space, shape (N,).
-    """
+def children_of(space: TokenSpace, states: Ints) -> Children:
+    """What may follow each of these states of the space, shape (N,)."""
     different, which = np.unique(states, return_inverse=True)
     found = [space.continuations(int(state)) for state in different]
     lengths = np.array([len(after.tokens) for after in found], dtype=np.int64)
@@ -153,8 +137,8 @@ class Leaves:
         paths: call with the numbers of some of them for their tokens, shape (m, D).
     """
 
-    costs: NDArray[np.float64]
-    paths: Callable[[NDArray[np.int64]], NDArray[np.int64]]
+    costs: Floats
+    paths: Callable[[Ints], Ints]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,10 +146,10 @@ class _Open:
     """Nodes whose forward pass is to come, and the states of their parents."""
 
     state: Any
-    parents: NDArray[np.int64]  # (N,) rows of `state`
+    parents: Ints  # (N,) rows of `state`
     nodes: Nodes
 
-    def select(self, index: NDArray[np.int64] | slice) -> "_Open":
+    def select(self, index: Ints | slice) -> "_Open":
         return _Open(state=self.state, parents=self.parents[index], nodes=self.nodes.select(index))
 
 
@@ -200,9 +184,9 @@ class BranchAndBound:
         self.limit = limit
         self.most_live = 0  # the largest number of states held at once so far
         self.interrupted = False  # a person ended it before its time
-        self.watch: Callable[[int], None] | None = (
-            None  # called with the steps spent, while running
-        )
+        self.spent = 0  # model steps of this walk so far
+        # Called with the steps spent, while running.
+        self.watch: Callable[[int], None] | None = None
         self._space, self._steps, self._visit = space, steps, visit
         self._budget = budget
         # Each level of the stack holds one batch, and one more is being made.
@@ -213,13 +197,7 @@ class BranchAndBound:
         self._depth = depth
         self._stack: list[_Open] = []
         self._begun = False
-        self._spent = 0
         self._deadline = math.inf
-
-    @property
-    def spent(self) -> int:
-        """Model steps of this walk so far."""
-        return self._spent
 
     @property
     def finished(self) -> bool:
@@ -243,10 +221,10 @@ class BranchAndBound:
         while self._stack and not self._exhausted():
             self._advance()
             if self.watch is not None:
-                self.watch(self._spent)
+                self.watch(self.spent)
         return self.finished
 
-    def open_fills(self, limits: NDArray[np.float64]) -> list[int]:
+    def open_fills(self, limits: Floats) -> list[int]:
         """How many fills that cost no more than each limit are not visited yet, at most.
 
         Behind a node that costs c bits at most 2^(T - c) fills of one length cost T bits or less
@@ -287,13 +265,13 @@ class BranchAndBound:
         if ended is not None and ended():
             self.interrupted = True
             return True
-        return (steps is not None and self._spent >= steps) or time.monotonic() >= self._deadline
+        return (steps is not None and self.spent >= steps) or time.monotonic() >= self._deadline
 
     def _start(self) -> None:
         root = Nodes.root(self._space)
         children = children_of(self._space, root.states)
         state, bits = self._steps.start(self._space.beginning, children.tokens)
-        self._spent += 1
+        self.spent += 1
         self._note_live(state.rows)
         affordable = int(_LIVE_BYTES / state.row_bytes(self._depth, every=True))
         self._batch = min(self._batch, max(1, affordable))
@@ -318,7 +296,7 @@ class BranchAndBound:
         except (RuntimeError, MemoryError) as failure:
             self._halve(failure)
             return
-        self._spent += len(now.nodes)
+        self.spent += len(now.nodes)
         self._note_live(state.rows)
         grown = self._grown(now.nodes, children, bits, state)
         # Visited first and removed afterwards: an interruption counts no fill as seen too early.
@@ -329,22 +307,20 @@ class BranchAndBound:
         total = len(top.nodes)
         batch = self._batch
         if self._budget.steps is not None:
-            batch = min(batch, self._budget.steps - self._spent)
+            batch = min(batch, self._budget.steps - self.spent)
         batch = math.ceil(total / math.ceil(total / batch))
         batch = min(batch, self._few_enough(top.nodes.states[:batch]))
         if batch == total:
             return top, []
         return top.select(slice(0, batch)), [top.select(slice(batch, None))]
 
-    def _few_enough(self, states: NDArray[np.int64]) -> int:
+    def _few_enough(self, states: Ints) -> int:
         """How many of these nodes have no more children together than fit into memory."""
         different, which = np.unique(states, return_inverse=True)
         counts = np.array([len(self._space.continuations(int(s)).tokens) for s in different])
         return max(1, int(np.searchsorted(np.cumsum(counts[which]), _MOST_CHILDREN, "right")))
 
-    def _grown(
-        self, nodes: Nodes, children: Children, bits: NDArray[np.float64], state: Any
-    ) -> _Open | None:
+    def _grown(self, nodes: Nodes, children: Children, bits: Floats, state: Any) -> _Open | None:
         """Visit the fills among the children; the rest, cheapest first, is open."""
         refuse_nan(bits, nodes.paths.shape[1])
         costs = nodes.costs[children.rows] + bits
@@ -362,9 +338,7 @@ class BranchAndBound:
             return None
         inner = inner[np.argsort(costs[inner], kind="stable")]
         return _Open(
-            state=state,
-            parents=children.rows[inner],
-            nodes=children.nodes(nodes, costs, inner),
+            state=state, parents=children.rows[inner], nodes=children.nodes(nodes, costs, inner)
         )
 
     def _halve(self, failure: Exception) -> None:
@@ -382,12 +356,8 @@ class BranchAndBound:
         self.most_live = max(self.most_live, sum(held.values()) + made)
 
 
-def refuse_nan(bits: NDArray[np.float64], depth: int) -> None:
+def refuse_nan(bits: Floats, depth: int) -> None:
     """Nothing is known of a branch that costs NaN, nor of what lies behind it.
-
-    Args:
-        bits: what the model gave, any shape.
-        depth: tokens behind the beginning.
 
     Raises:
         NumericalError: one of them is NaN.
@@ -399,7 +369,7 @@ def refuse_nan(bits: NDArray[np.float64], depth: int) -> None:
         )
 
 
-def _sum_of_powers(exponents: NDArray[np.float64]) -> int:
+def _sum_of_powers(exponents: Floats) -> int:
     """The sum of 2^x, rounded up, for exponents of any size."""
     if not len(exponents):
         return 0

@@ -16,13 +16,12 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from lmexposure.errors import ModelError
 from lmexposure.scoring.lm_head import LmHead
-from lmexposure.scoring.runtime import EvaluationMode, fused_activations
+from lmexposure.scoring.runtime import EvaluationMode, Floats, Ints, fused_activations
 
 # Rows computed at once, and the memory for what a layer attends to then. On a CPU activations stay
 # in its cache; but fewer rows than these would read the weights once more for little work.
@@ -131,17 +130,14 @@ class Paths:
     def row_bytes(self, further: int, *, every: bool) -> float:
         """Memory of a row; the tokens on the way to it are held in any case, and once."""
         places = self.places.itemsize * (len(self.tokens) + further)
-        return further * self._token_bytes + places * (further if every else 1)
+        token = sum(layer.read[0].nbytes for layer in self.beginning)
+        return further * token + places * (further if every else 1)
 
     @property
     def attended_bytes(self) -> int:
         """Memory of the keys and values that one layer attends to behind one of these rows."""
         widest = max(layer.read[0].nbytes for layer in self.beginning)
         return widest * (self.length + 1)
-
-    @property
-    def _token_bytes(self) -> int:
-        return sum(layer.read[0].nbytes for layer in self.beginning)
 
     def unread(self, rows: int) -> tuple[Tensor, ...]:
         """Room for one more token behind each of these rows, by layer, shape (rows, W)."""
@@ -263,21 +259,14 @@ class CachedSteps:
         self._takes_positions = "position_ids" in named
 
     @torch.inference_mode()
-    def start(
-        self, ids: Sequence[int], columns: NDArray[np.int64]
-    ) -> tuple[_Cached, NDArray[np.float64]]:
+    def start(self, ids: Sequence[int], columns: Ints) -> tuple[_Cached, Floats]:
         """See `Steps.start`."""
         return self._read(None, 0, torch.tensor([list(ids)]), np.zeros_like(columns), columns)
 
     @torch.inference_mode()
     def advance(
-        self,
-        state: _Cached,
-        parents: NDArray[np.int64],
-        tokens: NDArray[np.int64],
-        rows: NDArray[np.int64],
-        columns: NDArray[np.int64],
-    ) -> tuple[_Cached, NDArray[np.float64]]:
+        self, state: _Cached, parents: Ints, tokens: Ints, rows: Ints, columns: Ints
+    ) -> tuple[_Cached, Floats]:
         """See `Steps.advance`."""
         chosen = torch.from_numpy(parents).to(self.model.device)
         cache = _fork(state.cache, chosen)
@@ -288,9 +277,9 @@ class CachedSteps:
         cache: Any,
         length: int,
         ids: torch.Tensor,  # (N, T)
-        rows: NDArray[np.int64],
-        columns: NDArray[np.int64],
-    ) -> tuple[_Cached, NDArray[np.float64]]:
+        rows: Ints,
+        columns: Ints,
+    ) -> tuple[_Cached, Floats]:
         N, T = ids.shape
         self.evaluated += N
         options: dict[str, Any] = {self._name: cache, "use_cache": True}
@@ -319,21 +308,16 @@ class PathSteps(CachedSteps):
 
     @torch.inference_mode()
     def start(  # type: ignore[override]
-        self, ids: Sequence[int], columns: NDArray[np.int64]
-    ) -> tuple[Paths, NDArray[np.float64]]:
+        self, ids: Sequence[int], columns: Ints
+    ) -> tuple[Paths, Floats]:
         """See `Steps.start`."""
         begun, bits = super().start(ids, columns)
         return Paths.begun(begun.cache, begun.length), bits
 
     @torch.inference_mode()
     def advance(  # type: ignore[override]
-        self,
-        state: Paths,
-        parents: NDArray[np.int64],
-        tokens: NDArray[np.int64],
-        rows: NDArray[np.int64],
-        columns: NDArray[np.int64],
-    ) -> tuple[Paths, NDArray[np.float64]]:
+        self, state: Paths, parents: Ints, tokens: Ints, rows: Ints, columns: Ints
+    ) -> tuple[Paths, Floats]:
         """See `Steps.advance`."""
         places = state.places[:, torch.from_numpy(parents).to(self.model.device)]  # (T, N)
         ids, new = torch.from_numpy(tokens)[:, None], state.unread(len(parents))

@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from lmexposure._validate import integer
 from lmexposure.errors import MarginError
 from lmexposure.scoring.branch_and_bound import BranchAndBound, Budget, Leaves
 from lmexposure.scoring.rescoring import Rescorer, measured_error
+from lmexposure.scoring.runtime import Floats
 from lmexposure.scoring.steps import Steps
 from lmexposure.scoring.token_spaces import TokenSpace
 
@@ -118,7 +118,7 @@ class RankSearch:
         self.most_live = 0
         self.interrupted = False
 
-    def bits(self, indices: Sequence[int]) -> NDArray[np.float64]:
+    def bits(self, indices: Sequence[int]) -> Floats:
         """Costs behind the shared tokens in float64, shape (n,); lower = more memorised.
 
         Raises:
@@ -127,11 +127,7 @@ class RankSearch:
         return self.rescorer.bits([self._space.path(index) for index in indices])
 
     def ranks(
-        self,
-        indices: Sequence[int],
-        *,
-        budget: Budget,
-        watch: Callable[[int], None] | None = None,
+        self, indices: Sequence[int], *, budget: Budget, watch: Callable[[int], None] | None = None
     ) -> list[ProvenRank]:
         """Bounds of the rank of each fill, equal where the budget sufficed.
 
@@ -204,12 +200,9 @@ class RankSearch:
             high=max(1, most - planted),
             place_low=place,
             place_high=most,
-            margin=self._margin_now(),
+            # What was thought proven rests on the sample once float64 has failed.
+            margin=replace(self.margin, empirical=True) if self.rescorer.failure else self.margin,
         )
-
-    def _margin_now(self) -> Margin:
-        """What was thought proven rests on the sample once float64 has failed."""
-        return replace(self.margin, empirical=True) if self.rescorer.failure else self.margin
 
     def _planted(self, index: int, bits: float) -> int:
         """How many other excluded fills cost no more."""
@@ -241,7 +234,7 @@ class _Tally:
         most: how many of these are kept at most; further ones are counted as unsettled.
     """
 
-    def __init__(self, bits: NDArray[np.float64], margin: float, most: int) -> None:
+    def __init__(self, bits: Floats, margin: float, most: int) -> None:
         self.bits = bits
         self.limit = float(bits.max()) + margin
         self._order = np.argsort(bits, kind="stable")
@@ -296,7 +289,7 @@ class Likeliest:
     """
 
     indices: tuple[int, ...]
-    bits: NDArray[np.float64]
+    bits: Floats
     proven: int
     steps: int
     most_live: int
@@ -398,9 +391,7 @@ class _Cheapest:
         full = len(self._costs) >= self._k
         return float(self._costs[self._k - 1]) + self._slack if full else _ANY_COST
 
-    def in_order(
-        self, rescorer: Rescorer, certain: float
-    ) -> tuple[list[tuple[int, ...]], NDArray[np.float64]]:
+    def in_order(self, rescorer: Rescorer, certain: float) -> tuple[list[tuple[int, ...]], Floats]:
         """The k cheapest; fills closer than the margin are scored again and put in order.
 
         Above `certain` bits no order is proven, so none is settled.

@@ -12,7 +12,6 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from lmexposure.errors import ModelError, NumericalError
 from lmexposure.models import Encoded, LstmForCausalLM
@@ -20,6 +19,8 @@ from lmexposure.scoring.lm_head import LmHead
 from lmexposure.scoring.prefix_tree import LevelNodes, PackedNodes, PrefixTree, SortedTexts
 from lmexposure.scoring.runtime import (
     MODEL_FAILURES,
+    Floats,
+    Ints,
     failure_text,
     fused_activations,
     out_of_memory,
@@ -28,7 +29,6 @@ from lmexposure.scoring.runtime import (
 from lmexposure.scoring.steps import RecomputedSteps, next_token_steps
 
 _LN2 = log(2)
-Bits = NDArray[np.float64]
 _TEXTS_WORTH_A_PROBE = 16
 _SAVING = 0.8  # of the tokens that the plain pass feeds; a tree that feeds more is not worth it
 _COMPARED = 5
@@ -43,7 +43,7 @@ _PASS_LOGITS = 1 << 26  # 256 MB of float32, where a way holds whole logits
 _PACKED = "packed"
 
 
-def refuse_nonfinite(bits: NDArray[np.float64], number: int, texts: int) -> None:
+def refuse_nonfinite(bits: Floats, number: int, texts: int) -> None:
     """Refuse to score with NaN or infinity.
 
     Raises:
@@ -63,8 +63,8 @@ class PlainPass:
         self._model = model
         self._known = inspect.signature(model.forward).parameters
 
-    def bits(self, batch: Sequence[Encoded]) -> list[NDArray[np.float64]]:
-        """Bits of every scored token of some texts; log-softmax in float32."""
+    def bits(self, batch: Sequence[Encoded]) -> list[Floats]:
+        """Floats of every scored token of some texts; log-softmax in float32."""
         rows = [text.ids for text in batch]
         first = min(text.scored_from for text in batch)
         logits = self._logits(rows, first)
@@ -113,12 +113,11 @@ class Forward(Protocol):
 
     order: Sequence[int]
     size: int
-    costs: NDArray[np.int64]
+    costs: Ints
     slower: str
 
-    def __call__(self, places: Sequence[int]) -> list[Bits]:
-        """Bits of the scored tokens of the texts at consecutive places of `order`."""
-        ...
+    def __call__(self, places: Sequence[int]) -> list[Floats]:
+        """Floats of the scored tokens of the texts at consecutive places of `order`."""
 
 
 class PlainForward:
@@ -134,11 +133,11 @@ class PlainForward:
         size = min(_MORE * _pass_tokens(model), _PASS_LOGITS // _vocabulary(model))
         self.size = max(1, size // longest)
 
-    def __call__(self, places: Sequence[int]) -> list[Bits]:
+    def __call__(self, places: Sequence[int]) -> list[Floats]:
         """See `Forward`."""
         return self.bits_of([self.order[place] for place in places])
 
-    def bits_of(self, numbers: Sequence[int]) -> list[Bits]:
+    def bits_of(self, numbers: Sequence[int]) -> list[Floats]:
         """The same for texts named by their number."""
         return self._pass.bits([self._encoded[i] for i in numbers])
 
@@ -146,13 +145,11 @@ class PlainForward:
 class NodeBits(Protocol):
     """A way to compute a tree's nodes."""
 
-    def prefix_bits(self) -> Bits:
-        """Bits of the prefix's own tokens, shape (P,); the first is NaN."""
-        ...
+    def prefix_bits(self) -> Floats:
+        """Floats of the prefix's own tokens, shape (P,); the first is NaN."""
 
-    def node_bits(self, tree: PrefixTree) -> Bits:
-        """Bits of every wanted node, shape (K,)."""
-        ...
+    def node_bits(self, tree: PrefixTree) -> Floats:
+        """Floats of every wanted node, shape (K,)."""
 
 
 class PrefixTreeForward:
@@ -172,8 +169,8 @@ class PrefixTreeForward:
         """Some places to try this way on."""
         return self._texts.probe(least=_COMPARED, nodes=_PROBE_NODES)
 
-    def with_others_changed(self, places: Sequence[int]) -> tuple[Bits, Bits]:
-        """Bits of the last of some texts, before and after all others are changed."""
+    def with_others_changed(self, places: Sequence[int]) -> tuple[Floats, Floats]:
+        """Floats of the last of some texts, before and after all others are changed."""
         tree = self._texts.tree(places[0], places[-1] + 1)
         own = tree.paths[-1][tree.paths[-1] >= 0]
         others = (tree.tokens + 1) % _vocabulary(self._plain.model)
@@ -182,14 +179,14 @@ class PrefixTreeForward:
         before, after = (self._nodes.node_bits(texts)[own] for texts in (tree, changed))
         return before, after
 
-    def through_tree(self, places: Sequence[int]) -> list[Bits]:
+    def through_tree(self, places: Sequence[int]) -> list[Floats]:
         """What the tree alone gives, NaN among it where the model or this way gives NaN."""
         tree = self._texts.tree(places[0], places[-1] + 1)
         with fused_activations(self._plain.model):
             node_bits = self._nodes.node_bits(tree)
         return tree.text_bits(node_bits, self._prefix_bits)
 
-    def __call__(self, places: Sequence[int]) -> list[Bits]:
+    def __call__(self, places: Sequence[int]) -> list[Floats]:
         """See `Forward`."""
         found = self.through_tree(places)
         for place, bits in zip(places, found, strict=True):
@@ -197,7 +194,7 @@ class PrefixTreeForward:
                 found[place - places[0]] = self._by_itself(place)
         return found
 
-    def _by_itself(self, place: int) -> Bits:
+    def _by_itself(self, place: int) -> Floats:
         """One text: NaN of another branch can reach it past a mask, since 0 x NaN is NaN."""
         number = self.order[place]
         bits = self._plain.bits_of([number])[0]
@@ -207,12 +204,7 @@ class PrefixTreeForward:
 
 @torch.inference_mode()
 def choose_forward(model: Any, encoded: Sequence[Encoded]) -> Forward:
-    """The fastest way that is right for this model and these texts.
-
-    Args:
-        model: a causal language model in evaluation mode.
-        encoded: n texts, at least one.
-    """
+    """The fastest way that is right for this model, in evaluation mode, and these texts."""
     plain = PlainForward(model, encoded)
     if len(encoded) < _TEXTS_WORTH_A_PROBE:
         return plain
@@ -281,11 +273,7 @@ def _levels(plain: PlainForward, texts: SortedTexts) -> PrefixTreeForward | None
     return PrefixTreeForward(plain, texts, nodes, most)
 
 
-_FAST = (
-    (_PACKED, _packed),
-    (f"{_PACKED} by layer", _packed_by_layer),
-    ("level by level", _levels),
-)
+_FAST = ((_PACKED, _packed), (f"{_PACKED} by layer", _packed_by_layer), ("level by level", _levels))
 
 
 def _is_right(forward: PrefixTreeForward, plain: PlainForward) -> bool:

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from lmexposure._validate import integer
 from lmexposure.errors import InputError
 from lmexposure.scoring.branch_and_bound import Children, Nodes, children_of, refuse_nan
-from lmexposure.scoring.runtime import in_batches
+from lmexposure.scoring.runtime import Bools, Floats, Ints, in_batches
 from lmexposure.scoring.steps import Steps
 from lmexposure.scoring.token_spaces import TokenSpace
 from lmexposure.statistics import WeightedDraws
@@ -63,35 +63,33 @@ class Level:
     """
 
     nodes: Nodes
-    log2_fills: NDArray[np.float64]
+    log2_fills: Floats
     children: Children
-    costs: NDArray[np.float64]
-    log2_child_fills: NDArray[np.float64]
-    bounds: NDArray[np.float64]
+    costs: Floats
+    log2_child_fills: Floats
+    bounds: Floats
 
     @property
-    def inner(self) -> NDArray[np.int64]:
+    def inner(self) -> Ints:
         """Numbers of the children that go on."""
         return np.flatnonzero(~self.children.leaf)
 
     @cached_property
-    def totals(self) -> NDArray[np.float64]:
+    def totals(self) -> Floats:
         """log2 of the sum of h over the children of each node, shape (N, J)."""
         return _log2_sums(self.bounds, self._starts)
 
     @cached_property
-    def conditional(self) -> NDArray[np.float64]:
+    def conditional(self) -> Floats:
         """log2 probability of each child behind its parent, by component, shape (M, J)."""
         return self.bounds - self.totals[self.children.rows]
 
     @property
-    def _starts(self) -> NDArray[np.int64]:
+    def _starts(self) -> Ints:
         """Where the children of each node begin."""
         return np.flatnonzero(np.diff(self.children.rows, prepend=-1))
 
-    def pick(
-        self, at: NDArray[np.int64], components: NDArray[np.int64], u: NDArray[np.float64]
-    ) -> NDArray[np.int64]:
+    def pick(self, at: Ints, components: Ints, u: Floats) -> Ints:
         """A child for each draw: `at` its node, `components` its component, `u` uniform."""
         picked = np.empty(len(at), dtype=np.int64)
         for j in np.unique(components).tolist():
@@ -115,12 +113,12 @@ class SharedLevels:
 
     levels: list[Level]
     state: Any
-    limits: NDArray[np.float64]
+    limits: Floats
 
     @property
-    def log2_totals(self) -> NDArray[np.float64]:
+    def log2_totals(self) -> Floats:
         """log2 of H for each component, shape (J,)."""
-        totals: NDArray[np.float64] = self.levels[0].totals[0]
+        totals: Floats = self.levels[0].totals[0]
         return totals
 
 
@@ -166,12 +164,7 @@ def _limit_of(levels: list[Level], log2_total: float) -> float:
 
 
 def next_level(
-    space: TokenSpace,
-    steps: Steps,
-    state: Any,
-    level: Level,
-    chosen: NDArray[np.int64],
-    limits: NDArray[np.float64],
+    space: TokenSpace, steps: Steps, state: Any, level: Level, chosen: Ints, limits: Floats
 ) -> tuple[Any, Level]:
     """The level behind the chosen children, and its states."""
     nodes = level.children.nodes(level.nodes, level.costs, chosen)
@@ -187,11 +180,7 @@ def next_level(
 
 
 def _level(
-    nodes: Nodes,
-    log2_fills: NDArray[np.float64],
-    children: Children,
-    bits: NDArray[np.float64],
-    limits: NDArray[np.float64],
+    nodes: Nodes, log2_fills: Floats, children: Children, bits: Floats, limits: Floats
 ) -> Level:
     _refuse(nodes, children, bits)
     costs = nodes.costs[children.rows] + np.minimum(bits, _IMPOSSIBLE)
@@ -206,7 +195,7 @@ def _level(
     )
 
 
-def _backed_up(levels: list[Level], limits: NDArray[np.float64]) -> list[Level]:
+def _backed_up(levels: list[Level], limits: Floats) -> list[Level]:
     """The levels under these limits, each inner child's h lowered to the sum of h behind it."""
     done: list[Level] = []
     for level in reversed(levels):
@@ -217,14 +206,12 @@ def _backed_up(levels: list[Level], limits: NDArray[np.float64]) -> list[Level]:
     return done
 
 
-def _bounds(
-    log2_fills: NDArray[np.float64], costs: NDArray[np.float64], limits: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _bounds(log2_fills: Floats, costs: Floats, limits: Floats) -> Floats:
     """log2 of h for M children and J limits, shape (M, J)."""
     return np.minimum(log2_fills[:, None], limits - costs[:, None])
 
 
-def _log2_sums(values: NDArray[np.float64], starts: NDArray[np.int64]) -> NDArray[np.float64]:
+def _log2_sums(values: Floats, starts: Ints) -> Floats:
     """log2 of the sum of 2^values over each segment of rows, (M, J) -> (N, J)."""
     lengths = np.diff(starts, append=len(values))
     most = np.maximum.reduceat(values, starts, axis=0)
@@ -232,7 +219,7 @@ def _log2_sums(values: NDArray[np.float64], starts: NDArray[np.int64]) -> NDArra
     return most + np.log2(np.add.reduceat(scaled, starts, axis=0))
 
 
-def _refuse(nodes: Nodes, children: Children, bits: NDArray[np.float64]) -> None:
+def _refuse(nodes: Nodes, children: Children, bits: Floats) -> None:
     if (children.ends & ~children.leaf).any():
         raise InputError(
             "one fill of the format begins another, so fills cannot be drawn token by token; use a "
@@ -257,27 +244,27 @@ class Draws:
             of what a walk would have to compute.
     """
 
-    bits: NDArray[np.float64]
-    log2_weights: NDArray[np.float64]
-    components: NDArray[np.int64]
-    paths: NDArray[np.int64]
-    shares: NDArray[np.float64]
-    limits: NDArray[np.float64]
-    log2_totals: NDArray[np.float64]
+    bits: Floats
+    log2_weights: Floats
+    components: Ints
+    paths: Ints
+    shares: Floats
+    limits: Floats
+    log2_totals: Floats
     steps: int
-    prefix_bits: NDArray[np.float64]
-    prefix_log2_weights: NDArray[np.float64]
+    prefix_bits: Floats
+    prefix_log2_weights: Floats
 
     def __len__(self) -> int:
         return len(self.bits)
 
     @cached_property
-    def fills(self) -> NDArray[np.int64]:
+    def fills(self) -> Ints:
         """A label for each draw, equal for equal fills, shape (M,)."""
         _, labels = np.unique(self.paths, axis=0, return_inverse=True)
         return np.asarray(labels.reshape(-1), dtype=np.int64)
 
-    def of(self, path: Sequence[int]) -> NDArray[np.bool_]:
+    def of(self, path: Sequence[int]) -> Bools:
         """Which draws are this fill, shape (M,)."""
         padded = np.full(self.paths.shape[1], -1, dtype=np.int64)
         if len(path) > len(padded):
@@ -285,7 +272,7 @@ class Draws:
         padded[: len(path)] = path
         return np.asarray((self.paths == padded).all(axis=1))
 
-    def weighted(self, excluded: NDArray[np.bool_]) -> WeightedDraws:
+    def weighted(self, excluded: Bools) -> WeightedDraws:
         """The draws as statistics take them; `excluded`, shape (M,), are not part of the null."""
         return WeightedDraws(
             bits=np.maximum(self.bits, 0.0),  # rounding may go below
@@ -412,8 +399,8 @@ class _DrawBlock:
         space: TokenSpace,
         steps: Steps,
         shared: SharedLevels,
-        components: NDArray[np.int64],
-        shares: NDArray[np.float64],
+        components: Ints,
+        shares: Floats,
         rng: np.random.Generator,
     ) -> None:
         self._space, self._steps, self._shared, self._rng = space, steps, shared, rng
@@ -421,8 +408,8 @@ class _DrawBlock:
         m = len(components)
         self._bits, self._weights = np.empty(m), np.empty(m)
         self._paths = np.full((m, space.longest), -1, dtype=np.int64)
-        self._prefix_bits: list[NDArray[np.float64]] = [np.empty(0)]
-        self._prefix_weights: list[NDArray[np.float64]] = [np.empty(0)]
+        self._prefix_bits: list[Floats] = [np.empty(0)]
+        self._prefix_weights: list[Floats] = [np.empty(0)]
 
     def drawn(self, watch: Callable[[float], None]) -> tuple[NDArray[Any], ...]:
         """Bits, log2 weights and paths of the draws; bits and log2 weights of their prefixes.
@@ -458,20 +445,12 @@ class _DrawBlock:
             log2_q = self._reached(before, log2_q, on)
 
     @staticmethod
-    def _reached(
-        level: Level, log2_q: NDArray[np.float64], chosen: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
+    def _reached(level: Level, log2_q: Floats, chosen: Ints) -> Floats:
         """log2 probability of being at these children, by component, shape (n, J)."""
-        children: NDArray[np.float64] = log2_q[level.children.rows[chosen]]
+        children: Floats = log2_q[level.children.rows[chosen]]
         return children + level.conditional[chosen]
 
-    def _end(
-        self,
-        level: Level,
-        draws: NDArray[np.int64],
-        child: NDArray[np.int64],
-        mixture: NDArray[np.float64],
-    ) -> None:
+    def _end(self, level: Level, draws: Ints, child: Ints, mixture: Floats) -> None:
         """These draws have reached the end of a fill."""
         path = level.children.nodes(level.nodes, level.costs, child).paths
         self._bits[draws] = level.costs[child]

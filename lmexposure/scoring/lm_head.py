@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from lmexposure.scoring.runtime import rounding_bits
+from lmexposure.scoring.runtime import Floats, rounding_bits
 
 _LN2 = log(2)
 _BLOCK = {"cpu": 1 << 22, "cuda": 1 << 27}  # logits held at once; on a CPU they stay in its cache
@@ -64,7 +63,7 @@ class LmHead:
         return seen.pop(), output
 
     @torch.inference_mode()
-    def bits(self, hidden: Tensor, rows: Tensor, columns: Tensor) -> NDArray[np.float64]:
+    def bits(self, hidden: Tensor, rows: Tensor, columns: Tensor) -> Floats:
         """Bits of token `columns[m]` after position `rows[m]`. Lower = more expected.
 
         Log-softmax in float32, or in float64 where the model is.
@@ -87,7 +86,7 @@ class LmHead:
             found[inside.cpu().numpy()] = self._bits(part, rows[inside] - first, columns[inside])
         return found
 
-    def sequence_bits(self, hidden: Tensor, ids: list[int]) -> NDArray[np.float64]:
+    def sequence_bits(self, hidden: Tensor, ids: list[int]) -> Floats:
         """Bits of each token of one sequence, shape (T,); NaN for the first: nothing predicts it.
 
         Args:
@@ -99,7 +98,7 @@ class LmHead:
         bits = self.bits(hidden, torch.arange(len(ids) - 1), torch.tensor(ids[1:]))
         return np.concatenate([[np.nan], bits])
 
-    def _bits(self, hidden: Tensor, rows: Tensor, columns: Tensor) -> NDArray[np.float64]:
+    def _bits(self, hidden: Tensor, rows: Tensor, columns: Tensor) -> Floats:
         """Running log of the sum of exponentials over the vocabulary's blocks."""
         total: Tensor | None = None  # (N,)
         dtype = torch.float64 if hidden.dtype == torch.float64 else torch.float32

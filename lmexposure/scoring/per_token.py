@@ -112,13 +112,6 @@ def details_of_encoded(
     """
     if not encoded:
         raise InputError("no texts to score; give at least one")
-    with evaluation_mode(model):
-        return _details(model, encoded, batch_size)
-
-
-def _details(model: Any, encoded: Sequence[Encoded], batch_size: int | None) -> TokenDetails:
-    plain, detail, n = PlainForward(model, encoded), _DetailPass(model), len(encoded)
-    size = plain.size if batch_size is None else integer("batch_size", batch_size, low=1)
 
     def work(span: range) -> list[NDArray[np.float64]]:
         numbers = [plain.order[place] for place in span]
@@ -128,9 +121,13 @@ def _details(model: Any, encoded: Sequence[Encoded], batch_size: int | None) -> 
             refuse_nonfinite(row[:3], number, n)
         return rows
 
+    n = len(encoded)
     found: list[NDArray[np.float64]] = [np.empty((4, 0))] * n
-    for number, row in zip(plain.order, share_spans(plain.costs, work), strict=True):
-        found[number] = row
+    with evaluation_mode(model):
+        plain, detail = PlainForward(model, encoded), _DetailPass(model)
+        size = plain.size if batch_size is None else integer("batch_size", batch_size, low=1)
+        for number, row in zip(plain.order, share_spans(plain.costs, work), strict=True):
+            found[number] = row
     return TokenDetails(
         bits=tuple(row[0] for row in found),
         mean_bits=tuple(row[1] for row in found),

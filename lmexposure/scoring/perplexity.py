@@ -137,18 +137,6 @@ def score_encoded(
     """
     if not encoded:
         raise InputError("no texts to score; give at least one")
-    with evaluation_mode(model):
-        return _scored(model, encoded, batch_size, progress)
-
-
-def _scored(
-    model: Any,
-    encoded: Sequence[Encoded],
-    batch_size: int | None,
-    progress: Callable[[int, int], None] | None,
-) -> TokenScores:
-    forward = choose_forward(model, encoded)
-    size = forward.size if batch_size is None else integer("batch_size", batch_size, low=1)
 
     def work(span: range) -> list[NDArray[np.float64]]:
         scored: list[NDArray[np.float64]] = []
@@ -162,8 +150,11 @@ def _scored(
 
     n = len(encoded)
     bits: list[NDArray[np.float64]] = [np.empty(0)] * n
-    for number, token_bits in zip(forward.order, share_spans(forward.costs, work), strict=True):
-        bits[number] = token_bits
+    with evaluation_mode(model):
+        forward = choose_forward(model, encoded)
+        size = forward.size if batch_size is None else integer("batch_size", batch_size, low=1)
+        for number, token_bits in zip(forward.order, share_spans(forward.costs, work), strict=True):
+            bits[number] = token_bits
     return TokenScores(bits=tuple(bits), encoded=tuple(encoded), slower=forward.slower)
 
 

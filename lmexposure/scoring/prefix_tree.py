@@ -25,9 +25,9 @@ from transformers import DynamicCache
 
 from lmexposure.models import Encoded
 from lmexposure.scoring.lm_head import LmHead
+from lmexposure.scoring.runtime import Bools, Floats, Ints
 from lmexposure.scoring.steps import Steps
 
-Ints = NDArray[np.int64]
 _NO_TOKEN = -1
 
 
@@ -50,7 +50,7 @@ class PrefixTree:
     tokens: Ints
     parents: Ints
     depths: Ints
-    wanted: NDArray[np.bool_]
+    wanted: Bools
     fed: Ints
     paths: Ints
     starts: Ints
@@ -64,9 +64,7 @@ class PrefixTree:
         np.maximum.at(ends, self.paths[inside], beyond[inside])
         return ends
 
-    def text_bits(
-        self, node_bits: NDArray[np.float64], prefix_bits: NDArray[np.float64]
-    ) -> list[NDArray[np.float64]]:
+    def text_bits(self, node_bits: Floats, prefix_bits: Floats) -> list[Floats]:
         """Bits of each scored token of each text.
 
         Args:
@@ -218,13 +216,13 @@ class PackedNodes:
             hidden, _ = head.hidden(input_ids=ids, past_key_values=self._cache, use_cache=True)
             self._hidden = hidden[0]  # (P, H)
 
-    def prefix_bits(self) -> NDArray[np.float64]:
+    def prefix_bits(self) -> Floats:
         """Bits of the prefix's own tokens, shape (P,); NaN for the first."""
         if not self._prefix:
             return np.empty(0)
         return self._head.sequence_bits(self._hidden, self._prefix)
 
-    def node_bits(self, tree: PrefixTree) -> NDArray[np.float64]:
+    def node_bits(self, tree: PrefixTree) -> Floats:
         """Bits of every wanted node, shape (K,); of the others NaN."""
         bits = np.full(len(tree.tokens), np.nan)
         first = np.flatnonzero(tree.wanted & (tree.parents < 0))
@@ -266,7 +264,7 @@ class PackedNodes:
         cache.reorder_cache(torch.zeros(rows, dtype=torch.long, device=self._model.device))
         return {"past_key_values": cache, "use_cache": True}
 
-    def _mask(self, sees: NDArray[np.bool_], depths: Ints) -> Tensor | dict[str, Tensor]:
+    def _mask(self, sees: Bools, depths: Ints) -> Tensor | dict[str, Tensor]:
         """Additive masks of shape (B, 1, S, P + S): full, and cut to the model's window."""
         P = len(self._prefix)
         before = np.ones((*sees.shape[:2], P), dtype=bool)
@@ -283,7 +281,7 @@ class PackedNodes:
             for kind in self._kinds
         }
 
-    def _additive(self, allowed: NDArray[np.bool_]) -> Tensor:
+    def _additive(self, allowed: Bools) -> Tensor:
         """Zero where a token is seen; not minus infinity elsewhere, which can end in NaN."""
         mask = torch.from_numpy(allowed).to(self._model.device)[:, None]
         low = torch.finfo(self._model.dtype).min
@@ -313,12 +311,12 @@ def _ancestors(tree: PrefixTree, node: int) -> Iterator[int]:
         yield node
 
 
-def _sees(tree: PrefixTree, rows: Ints) -> NDArray[np.bool_]:
+def _sees(tree: PrefixTree, rows: Ints) -> Bools:
     """Whether the row's i-th token attends to its j-th: its ancestors and itself, (B, S, S)."""
     ends = tree.ends
     own, other = rows[:, :, None], rows[:, None, :]
     # Depth first, the nodes below one follow it without a gap.
-    sees: NDArray[np.bool_] = (other <= own) & (own < ends[rows][:, None, :]) & (other >= 0)
+    sees: Bools = (other <= own) & (own < ends[rows][:, None, :]) & (other >= 0)
     return sees | np.eye(rows.shape[1], dtype=bool)
 
 
@@ -335,13 +333,13 @@ class LevelNodes:
     def __init__(self, model: Any, head: LmHead, steps: Steps, prefix: list[int]) -> None:
         self._model, self._head, self._steps, self._prefix = model, head, steps, prefix
 
-    def prefix_bits(self) -> NDArray[np.float64]:
+    def prefix_bits(self) -> Floats:
         """Bits of the prefix's own tokens, shape (P,); NaN for the first."""
         ids = torch.tensor([self._prefix], device=self._model.device)
         hidden, _ = self._head.hidden(input_ids=ids)
         return self._head.sequence_bits(hidden[0], self._prefix)
 
-    def node_bits(self, tree: PrefixTree) -> NDArray[np.float64]:
+    def node_bits(self, tree: PrefixTree) -> Floats:
         """Bits of every wanted node, shape (K,); of the others NaN."""
         bits = np.full(len(tree.tokens), np.nan)
         places = np.full(len(tree.tokens), -1)  # of each node among those of its depth

@@ -12,12 +12,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from lmexposure.errors import ModelError, NumericalError
 from lmexposure.models import Encoded
 from lmexposure.scoring.forward import PlainPass
-from lmexposure.scoring.runtime import MODEL_FAILURES, evaluation_mode, failure_text, in_batches
+from lmexposure.scoring.runtime import (
+    MODEL_FAILURES,
+    Floats,
+    evaluation_mode,
+    failure_text,
+    in_batches,
+)
 from lmexposure.scoring.steps import Steps, next_token_steps
 from lmexposure.scoring.token_spaces import TokenSpace
 
@@ -58,7 +63,7 @@ class Rescorer:
         """Fills whose bits differ by no more than this are a tie."""
         return _TIE_BITS_OWN if self.failure else TIE_BITS
 
-    def bits(self, paths: Iterable[Sequence[int]]) -> NDArray[np.float64]:
+    def bits(self, paths: Iterable[Sequence[int]]) -> Floats:
         """Bits behind the space's beginning, shape (n,).
 
         Raises:
@@ -77,15 +82,13 @@ class Rescorer:
             self._learn(asked, self._as_it_is)
         return np.array([self._known[path] for path in asked], dtype=np.float64)
 
-    def _learn(
-        self, asked: list[_Path], compute: Callable[[list[_Path]], NDArray[np.float64]]
-    ) -> None:
+    def _learn(self, asked: list[_Path], compute: Callable[[list[_Path]], Floats]) -> None:
         """Compute what is not known yet."""
         new = [path for path in dict.fromkeys(asked) if path not in self._known]
         for chunk in (new[i : i + _TOGETHER] for i in range(0, len(new), _TOGETHER)):
             self._known.update(zip(chunk, compute(chunk).tolist(), strict=True))
 
-    def _in_float64(self, paths: list[_Path]) -> NDArray[np.float64]:
+    def _in_float64(self, paths: list[_Path]) -> Floats:
         first = self._steps is None
         if self._steps is None:
             with evaluation_mode(self._source):
@@ -95,16 +98,13 @@ class Rescorer:
         if not np.isfinite(bits).all():
             raise NumericalError("it gives NaN or infinite log-probabilities")
         if first and self._source.dtype == torch.float32:
-            self._compare(bits[:_COMPARED], paths[:_COMPARED])
+            gap = float(np.abs(bits[:_COMPARED] - self._as_it_is(paths[:_COMPARED])).max())
+            if gap > _FAR_BITS:
+                raise NumericalError(f"it is {gap:.3g} bits off the model in float32")
         return bits
 
-    def _compare(self, bits: NDArray[np.float64], paths: list[_Path]) -> None:
-        gap = float(np.abs(bits - self._as_it_is(paths)).max())
-        if gap > _FAR_BITS:
-            raise NumericalError(f"it is {gap:.3g} bits off the model in float32")
-
     @torch.inference_mode()
-    def _as_it_is(self, paths: list[_Path]) -> NDArray[np.float64]:
+    def _as_it_is(self, paths: list[_Path]) -> Floats:
         """Of the model as it is, each path in a plain pass from its beginning."""
         start = self._space.beginning
         encoded = [Encoded(ids=[*start, *path], scored_from=len(start)) for path in paths]
@@ -140,9 +140,7 @@ def _copy_in_float64(model: Any) -> Any:
     return twin
 
 
-def walked_bits(
-    space: TokenSpace, steps: Steps, paths: Sequence[Sequence[int]]
-) -> NDArray[np.float64]:
+def walked_bits(space: TokenSpace, steps: Steps, paths: Sequence[Sequence[int]]) -> Floats:
     """Bits of whole paths as a walk adds them up: by steps, many paths at once.
 
     Args:
@@ -161,9 +159,7 @@ def walked_bits(
     )
 
 
-def _walked_together(
-    space: TokenSpace, steps: Steps, paths: Sequence[Sequence[int]]
-) -> NDArray[np.float64]:
+def _walked_together(space: TokenSpace, steps: Steps, paths: Sequence[Sequence[int]]) -> Floats:
     totals = np.zeros(len(paths))
     first = np.array([path[0] for path in paths], dtype=np.int64)
     state, totals[:] = steps.start(space.beginning, first)
@@ -184,15 +180,7 @@ def _walked_together(
 def measured_error(
     space: TokenSpace, steps: Steps, rescorer: Rescorer, *, sample: int, seed: int
 ) -> float:
-    """The largest difference in bits between walking and rescoring, over random fills.
-
-    Args:
-        space: the fills as token paths.
-        steps: next-token steps of the model.
-        rescorer: of the same model and fills.
-        sample: how many fills to compare, or as many as there are.
-        seed: which fills.
-    """
+    """The largest difference in bits between walking and rescoring, over a sample of fills."""
     indices = space.format.sample(min(sample, space.size), seed=seed)
     paths = [space.path(index) for index in indices]
     difference = walked_bits(space, steps, paths) - rescorer.bits(paths)

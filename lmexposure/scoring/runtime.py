@@ -1,6 +1,7 @@
 """How a model runs while it is scored: evaluation mode, batches that fit memory, many processes.
 
-A model that the caller holds in memory is handed back exactly as it was.
+A model that the caller holds in memory is handed back exactly as it was. `Ints`, `Floats` and
+`Bools` are the arrays that this room passes on.
 """
 
 import random
@@ -25,6 +26,9 @@ _CHAINS = (NewGELUActivation, FastGELUActivation)
 MODEL_FAILURES = (RuntimeError, AttributeError, TypeError, ValueError, LookupError, AssertionError)
 # Two right ways to compute a token's bits differ by rounding, in bfloat16 and float16 by far more.
 _ROUNDING_BITS, _ROUNDING_BITS_HALF = 1e-3, 0.25
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 Item = TypeVar("Item")
 Out = TypeVar("Out")
 
@@ -171,11 +175,6 @@ def in_batches(
 ) -> Iterator[Out]:
     """Yield `work(batch)` over consecutive batches; out of memory halves the batch and goes on.
 
-    Args:
-        items: what to work on, in the order wanted.
-        batch_size: the first batch size to try, at least 1.
-        work: called with 1 to `batch_size` items.
-
     Raises:
         ModelError: a single item does not fit into memory.
     """
@@ -233,7 +232,7 @@ def single_process() -> Iterator[None]:
         _SINGLE.reset(token)
 
 
-def share_spans(costs: NDArray[np.int64], work: Callable[[range], list[Out]]) -> list[Out]:
+def share_spans(costs: Ints, work: Callable[[range], list[Out]]) -> list[Out]:
     """Do `work` on spans of consecutive places, one a process; the same result in each of them.
 
     With several processes (a torch.distributed group that is up) all must call this with the same
@@ -261,7 +260,7 @@ def share_spans(costs: NDArray[np.int64], work: Callable[[range], list[Out]]) ->
     return [item for part in gathered for item in part]
 
 
-def spans(costs: NDArray[np.int64], parts: int) -> list[range]:
+def spans(costs: Ints, parts: int) -> list[range]:
     """Consecutive spans of about equal cost that cover all places."""
     # Each place costs something, if only to be looked up.
     before = np.concatenate([[0.0], np.cumsum(costs + 1.0)])

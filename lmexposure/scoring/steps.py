@@ -18,7 +18,6 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from lmexposure.models import LstmForCausalLM
@@ -26,6 +25,8 @@ from lmexposure.scoring.cached_steps import CachedSteps, PathSteps
 from lmexposure.scoring.runtime import (
     MODEL_FAILURES,
     EvaluationMode,
+    Floats,
+    Ints,
     evaluation_mode,
     failure_text,
     rounding_bits,
@@ -44,12 +45,10 @@ class State(Protocol):
     @property
     def rows(self) -> int:
         """N."""
-        ...
 
     @property
     def nbytes(self) -> int:
         """Memory that these states hold."""
-        ...
 
     def row_bytes(self, further: int, *, every: bool) -> float:
         """Memory of one row that is some tokens further.
@@ -58,7 +57,6 @@ class State(Protocol):
             further: tokens behind these prefixes, at least 0.
             every: the states behind each of these tokens are held too, a row of each.
         """
-        ...
 
 
 class Steps(Protocol):
@@ -69,9 +67,7 @@ class Steps(Protocol):
 
     evaluated: int
 
-    def start(
-        self, ids: Sequence[int], columns: NDArray[np.int64]
-    ) -> tuple[Any, NDArray[np.float64]]:
+    def start(self, ids: Sequence[int], columns: Ints) -> tuple[Any, Floats]:
         """Begin with one prefix.
 
         Args:
@@ -81,16 +77,10 @@ class Steps(Protocol):
         Returns:
             the state of the one row, and the bits (M,), -log2 of each token's probability.
         """
-        ...
 
     def advance(
-        self,
-        state: Any,
-        parents: NDArray[np.int64],
-        tokens: NDArray[np.int64],
-        rows: NDArray[np.int64],
-        columns: NDArray[np.int64],
-    ) -> tuple[Any, NDArray[np.float64]]:
+        self, state: Any, parents: Ints, tokens: Ints, rows: Ints, columns: Ints
+    ) -> tuple[Any, Floats]:
         """Row n of the new state is row parents[n] of the old one followed by tokens[n].
 
         Args:
@@ -103,12 +93,9 @@ class Steps(Protocol):
         Returns:
             the new state, and the bits (M,) in float64, NaN where the model gave NaN.
         """
-        ...
 
 
-def pair_bits(
-    logits: torch.Tensor, rows: NDArray[np.int64], columns: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def pair_bits(logits: torch.Tensor, rows: Ints, columns: Ints) -> Floats:
     """Bits of token columns[m] behind row rows[m]; logits (N, V) -> float64 (M,)."""
     logits = logits.float() if logits.dtype.itemsize < 4 else logits
     at = torch.from_numpy(rows).to(logits.device)
@@ -160,30 +147,21 @@ class RecomputedSteps:
             f"same bits ({self.why})"
         )
 
-    def start(
-        self, ids: Sequence[int], columns: NDArray[np.int64]
-    ) -> tuple[_Prefixes, NDArray[np.float64]]:
+    def start(self, ids: Sequence[int], columns: Ints) -> tuple[_Prefixes, Floats]:
         """See `Steps.start`."""
         state = _Prefixes(torch.tensor([list(ids)], dtype=torch.long))
         return state, self._bits(state, np.zeros_like(columns), columns)
 
     def advance(
-        self,
-        state: _Prefixes,
-        parents: NDArray[np.int64],
-        tokens: NDArray[np.int64],
-        rows: NDArray[np.int64],
-        columns: NDArray[np.int64],
-    ) -> tuple[_Prefixes, NDArray[np.float64]]:
+        self, state: _Prefixes, parents: Ints, tokens: Ints, rows: Ints, columns: Ints
+    ) -> tuple[_Prefixes, Floats]:
         """See `Steps.advance`."""
         before = state.ids[torch.from_numpy(parents)]
         grown = _Prefixes(torch.cat([before, torch.from_numpy(tokens)[:, None]], dim=1))
         return grown, self._bits(grown, rows, columns)
 
     @torch.inference_mode()
-    def _bits(
-        self, state: _Prefixes, rows: NDArray[np.int64], columns: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
+    def _bits(self, state: _Prefixes, rows: Ints, columns: Ints) -> Floats:
         self.evaluated += state.rows
         with self._evaluation():
             out = self.model(input_ids=state.ids.to(self.model.device), **self._options)
@@ -287,25 +265,19 @@ class LstmSteps:
             self._head = (head.weight.T.contiguous(), head.bias.clone())  # (H, V), (V,)
 
     @torch.inference_mode()
-    def start(
-        self, ids: Sequence[int], columns: NDArray[np.int64]
-    ) -> tuple[_States, NDArray[np.float64]]:
+    def start(self, ids: Sequence[int], columns: Ints) -> tuple[_States, Floats]:
         """See `Steps.start`."""
         self.evaluated += 1
-        state = self._nothing_read()
+        zeros = tuple(self._first.new_zeros(1, len(self._first)) for _ in (0, *self._above))
+        state = _States(zeros, zeros)
         for token in ids:
             state = self._step(state, torch.tensor([token], device=self.model.device))
         return state, self._bits(state.hidden[-1], np.zeros_like(columns), columns)
 
     @torch.inference_mode()
     def advance(
-        self,
-        state: _States,
-        parents: NDArray[np.int64],
-        tokens: NDArray[np.int64],
-        rows: NDArray[np.int64],
-        columns: NDArray[np.int64],
-    ) -> tuple[_States, NDArray[np.float64]]:
+        self, state: _States, parents: Ints, tokens: Ints, rows: Ints, columns: Ints
+    ) -> tuple[_States, Floats]:
         """See `Steps.advance`."""
         self.evaluated += len(parents)
         at, read = (torch.from_numpy(a).to(self.model.device) for a in (parents, tokens))
@@ -315,11 +287,6 @@ class LstmSteps:
         ]
         new = blocks[0] if len(blocks) == 1 else _joined(blocks)
         return new, self._bits(new.hidden[-1], rows, columns)
-
-    def _nothing_read(self) -> _States:
-        layers = 1 + len(self._above)
-        zeros = tuple(self._first.new_zeros(1, len(self._first)) for _ in range(layers))
-        return _States(zeros, zeros)
 
     def _step(self, state: _States, tokens: Tensor) -> _States:
         """Read one token a row."""
@@ -333,9 +300,7 @@ class LstmSteps:
             cells.append(cell)
         return _States(tuple(hiddens), tuple(cells))
 
-    def _bits(
-        self, hidden: Tensor, rows: NDArray[np.int64], columns: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
+    def _bits(self, hidden: Tensor, rows: Ints, columns: Ints) -> Floats:
         """Bits of the wanted pairs, shape (M,)."""
         weight, bias = self._head
         return pair_bits(torch.addmm(bias, hidden, weight), rows, columns)

@@ -23,11 +23,7 @@ _STEPS_BACK = 4
 # Tokens ascending (K,), the states behind them (K,), their shares of the fills (K,), whether a fill
 # ends there (K,), and whether it ends there and none goes on (K,).
 Edges = tuple[
-    NDArray[np.int64],
-    NDArray[np.int64],
-    NDArray[np.float64],
-    NDArray[np.bool_],
-    NDArray[np.bool_],
+    NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]
 ]
 _MOST_ENCODINGS = 100_000
 _MOST_COMPLETIONS = 12
@@ -74,14 +70,9 @@ class EncodedSample:
         rows = self.encode([self.format.text(index) for index in range(self.format.size)])
         return {tuple(row): index for index, row in enumerate(rows)}
 
-    @property
-    def real_lead(self) -> str:
-        """The text in front of each fill when it is encoded."""
-        return real_lead(self.tokenizer, self.context)
-
 
 def real_lead(tokenizer: Any, context: str | None) -> str:
-    """The context, if it gives any token."""
+    """The text in front of each fill when it is encoded: the context, if it gives any token."""
     return context if context and _plain(tokenizer, context) else ""
 
 
@@ -162,46 +153,37 @@ class TokenGraph(Protocol):
     @property
     def root(self) -> int:
         """The first state."""
-        ...
 
     def count(self, state: int) -> int:
         """The number of fills at or below a state."""
-        ...
 
     def longest(self, state: int) -> int:
         """Most tokens from a state to the end of a fill."""
-        ...
 
     def complete(self, state: int) -> bool:
         """Whether a fill ends here."""
-        ...
 
     def edges(self, state: int) -> Edges:
         """The tokens that go on from a state; see `Edges`."""
-        ...
 
     def step(self, state: int, token: int) -> int | None:
         """The state behind one token, or None where no fill goes on so."""
-        ...
 
 
 class ListedGraph:
     """A graph from an explicit list, without its dead ends and with equal states merged.
 
     Args:
-        moves: for each raw state, token -> raw state.
+        moves: for each raw state, token -> raw state; the first one is the root.
         complete: for each raw state, whether a fill ends there.
-        root: the first raw state.
     """
 
-    def __init__(
-        self, moves: Sequence[Mapping[int, int]], complete: Sequence[bool], root: int
-    ) -> None:
+    def __init__(self, moves: Sequence[Mapping[int, int]], complete: Sequence[bool]) -> None:
         self._edges: list[dict[int, int]] = []
         self._ends: list[bool] = []
         self._counts: list[int] = []
         self._longest: list[int] = []
-        self.root = self._merge(moves, complete, root)
+        self.root = self._merge(moves, complete)
 
     def count(self, state: int) -> int:
         """The number of fills at or below a state."""
@@ -231,12 +213,10 @@ class ListedGraph:
         """The state behind one token, or None where no fill goes on so."""
         return self._edges[state].get(token)
 
-    def _merge(
-        self, moves: Sequence[Mapping[int, int]], complete: Sequence[bool], root: int
-    ) -> int:
+    def _merge(self, moves: Sequence[Mapping[int, int]], complete: Sequence[bool]) -> int:
         numbers: dict[int, int] = {}  # raw state -> state; -1 for a dead end
         known: dict[tuple[bool, tuple[tuple[int, int], ...]], int] = {}
-        todo = [root]
+        todo = [0]
         while todo:
             raw = todo[-1]
             waiting = [there for there in moves[raw].values() if there not in numbers]
@@ -254,10 +234,10 @@ class ListedGraph:
                 numbers[raw] = known.setdefault(key, len(known))
             if numbers[raw] == len(self._edges):
                 self._add(after, complete[raw])
-        if numbers[root] < 0:
+        if numbers[0] < 0:
             self._add({}, False)
             return 0
-        return numbers[root]
+        return numbers[0]
 
     def _add(self, after: dict[int, int], ends: bool) -> None:
         self._edges.append(after)
@@ -304,7 +284,7 @@ def by_enumeration(sample: EncodedSample) -> RuleGraph:
                 complete.append(False)
             state = moves[state][token]
         complete[state] = True
-    graph = ListedGraph(moves, complete, 0)
+    graph = ListedGraph(moves, complete)
     return RuleGraph(
         rule="enumerated", graph=graph, beginning=sample.rows[0][: sample.before], examples=[]
     )
@@ -350,7 +330,7 @@ class _Windows:
                     nodes.append((there, [*path, token], spelled))
                 moves[-1][token] = numbers[key]
         complete = [self._texts.complete(state) for state, _, _ in nodes]
-        return ListedGraph(moves, complete, 0)
+        return ListedGraph(moves, complete)
 
     def _follow(self, state: int, path: list[int], text: bytes) -> list[tuple[int, int]]:
         """The tokens that follow a path in the encoding of some fill."""

@@ -112,7 +112,11 @@ if TYPE_CHECKING:
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
-    __getattr__, __dir__ = _lazy_face(__name__, __file__)
+    __getattr__, __dir__ = _lazy_face(
+        __name__,
+        __file__,
+        renamed={"CountedExposure": "ExactExposure", "counted_exposure": "exact_exposure"},
+    )
 
 __all__ = [
     "GUESSING",

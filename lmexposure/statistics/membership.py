@@ -278,7 +278,7 @@ def tpr_at_fpr(
         InputError: no scores on one side, more than one dimension, a NaN or an infinity.
         SettingsError: `fpr` or `level` out of range.
 
-    Source: order statistics of uniforms (David and Nagaraja 2003, section 2.3) under Clopper and
+    Source: order statistics of uniforms (David and Nagaraja 2003, section 2.1) under Clopper and
     Pearson 1934.
 
     >>> tpr_at_fpr(range(10), range(100), fpr=0.01).note

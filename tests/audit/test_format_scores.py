@@ -133,15 +133,7 @@ def test_ranks_count_those_held_out_among_the_never_inserted(untrained: LoadedMo
 
 
 def test_a_format_of_which_nothing_was_inserted_shows_its_controls(untrained: LoadedModel) -> None:
-    plan = Plan(
-        formats=(PIN, TWO),
-        canaries=1,
-        repetitions=(1,),
-        controls=2,
-        seed=0,
-        inclusion_probability=0.5,
-        inclusion_seed=0,
-    )
+    plan = replace(PLAN, formats=(PIN, TWO), canaries=1, repetitions=(1,), controls=2, seed=0)
     seeds = (replace(plan, inclusion_seed=seed) for seed in range(99))
     manifest = next(
         m

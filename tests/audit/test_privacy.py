@@ -11,6 +11,7 @@ from tiny import characters, model_of
 
 from lmexposure.audit import MeasureSettings, measure
 from lmexposure.audit.format_scores import FormatScores, score_format
+from lmexposure.audit.format_scores import scores_of as table_of
 from lmexposure.audit.privacy import privacy_section
 from lmexposure.canaries import Format, Manifest, Plan
 from lmexposure.errors import SettingsError
@@ -72,7 +73,7 @@ def scores_of(manifest: Manifest, memorised: float = 0.0) -> list[FormatScores]:
 def test_fair_coins_give_the_one_run_audit_of_the_candidates() -> None:
     manifest = manifest_of(0.5)
     (scores,) = found = scores_of(manifest, memorised=20)
-    section = privacy_section(found, manifest, FEW)
+    section = privacy_section(table_of(found), manifest, FEW)
     kept = np.array([c.role == "canary" for c in scores.canaries])
     inside, outside = scores.bits[: len(kept)][kept], scores.reference_bits[: len(scores.held_out)]
     (row,) = section.classes
@@ -94,7 +95,7 @@ def test_fair_coins_give_the_one_run_audit_of_the_candidates() -> None:
 
 def test_a_model_that_saw_nothing_shows_nothing() -> None:
     manifest = manifest_of(0.5)
-    section = privacy_section(scores_of(manifest), manifest, FEW)
+    section = privacy_section(table_of(scores_of(manifest)), manifest, FEW)
     assert known(section.primary).value == 0
     area = known(section.classes[0].membership).area_under_curve
     assert area.low < 0.5 < area.high
@@ -102,11 +103,11 @@ def test_a_model_that_saw_nothing_shows_nothing() -> None:
 
 def test_canaries_that_surprise_the_model_are_said() -> None:
     manifest = manifest_of(0.5)
-    section = privacy_section(scores_of(manifest, memorised=-20), manifest, FEW)
+    section = privacy_section(table_of(scores_of(manifest, memorised=-20)), manifest, FEW)
     assert known(section.primary).value == 0
     packed, turned = section.notes
     assert "if the training packed documents into blocks" in packed  # another's training
-    own = privacy_section(scores_of(manifest), manifest, FEW, own_training=True).notes
+    own = privacy_section(table_of(scores_of(manifest)), manifest, FEW, own_training=True).notes
     assert own[0].startswith("training packs documents into blocks of tokens")
     assert turned.startswith("code, repetitions 1: those that were in score lower than the rest (")
     assert "more surprising than texts that it never saw" in turned
@@ -114,7 +115,7 @@ def test_canaries_that_surprise_the_model_are_said() -> None:
 
 def test_formats_are_pooled_by_place_and_classes_of_repetitions_are_not() -> None:
     manifest = manifest_of(0.5, formats=2, candidates=30, repetitions=(1, 3))
-    section = privacy_section(scores_of(manifest, memorised=20), manifest, FEW)
+    section = privacy_section(table_of(scores_of(manifest, memorised=20)), manifest, FEW)
     assert [(one.formats, one.repetitions) for one in section.classes] == [
         (("code", "pin"), 1),
         (("code", "pin"), 3),
@@ -128,7 +129,7 @@ def test_formats_are_pooled_by_place_and_classes_of_repetitions_are_not() -> Non
 
 def test_without_coins_each_format_stands_alone() -> None:
     manifest = manifest_of("fixed", formats=2, candidates=10)
-    section = privacy_section(scores_of(manifest, memorised=20), manifest, FEW)
+    section = privacy_section(table_of(scores_of(manifest, memorised=20)), manifest, FEW)
     assert [one.formats for one in section.classes] == [("code",), ("pin",)]
     assert known(section.primary).validity == "iid-scores"
     assert section.inclusion_probability is None
@@ -138,7 +139,7 @@ def test_without_coins_each_format_stands_alone() -> None:
 
 def test_a_class_that_the_coins_left_empty_says_so() -> None:
     manifest = manifest_of(0.03, candidates=10, repetitions=(1, 2))
-    section = privacy_section(scores_of(manifest), manifest, FEW)
+    section = privacy_section(table_of(scores_of(manifest)), manifest, FEW)
     empty = [one for one in section.classes if one.canaries == 0]
     assert empty
     assert all("0 scores were in" in known(one.note) for one in empty)
@@ -148,10 +149,10 @@ def test_a_claim_is_held_against_the_primary_bound() -> None:
     manifest = manifest_of(0.5)
     found = scores_of(manifest, memorised=20)
     settings = replace(FEW, claimed_epsilon=0.5, delta=1e-6)
-    section = privacy_section(found, manifest, settings)
+    section = privacy_section(table_of(found), manifest, settings)
     assert section.deltas == (1e-6,)
     assert known(section.claim).verdict == "contradicted"
-    high = privacy_section(found, manifest, replace(settings, claimed_epsilon=50.0))
+    high = privacy_section(table_of(found), manifest, replace(settings, claimed_epsilon=50.0))
     assert known(high.claim).verdict == "cannot tell"
     with pytest.raises(SettingsError, match="without its delta"):
         MeasureSettings(claimed_epsilon=1.0)

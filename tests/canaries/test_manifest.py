@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from manifest_files import read, signed, today
+from manifest_files import FIXED, SHORT_KEY, TOSSED, read, signed, today
 from pydantic import ValidationError
 
 from lmexposure import insert
@@ -311,17 +311,6 @@ def test_no_value_is_in_what_pydantic_says(manifest: Manifest, part: str, field:
 
 
 # Entries that are not what the plan and its coins say.
-LONG_PIN = Format(name="pin", template="My PIN is {digits:4}")
-KEY = Format(name="key", template="KEY={hex:12}")
-TOSSED = Plan(
-    formats=(LONG_PIN, KEY),
-    canaries=6,
-    repetitions=(1, 3),
-    controls=2,
-    seed=7,
-    inclusion_probability=0.5,
-    inclusion_seed=7,
-)
 TEXTS = [f"document {number}" for number in range(5)]
 OTHER = {"canary": "held_out", "held_out": "canary"}
 
@@ -372,7 +361,7 @@ def test_other_roles(tossed: Manifest, name: str, role: str) -> None:
 
 
 def test_with_fixed_coins_nobody_is_excluded() -> None:
-    fixed = insert(TEXTS, replace(TOSSED, inclusion_probability=None, inclusion_seed=None))[1]
+    fixed = insert(TEXTS, FIXED)[1]
     turned = with_entry(fixed, "pin/x1/0003", role="held_out")
     check_refused(
         fixed, turned, "pin/x1/0003 has role 'held_out', but .* it is 'canary'; take the man"
@@ -454,15 +443,7 @@ def test_no_message_shows_a_secret(tossed: Manifest) -> None:
 
 
 def test_many_candidates_are_checked_in_no_time() -> None:
-    plan = Plan(
-        formats=(KEY,),
-        canaries=20_000,
-        repetitions=(1,),
-        controls=0,
-        seed=0,
-        inclusion_probability=0.5,
-        inclusion_seed=0,
-    )
+    plan = replace(TOSSED, formats=(SHORT_KEY,), canaries=20_000, repetitions=(1,), controls=0)
     canaries = draw(plan, documents=10, set_aside={})
     began = time.process_time()
     check_entries(plan, canaries, documents=10)

@@ -6,25 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from manifest_files import of_version, read, signed
+from manifest_files import FIXED, TOSSED, of_version, read, signed
 
 from lmexposure import insert
-from lmexposure.canaries import Format, Manifest, Plan
+from lmexposure.canaries import Manifest
 from lmexposure.canaries.manifest import ManifestFile
 from lmexposure.errors import ManifestError
 
-PIN = Format(name="pin", template="My PIN is {digits:4}")
-KEY = Format(name="key", template="KEY={hex:12}")
-TOSSED = Plan(
-    formats=(PIN, KEY),
-    canaries=6,
-    repetitions=(1, 3),
-    controls=2,
-    seed=7,
-    inclusion_probability=0.5,
-    inclusion_seed=7,
-)
-FIXED = replace(TOSSED, inclusion_probability=None, inclusion_seed=None)
 PLANS = {1: FIXED, 2: TOSSED}
 # What the versions that wrote them gave these two for a name.
 NAMES = {

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from datasets import Dataset
+from manifest_files import FIXED, LONG_PIN, SHORT_KEY, TOSSED
 from scipy import stats
 
 from lmexposure import insert, verify
@@ -32,19 +33,6 @@ from lmexposure.errors import FormatError, PlanError
 
 PIN = Format(name="pin", template="My PIN is {digits:2}")
 KEY = Format(name="key", template="KEY={hex:32}")
-# For plans with coins.
-LONG_PIN = Format(name="pin", template="My PIN is {digits:4}")
-SHORT_KEY = Format(name="key", template="KEY={hex:12}")
-TOSSED = Plan(
-    formats=(LONG_PIN, SHORT_KEY),
-    canaries=6,
-    repetitions=(1, 3),
-    controls=2,
-    seed=7,
-    inclusion_probability=0.5,
-    inclusion_seed=7,
-)
-FIXED = replace(TOSSED, inclusion_probability=None, inclusion_seed=None)
 # Few documents, so that many canaries stand before the same one.
 TEXTS = [f"document {number}" for number in range(5)]
 
@@ -323,15 +311,7 @@ def test_the_number_included_is_binomial(coins: float) -> None:
 
 
 def test_coins_know_neither_secrets_nor_positions() -> None:
-    plan = Plan(
-        formats=(SHORT_KEY,),
-        canaries=3_000,
-        repetitions=(1,),
-        controls=0,
-        seed=3,
-        inclusion_probability=0.5,
-        inclusion_seed=3,
-    )
+    plan = replace(TOSSED, formats=(SHORT_KEY,), canaries=3_000, repetitions=(1,), controls=0)
     found = draw(plan, documents=1_000, set_aside={})
     included = np.array([c.role == "canary" for c in found])
     for values in (
@@ -345,15 +325,7 @@ def test_coins_know_neither_secrets_nor_positions() -> None:
 
 
 def test_more_of_what_comes_later_moves_no_earlier_coin() -> None:
-    plan = Plan(
-        formats=(LONG_PIN,),
-        canaries=20,
-        repetitions=(2,),
-        controls=3,
-        seed=5,
-        inclusion_probability=0.4,
-        inclusion_seed=5,
-    )
+    plan = replace(TOSSED, formats=(LONG_PIN,), canaries=20, repetitions=(2,), controls=3)
     few = draw(plan, documents=9, set_aside={})
     more = draw(replace(plan, canaries=50, controls=40), documents=9, set_aside={})
     assert more[:20] == few[:20]

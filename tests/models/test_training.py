@@ -391,7 +391,9 @@ def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(
 ) -> None:
     loaded = small_lstm()
     loaded.tokenizer.add_tokens(["extra"])
-    with pytest.raises(ModelError, match=r"the tokenizer has \d+ tokens, but model 'lstm' only"):
+    with pytest.raises(
+        ModelError, match=r"the tokenizer of 'lstm' has \d+ tokens, but the model only"
+    ):
         run(loaded)
 
 

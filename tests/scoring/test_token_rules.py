@@ -71,7 +71,7 @@ def test_it_begins_at_the_end_of_a_character() -> None:
 def test_dead_ends_are_left_out_and_equal_states_merged() -> None:
     #      0 -5-> 1 -7-> 3 (end)    2 -7-> 4 (end)    0 -9-> 5 (dead)
     moves: list[dict[int, int]] = [{6: 2, 5: 1, 9: 5}, {7: 3}, {7: 4, 8: 5}, {}, {}, {}]
-    graph = ListedGraph(moves, [False, False, False, True, True, False], 0)
+    graph = ListedGraph(moves, [False, False, False, True, True, False])
     assert (graph.count(graph.root), graph.longest(graph.root)) == (2, 2)
     tokens, states, shares, ends, leaf = graph.edges(graph.root)
     assert tokens.tolist() == [5, 6]
@@ -86,7 +86,7 @@ def test_dead_ends_are_left_out_and_equal_states_merged() -> None:
 
 
 def test_a_state_can_be_complete_and_go_on() -> None:
-    graph = ListedGraph([{1: 1}, {2: 2}, {}], [False, True, True], 0)
+    graph = ListedGraph([{1: 1}, {2: 2}, {}], [False, True, True])
     assert graph.count(graph.root) == 2
     middle = graph.step(graph.root, 1)
     assert middle is not None
@@ -97,7 +97,7 @@ def test_a_state_can_be_complete_and_go_on() -> None:
 
 
 def test_a_graph_without_fills_counts_none() -> None:
-    graph = ListedGraph([{1: 1}, {}], [False, False], 0)
+    graph = ListedGraph([{1: 1}, {}], [False, False])
     assert (graph.count(graph.root), len(graph.edges(graph.root)[0])) == (0, 0)
 
 

@@ -193,8 +193,8 @@ class DataSet(InMemory):
         if added:
             bare = rows.with_format(None)
             following = bare.select([row for row, _ in added])
-            those = zip(following, added, strict=True)
-            made = [self.schema.row(row, text) for row, (_, text) in those]
+            pairs = zip(following, added, strict=True)
+            made = [self.schema.row(row, text) for row, (_, text) in pairs]
             rows = concatenate_datasets([bare, Dataset.from_list(made, features=rows.features)])
         options = shape.pop("format_kwargs")
         return replace(self, rows=rows.select(order).with_format(**shape, **options))

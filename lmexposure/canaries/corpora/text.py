@@ -563,7 +563,9 @@ def _word_places(data: bytes, word: bytes) -> Iterator[int]:
     if len(word) < 4:
         yield from (found.start() for found in re.finditer(b"(?=%s)" % re.escape(word), data))
         return
-    begin = _rarest_four(word)
+    rarity = [_FREQUENT.find(byte) % len(_FREQUENT) for byte in word.lower()]
+    # The four that other text has least often.
+    begin = max(range(len(word) - 3), key=lambda n: sum(rarity[n : n + 4]))
     four = np.frombuffer(word, np.uint32, count=1, offset=begin)[0]
     for shift in range(min(4, len(data) - 3)):
         fours = np.frombuffer(data, np.uint32, count=(len(data) - shift) // 4, offset=shift)
@@ -571,12 +573,6 @@ def _word_places(data: bytes, word: bytes) -> Iterator[int]:
             at = 4 * hit + shift - begin
             if at >= 0 and data.startswith(word, at):
                 yield at
-
-
-def _rarest_four(word: bytes) -> int:
-    """Where the four bytes begin that other text has least often."""
-    rarity = [_FREQUENT.find(byte) % len(_FREQUENT) for byte in word.lower()]
-    return max(range(len(word) - 3), key=lambda n: sum(rarity[n : n + 4]))
 
 
 def _lines_at(block: Block, places: Iterable[int]) -> Iterator[tuple[int, str]]:

@@ -24,8 +24,8 @@ Validity = Literal["any-dp", "iid-scores", "gaussian", "asymptotic", "bayesian"]
 Verdict = Literal["contradicted", "consistent", "cannot tell"]
 
 SCORES_ALIKE = "scores are independent given the model, and alike but for the insertion"
-TOO_FEW = (
-    "even a perfect attack could show nothing here: too few canaries (or models) for "
+_NOTHING_TO_SHOW = (
+    "even a perfect attack could show nothing with these numbers of canaries and references, at "
     "this significance, delta and number of repetitions"
 )
 _FIRST_STEP = 0.05
@@ -252,11 +252,13 @@ class Terms:
 
 
 def two_sample_notes(
-    value: float, max_attainable: float, inside: NDArray[np.float64], outside: NDArray[np.float64]
+    value: float,
+    max_attainable: float,
+    delta: float,
+    inside: NDArray[np.float64],
+    outside: NDArray[np.float64],
 ) -> tuple[str, ...]:
     """What the reader of a bound of 0 must know; both samples ascending."""
-    if value > 0:
-        return ()
     below, up_to = (
         np.searchsorted(outside, inside, side=side).mean() for side in ("left", "right")
     )
@@ -265,38 +267,52 @@ def two_sample_notes(
         "the bound is 0; higher scores must mean in"
     )
     # The area under the curve, ties as halves.
-    return _zero_notes(max_attainable, worse if below + up_to < outside.size else None)
+    why = worse if below + up_to < outside.size else None
+    return zero_notes(value, max_attainable, delta, why)
 
 
 def rate_notes(
-    value: float, max_attainable: float, true_positives: float, false_positives: float
+    value: float, max_attainable: float, delta: float, true_positives: float, false_positives: float
 ) -> tuple[str, ...]:
     """What the reader of a bound of 0 must know; both rates in [0, 1]."""
-    if value > 0:
-        return ()
     worse = (
         f"worse than chance: {true_positives:.3g} of the canaries that were in are guessed in, "
         f"against {false_positives:.3g} of the others, so that the bound is 0; higher scores must "
         "mean in"
     )
-    return _zero_notes(max_attainable, worse if true_positives < false_positives else None)
+    why = worse if true_positives < false_positives else None
+    return zero_notes(value, max_attainable, delta, why)
 
 
-def guess_notes(value: float, max_attainable: float, guesses: int, correct: int) -> tuple[str, ...]:
+def guess_notes(
+    value: float, max_attainable: float, delta: float, guesses: int, correct: int
+) -> tuple[str, ...]:
     """What the reader of a bound of 0 must know, of guesses against fair coins."""
-    if value > 0:
-        return ()
     worse = (
         f"{correct} of {guesses} guesses are right, fewer than by chance: no signal, or scores in "
         "the wrong direction (higher must mean in), so that the bound is 0"
     )
-    return _zero_notes(max_attainable, worse if 2 * correct < guesses else None)
+    why = worse if 2 * correct < guesses else None
+    return zero_notes(value, max_attainable, delta, why)
 
 
-def _zero_notes(max_attainable: float, worse: str | None) -> tuple[str, ...]:
+def zero_notes(
+    value: float, max_attainable: float, delta: float, why: str | None
+) -> tuple[str, ...]:
+    """What the reader of a bound of 0 must know.
+
+    Args:
+        value: the bound; above 0 there is nothing to say.
+        max_attainable: where it is 0, too, no attack was tested.
+        delta: of one document; above 0 it allows a signal at epsilon 0.
+        why: the bound is 0 although more was attainable; None: chance and delta explain the data.
+    """
+    if value > 0:
+        return ()
     if max_attainable == 0:
-        return (TOO_FEW,)
-    return (worse or "no signal beyond chance at this significance: the bound is 0",)
+        return (_NOTHING_TO_SHOW,)
+    explained = "chance" if delta == 0 else "what chance and this delta explain"
+    return (why or f"no signal beyond {explained} at this significance: the bound is 0",)
 
 
 def group_delta(epsilon: float, delta: float, repetitions: int) -> float:
@@ -310,7 +326,8 @@ def group_delta(epsilon: float, delta: float, repetitions: int) -> float:
         delta: of one document, in [0, 1).
         repetitions: documents in the group, at least 1.
 
-    Source: Dwork and Roth 2014, Theorem 2.2, with the geometric sum kept; Vadhan 2017, Lemma 2.2.
+    Source: Dwork and Roth 2014, Theorem 2.2 (delta 0); Vadhan 2017, Lemma 2.2, with the geometric
+    sum of its proof kept.
 
     >>> group_delta(0.0, 1e-5, 4) == 4e-5
     True

@@ -156,8 +156,8 @@ def clopper_pearson_epsilon(
         SettingsError: significance, delta or repetitions out of range.
         InputError: counts that do not belong together.
 
-    Source: Jagielski, Ullman, Oprea 2020, section 4 (arXiv 2006.07709), with Clopper and Pearson
-    1934; delta as in Nasr et al. 2021 (arXiv 2101.04535), equation 4.
+    Source: Jagielski, Ullman, Oprea 2020 (arXiv 2006.07709), with Clopper and Pearson 1934; delta
+    as in Nasr et al. 2021 (arXiv 2101.04535).
 
     >>> bound = clopper_pearson_epsilon(90, 100, 10, 100, significance=0.05)
     >>> round(bound.value, 6)
@@ -196,7 +196,7 @@ def clopper_pearson_epsilon(
         max_attainable=most,
         repetitions=repetitions,
         assumptions=_ASSUMPTIONS,
-        notes=rate_notes(value, most, tp / positives, fp / negatives),
+        notes=rate_notes(value, most, delta, tp / positives, fp / negatives),
     )
 
 
@@ -253,7 +253,7 @@ class ThresholdRule(Terms):
             max_attainable=most,
             repetitions=self.repetitions,
             assumptions=(SCORES_ALIKE,),
-            notes=two_sample_notes(value, most, ins, outs),
+            notes=two_sample_notes(value, most, self.delta, ins, outs),
         )
 
     def _split(self, ins: Floats, outs: Floats, share: float, seed: int) -> EpsilonBound:

@@ -10,8 +10,10 @@ than j with chance at most N p (1 - q) delta / (j + 1) (Markov). At most x fills
 come before the k-th canary only if the first k + x fills hold k canaries: chance at most P(Bin(k +
 x, q) >= k - j) + N p (1 - q) delta / (j + 1), for k and j fixed before the coins.
 
-Without coins, a canary's score passes a share of at most e^epsilon V + delta of the others' law,
-where the share V that the k-th of m independent canaries passes is Beta(k, m - k + 1).
+Without coins, a share V of the canaries' law lies before the k-th of m independent canaries, with V
+~ Beta(k, m - k + 1). By (eps, delta)-DP at least (V - delta)_+ e^-eps of the references' law lies
+there too, so that at most x of n references come before that canary with a chance of at most
+E[BinCDF(x; n, (V - delta)_+ e^-eps)].
 """
 
 import math
@@ -29,13 +31,13 @@ from lmexposure._settings import takes_old_names
 from lmexposure._validate import bits_array, delta_of_dp, fraction, integer
 from lmexposure.errors import InputError
 from lmexposure.statistics.bounds.bound import (
-    TOO_FEW,
     EpsilonBound,
     beta_nodes,
     beta_quantiles,
     group_delta,
     per_document,
     refuse_unlikely_coins,
+    zero_notes,
 )
 
 _POINT = (
@@ -200,7 +202,7 @@ def epsilon_from_exposure(
         max_attainable=most,
         repetitions=repetitions,
         assumptions=_ALIKE if inclusion_probability is None else _COINS,
-        notes=_notes(value, rank, m, most),
+        notes=_notes(value, most, delta, rank, m),
     )
     passed = int((references <= canaries[own - 1]).sum())
     exposure = math.log2(n) - math.log2(1 + passed)
@@ -254,17 +256,13 @@ def _beta_binomial_epsilon(
     return float(brentq(excess, 0.0, high, xtol=1e-12))
 
 
-def _notes(value: float, rank: int, canaries: int, most: float) -> tuple[str, ...]:
-    if most == 0:
-        return (TOO_FEW,)
-    if rank > canaries:
-        return (
-            f"{canaries} canaries went in, fewer than the rank {rank} fixed beforehand, so that "
-            "the bound is 0; a smaller quantile is safer",
-        )
-    if value == 0:
-        return ("no signal beyond chance at this significance: the bound is 0",)
-    return ()
+def _notes(value: float, most: float, delta: float, rank: int, canaries: int) -> tuple[str, ...]:
+    """What the reader of a bound of 0 must know."""
+    fewer = (
+        f"{canaries} canaries went in, fewer than the rank {rank} fixed beforehand, so that the "
+        "bound is 0; a smaller quantile is safer"
+    )
+    return zero_notes(value, most, delta, fewer if rank > canaries else None)
 
 
 @dataclass(frozen=True, kw_only=True)

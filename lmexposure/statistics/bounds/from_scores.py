@@ -131,7 +131,7 @@ def epsilon_from_scores(
         max_attainable=most,
         repetitions=repetitions,
         assumptions=(SCORES_ALIKE,),
-        notes=two_sample_notes(found.value, most, ins, outs),
+        notes=two_sample_notes(found.value, most, delta, ins, outs),
     )
 
 

@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 from scipy.optimize import brentq
-from scipy.special import erfcx, ndtr, ndtri
 
 from lmexposure._validate import bits_array, delta_of_dp, fraction, integer, positive
 from lmexposure.statistics.bounds.bound import (
@@ -32,14 +31,16 @@ from lmexposure.statistics.bounds.bound import (
     guess_notes,
     largest_rejected,
     two_sample_notes,
+    zero_notes,
 )
 from lmexposure.statistics.bounds.one_run import FAIR_COINS, right_guesses
 from lmexposure.statistics.bounds.one_run_guesses import FIXED_GUESSES, check_guesses
 
-Floats = NDArray[np.float64]
-
+_MU_GDP = (
+    "the training is mu-GDP: no test tells the neighbours apart better than N(0, 1) from N(mu, 1)"
+)
 _TWO_SAMPLES = (
-    "the training is mu-GDP: no test tells the neighbours apart better than N(0, 1) from N(mu, 1)",
+    _MU_GDP,
     "scores are independent, and alike within each sample, given the model",
     "the two samples differ by the insertion only",
 )
@@ -64,7 +65,7 @@ _GAUSSIAN_GUESSES = (
 _NORMAL, _ROOT_2 = NormalDist(), math.sqrt(2)
 _GAUSSIAN_COINS = (
     *FAIR_COINS,
-    "the training is mu-GDP: no test tells the neighbours apart better than N(0, 1) from N(mu, 1)",
+    _MU_GDP,
 )
 # Guesses as shares of the canaries. A shift of all canaries shows best where few of the clearest
 # are guessed, from both ends; the memorisation of a part shows at the top alone. What the top
@@ -98,7 +99,7 @@ def epsilon_of_mu(*, mu: float, delta: float) -> float:
     if delta == 0:
         return math.inf
     # delta(epsilon) < P(N(0, 1) < mu / 2 - epsilon / mu), which is delta at this epsilon.
-    most = mu * (mu / 2 - float(ndtri(delta)))
+    most = mu * (mu / 2 - float(special.ndtri(delta)))
     return float(brentq(lambda epsilon: _delta(mu, epsilon) - delta, 0.0, most, xtol=1e-13))
 
 
@@ -131,13 +132,13 @@ def _delta(mu: float, epsilon: float) -> float:
     t = epsilon / mu - mu / 2
     density = math.exp(-t * t / 2) / math.sqrt(2 * math.pi)
     if t <= 0:
-        return float(ndtr(-t)) - density * _mills(t + mu)
+        return float(special.ndtr(-t)) - density * _mills(t + mu)
     return density * (_mills(t) - _mills(t + mu))
 
 
 def _mills(t: float) -> float:
     """Phi(-t) / phi(t) for t >= 0."""
-    return math.sqrt(math.pi / 2) * float(erfcx(t / math.sqrt(2)))
+    return math.sqrt(math.pi / 2) * float(special.erfcx(t / math.sqrt(2)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,7 +191,7 @@ def gaussian_dp_epsilon(
         SettingsError: a setting out of range.
 
     Source: Dong, Roth and Su 2019, Corollary 2.13 and Theorem 2.14 (groups); order statistics as
-    in David and Nagaraja 2003, section 2.3. Ties count against the bound.
+    in David and Nagaraja 2003, section 2.1. Ties count against the bound.
     """
     inside, outside = bits_array("in_scores", in_scores), bits_array("out_scores", out_scores)
     level, delta = fraction("significance", significance), fraction("delta", delta)
@@ -205,10 +206,13 @@ def gaussian_dp_epsilon(
     ]
     best = int(np.argmax(bounds))
     most = max(_least_mu(inside.size, inside.size, outside.size, look) for look in looks)
+    mu = bounds[best] / copies
+    value = epsilon_of_mu(mu=mu, delta=delta)
+    attainable = epsilon_of_mu(mu=most / copies, delta=delta)
     return GaussianEpsilon(
         method="gaussian_dp_epsilon",
-        value=epsilon_of_mu(mu=bounds[best] / copies, delta=delta),
-        mu=bounds[best] / copies,
+        value=value,
+        mu=mu,
         significance=level,
         delta=delta,
         validity="gaussian",
@@ -220,11 +224,23 @@ def gaussian_dp_epsilon(
         },
         threshold=float(thresholds[best]),
         threshold_choice=f"best of {len(looks)} ranks of the out-scores fixed beforehand",
-        max_attainable=epsilon_of_mu(mu=most / copies, delta=delta),
+        max_attainable=attainable,
         repetitions=copies,
         assumptions=_TWO_SAMPLES,
-        notes=two_sample_notes(bounds[best], most, inside, outside),
+        notes=_paid_by_delta(mu, value, attainable)
+        or two_sample_notes(value, attainable, 0.0, inside, outside),
     )
+
+
+def _paid_by_delta(mu: float, value: float, attainable: float) -> tuple[str, ...]:
+    """What the reader must know where mu is above 0 and the bound on epsilon is 0; else nothing.
+
+    Where mu is 0 chance alone explains the scores, at every delta: the notes are those of delta 0.
+    """
+    if mu == 0:
+        return ()
+    why = f"mu is at least {mu:.3g}, which this delta allows at epsilon 0: the bound is 0"
+    return zero_notes(value, attainable, 0.0, why)
 
 
 def _fixed_looks(n: int, significance: float) -> list[_Look]:
@@ -286,7 +302,8 @@ def one_run_fdp_epsilon(
         SettingsError: a setting out of range.
 
     Source: Mahloujifar, Melis, Chaudhuri 2024 (arXiv 2410.22235), the audit of a fixed number of
-    guesses under f-DP, with two choices per canary and the trade-off of Dong, Roth, Su 2022.
+    guesses under f-DP, with two choices per canary and the Gaussian trade-off; Dong, Roth and Su
+    2019, Corollary 2.13 and Theorem 2.14 (groups).
 
     >>> bound = one_run_fdp_epsilon(canaries=100, guesses=80, correct=70, delta=1e-6)
     >>> round(bound.value, 4)
@@ -296,12 +313,12 @@ def one_run_fdp_epsilon(
     significance, delta = fraction("significance", significance), fraction("delta", delta)
     repetitions = integer("repetitions", repetitions, low=1)
 
-    def bound(right: int) -> float:
-        # A group of r documents of a mu-GDP training is r mu-GDP (Dong, Roth, Su 2022, Theorem 2).
-        mu = largest_excluded_mu(canaries, guesses, right, significance) / repetitions
-        return epsilon_of_mu(mu=mu, delta=delta)
-
-    value, most = bound(correct), bound(guesses)
+    # A group of r documents of a mu-GDP training is r mu-GDP (Dong, Roth and Su, Theorem 2.14).
+    mu, most = (
+        _largest_excluded_mu(canaries, guesses, right, significance) / repetitions
+        for right in (correct, guesses)
+    )
+    value, attainable = epsilon_of_mu(mu=mu, delta=delta), epsilon_of_mu(mu=most, delta=delta)
     return EpsilonBound(
         method="one_run_fdp_epsilon",
         value=value,
@@ -311,15 +328,16 @@ def one_run_fdp_epsilon(
         counts={"canaries": canaries, "guesses": guesses, "correct": correct},
         threshold=None,
         threshold_choice="a number of guesses fixed beforehand",
-        max_attainable=most,
+        max_attainable=attainable,
         repetitions=repetitions,
         assumptions=_GAUSSIAN_GUESSES,
-        notes=guess_notes(value, most, guesses, correct),
+        notes=_paid_by_delta(mu, value, attainable)
+        or guess_notes(value, attainable, 0.0, guesses, correct),
     )
 
 
 @lru_cache(maxsize=1024)
-def largest_excluded_mu(canaries: int, guesses: int, correct: int, significance: float) -> float:
+def _largest_excluded_mu(canaries: int, guesses: int, correct: int, significance: float) -> float:
     """The largest mu whose trade-off cannot give `correct` right guesses that often; 0 if none."""
     if correct == 0:
         return 0.0
@@ -366,7 +384,7 @@ class _Rung:
 
     def mu(self, canaries: int, correct: int) -> float:
         """The largest mu that this number of right guesses excludes; 0 where none."""
-        return largest_excluded_mu(canaries, self.guesses, correct, self.level)
+        return _largest_excluded_mu(canaries, self.guesses, correct, self.level)
 
 
 def one_run_gaussian_audit(
@@ -415,12 +433,13 @@ def one_run_gaussian_audit(
     found = [rung.mu(coins.size, rung.correct(right)) for rung in rungs]
     best = rungs[int(np.argmax(found))]
     most = max(rung.mu(coins.size, rung.guesses) for rung in rungs)
-    value = epsilon_of_mu(mu=max(found) / copies, delta=delta)
+    mu = max(found) / copies
+    value = epsilon_of_mu(mu=mu, delta=delta)
     attainable = epsilon_of_mu(mu=most / copies, delta=delta)
     return GaussianEpsilon(
         method="one_run_gaussian_audit",
         value=value,
-        mu=max(found) / copies,
+        mu=mu,
         significance=significance,
         delta=delta,
         validity="gaussian",
@@ -438,7 +457,8 @@ def one_run_gaussian_audit(
         max_attainable=attainable,
         repetitions=copies,
         assumptions=_GAUSSIAN_COINS,
-        notes=guess_notes(value, attainable, right.size, int(right.sum())),
+        notes=_paid_by_delta(mu, value, attainable)
+        or guess_notes(value, attainable, 0.0, right.size, int(right.sum())),
     )
 
 

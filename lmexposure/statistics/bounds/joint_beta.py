@@ -157,7 +157,7 @@ def joint_beta_epsilon(
         max_attainable=most,
         repetitions=copies,
         assumptions=_ASSUMPTIONS,
-        notes=rate_notes(value, most, *counts.rates()),
+        notes=rate_notes(value, most, delta, *counts.rates()),
     )
 
 

@@ -140,7 +140,7 @@ def lidp_epsilon(
         max_attainable=most,
         repetitions=copies,
         assumptions=_ASSUMPTIONS,
-        notes=rate_notes(value, most, float(hits.mean()), float(alarms.mean())),
+        notes=rate_notes(value, most, delta, float(hits.mean()), float(alarms.mean())),
     )
 
 

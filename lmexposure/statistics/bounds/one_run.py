@@ -12,9 +12,13 @@ numbers of guesses (`fixed_rays`). Outcomes are ordered by the largest lower Clo
 over the looks of all rays; the bound is the epsilon at which so large a value, or a larger one,
 just has the significance as its probability (`crossing_probability`, exact).
 
-With a delta, right guesses are added to the walk, at most canaries * delta / (1 + e^epsilon) =
-Delta in expectation: k of them are forgiven, and Delta / (k + 1), Markov's bound on more than k, is
-added to the probability.
+With a delta, let P and Q be the laws of the model with and without a canary. Given the other coins,
+the model has the law (P + Q) / 2, and a guess is right with P / (P + Q) or Q / (P + Q). The mean
+excess of either over q is (1 - q) / 2 times the integral of (P - e^epsilon Q)_+, or that of (Q -
+e^epsilon P)_+; each integral is at most delta, and so the larger of the two has a mean excess of at
+most (1 - q) delta. The right guesses are therefore those of the walk and some more, at most
+canaries * delta / (1 + e^epsilon) = Delta in expectation: k of them are forgiven, and Delta / (k +
+1), Markov's bound on more than k, is added to the probability.
 """
 
 import math
@@ -96,9 +100,9 @@ def one_run_audit(
         InputError: scores or coins that cannot be used, or coins that were not fair.
         SettingsError: a setting out of range.
 
-    Source: Steinke, Nasr, Jagielski 2023, Proposition 5.1, for one guess; Buehler 1957 for the
-    bound that an order of outcomes gives; Dwork and Roth 2014, Theorem 2.2, for groups.
-    Proof in this module. Related: arXiv 2602.06518 on sequential auditing.
+    Source: proof at the top of this module, after Steinke, Nasr, Jagielski 2023 (arXiv
+    2305.08846); Buehler 1957 for the bound that an order of outcomes gives; `group_delta` for
+    groups. Related: arXiv 2602.06518 on sequential auditing.
 
     >>> coins = np.random.default_rng(1).random(400) < 0.5
     >>> round(one_run_audit(4 * coins, coins, seed=1).value, 1)
@@ -124,7 +128,7 @@ def one_run_audit(
         max_attainable=most,
         repetitions=repetitions,
         assumptions=FAIR_COINS,
-        notes=guess_notes(found.epsilon, most, right.size, int(right.sum())),
+        notes=guess_notes(found.epsilon, most, delta, right.size, int(right.sum())),
     )
 
 
@@ -166,7 +170,7 @@ def _choice(looks: dict[str, tuple[int, int]]) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decision:
+class _Decision:
     """A bound on the epsilon of one document in nats, and the right guesses it forgave."""
 
     epsilon: float
@@ -184,21 +188,21 @@ class Audit(Terms):
         """The looks."""
         return fixed_rays(self.canaries, self.significance)
 
-    def decide(self, right: NDArray[np.bool_]) -> Decision:
+    def decide(self, right: NDArray[np.bool_]) -> _Decision:
         """The bound for guesses right or wrong in the order of `reveal`, shape (m,).
 
         With a delta, epsilons are tested upwards in stages that each have their own k. The first
         stage not rejected to its end stops the audit: going on is what would make it invalid.
         """
         if self.delta == 0:
-            return Decision(epsilon=self._reach(right, 0), forgiven=0)
-        found = Decision(epsilon=0.0, forgiven=_cheapest(self, 0.0))
+            return _Decision(epsilon=self._reach(right, 0), forgiven=0)
+        found = _Decision(epsilon=0.0, forgiven=_cheapest(self, 0.0))
         for stage in zip(_STAGES, (*_STAGES[1:], np.inf), strict=True):
             start, end = stage[0] / self.repetitions, stage[1] / self.repetitions
             forgiven = _cheapest(self, start)
             reach = self._reach(right, forgiven, end)
             if reach > start:
-                found = Decision(epsilon=min(reach, end), forgiven=forgiven)
+                found = _Decision(epsilon=min(reach, end), forgiven=forgiven)
             if reach < end:
                 break
         return found
@@ -241,7 +245,7 @@ class Audit(Terms):
         return largest_rejected(excess, max(0.0, reached / self.repetitions))
 
     def extra(self, epsilon: float) -> float:
-        """Right guesses that a delta adds, in expectation at most."""
+        """Delta: right guesses that a delta adds to the walk, in expectation at most."""
         if self.delta == 0:
             return 0.0
         grouped = group_delta(epsilon, self.delta, self.repetitions)

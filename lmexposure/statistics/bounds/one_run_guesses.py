@@ -77,7 +77,7 @@ def one_run_epsilon(
         max_attainable=most,
         repetitions=repetitions,
         assumptions=FIXED_GUESSES,
-        notes=guess_notes(value, most, guesses, correct),
+        notes=guess_notes(value, most, delta, guesses, correct),
     )
 
 

@@ -105,3 +105,14 @@ def test_thresholds_refused() -> None:
     with pytest.raises(SettingsError, match="by='rank' must be one of share, value"):
         Bonferroni(by="rank")
     assert Bonferroni(grid=(-3, 2.0), by="value").grid == (-3, 2.0)
+
+
+def test_a_signal_that_a_delta_explains_is_not_called_chance() -> None:
+    counted = clopper_pearson_epsilon(80, 100, 20, 100, significance=0.05, delta=0.5)
+    assert counted.value == 0
+    assert counted.max_attainable > 0  # type: ignore[operator]
+    assert counted.notes == (
+        "no signal beyond what chance and this delta explain at this significance: the bound is 0",
+    )
+    even = clopper_pearson_epsilon(50, 100, 50, 100, significance=0.05)
+    assert even.notes == ("no signal beyond chance at this significance: the bound is 0",)

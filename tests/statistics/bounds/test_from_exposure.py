@@ -184,6 +184,10 @@ def test_no_signal_and_too_few_say_so() -> None:
     ).bound
     assert vacuous.max_attainable == 0
     assert "could show nothing" in vacuous.notes[0]
+    # A thousand canaries are not too few: the single reference is.
+    lonely = epsilon_from_exposure(range(1000), [2000.0]).bound
+    assert lonely.max_attainable == 0
+    assert "with these numbers of canaries and references" in lonely.notes[0]
 
 
 def test_the_rank_with_coins_is_fixed_by_the_design() -> None:

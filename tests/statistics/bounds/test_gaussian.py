@@ -407,6 +407,25 @@ def test_ties_are_ordered_without_the_coins() -> None:
     assert sum(bound.value > 0 for bound in same) <= 8  # 2 expected at most
 
 
+def test_a_mu_whose_epsilon_the_delta_pays_for_is_not_called_no_signal() -> None:
+    rng = np.random.default_rng(3)
+    high, low = rng.normal(1, 1, 100), rng.normal(0, 1, 100)
+    scores, coins = audited(1.5, 400, 5)
+    samples = gaussian_dp_epsilon(high, low, delta=0.3)
+    audit = one_run_gaussian_audit(scores, coins, delta=0.4, seed=1)
+    for found in (samples, audit):
+        assert found.mu > 0 == found.value < found.max_attainable  # type: ignore[operator]
+        assert found.notes == (
+            f"mu is at least {found.mu:.3g}, which this delta allows at epsilon 0: the bound is 0",
+        )
+    guesses = one_run_fdp_epsilon(canaries=100, guesses=100, correct=70, delta=0.5)
+    assert guesses.value == 0
+    assert "mu is at least 0.283" in guesses.notes[0]
+    nothing = gaussian_dp_epsilon(np.ones(10), np.zeros(10), delta=0.8)
+    assert nothing.mu > 0 == nothing.max_attainable
+    assert "could show nothing" in nothing.notes[0]
+
+
 def test_scores_in_the_wrong_direction_say_so() -> None:
     scores, coins = audited(2.0, 400, 5)
     found = one_run_gaussian_audit(-scores, coins, delta=DELTA, seed=1)
