@@ -9,7 +9,7 @@ A model that was trained on `texts` is measured by `lx.measure(model, manifest, 
 what comes back goes into `lx.check` and `lx.report`. The rooms behind these names hold more:
 `lmexposure.canaries` (what is hidden), `lmexposure.models` (what reads it), `lmexposure.scoring`
 (how surprised the model is), `lmexposure.statistics` (what the numbers mean), `lmexposure.audit`
-(the whole path), `lmexposure.integrations` (data pipelines and trainers). Names are imported when
+(the pipeline), `lmexposure.integrations` (data pipelines and trainers). Names are imported when
 they are asked for, so that this module itself imports nothing heavy.
 """
 

@@ -132,7 +132,7 @@ def atomic_write(path: Path, *, mode: int = 0o644) -> Iterator[IO[bytes]]:
             yield stream
 
 
-def append(path: Path, data: bytes, *, mode: int = 0o644) -> None:
+def append(path: Path, data: bytes) -> None:
     """Add to the end of a file, or write to what is no regular file; links are followed.
 
     Raises:
@@ -143,7 +143,7 @@ def append(path: Path, data: bytes, *, mode: int = 0o644) -> None:
         opened = _opened_through(final)
         if opened is None:
             final.parent.mkdir(parents=True, exist_ok=True)
-            opened = os.open(final, os.O_WRONLY | os.O_APPEND | os.O_CREAT, mode)
+            opened = os.open(final, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         with os.fdopen(opened, "wb") as stream:
             stream.write(data)
 

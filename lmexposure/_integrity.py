@@ -42,9 +42,9 @@ def take_hash(record: dict[str, Any]) -> bool:
     """
     if CONTENT not in record:
         return True
-    said = record.pop(CONTENT)
+    known = record.pop(CONTENT)
     try:
-        return bool(said == content_hash(record))
+        return bool(known == content_hash(record))
     except (ValueError, RecursionError):
         return False
 

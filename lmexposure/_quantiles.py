@@ -6,7 +6,7 @@ two canaries lie around it (order statistics), and how far the exposure of eithe
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -212,17 +212,11 @@ def _beta_fraction(a: int, b: int, x: float) -> float:
 def _within(n: int, quantile: float, tail: float) -> int:
     """How many counts k = 0, 1 ... have P(Bin(n, q) <= k) <= tail."""
     total = 0.0
-    for k, chance in enumerate(_binomial(n, quantile)):
-        total += chance
+    for k in range(n + 1):
+        total += math.exp(_log_chance(k, n, quantile))
         if total > tail + _SLACK:
             return k
     return n
-
-
-def _binomial(n: int, quantile: float) -> Iterator[float]:
-    """P(Bin(n, q) = k) for k = 0 .. n."""
-    for k in range(n + 1):
-        yield math.exp(_log_chance(k, n, quantile))
 
 
 def _log_chance(k: int, n: int, share: float) -> float:

@@ -27,7 +27,7 @@ from pydantic_core import PydanticCustomError
 from lmexposure._files import canonical_json, content_hash, write_json
 from lmexposure._integrity import CONTENT, take_hash
 from lmexposure._text import visible
-from lmexposure._validate import LEAST_LEVEL
+from lmexposure._validate import LARGEST_NUMBER, LEAST_LEVEL
 from lmexposure.errors import InputError, ResultError
 
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
@@ -66,6 +66,14 @@ Count = Annotated[int, Field(ge=0, le=10**15)]  # every whole number up to it is
 Share = Annotated[float, Field(ge=0, le=1)]
 Level = Annotated[float, Field(ge=LEAST_LEVEL, le=1)]  # coverage of an interval; 1: it is proven
 Sha256 = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
+NotNegative = Annotated[float, Field(ge=0)]
+Positive = Annotated[Count, Field(ge=1)]
+Rate = Annotated[float, Field(gt=0, lt=1)]
+Delta = Annotated[float, Field(ge=0, lt=1)]  # of differential privacy
+ROUNDING = 1e-6  # bits
+Number = Annotated[float, Field(ge=-LARGEST_NUMBER, le=LARGEST_NUMBER)]  # what a chart can show
+Bits = Annotated[float, Field(ge=-ROUNDING, le=LARGEST_NUMBER)]
+Nats = Annotated[float, Field(ge=0, le=LARGEST_NUMBER)]
 # JSON has lists alone; what is read is kept as a tuple, for records are frozen.
 Rows = Annotated[tuple[_T, ...], Field(strict=False)]
 
@@ -184,17 +192,17 @@ class FileRecord(Record):
     @classmethod
     def _version(cls, values: object, path: Path) -> int:
         """Of the schema; 0 where a file has none and there were such files."""
-        said = values.get("schema") if isinstance(values, dict) else None
-        if said is None and isinstance(values, dict) and 0 in cls.UPGRADES:
+        schema = values.get("schema") if isinstance(values, dict) else None
+        if schema is None and isinstance(values, dict) and 0 in cls.UPGRADES:
             return 0
-        family, _, version = str(said).partition("/")
-        shown = ascii(said) if len(str(said)) <= _SHOWN else f"{ascii(said)[:_SHOWN]}..."
+        family, _, version = str(schema).partition("/")
+        shown = ascii(schema) if len(str(schema)) <= _SHOWN else f"{ascii(schema)[:_SHOWN]}..."
         if family != cls.FAMILY or not (version.isascii() and version.isdecimal()):
             raise cls.ERROR(
                 f"{path} has schema {shown}; expected {cls.schema_name()!r}: give a {cls.NAME} "
                 "that lmexposure wrote"
             )
-        if cls.is_newer(said):
+        if cls.is_newer(schema):
             raise cls.ERROR(
                 f"{path} has schema {shown}, newer than {cls.schema_name()!r}; install a newer "
                 "lmexposure"
@@ -237,8 +245,10 @@ def first_problem(failure: ValidationError, *, shown: bool = True) -> str:
         failure: as pydantic raised it.
         shown: whether the value may be shown; one of a manifest may be a secret.
 
+    >>> class Example(Record):
+    ...     bits: float
     >>> try:
-    ...     _Example.model_validate({"bits": "3"})
+    ...     Example.model_validate({"bits": "3"})
     ... except ValidationError as failure:
     ...     print(first_problem(failure))
     bits='3': Input should be a valid number
@@ -322,7 +332,3 @@ def plain(value: object) -> JsonValue:
     if hasattr(value, "tolist"):  # numpy's
         return plain(value.tolist())
     raise TypeError(f"a {type(value).__name__} is nothing that JSON holds")
-
-
-class _Example(Record):
-    bits: float

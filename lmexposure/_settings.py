@@ -285,13 +285,13 @@ def with_new_names(
                 f"{_spelled(shown, new)} alone"
             )
     if given and os.environ.get("RANK", "0") == "0":
-        said = ", ".join(
+        notes = ", ".join(
             f"{_spelled(shown, old)} is now {_spelled(shown, new)}" for old, new in given.items()
         )
         import logging  # no help waits for it
 
         logging.getLogger(__name__).warning(
-            "note: %s; the old spelling is read for one more version", said
+            "note: %s; the old spelling is read for one more version", notes
         )
     found = {
         given.get(name, name): value

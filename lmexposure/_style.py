@@ -303,17 +303,9 @@ def class_name(role: str, repetitions: int) -> str:
     >>> class_name("canary", 16), class_name("control", 0), class_name("held_out", 4)
     ('16×', 'controls', 'held out')
     """
-    return f"{repetitions:,}×" if role == "canary" else role_name(role)
-
-
-def role_name(role: str) -> str:
-    """What the texts of a role are called, in the plural.
-
-    >>> role_name("canary"), role_name("held_out")
-    ('canaries', 'held out')
-    """
-    named = {"canary": "canaries", "control": "controls", "held_out": "held out"}
-    return named.get(role, role)
+    if role == "canary":
+        return f"{repetitions:,}×"
+    return {"control": "controls", "held_out": "held out"}.get(role, role)
 
 
 def found_of(found: int, of: int, by_chance: float) -> str:

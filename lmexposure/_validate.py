@@ -80,10 +80,10 @@ def flag(name: str, value: bool, *, error: type[InputError] = SettingsError) -> 
     return value
 
 
-def positive(name: str, value: float, *, error: type[InputError] = SettingsError) -> float:
+def positive(name: str, value: float) -> float:
     """Return `value` if it is finite and above 0."""
     if not _is_number(value) or not _is_finite(value) or value <= 0:
-        raise error(f"{name}={value!r} must be a finite number above 0")
+        raise SettingsError(f"{name}={value!r} must be a finite number above 0")
     return float(value)
 
 
@@ -94,10 +94,10 @@ def fraction(name: str, value: float, *, error: type[InputError] = SettingsError
     return float(value)
 
 
-def coverage(name: str, value: float, *, error: type[InputError] = SettingsError) -> float:
+def coverage(name: str, value: float) -> float:
     """Return `value` if an interval of a sample can have it as its level, and a record hold it."""
     if not _is_number(value) or not LEAST_LEVEL <= value <= 1 - LEAST_LEVEL:
-        raise error(
+        raise SettingsError(
             f"{name}={value!r} must lie strictly between 0 and 1, at least {LEAST_LEVEL:g} away "
             "from either; 0.95 is usual"
         )
@@ -136,8 +136,8 @@ def bits_array(name: str, values: "ArrayLike") -> "NDArray[np.float64]":
     return array
 
 
-def delta_of_dp(name: str, value: float, *, error: type[InputError] = SettingsError) -> float:
+def delta_of_dp(name: str, value: float) -> float:
     """Return `value` if it lies in [0, 1), as the delta of differential privacy must."""
     if not _is_number(value) or not 0 <= value < 1:
-        raise error(f"{name}={value!r} must lie in [0, 1); 0 is pure differential privacy")
+        raise SettingsError(f"{name}={value!r} must lie in [0, 1); 0 is pure differential privacy")
     return float(value)

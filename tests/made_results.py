@@ -51,10 +51,7 @@ from lmexposure.records import (
     TokenProof,
     Validation,
 )
-from lmexposure.records.result import (
-    EpsilonPoint,
-    MeanInterval,
-)
+from lmexposure.records.result_classes import EpsilonPoint, MeanInterval
 
 if TYPE_CHECKING:
     from lmexposure.audit import MeasureSettings

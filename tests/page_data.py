@@ -13,9 +13,7 @@ from lmexposure.records import (
     Role,
     SkewNormalFit,
 )
-from lmexposure.records.result import (
-    Goodness,
-)
+from lmexposure.records.result_formats import Goodness
 from lmexposure.reporting import (
     ReportData,
 )

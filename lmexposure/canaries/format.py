@@ -74,9 +74,9 @@ class Format:
             raise FormatError(f"{few} ways to fill {self.template!r}; widen or narrow its holes")
         text = ambiguous_text(self._parts)
         if text is not None:
-            one, other = list(self._readings(text, 0)[len(text)])[:2]
+            index, other = list(self._readings(text, 0)[len(text)])[:2]
             raise FormatError(
-                f"secrets {one} and {other} both give the text {text!r}; put a literal between "
+                f"secrets {index} and {other} both give the text {text!r}; put a literal between "
                 "the holes, or keep list entries from beginning with one another"
             )
 

@@ -54,25 +54,20 @@ def gate_thresholds(flags: CheckFlags) -> "Thresholds":
     Raises:
         SettingsError: an unknown threshold, or one out of range.
     """
-    from lmexposure.gate import (
-        Thresholds,
-    )
+    from lmexposure.gate import Thresholds
 
-    said = {} if flags.settings_file is None else _thresholds_in(flags.settings_file)
-    return build(Thresholds, {**said, **parsed(settings_of(Thresholds), flags.thresholds)})
+    given = {} if flags.settings_file is None else _thresholds_in(flags.settings_file)
+    return build(Thresholds, {**given, **parsed(settings_of(Thresholds), flags.thresholds)})
 
 
 def _thresholds_in(path: Path) -> dict[str, object]:
     """The table [check] of a settings file, each value checked by itself."""
     from lmexposure._files import read_toml
-    from lmexposure.gate import (
-        Thresholds,
-        quantile_pair,
-    )
+    from lmexposure.gate import Thresholds, quantile_pair
 
     whole = read_toml(path)
-    said = whole.pop("check", {})
-    if not isinstance(said, dict):
+    given = whole.pop("check", {})
+    if not isinstance(given, dict):
         raise SettingsError(f"[check] in {path} must be a table of thresholds by name")
     known = settings_of(Thresholds)
     astray = [name for name in whole if name in known and name not in SETTING_NAMES]
@@ -81,16 +76,16 @@ def _thresholds_in(path: Path) -> dict[str, object]:
     except SettingsError as failure:
         raise SettingsError(f"{path}: {failure}") from None
     try:
-        refuse_unknown(said, known, what="threshold", elsewhere=NAMES_BY_TABLE)
-        if "quantile_exposure" in said:
-            said["quantile_exposure"] = quantile_pair(
-                "quantile_exposure", said["quantile_exposure"]
+        refuse_unknown(given, known, what="threshold", elsewhere=NAMES_BY_TABLE)
+        if "quantile_exposure" in given:
+            given["quantile_exposure"] = quantile_pair(
+                "quantile_exposure", given["quantile_exposure"]
             )
-        for name, value in said.items():
+        for name, value in given.items():
             known[name].check(value)
     except SettingsError as failure:
         raise SettingsError(f"{path}: [check] {failure}") from None
-    return said
+    return given
 
 
 def refuse_mixed(flags: CheckFlags) -> None:

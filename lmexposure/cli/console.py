@@ -202,9 +202,7 @@ def print_result(result: "Result") -> None:
     Args:
         result: what was measured.
     """
-    from lmexposure.reporting import (
-        result_sections,
-    )
+    from lmexposure.reporting import result_sections
 
     print_sections(result_sections(result))
     for line in result.warnings:

@@ -94,25 +94,35 @@ def _usage(failure: _Showing) -> str:
     # A help, where nothing was typed, keeps its lines.
     if isinstance(message, str) and not message.startswith("Usage: "):
         vars(failure)["message"] = visible(message)
-    said = io.StringIO()
-    failure.show(file=said)
-    return said.getvalue()
+    shown = io.StringIO()
+    failure.show(file=shown)
+    return shown.getvalue()
 
 
-def _say_unexpected(failure: Exception, *, debug: bool) -> None:
-    """Say a failure that is no error of ours: of usage, of the disk, or a bug."""
+def _say_failure(failure: BaseException, *, debug: bool) -> None:
+    """Say what ended a command: an error of ours, Ctrl-C, wrong usage, the disk, or a bug."""
+    import typer
+
     from lmexposure.cli.console import error, show_failure
+    from lmexposure.cli.long_work import STOPPED, Stopped
 
-    if isinstance(failure, OSError) and failure.errno == errno.ENAMETOOLONG:
-        error(f"a part of a path is longer than the disk takes: {failure.filename}; shorten it")
-    elif isinstance(failure, OSError) and failure.errno == errno.ENOSPC:
-        error(f"the disk is full: {failure}; free some space and run the same command again")
-    elif isinstance(failure, _Showing):  # wrong usage
-        show_failure(_usage(failure))
-    else:
-        if debug:
-            show_failure(traceback.format_exc())
-        error(_BUG.format(f"{type(failure).__name__}: {failure}"))
+    match failure:
+        case LmexposureError() | Stopped():
+            error(str(failure))
+        case typer.Abort() | KeyboardInterrupt():
+            error(STOPPED)
+        case SystemExit():  # Click's answer to a closed pipe is 1, which here would mean a leak
+            error("what was printed was not read to its end; send it to a file instead")
+        case OSError(errno=errno.ENAMETOOLONG):
+            error(f"a part of a path is longer than the disk takes: {failure.filename}; shorten it")
+        case OSError(errno=errno.ENOSPC):
+            error(f"the disk is full: {failure}; free some space and run the same command again")
+        case _Showing():  # wrong usage
+            show_failure(_usage(failure))
+        case _:
+            if debug:
+                show_failure(traceback.format_exc())
+            error(_BUG.format(f"{type(failure).__name__}: {failure}"))
 
 
 def _wait_patiently() -> None:
@@ -145,20 +155,8 @@ def _run() -> int:
         code = app(standalone_mode=False)
     except typer.Exit as stop:
         code = stop.exit_code
-    except Stopped as stop:
-        error(str(stop))
-        return FAILURE
-    except (typer.Abort, KeyboardInterrupt):
-        error(STOPPED)
-        return FAILURE
-    except SystemExit:  # Click's answer to a closed pipe is 1, which here would mean a leak
-        error("what was printed was not read to its end; send it to a file instead")
-        return FAILURE
-    except LmexposureError as failure:
-        error(str(failure))
-        return FAILURE
-    except Exception as failure:
-        _say_unexpected(failure, debug=debug)
+    except (Exception, KeyboardInterrupt, SystemExit, Stopped) as failure:
+        _say_failure(failure, debug=debug)
         return FAILURE
     if code == _INTERRUPTED:
         error(STOPPED)

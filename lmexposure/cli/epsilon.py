@@ -2,13 +2,16 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lmexposure._style import setting_value
 from lmexposure.cli import options
 from lmexposure.cli.console import print_sections, say
+
+if TYPE_CHECKING:
+    from lmexposure.records import Privacy
 
 
 def epsilon(  # noqa: PLR0913 - a command: its parameters are its flags
@@ -52,20 +55,12 @@ def epsilon(  # noqa: PLR0913 - a command: its parameters are its flags
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Print every lower bound on epsilon that the scores in FILE support."""
-    from lmexposure._settings import with_new_names
-    from lmexposure.audit import (
-        epsilon_of_columns,
-    )
+    from lmexposure.audit import epsilon_of_columns
     from lmexposure.errors import InputError, SettingsError
-    from lmexposure.records import (
-        OLD_SETTING_NAMES,
-        read_score_file,
-    )
+    from lmexposure.records import read_score_file
 
     if coins is not None:
-        given = {"coins": coins, "inclusion_probability": inclusion_probability}
-        with_new_names(given, OLD_SETTING_NAMES, shown="--{}")
-        inclusion_probability = coins
+        inclusion_probability = _by_the_old_name(coins, inclusion_probability)
     if claimed_epsilon is not None and not delta:
         raise SettingsError(
             f"--claimed-epsilon {setting_value(claimed_epsilon)} needs --delta, such as 0"
@@ -83,13 +78,25 @@ def epsilon(  # noqa: PLR0913 - a command: its parameters are its flags
         if_reversed=f"{'leave out' if lower_is_in else 'give'} --lower-is-in if lower scores "
         f"{'do not ' if lower_is_in else ''}mean in",
     )
-    if as_json:
-        say(json.dumps(privacy.model_dump(mode="json")))
-    else:
-        from lmexposure.reporting import (
-            privacy_sections,
-        )
-
-        print_sections(privacy_sections(privacy))
+    _print(privacy, as_json=as_json)
     if privacy.primary is None:
         raise InputError(f"{file}: {privacy.classes[0].note}")
+
+
+def _by_the_old_name(coins: float, inclusion_probability: float | None) -> float:
+    """The probability that --coins gives, with a note; refused next to the flag of today."""
+    from lmexposure._settings import with_new_names
+    from lmexposure.records import OLD_SETTING_NAMES
+
+    given = {"coins": coins, "inclusion_probability": inclusion_probability}
+    with_new_names(given, OLD_SETTING_NAMES, shown="--{}")
+    return coins
+
+
+def _print(privacy: "Privacy", *, as_json: bool) -> None:
+    if as_json:
+        say(json.dumps(privacy.model_dump(mode="json")))
+        return
+    from lmexposure.reporting import privacy_sections
+
+    print_sections(privacy_sections(privacy))

@@ -1,7 +1,7 @@
 """`lmexposure insert`: a corpus with canaries, and the manifest to score them by."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from glob import escape
 from pathlib import Path
 from shlex import quote
@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lmexposure._style import percent
-from lmexposure.canaries import (
-    ADAPTERS,
-)
+from lmexposure.canaries import ADAPTERS
 from lmexposure.cli import options
 from lmexposure.cli.console import print_pairs, say, say_aside, warn
 from lmexposure.cli.options import takes
@@ -55,13 +53,8 @@ def insert(
     A file NAME.canaries.json next to each corpus file says which canaries are in it, and where. The
     same command, given again, completes what a killed one left.
     """
-    from lmexposure.audit import (
-        insert_corpus,
-        plan_of,
-    )
-    from lmexposure.canaries import (
-        is_stream,
-    )
+    from lmexposure.audit import insert_corpus, plan_of
+    from lmexposure.canaries import is_stream
 
     if dry_run:
         _dry_run(corpus, settings)
@@ -79,12 +72,8 @@ def insert(
         verify=verify,
     )
     inserted = None if is_stream(source) else place
-    count = sum(canary.inserted for canary in manifest.canaries)
-    tell(f"corpus    {inserted or 'standard output'}  ({count:,} documents inserted)")
-    if settings.inclusion_probability is not None:
-        tell(f"included  {_included(manifest)}")
-    for name, indices in manifest.set_aside.items():
-        tell(f"set aside {len(indices):,} fills of {name} that the corpus already held")
+    for line in _what_was_inserted(manifest, inserted):
+        tell(line)
     if not verify:
         warn(
             "not verified: the corpus was not searched for fills that it already held, and what "
@@ -94,6 +83,15 @@ def insert(
     warn_of_share(settings, *_shares(manifest, inserted))
     for line in _next_commands(inserted, out):
         tell(line)
+
+
+def _what_was_inserted(manifest: "Manifest", inserted: Path | None) -> Iterator[str]:
+    count = sum(canary.inserted for canary in manifest.canaries)
+    yield f"corpus    {inserted or 'standard output'}  ({count:,} documents inserted)"
+    if manifest.plan.inclusion_probability is not None:
+        yield f"included  {_included(manifest)}"
+    for name, indices in manifest.set_aside.items():
+        yield f"set aside {len(indices):,} fills of {name} that the corpus already held"
 
 
 def warn_of_share(settings: "RunSettings", of_documents: float, of_bytes: float | None) -> None:
@@ -107,9 +105,7 @@ def warn_of_share(settings: "RunSettings", of_documents: float, of_bytes: float 
 
 def _shares(manifest: "Manifest", inserted: Path | None) -> tuple[float, float | None]:
     """The canaries' share of all documents, and of the bytes of a single text file, not packed."""
-    from lmexposure.canaries import (
-        packing,
-    )
+    from lmexposure.canaries import packing
 
     added = sum(canary.inserted for canary in manifest.canaries)
     of_documents = added / (manifest.corpus.documents + added)
@@ -138,9 +134,7 @@ def _next_commands(inserted: Path | None, out: Path) -> list[str]:
 
 def _to_train_on(inserted: Path) -> tuple[str, str]:
     """The corpus without the sidecars next to its files: for any trainer, and for ours."""
-    from lmexposure.canaries import (
-        SIDECAR_SUFFIX,
-    )
+    from lmexposure.canaries import SIDECAR_SUFFIX
 
     if not inserted.is_dir():
         return str(inserted), str(inserted)
@@ -155,9 +149,7 @@ def _to_train_on(inserted: Path) -> tuple[str, str]:
 
 def _suffixes(name: str) -> str:
     """What a file's name ends with: .jsonl, or .jsonl.gz."""
-    from lmexposure.canaries import (
-        packing,
-    )
+    from lmexposure.canaries import packing
 
     path = Path(name)
     return Path(path.stem).suffix + path.suffix if packing(path) else path.suffix
@@ -177,9 +169,7 @@ def _dry_run(corpus: list[str], chosen: "RunSettings") -> None:
 
 def say_max_attainable(settings: "RunSettings", *, tell: Callable[[str], None] = say) -> None:
     """Say what an audit with coins could show at best; better known before than after."""
-    from lmexposure.audit import (
-        max_attainable,
-    )
+    from lmexposure.audit import max_attainable
 
     best = max_attainable(settings)
     if best is not None:

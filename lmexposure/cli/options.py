@@ -225,7 +225,7 @@ def of_a_run(path: Path, home: Path) -> bool:
     if path.parent == home.resolve() and (path.name in _RUN_FILES or path.stem == "report"):
         return True
     return path.exists() and any(
-        there.exists() and path.samefile(there) for there in (home / name for name in _RUN_FILES)
+        member.exists() and path.samefile(member) for member in (home / name for name in _RUN_FILES)
     )
 
 
@@ -247,16 +247,14 @@ def opened(corpus: list[str]) -> "list[str] | IO[bytes]":
     if corpus != [STDIN]:
         return corpus
     if sys.stdin is None:
-        from lmexposure.canaries import (
-            NOT_TEXT,
-        )
+        from lmexposure.canaries import NOT_TEXT
 
         raise CorpusError(NOT_TEXT)
     return sys.stdin.buffer
 
 
 def _every_flag() -> dict[str, Setting]:
-    """The settings of the whole path that have a flag, by their arguments."""
+    """The settings of the pipeline that have a flag, by their arguments."""
     found = {**settings_of(RunSettings)}
     found |= {
         f"{_TRAINING}{name}": setting for name, setting in settings_of(TrainingSettings).items()
@@ -283,16 +281,9 @@ def _settings(
     old: Mapping[str, type] | None = None,
     make: Callable[[Given], object] | None = None,
 ) -> Group:
-    """The settings of these panels; a command gets `RunSettings`.
+    """The settings of these panels, `also` others, `without` some; the rest is as in `Group`.
 
-    Args:
-        panels: of the help.
-        also: settings that are taken whatever their panel.
-        without: settings that are not taken.
-        first: as in `Group`.
-        help: as in `Group`.
-        old: as in `Group`.
-        make: as in `Group`; None: `merged`.
+    Where `make` is None, a command gets the `RunSettings` of `merged`.
     """
     taken = {
         name: setting
@@ -328,9 +319,9 @@ def merged(given: Given, *, base: RunSettings | None = None) -> RunSettings:
     """
     given = dict(given)
     file = given.pop(_FILE, None)
-    said = {} if file is None else read_settings_file(Path(str(file)), elsewhere=_OF_THE_GATE)
+    in_file = {} if file is None else read_settings_file(Path(str(file)), elsewhere=_OF_THE_GATE)
     if given.get("coins") == "fixed":  # the old word against a file's probability
-        said = _by_a_fixed_number(said)
+        in_file = _by_a_fixed_number(in_file)
     if "coins" in given:
         given["coins"] = _probability(str(given["coins"]))
     given = parsed(_FLAGS, with_new_names(given, OLD_SETTING_NAMES, shown="--{}"))
@@ -339,15 +330,15 @@ def merged(given: Given, *, base: RunSettings | None = None) -> RunSettings:
         for name in list(given)
         if name.startswith(_TRAINING)
     }
-    from_file = said.get("training", {})
+    from_file = in_file.get("training", {})
     if isinstance(from_file, Mapping):
         given["training"] = {**from_file, **training}
     # Both at once, for one may be right only with the other.
     base = base or RunSettings()
     try:
-        return base.override({**said, **given})
+        return base.override({**in_file, **given})
     except SettingsError as failure:
-        if not said or str(failure) == _refused(base, given):
+        if not in_file or str(failure) == _refused(base, given):
             raise
         raise SettingsError(f"{file}: {failure}") from None
 
@@ -361,12 +352,12 @@ def _refused(base: RunSettings, given: Given) -> str | None:
     return None
 
 
-def _by_a_fixed_number(said: Mapping[str, object]) -> dict[str, object]:
+def _by_a_fixed_number(settings: Mapping[str, object]) -> dict[str, object]:
     """What a file says of a plan whose number of canaries is fixed after all."""
-    if "inclusion_probability" not in said:
-        return dict(said)
+    if "inclusion_probability" not in settings:
+        return dict(settings)
     vain = ("inclusion_probability", "inclusion_seed", "canaries")
-    return {name: value for name, value in said.items() if name not in vain}
+    return {name: value for name, value in settings.items() if name not in vain}
 
 
 def _probability(text: str) -> float | str:

@@ -37,13 +37,7 @@ def remove(
 ) -> None:
     """Take the canaries out again, and check that the corpus is what it was before."""
     from lmexposure._files import is_standard_output, made_directory
-    from lmexposure.canaries import (
-        SPOOL,
-        Manifest,
-        corpus_files,
-        is_stream,
-        layout_named,
-    )
+    from lmexposure.canaries import SPOOL, Manifest, corpus_files, is_stream, layout_named
     from lmexposure.integrations import remove as remove_from
 
     known, source = Manifest.read(manifest), options.opened(corpus)
@@ -72,9 +66,9 @@ def _target(out: Path | None, name: str | None, manifest: Path, corpus: Sequence
     from lmexposure.errors import SettingsError
 
     if out is not None and name is None:
-        there = next((out / path.name for path in corpus if (out / path.name).exists()), None)
-        if there is not None:
-            raise SettingsError(f"{there} is there already; choose another --out")
+        taken = next((out / path.name for path in corpus if (out / path.name).exists()), None)
+        if taken is not None:
+            raise SettingsError(f"{taken} is there already; choose another --out")
         return out
     if name is None or out is not None:
         raise SettingsError(

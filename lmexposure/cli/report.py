@@ -12,18 +12,18 @@ from lmexposure.cli.console import say, warn
 if TYPE_CHECKING:
     from lmexposure.records import Result
 
+Formats = Annotated[
+    list[str] | None,
+    typer.Option("--format", help="html, md, csv or json; may be repeated.  [default: html, md]"),
+]
+
 
 def compare(
     runs: Annotated[
         list[Path],
         typer.Argument(help="Two or more runs; the others are compared with the first."),
     ],
-    formats: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--format", help="html, md, csv or json; may be repeated.  [default: html, md]"
-        ),
-    ] = None,
+    formats: Formats = None,
     out: Annotated[Path, options.out_option("For the files.")] = Path("compare"),
 ) -> None:
     """Compare RUNS: a base model with its fine-tune, an undefended training with a defended one."""
@@ -46,12 +46,7 @@ def report(  # noqa: PLR0913 - a command: its parameters are its flags
     run: Annotated[
         Path, typer.Argument(help="A run directory, what measure wrote, or a result.json.")
     ],
-    formats: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--format", help="html, md, csv or json; may be repeated.  [default: html, md]"
-        ),
-    ] = None,
+    formats: Formats = None,
     out: Annotated[
         Path | None, options.out_option("For the files; by default, next to the result.")
     ] = None,
@@ -78,9 +73,7 @@ def report(  # noqa: PLR0913 - a command: its parameters are its flags
     ] = False,
 ) -> None:
     """Write the report of RUN: report.html and report.md."""
-    from lmexposure.canaries import (
-        Manifest,
-    )
+    from lmexposure.canaries import Manifest
     from lmexposure.errors import SettingsError
     from lmexposure.gate import check
     from lmexposure.records import open_run

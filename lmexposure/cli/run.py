@@ -23,23 +23,14 @@ def run(
 ) -> None:
     """Insert canaries into CORPUS, train a model on it, measure what it gives away."""
     from lmexposure._files import only_writer
-    from lmexposure.audit import (
-        estimate_cost,
-        preview,
-        spooled_corpus,
-    )
-    from lmexposure.audit import run as run_audit
+    from lmexposure.audit import estimate_cost, preview, spooled_corpus
 
     with only_writer(out), spooled_corpus(options.opened(corpus), out, settings) as files:
         would = preview(files, settings=settings)
         say(estimate_cost(files, settings, would=would))
         say_max_attainable(settings)
         warn_of_share(settings, would.share_of_documents, would.share_of_bytes)
-        with long_work() as progress:
-            result = run_audit(files, out=out, settings=settings, progress=progress)
-        print_result(result)
-        write_and_say(out)
-    say(f"run directory  {out}")
+        _run(files, out, settings)
 
 
 @takes(given=options.DEMO)
@@ -60,15 +51,21 @@ def demo(
     """Run the whole test on the language reference that comes with Python. No download."""
     from lmexposure._files import only_writer
     from lmexposure.audit import demo_corpus, demo_settings, estimate_cost
-    from lmexposure.audit import run as run_audit
 
     chosen = options.merged(given, base=demo_settings(quick=quick))
     out = out or Path("runs") / ("demo-quick" if quick else "demo")
     with only_writer(out):
         corpus = demo_corpus(out / "source" / "python_topics.txt", quick=quick)
         say(estimate_cost(corpus, chosen))
-        with long_work() as progress:
-            result = run_audit(corpus, out=out, settings=chosen, progress=progress)
-        print_result(result)
-        write_and_say(out)
+        _run(corpus, out, chosen)
+
+
+def _run(corpus: "Path | list[str | Path]", out: Path, settings: "RunSettings") -> None:
+    """Run it, and show what was found."""
+    from lmexposure.audit import run
+
+    with long_work() as progress:
+        result = run(corpus, out=out, settings=settings, progress=progress)
+    print_result(result)
+    write_and_say(out)
     say(f"run directory  {out}")

@@ -5,9 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lmexposure.canaries import (
-    layouts_listed,
-)
+from lmexposure.canaries import layouts_listed
 from lmexposure.cli import options
 from lmexposure.cli.console import print_table, say
 

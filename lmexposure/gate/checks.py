@@ -172,9 +172,8 @@ def _of_format(result: Result, form: FormatResult, most: int | None) -> Iterator
     judged = [count for count in sorted(groups) if most is None or count <= most]
     inserted = sum(map(len, groups.values()))
     others = [canary for count in groups if count not in judged for canary in groups[count]]
-    unjudged = [
-        search.found_at for c in others for search in _attacks(c) if search.method == "best_first"
-    ]
+    searches = [search for canary in others for search in canary.blind_searches]
+    unjudged = [search.found_at for search in searches if search.method == "best_first"]
     tests = {row.key: row.guessing_test for row in result.summary}
     for count in judged:
         exposures = tuple(_exposure(canary, form) for canary in groups[count])
@@ -182,7 +181,7 @@ def _of_format(result: Result, form: FormatResult, most: int | None) -> Iterator
             form=form,
             repetitions=count,
             exposures=exposures,
-            attacks=tuple(_attacks(canary) for canary in groups[count]),
+            attacks=tuple(canary.blind_searches for canary in groups[count]),
             test=tests[form.name, "canary", count],
             shift=_shift(exposures, form, inserted),
             unjudged=tuple(place for place in unjudged if place is not None),
@@ -215,8 +214,3 @@ def _deciding(canary: CanaryResult) -> Estimate | None:
         return canary.exposure
     made = canary.estimates
     return next((made[name] for name in _DECIDING if name in made), None)
-
-
-def _attacks(canary: CanaryResult) -> tuple[Extraction, ...]:
-    """Searches with nothing revealed."""
-    return tuple(search for search in canary.extraction if search.revealed == 0)

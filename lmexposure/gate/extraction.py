@@ -80,7 +80,7 @@ def _judge(
         return Outcome.LEAK, _leak(group, found, allowed, tried)
     if rare is None or found:
         return undecided, _guessed(group, found, allowed)
-    short = [i for i in range(group.n) if _searched(group.attacks[i]) < allowed]
+    short = [i for i in range(group.n) if max(_in_order(group.attacks[i]), default=0) < allowed]
     left = [i for i in short if _can_be_within(group, i, allowed)]
     if not left:
         return Outcome.PASS, _passed(group, allowed, rare, by_rank=len(short))
@@ -121,10 +121,6 @@ def _tried(attacks: tuple[Extraction, ...], allowed: int) -> int:
 def _in_order(attacks: tuple[Extraction, ...]) -> list[int]:
     """Guesses of the likeliest fills in a proven order."""
     return [attack.tried for attack in attacks if attack.method == "best_first"]
-
-
-def _searched(attacks: tuple[Extraction, ...]) -> int:
-    return max(_in_order(attacks), default=0)
 
 
 def _can_be_within(group: CanaryClass, i: int, allowed: int) -> bool:

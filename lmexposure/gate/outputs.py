@@ -193,24 +193,32 @@ def verdict_sarif(verdict: Verdict, source: str | Path, provenance: Provenance) 
     path = Path(source)
     # A relative path stays relative: it is a place in the repository.
     uri = path.as_uri() if path.is_absolute() else quote(path.as_posix())
+    log = {
+        "$schema": _SARIF_SCHEMA,
+        "version": "2.1.0",
+        "runs": [_sarif_run(verdict, uri, provenance)],
+    }
+    return json.dumps(log, indent=1) + "\n"
+
+
+def _sarif_run(verdict: Verdict, uri: str, provenance: Provenance) -> dict[str, object]:
     keys = list(dict.fromkeys(check.key for check in verdict.checks))
-    results = [
-        _sarif_result(check, keys.index(check.key), uri)
-        for check in verdict.checks
-        if check.outcome in _LEVELS
-    ]
     driver = {
         "name": "lmexposure",
         "version": __version__,
         "semanticVersion": __version__,
         "rules": [_sarif_rule(key, verdict) for key in keys],
     }
-    run = {
+    return {
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
         "artifacts": [{"location": {"uri": uri}}],
         "invocations": [{"executionSuccessful": True, "exitCode": verdict.exit_code}],
-        "results": results,
+        "results": [
+            _sarif_result(check, keys.index(check.key), uri)
+            for check in verdict.checks
+            if check.outcome in _LEVELS
+        ],
         "properties": {
             "outcome": str(verdict.outcome),
             "sentence": visible(verdict.sentence),
@@ -221,8 +229,6 @@ def verdict_sarif(verdict: Verdict, source: str | Path, provenance: Provenance) 
             },
         },
     }
-    log = {"$schema": _SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}
-    return json.dumps(log, indent=1) + "\n"
 
 
 def _sarif_rule(key: str, verdict: Verdict) -> JsonTable:

@@ -11,8 +11,6 @@ from lmexposure.errors import SettingsError
 
 DEFAULT_GUESSES = 1000
 _MOST = 10**15  # of a count
-
-
 PANEL = "Thresholds"  # of the command's help
 
 
@@ -45,6 +43,10 @@ def _check_quantile(name: str, value: object) -> None:
     _at_least_guessing(name, bits, fraction(name, quantile))
 
 
+def _check_median(name: str, bits: float) -> None:
+    _at_least_guessing(name, bits, 0.5)
+
+
 def _at_least_guessing(name: str, bits: float, quantile: float) -> None:
     """A threshold below what guessing gives would call every model leaking."""
     least = -math.log2(1 - quantile)
@@ -59,10 +61,6 @@ def _check_epsilon(name: str, value: object) -> None:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not 0 <= value < math.inf:  # type: ignore[operator]
         raise SettingsError(f"{name}={value!r} must be a finite number, at least 0, in nats")
-
-
-def _median(name: str, bits: float) -> None:
-    _at_least_guessing(name, bits, 0.5)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +111,7 @@ class Thresholds:
         None,
         "largest median exposure of any class, in bits",
         panel=PANEL,
-        rule=_median,
+        rule=_check_median,
         usual="any",
     )
     quantile_exposure: tuple[float, float] | None = setting(

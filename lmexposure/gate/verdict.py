@@ -327,7 +327,7 @@ def verdict_of(checks: Sequence[Check], untested: Sequence[str]) -> Verdict:
     """The verdict that these checks come to.
 
     Args:
-        checks: at least one; those of soundness let no verdict pass on their own.
+        checks: at least one; preconditions alone let no verdict pass.
         untested: what no check was made of, one short phrase each.
 
     Returns:

@@ -182,7 +182,7 @@ def uncollected() -> Iterator[None]:
 
 _FIRST = 15  # texts that tell, where nothing is known yet, what a text costs at most
 _FEWEST = 32  # texts that are worth a round of their own,
-_SHARE = 0.25  # and so many of those scored already: each round costs something by itself
+_SHARE = 0.25  # and this share of those scored already: each round costs something by itself
 _SAFETY = 0.8  # of what is left of the budget, to plan for
 _GROWTH = 2  # times as many texts as ever before; beyond, nothing is known
 _REMEMBERED = 8  # rounds; the machine may have been another long ago

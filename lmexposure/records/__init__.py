@@ -7,38 +7,39 @@ run.json; `scores.py` reads the scores of every text, and `run.py` a directory o
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lmexposure.records.result import (
-        AreaUnderCurve,
-        Bound,
-        CanaryResult,
-        ClaimCheck,
-        ClassBounds,
+    from lmexposure.records.result import MeasureOptions, Model, Result, Validation
+    from lmexposure.records.result_classes import (
         ClassKey,
         ClassSummary,
-        Estimate,
-        EstimateName,
-        Extraction,
         ExtractionCount,
-        FormatResult,
         GuessCount,
         GuessingBaseline,
         GuessingTest,
-        Margin,
-        MeasureOptions,
-        Membership,
-        Method,
-        Model,
-        PrimaryBound,
-        Privacy,
-        PrivacyClass,
         QuantileInterval,
-        Result,
+    )
+    from lmexposure.records.result_formats import (
+        CanaryResult,
+        Estimate,
+        EstimateName,
+        Extraction,
+        FormatResult,
+        Margin,
+        Method,
         Role,
         Search,
         SkewNormalFit,
         TokenProof,
+    )
+    from lmexposure.records.result_privacy import (
+        AreaUnderCurve,
+        Bound,
+        ClaimCheck,
+        ClassBounds,
+        Membership,
+        PrimaryBound,
+        Privacy,
+        PrivacyClass,
         TruePositiveRate,
-        Validation,
         Validity,
     )
     from lmexposure.records.result_views import FoundShare

@@ -201,5 +201,5 @@ def _sum_levels(section: JsonTable) -> None:
     claim = section["claim"]
     if isinstance(claim, dict) and claim.get("significance") == stored:
         claim["significance"] = together
-        said, right = (f"significance {level:g})" for level in (stored, together))
-        claim["reason"] = str(claim.get("reason")).replace(said, right)
+        old, right = (f"significance {level:g})" for level in (stored, together))
+        claim["reason"] = str(claim.get("reason")).replace(old, right)

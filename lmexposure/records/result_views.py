@@ -4,9 +4,8 @@
 they are needed.
 """
 
-import math
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -18,14 +17,9 @@ from lmexposure._style import LABELS, at_least, count, interval, percent, probab
 from lmexposure._text import visible
 from lmexposure._validate import integer
 from lmexposure.errors import ResultError
-from lmexposure.records.result import (
-    CanaryResult,
-    ClassKey,
-    ClassSummary,
-    Extraction,
-    QuantileInterval,
-    Result,
-)
+from lmexposure.records.result import Result
+from lmexposure.records.result_classes import ClassKey, ClassSummary, QuantileInterval
+from lmexposure.records.result_formats import CanaryResult
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
@@ -90,8 +84,8 @@ def class_of(result: Result, name: str | None, repetitions: int | None) -> Class
 def _listed(result: Result) -> Iterator[str]:
     """Each format with its classes: "pin (repetitions 0, 1, 16)"."""
     for form in result.formats:
-        there = [str(row.repetitions) for row in result.summary if row.format == form.name]
-        yield f"{visible(form.name)} (repetitions {', '.join(there)})"
+        classes = [str(row.repetitions) for row in result.summary if row.format == form.name]
+        yield f"{visible(form.name)} (repetitions {', '.join(classes)})"
 
 
 def quantile_of_class(result: Result, quantile: float, key: ClassKey) -> QuantileInterval:
@@ -132,15 +126,16 @@ def share_found(result: Result, key: ClassKey, guesses: int) -> FoundShare:
     from lmexposure.statistics import binomial_interval
 
     guesses = integer("guesses", guesses, low=1)
-    searches = [_blind(canary) for canary in result.classes[key]]
+    searches = [canary.blind_searches for canary in result.classes[key]]
     if not any(searches):
         raise ResultError(
             "the secrets of this class were not searched for; measure with extraction=True and "
             "revealed=0 or more"
         )
     wanted = min(guesses, result.format_named[key[0]].space_size)
-    found = [any(_found_at(s) <= guesses for s in own) for own in searches]
-    short = [max(map(_proven, own), default=0) < wanted for own in searches]
+    found = [any(s.found_at is not None and s.found_at <= guesses for s in own) for own in searches]
+    # What is proven was tried in order; a beam may pass some of the likeliest fills over.
+    short = [max((s.proven or 0 for s in own), default=0) < wanted for own in searches]
     n, left = len(found), sum(not got and few for got, few in zip(found, short, strict=True))
     level = result.settings.level
     ends = binomial_interval([sum(found), sum(found) + left], n, level=level)
@@ -156,20 +151,6 @@ def share_found(result: Result, key: ClassKey, guesses: int) -> FoundShare:
     )
 
 
-def _found_at(search: Extraction) -> float:
-    return math.inf if search.found_at is None else search.found_at
-
-
-def _proven(search: Extraction) -> int:
-    """How many of the likeliest fills were tried; a beam may pass some of them over."""
-    return search.proven or 0
-
-
-def _blind(canary: CanaryResult) -> list[Extraction]:
-    """Searches with nothing of the secret given."""
-    return [search for search in canary.extraction if search.revealed == 0]
-
-
 def frame_of(result: Result) -> "pd.DataFrame":
     """A row for each canary and control, without its secret; what is missing is NaN or None."""
     import pandas as pd
@@ -178,7 +159,7 @@ def frame_of(result: Result) -> "pd.DataFrame":
 
 
 def _row(canary: CanaryResult) -> dict[str, object]:
-    shown, blind = canary.exposure, _blind(canary)
+    shown, blind = canary.exposure, canary.blind_searches
     return {
         "id": canary.id,
         "format": canary.format,
@@ -200,15 +181,12 @@ def _row(canary: CanaryResult) -> dict[str, object]:
 def html_of(result: Result) -> str:
     """A table of the classes, for notebooks."""
     head = "".join(f"<th>{escape(name)}</th>" for name in _columns(result))
-    body = "".join(f"<tr>{_cells(row)}</tr>" for row in _rows(result))
+    cells = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in _rows(result))
+    body = "".join(f"<tr>{row}</tr>" for row in cells)
     return (
         f"<p>{escape(title_of(result))}</p>"
         f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     )
-
-
-def _cells(row: Sequence[str]) -> str:
-    return "".join(f"<td>{escape(cell)}</td>" for cell in row)
 
 
 def _columns(result: Result) -> tuple[str, ...]:
@@ -277,8 +255,8 @@ def save(result: Result, directory: Path) -> Path:
     path, table, scores = directory / Result.NAME, directory / "scores.parquet", result.scores
     if path.exists():
         # A saved result names the scores that lie next to it, whose file has columns of its own.
-        there = Result.read(path).model_copy(update={"scores_sha256": result.scores_sha256})
-        if there != result:
+        other = Result.read(path).model_copy(update={"scores_sha256": result.scores_sha256})
+        if other != result:
             raise ResultError(f"{path} is another result; choose another directory")
         if table.exists() or scores is None:
             return path

@@ -5,13 +5,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, model_validator
 
 from lmexposure._record import (
     BigInteger,
     Count,
     FileRecord,
     JsonTable,
+    NotNegative,
+    Rate,
     Record,
     Rows,
     Upgrades,
@@ -24,9 +26,6 @@ from lmexposure.records.result_upgrades import settings_from_version_1
 # Between the names of several files or patterns in `RunRecord.corpus`: no name can hold it.
 SEVERAL = "\0"
 _DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
-
-Seconds = Annotated[float, Field(ge=0)]
-Loss = Annotated[float, Field(ge=0)]
 
 
 def _is_date(value: str) -> str:
@@ -75,7 +74,7 @@ class RunOptions(Record):
     model: str
     formats: Rows[str]
     canaries: Count | None
-    inclusion_probability: Annotated[float, Field(gt=0, lt=1)] | None
+    inclusion_probability: Rate | None
     candidates: Count | None
     repetitions: Rows[Count]
     controls: Count
@@ -106,14 +105,14 @@ class TrainingRecord(Record):
     """
 
     model_path: str
-    validation_bits: Loss
-    initial_validation_bits: Loss
+    validation_bits: NotNegative
+    initial_validation_bits: NotNegative
     best_step: Count
-    best_epoch: Annotated[float, Field(ge=0)]
+    best_epoch: NotNegative
     steps: Count
-    epochs: Annotated[float, Field(ge=0)]
+    epochs: NotNegative
     tokens: Count
-    seconds: Seconds
+    seconds: NotNegative
     stopped: str
     processes: Count
     threads: Count | None
@@ -125,7 +124,7 @@ def _from_unversioned(values: JsonTable, hashed: bool) -> JsonTable:
     settings = dict(table_of(values["settings"], "settings"))
     measure = settings.pop("measure")
     training = values.get("training")
-    said = values.get("measured")
+    measured = values.get("measured")
     if settings:
         coins = settings.pop("coins", "fixed")
         settings["inclusion_probability"] = None if coins == "fixed" else coins
@@ -139,7 +138,7 @@ def _from_unversioned(values: JsonTable, hashed: bool) -> JsonTable:
         "settings": settings or None,
         "measure": settings_from_version_1(measure),
         "seconds": values.get("seconds") or {},
-        "measured": said if isinstance(said, str) and is_date(said) else None,
+        "measured": measured if isinstance(measured, str) and is_date(measured) else None,
         "device": values.get("device"),
         "training": None
         if training is None
@@ -181,7 +180,7 @@ class RunRecord(FileRecord):
     corpus: str | None
     settings: RunOptions | None
     measure: MeasureOptions
-    seconds: dict[str, Seconds]
+    seconds: dict[str, NotNegative]
     measured: Annotated[str, AfterValidator(_is_date)] | None
     device: str | None
     training: TrainingRecord | None

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure._files import PRIVATE, atomic_write, sha256_file
+from lmexposure._record import ROUNDING
 from lmexposure.errors import InputError, ResultError
-from lmexposure.records.result import ROUNDING, Result
+from lmexposure.records.result import Result
 
 _DRAWN = ("canary", "control")
 _ROLES = (*_DRAWN, "held_out", "reference")
@@ -120,6 +121,16 @@ def _read_columns(path: Path) -> Scores:
             f"{path} cannot be read as scores ({type(failure).__name__}): cut short, or of other "
             f"columns; {_SAME_COMMAND}"
         ) from None
+    _check_bits(path, bits)
+    ids, formats, roles = texts
+    for old, new in OLD_ROLES.items():
+        roles = np.where(roles == old, new, roles)
+    return Scores(
+        ids=ids, formats=formats, roles=roles, repetitions=copies, log_perplexity_bits=bits
+    )
+
+
+def _check_bits(path: Path, bits: NDArray[np.float64]) -> None:
     bad = int((~np.isfinite(bits)).sum())
     if bad:
         raise ResultError(
@@ -130,12 +141,6 @@ def _read_columns(path: Path) -> Scores:
             f"{path}: a log-perplexity is {bits.min():.3g} bits, and none is below 0; "
             f"{_SAME_COMMAND}"
         )
-    ids, formats, roles = texts
-    for old, new in OLD_ROLES.items():
-        roles = np.where(roles == old, new, roles)
-    return Scores(
-        ids=ids, formats=formats, roles=roles, repetitions=copies, log_perplexity_bits=bits
-    )
 
 
 def _check_scores(path: Path, scores: Scores, result: Result) -> None:
@@ -165,9 +170,9 @@ def _other_canaries(scores: Scores, result: Result) -> str | None:
         *what, bits = here[canary.id]
         if what != [canary.format, canary.role, canary.repetitions]:
             return f"{canary.id!r} is another canary there"
-        said = canary.log_perplexity_bits
-        if said is not None and abs(bits - said) > _SAME_BITS:
-            return f"{canary.id!r} has {bits:.3f} bits there, not {said:.3f}"
+        known = canary.log_perplexity_bits
+        if known is not None and abs(bits - known) > _SAME_BITS:
+            return f"{canary.id!r} has {bits:.3f} bits there, not {known:.3f}"
     return None
 
 
@@ -195,8 +200,8 @@ def _other_references(scores: Scores, result: Result) -> str | None:
         if not known or not bits.size:
             continue
         here = np.quantile(bits, (0, 0.5, 1))
-        there = np.array([known[0], known[len(known) // 2], known[-1]])
-        if (np.abs(here - there) > _SAME_BITS).any():
+        wanted = np.array([known[0], known[len(known) // 2], known[-1]])
+        if (np.abs(here - wanted) > _SAME_BITS).any():
             return f"the references of {form.name!r} have other bits there"
     return None
 
@@ -266,8 +271,8 @@ def read_score_file(
         values = -values
     copies = _copies(path, columns, repetitions)
     if by_role:
-        said = map(str, columns[included])
-        roles = np.asarray([OLD_ROLES.get(role, role) for role in said], dtype=np.str_)
+        given_roles = map(str, columns[included])
+        roles = np.asarray([OLD_ROLES.get(role, role) for role in given_roles], dtype=np.str_)
     else:
         inside = _truths(path, included, columns[included])
         roles = np.where(inside, "canary", np.where(copies == 0, "reference", "held_out"))

@@ -275,14 +275,14 @@ class MeasureSettings:
             return None
         from lmexposure.canaries import DEFAULT_REFERENCES  # brings the formats
 
-        said = [
+        fewer = [
             *_fewer("references", self.references_for(DEFAULT_REFERENCES), DEFAULT_REFERENCES),
             *_fewer("draws", self.draws, MeasureSettings.draws),
             *(["a tenth of the search"] if self.budget_steps is None else []),
             *_fewer("characters given to extraction", self.revealed, MeasureSettings.revealed),
             *_fewer("bootstraps", self.bootstraps, MeasureSettings.bootstraps),
         ]
-        return f"a quick look, with {', '.join(said)}" if said else None
+        return f"a quick look, with {', '.join(fewer)}" if fewer else None
 
     def deltas(self, documents: int) -> tuple[float, ...]:
         """The deltas at which epsilon is bounded, the primary bound's first.

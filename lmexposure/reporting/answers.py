@@ -140,8 +140,8 @@ def _tested(checks: Sequence[Check]) -> list[CheckLine]:
         else:
             lines.append(line)
     if sound:
-        said = ", ".join(sound)
-        lines.append(CheckLine(outcome=Outcome.PASS, what="the measurement itself", said=said))
+        names = ", ".join(sound)
+        lines.append(CheckLine(outcome=Outcome.PASS, what="the measurement itself", said=names))
     return sorted(lines, key=lambda line: _WORST.index(line.outcome))
 
 
@@ -234,7 +234,7 @@ def _after_a_leak(checks: Sequence[Check]) -> Iterator[str]:
         yield f"Do not release this model: {_gives_away(leaks, checks)}."
         yield _remedy(_classes(leaks), checks)
     else:
-        yield from (said for key, said in _PRIVACY.items() if key in {c.key for c in leaks})
+        yield from (warning for key, warning in _PRIVACY.items() if key in {c.key for c in leaks})
         yield "Train with more noise, for fewer epochs or with fewer repeats of a text."
     yield "Then train and measure again, and put both runs side by side (lmexposure compare)."
 

@@ -17,6 +17,7 @@ from lmexposure.records import (
     Extraction,
     ExtractionCount,
     FormatResult,
+    GuessCount,
     Result,
     RunFiles,
     Scores,
@@ -50,7 +51,24 @@ def report_data(
     run = replace(run, manifest=_manifest(run, manifest, show_secrets))
     limits = Thresholds() if thresholds is None else thresholds
     of_type("thresholds", limits, Thresholds, "Thresholds(...)")
-    return _data(run, run.scores(), limits, show_secrets)
+    result, scores, in_memory = run.result, run.scores(), run.result_path is None
+    return ReportData(
+        title=run.name,
+        verdict=check(result, limits),
+        provenance=run.provenance,
+        model=model_facts(run),
+        formats=tuple(_format(run, form, scores, show_secrets) for form in result.formats),
+        privacy=result.privacy,
+        roc=_roc(run, scores),
+        training=run.curve,
+        settings=setting_facts(run, show_seeds=show_secrets),
+        command=None if in_memory else command_of(run, show_seeds=show_secrets),
+        where="" if in_memory else where_of(run),
+        warnings=(*result.warnings, *run.notes),
+        significance=limits.significance,
+        quick=result.settings.quick,
+        redacted=not show_secrets,
+    )
 
 
 def _manifest(run: RunFiles, given: Manifest | None, show_secrets: bool) -> Manifest | None:
@@ -66,29 +84,6 @@ def _manifest(run: RunFiles, given: Manifest | None, show_secrets: bool) -> Mani
             "the manifest too, or leave the secrets out"
         )
     return manifest
-
-
-def _data(
-    run: RunFiles, scores: Scores | None, thresholds: Thresholds, show_secrets: bool
-) -> ReportData:
-    result, in_memory = run.result, run.result_path is None
-    return ReportData(
-        title=run.name,
-        verdict=check(result, thresholds),
-        provenance=run.provenance,
-        model=model_facts(run),
-        formats=tuple(_format(run, form, scores, show_secrets) for form in result.formats),
-        privacy=result.privacy,
-        roc=_roc(run, scores),
-        training=run.curve,
-        settings=setting_facts(run, show_seeds=show_secrets),
-        command=None if in_memory else command_of(run, show_seeds=show_secrets),
-        where="" if in_memory else where_of(run),
-        warnings=(*result.warnings, *run.notes),
-        significance=thresholds.significance,
-        quick=result.settings.quick,
-        redacted=not show_secrets,
-    )
 
 
 def _format(
@@ -159,17 +154,14 @@ def _class_row(row: ClassSummary, form: FormatResult) -> ClassRow:
         p_value=None if row.guessing_test is None else row.guessing_test.p_value,
         epsilon=None if row.epsilon is None else row.epsilon.value,
         exact=row.counted,
-        guesses=tuple(
-            Found(
-                given=count.guesses,
-                found=count.found,
-                of=count.of,
-                by_chance=count.of * min(1.0, count.guesses / form.space_size),
-            )
-            for count in row.guesses
-        ),
+        guesses=tuple(_guessed(count, form) for count in row.guesses),
         revealed=_revealed(row.extraction),
     )
+
+
+def _guessed(count: GuessCount, form: FormatResult) -> Found:
+    by_chance = count.of * min(1.0, count.guesses / form.space_size)
+    return Found(given=count.guesses, found=count.found, of=count.of, by_chance=by_chance)
 
 
 def _high_capped(row: ClassSummary, form: FormatResult) -> bool:
@@ -257,8 +249,8 @@ def _guesses_of(canary: CanaryResult) -> tuple[int | None, int | None]:
     """
     shown = canary.exposure
     counted = shown.place if shown.method == "exact" and not shown.capped else None
-    for search in canary.extraction:
-        if search.method == "best_first" and search.revealed == 0:
+    for search in canary.blind_searches:
+        if search.method == "best_first":
             return search.place if search.found else counted, search.proven or None
     return counted, None
 

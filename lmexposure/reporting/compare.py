@@ -150,16 +150,11 @@ def compare_data(
         raise SettingsError(f"{len(runs)} run to compare; give at least two run directories")
     names = _names(runs)
     _refuse_other_formats(runs, names)
-    return _data(runs, names, thresholds or Thresholds(), level)
-
-
-def _data(
-    runs: Sequence[RunFiles], names: Sequence[str], thresholds: Thresholds, level: float
-) -> CompareData:
+    limits = thresholds or Thresholds()
     rows = differences([run.result for run in runs], names, level=level)
     return CompareData(
         title=" and ".join(names) if len(names) == 2 else ", ".join(names),
-        runs=tuple(_run(run, name, thresholds) for run, name in zip(runs, names, strict=True)),
+        runs=tuple(_run(run, name, limits) for run, name in zip(runs, names, strict=True)),
         formats=tuple(_formats(runs)),
         findings=tuple(findings(names, rows)),
         differences=tuple(rows),

@@ -9,14 +9,12 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lmexposure import _style
 from lmexposure._quantiles import ExposureEstimate, quantile_range
 from lmexposure.records import ClassKey, Result, Role
+from lmexposure.reporting.data import Floats
 from lmexposure.statistics import holm, quantile_interval, rank_sum_test, sign_test
-
-Floats = NDArray[np.float64]
 
 _SAME = (
     "canaries of a class are drawn alike, and where the models memorise alike each is as likely "
@@ -133,9 +131,10 @@ class _Known:
     def __init__(self, estimates: Sequence[ExposureEstimate]) -> None:
         self.estimates = estimates
         self.shown = np.array([estimate.value for estimate in estimates])
-        # A lower bound may be as much as the whole secret.
-        self.most = np.array([_most_bits(estimate) for estimate in estimates])
         self.capped = np.array([estimate.capped for estimate in estimates], dtype=bool)
+        # A lower bound may be as much as the whole secret.
+        space_bits = np.array([estimate.space_bits for estimate in estimates])
+        self.most = np.where(self.capped, np.maximum(self.shown, space_bits), self.shown)
 
     @property
     def drawn(self) -> bool:
@@ -163,14 +162,9 @@ def _difference(first: _Side, second: _Side, base: str, other: str, level: float
     ids = [name for name in first.exposures if name in second.exposures] if paired else None
     before, after = (side.of(ids or list(side.exposures)) for side in (first, second))
     higher, lower, left_open = _counts(before, after, paired, _MISSED)
-    n, m = len(before.estimates), len(after.estimates)
-    test = sign_test(higher, lower, left_open) if paired else rank_sum_test(higher, lower, n, m)
-    missed = _MISSED if before.drawn or after.drawn else 0.0
+    p_value, p_least = _p_values(before, after, paired, (higher, lower, left_open))
     low, high = (_paired_interval if paired else _interval)(before, after, level)
-    least, most = (
-        _median(before.most, after.shown, paired),
-        _median(before.shown, after.most, paired),
-    )
+    capped = before.capped | after.capped if paired else np.r_[before.capped, after.capped]
     return Difference(
         base=base,
         other=other,
@@ -178,25 +172,36 @@ def _difference(first: _Side, second: _Side, base: str, other: str, level: float
         role=first.key[1],
         repetitions=first.key[2],
         paired=paired,
-        n=m,
-        n_base=n,
+        n=len(after.estimates),
+        n_base=len(before.estimates),
         median=_median(before.shown, after.shown, paired),
-        least=least,
-        most=most,
+        least=_median(before.most, after.shown, paired),
+        most=_median(before.shown, after.most, paired),
         low=low,
         high=high,
         level=level,
         higher=higher,
         lower=lower,
         open=left_open,
-        p_value=min(1.0, test + missed),
+        p_value=p_value,
         p_adjusted=None,
-        p_least=missed + (sign_test(n, 0) if paired else rank_sum_test(n * m, 0, n, m)),
-        capped=int(
-            (before.capped | after.capped if paired else np.r_[before.capped, after.capped]).sum()
-        ),
+        p_least=p_least,
+        capped=int(capped.sum()),
         assumes=_SAME if paired else _OTHERS,
     )
+
+
+def _p_values(
+    before: _Known, after: _Known, paired: bool, counts: tuple[int, int, int]
+) -> tuple[float, float]:
+    """The p-value of these (higher, lower, open) pairs, and the least of as many canaries."""
+    n, m, (higher, lower, left_open) = len(before.estimates), len(after.estimates), counts
+    missed = _MISSED if before.drawn or after.drawn else 0.0
+    if paired:
+        p_value, least = sign_test(higher, lower, left_open), sign_test(n, 0)
+    else:
+        p_value, least = rank_sum_test(higher, lower, n, m), rank_sum_test(n * m, 0, n, m)
+    return min(1.0, p_value + missed), missed + least
 
 
 def _median(base: Floats, other: Floats, paired: bool) -> float:
@@ -240,10 +245,6 @@ def _interval(before: _Known, after: _Known, level: float) -> tuple[float | None
     base, other = (quantile_range(side.estimates, 0.5, tail) for side in (before, after))
     low = None if other[0] is None or base[1] is None else other[0] - base[1]
     return low, None if other[1] is None or base[0] is None else other[1] - base[0]
-
-
-def _most_bits(known: ExposureEstimate) -> float:
-    return max(known.value, known.space_bits) if known.capped else known.value
 
 
 def _with_adjusted(found: Sequence[Difference]) -> list[Difference]:
@@ -311,21 +312,21 @@ def _found(base: str, other: str, rows: Sequence[Difference], tests: int) -> tup
         return "neither", _neither(base, other, rows, tests)
     if up and down:
         more, less = _most(up, 1), _most(down, -1)
-        said = f"{_much(more, 1, rows)} under {other} than under {base} ({_why(more, tests)})"
+        text = f"{_much(more, 1, rows)} under {other} than under {base} ({_why(more, tests)})"
         rest = f"{_much(less, -1, rows)} under {base} ({_why(less, tests)})"
         return (
             "both",
-            f"Neither leaks more throughout: {said}, but {rest}; chance explains neither.",
+            f"Neither leaks more throughout: {text}, but {rest}; chance explains neither.",
         )
     sign = 1 if up else -1
     winner, loser = (other, base) if up else (base, other)
     row = _most(beyond, sign)
     alike = f" {len(beyond)} of {len(rows)} classes differ beyond chance." if len(rows) > 1 else ""
-    said = (
+    text = (
         f"{winner} leaks more than {loser}: {_much(row, sign, rows)} "
         f"({_why(row, tests)}; chance does not explain it).{alike}"
     )
-    return ("more" if up else "less"), said
+    return ("more" if up else "less"), text
 
 
 def _neither(base: str, other: str, rows: Sequence[Difference], tests: int) -> str:
@@ -333,19 +334,19 @@ def _neither(base: str, other: str, rows: Sequence[Difference], tests: int) -> s
     row = min(rows, key=lambda row: (row.p_value, -abs(row.median)))
     bits, under = abs(row.median), other if row.median > 0 else base
     much = f"{_style.number(bits, 1)} bits more exposed in the median under {under}"
-    said = (
+    text = (
         f"No difference beyond chance between {base} and {other}; nearest to one are "
         f"{_secrets(row, rows)}, {much if bits >= _SEEN else 'alike in the median'} "
         f"({_why(row, tests)})."
     )
     if min(row.p_least for row in rows) > _SIGNIFICANCE:
-        return f"{said} There are too few canaries to show one."
+        return f"{text} There are too few canaries to show one."
     if row.open:
-        said += (
+        text += (
             f" For {row.open:,} of {_pairs(row)}, lower bounds or references leave open which "
             "exposure is higher: more references or search could decide."
         )
-    return said
+    return text
 
 
 def _pairs(row: Difference) -> str:

@@ -250,16 +250,16 @@ def where_of(run: RunFiles) -> str:
     ours = corpus[0].startswith(f"{run.name}/")
     named = " ".join(map(_path, corpus)) if len(corpus) > 1 else corpus[0]
     what = "" if ours else f", with {named}, the corpus before insertion; another is refused"
-    said = f"{place} (its manifest.json has the checksum {checksum}){what}."
-    return f"{said} {_FILL_IN}: {SEED} is plan.seed in manifest.json."
+    text = f"{place} (its manifest.json has the checksum {checksum}){what}."
+    return f"{text} {_FILL_IN}: {SEED} is plan.seed in manifest.json."
 
 
 def _corpus(run: RunFiles) -> list[str]:
     """The corpus' files, from the directory that holds the run; names alone if elsewhere."""
-    said = None if run.record is None else run.record.corpus
-    if said is None:
+    corpus = None if run.record is None else run.record.corpus
+    if corpus is None:
         return [(run.manifest.corpus.name if run.manifest is not None else "") or "CORPUS"]
-    places = [posixpath.normpath(posixpath.join(run.name, n)) for n in said.split(SEVERAL)]
+    places = [posixpath.normpath(posixpath.join(run.name, n)) for n in corpus.split(SEVERAL)]
     return [posixpath.basename(p) if p.startswith("../") else p for p in places]
 
 

@@ -128,7 +128,7 @@ def _reproduce(command: str | None, where: str) -> Iterator[str]:
     if command is not None:
         yield "## Reproduce"
         yield inline(where)
-        yield fence(command, "sh")
+        yield fence(command)
 
 
 def compare_markdown(data: CompareData) -> str:
@@ -195,7 +195,7 @@ def _commands(runs: Sequence[ComparedRun]) -> Iterator[str]:
         yield "## Reproduce"
     for run in known:
         yield inline(run.where)
-        yield fence(str(run.command), "sh")
+        yield fence(str(run.command))
 
 
 def inline(text: str) -> str:
@@ -224,10 +224,10 @@ def code(text: str) -> str:
     return f"{marks}{pad}{line}{pad}{marks}"
 
 
-def fence(text: str, language: str) -> str:
-    """A block of code, between more backticks than any of its lines holds."""
-    marks = "`" * max(3, 1 + _longest_run(text))
-    return f"{marks}{language}\n{text.strip()}\n{marks}"
+def fence(command: str) -> str:
+    """A command line as a block of code, between more backticks than any of its lines holds."""
+    marks = "`" * max(3, 1 + _longest_run(command))
+    return f"{marks}sh\n{command.strip()}\n{marks}"
 
 
 def _longest_run(text: str) -> int:

@@ -235,5 +235,5 @@ def claim_lines(claim: ClaimCheck | None) -> Iterator[str]:
     """What the bounds say of a claim; nothing without one."""
     if claim is not None:
         claimed, delta = map(setting_value, (claim.claimed_epsilon, claim.claimed_delta))
-        said = f"epsilon {claimed} at delta {delta}"
-        yield f"claim of {said}: {claim_word(claim.verdict)}: {claim.reason}"
+        claimed_at = f"epsilon {claimed} at delta {delta}"
+        yield f"claim of {claimed_at}: {claim_word(claim.verdict)}: {claim.reason}"

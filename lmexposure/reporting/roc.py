@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure.records import Scores
-from lmexposure.reporting.data import RocData
+from lmexposure.reporting.data import Floats, RocData
 from lmexposure.statistics import (
     ScoreClass,
     area_under_curve,
@@ -14,8 +14,6 @@ from lmexposure.statistics import (
 )
 
 _BUCKETS = 200  # each keeps two corners
-
-Floats = NDArray[np.float64]
 
 
 def roc_data(scores: Scores, *, pooled: bool, level: float) -> tuple[RocData, ...]:

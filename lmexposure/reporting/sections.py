@@ -36,7 +36,7 @@ _CELLS: dict[str, Callable[[ClassRow], str]] = {
     "exact": lambda row: f"{row.exact:,}/{row.n:,}",
     "p_value": lambda row: probability(row.p_value),
     "certificate": lambda row: number(row.certificate),
-    "skew_normal": lambda row: _doubted(number(row.skew_normal), row.skew_normal_doubted),
+    "skew_normal": lambda row: number(row.skew_normal) + f" {DOUBT}" * row.skew_normal_doubted,
     "epsilon_point": lambda row: at_least(row.epsilon, row.capped),
     "guesses": lambda row: found_cell(row.guesses[-1] if row.guesses else None),
 }
@@ -213,10 +213,6 @@ def found_cell(found: Found | None) -> str:
     return MISSING if found is None else found_of(found.found, found.of, found.by_chance)
 
 
-def _doubted(cell: str, doubted: bool) -> str:
-    return f"{cell} {DOUBT}" if doubted else cell
-
-
 def legend(sections: Sequence[Section], level: str) -> Section:
     """What heads and signs mean; only those that these sections have.
 
@@ -227,10 +223,12 @@ def legend(sections: Sequence[Section], level: str) -> Section:
     heads = {head for section in sections for head in section.columns}
     shown = [*heads, *(cell for section in sections for row in section.rows for cell in row)]
     meant = {"interval": f"of the median, at {level}"} | _HEADS
-    lines = [f"{LABELS[name]}: {said}" for name, said in meant.items() if LABELS[name] in heads]
+    lines = [
+        f"{LABELS[name]}: {meaning}" for name, meaning in meant.items() if LABELS[name] in heads
+    ]
     lines += [
-        f"{sign}: {said}"
-        for sign, pattern, said in _SIGNS
+        f"{sign}: {meaning}"
+        for sign, pattern, meaning in _SIGNS
         if any(re.search(pattern, text) for text in shown)
     ]
     return Section(title="How to read these tables", notes=tuple(lines))

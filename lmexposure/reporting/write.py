@@ -255,27 +255,27 @@ def _drawn(data: ReportData) -> dict[str, bytes]:
 
 def _refuse_another_run(run: RunFiles, out: Path) -> None:
     """A report next to a result is read as that result's; a copy of this one is no other."""
-    there = out / "result.json"
-    if there.is_file() and not _is_this(there, run):
+    result = out / "result.json"
+    if result.is_file() and not _is_this(result, run):
         raise SettingsError(
             f"{out} holds the result of another run, and its report would be replaced by that of "
             f"{run.name}; choose another directory"
         )
 
 
-def _is_this(there: Path, run: RunFiles) -> bool:
+def _is_this(path: Path, run: RunFiles) -> bool:
     if run.result_path is not None:
-        return sha256_file(there) == sha256_file(run.result_path)
+        return sha256_file(path) == sha256_file(run.result_path)
     # What `Result.save` wrote names the scores next to it.
     same = {"scores_sha256": run.result.scores_sha256}
-    return Result.read(there).model_copy(update=same) == run.result
+    return Result.read(path).model_copy(update=same) == run.result
 
 
 def _refuse_leading_out(where: Path, names: Iterable[str]) -> None:
     """Where no directory was given, a run that came from elsewhere must not choose one."""
     for name in names:
-        there = Path(os.path.realpath(where / name))
-        if not there.is_relative_to(os.path.realpath(where)):
+        place = Path(os.path.realpath(where / name))
+        if not place.is_relative_to(os.path.realpath(where)):
             raise FileError(
                 errno.EXDEV,
                 f"{where / name} is a link that leads out of the run; choose another directory "

@@ -126,7 +126,7 @@ def backend_settings(tokenizer: Any) -> dict[str, Any]:
 
 
 def _decoded(tokenizer: Any, size: int) -> list[str | None]:
-    """What each token adds to a text that is under way; None where it changes what stood before.
+    """What each token adds to a text that is under way; None where it changes what came before.
 
     SentencePiece drops the space of a first token, WordPiece marks what continues a word. So each
     is decoded behind an anchor.

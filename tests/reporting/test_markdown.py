@@ -203,7 +203,7 @@ def test_names_with_underscores_stay_readable() -> None:
 
 @pytest.mark.parametrize("text", ["a\n```\nb", "````", "plain"])
 def test_a_fence_holds_what_it_is_given(text: str) -> None:
-    html = rendered(fence(text, "sh"))
+    html = rendered(fence(text))
     assert html.count("<pre>") == html.count("</pre>") == 1
     assert html.startswith('<pre><code class="language-sh">')
     assert html.rstrip().endswith("</code></pre>")

@@ -24,13 +24,13 @@ from lmexposure.reporting.charts.style import (
     INK,
     LEGEND_LINE,
     PAPER,
+    SETTINGS,
     VARIABLES,
     WIDTH,
     Draw,
     Legend,
     legend_lines,
     put_legend,
-    settings,
 )
 
 Theme = Literal["page", "plain"]
@@ -130,7 +130,7 @@ class Chart:
 @contextmanager
 def _matplotlib_settings() -> Iterator[None]:
     """Matplotlib's defaults and ours, whatever the user's own settings file says."""
-    with style.context(["default", settings()]), warnings.catch_warnings():
+    with style.context(["default", SETTINGS]), warnings.catch_warnings():
         # A letter that the font lacks is measured as a box; the page's own font shows it.
         warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
         yield

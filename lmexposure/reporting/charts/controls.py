@@ -19,9 +19,7 @@ from lmexposure.reporting.charts.style import (
     key,
     plain_axes,
 )
-from lmexposure.reporting.data import FormatData
-
-Floats = NDArray[np.float64]
+from lmexposure.reporting.data import Floats, FormatData
 
 _FEWEST, _MOST_DOTS = 3, 400
 _LEVEL = 0.95

@@ -153,11 +153,11 @@ def _common_delta(bounds: Sequence[Bound]) -> str:
 
 def _legend(bounds: Sequence[Bound], claimed: float | None) -> list[Artist]:
     dots: Style = {"linestyle": "none", "markersize": 8}
-    there = {bound.validity for bound in bounds}
+    kinds = {bound.validity for bound in bounds}
     found: list[Artist] = [
         key(f"{name}: {validity(name)}", **(dots | {"marker": marker, "color": INK}))
         for name, marker in _SHAPES.items()
-        if name in there
+        if name in kinds
     ]
     if any(bound.max_attainable is not None for bound in bounds):
         mark: Style = {"marker": "|", "color": MUTED, "markersize": 11, "markeredgewidth": 2}

@@ -8,7 +8,6 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
 from matplotlib.patches import Patch
-from numpy.typing import NDArray
 
 from lmexposure._style import at_least, class_name, count, number, slug
 from lmexposure.records import Role
@@ -27,9 +26,7 @@ from lmexposure.reporting.charts.style import (
     key,
     plain_axes,
 )
-from lmexposure.reporting.data import CanaryRow, ClassRow, FormatData
-
-Floats = NDArray[np.float64]
+from lmexposure.reporting.data import CanaryRow, ClassRow, Floats, FormatData
 
 # Exposure under guessing is -log2 of a uniform number: its 5th and 95th percentile, in bits.
 GUESSING_LOW, GUESSING_HIGH = 0.0740, 4.3219

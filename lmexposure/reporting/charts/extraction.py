@@ -121,7 +121,7 @@ def _description(data: FormatData) -> str:
     return f"Secrets found by search. {' '.join(filter(None, parts))}"
 
 
-def _most(found: Sequence[tuple[ClassRow, tuple[Found, ...]]], one: str, many: str) -> str:
+def _most(found: Sequence[tuple[ClassRow, tuple[Found, ...]]], singular: str, plural: str) -> str:
     """How many were found with the most that was given."""
     ends = [(row, rows[-1]) for row, rows in found if rows]
     if not ends:
@@ -134,6 +134,6 @@ def _most(found: Sequence[tuple[ClassRow, tuple[Found, ...]]], one: str, many: s
     ]
     chance = max(min(1.0, end.by_chance / end.of) for _, end in ends if end.given == given)
     return (
-        f"With {count(given, one, many)}: {joined(shares)}; guessing finds each with probability "
-        f"{probability(chance)}."
+        f"With {count(given, singular, plural)}: {joined(shares)}; guessing finds each with "
+        f"probability {probability(chance)}."
     )

@@ -9,7 +9,6 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
 from matplotlib.patches import Patch
-from numpy.typing import NDArray
 from scipy import special
 
 from lmexposure._style import class_name, count, number, probability, slug
@@ -25,9 +24,7 @@ from lmexposure.reporting.charts.style import (
     key,
     plain_axes,
 )
-from lmexposure.reporting.data import CanaryRow, FormatData
-
-Floats = NDArray[np.float64]
+from lmexposure.reporting.data import CanaryRow, Floats, FormatData
 
 _LEVELS = np.array([0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1])  # of `quantiles`
 _MOST_BINS, _FEWEST_BINS = 80, 5

@@ -7,7 +7,6 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
 from matplotlib.patches import Patch
-from numpy.typing import NDArray
 
 from lmexposure._style import interval, number, short
 from lmexposure.reporting.charts.chart import Chart
@@ -25,9 +24,7 @@ from lmexposure.reporting.charts.style import (
     put_legend,
     series_style,
 )
-from lmexposure.reporting.data import RocData
-
-Floats = NDArray[np.float64]
+from lmexposure.reporting.data import Floats, RocData
 
 _POINTS = 200
 

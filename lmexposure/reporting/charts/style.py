@@ -80,44 +80,43 @@ class Style(TypedDict, total=False):
 Styles = Mapping[int, Style]
 
 
-def settings() -> dict[str, str | float | bool]:
-    """Settings of matplotlib; no text is ever read as mathematics, wherever it comes from."""
-    return {
-        "text.parse_math": False,
-        "axes.formatter.use_mathtext": False,
-        "svg.fonttype": "none",
-        "svg.hashsalt": "lmexposure",
-        "font.family": "DejaVu Sans",  # comes with matplotlib: the same layout on every machine
-        "font.size": 12,
-        "axes.labelsize": 12,
-        "xtick.labelsize": 11,
-        "ytick.labelsize": 11,
-        "legend.fontsize": 11,
-        "legend.frameon": False,
-        "legend.columnspacing": 1.4,
-        "legend.handlelength": 1.6,
-        "legend.borderaxespad": 0.0,
-        "legend.borderpad": 0.2,
-        "legend.labelspacing": 0.35,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.edgecolor": MUTED,
-        "axes.facecolor": "none",
-        "figure.facecolor": "none",
-        "savefig.facecolor": "auto",
-        "text.color": INK,
-        "axes.labelcolor": INK,
-        "legend.labelcolor": INK,
-        "xtick.color": MUTED,
-        "ytick.color": MUTED,
-        "xtick.labelcolor": INK,
-        "ytick.labelcolor": INK,
-        "grid.color": GRID,
-        "grid.linewidth": 0.8,
-        "axes.axisbelow": True,
-        "lines.linewidth": 1.8,
-        "lines.markersize": 6,
-    }
+# Of matplotlib; no text is ever read as mathematics, wherever it comes from.
+SETTINGS: dict[str, str | float | bool] = {
+    "text.parse_math": False,
+    "axes.formatter.use_mathtext": False,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "lmexposure",
+    "font.family": "DejaVu Sans",  # comes with matplotlib: the same layout on every machine
+    "font.size": 12,
+    "axes.labelsize": 12,
+    "xtick.labelsize": 11,
+    "ytick.labelsize": 11,
+    "legend.fontsize": 11,
+    "legend.frameon": False,
+    "legend.columnspacing": 1.4,
+    "legend.handlelength": 1.6,
+    "legend.borderaxespad": 0.0,
+    "legend.borderpad": 0.2,
+    "legend.labelspacing": 0.35,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": MUTED,
+    "axes.facecolor": "none",
+    "figure.facecolor": "none",
+    "savefig.facecolor": "auto",
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "legend.labelcolor": INK,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "grid.color": GRID,
+    "grid.linewidth": 0.8,
+    "axes.axisbelow": True,
+    "lines.linewidth": 1.8,
+    "lines.markersize": 6,
+}
 
 
 def plain_axes(axes: Axes, *, grid: Literal["x", "y", "both"] = "y", ticks: int = 5) -> None:

@@ -6,7 +6,6 @@ import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
-from numpy.typing import NDArray
 
 from lmexposure._style import number, short
 from lmexposure.records import Evaluation
@@ -24,8 +23,8 @@ from lmexposure.reporting.charts.style import (
     plain_axes,
     series_style,
 )
+from lmexposure.reporting.data import Floats
 
-Floats = NDArray[np.float64]
 Rows = Sequence[Evaluation]
 
 _MOST_SERIES = 6
@@ -93,9 +92,9 @@ def _followed(rows: Rows) -> dict[str, Floats]:
     maps = [dict(row.exposures) for row in rows]
     names = dict.fromkeys(name for medians in maps for name in medians)
     series = {name: _array(medians.get(name) for medians in maps) for name in names}
-    there = {name: values for name, values in series.items() if np.isfinite(values).any()}
-    chosen = sorted(there, key=lambda name: -_last(there[name]))[:_MOST_SERIES]
-    return {name: values for name, values in there.items() if name in chosen}
+    known = {name: values for name, values in series.items() if np.isfinite(values).any()}
+    chosen = sorted(known, key=lambda name: -_last(known[name]))[:_MOST_SERIES]
+    return {name: values for name, values in known.items() if name in chosen}
 
 
 def _style(name: str, place: int, styles: Styles) -> Style:
@@ -128,8 +127,8 @@ def _draw(
 def _loss(axes: Axes, where: Floats, losses: Sequence[Floats]) -> None:
     plain_axes(axes)
     for values, (_, style) in zip(losses, _LOSSES, strict=True):
-        there = np.isfinite(values)
-        axes.plot(where[there], values[there], **style)
+        known = np.isfinite(values)
+        axes.plot(where[known], values[known], **style)
     if np.isfinite(losses[1]).any():
         best = int(np.nanargmin(losses[1]))
         axes.axvline(where[best], color=MUTED, linewidth=0.8, linestyle=":")
@@ -142,8 +141,8 @@ def _exposures(
 ) -> None:
     plain_axes(axes)
     for values, style in zip(followed.values(), line_styles, strict=True):
-        there = np.isfinite(values)
-        axes.plot(where[there], values[there], **style)
+        known = np.isfinite(values)
+        axes.plot(where[known], values[known], **style)
     axes.axhline(1.0, **_GUESSING)
     axes.set_ylabel("Median exposure\n(bits)")
 
@@ -151,11 +150,11 @@ def _exposures(
 def _legend(
     losses: Sequence[Floats], followed: Mapping[str, Floats], line_styles: Sequence[Style]
 ) -> list[Artist]:
-    there = [np.isfinite(values).any() for values in losses]
+    known = [np.isfinite(values).any() for values in losses]
     found: list[Artist] = [
-        key(name, **style) for (name, style), seen in zip(_LOSSES, there, strict=True) if seen
+        key(name, **style) for (name, style), seen in zip(_LOSSES, known, strict=True) if seen
     ]
-    found += [key("lowest validation loss", **_BEST)] if there[1] else []
+    found += [key("lowest validation loss", **_BEST)] if known[1] else []
     found += [key(clipped(n, 34), **style) for n, style in zip(followed, line_styles, strict=True)]
     return found + ([key("median of guessing", **_GUESSING)] if followed else [])
 

@@ -19,7 +19,7 @@ from lmexposure.records import (
     Provenance,
     SkewNormalFit,
 )
-from lmexposure.records.result import Goodness
+from lmexposure.records.result_formats import Goodness
 from lmexposure.reporting import Chart, ReportData
 from lmexposure.reporting.charts.style import VARIABLES
 from lmexposure.reporting.data import CanaryRow, ClassRow, FormatData, Found, RocData

@@ -1,0 +1,363 @@
+"""What result.json holds of a format and of each of its canaries: references, estimates, searches.
+
+Bits are base-2 logarithms. Of an exposure, higher = more memorised; of a log-perplexity, lower =
+more memorised.
+"""
+
+import math
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from lmexposure._quantiles import ExposureEstimate
+from lmexposure._record import (
+    ROUNDING,
+    BigInteger,
+    Bits,
+    Count,
+    Level,
+    NotNegative,
+    Number,
+    Positive,
+    Record,
+    Rows,
+    Share,
+)
+from lmexposure._validate import LARGEST_NUMBER, LEAST_LEVEL
+
+Method = Literal[
+    "exact",
+    "exact up to an empirical margin",
+    "bounded",
+    "importance",
+    "sampled",
+    "skew_normal",
+    "certificate",
+]
+# What estimates are kept under; a rank that is exact up to a margin is an "exact" one.
+EstimateName = Literal["exact", "bounded", "importance", "sampled", "skew_normal", "certificate"]
+Role = Literal["canary", "control"]
+
+_QUANTILES = 9  # of the references that are kept
+
+
+class Goodness(Record):
+    """How well the skew-normal curve fits its references.
+
+    Attributes:
+        ks_statistic, ks_p_value: Kolmogorov-Smirnov distance, and its bootstrap p-value.
+        tail_bits: by how much the curve overstates exposure among the lowest references.
+        tail_p_value: of that, by the same bootstrap.
+        bootstraps: how many refits.
+        warnings: what does not fit.
+    """
+
+    ks_statistic: Share
+    ks_p_value: Share
+    tail_bits: float
+    tail_p_value: Share
+    bootstraps: Count
+    warnings: Rows[str]
+
+
+class SkewNormalFit(Record):
+    """The skew-normal curve of a format's references, in bits, and how well it fits."""
+
+    location: Number
+    scale: Annotated[float, Field(gt=0, le=LARGEST_NUMBER)]
+    shape: Number
+    goodness: Goodness
+
+
+class TokenProof(Record):
+    """How it was shown that every fill was followed as its own tokens.
+
+    Attributes:
+        rule: of the tokenizer.
+        counted: fills that the walk over tokens holds.
+        looked_up: texts that were encoded to show it.
+    """
+
+    rule: str
+    counted: BigInteger
+    looked_up: Count
+
+
+class Margin(Record):
+    """By how much a cost may be off, in bits, and how that is known.
+
+    Attributes:
+        bits: two fills that are further apart are in their true order.
+        measured: the largest difference that was seen.
+        sample: over how many fills.
+        empirical: whether it is only seen, and not kept by recomputing in float64.
+    """
+
+    bits: NotNegative
+    measured: NotNegative
+    sample: Count
+    empirical: bool
+
+
+class Search(Record):
+    """How a format's fills were searched; None for what was not done.
+
+    Attributes:
+        tokens: how fills were followed as tokens.
+        shared_tokens: that all fills begin with.
+        margin: of the costs.
+        budget_steps: model steps that each search might take.
+        draws, draw_steps: fills drawn by importance, and what they cost in model steps.
+        walk_steps: what counting ranks cost.
+        most_live: model states held at once.
+        guesses_proven: how many of the likeliest fills are known in their order.
+        guess_steps: what they cost.
+    """
+
+    tokens: TokenProof
+    shared_tokens: Count
+    margin: Margin
+    budget_steps: BigInteger
+    draws: Count | None
+    draw_steps: Count | None
+    walk_steps: Count | None
+    most_live: Count | None
+    guesses_proven: Count | None
+    guess_steps: Count | None
+
+
+class FormatResult(Record):
+    """A format, and the references that its canaries were compared with.
+
+    Attributes:
+        name: as in the manifest.
+        space_size: |R|, exactly.
+        bits: log2 of it.
+        references: fills never inserted that were scored.
+        exhaustive: they are all fills that are neither canary nor control.
+        set_aside: fills that the corpus held before insertion: not drawn, and in no rank.
+        shared_tokens: that the scored texts begin with.
+        certifiable: fills have token paths of their own behind those, and all of it was scored.
+        first_unscored: the first token of a text went unscored, for there was nothing before it.
+        reference_bits_quantiles: of the references' log-perplexities: least, 1, 5, 25, 50, 75, 95,
+            99 %, largest; empty in results that did not keep them.
+        skew_normal: the curve through them; None where there is none.
+        search: over all of R; None where the fills could not be followed as tokens, or it was
+            not asked for.
+        interrupted: a person ended the search or the extraction early.
+    """
+
+    name: str
+    space_size: Annotated[BigInteger, Field(ge=1)]
+    bits: NotNegative
+    references: Positive
+    exhaustive: bool
+    set_aside: Count
+    shared_tokens: Count
+    certifiable: bool
+    first_unscored: bool
+    reference_bits_quantiles: Rows[Number]
+    skew_normal: SkewNormalFit | None
+    search: Search | None
+    interrupted: bool
+
+    @model_validator(mode="after")
+    def _bits_are_of_the_size(self) -> Self:
+        name, size = self.name, self.space_size
+        if abs(math.log2(size) - self.bits) > ROUNDING:
+            raise ValueError(
+                f"format {name!r} has {self.bits:g} bits, which is not log2 of its size {size}"
+            )
+        if self.references >= size:
+            raise ValueError(
+                f"format {name!r} has {self.references:,} references among {size} fills"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _quantiles_ascend(self) -> Self:
+        known = self.reference_bits_quantiles
+        if known and (len(known) != _QUANTILES or list(known) != sorted(known)):
+            raise ValueError(
+                f"format {self.name!r} has reference_bits_quantiles that are not {_QUANTILES} in "
+                "order"
+            )
+        return self
+
+
+class Estimate(Record):
+    """One estimate of one canary's exposure.
+
+    Attributes:
+        method: how it was made.
+        value: bits; None where it is not finite.
+        low, high: its interval; None where it has no end on that side.
+        level: two-sided coverage; 1: it is proven.
+        rank: 1 + fills never inserted that cost no more; None where no rank was counted.
+        capped: the value is a lower bound.
+        place: the rank among all of R, inserted ones too; None where it is not known.
+        draws, effective_draws: behind an "importance" estimate, and how many independent ones they
+            are worth; None for others.
+        steps: model steps that it took; None where it took none of its own.
+        assumptions: what it rests on.
+        warnings: what is not as it should be, and why a number is missing.
+    """
+
+    method: Method
+    value: Number | None
+    low: Number | None
+    high: Number | None
+    level: Level
+    rank: Annotated[BigInteger, Field(ge=1)] | None
+    capped: bool
+    place: Annotated[BigInteger, Field(ge=1)] | None
+    draws: Count | None
+    effective_draws: NotNegative | None
+    steps: Count | None
+    assumptions: Rows[str]
+    warnings: Rows[str]
+
+    @model_validator(mode="after")
+    def _missing_is_explained(self) -> Self:
+        if None in (self.value, self.low, self.high) and not self.warnings:
+            raise ValueError(
+                f"an exposure by {self.method!r} lacks its value or an end, and no warning says why"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _value_lies_in_its_interval(self) -> Self:
+        value = self.value
+        if value is None:
+            return self
+        low = -math.inf if self.low is None else self.low
+        high = math.inf if self.high is None else self.high
+        if not low - ROUNDING <= value <= high + ROUNDING:
+            raise ValueError(f"exposure {value:g} lies outside its interval {low:g} .. {high:g}")
+        if self.method == "sampled" and self.level > 1 - LEAST_LEVEL:
+            raise ValueError("an interval of a sample that never misses would have no end")
+        return self
+
+    def with_error(
+        self, bits: float | None, *, references: int, space_bits: float
+    ) -> ExposureEstimate | None:
+        """The same with what its error comes from, for a quantile of a class.
+
+        A missing lower end is 0 bits, or the value where that is a lower bound itself; a missing
+        upper end, like any that lies beyond it, is the whole secret.
+
+        Args:
+            bits: the canary's log-perplexity.
+            references: fills that were drawn to compare with.
+            space_bits: log2|R|.
+
+        Returns:
+            None where the value or the log-perplexity is missing.
+        """
+        if self.value is None or bits is None:
+            return None
+        least = self.value if self.capped else 0.0
+        return ExposureEstimate(
+            method=self.method,
+            value=self.value,
+            low=least if self.low is None else self.low,
+            high=space_bits if self.high is None else min(self.high, space_bits),
+            capped=self.capped,
+            level=self.level,
+            bits=bits,
+            references=references,
+            space_bits=space_bits,
+        )
+
+
+class Extraction(Record):
+    """One search for one secret.
+
+    Attributes:
+        method: "greedy" and "beam" follow the likeliest characters, "best_first" tries fills in
+            proven order.
+        revealed: characters of the secret that were given.
+        width: fills that were tried at most.
+        found: whether the secret was among them.
+        place: at which of them; None where it was not found, or the search does not say.
+        steps: model steps.
+        proven: guesses whose order is proven, of "best_first"; None for the others.
+        fills_left: that agree with what was given.
+        by_chance: how likely as many blind guesses hold the secret.
+    """
+
+    method: Literal["greedy", "beam", "best_first"]
+    revealed: Count
+    width: Count
+    found: bool
+    place: Annotated[BigInteger, Field(ge=1)] | None
+    steps: Count
+    proven: Count | None
+    fills_left: Annotated[BigInteger, Field(ge=1)]
+    by_chance: Share
+
+    @property
+    def tried(self) -> int:
+        """Fills that were tried: those of a best-first search count as far as they are proven."""
+        return self.proven or 0 if self.method == "best_first" else self.width
+
+    @property
+    def found_at(self) -> int | None:
+        """At which guess at the latest, where its place is not known; None: at none."""
+        return self.tried if self.found and self.place is None else self.place
+
+    @model_validator(mode="after")
+    def _found_is_among_those_tried(self) -> Self:
+        if (self.proven is None) == (self.method == "best_first"):
+            raise ValueError(f"proven={self.proven} does not go with a search by {self.method!r}")
+        if self.place is not None and (not self.found or self.place > self.tried):
+            raise ValueError(f"place={self.place:,} of {self.tried:,} guesses, found={self.found}")
+        return self
+
+
+class CanaryResult(Record):
+    """What was measured of one canary or control. Its secret is not here; the manifest holds it.
+
+    Attributes:
+        id, format, role, repetitions: as in the manifest; a control has repetitions 0.
+        log_perplexity_bits: lower = more memorised; None where the model gave no finite one.
+        exposure: the estimate that is shown: one of `estimates`.
+        estimates: every estimate that was made, by name.
+        extraction: one row per method and number of revealed characters.
+    """
+
+    id: str
+    format: str
+    role: Role
+    repetitions: Count
+    log_perplexity_bits: Bits | None
+    exposure: Estimate
+    estimates: dict[EstimateName, Estimate]
+    extraction: Rows[Extraction]
+
+    @property
+    def blind_searches(self) -> tuple[Extraction, ...]:
+        """Searches with nothing of the secret given."""
+        return tuple(search for search in self.extraction if search.revealed == 0)
+
+    @model_validator(mode="after")
+    def _controls_were_never_inserted(self) -> Self:
+        if (self.repetitions > 0) != (self.role == "canary"):
+            raise ValueError(
+                f"canary {self.id!r} has role {self.role!r} and repetitions {self.repetitions}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _estimates_are_by_their_names(self) -> Self:
+        for name, estimate in self.estimates.items():
+            if not estimate.method.startswith(name):
+                raise ValueError(
+                    f"canary {self.id!r} has an estimate by {estimate.method!r} under {name!r}"
+                )
+        if self.exposure not in self.estimates.values():
+            raise ValueError(
+                f"canary {self.id!r} has an exposure ({self.exposure.method}, "
+                f"{self.exposure.value}) that is none of its estimates"
+            )
+        return self

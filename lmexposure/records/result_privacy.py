@@ -1,0 +1,348 @@
+"""What result.json holds of privacy: bounds on epsilon, membership, and the verdict on a claim.
+
+Epsilon is in nats, higher = less private.
+"""
+
+import math
+from typing import Literal, Self
+
+from pydantic import model_validator
+
+from lmexposure._record import (
+    ROUNDING,
+    Count,
+    Delta,
+    Nats,
+    NotNegative,
+    Positive,
+    Rate,
+    Record,
+    Rows,
+    Share,
+)
+from lmexposure._style import bound_name, claim_word, nats, short
+
+Validity = Literal["any-dp", "iid-scores", "gaussian", "asymptotic", "bayesian"]
+
+
+class Bound(Record):
+    """A lower bound on epsilon in nats; higher = less private. At no signal it is 0.
+
+    Attributes:
+        method: the rule that gave it.
+        value: epsilon is at least this with confidence 1 - significance.
+        significance: how often, at most, `value` may lie above the true epsilon.
+        delta: next to which epsilon is bounded, for one document.
+        validity: for which trainings it holds: "any-dp" for every one.
+        counts: what was counted, by name.
+        threshold: the score above which a canary was guessed to be in; None: no single one.
+        threshold_choice: how it, or what takes its place, was chosen.
+        max_attainable: the most that `value` could have been, had the attack been perfect; None
+            where the rule has no such end.
+        mu: of a Gaussian mechanism with as much leakage; None for other rules.
+        repetitions: copies of each canary.
+        unit, adjacency, assumptions: what it means.
+        notes: what is not as it should be, and what became of it.
+    """
+
+    method: str
+    value: Nats
+    significance: Rate
+    delta: Delta
+    validity: Validity
+    counts: dict[str, Count]
+    threshold: float | None
+    threshold_choice: str
+    max_attainable: Nats | None
+    mu: NotNegative | None
+    repetitions: Positive
+    unit: Literal["nats"]
+    adjacency: str
+    assumptions: Rows[str]
+    notes: Rows[str]
+
+    @property
+    def name(self) -> str:
+        """Two kinds of bounds from exposure have one method; coins tell them apart."""
+        coined = self.method == "epsilon_from_exposure" and self.validity == "any-dp"
+        return f"{self.method} with coins" if coined else self.method
+
+    @model_validator(mode="after")
+    def _no_more_than_attainable(self) -> Self:
+        most = self.max_attainable
+        if most is not None and self.value > most + ROUNDING:
+            raise ValueError(f"value={self.value:g}, but at most {most:g} is attainable")
+        return self
+
+
+class PrimaryBound(Bound):
+    """The largest of the classes' primary bounds, at the sum of their levels.
+
+    Attributes:
+        formats: of its class.
+    """
+
+    formats: Rows[str]
+
+
+class RefusedBound(Record):
+    """A rule that the data does not support, and why."""
+
+    method: str
+    reason: str
+
+
+class ClassBounds(Record):
+    """Bounds on epsilon of one class, which hold together.
+
+    Attributes:
+        primary: named beforehand, with half of the significance.
+        others: what else the data supports.
+        refused: what it does not.
+        significance: of all of them together.
+        inclusion_probability: with which each candidate went in; None where a fixed number did.
+    """
+
+    primary: Bound
+    others: Rows[Bound]
+    refused: Rows[RefusedBound]
+    significance: Rate
+    inclusion_probability: Rate | None
+
+
+class AreaUnderCurve(Record):
+    """P(score in > score out) + P(equal) / 2, with its interval; .5 = chance, more = leaks."""
+
+    value: Share
+    low: Share
+    high: Share
+    level: Rate
+    method: str
+    validity: str
+    positives: Count
+    negatives: Count
+    assumptions: Rows[str]
+    notes: Rows[str]
+
+
+class TruePositiveRate(Record):
+    """The true-positive rate at a false-positive rate, in [0, 1]; higher = more leaks.
+
+    Attributes:
+        fpr: allowed.
+        value, low, high: None where too few negatives do not resolve it.
+        level: coverage of the interval.
+        threshold, false_positives: of the attack; None likewise.
+        positives, negatives: scores on each side.
+        note: why there is no number.
+        validity: what the interval assumes.
+    """
+
+    fpr: Rate
+    value: Share | None
+    low: Share | None
+    high: Share | None
+    level: Rate
+    threshold: float | None
+    false_positives: Count | None
+    positives: Count
+    negatives: Count
+    note: str | None
+    validity: str
+
+    @model_validator(mode="after")
+    def _missing_is_explained(self) -> Self:
+        if None in (self.value, self.low, self.high) and self.note is None:
+            raise ValueError(f"the TPR at FPR {self.fpr:g} is missing, and no note says why")
+        return self
+
+
+class Membership(Record):
+    """How well scores tell those in from those never in."""
+
+    area_under_curve: AreaUnderCurve
+    tpr_at_fpr: Rows[TruePositiveRate]
+
+
+class PrivacyClass(Record):
+    """What one class of candidates says of privacy.
+
+    Attributes:
+        formats: pooled in it; one where a fixed number of canaries went in.
+        repetitions: copies of each canary.
+        canaries, held_out: candidates that went in, and that did not.
+        references: that they were compared with.
+        bounds, membership: None where there is no bound.
+        note: why there is none.
+    """
+
+    formats: Rows[str]
+    repetitions: Positive
+    canaries: Count
+    held_out: Count
+    references: Count
+    bounds: ClassBounds | None
+    membership: Membership | None
+    note: str | None
+
+    @property
+    def key(self) -> tuple[tuple[str, ...], int]:
+        """Which class."""
+        return tuple(self.formats), self.repetitions
+
+    @model_validator(mode="after")
+    def _missing_is_explained(self) -> Self:
+        if self.bounds is None and self.note is None:
+            raise ValueError(f"{', '.join(self.formats)}: there is no bound, and no note says why")
+        return self
+
+
+class ClaimCheck(Record):
+    """What the primary bound says of the epsilon that was claimed.
+
+    Attributes:
+        verdict: "contradicted": the bound is above the claim; "consistent": it is not, although a
+            perfect attack would have put it there; "cannot tell": no attack could have.
+        reason: the same with its numbers.
+        claimed_epsilon, claimed_delta: in nats, and next to it.
+        bound: the primary bound; None where there is none.
+        max_attainable: the most that it could have been; None where there is no such end.
+        significance: how often, at most, a true claim is contradicted.
+        validity, method: of the bound.
+    """
+
+    verdict: Literal["contradicted", "consistent", "cannot tell"]
+    reason: str
+    claimed_epsilon: Nats
+    claimed_delta: Delta
+    bound: Nats | None
+    max_attainable: Nats | None
+    significance: Share | None
+    validity: Validity | None
+    method: str | None
+
+    @model_validator(mode="after")
+    def _verdict_follows(self) -> Self:
+        claimed, bound, most = self.claimed_epsilon, self.bound, self.max_attainable
+        follows = "cannot tell"
+        if bound is not None and bound > claimed:
+            follows = "contradicted"
+        elif bound is not None and most is not None and most > claimed:
+            follows = "consistent"
+        if self.verdict != follows:
+            raise ValueError(
+                f"the claim of epsilon {claimed:g} is said to be {self.verdict!r}, but with a "
+                f"bound of {bound}, and at most {most} attainable, it is {follows!r}"
+            )
+        return self
+
+
+class Privacy(Record):
+    """Bounds on epsilon with their conditions, membership metrics, and a verdict on a claim.
+
+    Attributes:
+        inclusion_probability: with which each candidate went in by its own coin; None where a fixed
+            number of canaries went in.
+        significance: of all bounds together.
+        deltas: next to which epsilon is bounded, the primary bound's first.
+        primary: the largest of the classes' primary bounds; None where no class has one.
+        max_attainable: the most that a perfect attack on these classes would have shown.
+        classes: by repetitions, and by format where formats are not pooled.
+        claim: None where nothing was claimed.
+        notes: what a reader must know of all this.
+    """
+
+    inclusion_probability: Rate | None
+    significance: Rate
+    deltas: Rows[Delta]
+    primary: PrimaryBound | None
+    max_attainable: Nats | None
+    classes: Rows[PrivacyClass]
+    claim: ClaimCheck | None
+    notes: Rows[str]
+
+    def __repr__(self) -> str:
+        bound = self.primary
+        if bound is None:
+            return f"<Privacy: no bound on epsilon: {self.classes[0].note}>"
+        claim = "" if self.claim is None else f"; the claim: {claim_word(self.claim.verdict)}"
+        return (
+            f"<Privacy: epsilon ≥ {nats(bound.value)} nats at delta {short(bound.delta)}, "
+            f"significance {short(bound.significance)}, {bound_name(bound.name)}{claim}>"
+        )
+
+    __str__ = __repr__
+
+    @model_validator(mode="after")
+    def _primary_is_the_largest(self) -> Self:
+        each = [c.bounds.primary for c in self.classes if c.bounds is not None]
+        if (self.primary is None) != (not each):
+            raise ValueError("a primary bound is there if, and only if, a class has one")
+        if self.primary is None:
+            return self
+        largest = max(bound.value for bound in each)
+        together = math.fsum(bound.significance for bound in each)
+        if self.primary.value != largest:
+            raise ValueError(
+                f"the primary bound is {self.primary.value:g}, the largest of the "
+                f"classes' is {largest:g}"
+            )
+        if not math.isclose(self.primary.significance, together, rel_tol=1e-9):
+            raise ValueError(
+                f"the primary bound has the significance {self.primary.significance:g}, "
+                f"and those of its classes sum up to {together:g}"
+            )
+        quoted = self.primary.model_dump(exclude={"formats", "significance"})
+        key = (tuple(self.primary.formats), self.primary.repetitions)
+        if not any(
+            c.key == key and c.bounds.primary.model_dump(exclude={"significance"}) == quoted
+            for c in self.classes
+            if c.bounds is not None
+        ):
+            raise ValueError("the primary bound is that of none of the classes")
+        return self
+
+    @model_validator(mode="after")
+    def _classes_are_of_one_inclusion(self) -> Self:
+        for part in self.classes:
+            if part.bounds is not None:
+                probability = part.bounds.inclusion_probability
+                name = f"{', '.join(part.formats)}, repetitions {part.repetitions}"
+                refuse_other(name, "inclusion_probability", probability, self.inclusion_probability)
+        return self
+
+    @model_validator(mode="after")
+    def _most_attainable_is_that_of_a_class(self) -> Self:
+        each = [c.bounds.primary.max_attainable for c in self.classes if c.bounds is not None]
+        most = max((value for value in each if value is not None), default=None)
+        if self.max_attainable != most:
+            raise ValueError(
+                f"max_attainable={self.max_attainable}, but the most of the classes' primary "
+                f"bounds is {most}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _claim_is_held_against_it(self) -> Self:
+        claim, primary = self.claim, self.primary
+        if claim is None:
+            return self
+        refuse_other("claim", "bound", claim.bound, None if primary is None else primary.value)
+        refuse_other("claim", "max_attainable", claim.max_attainable, self.max_attainable)
+        if primary is None:
+            return self
+        refuse_other("claim", "significance", claim.significance, primary.significance)
+        refuse_other("claim", "validity", claim.validity, primary.validity)
+        refuse_other("claim", "method", claim.method, primary.method)
+        if claim.claimed_delta > primary.delta:
+            raise ValueError(
+                f"claim: claimed_delta={claim.claimed_delta:g} is above the primary bound's delta "
+                f"of {primary.delta:g}, which says nothing of it"
+            )
+        return self
+
+
+def refuse_other(where: str, name: str, given: object, found: object) -> None:
+    """Refuse what one part says where another holds something else."""
+    if given != found:
+        raise ValueError(f"{where}: {name}={given}, but the result holds {found}")

@@ -1,0 +1,68 @@
+"""Plain English of the field: words that were withdrawn are in no module, template or page of ours.
+
+A word is withdrawn where readers stumbled over it; what to write instead is next to it here.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+READ = (
+    *sorted((ROOT / "lmexposure").rglob("*.py")),
+    *sorted((ROOT / "lmexposure" / "reporting" / "templates").iterdir()),
+    *sorted(path for path in (ROOT / "docs").rglob("*") if path.suffix in (".md", ".ipynb")),
+    *sorted(ROOT.glob("*.md")),
+)
+# What a thing stands for, and what stands alone, has no better word.
+INSTEAD = {
+    r"st(?:and|ands|anding|ood)(?! for\b|-alone\b)": "say what it is or does: is, has, goes, lies",
+    r"so many": "give the number, or write: as many",
+    r"nobody": "say who does not, or write: no one",
+    r"besides": "write: also, too, next to",
+    r"soundness": "what must hold before a number counts is a precondition",
+}
+# A variable of such a name does not say what it holds.
+NO_NAMES = {"one", "ones"}
+
+
+def withdrawn_words(text: str) -> Iterator[tuple[int, str, str]]:
+    """Line, word and advice, of each withdrawn word."""
+    for number, line in enumerate(text.splitlines(), start=1):
+        for word, advice in INSTEAD.items():
+            for found in re.finditer(rf"\b{word}\b", line, re.IGNORECASE):
+                yield number, found[0], advice
+
+
+def withdrawn_names(text: str) -> Iterator[tuple[int, str, str]]:
+    """The same of the variables, arguments and functions of a module."""
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case (
+                ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name) | ast.FunctionDef(name=name)
+            ):
+                if name in NO_NAMES:
+                    yield node.lineno, name, "name it after what it is: canary, row, text"
+
+
+@pytest.mark.parametrize("path", READ, ids=lambda path: path.name)
+def test_no_withdrawn_word_comes_back(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    found = [*withdrawn_words(text), *(withdrawn_names(text) if path.suffix == ".py" else ())]
+    where = path.relative_to(ROOT)
+    assert not found, "\n".join(f"{where}:{line}: {word!r}: {say}" for line, word, say in found)
+
+
+def test_withdrawn_words_are_found() -> None:
+    text = "A canary stands for text.\nThe line stands there, besides nobody reads so many.\n"
+    assert [(line, word) for line, word, _ in withdrawn_words(text)] == [
+        (2, "stands"),
+        (2, "so many"),
+        (2, "nobody"),
+        (2, "besides"),
+    ]
+    names = withdrawn_names("def one(ones, canary):\n    return ones\n")
+    assert [(line, name) for line, name, _ in names] == [(1, "one"), (1, "ones")]
