@@ -3,14 +3,14 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lmexposure.audit.directory import refuse_foreign
-    from lmexposure.audit.insertion import (
+    from lmexposure.audit.corpus import (
         insert_corpus,
         max_attainable,
         plan_of,
         preview,
         share_warning,
     )
+    from lmexposure.audit.directory import refuse_foreign
     from lmexposure.audit.loaded_model import load_for_measuring
     from lmexposure.audit.measurement import measure
     from lmexposure.audit.pipeline import (

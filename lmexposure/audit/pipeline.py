@@ -15,8 +15,8 @@ from lmexposure._files import atomic_write, only_writer
 from lmexposure._style import percent
 from lmexposure._text import is_utf8
 from lmexposure._validate import of_type
+from lmexposure.audit.corpus import insert_corpus, plan_of, preview
 from lmexposure.audit.directory import RunLog
-from lmexposure.audit.insertion import insert_corpus, plan_of, preview
 from lmexposure.audit.loaded_model import check_model, chosen_device, load_for_measuring
 from lmexposure.audit.measurement import measure
 from lmexposure.audit.training import train_corpus, training_settings

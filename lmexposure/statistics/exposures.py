@@ -283,14 +283,14 @@ def exposure(
     by_rank = sampled_exposure(
         canaries, references, space_size=space_size, exhaustive=exhaustive, level=level
     )
-    said = [*_reversed(canaries, references), *by_rank.warnings]
+    notes = [*_reversed(canaries, references), *by_rank.warnings]
     curve = None
     try:
         curve = skew_normal_exposure(canaries, references, space_size=space_size, level=level)
-        said += [f"skew-normal curve: {line}" for line in curve.warnings]
+        notes += [f"skew-normal curve: {line}" for line in curve.warnings]
     except InputError as failure:  # too few references, or all of them alike
-        said.append(f"no skew-normal curve: {failure}")
-    return Exposures(by_rank=by_rank, skew_normal=curve, warnings=tuple(said))
+        notes.append(f"no skew-normal curve: {failure}")
+    return Exposures(by_rank=by_rank, skew_normal=curve, warnings=tuple(notes))
 
 
 def _refuse_log_likelihoods(canaries: NDArray[np.float64], references: NDArray[np.float64]) -> None:

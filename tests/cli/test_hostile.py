@@ -76,7 +76,7 @@ def test_a_traceback_is_harmless_too(call: Call, monkeypatch: pytest.MonkeyPatch
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError(HOSTILE)
 
-    monkeypatch.setattr("lmexposure.audit.insertion.plan_of", fail)
+    monkeypatch.setattr("lmexposure.audit.corpus.plan_of", fail)
     seen = call("--debug", "insert", "a", "--out", "b").err
     assert "Traceback" in seen
     assert "unexpected failure: RuntimeError" in seen

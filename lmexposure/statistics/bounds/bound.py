@@ -3,7 +3,7 @@
 What they share: group privacy (`group_delta`, `per_document`), the bound that a p-value gives
 (`largest_rejected`), the refusal of coins that can hardly have been tossed
 (`refuse_unlikely_coins`), averages over a beta-distributed rate (`beta_nodes`), and the notes
-beside a bound of 0.
+of a bound of 0.
 """
 
 import math

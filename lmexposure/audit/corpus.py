@@ -1,4 +1,4 @@
-"""Insertion as a step of a run: the corpus and its manifest in their places, once.
+"""The corpus of a run: canaries inserted once, with the manifest in its place.
 
 Before it, and before a training is paid for: what it would do to the corpus (`preview`), and the
 most that an audit of it can show (`max_attainable`).
