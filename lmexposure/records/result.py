@@ -76,8 +76,9 @@ class Validation(Record):
 
     Attributes:
         validation_bits: loss of the kept checkpoint, bits per token, lower = more useful.
-        initial_validation_bits: before training.
-        best_epoch, epochs: of the kept checkpoint, and of the whole training.
+        initial_validation_bits: the same before training.
+        best_epoch: when the kept checkpoint was made.
+        epochs: of the whole training.
         stopped: what ended the training, such as "epochs" or "patience".
         improved: whether training lowered the loss; a model that did not learn cannot leak.
     """
@@ -135,17 +136,19 @@ class MeasureOptions(Record):
         draws: fills drawn by importance, per format.
         guesses: the likeliest fills that best-first search was to find, per format.
         budget_steps: model steps that the search of a format might take; None: by the model's size.
-        budget_seconds: an end in seconds for each walk.
+        budget_seconds: how long each search might take; None: no such end.
         live_states: model states that a search might hold at once.
         level: coverage of every interval.
         bootstraps: refits behind the goodness of the skew-normal curve.
         permutations: shuffles behind each p-value against guessing.
         significance: of all bounds on epsilon together.
-        delta: next to which epsilon is bounded; None: 0, and one by the number of documents.
+        delta: of the pair (epsilon, delta) that is bounded; None: 0, and one that follows from the
+            number of documents.
         claimed_epsilon: what was claimed of the training, in nats, with `delta`.
         quick: a first look, with a tenth of the references and of the search.
         seed: of bootstraps and, with the hashes of manifest and weights, of permutations.
-        threads: of the CPU, which decide the last bits; None in results of versions before it.
+        threads: of the CPU, whose number decides the last bits of a score; None in results of
+            versions that did not say.
     """
 
     references: Count | None
@@ -173,7 +176,8 @@ class Goodness(Record):
     """How well the skew-normal curve fits its references.
 
     Attributes:
-        ks_statistic, ks_p_value: Kolmogorov-Smirnov distance, and its bootstrap p-value.
+        ks_statistic: Kolmogorov-Smirnov distance between curve and references.
+        ks_p_value: of that, by bootstrap; small = a bad fit.
         tail_bits: by how much the curve overstates exposure among the lowest references.
         tail_p_value: of that, by the same bootstrap.
         bootstraps: how many refits.
@@ -189,7 +193,15 @@ class Goodness(Record):
 
 
 class SkewNormalFit(Record):
-    """The skew-normal curve of a format's references, in bits, and how well it fits."""
+    """The skew-normal curve through the log-perplexities of a format's references.
+
+    Attributes:
+        location: where the curve lies, in bits; its mean where the shape is 0.
+        scale: how wide it is, in bits.
+        shape: how lopsided it is, without unit: 0 is a normal curve, above 0 the long tail is to
+            the right, towards fills that surprise the model more.
+        goodness: how well it fits.
+    """
 
     location: Number
     scale: Annotated[float, Field(gt=0, le=_MOST)]
@@ -201,7 +213,7 @@ class TokenProof(Record):
     """How it was shown that every fill was followed as its own tokens.
 
     Attributes:
-        rule: of the tokenizer.
+        rule: of the tokenizer, that was shown to hold.
         counted: fills that the walk over tokens holds.
         looked_up: texts that were encoded to show it.
     """
@@ -232,14 +244,15 @@ class Search(Record):
 
     Attributes:
         tokens: how fills were followed as tokens.
-        shared_tokens: that all fills begin with.
-        margin: of the costs.
+        shared_tokens: how many tokens all fills begin with.
+        margin: by how much a fill's cost in bits may be off.
         budget_steps: model steps that each search might take.
-        draws, draw_steps: fills drawn by importance, and what they cost in model steps.
-        walk_steps: what counting ranks cost.
+        draws: fills drawn by importance.
+        draw_steps: model steps that drawing took.
+        walk_steps: model steps that counting ranks took.
         most_live: model states held at once.
         guesses_proven: how many of the likeliest fills are known in their order.
-        guess_steps: what they cost.
+        guess_steps: model steps that this took.
     """
 
     tokens: TokenProof
@@ -260,11 +273,11 @@ class FormatResult(Record):
     Attributes:
         name: as in the manifest.
         space_size: |R|, exactly.
-        bits: log2 of it.
+        bits: log2|R|, the most that exposure can show.
         references: fills never inserted that were scored.
         exhaustive: they are all fills that are neither canary nor control.
         set_aside: fills that the corpus held before insertion: not drawn, and in no rank.
-        shared_tokens: that the scored texts begin with.
+        shared_tokens: how many tokens all scored texts begin with.
         certifiable: fills have token paths of their own behind those, and all of it was scored.
         first_unscored: the first token of a text went unscored, for there was nothing before it.
         reference_bits_quantiles: of the references' log-perplexities: least, 1, 5, 25, 50, 75, 95,
@@ -491,8 +504,8 @@ class QuantileInterval(Record):
 
     Attributes:
         value: of these canaries, bits.
-        low, high: None where too few canaries give no end on that side.
-        quantile: which.
+        low, high: its interval, bits; None where too few canaries give no end on that side.
+        quantile: which, in (0, 1).
         level: coverage wanted.
         attained: coverage reached; None where an end is missing.
         note: what is to be known of it; None where it is as wanted.
@@ -514,11 +527,15 @@ class QuantileInterval(Record):
 
 
 class MeanInterval(Record):
-    """A mean with an approximate interval over canaries drawn like these; as `QuantileInterval`.
+    """A mean of exposures with an approximate interval, over canaries drawn like these.
 
     Attributes:
+        value: of these canaries, bits.
+        low, high: the interval, bits; None where there is none.
+        level: coverage wanted.
         method: "bca", "normal", or "none" where there is no interval.
-        resamples, seed: of the bootstrap.
+        resamples, seed: of the bootstrap; 0 resamples where none were drawn.
+        note: what is to be known of it; None where it is as wanted.
     """
 
     value: float
@@ -541,11 +558,13 @@ class ControlsComparison(Record):
     """How much higher the canaries of a class lie than the controls of their format.
 
     Attributes:
-        n, mean, median: of the controls' exposures, bits.
+        n: how many controls.
+        mean, median: of the controls' exposures, bits.
         exceeds: share of pairs in which the canary lies higher, ties as half; .5 = chance.
         p_value: how often chance puts canaries so high.
         method: of the p-value.
         permutations, seed: behind it.
+        assumptions: what the p-value rests on.
     """
 
     n: Positive
@@ -560,7 +579,13 @@ class ControlsComparison(Record):
 
 
 class GuessingBaseline(Record):
-    """Exposures that a model shows which knows nothing of the secrets, in bits."""
+    """The exposures of canaries under a model that knows nothing of the secrets.
+
+    Attributes:
+        mean: bits; 1.44 among many references, less among few.
+        median: bits; about 1.
+        upper_quartile: bits, which one canary in four passes by luck; about 2.
+    """
 
     mean: float
     median: float
@@ -573,10 +598,12 @@ class GuessingTest(Record):
     Attributes:
         p_value: of a permutation test; at least 1 / (1 + permutations).
         statistic: mean exposure of the canaries among the references, bits.
-        n, references: how many of either.
+        n: canaries of the class.
+        references: that they were shuffled with.
         groups: of canaries and references that were ranked apart.
         alternative: "memorised" (one-sided), or "different" for controls.
         permutations, seed: behind it.
+        assumptions: what the p-value rests on.
     """
 
     p_value: Annotated[float, Field(gt=0, le=1)]
@@ -609,7 +636,9 @@ class EpsilonPoint(Record):
         repetitions: by which it is divided.
         quantile: of exposure; .5 is the median.
         validity: "point".
-        unit, adjacency, assumptions: what it means.
+        unit: of the value.
+        adjacency: which data sets count as neighbours.
+        assumptions: what the value rests on.
         capped: the median is a lower bound, and so is this.
     """
 
@@ -635,7 +664,15 @@ class EpsilonPoint(Record):
 
 
 class ExtractionCount(Record):
-    """How many canaries of a class a search found with some characters given, or guessing would."""
+    """How many canaries of a class a search found, and how many guessing would have.
+
+    Attributes:
+        method: of the search, as in `Extraction`.
+        revealed: characters of the secret that were given.
+        found: canaries whose secret was found; more = more leaks.
+        of: canaries that were searched for.
+        by_chance: how many of them blind guesses, as many as the search tried, find on average.
+    """
 
     method: Literal["greedy", "beam", "best_first"]
     revealed: Count
@@ -651,7 +688,13 @@ class ExtractionCount(Record):
 
 
 class GuessCount(Record):
-    """How many canaries of a class an attacker finds within a number of guesses."""
+    """How many canaries of a class an attacker finds within a number of guesses.
+
+    Attributes:
+        guesses: fills tried for each canary, the likeliest first.
+        found: canaries whose secret is among them; more = more leaks.
+        of: canaries of the class.
+    """
 
     guesses: Positive
     found: Count
@@ -670,21 +713,25 @@ class ClassSummary(Record):
     Attributes:
         format, role, repetitions: which; a control has repetitions 0.
         n: how many.
-        mean, standard_error: of their exposures, bits; no error of a single one.
+        mean: of their exposures, bits.
+        standard_error: of the mean, bits; None where there is a single canary.
         lower_quartile, median, upper_quartile: with intervals.
         capped: how many exposures are lower bounds.
         level: coverage of the intervals.
         notes: where an interval is missing or rough.
         mean_interval: of the mean.
-        controls: held against; None for the controls themselves, and where there are none.
+        controls: the class next to the format's controls; None for the controls themselves, and
+            where there are none.
         guessing: what guessing gives.
         other_medians: medians by estimates that are never shown first; None where one is infinite.
-        skew_normal_flagged: how many extrapolations reach beyond the references; None without.
-        guessing_test: against chance; None where none was made.
+        skew_normal_flagged: how many extrapolations reach beyond the references; None where none
+            was made.
+        guessing_test: of the mean against chance; None where none was made.
         median_capped: half of the exposures, or more, are lower bounds.
         epsilon: the point value; None for controls.
         methods: how many exposures were estimated in which way.
-        extraction, guesses: how many secrets were found.
+        extraction: how many secrets each search found, a row per method and characters given.
+        guesses: how many are found within 1, 10, 100 ... guesses.
     """
 
     format: str
@@ -758,8 +805,9 @@ class Bound(Record):
         method: the rule that gave it.
         value: epsilon is at least this with confidence 1 - significance.
         significance: how often, at most, `value` may lie above the true epsilon.
-        delta: next to which epsilon is bounded, for one document.
-        validity: for which trainings it holds: "any-dp" for every one.
+        delta: of the pair (epsilon, delta) that `value` bounds, for one document.
+        validity: for which trainings it holds: "any-dp" for every one; the others are in the
+            glossary.
         counts: what was counted, by name.
         threshold: the score above which a canary was guessed to be in; None: no single one.
         threshold_choice: how it, or what takes its place, was chosen.
@@ -767,7 +815,9 @@ class Bound(Record):
             where the rule has no such end.
         mu: of a Gaussian mechanism with as much leakage; None for other rules.
         repetitions: copies of each canary.
-        unit, adjacency, assumptions: what it means.
+        unit: of `value`.
+        adjacency: which data sets count as neighbours.
+        assumptions: what must hold in addition to the class of validity.
         notes: what is not as it should be, and what became of it.
     """
 
@@ -802,17 +852,23 @@ class Bound(Record):
 
 
 class PrimaryBound(Bound):
-    """The largest of the classes' primary bounds, at the sum of their levels.
+    """The largest of the classes' primary bounds; its other fields are as in `Bound`.
 
     Attributes:
-        formats: of its class.
+        significance: the sum of what the primary bounds of all classes have.
+        formats: of the class that it is from.
     """
 
     formats: Rows[str]
 
 
 class RefusedBound(Record):
-    """A rule that the data does not support, and why."""
+    """A bound that these data do not support.
+
+    Attributes:
+        method: the rule that would have given it.
+        reason: why it was not computed.
+    """
 
     method: str
     reason: str
@@ -837,7 +893,19 @@ class ClassBounds(Record):
 
 
 class AreaUnderCurve(Record):
-    """P(score in > score out) + P(equal) / 2, with its interval; .5 = chance, more = leaks."""
+    """P(score in > score out) + P(equal) / 2, in [0, 1]; 0.5 = guessing, higher = more leaks.
+
+    Attributes:
+        value: of these scores.
+        low, high: its two-sided interval.
+        level: coverage wanted.
+        method: of the interval: "effective", "newcombe" or "hoeffding".
+        validity: of the interval: "iid-scores" (for every number of scores) or "asymptotic".
+        positives: scores of candidates that went in.
+        negatives: scores of candidates that did not.
+        assumptions: what the interval rests on.
+        notes: what is unusual about these scores.
+    """
 
     value: Share
     low: Share
@@ -855,11 +923,14 @@ class TruePositiveRate(Record):
     """The true-positive rate at a false-positive rate, in [0, 1]; higher = more leaks.
 
     Attributes:
-        fpr: allowed.
-        value, low, high: None where too few negatives do not resolve it.
+        fpr: the false-positive rate that is allowed.
+        value: of these scores; None, as the four below, where the negatives are too few for `fpr`.
+        low, high: its interval.
+        threshold: the score from which on the attack takes a candidate for one that went in.
+        false_positives: how many that did not go in it takes for ones that did.
         level: coverage of the interval.
-        threshold, false_positives: of the attack; None likewise.
-        positives, negatives: scores on each side.
+        positives: scores of candidates that went in.
+        negatives: scores of candidates that did not.
         note: why there is no number.
         validity: what the interval assumes.
     """
@@ -884,7 +955,13 @@ class TruePositiveRate(Record):
 
 
 class Membership(Record):
-    """How well scores tell those in from those never in."""
+    """How well scores tell candidates that went in from those that did not.
+
+    Attributes:
+        area_under_curve: over all thresholds.
+        tpr_at_fpr: how many that went in are found, at few false positives; a row for each
+            false-positive rate.
+    """
 
     area_under_curve: AreaUnderCurve
     tpr_at_fpr: Rows[TruePositiveRate]
@@ -896,10 +973,12 @@ class PrivacyClass(Record):
     Attributes:
         formats: pooled in it; one where a fixed number of canaries went in.
         repetitions: copies of each canary.
-        canaries, held_out: candidates that went in, and that did not.
+        canaries: how many went in.
+        held_out: how many candidates did not.
         references: that they were compared with.
-        bounds, membership: None where there is no bound.
-        note: why there is none.
+        bounds: on epsilon; None where there is none.
+        membership: how well scores tell who went in; None where there is no bound.
+        note: why there is no bound.
     """
 
     formats: Rows[str]
@@ -930,7 +1009,8 @@ class ClaimCheck(Record):
         verdict: "contradicted": the bound is above the claim; "consistent": it is not, although a
             perfect attack would have put it there; "cannot tell": no attack could have.
         reason: the same with its numbers.
-        claimed_epsilon, claimed_delta: in nats, and next to it.
+        claimed_epsilon: in nats.
+        claimed_delta: of the same claim.
         bound: the primary bound; None where there is none.
         max_attainable: the most that it could have been; None where there is no such end.
         significance: how often, at most, a true claim is contradicted.
@@ -970,7 +1050,7 @@ class Privacy(Record):
         inclusion_probability: with which each candidate went in by its own coin; None where a fixed
             number of canaries went in.
         significance: of all bounds together.
-        deltas: next to which epsilon is bounded, the primary bound's first.
+        deltas: for which epsilon is bounded, the primary bound's first.
         primary: the largest of the classes' primary bounds; None where no class has one.
         max_attainable: the most that a perfect attack on these classes would have shown.
         classes: by repetitions, and by format where formats are not pooled.
