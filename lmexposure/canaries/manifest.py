@@ -44,7 +44,15 @@ _AGAIN = "take the manifest that insertion wrote, or insert again"
 
 
 class FormatRecord(Record):
-    """A format as `Format` describes it; the entries of its lists in their order."""
+    """A format as `Format` describes it.
+
+    Attributes:
+        name: lower-case letters, digits and underscores.
+        template: the text with its holes, such as "My PIN is {digits:4}.".
+        lists: the entries of each list that a `{choice:...}` hole names, in their order.
+        description: one line for people; "" where the format has none.
+        source: where its shape comes from; "" where nothing is said of that.
+    """
 
     model_config = _HIDDEN
 
@@ -59,8 +67,14 @@ class PlanRecord(Record):
     """What was asked for, as `Plan` describes it; its seed gives away every secret.
 
     Attributes:
-        inclusion_probability: None where a fixed number went in.
-        inclusion_seed: of the coins; None where none were tossed.
+        formats: what the secrets look like, in the order of the plan.
+        canaries: how many of each format and number of repetitions; candidates where coins decide.
+        repetitions: how often a canary goes in, a number for each class.
+        controls: secrets of each format that are drawn and never inserted.
+        seed: decides secrets and positions; a decimal string.
+        left_out: ids of canaries that were not inserted after all.
+        inclusion_probability: with which each candidate went in; None where a fixed number did.
+        inclusion_seed: of the coins, a decimal string; None where none were tossed.
     """
 
     model_config = _HIDDEN
@@ -110,7 +124,20 @@ class CorpusRecord(Record):
 
 
 class Entry(Record):
-    """A canary, candidate or control, as `Canary` describes it."""
+    """A canary, a held-out candidate or a control, as `Canary` describes it.
+
+    Attributes:
+        id: "pin/x4/0003", of a control "pin/control/0000".
+        format: the name of its format.
+        index: the secret's number among all fills of the format, from 0; a decimal string.
+        text: the whole fill, as it is in the corpus.
+        role: "canary" was inserted, "held_out" was kept out by its coin, "control" is never
+            inserted.
+        repetitions: how often it is inserted, or would be if its coin had let it in; 0 for a
+            control.
+        positions: numbers, from 0 and ascending, of the corpus' documents that a copy comes before,
+            or would if it were not held out.
+    """
 
     model_config = _HIDDEN
 

@@ -55,8 +55,9 @@ class Validation(Record):
 
     Attributes:
         validation_bits: loss of the kept checkpoint, bits per token, lower = more useful.
-        initial_validation_bits: before training.
-        best_epoch, epochs: of the kept checkpoint, and of the whole training.
+        initial_validation_bits: the same before training.
+        best_epoch: when the kept checkpoint was made.
+        epochs: of the whole training.
         stopped: what ended the training, such as "epochs" or "patience".
         improved: whether training lowered the loss; a model that did not learn cannot leak.
     """
@@ -114,17 +115,19 @@ class MeasureOptions(Record):
         draws: fills drawn by importance, per format.
         guesses: the likeliest fills that best-first search was to find, per format.
         budget_steps: model steps that the search of a format might take; None: by the model's size.
-        budget_seconds: an end in seconds for each walk.
+        budget_seconds: how long each search might take; None: no such end.
         live_states: model states that a search might hold at once.
         level: coverage of every interval.
         bootstraps: refits behind the goodness of the skew-normal curve.
         permutations: shuffles behind each p-value against guessing.
         significance: of all bounds on epsilon together.
-        delta: next to which epsilon is bounded; None: 0, and one by the number of documents.
+        delta: of the pair (epsilon, delta) that is bounded; None: 0, and one that follows from the
+            number of documents.
         claimed_epsilon: what was claimed of the training, in nats, with `delta`.
         quick: a first look, with a tenth of the references and of the search.
         seed: of bootstraps and, with the hashes of manifest and weights, of permutations.
-        threads: of the CPU, which decide the last bits; None in results of versions before it.
+        threads: of the CPU, whose number decides the last bits of a score; None in results of
+            versions that did not say.
     """
 
     references: Count | None

@@ -33,8 +33,8 @@ class QuantileInterval(Record):
 
     Attributes:
         value: of these canaries, bits.
-        low, high: None where too few canaries give no end on that side.
-        quantile: which.
+        low, high: its interval, bits; None where too few canaries give no end on that side.
+        quantile: which, in (0, 1).
         level: coverage wanted.
         attained: coverage reached; None where an end is missing.
         note: what is to be known of it; None where it is as wanted.
@@ -56,11 +56,15 @@ class QuantileInterval(Record):
 
 
 class MeanInterval(Record):
-    """A mean with an approximate interval over canaries drawn like these; as `QuantileInterval`.
+    """A mean of exposures with an approximate interval, over canaries drawn like these.
 
     Attributes:
+        value: of these canaries, bits.
+        low, high: the interval, bits; None where there is none.
+        level: coverage wanted.
         method: "bca", "normal", or "none" where there is no interval.
-        resamples, seed: of the bootstrap.
+        resamples, seed: of the bootstrap; 0 resamples where none were drawn.
+        note: what is to be known of it; None where it is as wanted.
     """
 
     value: float
@@ -83,11 +87,13 @@ class ControlsComparison(Record):
     """How much higher the canaries of a class lie than the controls of their format.
 
     Attributes:
-        n, mean, median: of the controls' exposures, bits.
+        n: how many controls.
+        mean, median: of the controls' exposures, bits.
         exceeds: share of pairs in which the canary lies higher, ties as half; .5 = chance.
         p_value: how often chance puts canaries so high.
         method: of the p-value.
         permutations, seed: behind it.
+        assumptions: what the p-value rests on.
     """
 
     n: Positive
@@ -102,7 +108,13 @@ class ControlsComparison(Record):
 
 
 class GuessingBaseline(Record):
-    """Exposures that a model shows which knows nothing of the secrets, in bits."""
+    """The exposures of canaries under a model that knows nothing of the secrets.
+
+    Attributes:
+        mean: bits; 1.44 among many references, less among few.
+        median: bits; about 1.
+        upper_quartile: bits, which one canary in four passes by luck; about 2.
+    """
 
     mean: float
     median: float
@@ -115,10 +127,12 @@ class GuessingTest(Record):
     Attributes:
         p_value: of a permutation test; at least 1 / (1 + permutations).
         statistic: mean exposure of the canaries among the references, bits.
-        n, references: how many of either.
+        n: canaries of the class.
+        references: that they were shuffled with.
         groups: of canaries and references that were ranked apart.
         alternative: "memorised" (one-sided), or "different" for controls.
         permutations, seed: behind it.
+        assumptions: what the p-value rests on.
     """
 
     p_value: Annotated[float, Field(gt=0, le=1)]
@@ -151,7 +165,9 @@ class EpsilonPoint(Record):
         repetitions: by which it is divided.
         quantile: of exposure; .5 is the median.
         validity: "point".
-        unit, adjacency, assumptions: what it means.
+        unit: of the value.
+        adjacency: which data sets count as neighbours.
+        assumptions: what the value rests on.
         capped: the median is a lower bound, and so is this.
     """
 
@@ -177,7 +193,15 @@ class EpsilonPoint(Record):
 
 
 class ExtractionCount(Record):
-    """How many canaries of a class a search found with some characters given, or guessing would."""
+    """How many canaries of a class a search found, and how many guessing would have.
+
+    Attributes:
+        method: of the search, as in `Extraction`.
+        revealed: characters of the secret that were given.
+        found: canaries whose secret was found; more = more leaks.
+        of: canaries that were searched for.
+        by_chance: how many of them blind guesses, as many as the search tried, find on average.
+    """
 
     method: Literal["greedy", "beam", "best_first"]
     revealed: Count
@@ -193,7 +217,13 @@ class ExtractionCount(Record):
 
 
 class GuessCount(Record):
-    """How many canaries of a class an attacker finds within a number of guesses."""
+    """How many canaries of a class an attacker finds within a number of guesses.
+
+    Attributes:
+        guesses: fills tried for each canary, the likeliest first.
+        found: canaries whose secret is among them; more = more leaks.
+        of: canaries of the class.
+    """
 
     guesses: Positive
     found: Count
@@ -212,21 +242,25 @@ class ClassSummary(Record):
     Attributes:
         format, role, repetitions: which; a control has repetitions 0.
         n: how many.
-        mean, standard_error: of their exposures, bits; no error of a single one.
+        mean: of their exposures, bits.
+        standard_error: of the mean, bits; None where there is a single canary.
         lower_quartile, median, upper_quartile: with intervals.
         capped: how many exposures are lower bounds.
         level: coverage of the intervals.
         notes: where an interval is missing or rough.
         mean_interval: of the mean.
-        controls: held against; None for the controls themselves, and where there are none.
+        controls: the class next to the format's controls; None for the controls themselves, and
+            where there are none.
         guessing: what guessing gives.
         other_medians: medians by estimates that are never shown first; None where one is infinite.
-        skew_normal_flagged: how many extrapolations reach beyond the references; None without.
-        guessing_test: against chance; None where none was made.
+        skew_normal_flagged: how many extrapolations reach beyond the references; None where none
+            was made.
+        guessing_test: of the mean against chance; None where none was made.
         median_capped: half of the exposures, or more, are lower bounds.
         epsilon: the point value; None for controls.
         methods: how many exposures were estimated in which way.
-        extraction, guesses: how many secrets were found.
+        extraction: how many secrets each search found, a row per method and characters given.
+        guesses: how many are found within 1, 10, 100 ... guesses.
     """
 
     format: str

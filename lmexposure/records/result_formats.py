@@ -45,7 +45,8 @@ class Goodness(Record):
     """How well the skew-normal curve fits its references.
 
     Attributes:
-        ks_statistic, ks_p_value: Kolmogorov-Smirnov distance, and its bootstrap p-value.
+        ks_statistic: Kolmogorov-Smirnov distance between curve and references.
+        ks_p_value: of that, by bootstrap; small = a bad fit.
         tail_bits: by how much the curve overstates exposure among the lowest references.
         tail_p_value: of that, by the same bootstrap.
         bootstraps: how many refits.
@@ -61,7 +62,15 @@ class Goodness(Record):
 
 
 class SkewNormalFit(Record):
-    """The skew-normal curve of a format's references, in bits, and how well it fits."""
+    """The skew-normal curve through the log-perplexities of a format's references.
+
+    Attributes:
+        location: where the curve lies, in bits; its mean where the shape is 0.
+        scale: how wide it is, in bits.
+        shape: how lopsided it is, without unit: 0 is a normal curve, above 0 the long tail is to
+            the right, towards fills that surprise the model more.
+        goodness: how well it fits.
+    """
 
     location: Number
     scale: Annotated[float, Field(gt=0, le=LARGEST_NUMBER)]
@@ -73,7 +82,7 @@ class TokenProof(Record):
     """How it was shown that every fill was followed as its own tokens.
 
     Attributes:
-        rule: of the tokenizer.
+        rule: of the tokenizer, that was shown to hold.
         counted: fills that the walk over tokens holds.
         looked_up: texts that were encoded to show it.
     """
@@ -104,14 +113,15 @@ class Search(Record):
 
     Attributes:
         tokens: how fills were followed as tokens.
-        shared_tokens: that all fills begin with.
-        margin: of the costs.
+        shared_tokens: how many tokens all fills begin with.
+        margin: by how much a fill's cost in bits may be off.
         budget_steps: model steps that each search might take.
-        draws, draw_steps: fills drawn by importance, and what they cost in model steps.
-        walk_steps: what counting ranks cost.
+        draws: fills drawn by importance.
+        draw_steps: model steps that drawing took.
+        walk_steps: model steps that counting ranks took.
         most_live: model states held at once.
         guesses_proven: how many of the likeliest fills are known in their order.
-        guess_steps: what they cost.
+        guess_steps: model steps that this took.
     """
 
     tokens: TokenProof
@@ -132,11 +142,11 @@ class FormatResult(Record):
     Attributes:
         name: as in the manifest.
         space_size: |R|, exactly.
-        bits: log2 of it.
+        bits: log2|R|, the most that exposure can show.
         references: fills never inserted that were scored.
         exhaustive: they are all fills that are neither canary nor control.
         set_aside: fills that the corpus held before insertion: not drawn, and in no rank.
-        shared_tokens: that the scored texts begin with.
+        shared_tokens: how many tokens all scored texts begin with.
         certifiable: fills have token paths of their own behind those, and all of it was scored.
         first_unscored: the first token of a text went unscored, for there was nothing before it.
         reference_bits_quantiles: of the references' log-perplexities: least, 1, 5, 25, 50, 75, 95,

@@ -32,8 +32,9 @@ class Bound(Record):
         method: the rule that gave it.
         value: epsilon is at least this with confidence 1 - significance.
         significance: how often, at most, `value` may lie above the true epsilon.
-        delta: next to which epsilon is bounded, for one document.
-        validity: for which trainings it holds: "any-dp" for every one.
+        delta: of the pair (epsilon, delta) that `value` bounds, for one document.
+        validity: for which trainings it holds: "any-dp" for every one; the others are in the
+            glossary.
         counts: what was counted, by name.
         threshold: the score above which a canary was guessed to be in; None: no single one.
         threshold_choice: how it, or what takes its place, was chosen.
@@ -41,7 +42,9 @@ class Bound(Record):
             where the rule has no such end.
         mu: of a Gaussian mechanism with as much leakage; None for other rules.
         repetitions: copies of each canary.
-        unit, adjacency, assumptions: what it means.
+        unit: of `value`.
+        adjacency: which data sets count as neighbours.
+        assumptions: what must hold in addition to the class of validity.
         notes: what is not as it should be, and what became of it.
     """
 
@@ -76,17 +79,23 @@ class Bound(Record):
 
 
 class PrimaryBound(Bound):
-    """The largest of the classes' primary bounds, at the sum of their levels.
+    """The largest of the classes' primary bounds; its other fields are as in `Bound`.
 
     Attributes:
-        formats: of its class.
+        significance: the sum of what the primary bounds of all classes have.
+        formats: of the class that it is from.
     """
 
     formats: Rows[str]
 
 
 class RefusedBound(Record):
-    """A rule that the data does not support, and why."""
+    """A bound that these data do not support.
+
+    Attributes:
+        method: the rule that would have given it.
+        reason: why it was not computed.
+    """
 
     method: str
     reason: str
@@ -111,7 +120,19 @@ class ClassBounds(Record):
 
 
 class AreaUnderCurve(Record):
-    """P(score in > score out) + P(equal) / 2, with its interval; .5 = chance, more = leaks."""
+    """P(score in > score out) + P(equal) / 2, in [0, 1]; 0.5 = guessing, higher = more leaks.
+
+    Attributes:
+        value: of these scores.
+        low, high: its two-sided interval.
+        level: coverage wanted.
+        method: of the interval: "effective", "newcombe" or "hoeffding".
+        validity: of the interval: "iid-scores" (for every number of scores) or "asymptotic".
+        positives: scores of candidates that went in.
+        negatives: scores of candidates that did not.
+        assumptions: what the interval rests on.
+        notes: what is unusual about these scores.
+    """
 
     value: Share
     low: Share
@@ -129,11 +150,14 @@ class TruePositiveRate(Record):
     """The true-positive rate at a false-positive rate, in [0, 1]; higher = more leaks.
 
     Attributes:
-        fpr: allowed.
-        value, low, high: None where too few negatives do not resolve it.
+        fpr: the false-positive rate that is allowed.
+        value: of these scores; None, as the four below, where the negatives are too few for `fpr`.
+        low, high: its interval.
+        threshold: the score from which on the attack takes a candidate for one that went in.
+        false_positives: how many that did not go in it takes for ones that did.
         level: coverage of the interval.
-        threshold, false_positives: of the attack; None likewise.
-        positives, negatives: scores on each side.
+        positives: scores of candidates that went in.
+        negatives: scores of candidates that did not.
         note: why there is no number.
         validity: what the interval assumes.
     """
@@ -158,7 +182,13 @@ class TruePositiveRate(Record):
 
 
 class Membership(Record):
-    """How well scores tell those in from those never in."""
+    """How well scores tell candidates that went in from those that did not.
+
+    Attributes:
+        area_under_curve: over all thresholds.
+        tpr_at_fpr: how many that went in are found, at few false positives; a row for each
+            false-positive rate.
+    """
 
     area_under_curve: AreaUnderCurve
     tpr_at_fpr: Rows[TruePositiveRate]
@@ -170,10 +200,12 @@ class PrivacyClass(Record):
     Attributes:
         formats: pooled in it; one where a fixed number of canaries went in.
         repetitions: copies of each canary.
-        canaries, held_out: candidates that went in, and that did not.
+        canaries: how many went in.
+        held_out: how many candidates did not.
         references: that they were compared with.
-        bounds, membership: None where there is no bound.
-        note: why there is none.
+        bounds: on epsilon; None where there is none.
+        membership: how well scores tell who went in; None where there is no bound.
+        note: why there is no bound.
     """
 
     formats: Rows[str]
@@ -204,7 +236,8 @@ class ClaimCheck(Record):
         verdict: "contradicted": the bound is above the claim; "consistent": it is not, although a
             perfect attack would have put it there; "cannot tell": no attack could have.
         reason: the same with its numbers.
-        claimed_epsilon, claimed_delta: in nats, and next to it.
+        claimed_epsilon: in nats.
+        claimed_delta: of the same claim.
         bound: the primary bound; None where there is none.
         max_attainable: the most that it could have been; None where there is no such end.
         significance: how often, at most, a true claim is contradicted.
@@ -244,7 +277,7 @@ class Privacy(Record):
         inclusion_probability: with which each candidate went in by its own coin; None where a fixed
             number of canaries went in.
         significance: of all bounds together.
-        deltas: next to which epsilon is bounded, the primary bound's first.
+        deltas: for which epsilon is bounded, the primary bound's first.
         primary: the largest of the classes' primary bounds; None where no class has one.
         max_attainable: the most that a perfect attack on these classes would have shown.
         classes: by repetitions, and by format where formats are not pooled.

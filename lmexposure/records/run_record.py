@@ -63,12 +63,17 @@ class RunOptions(Record):
         controls: per format, never inserted.
         seed: of secrets, positions, initial weights and the order of training; None: drawn fresh,
             and in the manifest alone.
-        layout, text_field: how the corpus was read.
+        layout: what a document is, and what held them; None: found by the
+            corpus's suffix.
+        text_field: the field that holds the text, where a document has fields.
         existing: what became of fills that the corpus held already.
-        layers, units: size of the LSTM.
+        layers: of the LSTM.
+        units: of each of its layers.
         training: overrides of the model's training defaults, by name.
-        device, dtype: where and in which precision the model was measured.
-        offline, revision: how a hub name was looked up.
+        device: where the model was measured.
+        dtype: the precision in which it was.
+        offline: whether a hub name was looked up in the local cache alone.
+        revision: of a hub name; None: its default branch.
     """
 
     model: str
@@ -95,12 +100,14 @@ class TrainingRecord(Record):
     """What a training came to.
 
     Attributes:
-        model_path: the last part of it.
-        validation_bits, initial_validation_bits: bits per token, lower = more useful.
-        best_step, best_epoch: of the kept checkpoint.
+        model_path: the name of the model's directory.
+        validation_bits: loss of the kept checkpoint, bits per token, lower = more useful.
+        initial_validation_bits: the same before training.
+        best_step, best_epoch: when the kept checkpoint was made.
         steps, epochs, tokens, seconds: of the whole training.
-        stopped: what ended it.
-        processes, threads: that it ran on; threads of each, None where no version said.
+        stopped: what ended it, such as "epochs" or "patience".
+        processes: how many it ran on.
+        threads: of each process; None where no version said.
         reused: it had been finished before.
     """
 
@@ -152,17 +159,19 @@ class RunRecord(FileRecord):
     Attributes:
         lmexposure: the version that wrote it.
         git_revision: of the directory that the command was called in; None where it is no checkout.
-        python, platform, versions: what it ran on; versions by package.
+        python: the version of Python that it ran on.
+        platform: the operating system and processor that it ran on.
+        versions: of the packages that decide numbers, by name.
         command: "run", or "measure" of a model that was trained elsewhere.
-        corpus: its path from the run's directory, or several paths or patterns with `SEVERAL`
-            between them; None where it is not known.
+        corpus: its path from the run's directory, or several paths or patterns with a NUL
+            character between them; None where it is not known.
         settings: what was inserted and trained; None of a measurement alone.
         measure: what was asked of the measurement.
-        seconds: by step, of the call that did it.
+        seconds: how long each step took in the call that did it, by name.
         measured: when the measuring ended, in UTC: "2026-11-22T06:30:00Z"; None before, and where
             no version said.
         device: that the model was measured on; None before.
-        training: what it came to; None before, and of a measurement alone.
+        training: what the training came to; None before, and of a measurement alone.
     """
 
     NAME: ClassVar[str] = "run.json"

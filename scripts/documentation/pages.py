@@ -22,6 +22,7 @@ NOTEBOOK = DOCS / "tutorials" / "notebook.ipynb"
 SHORT: Mapping[str, object] = {"lines": 300, "steps": 3, "references": 40}
 _FORMATS = "<!-- the formats that ship -->"
 _MEANING = re.compile(r"^    (\w+(?:, \w+)*): (.*(?:\n        .*)*)", re.MULTILINE)
+_ALIKE = re.compile(r"other fields are as in `(\w+)`")
 
 
 def stage(out: Path, *, short: bool) -> None:
@@ -122,10 +123,9 @@ def schemas() -> str:
         schema = json.loads(path.read_text(encoding="utf-8"))
         name = schema["$id"]
         parts.append(f"## {name} {{#{_anchor(name)}}}\n\n[{path.name}](../schemas/{path.name})\n")
-        parts.append(_record(schema, name))
-        for part, definition in schema["$defs"].items():
-            title = f"### {part} {{#{_anchor(name, part)}}}"
-            parts.append(f"{title}\n\n{_record(definition, name)}")
+        for part, definition in {"": schema, **schema["$defs"]}.items():
+            title = f"### {part} {{#{_anchor(name, part)}}}\n\n" if part else ""
+            parts.append(title + _record(definition, schema))
     return "\n".join(parts)
 
 
@@ -133,20 +133,29 @@ def _anchor(*names: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", "-".join(names).lower())
 
 
-def _record(schema: Mapping[str, Any], name: str) -> str:
+def _record(record: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
     """Its first sentence, and its fields with what the docstring says of them."""
-    text = schema.get("description", "")
-    said = {
-        key: " ".join(words.split())
-        for keys, words in _MEANING.findall(text.partition("Attributes:")[2])
-        for key in keys.split(", ")
-    }
+    text = record.get("description", "")
+    alike = _ALIKE.search(text)
+    other = schema["$defs"][alike[1]]["description"] if alike else ""
+    said = {**_ENVELOPE, **_meanings(other), **_meanings(text)}
     first = " ".join(text.partition("Attributes:")[0].split())
+    unsaid = record.get("properties", {}).keys() - said.keys()
+    assert not unsaid, f"no docstring says what {sorted(unsaid)} mean in: {first}"
     rows = [
-        (f"`{key}`", _type(field, name), _cell(said.get(key, _ENVELOPE.get(key, ""))))
-        for key, field in schema.get("properties", {}).items()
+        (f"`{key}`", _type(field, schema["$id"]), _cell(said[key]))
+        for key, field in record.get("properties", {}).items()
     ]
     return f"{first}\n\n{_table(('field', 'type', 'meaning'), rows)}"
+
+
+def _meanings(docstring: str) -> dict[str, str]:
+    """Field -> what a docstring says of it under "Attributes:"."""
+    return {
+        key: " ".join(words.split())
+        for keys, words in _MEANING.findall(docstring.partition("Attributes:")[2])
+        for key in keys.split(", ")
+    }
 
 
 _ENVELOPE = {
