@@ -115,8 +115,9 @@ def share_warning(
         )
         above = max(above, of_bytes / _MOST_OF_TOKENS)
     if of_documents > _MOST_OF_DOCUMENTS:
+        whose = "its" if shares else "the corpus'"
         shares.append(
-            f"{percent(of_documents)} of its documents (at most {percent(_MOST_OF_DOCUMENTS)})"
+            f"{percent(of_documents)} of {whose} documents (at most {percent(_MOST_OF_DOCUMENTS)})"
         )
         above = max(above, of_documents / _MOST_OF_DOCUMENTS)
     if not shares:

@@ -151,7 +151,7 @@ class Entry(Record):
 
 
 class ManifestFile(FileRecord):
-    """manifest.json.
+    """Which secrets there are, and where each was inserted: manifest.json.
 
     Attributes:
         plan: what was asked for.

@@ -104,13 +104,13 @@ class TrainingSettings:
     )
     epochs: int = setting(
         20,
-        "most passes over the corpus; training stops earlier when it can",
+        "passes over the corpus at most; training stops earlier where the loss no longer falls",
         usual=_usual("epochs", 20),
         panel=TRAINING,
         rule=_COUNT,
     )
     patience: int = setting(
-        3, "evaluations without a better one before training stops", panel=TRAINING, rule=_COUNT
+        3, "evaluations without a lower loss before training stops", panel=TRAINING, rule=_COUNT
     )
     evaluate_every: int | None = setting(
         None,
@@ -184,7 +184,10 @@ class TrainingSettings:
         None, "seconds after which training ends", panel=TRAINING, rule=positive
     )
     accumulation: int = setting(
-        1, "parts of a step, to save memory; changes no result", panel=TRAINING, rule=_COUNT
+        1,
+        "parts that a step is computed in, to save memory; changes no result",
+        panel=TRAINING,
+        rule=_COUNT,
     )
     checkpoint_seconds: float = setting(
         60.0, "seconds between checkpoints", panel=TRAINING, rule=positive, by_flag=False

@@ -142,6 +142,10 @@ def test_too_many_canaries_are_said_with_what_to_change(call: Call, tmp_path: Pa
     outcome = call("insert", corpus, *few)
     assert "11 % of its documents" in outcome.err
     assert "canaries (now 60), or lower repetitions (now 1)" in outcome.err
+    long = tmp_path / "long.txt"
+    long.write_text("".join(f"{number} {'of many words ' * 200}\n" for number in range(501)))
+    outcome = call("insert", long, *few[:-1], tmp_path / "q")
+    assert "warning: the canaries are 11 % of the corpus' documents (at most 5 %)" in outcome.err
 
 
 def test_set_aside_goes_on(call: Call, corpus: Path, tmp_path: Path) -> None:
