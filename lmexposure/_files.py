@@ -510,3 +510,8 @@ def _unlock(path: Path, descriptor: int | None) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_UN)
     finally:
         os.close(descriptor)
+
+
+def is_utf8(name: str) -> bool:
+    """Whether the name of a file can be written down; on the disk it may hold any bytes."""
+    return name == name.encode(errors="ignore").decode()

@@ -24,11 +24,6 @@ def visible(text: object) -> str:
     )
 
 
-def is_utf8(name: str) -> bool:
-    """Whether the name of a file can be written down; on the disk it may hold any bytes."""
-    return name == name.encode(errors="ignore").decode()
-
-
 def printable(text: str, *, json_escapes: bool = False) -> str:
     """A whole file's text with all but its line ends and blanks spelled out where it is unseen.
 

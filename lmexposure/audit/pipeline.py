@@ -11,9 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
-from lmexposure._files import atomic_write, only_writer
+from lmexposure._files import atomic_write, is_utf8, only_writer
 from lmexposure._style import percent
-from lmexposure._text import is_utf8
 from lmexposure._validate import of_type
 from lmexposure.audit.corpus import insert_corpus, plan_of, preview
 from lmexposure.audit.directory import RunLog

@@ -15,13 +15,13 @@ from typing import Any
 from lmexposure._files import (
     PRIVATE,
     atomic_directory,
+    is_utf8,
     mode_like,
     new_file,
     only_writer,
     write_json,
 )
 from lmexposure._integrity import say_rebuilt
-from lmexposure._text import is_utf8
 from lmexposure._validate import flag, integer, of_type
 from lmexposure.canaries.corpora.files import (
     SIDECAR_SUFFIX,
