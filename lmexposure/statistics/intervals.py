@@ -253,7 +253,7 @@ def mean_interval(
         InputError: no values, or one that is not finite.
         SettingsError: a setting out of range.
 
-    Source: Efron 1987, Better bootstrap confidence intervals, section 4; the acceleration is
+    Source: Efron 1987, Better bootstrap confidence intervals; the acceleration is
     the jackknife's, which a mean has in closed form.
 
     >>> mean_interval([1.0, 2.0]).method

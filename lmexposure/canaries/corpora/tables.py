@@ -5,6 +5,7 @@ they are.
 """
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ _PIECE_BYTES = 1 << 24
 
 
 @dataclass(frozen=True)
-class Rows:
+class Rows(ABC):
     """What parts of a corpus have in common whose documents are rows (see `insertion.Part`).
 
     Attributes:
@@ -42,9 +43,9 @@ class Rows:
     lines = size = documents
 
     @cached_property
+    @abstractmethod
     def texts(self) -> list[Any]:
         """The text of each row."""
-        raise NotImplementedError
 
     @cached_property
     def content(self) -> bytes:
@@ -91,7 +92,7 @@ class TableLayout:
         Raises:
             CorpusError: it cannot be read.
         """
-        raise NotImplementedError
+        raise NotImplementedError  # of rows that are in no file
 
     def parts(
         self, path: Path, *, name: str, taken: Taken | None, known: bool, first_end: bytes

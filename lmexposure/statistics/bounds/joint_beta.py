@@ -111,7 +111,7 @@ def joint_beta_epsilon(
         InputError: no canary that was in, or none that was out.
         SettingsError: a count or a setting out of range.
 
-    Source: Zanella-Beguelin et al. 2022, Bayesian estimation of differential privacy, section 5.
+    Source: Zanella-Beguelin et al. 2022, Bayesian estimation of differential privacy.
 
     >>> bound = joint_beta_epsilon(
     ...     false_negatives=12,
