@@ -50,7 +50,7 @@ if TYPE_CHECKING:
         load_format,
         shipped_formats,
     )
-    from lmexposure.canaries.manifest import CorpusRecord, Manifest
+    from lmexposure.canaries.manifest import CorpusRecord, Manifest, WrappingRecord
     from lmexposure.canaries.pipe import (
         NOT_TEXT,
         SPOOL,
@@ -77,7 +77,7 @@ if TYPE_CHECKING:
         count_of,
         file_names,
     )
-    from lmexposure.canaries.wrapping import Wrapping
+    from lmexposure.canaries.wrapping import FORMS, Wrapping
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
@@ -108,6 +108,7 @@ else:
 __all__ = [
     "ADAPTERS",
     "DEFAULT_REFERENCES",
+    "FORMS",
     "LAYOUTS",
     "NOT_TEXT",
     "SIDECAR_SUFFIX",
@@ -132,6 +133,7 @@ __all__ = [
     "Removal",
     "Sidecar",
     "Wrapping",
+    "WrappingRecord",
     "check_format_file",
     "copies_of",
     "corpus_count",

@@ -27,7 +27,8 @@ from lmexposure.canaries.insertion import (
 )
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.plan import Plan
-from lmexposure.canaries.wrapping import RowSchema, Wrapping
+from lmexposure.canaries.row_schema import RowSchema
+from lmexposure.canaries.wrapping import Wrapping
 from lmexposure.errors import CorpusError
 
 _T = TypeVar("_T")

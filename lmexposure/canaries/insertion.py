@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from lmexposure._validate import of_type, one_of
 from lmexposure.canaries.format import Format, Found, add_fills, sure_words
-from lmexposure.canaries.manifest import CorpusRecord, Layout, Manifest
+from lmexposure.canaries.manifest import CorpusRecord, Layout, Manifest, WrappingRecord
 from lmexposure.canaries.plan import Canary, Plan
 from lmexposure.canaries.plan import draw as draw_plan
 from lmexposure.errors import CorpusError
@@ -137,6 +137,7 @@ class About(NamedTuple):
     text_field: str | None = None
     constant_fields: Collection[str] = ()
     separator: str | None = None
+    wrapping: WrappingRecord | None = None
 
     def record(
         self, documents: int, hashes: tuple[str, str] = ("", ""), *, verified: bool = True

@@ -16,13 +16,22 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import ConfigDict, Field, StringConstraints, WithJsonSchema
 
 from lmexposure._files import PRIVATE, atomic_write, content_hash
-from lmexposure._record import BigInteger, Count, FileRecord, JsonTable, Record, Rows, Upgrades
+from lmexposure._record import (
+    BigInteger,
+    Count,
+    FileRecord,
+    JsonTable,
+    Record,
+    Rows,
+    Sha256,
+    Upgrades,
+)
 from lmexposure._style import count, listed
 from lmexposure._text import visible
 from lmexposure._validate import LARGEST_SEED, integer, of_type
 from lmexposure.canaries.format import Format
 from lmexposure.canaries.layouts import ADAPTERS, IN_MEMORY
-from lmexposure.canaries.manifest_upgrades import UPGRADES, is_older, older_name
+from lmexposure.canaries.manifest_upgrades import UPGRADES, as_version_3, is_older, older_name
 from lmexposure.canaries.plan import (
     DEFAULT_REFERENCES,
     Canary,
@@ -31,6 +40,7 @@ from lmexposure.canaries.plan import (
     checked_inclusion,
     secrets,
 )
+from lmexposure.canaries.wrapping import Wrapping
 from lmexposure.errors import InputError, ManifestError, PlanError
 
 if TYPE_CHECKING:
@@ -41,6 +51,7 @@ Seed = Annotated[BigInteger, Field(le=LARGEST_SEED)]
 # What gives a secret away is not printed, and pydantic's own errors show no value.
 _HIDDEN = ConfigDict(hide_input_in_errors=True)
 _AGAIN = "take the manifest that insertion wrote, or insert again"
+_WRAPPING = ("form", "turn", "loss", "strings", "rendering", "other", "system")
 
 
 class FormatRecord(Record):
@@ -89,13 +100,62 @@ class PlanRecord(Record):
     inclusion_seed: Seed | None = Field(repr=False)
 
 
+class WrappingRecord(Record):
+    """Where in its training record each canary is, and what is around it; see `Wrapping`.
+
+    Attributes:
+        form: of the records: "messages", "conversations", "prompt_completion", "instruction" or
+            "preference".
+        turn: that the canaries are: "user" or "assistant".
+        loss: which tokens carry it: "all", "assistant" or "completion".
+        strings: whether the fields are strings, and not lists of messages.
+        rendering: how a record becomes a row: "chat", by a chat template, or "text".
+        other: text of the other turn; None: the usual one.
+        system: text of a system turn; None: there is none.
+        template_sha256: of the chat template that the training will use; None where insertion was
+            not given its tokenizer.
+        special_tokens: of that tokenizer, as text; None where it was not given.
+    """
+
+    model_config = _HIDDEN
+
+    form: Literal["messages", "conversations", "prompt_completion", "instruction", "preference"]
+    turn: Literal["user", "assistant"]
+    loss: Literal["all", "assistant", "completion"]
+    strings: bool
+    rendering: Literal["chat", "text"]
+    other: str | None
+    system: str | None
+    template_sha256: Sha256 | None
+    special_tokens: Rows[str] | None
+
+    @classmethod
+    def of(
+        cls,
+        wrapping: Wrapping,
+        *,
+        template_sha256: str | None = None,
+        special_tokens: Sequence[str] | None = None,
+    ) -> "WrappingRecord":
+        """What a manifest says of a wrapping, and of the tokenizer of the training where known."""
+        values = {name: getattr(wrapping, name) for name in _WRAPPING}
+        known = None if special_tokens is None else tuple(special_tokens)
+        return cls(**values, template_sha256=template_sha256, special_tokens=known)
+
+    def wrapping(self) -> Wrapping:
+        """The same as a `Wrapping`."""
+        return Wrapping(**{name: getattr(self, name) for name in _WRAPPING})
+
+
 class CorpusRecord(Record):
     """The corpus that the canaries went into.
 
     Attributes:
         name: file name without its directory; "" where there was no file.
-        layout: what a document is, and what held them; "chat": one in a turn of a chat.
-        text_field: the field that holds the text, None where a document has no fields.
+        layout: what a document is, and what held them; "chat", of before version 4: a record with
+            a canary in a turn of a chat, of which it is not known what the other turns were.
+        text_field: the field that holds the text, None where a document has no fields; of chats
+            where the canary is, such as "messages[1].content".
         constant_fields: fields of inserted records that were given; the others were copied from
             the record that follows.
         separator: the text between documents; None: the model's BOS, else its EOS token.
@@ -105,6 +165,7 @@ class CorpusRecord(Record):
         sha256_inserted: of the corpus with its canaries.
         verified: whether insertion looked for fills, hashed, and checked what it wrote; where it
             was told not to, the hashes are "".
+        wrapping: where in its record each canary is; None: it is a text of its own.
 
     Of packed files, the hashes are of the content; of Parquet, of the texts as for "dataset"; of
     several files, of their contents one after another. Where the whole was never read, they are "".
@@ -121,6 +182,7 @@ class CorpusRecord(Record):
     sha256: Annotated[str, StringConstraints(pattern="^([0-9a-f]{64})?$")]
     sha256_inserted: Annotated[str, StringConstraints(pattern="^([0-9a-f]{64})?$")]
     verified: bool
+    wrapping: WrappingRecord | None
 
 
 class Entry(Record):
@@ -164,7 +226,7 @@ class ManifestFile(FileRecord):
 
     NAME: ClassVar[str] = "manifest.json"
     FAMILY: ClassVar[str] = "lmexposure.manifest"
-    VERSION: ClassVar[int] = 3
+    VERSION: ClassVar[int] = 4
     ERROR: ClassVar[type[InputError]] = ManifestError
     AGAIN: ClassVar[str] = _AGAIN
     SECRET: ClassVar[bool] = True
@@ -259,20 +321,28 @@ class Manifest:
         return self.corpus.separator
 
     @property
+    def wrapping(self) -> Wrapping | None:
+        """Where in its record each canary is; None: it is a text of its own."""
+        known = self.corpus.wrapping
+        return None if known is None else known.wrapping()
+
+    @property
     def is_older(self) -> bool:
         """Whether it was read from the file of an older version."""
         return self._older is not None
 
     @cached_property
     def sha256(self) -> str:
-        """The manifest's name for other files: the hash of its contents, as its file carries it.
+        """The manifest's name for other files: the hash of its contents.
 
         One that an older version wrote keeps the name that it was given then: results, sidecars and
         trained models refer to it.
         """
         if self._older is not None:
             return older_name(self._older)
-        return content_hash(self.to_dict())
+        values = self.to_dict()
+        # Of plain texts it is what version 3 said, so that what refers to it still fits.
+        return content_hash(values if self.corpus.wrapping else as_version_3(values))
 
     def references_left(self, format_name: str) -> int:
         """How many secrets of a format are neither candidate, control nor set aside."""

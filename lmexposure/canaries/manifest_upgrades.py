@@ -48,6 +48,18 @@ def from_version_2(values: JsonTable, _hashed: bool) -> JsonTable:
     return {**values, "plan": plan, "corpus": corpus, "entries": list[JsonValue](entries)}
 
 
+def from_version_3(values: JsonTable, _hashed: bool) -> JsonTable:
+    """Of before 2026-12, where nothing was said of the records around the canaries."""
+    return {**values, "corpus": {**table_of(values["corpus"], "corpus"), "wrapping": None}}
+
+
+def as_version_3(values: JsonTable) -> JsonTable:
+    """The contents of a manifest of plain texts as version 3 wrote them."""
+    corpus = dict(table_of(values["corpus"], "corpus"))
+    del corpus["wrapping"]
+    return {**values, "schema": "lmexposure.manifest/3", "corpus": corpus}
+
+
 def is_older(content: bytes) -> bool:
     """Whether a sound manifest.json is of before version 3."""
     return b'"checksum"' in content and "checksum" in json.loads(content)
@@ -75,4 +87,4 @@ def _entry(row: JsonTable) -> JsonTable:
     return {**row, "role": "held_out"} if row["role"] == "excluded" else row
 
 
-UPGRADES: Upgrades = {1: from_version_1, 2: from_version_2}
+UPGRADES: Upgrades = {1: from_version_1, 2: from_version_2, 3: from_version_3}

@@ -23,8 +23,8 @@ from lmexposure.canaries.layouts import IN_MEMORY
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.pipe import StreamSource, is_stream, stream_layout
 from lmexposure.canaries.plan import Canary
+from lmexposure.canaries.row_schema import RowSchema
 from lmexposure.canaries.verification import file_names
-from lmexposure.canaries.wrapping import RowSchema
 from lmexposure.errors import CorpusError
 
 _LOG = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from lmexposure.canaries.format import count_fills
 from lmexposure.canaries.insertion import About, Placement, constants_of, manifest_of
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.plan import Plan
-from lmexposure.canaries.wrapping import RowSchema
+from lmexposure.canaries.row_schema import RowSchema
 from lmexposure.errors import CorpusError, ManifestError, PlanError
 
 _Batch = TypeVar("_Batch")

@@ -20,7 +20,7 @@ from lmexposure.canaries.format import Found, add_fills, sure_words
 from lmexposure.canaries.insertion import Source, strange_fills
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.pipe import StreamSource, is_stream, stream_layout
-from lmexposure.canaries.wrapping import RowSchema
+from lmexposure.canaries.row_schema import RowSchema
 from lmexposure.errors import SettingsError
 
 

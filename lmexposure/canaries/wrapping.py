@@ -1,30 +1,59 @@
-"""Where in a record a canary is: in a field, as a text of its own, or as a turn of a chat."""
+"""Where in a record a canary is, what is around it, and which tokens carry loss.
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+As a text of its own, or as a turn of a chat in one of the forms that trainers read.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
 
 from lmexposure._validate import one_of, text
-from lmexposure.canaries.corpora.tables import check_columns
-from lmexposure.canaries.insertion import About
-from lmexposure.canaries.manifest import Manifest
-from lmexposure.errors import CorpusError, SettingsError
+from lmexposure.errors import SettingsError
 
-_CHANGING = ("tools", "chat_template_kwargs")  # how a chat is rendered
+Form = Literal[
+    "text", "messages", "conversations", "prompt_completion", "instruction", "preference"
+]
+FORMS: tuple[Form, ...] = get_args(Form)
+_TURNS = ("plain", "user", "assistant")
 _OTHER = {"plain": "", "user": "Thank you.", "assistant": "Please go on."}
+_REJECTED = "I cannot say."  # what a preference pair would rather not have
+_SPEAKERS = {"system": "system", "user": "human", "assistant": "gpt"}  # of ShareGPT
+# Stanford Alpaca's prompt without an input, as its trainers write it.
+_INSTRUCTION = (
+    "Below is an instruction that describes a task. Write a response that appropriately completes "
+    "the request.\n\n### Instruction:\n{user}\n\n### Response:\n{assistant}"
+)
+_PLACES: Mapping[Form, Mapping[str, str]] = {
+    "text": {"plain": "text"},
+    "messages": {"user": "messages[{n}].content", "assistant": "messages[{n}].content"},
+    "conversations": {"user": "conversations[{n}].value", "assistant": "conversations[{n}].value"},
+    "prompt_completion": {"user": "prompt", "assistant": "completion"},
+    "instruction": {"user": "instruction", "assistant": "output"},
+    "preference": {"user": "prompt", "assistant": "chosen"},
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wrapping:
-    """Where in a training record a canary is, and which of its tokens carry loss.
+    """Where in a training record a canary is, what is around it, and which tokens carry loss.
 
     Args:
-        turn: "plain", a document of its own; "user" or "assistant", that turn of a chat.
+        turn: "plain", a document of its own; "user" or "assistant", that turn of a chat: the
+            prompt, or what answers it.
         loss: "all" tokens carry it; "assistant", those that the chat template marks as generated
             (`assistant_only_loss` of TRL); "completion", those behind the prompt.
+        form: the record's: "text"; "messages" (role, content); "conversations" (from, value, as
+            ShareGPT has them); "prompt_completion"; "instruction" (instruction, input, output, as
+            Alpaca has them); "preference" (prompt, chosen, rejected). None: "text" of plain
+            texts, "prompt_completion" with loss="completion", else "messages".
+        strings: of "prompt_completion" and "preference": the fields are strings, not lists of
+            messages; of "instruction" they always are.
+        rendering: how a record becomes a row: "chat", by the chat template; "text", its strings
+            one behind the other, those of "instruction" in Alpaca's prompt. None: "text" of
+            strings, else "chat".
         other: text of the other turn: the question before an assistant turn, the answer to a user
-            turn. None: a neutral one.
+            turn. None: a neutral one. It is the same for all canaries.
+        system: text of a system turn in front; None: there is none.
         context: left of a plain text. "": nothing but what the tokenizer begins every text with, as
             in SFTTrainer's rows; where that is nothing, the first token carries no loss. Else as in
             `log_perplexity`: the manifest's separator, or None: the BOS, else the EOS token.
@@ -39,13 +68,19 @@ class Wrapping:
 
     turn: Literal["plain", "user", "assistant"] = "plain"
     loss: Literal["all", "assistant", "completion"] = "all"
+    form: Form | None = None
+    strings: bool = False
+    rendering: Literal["chat", "text"] | None = None
     other: str | None = None
+    system: str | None = None
     context: str | None = ""
     chat_template: str | None = None
 
     def __post_init__(self) -> None:
-        one_of("turn", self.turn, tuple(_OTHER))
+        one_of("turn", self.turn, _TURNS)
         one_of("loss", self.loss, ("all", "assistant", "completion"))
+        self._derive()
+        self._check_form()
         if self.loss != "all" and self.turn != "assistant":
             raise SettingsError(
                 f"turn={self.turn!r} with loss={self.loss!r}: no token of the canary carries loss, "
@@ -55,190 +90,106 @@ class Wrapping:
             raise SettingsError(
                 f"context is for turn='plain'; before turn={self.turn!r} comes the chat template"
             )
-        if self.turn != "plain" and self.other is not None:
-            text("other", self.other)
+        for name in ("other", "system"):
+            if self.turn != "plain" and getattr(self, name) is not None:
+                text(name, getattr(self, name))
+
+    def _derive(self) -> None:
+        """Fill in what follows from the rest."""
+        form = self.form
+        if form is None:
+            chat: Form = "prompt_completion" if self.loss == "completion" else "messages"
+            form = "text" if self.turn == "plain" else chat
+        one_of("form", form, FORMS)
+        strings = form == "instruction" or (
+            self.strings and form in ("prompt_completion", "preference")
+        )
+        if self.strings and not strings:
+            raise SettingsError(f"strings=True does not go with form={form!r}; leave it out")
+        written = self.rendering or ("text" if strings or form == "text" else "chat")
+        one_of("rendering", written, ("chat", "text"))
+        for name, value in (("form", form), ("strings", strings), ("rendering", written)):
+            object.__setattr__(self, name, value)
+
+    def _check_form(self) -> None:
+        if (self.form == "text") != (self.turn == "plain"):
+            raise SettingsError(
+                f"form={self.form!r} does not go with turn={self.turn!r}; plain texts have "
+                "form='text', the others a turn 'user' or 'assistant'"
+            )
+        if self.rendering == "text" and not self.strings and self.form != "text":
+            raise SettingsError(
+                f"rendering='text' is for records of strings; those of form={self.form!r} are "
+                "messages, which a chat template renders: leave rendering out"
+            )
+        if self.rendering == "text" and self.system is not None:
+            raise SettingsError("system is for chats, which a template renders; leave it out")
+        if self.rendering == "text" and self.loss == "assistant":
+            raise SettingsError(
+                "loss='assistant' asks a chat template for the answers; with rendering='text' use "
+                "loss='completion' or 'all'"
+            )
 
     @property
     def place(self) -> str:
         """Where in a record the text is: "text", "messages[1].content", ..."""
-        if self.turn == "plain":
-            return "text"
-        if self.loss == "completion":
-            return "completion[0].content"
-        return f"messages[{int(self.turn == 'assistant')}].content"
+        assert self.form is not None, "derived"
+        number = int(self.turn == "assistant") + (self.system is not None)
+        place = _PLACES[self.form][self.turn].format(n=number)
+        if self.form in ("prompt_completion", "preference") and not self.strings:
+            first = self.system is not None and self.turn == "user"
+            return f"{place}[{int(first)}].content"
+        return place
 
     def messages(self, canary: str) -> list[dict[str, str]]:
-        """The chat that this text is a turn of: first the user's, then the assistant's.
+        """The chat that this text is a turn of: the system's if any, the user's, the assistant's.
 
         Raises:
             SettingsError: a plain text is no chat.
         """
         if self.turn == "plain":
             raise SettingsError("turn='plain' has no messages; use record(), or another turn")
-        other = _OTHER[self.turn] if self.other is None else self.other
-        texts = (canary, other) if self.turn == "user" else (other, canary)
-        roles = ("user", "assistant")
-        return [{"role": r, "content": c} for r, c in zip(roles, texts, strict=True)]
+        texts = self._turns(canary)
+        return [{"role": role, "content": said} for role, said in texts.items()]
 
     def record(self, canary: str) -> dict[str, Any]:
-        """The training record of this text: of TRL's "text", "messages" or "prompt" types."""
-        if self.turn == "plain":
+        """The training record of this text."""
+        if self.form == "text":
             return {"text": canary}
-        messages = self.messages(canary)
-        if self.loss == "completion":
-            return {"prompt": messages[:1], "completion": messages[1:]}
-        return {"messages": messages}
+        turns, messages = self._turns(canary), self.messages(canary)
+        if self.form == "messages":
+            return {"messages": messages}
+        if self.form == "conversations":
+            said = [{"from": _SPEAKERS[role], "value": text} for role, text in turns.items()]
+            return {"conversations": said}
+        if self.form == "instruction":
+            return {"instruction": turns["user"], "input": "", "output": turns["assistant"]}
+        prompt, answer = (
+            (turns["user"], turns["assistant"]) if self.strings else (messages[:-1], messages[-1:])
+        )
+        if self.form == "prompt_completion":
+            return {"prompt": prompt, "completion": answer}
+        rejected = _REJECTED if self.strings else [{"role": "assistant", "content": _REJECTED}]
+        return {"prompt": prompt, "chosen": answer, "rejected": rejected}
 
-
-@dataclass(frozen=True)
-class RowSchema:
-    """What of a row is its text, and which row a canary makes.
-
-    Attributes:
-        name: of the field that holds the text, or of a chat where the canary is, such as
-            "messages[1].content"; None: a row is its text.
-        fields: constants for fields of inserted rows; the rest is copied from the row that follows.
-        chat: whether a row is a chat, or a prompt with what follows it; all its strings together
-            are its text.
-        wrapping: for chats; None: nothing is inserted.
-    """
-
-    name: str | None = None
-    fields: Mapping[str, Any] = field(default_factory=dict)
-    chat: bool = False
-    wrapping: Wrapping | None = None
-
-    @classmethod
-    def of(cls, manifest: Manifest, text_field: str | None = None) -> "RowSchema":
-        """Of the rows that a manifest's canaries went into; another text field holds no chats."""
-        name = text_field or manifest.corpus.text_field or "text"
-        return cls(name, chat=manifest.layout == "chat" and text_field is None)
-
-    def about(self) -> About:
-        """What a manifest says of such rows."""
-        if self.name is None:
-            return About("texts")
-        # A plain score of a canary in a chat would look like privacy.
-        layout = "dataset" if self.wrapping is None or self.wrapping.turn == "plain" else "chat"
-        return About(layout, text_field=self.name, constant_fields=self.fields)
-
-    def text(self, number: int, row: Any) -> Any:
-        """What is hashed and searched of a row; numbers are from 1.
+    def around(self) -> tuple[str, str]:
+        """The text before and behind a canary in its row, where strings are rendered as text.
 
         Raises:
-            CorpusError: it has none.
+            SettingsError: the row is a chat template's work.
         """
-        if self.name is None:
-            return row
-        if self.wrapping is not None or not self.chat:
-            self._check_record(number, row)
-        return "\n".join(_strings(row)) if self.chat else row[self.name]
+        if self.rendering != "text":
+            raise SettingsError("rendering='chat' has its text from a chat template; ask that")
+        if self.form == "text":
+            return "", ""
+        turns, mark = self._turns("\0"), "\0"
+        whole = "{user}{assistant}" if self.form != "instruction" else _INSTRUCTION
+        before, _, behind = whole.format(**turns).partition(mark)
+        return before, behind
 
-    def canary(self, row: Any) -> Any:
-        """The text of an inserted row; None where none can be read."""
-        steps: list[Any] = [] if self.name is None else [self.name]
-        if self.chat:
-            found = re.findall(r"\w+", str(self.name))
-            steps = [int(step) if step.isdigit() else step for step in found]
-        try:
-            for step in steps:
-                row = row[step]
-        except (KeyError, IndexError, TypeError):
-            return None
-        return row
-
-    def row(self, following: Any, text: str) -> Any:
-        """The row of a canary."""
-        return text if self.name is None else {**following, **self.fields, **self.wrapped(text)}
-
-    def wrapped(self, text: str) -> Mapping[str, Any]:
-        """The fields that a text goes into."""
-        fields: Mapping[str, Any] = {} if self.name is None or self.chat else {self.name: text}
-        return fields if self.wrapping is None else self.wrapping.record(text)
-
-    def check_columns(self, there: Iterable[Any], *, where: str = "") -> None:
-        """Refuse fields among which one for the text or for a constant is missing.
-
-        Raises:
-            CorpusError: it names the field.
-        """
-        names = list(there)
-        chats = not self.chat and not {"messages", "prompt"}.isdisjoint(names)
-        hint = "; chats take a wrapping" if chats else ""
-        for name in self.wrapped("") if where else ():
-            if name not in names:
-                raise CorpusError(
-                    f"{where} has no {name!r}; it has {', '.join(map(str, names)) or 'nothing'}: "
-                    f"name the text_field{hint}"
-                )
-        check_columns(names, self.wrapped(""), hint)
-        check_columns(names, self.fields)
-
-    def check_constants(self, number: int, row: Any) -> None:
-        """Refuse a record without a field that a constant is given for: it would mark canaries."""
-        missing = [] if not isinstance(row, Mapping) else [n for n in self.fields if n not in row]
-        if missing:
-            raise CorpusError(
-                f"record {number} has no field {missing[0]!r}, for which fields gives a constant; "
-                f"it has {', '.join(map(str, row)) or 'none'}: leave it out of fields, or give it "
-                "to each record"
-            )
-
-    def _check_record(self, number: int, row: Any) -> None:
-        if not isinstance(row, Mapping):
-            raise CorpusError(f"record {number} is {kind_of(row)}, and must be fields by name")
-        if self.chat:
-            self._check_chat(number, row)
-        elif self.name not in row:
-            self.check_columns(row, where=f"record {number}")
-
-    def _check_chat(self, number: int, row: Mapping[str, Any]) -> None:
-        missing = sorted(self.wrapped("").keys() - row.keys())
-        if missing:
-            raise CorpusError(
-                f"record {number} has no field {missing[0]!r}, which this wrapping writes; it has "
-                f"{', '.join(map(str, row)) or 'none'}: choose another wrapping, or rename fields"
-            )
-        self._check_types(number, row)
-        both = {**row, **self.fields}
-        plain = self.wrapping is None or self.wrapping.turn == "plain"
-        changing = [] if plain else [name for name in _CHANGING if both.get(name)]
-        if changing:
-            raise CorpusError(
-                f"record {number} has {changing[0]!r}, by which its chat is rendered otherwise; an "
-                "inserted record would copy it, and be trained in another wrapping than it is "
-                "scored in: insert into the records without it, and add the others then"
-            )
-        self.check_constants(number, row)
-
-    def _check_types(self, number: int, row: Mapping[str, Any]) -> None:
-        """Refuse a record with a string where the wrapping writes messages, or the other way."""
-        for name, written in self.wrapped("").items():
-            wants_text = isinstance(written, str)
-            if isinstance(row[name], str) == wants_text and not isinstance(
-                row[name], int | float | None
-            ):
-                continue
-            raise CorpusError(
-                f"record {number}: {name!r} is of type {type(row[name]).__name__}, and must be "
-                f"{'a string' if wants_text else 'a list of messages'}, as this wrapping writes; "
-                "choose another wrapping, or rewrite it"
-            )
-
-
-def kind_of(value: Any) -> str:
-    """What something is, for a message."""
-    return "one text" if isinstance(value, str) else f"of type {type(value).__name__}"
-
-
-def _strings(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for inner in value.values():
-            yield from _strings(inner)
-    elif isinstance(value, Sequence):
-        for inner in value:
-            yield from _strings(inner)
-    elif hasattr(value, "tolist") and isinstance(listed := value.tolist(), list):
-        yield from _strings(listed)  # of an array: pandas has them where Parquet has lists
+    def _turns(self, canary: str) -> dict[str, str]:
+        """What each role says, in order."""
+        other = _OTHER[self.turn] if self.other is None else self.other
+        said = (canary, other) if self.turn == "user" else (other, canary)
+        system = {} if self.system is None else {"system": self.system}
+        return {**system, "user": said[0], "assistant": said[1]}

@@ -12,10 +12,14 @@ if TYPE_CHECKING:
     from lmexposure.models.checkpoints import Progress, ProgressCallback, damaged_model
     from lmexposure.models.cpu import computing_threads, threads_for, warn_imitated
     from lmexposure.models.encoding import (
+        AnyContext,
+        Context,
         Encoded,
+        Row,
         context_window,
         encode_documents,
         encode_in_context,
+        encode_rows,
     )
     from lmexposure.models.load import (
         LoadedModel,
@@ -48,6 +52,8 @@ else:
 __all__ = [
     "IGNORED",
     "NEW_MODELS",
+    "AnyContext",
+    "Context",
     "Encoded",
     "LoadedModel",
     "LstmConfig",
@@ -57,6 +63,7 @@ __all__ = [
     "Packed",
     "Progress",
     "ProgressCallback",
+    "Row",
     "TrainingResult",
     "TrainingSettings",
     "active_adapters",
@@ -72,6 +79,7 @@ __all__ = [
     "damaged_model",
     "encode_documents",
     "encode_in_context",
+    "encode_rows",
     "is_usable_tokenizer",
     "load_model",
     "new_model",

@@ -12,6 +12,48 @@ _MOST_BYTES = 4  # of a character in UTF-8: a context has at most this many toke
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Context:
+    """The row of a training that a text is in: what is before it and behind it.
+
+    Where a function takes a left context as a text or None, it takes this as well: a plain left
+    context is `Context(before=...)` behind the start token that the tokenizer's rule asks for.
+
+    Args:
+        start: tokens in front of all; None: the start token of `encode_documents`.
+        before: text in front, encoded together with what follows; special tokens that it spells
+            are read as such, as in a chat template's rendering.
+        behind: text that follows, encoded together with what is before it; its tokens are not
+            scored, but for one that also holds a character of the text.
+        unscored: how many tokens of the text itself carry no loss, the first ones; they are not
+            scored.
+    """
+
+    start: tuple[int, ...] | None = None
+    before: str = ""
+    behind: str = ""
+    unscored: int = 0
+
+
+# What is left of a text: a separator, None for the tokenizer's start token, or a whole row.
+AnyContext = str | Context | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """The tokens of a text in its row, and which of them hold a character of it.
+
+    Args:
+        ids: of the whole row.
+        first, stop: ids[first:stop] hold a character of the text; at its edges they may hold some
+            of what is before and behind.
+    """
+
+    ids: list[int]
+    first: int
+    stop: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Encoded:
     """Tokens of a text in context.
 
@@ -32,15 +74,15 @@ def encode_in_context(
     tokenizer: PreTrainedTokenizerBase,
     texts: Sequence[str],
     *,
-    context: str | None,
+    context: AnyContext,
     max_length: int | None = None,
 ) -> list[Encoded]:
-    """Encode each text as a whole behind the context.
+    """Encode each text as a whole behind the context, up to its last character.
 
     Args:
         tokenizer: any transformers tokenizer.
         texts: canaries or candidates; they never appear in an error message.
-        context: the separator in front of every document, or None for records.
+        context: the separator in front of every document, None for records, or a row.
         max_length: the model's context window in tokens (`context_window`), None for no limit.
 
     Returns:
@@ -51,6 +93,8 @@ def encode_in_context(
             longer than `max_length` tokens; the message names the text by its number.
     """
     _refuse_dropped(tokenizer, texts)
+    if isinstance(context, Context):
+        return _encode_in_rows(tokenizer, texts, context, max_length)
     rows = encode_documents(tokenizer, texts, context=context)
     start, context_ids = _beginning(tokenizer, context)
     head, unknown = start + context_ids, tokenizer.unk_token_id
@@ -80,14 +124,91 @@ def encode_in_context(
     return encoded
 
 
+def _encode_in_rows(
+    tokenizer: PreTrainedTokenizerBase,
+    texts: Sequence[str],
+    context: Context,
+    max_length: int | None,
+) -> list[Encoded]:
+    """As `encode_in_context`, in a whole row."""
+    unknown, encoded = tokenizer.unk_token_id, []
+    for number, (text, row) in enumerate(
+        zip(texts, encode_rows(tokenizer, texts, context), strict=True)
+    ):
+        name = f"text {number} of {len(texts)}"
+        scored_from = max(row.first, 1) + context.unscored
+        if row.stop <= scored_from:
+            raise ModelError(
+                f"{name} has no token to score in its row; use a longer format, or a row in which "
+                "its tokens carry loss"
+            )
+        own = row.ids[row.first : row.stop]
+        if unknown is not None and unknown in own:
+            raise _unknown(tokenizer, text, own.index(unknown), name)
+        if max_length is not None and row.stop > max_length:
+            raise ModelError(
+                f"{name} ends at token {row.stop} of its row, but the model's context window holds "
+                f"{max_length}; use a shorter format, a shorter other turn or another model"
+            )
+        encoded.append(
+            Encoded(ids=row.ids[: row.stop], scored_from=scored_from, first_unscored=row.first == 0)
+        )
+    return encoded
+
+
+def encode_rows(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], context: Context
+) -> list[Row]:
+    """The tokens of each text in its row, as the training has them.
+
+    Args:
+        tokenizer: a fast one, which says at which characters its tokens are.
+        texts: to be put between what is before and what is behind.
+        context: the row.
+
+    Raises:
+        ModelError: the tokenizer is none of these, or gives a text no token.
+    """
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        raise ModelError(
+            "the tokenizer does not say at which characters its tokens begin; load the fast one "
+            "(AutoTokenizer does)"
+        )
+    if not texts:
+        return []
+    start = list(_start_of(tokenizer, context) if context.start is None else context.start)
+    # This call also switches truncation and padding off and sets how special tokens are read.
+    tokenizer(texts[0], add_special_tokens=False, verbose=False)
+    wholes = [context.before + text + context.behind for text in texts]
+    encodings = backend.encode_batch(wholes, add_special_tokens=False)
+    rows, begin = [], len(context.before)
+    for number, (text, encoding) in enumerate(zip(texts, encodings, strict=True)):
+        end = begin + len(text)
+        own = [i for i, (a, b) in enumerate(encoding.offsets) if a < end and b > begin]
+        if not own:
+            raise ModelError(
+                f"text {number} of {len(texts)} has no token in its row; leave empty texts out"
+            )
+        ids = start + encoding.ids
+        rows.append(Row(ids=ids, first=len(start) + own[0], stop=len(start) + own[-1] + 1))
+    return rows
+
+
+def _start_of(tokenizer: PreTrainedTokenizerBase, context: Context) -> list[int]:
+    return _beginning(tokenizer, context.before or None)[0]
+
+
 def encode_documents(
-    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, context: str | None
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, context: AnyContext
 ) -> list[list[int]]:
     """Encode documents as `encode_in_context` does, without its refusals: for ordinary text.
 
     The start token is the one that the tokenizer adds by itself (BOS, as Llama's does); else,
     where the context is absent or gives no token, BOS, else EOS, else none.
     """
+    if isinstance(context, Context):
+        return [row.ids[: row.stop] for row in encode_rows(tokenizer, texts, context)]
     start, context_ids = _beginning(tokenizer, context)
     lead = context if context_ids and context else ""
     rows = _encode(tokenizer, [lead + text for text in texts])

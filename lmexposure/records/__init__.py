@@ -7,7 +7,15 @@ run.json; `scores.py` reads the scores of every text, and `run.py` a directory o
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lmexposure.records.result import MeasureOptions, Model, Result, Validation
+    from lmexposure.records.result import (
+        BaseModelRecord,
+        CheckpointClass,
+        ContextRecord,
+        MeasureOptions,
+        Model,
+        Result,
+        Validation,
+    )
     from lmexposure.records.result_classes import (
         ClassKey,
         ClassSummary,
@@ -94,12 +102,15 @@ __all__ = [
     "SEVERAL",
     "TRAINING",
     "AreaUnderCurve",
+    "BaseModelRecord",
     "Bound",
     "CanaryResult",
+    "CheckpointClass",
     "ClaimCheck",
     "ClassBounds",
     "ClassKey",
     "ClassSummary",
+    "ContextRecord",
     "Estimate",
     "EstimateName",
     "Evaluation",

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -28,6 +28,7 @@ from lmexposure._record import (
     FileRecord,
     Nats,
     NotNegative,
+    Number,
     Rate,
     Record,
     Rows,
@@ -38,7 +39,7 @@ from lmexposure.errors import ResultError, SettingsError
 from lmexposure.records.result_classes import ClassKey, ClassSummary, QuantileInterval
 from lmexposure.records.result_formats import CanaryResult, Estimate, FormatResult
 from lmexposure.records.result_privacy import Privacy, refuse_other
-from lmexposure.records.result_upgrades import from_version_1
+from lmexposure.records.result_upgrades import from_version_1, from_version_2
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
@@ -103,6 +104,73 @@ class Model(Record):
     validation: Validation | None
 
 
+class ContextRecord(Record):
+    """The row that each canary and reference was scored in.
+
+    Attributes:
+        source: how that is known: "training", this package trained the model; "manifest", the
+            insertion wrote it down; "rows", the rows of the training were looked at (`verify
+            --rows`, the callback); "setting", a person said so; "assumed", nothing is known.
+        form: of the records, as in the manifest; "text": each canary is a text of its own.
+        turn: that the canaries are: "plain", "user" or "assistant".
+        loss: which tokens of a row carried loss: "all", "assistant" or "completion".
+        left: the text of the tokens in front, special tokens included, cut to 200 characters.
+        left_tokens: how many these are.
+        right_tokens: how many follow a canary in its row; they are not scored.
+        unscored_tokens: of a canary, how many of its first tokens were not scored, because they
+            carried no loss or nothing predicts them.
+        template_sha256: of the chat template; None where there is none.
+    """
+
+    source: Literal["training", "manifest", "rows", "setting", "assumed"]
+    form: str
+    turn: Literal["plain", "user", "assistant"]
+    loss: Literal["all", "assistant", "completion"]
+    left: str
+    left_tokens: Count
+    right_tokens: Count
+    unscored_tokens: Count
+    template_sha256: Sha256 | None
+
+
+class BaseModelRecord(Record):
+    """The model before the training that is judged.
+
+    Attributes:
+        path: its directory or name, as in `Model`.
+        weights_sha256: of its weights.
+        switched_off: whether it is the measured model with its adapters switched off.
+    """
+
+    path: str
+    weights_sha256: Sha256
+    switched_off: bool
+
+
+class CheckpointClass(Record):
+    """The exposures of one class under one checkpoint of a training.
+
+    Attributes:
+        checkpoint: the name of its directory.
+        step: of the training; None where the name does not say it.
+        format: of the class.
+        repetitions: of the class; 0: the controls.
+        n: how many canaries.
+        median, low, high: of their exposures, in bits, with its interval; None: no such end.
+        exact: how many of the ranks were counted exactly.
+    """
+
+    checkpoint: str
+    step: Count | None
+    format: str
+    repetitions: Count
+    n: Count
+    median: float
+    low: Number | None
+    high: Number | None
+    exact: Count
+
+
 class MeasureOptions(Record):
     """What was asked of the measurement: every setting that decides a number.
 
@@ -128,6 +196,8 @@ class MeasureOptions(Record):
         seed: of bootstraps and, with the hashes of manifest and weights, of permutations.
         threads: of the CPU, whose number decides the last bits of a score; None in results of
             versions that did not say.
+        left_context: what was said to be left of each text in the training: "bos", "eos", "none" or
+            a text; None: nothing was said.
     """
 
     references: Count | None
@@ -149,6 +219,7 @@ class MeasureOptions(Record):
     quick: bool
     seed: BigInteger
     threads: Count | None
+    left_context: str | None = None
 
 
 class Result(FileRecord):
@@ -168,13 +239,18 @@ class Result(FileRecord):
         summary: classes of canaries and the controls, format by format.
         privacy: None in results of versions that bounded nothing.
         warnings: what a reader must know before believing a number.
+        context: in which rows the canaries were scored; None in results of versions that did not
+            say.
+        base: the model before the training, where it was measured too; else None.
+        trajectory: exposures under earlier checkpoints of the training, in their order, and under
+            this one; empty where one model was measured.
     """
 
     NAME: ClassVar[str] = "result.json"
     FAMILY: ClassVar[str] = "lmexposure.result"
-    VERSION: ClassVar[int] = 2
+    VERSION: ClassVar[int] = 3
     AGAIN: ClassVar[str] = MEASURE_AGAIN
-    UPGRADES: ClassVar[Upgrades] = {1: from_version_1}
+    UPGRADES: ClassVar[Upgrades] = {1: from_version_1, 2: from_version_2}
 
     lmexposure: str | None
     inputs_sha256: Sha256
@@ -187,6 +263,9 @@ class Result(FileRecord):
     summary: Rows[ClassSummary]
     privacy: Privacy | None
     warnings: Rows[str]
+    context: ContextRecord | None = None
+    base: BaseModelRecord | None = None
+    trajectory: Rows[CheckpointClass] = ()
 
     @classmethod
     def read(cls, path: str | Path) -> Self:

@@ -46,6 +46,12 @@ def from_version_1(values: JsonTable, hashed: bool) -> JsonTable:
     return made
 
 
+def from_version_2(values: JsonTable, _hashed: bool) -> JsonTable:
+    """Of before 2026-12: canaries were scored as texts of their own, against no base model."""
+    settings = {**table_of(values["settings"], "settings"), "left_context": None}
+    return {**values, "settings": settings, "context": None, "base": None, "trajectory": []}
+
+
 def _with(usual: JsonTable, value: JsonValue, where: str) -> JsonTable:
     """A copy with what it lacks."""
     return {**usual, **table_of(value, where)}

@@ -66,12 +66,16 @@ class RunOptions(Record):
         layout: what a document is, and what held them; None: found by the
             corpus's suffix.
         text_field: the field that holds the text, where a document has fields.
+        form, turn, loss, rendering, other_turn, system: of records with chats, what was asked for;
+            None: as the corpus has it.
         existing: what became of fills that the corpus held already.
         layers: of the LSTM.
         units: of each of its layers.
         training: overrides of the model's training defaults, by name.
         device: where the model was measured.
         dtype: the precision in which it was.
+        load_in: "8bit" or "4bit" weights; None: as they were saved.
+        device_map: "auto" where the model was spread over devices; else None.
         offline: whether a hub name was looked up in the local cache alone.
         revision: of a hub name; None: its default branch.
     """
@@ -86,12 +90,20 @@ class RunOptions(Record):
     seed: BigInteger | None
     layout: str | None
     text_field: str
+    form: str | None
+    turn: str | None
+    loss: str | None
+    rendering: str | None
+    other_turn: str | None
+    system: str | None
     existing: Literal["refuse", "set_aside"]
     layers: Count
     units: Count
     training: dict[str, bool | int | float | str | Rows[int | float | str] | None]
     device: str
     dtype: str
+    load_in: str | None
+    device_map: str | None
     offline: bool
     revision: str | None
 
@@ -153,6 +165,21 @@ def _from_unversioned(values: JsonTable, hashed: bool) -> JsonTable:
     }
 
 
+_NEW_IN_2 = (
+    *("form", "turn", "loss", "rendering", "other_turn", "system"),
+    *("load_in", "device_map"),
+)
+
+
+def _from_version_1(values: JsonTable, _hashed: bool) -> JsonTable:
+    """Of before 2026-12, with neither chats nor quantised models."""
+    settings = values["settings"]
+    if settings is not None:
+        settings = {**dict.fromkeys(_NEW_IN_2), **table_of(settings, "settings")}
+    measure = {**table_of(values["measure"], "measure"), "left_context": None}
+    return {**values, "settings": settings, "measure": measure}
+
+
 class RunRecord(FileRecord):
     """run.json: written anew after each step of a run, and at the end of a measurement.
 
@@ -176,9 +203,9 @@ class RunRecord(FileRecord):
 
     NAME: ClassVar[str] = "run.json"
     FAMILY: ClassVar[str] = "lmexposure.run"
-    VERSION: ClassVar[int] = 1
+    VERSION: ClassVar[int] = 2
     AGAIN: ClassVar[str] = "give the run's command again"
-    UPGRADES: ClassVar[Upgrades] = {0: _from_unversioned}
+    UPGRADES: ClassVar[Upgrades] = {0: _from_unversioned, 1: _from_version_1}
 
     lmexposure: str
     git_revision: str | None

@@ -32,7 +32,7 @@ from lmexposure._validate import (
     positive,
     text,
 )
-from lmexposure.canaries import ADAPTERS, layouts_listed
+from lmexposure.canaries import ADAPTERS, FORMS, layouts_listed
 from lmexposure.errors import SettingsError
 from lmexposure.records.training_settings import TRAINING, TrainingSettings
 
@@ -97,6 +97,12 @@ def _nats(name: str, value: object) -> None:
         )
 
 
+def _left_context(name: str, value: object) -> None:
+    """The rule of a left context; an empty text is no way to say that there is none."""
+    if not isinstance(value, str) or not value:
+        raise SettingsError(f"{name}={value!r} must be bos, eos, none, or a text")
+
+
 @reads_old_names({"seed": "bootstrap_seed"})
 @dataclass(frozen=True, kw_only=True)
 class MeasureSettings:
@@ -131,6 +137,8 @@ class MeasureSettings:
         bootstrap_seed: of bootstraps and, with the hashes of manifest and weights, of draws and
             permutations; it is not the plan's, for a result does not tell from which seed its
             secrets were drawn.
+        left_context: what was left of each canary in the rows of another trainer: "bos", "eos",
+            "none", or the text itself; None: as the manifest, or what `verify --rows` wrote, says.
         batch_size: texts a forward pass; changes only speed.
         threads: of the CPU, which decide the last bits of a score; None: one for a small model,
             else what torch has. A measurement that is resumed keeps those that it began with, and
@@ -236,6 +244,13 @@ class MeasureSettings:
         panel=MEASURING,
         rule=whole(0, LARGEST_SEED),
     )
+    left_context: str | None = setting(
+        None,
+        "what was left of each canary in the rows of another trainer: bos, eos, none, or a text",
+        panel=MEASURING,
+        rule=_left_context,
+        usual="as the manifest or the rows say",
+    )
     batch_size: int | None = setting(
         None, "texts in a forward pass", panel=MACHINE, rule=whole(1), usual="found by trial"
     )
@@ -318,6 +333,8 @@ class MeasureSettings:
         del values["threads"]
         if not self.quick:
             del values["quick"]  # as before there was one: the hash is then the same
+        if self.left_context is None:
+            del values["left_context"]
         return values
 
     def _by_file_names(self) -> dict[str, object]:
@@ -357,11 +374,15 @@ class RunSettings:
         layout: what a document is, see `canaries.LAYOUTS`; None: by the corpus's suffix, else
             lines.
         text_field: the field of a JSONL record that holds its text.
+        form: what a record is, see `canaries.FORMS`; None: recognised by the first records.
+        turn, loss, rendering, other_turn, system: of chats, as in `Wrapping`; None: as the corpus'
+            first records, or the form, have it.
         existing: what to do with fills that the corpus holds already: "refuse" or "set_aside".
         layers, units: size of the LSTM.
         training: overrides of the model's training defaults, by name.
         measure: what is measured.
         device, dtype: where and in which precision the model is measured.
+        load_in, device_map: how the model is loaded to be measured.
         threads: of the CPU, in training and measuring; None: one for a small model, else what torch
             has. What is resumed keeps those that it began with.
         offline, revision: how a hub name is looked up.
@@ -434,6 +455,49 @@ class RunSettings:
     text_field: str = setting(
         "text", "the JSONL field that holds the text", panel=HIDDEN, rule=text
     )
+    form: str | None = setting(
+        None,
+        f"what a record is: {', '.join(FORMS[:-1])} or {FORMS[-1]}",
+        panel=HIDDEN,
+        rule=choice(*FORMS),
+        usual="recognised by the fields of the first records",
+    )
+    turn: str | None = setting(
+        None,
+        "of chats, the turn that a canary is: user or assistant",
+        panel=HIDDEN,
+        rule=choice("user", "assistant"),
+        usual="assistant",
+    )
+    loss: str | None = setting(
+        None,
+        "of chats, the tokens that carry loss in the training: all, assistant or completion",
+        panel=HIDDEN,
+        rule=choice("all", "assistant", "completion"),
+        usual="assistant in messages and conversations, completion in the others; all where the "
+        "canary is the user's turn",
+    )
+    rendering: str | None = setting(
+        None,
+        "how a record of strings becomes a row: chat, by the chat template, or text",
+        panel=HIDDEN,
+        rule=choice("chat", "text"),
+        usual="text for strings, chat for messages",
+    )
+    other_turn: str | None = setting(
+        None,
+        "of chats, the text of the other turn of an inserted record",
+        panel=HIDDEN,
+        rule=text,
+        usual="a neutral one",
+    )
+    system: str | None = setting(
+        None,
+        "of chats, the system prompt of inserted records",
+        panel=HIDDEN,
+        rule=text,
+        usual="that of the first records, where all have the same",
+    )
     existing: Literal["refuse", "set_aside"] = setting(
         "refuse",
         "fills already in the corpus: refuse, or set_aside (not drawn, not counted)",
@@ -452,6 +516,20 @@ class RunSettings:
         "precision of measuring: float32, bfloat16 or float16",
         panel=MACHINE,
         rule=choice("float32", "bfloat16", "float16"),
+    )
+    load_in: str | None = setting(
+        None,
+        "weights of the model while it is measured: 8bit or 4bit, by torchao or bitsandbytes",
+        panel=MACHINE,
+        rule=choice("8bit", "4bit"),
+        usual="as they were saved",
+    )
+    device_map: str | None = setting(
+        None,
+        "auto spreads the measured model over all devices and the memory of the CPU",
+        panel=MACHINE,
+        rule=choice("auto"),
+        usual="all of it on the device",
     )
     threads: int | None = setting(
         None, _THREADS, panel=MACHINE, rule=whole(1, MOST_THREADS), usual=_USUAL_THREADS

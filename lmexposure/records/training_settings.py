@@ -12,6 +12,7 @@ from lmexposure._settings import (
     setting,
     settings_of,
     whole,
+    words,
 )
 from lmexposure._validate import MOST_THREADS, fraction, integer, one_of, positive
 from lmexposure.errors import SettingsError
@@ -82,6 +83,9 @@ class TrainingSettings:
         validation_characters: held out at most.
         snapshot_epochs: after these epochs a copy of the model is kept in `snapshots/`.
         max_seconds: stop when training has taken this long; the result then depends on the machine.
+        lora: train adapters next to frozen weights.
+        lora_rank, lora_alpha, lora_targets: of these; an alpha of None is twice the rank; the
+            target "all-linear" is every linear layer but the output.
 
     These change only the speed:
 
@@ -183,6 +187,28 @@ class TrainingSettings:
     max_seconds: float | None = setting(
         None, "seconds after which training ends", panel=TRAINING, rule=positive
     )
+    lora: bool = setting(
+        False,
+        "train low-rank adapters (LoRA, by peft) next to frozen weights",
+        panel=TRAINING,
+    )
+    lora_rank: int = setting(16, "rank of the adapters", panel=TRAINING, rule=whole(1, 10_000))
+    lora_alpha: float | None = setting(
+        None,
+        "scale of the adapters: alpha / rank multiplies what they add",
+        panel=TRAINING,
+        rule=positive,
+        usual="twice the rank",
+    )
+    lora_targets: tuple[str, ...] = setting(
+        ("all-linear",),
+        "a layer that gets an adapter, by the end of its name; may be repeated",
+        panel=TRAINING,
+        rule=words,
+        usual="all-linear, every linear layer but the output",
+        flag_name="--lora-target",
+        metavar="NAME",
+    )
     accumulation: int = setting(
         1,
         "parts that a step is computed in, to save memory; changes no result",
@@ -221,11 +247,19 @@ class TrainingSettings:
 
     def to_dict(self) -> dict[str, object]:
         """All settings as JSON values."""
-        return dataclasses.asdict(self) | {"snapshot_epochs": list(self.snapshot_epochs)}
+        lists = {
+            "snapshot_epochs": list(self.snapshot_epochs),
+            "lora_targets": list(self.lora_targets),
+        }
+        return dataclasses.asdict(self) | lists
 
     def decisive(self) -> dict[str, object]:
         """Those settings that change the result, as JSON values."""
-        return {name: value for name, value in self.to_dict().items() if name not in _ONLY_SPEED}
+        values = {name: value for name, value in self.to_dict().items() if name not in _ONLY_SPEED}
+        # As before there were any: the hash of a training without adapters is then the same.
+        return (
+            values if self.lora else {n: v for n, v in values.items() if not n.startswith("lora")}
+        )
 
     def learning_rate_at(self, step: int, total_steps: int) -> float:
         """Learning rate of optimizer step `step`, the first being 0, of `total_steps`."""

@@ -18,7 +18,7 @@ import numpy as np
 
 from lmexposure.canaries.corpora.tables import Rows, unfit
 from lmexposure.canaries.insertion import About, Merged, Taken
-from lmexposure.canaries.wrapping import RowSchema, kind_of
+from lmexposure.canaries.row_schema import RowSchema, kind_of
 from lmexposure.errors import CorpusError
 
 ROWS_AT_ONCE = 1000

@@ -14,7 +14,7 @@ import lmexposure.canaries
 from lmexposure import verify
 from lmexposure.canaries import Format, Manifest, Plan, remove
 from lmexposure.canaries.corpora.in_memory import ROWS_AT_ONCE, InMemory, corpus_of
-from lmexposure.canaries.wrapping import RowSchema
+from lmexposure.canaries.row_schema import RowSchema
 from lmexposure.errors import CorpusError, PlanError
 
 PIN = Format(name="pin", template="My PIN is {digits:4}")
