@@ -9,6 +9,17 @@ from lmexposure.models import lstm  # noqa: F401  it registers itself
 
 if TYPE_CHECKING:
     from lmexposure.models.adapters import active_adapters, as_loaded, unmerged_adapters
+    from lmexposure.models.chat_rows import (
+        TrainingRow,
+        begins_with,
+        check_template,
+        record_text,
+        row_context,
+        template_record,
+        template_sha256,
+        training_row,
+        training_rows,
+    )
     from lmexposure.models.checkpoints import Progress, ProgressCallback, damaged_model
     from lmexposure.models.cpu import computing_threads, threads_for, warn_imitated
     from lmexposure.models.encoding import (
@@ -32,6 +43,7 @@ if TYPE_CHECKING:
         save_model,
         weights_sha256,
     )
+    from lmexposure.models.lora import check_lora
     from lmexposure.models.lstm import LstmConfig, LstmForCausalLM, LstmState
     from lmexposure.models.new_models import (
         NEW_MODELS,
@@ -65,15 +77,19 @@ __all__ = [
     "ProgressCallback",
     "Row",
     "TrainingResult",
+    "TrainingRow",
     "TrainingSettings",
     "active_adapters",
     "as_loaded",
+    "begins_with",
     "byte_level_tokenizer",
     "character_tokenizer",
     "check_causal",
     "check_device",
     "check_fit",
+    "check_lora",
     "check_name",
+    "check_template",
     "computing_threads",
     "context_window",
     "damaged_model",
@@ -84,10 +100,16 @@ __all__ = [
     "load_model",
     "new_model",
     "pack",
+    "record_text",
+    "row_context",
     "save_model",
+    "template_record",
+    "template_sha256",
     "threads_for",
     "tiny_gpt2_config",
     "train",
+    "training_row",
+    "training_rows",
     "unmerged_adapters",
     "warn_imitated",
     "weights_sha256",
