@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     )
     from lmexposure.models.packing import IGNORED, Packed, pack
     from lmexposure.models.training import TrainingResult, train
+    from lmexposure.models.vocabulary import tokenizer_sha256
     from lmexposure.records import TrainingSettings
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
@@ -87,6 +88,7 @@ __all__ = [
     "save_model",
     "threads_for",
     "tiny_gpt2_config",
+    "tokenizer_sha256",
     "train",
     "unmerged_adapters",
     "warn_imitated",
