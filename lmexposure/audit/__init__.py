@@ -3,12 +3,14 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from lmexposure.audit.context import ScoringContext, rows_beside, scoring_context
     from lmexposure.audit.corpus import (
         insert_corpus,
         max_attainable,
         plan_of,
         preview,
         share_warning,
+        wrapping_of,
     )
     from lmexposure.audit.directory import refuse_foreign
     from lmexposure.audit.loaded_model import load_for_measuring
@@ -34,6 +36,7 @@ __all__ = [
     "Phase",
     "Progress",
     "RunSettings",
+    "ScoringContext",
     "demo_corpus",
     "demo_settings",
     "epsilon",
@@ -47,9 +50,12 @@ __all__ = [
     "preview",
     "read_settings_file",
     "refuse_foreign",
+    "rows_beside",
     "run",
+    "scoring_context",
     "share_warning",
     "silent",
     "spooled_corpus",
     "train_corpus",
+    "wrapping_of",
 ]

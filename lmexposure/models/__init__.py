@@ -20,7 +20,12 @@ if TYPE_CHECKING:
         training_row,
         training_rows,
     )
-    from lmexposure.models.checkpoints import Progress, ProgressCallback, damaged_model
+    from lmexposure.models.checkpoints import (
+        Progress,
+        ProgressCallback,
+        damaged_model,
+        read_training,
+    )
     from lmexposure.models.cpu import computing_threads, threads_for, warn_imitated
     from lmexposure.models.encoding import (
         AnyContext,
@@ -55,6 +60,7 @@ if TYPE_CHECKING:
     )
     from lmexposure.models.packing import IGNORED, Packed, pack
     from lmexposure.models.training import TrainingResult, train
+    from lmexposure.models.vocabulary import tokenizer_sha256
     from lmexposure.records import TrainingSettings
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
@@ -100,6 +106,7 @@ __all__ = [
     "load_model",
     "new_model",
     "pack",
+    "read_training",
     "record_text",
     "row_context",
     "save_model",
@@ -107,6 +114,7 @@ __all__ = [
     "template_sha256",
     "threads_for",
     "tiny_gpt2_config",
+    "tokenizer_sha256",
     "train",
     "training_row",
     "training_rows",
