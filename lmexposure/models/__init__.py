@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 from lmexposure.models import lstm  # noqa: F401  it registers itself
 
 if TYPE_CHECKING:
-    from lmexposure.models.adapters import active_adapters, as_loaded, unmerged_adapters
+    from lmexposure.models.adapter_switch import adapters_off, base_sha256, check_switch
+    from lmexposure.models.adapters import (
+        active_adapters,
+        as_loaded,
+        base_of_adapter,
+        is_adapter,
+        unmerged_adapters,
+    )
     from lmexposure.models.checkpoints import Progress, ProgressCallback, damaged_model
     from lmexposure.models.cpu import computing_threads, threads_for, warn_imitated
     from lmexposure.models.encoding import (
@@ -67,19 +74,24 @@ __all__ = [
     "TrainingResult",
     "TrainingSettings",
     "active_adapters",
+    "adapters_off",
     "as_loaded",
+    "base_of_adapter",
+    "base_sha256",
     "byte_level_tokenizer",
     "character_tokenizer",
     "check_causal",
     "check_device",
     "check_fit",
     "check_name",
+    "check_switch",
     "computing_threads",
     "context_window",
     "damaged_model",
     "encode_documents",
     "encode_in_context",
     "encode_rows",
+    "is_adapter",
     "is_usable_tokenizer",
     "load_model",
     "new_model",
