@@ -1,4 +1,4 @@
-"""The model before the fine-tuning on the same texts: what was likely anyway, and what was added."""
+"""The model before the fine-tuning on the same texts: what was likely, and what was added."""
 
 import json
 import math
@@ -134,7 +134,8 @@ def test_nothing_else_moves_with_a_base(off: Result, places: Path) -> None:
     frame = off.to_frame()
     assert list(frame["calibrated_exposure"]) == calibrated(off)
     assert list(frame["base_log_perplexity_bits"]) == base_bits(off)
-    assert "base_exposure" in frame and "base_exposure" not in plain.to_frame()
+    assert "base_exposure" in frame
+    assert "base_exposure" not in plain.to_frame()
 
 
 @pytest.mark.filterwarnings("ignore:.*tie:UserWarning")
@@ -178,16 +179,16 @@ def test_where_all_fills_are_scored_the_controls_belong_to_the_null(places: Path
 
 
 def test_a_kept_part_is_not_scored_again(places: Path, tmp_path: Path, off: Result) -> None:
-    class Stopped(Exception):
+    class StoppedError(Exception):
         pass
 
     def stop(what: str, done: int, total: int, note: str = "") -> None:
         if what.startswith("estimating"):
-            raise Stopped
+            raise StoppedError
 
-    with pytest.raises(Stopped):
+    with pytest.raises(StoppedError):
         measured(places / "lora", "adapter-off", out=tmp_path / "run", progress=stop)
-    (kept,) = (tmp_path / "run").glob(".measuring/*/pin.base.json")
+    assert list((tmp_path / "run").glob(".measuring/*/pin.base.json"))
     seen = []
 
     def watch(what: str, done: int, total: int, note: str = "") -> None:
@@ -198,7 +199,8 @@ def test_a_kept_part_is_not_scored_again(places: Path, tmp_path: Path, off: Resu
     assert "scoring pin under the base" not in seen
     assert Result.read(tmp_path / "run" / "result.json") == result
     scores = Result.read(tmp_path / "run" / "result.json").scores
-    assert scores is not None and scores.base_log_perplexity_bits is not None
+    assert scores is not None
+    assert scores.base_log_perplexity_bits is not None
     drawn = np.isin(scores.roles, ("canary", "control"))
     assert scores.base_log_perplexity_bits[drawn].tolist() == base_bits(off)
     with pytest.raises(ResultError, match="holds the result of another model"):
@@ -226,7 +228,9 @@ def test_an_adapter_of_another_base(places: Path) -> None:
 def test_a_base_with_another_tokenizer(places: Path, tmp_path: Path) -> None:
     tokenizer = characters()
     save_model(model_of("gpt2", len(tokenizer)), tokenizer, tmp_path / "characters")
-    with pytest.raises(ModelError, match="another tokenizer .* tokens are others by their numbers"):
+    with pytest.raises(
+        ModelError, match=r"another tokenizer .* tokens are others by their numbers"
+    ):
         measured(places / "base", tmp_path / "characters")
 
 
@@ -256,7 +260,7 @@ def test_tokens_that_the_base_does_not_have() -> None:
     small = model_of("gpt2", len(TOKENIZER))
     large = model_of("gpt2", len(TOKENIZER) + 3)
     more = byte_level_bpe()
-    more.add_tokens(["My PIN"])
+    more.add_special_tokens({"bos_token": "<s>"})  # before each text
     with pytest.raises(ModelError, match=r"hold tokens that base model .* does not have .*without"):
         measure(large, MANIFEST, tokenizer=more, base=_loaded(small), settings=SETTINGS)
 
@@ -269,7 +273,7 @@ def test_a_base_with_a_shorter_context_window(places: Path) -> None:
 
 
 def test_no_such_base(places: Path) -> None:
-    with pytest.raises(ModelError, match="no base: model './nowhere': no such directory"):
+    with pytest.raises(ModelError, match=r"no base: model './nowhere': no such directory"):
         measured(places / "base", "./nowhere")
 
 
