@@ -16,7 +16,22 @@ if TYPE_CHECKING:
         is_adapter,
         unmerged_adapters,
     )
-    from lmexposure.models.checkpoints import Progress, ProgressCallback, damaged_model
+    from lmexposure.models.chat_rows import (
+        TrainingRow,
+        begins_with,
+        check_template,
+        row_context,
+        template_record,
+        template_sha256,
+        training_row,
+        training_rows,
+    )
+    from lmexposure.models.checkpoints import (
+        Progress,
+        ProgressCallback,
+        damaged_model,
+        read_training,
+    )
     from lmexposure.models.cpu import computing_threads, threads_for, warn_imitated
     from lmexposure.models.encoding import (
         AnyContext,
@@ -50,6 +65,7 @@ if TYPE_CHECKING:
     )
     from lmexposure.models.packing import IGNORED, Packed, pack
     from lmexposure.models.training import TrainingResult, train
+    from lmexposure.models.vocabulary import tokenizer_sha256
     from lmexposure.records import TrainingSettings
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
@@ -72,12 +88,14 @@ __all__ = [
     "ProgressCallback",
     "Row",
     "TrainingResult",
+    "TrainingRow",
     "TrainingSettings",
     "active_adapters",
     "adapters_off",
     "as_loaded",
     "base_of_adapter",
     "base_sha256",
+    "begins_with",
     "byte_level_tokenizer",
     "character_tokenizer",
     "check_causal",
@@ -85,6 +103,7 @@ __all__ = [
     "check_fit",
     "check_name",
     "check_switch",
+    "check_template",
     "computing_threads",
     "context_window",
     "damaged_model",
@@ -96,10 +115,17 @@ __all__ = [
     "load_model",
     "new_model",
     "pack",
+    "read_training",
+    "row_context",
     "save_model",
+    "template_record",
+    "template_sha256",
     "threads_for",
     "tiny_gpt2_config",
+    "tokenizer_sha256",
     "train",
+    "training_row",
+    "training_rows",
     "unmerged_adapters",
     "warn_imitated",
     "weights_sha256",
