@@ -69,8 +69,8 @@ def _shown(dots: Sequence[BaseDot]) -> list[BaseDot]:
 
 
 def _most(data: FormatData) -> float:
-    """The most that ranks among the references show."""
-    return math.log2(data.references)
+    """The most that ranks among the references show; all of R where they are all others."""
+    return data.bits if data.exhaustive else math.log2(data.references)
 
 
 def _draw(figure: FigureBase, data: FormatData, shown: Sequence[BaseDot], styles: Styles) -> None:
