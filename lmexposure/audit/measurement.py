@@ -187,6 +187,7 @@ def _measure_loaded(
     warnings = [
         *_warnings(manifest, settings, validation),
         *(_tokenizer_warnings(loaded, scores) if paired_by_hand else ()),
+        *loaded.notes,
         *measurement.notes.values(),
         *measurement.warnings,
     ]

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
         is_usable_tokenizer,
         load_model,
         save_model,
-        weights_sha256,
     )
     from lmexposure.models.lstm import LstmConfig, LstmForCausalLM, LstmState
     from lmexposure.models.new_models import (
@@ -42,7 +41,9 @@ if TYPE_CHECKING:
         tiny_gpt2_config,
     )
     from lmexposure.models.packing import IGNORED, Packed, pack
+    from lmexposure.models.quantised import is_quantised, precision_notes
     from lmexposure.models.training import TrainingResult, train
+    from lmexposure.models.weights import check_embeddings_are_here, weights_away, weights_sha256
     from lmexposure.records import TrainingSettings
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
@@ -72,6 +73,7 @@ __all__ = [
     "character_tokenizer",
     "check_causal",
     "check_device",
+    "check_embeddings_are_here",
     "check_fit",
     "check_name",
     "computing_threads",
@@ -80,15 +82,18 @@ __all__ = [
     "encode_documents",
     "encode_in_context",
     "encode_rows",
+    "is_quantised",
     "is_usable_tokenizer",
     "load_model",
     "new_model",
     "pack",
+    "precision_notes",
     "save_model",
     "threads_for",
     "tiny_gpt2_config",
     "train",
     "unmerged_adapters",
     "warn_imitated",
+    "weights_away",
     "weights_sha256",
 ]
