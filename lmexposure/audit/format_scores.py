@@ -15,7 +15,7 @@ from lmexposure._integrity import read_sealed, say_rebuilt, write_sealed
 from lmexposure.audit.directory import OTHER_PART, OTHER_VERSION, part_name
 from lmexposure.canaries import DEFAULT_REFERENCES, Canary, Format, Manifest
 from lmexposure.errors import ManifestError, ModelError
-from lmexposure.models import Encoded, LoadedModel, context_window, encode_in_context
+from lmexposure.models import AnyContext, Encoded, LoadedModel, context_window, encode_in_context
 from lmexposure.records import MeasureSettings, Scores, write_score_table
 from lmexposure.scoring import Beginning, Vocabulary, find_beginning, score_encoded
 
@@ -28,6 +28,7 @@ class FormatScores:
 
     Attributes:
         format: the format.
+        context: what is around each text in its row.
         canaries: K canaries and controls, in the manifest's order.
         held_out: E candidates that their coins kept out, in the manifest's order; `repetitions` is
             the class that each would have belonged to.
@@ -39,9 +40,11 @@ class FormatScores:
         set_aside: fills that the corpus held before insertion: not drawn, not counted in a rank.
         exhaustive: the E + M references are all fills that are neither canary nor control.
         slower: why they were scored in a slower way than usual; empty where they were not.
+        base_bits: log-perplexity under the base model in bits, shape (K + E + M,); None without.
     """
 
     format: Format
+    context: AnyContext = None
     canaries: tuple[Canary, ...]
     held_out: tuple[Canary, ...] = ()
     bits: NDArray[np.float64]
@@ -52,6 +55,7 @@ class FormatScores:
     exhaustive: bool
     set_aside: int
     slower: str = ""
+    base_bits: NDArray[np.float64] | None = None
 
     @property
     def canary_bits(self) -> NDArray[np.float64]:
@@ -102,15 +106,17 @@ class FormatScores:
         write_sealed(path, packed.getvalue(), mode=PRIVATE)
 
 
-def score_format(
+def score_format(  # noqa: PLR0913 (what is scored, how, and where it is kept)
     loaded: LoadedModel,
     manifest: Manifest,
     name: str,
     *,
+    context: AnyContext,
     settings: MeasureSettings,
     vocabulary: Vocabulary,
     kept: Path | None,
     progress: Callable[[int, int], None],
+    score_base: Callable[[Sequence[Encoded]], NDArray[np.float64]] | None = None,
 ) -> FormatScores:
     """Score candidates, controls and references of one format under the same conditions.
 
@@ -118,10 +124,12 @@ def score_format(
         loaded: model and tokenizer.
         manifest: what was inserted.
         name: of the format.
+        context: what is around each text in its row.
         settings: how many references, and texts a forward pass.
         vocabulary: what the model's tokens spell.
         kept: where the numbers are kept between interruptions; None keeps nothing.
         progress: called with (texts done, texts in all).
+        score_base: the log-perplexities of the same tokens under the base model; None: no base.
 
     Raises:
         ManifestError: neither a canary nor a control is there.
@@ -138,21 +146,21 @@ def score_format(
     indices = manifest.references(name, count, strict=settings.references is not None)
     # In the order of drawing, so that not even a rounding in a batch depends on a coin.
     texts = [c.text for c in drawn] + [form.text(i) for i in indices]
-    encoded = _encode(loaded, manifest, name, texts)
+    encoded = _encode(loaded, manifest, name, texts, context)
     beginning = find_beginning(
         loaded.tokenizer,
         vocabulary,
         texts,
         encoded,
-        context=manifest.separator,
+        context=context,
         literal=form.prefix,
     )
+    order = _held_out_behind(drawn, len(texts))
     saved = _saved(kept, len(texts))
     if saved is None:
         scores = score_encoded(
             loaded.model, encoded, batch_size=settings.batch_size, progress=progress
         )
-        order = _held_out_behind(drawn, len(texts))
         saved = {
             "bits": scores.totals[order],
             "tokens": scores.tokens[order],
@@ -161,6 +169,7 @@ def score_format(
         }
     made = FormatScores(
         format=form,
+        context=context,
         canaries=canaries,
         held_out=tuple(c for c in drawn if c.role == "held_out"),
         beginning=beginning,
@@ -171,7 +180,7 @@ def score_format(
     )
     if kept is not None:
         made.save(kept)
-    return made
+    return made if score_base is None else replace(made, base_bits=score_base(encoded)[order])
 
 
 def _nothing_inserted(name: str, candidates: int) -> ManifestError:
@@ -189,7 +198,9 @@ def _held_out_behind(drawn: tuple[Canary, ...], texts: int) -> NDArray[np.int64]
     return np.argsort(kind, kind="stable")
 
 
-def _encode(loaded: LoadedModel, manifest: Manifest, name: str, texts: list[str]) -> list[Encoded]:
+def _encode(
+    loaded: LoadedModel, manifest: Manifest, name: str, texts: list[str], context: AnyContext
+) -> list[Encoded]:
     """The texts in context, scored from the same token on.
 
     Where some of them merge with the context and others do not, only some totals would hold the
@@ -200,7 +211,7 @@ def _encode(loaded: LoadedModel, manifest: Manifest, name: str, texts: list[str]
         encoded = encode_in_context(
             loaded.tokenizer,
             texts,
-            context=manifest.separator,
+            context=context,
             max_length=context_window(loaded.model.config),
         )
     except ModelError as failure:
@@ -253,6 +264,7 @@ def scores_of(scores: Sequence[FormatScores]) -> Scores:
         drawn = [*part.canaries, *part.held_out]
         ids += [canary.id for canary in drawn]
         ids += [f"{part.format.name}/reference/{n:06d}" for n in range(part.bits.size - len(drawn))]
+    base = [part.base_bits for part in scores if part.base_bits is not None]
     return Scores(
         ids=np.array(ids),
         formats=np.repeat(
@@ -261,6 +273,7 @@ def scores_of(scores: Sequence[FormatScores]) -> Scores:
         roles=np.array([role for part in scores for role in part.roles]),
         repetitions=np.array([n for part in scores for n in part.repetitions], dtype=np.int64),
         log_perplexity_bits=np.concatenate([part.bits for part in scores]),
+        base_log_perplexity_bits=np.concatenate(base) if base else None,
     )
 
 

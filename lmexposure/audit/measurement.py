@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -10,11 +10,15 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from lmexposure import __version__
 from lmexposure._files import canonical_json, only_writer, sha256_bytes
 from lmexposure._validate import of_type
+from lmexposure.audit.base import Base, base_of
+from lmexposure.audit.context import ScoringContext, rows_beside, scoring_context
 from lmexposure.audit.directory import MeasurementDirectory, mend_record
 from lmexposure.audit.estimates import FormatEstimates, estimate_format
 from lmexposure.audit.format_scores import FormatScores, score_format, scores_of, write_scores
@@ -31,13 +35,21 @@ from lmexposure.audit.workload import (
 from lmexposure.canaries import Manifest
 from lmexposure.errors import ManifestError, ModelError, SettingsError
 from lmexposure.models import (
+    Encoded,
     LoadedModel,
     computing_threads,
     load_model,
     threads_for,
     unmerged_adapters,
 )
-from lmexposure.records import MEASURE_SETTINGS, MeasureSettings, Model, Result, Validation
+from lmexposure.records import (
+    MEASURE_SETTINGS,
+    MeasureSettings,
+    Model,
+    Result,
+    RowsRecord,
+    Validation,
+)
 from lmexposure.scoring import Extractor, Vocabulary, evaluation_mode, same_random_numbers
 
 if TYPE_CHECKING:
@@ -47,7 +59,7 @@ if TYPE_CHECKING:
 _ONE_AT_A_TIME = RLock()
 
 
-def measure(
+def measure(  # noqa: PLR0913 (the front door: each may be left out)
     model: "str | Path | PreTrainedModel | PeftModel | LoadedModel",
     manifest: str | Path | Manifest,
     *,
@@ -55,7 +67,9 @@ def measure(
     out: str | Path | None = None,
     settings: MeasureSettings | None = None,
     validation: Validation | None = None,
+    rows: RowsRecord | str | Path | None = None,
     progress: Progress | None = None,
+    base: "str | Path | PreTrainedModel | LoadedModel | None" = None,
 ) -> Result:
     """Measure how far a model's view of the inserted canaries differs from chance.
 
@@ -76,27 +90,38 @@ def measure(
         settings: what to measure.
         validation: what is known of the model's loss, to be shown next to exposure; given where
             this package trained the model.
+        rows: in which rows the training had the canaries: what `verify(..., rows=True)` gave, or
+            the path of its rows.json; None: the rows.json next to a manifest that is given as a
+            path, where there is one.
         progress: watches; None is silent. A `Watcher` is told what is to come, and may ask for an
             early end: the searches then stop as at the end of their budget, and the result says so.
+        base: the model before the training, which scores the same texts: the result then says what
+            was likely anyway, and calibrated exposures. As `model`, a model in memory with the
+            tokenizer that is given for that; "adapter-off": the model with its adapter switched
+            off. None: no base.
 
     Returns:
         the result, its canaries in the manifest's order, with its scores in memory. It names a
         model in memory by its `name_or_path`, else by its class.
 
     Raises:
-        ManifestError: the manifest is none, cannot be read, was edited, or holds no canary.
+        ManifestError: the manifest is none, cannot be read, was edited, or holds no canary; the
+            rows, or the chat template of the insertion, are not of this manifest and tokenizer.
         ModelError: the model cannot be loaded, or cannot read a fill of a format; a model in memory
-            is none that can be measured, or lacks its tokenizer (see `model_in_memory`).
+            is none that can be measured, or lacks its tokenizer (see `model_in_memory`); `base` is
+            no base of it (see `base_of`).
         NumericalError: the model gave NaN or infinite logits.
         PlanError: R has fewer fills left than the references that were asked for.
         ResultError: `out` holds the result of another model, manifest or settings, one that was
             edited or damaged, or a run.json or scores.parquet that no measurement wrote; another
             process is at work there.
-        SettingsError: settings that are no `MeasureSettings`.
+        SettingsError: settings that are no `MeasureSettings`; a left context where the row is
+            known.
     """
     settings = MeasureSettings() if settings is None else settings
     progress = silent if progress is None else progress
     _check_arguments(out, settings, progress)
+    rows = _rows(rows, manifest)
     manifest = _checked_manifest(manifest, model)
     with _ONE_AT_A_TIME, nullcontext() if out is None else only_writer(out), same_random_numbers():
         loaded = _loaded(model, tokenizer)
@@ -107,8 +132,10 @@ def measure(
                 out,
                 settings,
                 validation,
+                rows,
                 progress,
                 paired_by_hand=tokenizer is not None,
+                base=None if base is None else partial(base_of, base, model=model, loaded=loaded),
             )
 
 
@@ -121,6 +148,19 @@ def _check_arguments(out: object, settings: object, progress: object) -> None:
             f"progress is of type {type(progress).__name__}; give a function of (what, done, "
             "total, note), or leave it out"
         )
+
+
+def _rows(given: Any, manifest: Any) -> RowsRecord | None:
+    if given is None:
+        return rows_beside(manifest) if isinstance(manifest, str | Path) else None
+    if isinstance(given, str | Path):
+        return RowsRecord.read(given)
+    if not isinstance(given, RowsRecord):
+        raise ManifestError(
+            f"rows is of type {type(given).__name__}; give what verify(..., rows=True) gave, the "
+            "path of its rows.json, or leave it out"
+        )
+    return given
 
 
 def _checked_manifest(given: Any, model: Any) -> Manifest:
@@ -149,18 +189,30 @@ def _loaded(model: Any, tokenizer: Any) -> LoadedModel:
     return model if isinstance(model, LoadedModel) else load_model(model)
 
 
-def _measure_loaded(
+def _measure_loaded(  # noqa: PLR0913 (what `measure` takes, checked)
     loaded: LoadedModel,
     manifest: Manifest,
     out: str | Path | None,
     settings: MeasureSettings,
     validation: Validation | None,
+    rows: RowsRecord | None,
     progress: Progress,
     *,
     paired_by_hand: bool,
+    base: Callable[..., Base] | None,
 ) -> Result:
+    context = scoring_context(
+        loaded,
+        manifest,
+        left_context=settings.left_context,
+        rows=rows,
+        own_training=validation is not None,
+    )
     described = loaded.to_dict()
-    inputs = _inputs(loaded, described, manifest, settings)
+    beside = None
+    if base is not None:
+        beside = base(model_sha256=described["weights_sha256"], manifest=manifest)
+    inputs = _inputs(loaded, described, manifest, settings, context, beside)
     directory = None if out is None else MeasurementDirectory(out=Path(out), inputs=inputs)
     if directory is not None and (before := directory.finished()) is not None:
         directory.clear()
@@ -177,14 +229,17 @@ def _measure_loaded(
         loaded=loaded,
         described=described,
         manifest=manifest,
+        context=context,
         settings=settings,
         directory=directory,
         progress=progress,
+        base=beside,
     )
     with computing_threads(threads):
         scores, estimates = measurement.run()
     table = scores_of(scores)
     warnings = [
+        *context.warnings,
         *_warnings(manifest, settings, validation),
         *(_tokenizer_warnings(loaded, scores) if paired_by_hand else ()),
         *loaded.notes,
@@ -203,6 +258,8 @@ def _measure_loaded(
         summary=tuple(row for part in estimates for row in part.summary),
         privacy=privacy_section(table, manifest, settings, own_training=validation is not None),
         warnings=(*warnings, *(line for part in estimates for line in part.warnings)),
+        context=context.record,
+        base=None if beside is None else beside.record([part.base for part in estimates], out),
     )
     if directory is not None:
         result = directory.finish(result, lambda path: write_scores(path, scores))
@@ -260,7 +317,12 @@ def _tokenizer_warnings(loaded: LoadedModel, scores: Sequence[FormatScores]) -> 
 
 
 def _inputs(
-    loaded: LoadedModel, described: dict[str, Any], manifest: Manifest, settings: MeasureSettings
+    loaded: LoadedModel,
+    described: dict[str, Any],
+    manifest: Manifest,
+    settings: MeasureSettings,
+    context: ScoringContext,
+    base: Base | None,
 ) -> str:
     """One hash for all that decides the numbers; where the model lies is not part of it."""
     tokenizer = loaded.tokenizer
@@ -281,6 +343,10 @@ def _inputs(
     }
     if adapters := unmerged_adapters(loaded.model):
         values["adapters"] = adapters
+    if rows := context.decisive():
+        values["rows"] = rows
+    if base is not None:
+        values["base"] = [base.weights_sha256, base.switched_off]
     return sha256_bytes(canonical_json(values))
 
 
@@ -298,19 +364,23 @@ class _Measurement:
 
     Attributes:
         described: what the model says of itself.
+        context: the rows that the texts are scored in.
         directory: of the result and of finished parts; None writes nothing.
         warnings: what a reader of the result must know.
         notes: what concerns all formats, given once; by subject.
+        base: the model before the training, which scores the same texts; None: none.
     """
 
     loaded: LoadedModel
     described: dict[str, Any]
     manifest: Manifest
+    context: ScoringContext
     settings: MeasureSettings
     directory: MeasurementDirectory | None
     progress: Progress
     warnings: list[str] = field(default_factory=list)
     notes: dict[str, str] = field(default_factory=dict)
+    base: Base | None = None
 
     def __post_init__(self) -> None:
         self.vocabulary = Vocabulary(self.loaded.tokenizer)
@@ -320,7 +390,9 @@ class _Measurement:
         """Scores of all formats, then their estimates."""
         if isinstance(self.progress, Watcher):
             title = measurement_title(self.manifest, self.settings)
-            phases = measurement_phases(self.loaded, self.manifest, self.settings)
+            phases = measurement_phases(
+                self.loaded, self.manifest, self.settings, base=self.base is not None
+            )
             self.progress.plan(title, phases, keeps=True)
         scores = [self.score(name) for name in self.manifest.formats]
         return scores, [self.estimate(part) for part in scores]
@@ -330,14 +402,26 @@ class _Measurement:
             self.loaded,
             self.manifest,
             name,
+            context=self.context.by_format[name],
             settings=self.settings,
             vocabulary=self.vocabulary,
             kept=self._kept(f"{name}.npz"),
             progress=partial(self.progress, f"scoring {name}"),
+            score_base=self._score_base(name),
         )
         if scores.slower:
             self.notes.setdefault("texts", scores.slower)
         return scores
+
+    def _score_base(self, name: str) -> Callable[[Sequence[Encoded]], NDArray[np.float64]] | None:
+        if self.base is None:
+            return None
+        return partial(
+            self.base.bits,
+            batch_size=self.settings.batch_size,
+            kept=self._kept(f"{name}.base.json"),
+            progress=partial(self.progress, f"scoring {name} under the base"),
+        )
 
     def estimate(self, scores: FormatScores) -> FormatEstimates:
         name = scores.format.name
@@ -375,7 +459,7 @@ class _Measurement:
                 self.loaded.model,
                 self.loaded.tokenizer,
                 scores.format,
-                context=self.manifest.separator,
+                context=scores.context,
                 vocabulary=self.vocabulary,
             )
         except ModelError as failure:

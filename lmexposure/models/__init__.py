@@ -8,8 +8,30 @@ from typing import TYPE_CHECKING
 from lmexposure.models import lstm  # noqa: F401  it registers itself
 
 if TYPE_CHECKING:
-    from lmexposure.models.adapters import active_adapters, as_loaded, unmerged_adapters
-    from lmexposure.models.checkpoints import Progress, ProgressCallback, damaged_model
+    from lmexposure.models.adapter_switch import adapters_off, base_sha256, check_switch
+    from lmexposure.models.adapters import (
+        active_adapters,
+        as_loaded,
+        base_of_adapter,
+        is_adapter,
+        unmerged_adapters,
+    )
+    from lmexposure.models.chat_rows import (
+        TrainingRow,
+        begins_with,
+        check_template,
+        row_context,
+        template_record,
+        template_sha256,
+        training_row,
+        training_rows,
+    )
+    from lmexposure.models.checkpoints import (
+        Progress,
+        ProgressCallback,
+        damaged_model,
+        read_training,
+    )
     from lmexposure.models.cpu import computing_threads, threads_for, warn_imitated
     from lmexposure.models.encoding import (
         AnyContext,
@@ -43,6 +65,7 @@ if TYPE_CHECKING:
     from lmexposure.models.packing import IGNORED, Packed, pack
     from lmexposure.models.quantised import is_quantised, precision_notes
     from lmexposure.models.training import TrainingResult, train
+    from lmexposure.models.vocabulary import tokenizer_sha256
     from lmexposure.models.weights import check_embeddings_are_here, weights_away, weights_sha256
     from lmexposure.records import TrainingSettings
 else:
@@ -66,9 +89,14 @@ __all__ = [
     "ProgressCallback",
     "Row",
     "TrainingResult",
+    "TrainingRow",
     "TrainingSettings",
     "active_adapters",
+    "adapters_off",
     "as_loaded",
+    "base_of_adapter",
+    "base_sha256",
+    "begins_with",
     "byte_level_tokenizer",
     "character_tokenizer",
     "check_causal",
@@ -76,22 +104,32 @@ __all__ = [
     "check_embeddings_are_here",
     "check_fit",
     "check_name",
+    "check_switch",
+    "check_template",
     "computing_threads",
     "context_window",
     "damaged_model",
     "encode_documents",
     "encode_in_context",
     "encode_rows",
+    "is_adapter",
     "is_quantised",
     "is_usable_tokenizer",
     "load_model",
     "new_model",
     "pack",
     "precision_notes",
+    "read_training",
+    "row_context",
     "save_model",
+    "template_record",
+    "template_sha256",
     "threads_for",
     "tiny_gpt2_config",
+    "tokenizer_sha256",
     "train",
+    "training_row",
+    "training_rows",
     "unmerged_adapters",
     "warn_imitated",
     "weights_away",

@@ -1,14 +1,14 @@
 """What is in the files of a run: typed, checked once where it is read, attributes ever after.
 
 Open `result.py` to learn what result.json holds and what must be true in it, `run_record.py` for
-run.json; `scores.py` reads the scores of every text, and `run.py` a directory of them all.
+run.json, `rows_record.py` for rows.json; `scores.py` reads the scores of every text, and `run.py` a
+directory of them all.
 """
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lmexposure.records.result import (
-        BaseModelRecord,
         CheckpointClass,
         ContextRecord,
         MeasureOptions,
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         Result,
         Validation,
     )
+    from lmexposure.records.result_base import BaseCanary, BaseClass, BaseModelRecord
     from lmexposure.records.result_classes import (
         ClassKey,
         ClassSummary,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
         Validity,
     )
     from lmexposure.records.result_views import FoundShare
+    from lmexposure.records.rows_record import RowsClass, RowsRecord
     from lmexposure.records.run import (
         Evaluation,
         Measured,
@@ -102,6 +104,8 @@ __all__ = [
     "SEVERAL",
     "TRAINING",
     "AreaUnderCurve",
+    "BaseCanary",
+    "BaseClass",
     "BaseModelRecord",
     "Bound",
     "CanaryResult",
@@ -135,6 +139,8 @@ __all__ = [
     "QuantileInterval",
     "Result",
     "Role",
+    "RowsClass",
+    "RowsRecord",
     "RunFiles",
     "RunOptions",
     "RunRecord",
