@@ -11,11 +11,11 @@ from made_results import clean, small_manifest, small_run
 
 from lmexposure._record import FileRecord
 from lmexposure.canaries.manifest import ManifestFile
-from lmexposure.records import Result, RunRecord
+from lmexposure.records import Result, RowsRecord, RunRecord
 
 ROOT = Path(__file__).parents[1]
 SCHEMAS = ROOT / "docs" / "schemas"
-RECORDS: list[type[FileRecord]] = [Result, RunRecord, ManifestFile]
+RECORDS: list[type[FileRecord]] = [Result, RunRecord, RowsRecord, ManifestFile]
 
 
 def test_no_record_is_read_by_literal_keys() -> None:

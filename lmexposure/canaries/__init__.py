@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         layout_named,
         packing,
         read_documents,
+        read_records,
     )
     from lmexposure.canaries.documents import Inserted, insert
     from lmexposure.canaries.format import Fill, Format, Found, find_fills
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
         permutation,
     )
     from lmexposure.canaries.preview import Preview, preview_insertion
+    from lmexposure.canaries.recognition import WrappingChoice, recognise
     from lmexposure.canaries.removal import Removal, remove
     from lmexposure.canaries.rows import InsertionStep
     from lmexposure.canaries.verification import (
@@ -133,6 +135,7 @@ __all__ = [
     "Removal",
     "Sidecar",
     "Wrapping",
+    "WrappingChoice",
     "WrappingRecord",
     "check_format_file",
     "copies_of",
@@ -159,7 +162,9 @@ __all__ = [
     "permutation",
     "preview_insertion",
     "read_documents",
+    "read_records",
     "read_sidecars",
+    "recognise",
     "remove",
     "shipped_formats",
     "spooled_input",

@@ -45,8 +45,9 @@ from lmexposure.canaries.insertion import (
     draw,
     scan_corpus,
 )
-from lmexposure.canaries.manifest import Manifest
+from lmexposure.canaries.manifest import Manifest, WrappingRecord
 from lmexposure.canaries.plan import Plan
+from lmexposure.canaries.wrapping import Wrapping
 from lmexposure.errors import CorpusError, ResultError
 
 Files = str | Path | Sequence[str | Path]
@@ -55,7 +56,12 @@ Planned = Callable[[Manifest | None], Plan]
 
 @dataclass(frozen=True)
 class Reading:
-    """How a corpus is read, and what is searched for in it; see `insert_files`."""
+    """How a corpus is read, and what is searched for in it; see `insert_files`.
+
+    Attributes:
+        wrapping: where in a record a canary goes, also as a manifest says it, with what is known
+            of the training's tokenizer; None: documents are texts.
+    """
 
     layout: str | None = None
     text_field: str = "text"
@@ -63,6 +69,7 @@ class Reading:
     existing: Existing = "refuse"
     total: int | None = None
     verify: bool = True
+    wrapping: Wrapping | WrappingRecord | None = None
 
 
 def insert_files(  # noqa: PLR0913 (a public door: each is an option of an insertion)

@@ -9,6 +9,16 @@ from lmexposure.models import lstm  # noqa: F401  it registers itself
 
 if TYPE_CHECKING:
     from lmexposure.models.adapters import active_adapters, as_loaded, unmerged_adapters
+    from lmexposure.models.chat_rows import (
+        TrainingRow,
+        begins_with,
+        check_template,
+        row_context,
+        template_record,
+        template_sha256,
+        training_row,
+        training_rows,
+    )
     from lmexposure.models.checkpoints import Progress, ProgressCallback, damaged_model
     from lmexposure.models.cpu import computing_threads, threads_for, warn_imitated
     from lmexposure.models.encoding import (
@@ -43,6 +53,7 @@ if TYPE_CHECKING:
     )
     from lmexposure.models.packing import IGNORED, Packed, pack
     from lmexposure.models.training import TrainingResult, train
+    from lmexposure.models.vocabulary import tokenizer_sha256
     from lmexposure.records import TrainingSettings
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
@@ -65,15 +76,18 @@ __all__ = [
     "ProgressCallback",
     "Row",
     "TrainingResult",
+    "TrainingRow",
     "TrainingSettings",
     "active_adapters",
     "as_loaded",
+    "begins_with",
     "byte_level_tokenizer",
     "character_tokenizer",
     "check_causal",
     "check_device",
     "check_fit",
     "check_name",
+    "check_template",
     "computing_threads",
     "context_window",
     "damaged_model",
@@ -84,10 +98,16 @@ __all__ = [
     "load_model",
     "new_model",
     "pack",
+    "row_context",
     "save_model",
+    "template_record",
+    "template_sha256",
     "threads_for",
     "tiny_gpt2_config",
+    "tokenizer_sha256",
     "train",
+    "training_row",
+    "training_rows",
     "unmerged_adapters",
     "warn_imitated",
     "weights_sha256",

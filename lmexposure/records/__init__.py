@@ -1,7 +1,8 @@
 """What is in the files of a run: typed, checked once where it is read, attributes ever after.
 
 Open `result.py` to learn what result.json holds and what must be true in it, `run_record.py` for
-run.json; `scores.py` reads the scores of every text, and `run.py` a directory of them all.
+run.json, `rows_record.py` for rows.json; `scores.py` reads the scores of every text, and `run.py` a
+directory of them all.
 """
 
 from typing import TYPE_CHECKING
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
         Validity,
     )
     from lmexposure.records.result_views import FoundShare
+    from lmexposure.records.rows_record import RowsClass, RowsRecord
     from lmexposure.records.run import (
         Evaluation,
         Measured,
@@ -135,6 +137,8 @@ __all__ = [
     "QuantileInterval",
     "Result",
     "Role",
+    "RowsClass",
+    "RowsRecord",
     "RunFiles",
     "RunOptions",
     "RunRecord",

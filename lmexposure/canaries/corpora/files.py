@@ -70,6 +70,9 @@ class FileLayout(Protocol):
     def documents(self, path: Path) -> Iterator[str]:
         """The text of each document."""
 
+    def records(self, path: Path) -> Iterator[dict[str, Any]]:
+        """Each document with all its fields, where documents have fields."""
+
     def writer(
         self, stream: IO[bytes], like: Path
     ) -> AbstractContextManager[Callable[[Any], object]]:
@@ -265,6 +268,29 @@ def read_documents(
     known = layout_named(layout, text_field=text_field)
     for path in corpus_files([sources] if isinstance(sources, str | Path) else sources):
         yield from known.documents(path)
+
+
+def read_records(
+    sources: str | Path | Sequence[str | Path], *, layout: str | None = None
+) -> Iterator[dict[str, Any]]:
+    """The records of a corpus with all their fields, one after another, in constant memory.
+
+    Args:
+        sources: a file, several, or patterns.
+        layout: "jsonl", "parquet" or "arrow"; None: by the suffix.
+
+    Raises:
+        CorpusError: a file or a record cannot be used, or the documents are no records.
+    """
+    for path in corpus_files([sources] if isinstance(sources, str | Path) else sources):
+        name = layout or guess_layout(path)
+        known = layout_named(name)
+        if known.text_field is None:
+            raise CorpusError(
+                f"{path}: documents of layout {name!r} are texts and no records; name the layout: "
+                "jsonl, parquet or arrow"
+            )
+        yield from known.records(path)
 
 
 def packing(path: str | Path) -> str:

@@ -120,6 +120,12 @@ class TableLayout:
         for part in self.parts(path, name="", taken=None, known=False, first_end=b""):
             yield from part.texts
 
+    def records(self, path: Path) -> Iterator[dict[str, Any]]:
+        """Each row with all its columns."""
+        for table in self.tables(path):
+            for start in range(0, len(table), _PIECE_ROWS):
+                yield from table.slice(start, _PIECE_ROWS).to_pylist()
+
     def check_schema(self, schema: Any) -> None:
         """Refuse a table without the text.
 

@@ -240,6 +240,10 @@ class Lines:
             for line in block.split:
                 yield line.removesuffix(line_end(line)).decode()
 
+    def records(self, path: Path) -> Iterator[dict[str, Any]]:
+        """None has fields."""
+        return iter(())
+
     def parts(
         self,
         path: Path,
@@ -393,6 +397,13 @@ class Records(Lines):
             for _, text in self._texts(block):
                 yield text
 
+    def records(self, path: Path) -> Iterator[dict[str, Any]]:
+        """Each record with all its fields."""
+        for block in self.parts(path):
+            for number, line in enumerate(block.split, block.first_line):
+                if not line.isspace():
+                    yield json_object(line, number)
+
     def _texts(self, block: Block) -> Iterator[tuple[int, str]]:
         """(number of the line, text) of each record."""
         texts = self._quick_texts(block)
@@ -427,15 +438,7 @@ class Records(Lines):
         return texts if quick else None
 
     def _record(self, line: bytes, number: int) -> dict[str, Any]:
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as failure:
-            reason = failure.msg if isinstance(failure, json.JSONDecodeError) else "not readable"
-            raise CorpusError(
-                f"line {number} is not JSON: {reason}; give one object a line, or another layout"
-            ) from None
-        if not isinstance(record, dict):
-            raise CorpusError(f"line {number} is a JSON {type(record).__name__}, not an object")
+        record = json_object(line, number)
         if not isinstance(record.get(self.text_field), str):
             what = "is not a string" if self.text_field in record else "is missing"
             raise CorpusError(
@@ -450,6 +453,24 @@ class Records(Lines):
                 "which is no character; mend the record"
             ) from None
         return record
+
+
+def json_object(line: bytes, number: int) -> dict[str, Any]:
+    """The record of a line, whatever its fields.
+
+    Raises:
+        CorpusError: it is no JSON object.
+    """
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as failure:
+        reason = failure.msg if isinstance(failure, json.JSONDecodeError) else "not readable"
+        raise CorpusError(
+            f"line {number} is not JSON: {reason}; give one object a line, or another layout"
+        ) from None
+    if not isinstance(record, dict):
+        raise CorpusError(f"line {number} is a JSON {type(record).__name__}, not an object")
+    return record
 
 
 TextLayout = Lines  # or one of its kinds

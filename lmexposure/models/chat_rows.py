@@ -1,0 +1,411 @@
+"""Which row of tokens a chat, a prompt with its answer or an instruction becomes in a training.
+
+As TRL's SFTTrainer makes them: a chat by the template; strings one behind the other, ended by the
+EOS token. `row_context` is the same row around a canary, for scoring.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lmexposure._files import sha256_bytes
+from lmexposure.canaries import Wrapping, WrappingRecord
+from lmexposure.errors import CorpusError, ModelError
+from lmexposure.models.encoding import Context, encode_rows
+
+_AT_ONCE = 1_000  # records
+_PROBE = "\ue000"  # of no script: a template shows it where it shows a text, and nowhere else
+_SHOWN = 40  # characters of a chat in a message
+# What those who share chats call who speaks, and what a template calls them.
+_ROLES = {
+    **{name: name for name in ("system", "user", "assistant", "tool", "developer")},
+    "human": "user",
+    "gpt": "assistant",
+    "chatgpt": "assistant",
+    "bing": "assistant",
+    "bard": "assistant",
+    "model": "assistant",
+}
+# Stanford Alpaca's prompt with an input, as its trainers write it.
+_WITH_INPUT = (
+    "Below is an instruction that describes a task, paired with an input that provides further "
+    "context. Write a response that appropriately completes the request.\n\n### Instruction:\n"
+    "{instruction}\n\n### Input:\n{input}\n\n### Response:\n"
+)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TrainingRow:
+    """A record as a training has it.
+
+    Attributes:
+        ids: its tokens.
+        carried: which of them carry loss, shape (T,); nothing predicts the first.
+    """
+
+    ids: list[int]
+    carried: NDArray[np.bool_]
+
+
+def row_context(tokenizer: Any, wrapping: Wrapping, texts: Sequence[str]) -> Context:
+    """The row around a canary, by a wrapping and the tokenizer of the training.
+
+    Args:
+        tokenizer: with the chat template of the training, where a template renders the records.
+        wrapping: of the training.
+        texts: fills to check on, at least 1: the row must be the same around all of them. They
+            never appear in an error message.
+
+    Raises:
+        ModelError: a tokenizer without a chat template, or one that does not say where its tokens
+            begin; a template that changes a text, writes today's date or marks no answer; the
+            tokens of a text carry no loss, or other ones in one text than in another.
+    """
+    if wrapping.rendering == "chat":
+        check_template(tokenizer, wrapping)
+        before, behind = _around_in_chat(tokenizer, wrapping, texts)
+        context = Context(start=(), before=before, behind=behind)
+    elif wrapping.form == "text" and wrapping.context != "":
+        return Context(before=wrapping.context or "")
+    else:
+        before, behind = wrapping.around()
+        end = "" if (behind or texts[0]).endswith(_end(tokenizer)) else _end(tokenizer)
+        begun = tuple(begins_with(tokenizer))
+        context = Context(start=begun, before=before, behind=behind + end)
+    return replace(context, unscored=_without_loss(tokenizer, wrapping, texts, context))
+
+
+def template_record(tokenizer: Any, wrapping: Wrapping) -> WrappingRecord:
+    """What a manifest says of a wrapping and of the tokenizer of the training.
+
+    Args:
+        tokenizer: of the training.
+        wrapping: of chats, or of strings in pairs.
+
+    Raises:
+        ModelError: see `row_context`.
+    """
+    template = None
+    if wrapping.rendering == "chat":
+        check_template(tokenizer, wrapping)
+        template = template_sha256(tokenizer, wrapping)
+    special = tuple(map(str, tokenizer.all_special_tokens))
+    return WrappingRecord.of(wrapping, template_sha256=template, special_tokens=special)
+
+
+def template_sha256(tokenizer: Any, wrapping: Wrapping) -> str:
+    """The hash of the chat template that renders the records."""
+    return sha256_bytes(tokenizer.get_chat_template(wrapping.chat_template).encode())
+
+
+def training_row(tokenizer: Any, record: Mapping[str, Any], wrapping: Wrapping) -> TrainingRow:
+    """The row of one record; see `training_rows`."""
+    return next(training_rows(tokenizer, [record], wrapping))
+
+
+def training_rows(
+    tokenizer: Any, records: Sequence[Mapping[str, Any]], wrapping: Wrapping
+) -> Iterator[TrainingRow]:
+    """The rows of records, in order, and which of their tokens carry loss.
+
+    Args:
+        tokenizer: of the training.
+        records: in the wrapping's form.
+        wrapping: form, rendering, loss, and the system turn of strings that a template renders.
+
+    Raises:
+        CorpusError: a record is not of this form; it is named by its number, from 1.
+        ModelError: the chat template refuses a record, or the tokenizer has none.
+    """
+    if wrapping.rendering == "chat":
+        check_template(tokenizer, wrapping)
+    for first in range(0, len(records), _AT_ONCE):
+        some = list(enumerate(records[first : first + _AT_ONCE], first + 1))
+        if wrapping.rendering == "text":
+            pairs = [_strings(number, record, wrapping) for number, record in some]
+            yield from _text_rows(tokenizer, pairs, wrapping)
+        else:
+            yield from _records_rows(tokenizer, some, wrapping)
+
+
+def check_template(tokenizer: Any, wrapping: Wrapping) -> None:
+    """Refuse a tokenizer that cannot wrap a text in a chat, or not always alike.
+
+    Raises:
+        ModelError: no chat template, one that writes today's date, or a tokenizer that does not say
+            where its tokens begin and end.
+    """
+    try:
+        tokenizer.get_chat_template(wrapping.chat_template)
+    except ValueError:  # none, or several of which none is the usual one
+        raise ModelError(
+            f"turn={wrapping.turn!r} needs a chat template and the tokenizer has none; give "
+            "chat_template, or set tokenizer.chat_template to that of the training (in a saved "
+            "tokenizer it is the file chat_template.jinja)"
+        ) from None
+    if not tokenizer.is_fast:
+        raise ModelError(
+            "the tokenizer does not say at which characters its tokens begin; load the fast one "
+            "(AutoTokenizer does)"
+        )
+    _check_date(tokenizer, wrapping)
+
+
+def begins_with(tokenizer: Any) -> list[int]:
+    """The tokens that a tokenizer puts before every text by itself."""
+    bare = tokenizer("a", add_special_tokens=False)["input_ids"]
+    ids: list[int] = tokenizer("a")["input_ids"]
+    starts = range(len(ids) - len(bare) + 1)
+    return ids[: next((i for i in starts if ids[i : i + len(bare)] == bare), 0)]
+
+
+def _check_date(tokenizer: Any, wrapping: Wrapping) -> None:
+    """The day of the scoring is not that of the training."""
+    template = tokenizer.get_chat_template(wrapping.chat_template)
+    if "strftime_now" not in template:
+        return
+    chats = set()
+    for day in "12":
+        dated = f"{{%- macro strftime_now(format) -%}}{day}{{%- endmacro -%}}{template}"
+        of_day = replace(wrapping, chat_template=dated)
+        chats.add(_rendered(tokenizer, wrapping.messages("text"), of_day))
+    if len(chats) > 1:
+        raise ModelError(
+            "the chat template writes today's date into every chat, so that training and scoring "
+            "differ; in tokenizer.chat_template and here, put the date of the training as a text "
+            "in the place of strftime_now(...)"
+        )
+
+
+def _around_in_chat(tokenizer: Any, wrapping: Wrapping, texts: Sequence[str]) -> tuple[str, str]:
+    """What the template writes before and behind a text, the same for all of them."""
+    chats = [_rendered(tokenizer, wrapping.messages(text), wrapping) for text in texts]
+    once = [i for i, text in enumerate(texts) if chats[i].count(text) == 1]
+    first = once[0] if once else 0
+    before, _, behind = chats[first].partition(texts[first])
+    for number, (text, chat) in enumerate(zip(texts, chats, strict=True)):
+        if not once or chat != before + text + behind:
+            what = "repeats" if chat.count(text) > 1 else "drops or rewrites"
+            probe = _rendered(tokenizer, wrapping.messages(_PROBE), wrapping)
+            place = _shared(probe, chat)
+            raise ModelError(
+                f"text {number} of {len(texts)}: the chat template {what} it as "
+                f"turn={wrapping.turn!r}, at character {place} of the chat, behind "
+                f"{probe[max(0, place - _SHOWN) : place]!r}; use a format that the template keeps "
+                "as it is (no space at its ends, say), or another template"
+            )
+    return before, behind
+
+
+def _without_loss(
+    tokenizer: Any, wrapping: Wrapping, texts: Sequence[str], context: Context
+) -> int:
+    """How many of a text's first tokens carry no loss: the same number in all texts."""
+    records = [wrapping.record(text) for text in texts]
+    rows = training_rows(tokenizer, records, wrapping)
+    counts = set()
+    for number, (row, own) in enumerate(
+        zip(rows, encode_rows(tokenizer, texts, context), strict=True)
+    ):
+        name = f"text {number} of {len(texts)}"
+        if row.ids[: own.stop] != own.ids[: own.stop]:
+            raise ModelError(
+                f"{name}: the tokenizer gives its row other tokens in the training than in the "
+                "scoring; load the tokenizer of the training, a fast one, with AutoTokenizer"
+            )
+        carried = row.carried[max(own.first, 1) : own.stop]
+        if not carried.any():
+            raise ModelError(
+                f"{name}: no token of it carries loss under loss={wrapping.loss!r}; for "
+                "'assistant' the chat template must mark its answers with {% generation %}; where "
+                "SFTTrainer put another in its place, give chat_template=trainer.chat_template"
+            )
+        unscored = int(carried.argmax())
+        if not carried[unscored:].all():
+            raise ModelError(
+                f"{name}: some of its tokens carry no loss behind others that do, so that it has "
+                "no log-perplexity of its own; let the template mark whole answers"
+            )
+        counts.add(unscored)
+    if len(counts) > 1:
+        raise ModelError(
+            f"of some texts the first {min(counts)} tokens carry no loss, of others the first "
+            f"{max(counts)}, so that their log-perplexities cannot be compared; use a template "
+            "that begins no answer in its prompt, or loss='all'"
+        )
+    return counts.pop()
+
+
+def _end(tokenizer: Any) -> str:
+    """The text that ends a row of strings; "" where the tokenizer would read it as plain text."""
+    end = tokenizer.eos_token
+    return "" if end is None or tokenizer.split_special_tokens else str(end)
+
+
+def _text_rows(
+    tokenizer: Any, pairs: Sequence[tuple[str, str]], wrapping: Wrapping
+) -> Iterator[TrainingRow]:
+    """Of prompts and what follows each."""
+    end = _end(tokenizer)
+    wholes = [
+        prompt + answer + ("" if (prompt + answer).endswith(end) else end)
+        for prompt, answer in pairs
+    ]
+    rows = tokenizer(wholes, verbose=False)["input_ids"]
+    prompts: list[list[int]] = [[] for _ in pairs]
+    if wrapping.loss == "completion":
+        prompts = tokenizer([prompt for prompt, _ in pairs], verbose=False)["input_ids"]
+    # The end as text would be cut into characters.
+    last = [tokenizer.eos_token_id] if not end and tokenizer.eos_token_id is not None else []
+    for ids, prompt in zip(rows, prompts, strict=True):
+        yield TrainingRow(ids=ids + last, carried=_behind(prompt, ids + last))
+
+
+def _behind(prompt: Sequence[int], ids: Sequence[int]) -> NDArray[np.bool_]:
+    """Which tokens are behind the prompt: it ends where the two begin to differ, as in TRL."""
+    return np.arange(len(ids)) >= _shared(prompt, ids)
+
+
+def _shared(first: Sequence[Any], second: Sequence[Any]) -> int:
+    """How long the common beginning of two sequences is."""
+    pairs = zip(first, second, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def _records_rows(
+    tokenizer: Any, records: Sequence[tuple[int, Mapping[str, Any]]], wrapping: Wrapping
+) -> Iterator[TrainingRow]:
+    """Of records that a template renders; those with tools or options alone."""
+    chats = [_messages(number, record, wrapping) for number, record in records]
+    options = [_options(record) for _, record in records]
+    if not any(options):
+        yield from _chat_rows(tokenizer, chats, wrapping)
+        return
+    for chat, own in zip(chats, options, strict=True):
+        yield from _chat_rows(tokenizer, [chat], wrapping, **own)
+
+
+def _chat_rows(
+    tokenizer: Any, chats: Sequence[list[dict[str, Any]]], wrapping: Wrapping, **options: Any
+) -> Iterator[TrainingRow]:
+    tokens = {"tokenize": True, "return_dict": True, "tokenizer_kwargs": {"verbose": False}}
+    marked = wrapping.loss == "assistant"
+    rows = _apply(
+        tokenizer, chats, wrapping, **tokens, **options, return_assistant_tokens_mask=marked
+    )
+    ids = rows["input_ids"]
+    if marked:
+        masks = rows["assistant_masks"]
+        yield from (
+            TrainingRow(ids=own, carried=np.array(mask, dtype=bool))
+            for own, mask in zip(ids, masks, strict=True)
+        )
+        return
+    prompts: list[list[int]] = [[] for _ in chats]
+    if wrapping.loss == "completion":
+        openings = [chat[:-1] for chat in chats]
+        prompts = _apply(
+            tokenizer, openings, wrapping, **tokens, **options, add_generation_prompt=True
+        )["input_ids"]
+    for own, prompt in zip(ids, prompts, strict=True):
+        yield TrainingRow(ids=own, carried=_behind(prompt, own))
+
+
+def _rendered(tokenizer: Any, messages: list[dict[str, Any]], wrapping: Wrapping) -> str:
+    chat: str = _apply(tokenizer, messages, wrapping, tokenize=False)
+    return chat
+
+
+def _apply(tokenizer: Any, chats: Any, wrapping: Wrapping, **options: Any) -> Any:
+    template = wrapping.chat_template
+    try:
+        return tokenizer.apply_chat_template(chats, chat_template=template, **options)
+    except Exception as failure:  # a template raises what it likes, and may show the text
+        raise ModelError(
+            f"the chat template refuses a turn of the user and one of the assistant "
+            f"({type(failure).__name__}); give another chat_template"
+        ) from None
+
+
+def _options(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What else of a record a template is given, as TRL does."""
+    tools, own = record.get("tools"), record.get("chat_template_kwargs")
+    return {**({"tools": tools} if tools else {}), **(own or {})}
+
+
+def _strings(number: int, record: Mapping[str, Any], wrapping: Wrapping) -> tuple[str, str]:
+    """The prompt of a record, and what follows it."""
+    if wrapping.form == "text":
+        return "", _string(number, record, "text")
+    first, second = _FIELDS[wrapping.form]
+    prompt, answer = _string(number, record, first), _string(number, record, second)
+    if wrapping.form != "instruction":
+        return prompt, answer
+    more = record.get("input") or ""
+    if more:
+        return _WITH_INPUT.format(instruction=prompt, input=more), answer
+    asked = replace(wrapping, turn="assistant", other=prompt)
+    return asked.around()[0], answer
+
+
+def _messages(number: int, record: Mapping[str, Any], wrapping: Wrapping) -> list[dict[str, Any]]:
+    """The chat of a record."""
+    if wrapping.form in ("messages", "conversations"):
+        return _turns(number, record, wrapping.form)
+    first, second = _FIELDS[wrapping.form]
+    if not wrapping.strings:
+        return _turns(number, record, first) + _turns(number, record, second)
+    asked = "\n\n".join(filter(None, [_string(number, record, first), record.get("input")]))
+    said = {"user": asked, "assistant": _string(number, record, second)}
+    system = {} if wrapping.system is None else {"system": wrapping.system}
+    return [{"role": role, "content": text} for role, text in {**system, **said}.items()]
+
+
+_FIELDS: Mapping[Any, tuple[str, str]] = {
+    "prompt_completion": ("prompt", "completion"),
+    "instruction": ("instruction", "output"),
+    "preference": ("prompt", "chosen"),
+}
+
+
+def _string(number: int, record: Mapping[str, Any], name: str) -> str:
+    value = record.get(name)
+    if not isinstance(value, str):
+        raise CorpusError(
+            f"record {number}: {name!r} is of type {type(value).__name__}, and must be a string; "
+            "rewrite it, or name the form of the records"
+        )
+    return value
+
+
+def _turns(number: int, record: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    """Messages with the roles that templates know."""
+    turns: Any = record.get(name)
+    turns = turns.tolist() if hasattr(turns, "tolist") else turns
+    if not isinstance(turns, list | tuple) or not turns:
+        raise CorpusError(
+            f"record {number}: {name!r} is {'empty' if turns == [] else type(turns).__name__}, and "
+            "must be a list of messages; rewrite it, or name the form of the records"
+        )
+    return [_message(number, name, turn) for turn in turns]
+
+
+def _message(number: int, name: str, turn: Any) -> dict[str, Any]:
+    if not isinstance(turn, Mapping):
+        raise CorpusError(
+            f"record {number}: a turn of {name!r} is of type {type(turn).__name__}, and must be a "
+            "message with role and content, or from and value"
+        )
+    names = {"from": "role", "value": "content"}
+    message = {names.get(str(key), str(key)): value for key, value in turn.items()}
+    role = _ROLES.get(str(message.get("role")))
+    if role is None:
+        raise CorpusError(
+            f"record {number}: a turn of {name!r} has the role {str(message.get('role'))[:40]!r}, "
+            f"which is none of {', '.join(_ROLES)}; rename it"
+        )
+    return {**message, "role": role}

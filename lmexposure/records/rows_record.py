@@ -1,0 +1,141 @@
+"""rows.json: how the rows of a training really delivered the canaries.
+
+What a trainer makes of a corpus (templates, truncation, packing, masks) is known best by its rows.
+`lmexposure verify --rows` looks at them and leaves this beside the manifest, where `measure` finds
+it.
+"""
+
+from pathlib import Path
+from typing import ClassVar, Literal, Self
+
+from pydantic import ConfigDict, Field, model_validator
+
+from lmexposure._files import PRIVATE
+from lmexposure._record import Count, FileRecord, Record, Rows, Sha256
+from lmexposure.errors import ManifestError
+
+
+class RowsClass(Record):
+    """What became of the canaries of one class in one pass over the rows.
+
+    Attributes:
+        format: of the class.
+        repetitions: how often each was inserted; 0: controls and candidates that were not inserted,
+            which must not be there.
+        canaries: how many there are.
+        planned: how many occurrences there should be: canaries times repetitions.
+        whole: occurrences that are in a row as a whole.
+        cut: occurrences that a row's end cuts.
+        missing: planned occurrences that are neither.
+        without_loss: of `whole`, those of which some of the secret carries no loss.
+        otherwise: of `whole`, those with loss that are in another context than the record's.
+    """
+
+    format: str
+    repetitions: Count
+    canaries: Count
+    planned: Count
+    whole: Count
+    cut: Count
+    missing: Count
+    without_loss: Count
+    otherwise: Count
+
+    @model_validator(mode="after")
+    def _add_up(self) -> Self:
+        if self.without_loss + self.otherwise > self.whole:
+            raise ValueError(
+                f"whole={self.whole} is less than without_loss={self.without_loss} and "
+                f"otherwise={self.otherwise}, which it counts"
+            )
+        return self
+
+
+class RowsRecord(FileRecord):
+    """rows.json: in which rows the canaries of a manifest were trained.
+
+    Attributes:
+        manifest_sha256: of the manifest whose canaries were looked for.
+        tokenizer_sha256: of the rows' tokenizer, as `models.tokenizer_sha256` gives it.
+        rows: how many rows were read.
+        found: occurrences of inserted canaries that are whole and carry loss.
+        agreeing: those of them that are in the row that the next four fields describe.
+        start: numbers of the tokens in front of all; None: the rows agree with no single context.
+        before: text between these tokens and a canary, encoded together with it.
+        behind: text that follows a canary, up to the first special token.
+        unscored: how many of a canary's first tokens carry no loss.
+        loss: which tokens of these rows carry it: "all"; "completion", those from a place on;
+            "assistant", others.
+        packed: whether other texts are in the same rows.
+        classes: occurrences class by class.
+        warnings: what is not as planned, a sentence each.
+    """
+
+    # What is next to a canary may be somebody's text.
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+    NAME: ClassVar[str] = "rows.json"
+    FAMILY: ClassVar[str] = "lmexposure.rows"
+    VERSION: ClassVar[int] = 1
+    ERROR = ManifestError
+    AGAIN: ClassVar[str] = "run `lmexposure verify --rows` again, or remove the file"
+    SECRET: ClassVar[bool] = True
+
+    manifest_sha256: Sha256
+    tokenizer_sha256: Sha256
+    rows: Count
+    found: Count
+    agreeing: Count
+    start: Rows[Count] | None
+    before: str = Field(repr=False)
+    behind: str = Field(repr=False)
+    unscored: Count
+    loss: Literal["all", "assistant", "completion"]
+    packed: bool
+    classes: Rows[RowsClass]
+    warnings: Rows[str]
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        if self.agreeing > self.found:
+            raise ValueError(f"agreeing={self.agreeing} is more than found={self.found}")
+        if (self.start is None) != (self.agreeing == 0):
+            raise ValueError(
+                f"agreeing={self.agreeing} does not go with a context that is "
+                f"{'not known' if self.start is None else 'known'}"
+            )
+        return self
+
+    @property
+    def as_planned(self) -> bool:
+        """Whether every occurrence is whole, with loss, in one context, and nothing else is."""
+        return self.start is not None and not self.warnings
+
+    @classmethod
+    def read(cls, path: str | Path) -> Self:
+        """Read a rows.json.
+
+        Raises:
+            ManifestError: no such file, or none that `verify --rows` wrote; it says why.
+        """
+        try:
+            content = Path(path).read_bytes()
+        except OSError as failure:
+            raise ManifestError(
+                f"cannot read {path}: {failure.strerror}; give a rows.json of `lmexposure verify "
+                "--rows`"
+            ) from failure
+        return cls.parse(content, Path(path))
+
+    def save(self, path: str | Path) -> None:
+        """Write the file, readable by its owner alone.
+
+        Raises:
+            FileError: the disk refused.
+        """
+        self.write(Path(path), mode=PRIVATE)
+
+    @classmethod
+    def beside(cls, manifest: str | Path) -> Path:
+        """Where the rows of this manifest are written down: in its directory."""
+        return Path(manifest).with_name(cls.NAME)
