@@ -1,4 +1,4 @@
-"""Fine-tune a model on chats with TRL and LoRA: sft_chats.py MODEL CHATS OUT.
+"""Fine-tune a model on chats with TRL and LoRA: sft_chats.py MODEL CHATS OUT [EPOCHS RATE].
 
 A training that knows nothing of canaries, as yours: what it trained is measured afterwards.
 """
@@ -6,6 +6,7 @@ A training that knows nothing of canaries, as yours: what it trained is measured
 import sys
 
 import datasets
+import torch
 import trl
 from peft import LoraConfig
 
@@ -21,6 +22,7 @@ trainer = trl.SFTTrainer(
         per_device_train_batch_size=8,
         report_to=[],
         save_strategy="no",
+        use_cpu=not torch.cuda.is_available(),
     ),
     train_dataset=datasets.load_dataset("json", data_files=chats, split="train"),
     peft_config=LoraConfig(r=16, lora_alpha=32, target_modules="all-linear"),
