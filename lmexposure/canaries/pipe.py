@@ -29,6 +29,7 @@ from lmexposure.canaries.insertion import (
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.plan import Canary, Plan
 from lmexposure.canaries.plan import draw as draw_plan
+from lmexposure.canaries.row_schema import RowSchema
 from lmexposure.errors import CorpusError, FileError, InputError, ResultError
 
 if TYPE_CHECKING:
@@ -63,10 +64,14 @@ class StreamSource:
 
 
 def stream_layout(
-    name: str | None, text_field: str, *, fields: Mapping[str, Any] | None = None
+    name: str | None,
+    text_field: str,
+    *,
+    fields: Mapping[str, Any] | None = None,
+    schema: RowSchema | None = None,
 ) -> TextLayout:
     """What a document is in a stream: as said, else a line; a layout of no text is refused."""
-    layout = layout_named(name or "lines", text_field=text_field, fields=fields)
+    layout = layout_named(name or "lines", text_field=text_field, fields=fields, schema=schema)
     if not isinstance(layout, TextLayout):
         raise CorpusError(NOT_TEXT)
     return layout
@@ -85,7 +90,8 @@ def insert_through(
     """
     record = out / "manifest.json"
     with only_writer(out):
-        layout = stream_layout(reading.layout, reading.text_field, fields=reading.fields)
+        options: dict[str, Any] = {"fields": reading.fields, "schema": reading.schema}
+        layout = stream_layout(reading.layout, reading.text_field, **options)
         check_continues(out)
         before = Manifest.read(record) if record.exists() else None
         plan = planned(before)
@@ -93,6 +99,8 @@ def insert_through(
             if before.corpus.name:  # its copies are files, and need the stream's copy
                 raise ResultError(f"{record} is there already; choose another directory")
             check_same(out, before, plan, layout, [spool_of(out)], reading)
+        if layout.schema is not None:
+            layout.schema.check_around(plan.formats)
         if reading.total is not None:
             manifest = _read_once(source, target, plan, layout, reading)
         else:
@@ -188,6 +196,7 @@ def _read_once(
             "another format, or leave out documents and set these fills aside"
         )
     about = About(layout.name, "", layout.text_field, tuple(layout.fields), layout.separator)
+    about = about._replace(wrapping=layout.schema.record if layout.schema else None)
     return verification.manifest(plan, about, {})
 
 

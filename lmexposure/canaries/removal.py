@@ -62,7 +62,8 @@ def remove_from_files(
     """
     paths, out = corpus_files(sources), Path(out)
     _check_of_files(manifest)
-    layout = layout_named(manifest.layout, text_field=manifest.corpus.text_field or "text")
+    schema, field = _chats_of(manifest), manifest.corpus.text_field or "text"
+    layout = layout_named(manifest.layout, text_field=field, schema=schema)
     if len(paths) == 1:
         target = _free(out, paths[0])
     elif out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -88,10 +89,16 @@ def remove_from_stream(source: IO[bytes], manifest: Manifest, out: str | Path) -
     """The same for text in a stream, read once; nothing is written before all is checked."""
     corpus = manifest.corpus
     _check_of_files(manifest)
-    layout = stream_layout(manifest.layout, corpus.text_field or "text")
+    schema = _chats_of(manifest)
+    layout = stream_layout(manifest.layout, corpus.text_field or "text", schema=schema)
     stream = StreamSource(source, layout)
     task = Restoration(stream.name, Placement(manifest.entries).inserted(), corpus.sha256)
     return _restored_alone(stream, layout, task, _free(Path(out), stream.path), PRIVATE)
+
+
+def _chats_of(manifest: Manifest) -> RowSchema | None:
+    """What a record is, where the canaries are in chats."""
+    return None if manifest.corpus.wrapping is None else RowSchema.of(manifest)
 
 
 def _check_of_files(manifest: Manifest) -> None:
@@ -257,7 +264,7 @@ def _restored_documents(documents: _T, manifest: Manifest) -> _T:
         )
     known = RowSchema.of(manifest)
     # A plain wrapping hashes all strings of a record, too, and its layout does not tell.
-    both = [known, replace(known, chat=True)] if manifest.layout == "dataset" else [known]
+    both = [known] if known.chat or known.name is None else [known, replace(known, chat=True)]
     failures = []
     for schema in both:
         try:

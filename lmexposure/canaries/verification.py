@@ -210,7 +210,7 @@ def corpus_count(
 
     Raises:
         CorpusError: it cannot be read.
-        SettingsError: a directory, or chats that no text field gives.
+        SettingsError: a directory.
     """
     if names := file_names(corpus):
         return _count_files([Path(name) for name in names], manifest, layout, text_field)
@@ -240,7 +240,9 @@ def _count_files(
         )
     field, paths = text_field or manifest.corpus.text_field or "text", corpus_files(files)
     known = layout_for(paths, layout, field)
-    _check_chats(manifest, known, text_field)
+    schema = RowSchema.of(manifest, text_field)
+    if schema.chat and known.text_field is not None:
+        known = layout_for(paths, layout, field, schema=schema)
     if layout is None and (known.name, manifest.layout) == ("lines", "paragraphs"):
         known = layout_for(paths, "paragraphs", field)
     return count_files(paths, manifest, layout=known)
@@ -251,16 +253,10 @@ def _count_stream(
 ) -> CorpusCount:
     """The same for a stream, which no suffix tells of: its layout is the manifest's."""
     name = layout or (manifest.layout if manifest.layout in LAYOUTS else "lines")
-    known = stream_layout(name, text_field or manifest.corpus.text_field or "text")
-    _check_chats(manifest, known, text_field)
+    field, schema = text_field or manifest.corpus.text_field or "text", None
+    if stream_layout(name, field).text_field is not None:
+        chats = RowSchema.of(manifest, text_field)
+        schema = chats if chats.chat else None
+    known = stream_layout(name, field, schema=schema)
     found = count_fills_in([StreamSource(stream, known)], manifest)
     return count_of(manifest, found, where="line or row")
-
-
-def _check_chats(manifest: Manifest, layout: FileLayout, text_field: str | None) -> None:
-    if manifest.layout == "chat" and text_field is None and layout.text_field is not None:
-        raise SettingsError(
-            "the canaries of this manifest are in chats, and records are read by one text field; "
-            "name the text field that holds whole chats as text, or give the tokenised data set "
-            "with its tokenizer"
-        )

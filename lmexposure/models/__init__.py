@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         TrainingRow,
         begins_with,
         check_template,
+        record_text,
         row_context,
         template_record,
         template_sha256,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
         save_model,
         weights_sha256,
     )
+    from lmexposure.models.lora import check_lora
     from lmexposure.models.lstm import LstmConfig, LstmForCausalLM, LstmState
     from lmexposure.models.new_models import (
         NEW_MODELS,
@@ -86,6 +88,7 @@ __all__ = [
     "check_causal",
     "check_device",
     "check_fit",
+    "check_lora",
     "check_name",
     "check_template",
     "computing_threads",
@@ -98,6 +101,7 @@ __all__ = [
     "load_model",
     "new_model",
     "pack",
+    "record_text",
     "row_context",
     "save_model",
     "template_record",

@@ -132,6 +132,23 @@ def training_rows(
             yield from _records_rows(tokenizer, some, wrapping)
 
 
+def record_text(number: int, record: Mapping[str, Any], wrapping: Wrapping) -> str:
+    """What is said in a record, to be measured and searched.
+
+    Args:
+        number: of the record, for messages.
+        record: in the wrapping's form.
+        wrapping: of the training.
+
+    Raises:
+        CorpusError: the record is not of this form.
+    """
+    if wrapping.rendering == "text":
+        return "\n".join(_strings(number, record, wrapping))
+    said = [turn.get("content") for turn in _messages(number, record, wrapping)]
+    return "\n".join(text for text in said if isinstance(text, str))
+
+
 def check_template(tokenizer: Any, wrapping: Wrapping) -> None:
     """Refuse a tokenizer that cannot wrap a text in a chat, or not always alike.
 

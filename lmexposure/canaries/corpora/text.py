@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from lmexposure.canaries.corpora.files import open_content, packed_writer
 from lmexposure.canaries.insertion import Merged, Same, Taken, Written
+from lmexposure.canaries.row_schema import RowSchema
 from lmexposure.errors import CorpusError
 
 BOM = b"\xef\xbb\xbf"
@@ -209,6 +210,7 @@ class Lines:
     place: ClassVar[str] = "line"
     text_field: ClassVar[str | None] = None
     fields: ClassVar[Mapping[str, Any]] = {}
+    schema: ClassVar[RowSchema | None] = None
 
     def starts(self, block: Block) -> NDArray[np.int64] | None:
         """At which bytes of the block its documents begin; None: wherever a line does."""
@@ -445,14 +447,69 @@ class Records(Lines):
                 f"line {number}: field {self.text_field!r} {what}; name the field that holds the "
                 f"text (this record has {', '.join(map(repr, record)) or 'none'})"
             )
-        try:
-            record[self.text_field].encode()
-        except UnicodeEncodeError as failure:
-            raise CorpusError(
-                f"line {number}: the text holds a lone surrogate at character {failure.start}, "
-                "which is no character; mend the record"
-            ) from None
+        check_characters(number, record[self.text_field])
         return record
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chats(Records):
+    """Every line that is not blank is a JSON object, whose text is all its strings together.
+
+    Attributes:
+        schema: where in a record a canary is, and what is around it.
+    """
+
+    schema: RowSchema  # type: ignore[misc]
+
+    def searched(self, block: Block, words: Sequence[str]) -> Iterator[tuple[int, str]]:
+        """The texts of the records that hold one of the words."""
+        for number, text in self._texts(block):
+            if not words or any(word in text for word in words):
+                yield number, text
+
+    def render(self, text: str, neighbour: bytes, end: bytes, number: int) -> bytes:
+        """A record like its neighbour, with this text in its wrapping and the constants."""
+        return json.dumps(self.schema.row(json_object(neighbour, number), text)).encode() + end
+
+    def text(self, line: bytes) -> str | None:
+        """The canary of the record of this line; None: it is none."""
+        try:
+            found = self.schema.canary(json_object(line, 1))
+        except CorpusError:
+            return None
+        return found if isinstance(found, str) else None
+
+    def documents(self, path: Path) -> Iterator[str]:
+        """All strings of each record."""
+        for block in self.parts(path):
+            for _, text in self._texts(block):
+                yield text
+
+    def _texts(self, block: Block) -> Iterator[tuple[int, str]]:
+        """(number of the line, all strings) of each record."""
+        for number, line in enumerate(block.split, block.first_line):
+            if not line.isspace():
+                text = self.schema.text(number, self._read(line, number))
+                check_characters(number, text)
+                yield number, text
+
+    def _read(self, line: bytes, number: int) -> Any:
+        try:
+            record = self._loads(line)
+        except (ValueError, RecursionError):
+            return json_object(line, number)  # says what is wrong, or reads what orjson does not
+        return record if isinstance(record, dict) else json_object(line, number)
+
+
+def check_characters(number: int, text: str) -> None:
+    """Refuse half of a surrogate pair in the text of this line."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as failure:
+        raise CorpusError(
+            f"line {number}: the text holds a lone surrogate at character {failure.start}, "
+            "which is no character; mend the record"
+        ) from None
 
 
 def json_object(line: bytes, number: int) -> dict[str, Any]:
@@ -476,8 +533,10 @@ def json_object(line: bytes, number: int) -> dict[str, Any]:
 TextLayout = Lines  # or one of its kinds
 
 
-def layout_of(name: str, text_field: str, fields: Mapping[str, Any]) -> TextLayout:
-    """The layout with this name; constants must be JSON, and go with records."""
+def layout_of(
+    name: str, text_field: str, fields: Mapping[str, Any], schema: RowSchema | None = None
+) -> TextLayout:
+    """The layout with this name; constants must be JSON, and go with records, as chats do."""
     if name != Records.name:
         if fields:
             raise CorpusError(f"fields={sorted(fields)} go with layout 'jsonl', not {name!r}")
@@ -486,6 +545,8 @@ def layout_of(name: str, text_field: str, fields: Mapping[str, Any]) -> TextLayo
         json.dumps(dict(fields))
     except (TypeError, ValueError) as failure:
         raise CorpusError(f"fields={sorted(fields)} must be JSON values: {failure}") from None
+    if schema is not None:
+        return Chats(text_field=text_field, fields=dict(fields), schema=schema)
     return Records(text_field=text_field, fields=dict(fields))
 
 
