@@ -15,7 +15,7 @@ from lmexposure._integrity import read_sealed, say_rebuilt, write_sealed
 from lmexposure.audit.directory import OTHER_PART, OTHER_VERSION, part_name
 from lmexposure.canaries import DEFAULT_REFERENCES, Canary, Format, Manifest
 from lmexposure.errors import ManifestError, ModelError
-from lmexposure.models import Encoded, LoadedModel, context_window, encode_in_context
+from lmexposure.models import AnyContext, Encoded, LoadedModel, context_window, encode_in_context
 from lmexposure.records import MeasureSettings, Scores, write_score_table
 from lmexposure.scoring import Beginning, Vocabulary, find_beginning, score_encoded
 
@@ -28,6 +28,7 @@ class FormatScores:
 
     Attributes:
         format: the format.
+        context: what is around each text in its row.
         canaries: K canaries and controls, in the manifest's order.
         held_out: E candidates that their coins kept out, in the manifest's order; `repetitions` is
             the class that each would have belonged to.
@@ -42,6 +43,7 @@ class FormatScores:
     """
 
     format: Format
+    context: AnyContext = None
     canaries: tuple[Canary, ...]
     held_out: tuple[Canary, ...] = ()
     bits: NDArray[np.float64]
@@ -102,11 +104,12 @@ class FormatScores:
         write_sealed(path, packed.getvalue(), mode=PRIVATE)
 
 
-def score_format(
+def score_format(  # noqa: PLR0913 (what is scored, how, and where it is kept)
     loaded: LoadedModel,
     manifest: Manifest,
     name: str,
     *,
+    context: AnyContext,
     settings: MeasureSettings,
     vocabulary: Vocabulary,
     kept: Path | None,
@@ -118,6 +121,7 @@ def score_format(
         loaded: model and tokenizer.
         manifest: what was inserted.
         name: of the format.
+        context: what is around each text in its row.
         settings: how many references, and texts a forward pass.
         vocabulary: what the model's tokens spell.
         kept: where the numbers are kept between interruptions; None keeps nothing.
@@ -138,13 +142,13 @@ def score_format(
     indices = manifest.references(name, count, strict=settings.references is not None)
     # In the order of drawing, so that not even a rounding in a batch depends on a coin.
     texts = [c.text for c in drawn] + [form.text(i) for i in indices]
-    encoded = _encode(loaded, manifest, name, texts)
+    encoded = _encode(loaded, manifest, name, texts, context)
     beginning = find_beginning(
         loaded.tokenizer,
         vocabulary,
         texts,
         encoded,
-        context=manifest.separator,
+        context=context,
         literal=form.prefix,
     )
     saved = _saved(kept, len(texts))
@@ -161,6 +165,7 @@ def score_format(
         }
     made = FormatScores(
         format=form,
+        context=context,
         canaries=canaries,
         held_out=tuple(c for c in drawn if c.role == "held_out"),
         beginning=beginning,
@@ -189,7 +194,9 @@ def _held_out_behind(drawn: tuple[Canary, ...], texts: int) -> NDArray[np.int64]
     return np.argsort(kind, kind="stable")
 
 
-def _encode(loaded: LoadedModel, manifest: Manifest, name: str, texts: list[str]) -> list[Encoded]:
+def _encode(
+    loaded: LoadedModel, manifest: Manifest, name: str, texts: list[str], context: AnyContext
+) -> list[Encoded]:
     """The texts in context, scored from the same token on.
 
     Where some of them merge with the context and others do not, only some totals would hold the
@@ -200,7 +207,7 @@ def _encode(loaded: LoadedModel, manifest: Manifest, name: str, texts: list[str]
         encoded = encode_in_context(
             loaded.tokenizer,
             texts,
-            context=manifest.separator,
+            context=context,
             max_length=context_window(loaded.model.config),
         )
     except ModelError as failure:

@@ -15,6 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from lmexposure import __version__
 from lmexposure._files import canonical_json, only_writer, sha256_bytes
 from lmexposure._validate import of_type
+from lmexposure.audit.context import ScoringContext, rows_beside, scoring_context
 from lmexposure.audit.directory import MeasurementDirectory, mend_record
 from lmexposure.audit.estimates import FormatEstimates, estimate_format
 from lmexposure.audit.format_scores import FormatScores, score_format, scores_of, write_scores
@@ -37,7 +38,14 @@ from lmexposure.models import (
     threads_for,
     unmerged_adapters,
 )
-from lmexposure.records import MEASURE_SETTINGS, MeasureSettings, Model, Result, Validation
+from lmexposure.records import (
+    MEASURE_SETTINGS,
+    MeasureSettings,
+    Model,
+    Result,
+    RowsRecord,
+    Validation,
+)
 from lmexposure.scoring import Extractor, Vocabulary, evaluation_mode, same_random_numbers
 
 if TYPE_CHECKING:
@@ -47,7 +55,7 @@ if TYPE_CHECKING:
 _ONE_AT_A_TIME = RLock()
 
 
-def measure(
+def measure(  # noqa: PLR0913 (the front door: each may be left out)
     model: "str | Path | PreTrainedModel | PeftModel | LoadedModel",
     manifest: str | Path | Manifest,
     *,
@@ -55,6 +63,7 @@ def measure(
     out: str | Path | None = None,
     settings: MeasureSettings | None = None,
     validation: Validation | None = None,
+    rows: RowsRecord | str | Path | None = None,
     progress: Progress | None = None,
 ) -> Result:
     """Measure how far a model's view of the inserted canaries differs from chance.
@@ -76,6 +85,9 @@ def measure(
         settings: what to measure.
         validation: what is known of the model's loss, to be shown next to exposure; given where
             this package trained the model.
+        rows: in which rows the training had the canaries: what `verify(..., rows=True)` gave, or
+            the path of its rows.json; None: the rows.json next to a manifest that is given as a
+            path, where there is one.
         progress: watches; None is silent. A `Watcher` is told what is to come, and may ask for an
             early end: the searches then stop as at the end of their budget, and the result says so.
 
@@ -84,7 +96,8 @@ def measure(
         model in memory by its `name_or_path`, else by its class.
 
     Raises:
-        ManifestError: the manifest is none, cannot be read, was edited, or holds no canary.
+        ManifestError: the manifest is none, cannot be read, was edited, or holds no canary; the
+            rows, or the chat template of the insertion, are not of this manifest and tokenizer.
         ModelError: the model cannot be loaded, or cannot read a fill of a format; a model in memory
             is none that can be measured, or lacks its tokenizer (see `model_in_memory`).
         NumericalError: the model gave NaN or infinite logits.
@@ -92,11 +105,13 @@ def measure(
         ResultError: `out` holds the result of another model, manifest or settings, one that was
             edited or damaged, or a run.json or scores.parquet that no measurement wrote; another
             process is at work there.
-        SettingsError: settings that are no `MeasureSettings`.
+        SettingsError: settings that are no `MeasureSettings`; a left context where the row is
+            known.
     """
     settings = MeasureSettings() if settings is None else settings
     progress = silent if progress is None else progress
     _check_arguments(out, settings, progress)
+    rows = _rows(rows, manifest)
     manifest = _checked_manifest(manifest, model)
     with _ONE_AT_A_TIME, nullcontext() if out is None else only_writer(out), same_random_numbers():
         loaded = _loaded(model, tokenizer)
@@ -107,6 +122,7 @@ def measure(
                 out,
                 settings,
                 validation,
+                rows,
                 progress,
                 paired_by_hand=tokenizer is not None,
             )
@@ -121,6 +137,19 @@ def _check_arguments(out: object, settings: object, progress: object) -> None:
             f"progress is of type {type(progress).__name__}; give a function of (what, done, "
             "total, note), or leave it out"
         )
+
+
+def _rows(given: Any, manifest: Any) -> RowsRecord | None:
+    if given is None:
+        return rows_beside(manifest) if isinstance(manifest, str | Path) else None
+    if isinstance(given, str | Path):
+        return RowsRecord.read(given)
+    if not isinstance(given, RowsRecord):
+        raise ManifestError(
+            f"rows is of type {type(given).__name__}; give what verify(..., rows=True) gave, the "
+            "path of its rows.json, or leave it out"
+        )
+    return given
 
 
 def _checked_manifest(given: Any, model: Any) -> Manifest:
@@ -149,18 +178,26 @@ def _loaded(model: Any, tokenizer: Any) -> LoadedModel:
     return model if isinstance(model, LoadedModel) else load_model(model)
 
 
-def _measure_loaded(
+def _measure_loaded(  # noqa: PLR0913 (what `measure` takes, checked)
     loaded: LoadedModel,
     manifest: Manifest,
     out: str | Path | None,
     settings: MeasureSettings,
     validation: Validation | None,
+    rows: RowsRecord | None,
     progress: Progress,
     *,
     paired_by_hand: bool,
 ) -> Result:
+    context = scoring_context(
+        loaded,
+        manifest,
+        left_context=settings.left_context,
+        rows=rows,
+        own_training=validation is not None,
+    )
     described = loaded.to_dict()
-    inputs = _inputs(loaded, described, manifest, settings)
+    inputs = _inputs(loaded, described, manifest, settings, context)
     directory = None if out is None else MeasurementDirectory(out=Path(out), inputs=inputs)
     if directory is not None and (before := directory.finished()) is not None:
         directory.clear()
@@ -177,6 +214,7 @@ def _measure_loaded(
         loaded=loaded,
         described=described,
         manifest=manifest,
+        context=context,
         settings=settings,
         directory=directory,
         progress=progress,
@@ -185,6 +223,7 @@ def _measure_loaded(
         scores, estimates = measurement.run()
     table = scores_of(scores)
     warnings = [
+        *context.warnings,
         *_warnings(manifest, settings, validation),
         *(_tokenizer_warnings(loaded, scores) if paired_by_hand else ()),
         *measurement.notes.values(),
@@ -202,6 +241,7 @@ def _measure_loaded(
         summary=tuple(row for part in estimates for row in part.summary),
         privacy=privacy_section(table, manifest, settings, own_training=validation is not None),
         warnings=(*warnings, *(line for part in estimates for line in part.warnings)),
+        context=context.record,
     )
     if directory is not None:
         result = directory.finish(result, lambda path: write_scores(path, scores))
@@ -259,7 +299,11 @@ def _tokenizer_warnings(loaded: LoadedModel, scores: Sequence[FormatScores]) -> 
 
 
 def _inputs(
-    loaded: LoadedModel, described: dict[str, Any], manifest: Manifest, settings: MeasureSettings
+    loaded: LoadedModel,
+    described: dict[str, Any],
+    manifest: Manifest,
+    settings: MeasureSettings,
+    context: ScoringContext,
 ) -> str:
     """One hash for all that decides the numbers; where the model lies is not part of it."""
     tokenizer = loaded.tokenizer
@@ -280,6 +324,8 @@ def _inputs(
     }
     if adapters := unmerged_adapters(loaded.model):
         values["adapters"] = adapters
+    if rows := context.decisive():
+        values["rows"] = rows
     return sha256_bytes(canonical_json(values))
 
 
@@ -297,6 +343,7 @@ class _Measurement:
 
     Attributes:
         described: what the model says of itself.
+        context: the rows that the texts are scored in.
         directory: of the result and of finished parts; None writes nothing.
         warnings: what a reader of the result must know.
         notes: what concerns all formats, given once; by subject.
@@ -305,6 +352,7 @@ class _Measurement:
     loaded: LoadedModel
     described: dict[str, Any]
     manifest: Manifest
+    context: ScoringContext
     settings: MeasureSettings
     directory: MeasurementDirectory | None
     progress: Progress
@@ -329,6 +377,7 @@ class _Measurement:
             self.loaded,
             self.manifest,
             name,
+            context=self.context.by_format[name],
             settings=self.settings,
             vocabulary=self.vocabulary,
             kept=self._kept(f"{name}.npz"),
@@ -374,7 +423,7 @@ class _Measurement:
                 self.loaded.model,
                 self.loaded.tokenizer,
                 scores.format,
-                context=self.manifest.separator,
+                context=scores.context,
                 vocabulary=self.vocabulary,
             )
         except ModelError as failure:

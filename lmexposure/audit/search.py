@@ -128,7 +128,7 @@ def search_format(
         return before
     try:
         space = token_space(
-            loaded.tokenizer, scores.format, context=manifest.separator, vocabulary=vocabulary
+            loaded.tokenizer, scores.format, context=scores.context, vocabulary=vocabulary
         )
         search = _Search(loaded, manifest, scores, settings, space, progress)
     except ModelError as failure:

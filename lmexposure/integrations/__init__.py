@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from lmexposure.integrations.callback import ExposureCallback
     from lmexposure.integrations.delivered import DeliveredCounter
     from lmexposure.integrations.delivery_report import DeliveryReport
+    from lmexposure.integrations.row_contexts import delivered_rows
     from lmexposure.integrations.tokenised import verify
     from lmexposure.integrations.wrapped_scoring import wrapped_exposures, wrapped_log_perplexity
 else:
@@ -35,6 +36,7 @@ __all__ = [
     "ExposureCallback",
     "Inserted",
     "Wrapping",
+    "delivered_rows",
     "insert",
     "remove",
     "verify",

@@ -120,7 +120,7 @@ class FinalReport:
         """Whether `measure` scores a canary behind other tokens than it is trained behind."""
         own = Wrapping(context=self._manifest.separator)
         text = self._manifest.entries[0].text
-        ids = [encode_wrapped(tokenizer, [text], each)[0].encoded.ids for each in (own, wrapping)]
+        ids = [encode_wrapped(tokenizer, [text], each)[0].ids for each in (own, wrapping)]
         if ids[0] == ids[1]:
             return ""
         return (

@@ -20,7 +20,12 @@ if TYPE_CHECKING:
         training_row,
         training_rows,
     )
-    from lmexposure.models.checkpoints import Progress, ProgressCallback, damaged_model
+    from lmexposure.models.checkpoints import (
+        Progress,
+        ProgressCallback,
+        damaged_model,
+        read_training,
+    )
     from lmexposure.models.cpu import computing_threads, threads_for, warn_imitated
     from lmexposure.models.encoding import (
         AnyContext,
@@ -102,6 +107,7 @@ __all__ = [
     "new_model",
     "pack",
     "record_text",
+    "read_training",
     "row_context",
     "save_model",
     "template_record",

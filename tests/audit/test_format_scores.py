@@ -51,6 +51,7 @@ def scored(loaded: LoadedModel, manifest: Manifest, kept: Path | None = None) ->
         loaded,
         manifest,
         "pin",
+        context=manifest.separator,
         settings=QUICK,
         vocabulary=Vocabulary(loaded.tokenizer),
         kept=kept,

@@ -489,6 +489,7 @@ def test_fills_that_merge_with_the_context_are_scored_like_the_others() -> None:
         loaded,
         manifest,
         "f",
+        context=manifest.separator,
         settings=MeasureSettings(),
         vocabulary=Vocabulary(tokenizer),
         kept=None,

@@ -57,6 +57,7 @@ def scores_of(manifest: Manifest, memorised: float = 0.0) -> list[FormatScores]:
             LOADED,
             manifest,
             name,
+            context=manifest.separator,
             settings=FEW,
             vocabulary=Vocabulary(LOADED.tokenizer),
             kept=None,

@@ -101,7 +101,7 @@ def make_runs(home: Path) -> None:
 
 
 _RESULTS: dict[str, Change] = {
-    "newer": lambda one: one.update(schema="lmexposure.result/3"),
+    "newer": lambda one: one.update(schema="lmexposure.result/4"),
     "newest": lambda one: one.update(schema="lmexposure.result/" + "9" * 5000),
     "manifest_schema": lambda one: one.update(schema="lmexposure.manifest/1"),
     "no_schema": lambda one: one.pop("schema"),

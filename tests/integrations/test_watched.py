@@ -84,10 +84,8 @@ def test_a_turn_of_a_chat_is_encoded_as_it_is_trained() -> None:
     found = watch(manifest, tokenizer, config, references=64, wrapping=wrapping)
     text = tokenizer.decode(found.encoded[0].ids)
     assert text.startswith("user: Please go on.assistant: My PIN is ")
-    for one, carried in zip(found.encoded, found.carried, strict=True):
-        assert len(carried) == len(one.ids) - one.scored_from
-        own = [i for i, c in zip(one.ids[one.scored_from :], carried, strict=True) if c]
-        assert "PIN is" in tokenizer.decode(own)
+    for one in found.encoded:
+        assert "PIN is" in tokenizer.decode(one.ids[one.scored_from :])
 
 
 def test_canaries_in_chats_are_not_watched_as_plain_text() -> None:

@@ -431,7 +431,7 @@ def test_an_exposure_that_can_be_is_kept(found: Any) -> None:
     assert alone.canaries[0].exposure.value == found.value
 
 
-@pytest.mark.parametrize("schema", ["lmexposure.result/1", "lmexposure.result/2"])
+@pytest.mark.parametrize("schema", [f"lmexposure.result/{n}" for n in (1, 2, 3)])
 def test_half_a_character_is_refused(schema: str) -> None:
     values = written() | {"schema": schema, "warnings": ["\ud800"]}
     with pytest.raises(ResultError, match=r"half a character, '\\ud800'\); measure again"):

@@ -130,7 +130,10 @@ def test_files_and_hashes_keep_the_names_that_they_had() -> None:
     chosen = MeasureSettings(bootstrap_seed=3)
     assert chosen.decisive()["seed"] == chosen.record().seed == 3
     assert "bootstrap_seed" not in chosen.decisive()
-    assert set(chosen.decisive()) == set(MeasureOptions.model_fields) - {"quick", "threads"}
+    assert set(chosen.decisive()) == set(MeasureOptions.model_fields) - {
+        *("quick", "threads", "left_context")
+    }
+    assert MeasureSettings(left_context="eos").decisive()["left_context"] == "eos"
 
 
 def test_one_number_says_how_many() -> None:

@@ -1,0 +1,299 @@
+"""In which row canaries and references are scored: that of the training, as far as it is known.
+
+A model knows a canary best in the row that it met it in. What is known of that row comes, first of
+all, from the training's own rows (`verify --rows`), then from the person who measures, from the
+manifest, and from our own training; where nothing is known, the result says so.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from lmexposure.canaries import Manifest, Wrapping
+from lmexposure.errors import ManifestError, ModelError, SettingsError
+from lmexposure.models import (
+    AnyContext,
+    Context,
+    LoadedModel,
+    encode_in_context,
+    encode_rows,
+    read_training,
+    row_context,
+    template_record,
+    tokenizer_sha256,
+)
+from lmexposure.records import ContextRecord, RowsRecord
+
+Source = Literal["training", "manifest", "rows", "setting", "assumed"]
+_SHOWN = 200  # characters of what is in front; those next to the canary
+_CHECKED = 50  # references that a template is tried on, next to all that were drawn
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoringContext:
+    """The row around every canary and reference of a measurement.
+
+    Attributes:
+        by_format: the context of each format, by its name.
+        record: what the result says of it.
+        warnings: what a reader must know of it.
+    """
+
+    by_format: Mapping[str, AnyContext]
+    record: ContextRecord
+    warnings: tuple[str, ...] = ()
+
+    def decisive(self) -> dict[str, object] | None:
+        """What of it decides the numbers; None where the manifest's separator alone does."""
+        rows = {
+            name: [context.start, context.before, context.behind, context.unscored]
+            for name, context in self.by_format.items()
+            if isinstance(context, Context)
+        }
+        return dict(rows) or None
+
+
+def scoring_context(
+    loaded: LoadedModel,
+    manifest: Manifest,
+    *,
+    left_context: str | None = None,
+    rows: RowsRecord | None = None,
+    own_training: bool = False,
+) -> ScoringContext:
+    """The row that canaries and references are to be scored in.
+
+    Args:
+        loaded: model and tokenizer.
+        manifest: what was inserted.
+        left_context: of another trainer's rows: "bos", "eos", "none", or the text itself.
+        rows: what `verify --rows` found in the rows of the training.
+        own_training: this package trained the model on what the manifest says; also where it lies
+            in the directory of such a training.
+
+    Raises:
+        ManifestError: rows of another manifest or tokenizer; a chat template that is not the one of
+            the insertion.
+        ModelError: the tokenizer lacks the token that is to be in front, or cannot wrap the
+            canaries as the manifest says (see `models.row_context`).
+        SettingsError: a left context where the row is known already.
+    """
+    texts, wrapping = _texts(manifest), manifest.wrapping
+    own = own_training or _is_own(Path(loaded.name))
+    _refuse_both(left_context, rows, wrapping)
+    warnings: list[str] = []
+    if rows is not None:
+        _refuse_other_rows(rows, manifest, loaded.tokenizer)
+        warnings += _of_rows(rows)
+    source: Source
+    shared: AnyContext
+    if rows is not None and rows.start is not None:
+        source = "rows"
+        shared = Context(
+            start=rows.start, before=rows.before, behind=rows.behind, unscored=rows.unscored
+        )
+    elif left_context is not None:
+        source, shared = "setting", _said(left_context, loaded.tokenizer)
+    elif wrapping is not None:
+        source = "training" if own else "manifest"
+        return _in_wrapping(loaded.tokenizer, manifest, wrapping, texts, source, warnings)
+    else:
+        source, shared = "training" if own else "assumed", manifest.separator
+    by_format = dict.fromkeys(texts, shared)
+    loss = rows.loss if rows is not None and source == "rows" else None
+    return _described(loaded.tokenizer, by_format, texts, wrapping, source, warnings, loss=loss)
+
+
+def rows_beside(manifest: str | Path) -> RowsRecord | None:
+    """What `verify --rows` left next to a manifest; None where there is nothing.
+
+    Args:
+        manifest: its path.
+
+    Raises:
+        ManifestError: a rows.json that is none.
+    """
+    path = RowsRecord.beside(manifest)
+    return RowsRecord.read(path) if path.exists() else None
+
+
+def _is_own(model: Path) -> bool:
+    """Whether a model is in the directory of a training of this package, or is a snapshot of it."""
+    homes = (model.parent, model.parent.parent) if model.is_dir() else ()
+    records = (home / "training.json" for home in homes)
+    return any(path.is_file() and read_training(path) is not None for path in records)
+
+
+def _texts(manifest: Manifest) -> dict[str, list[str]]:
+    """Of each format all fills that were drawn, and some references."""
+    found: dict[str, list[str]] = {name: [] for name in manifest.formats}
+    for entry in manifest.entries:
+        found[entry.format].append(entry.text)
+    for name, form in manifest.formats.items():
+        found[name] += [form.text(index) for index in manifest.references(name, _CHECKED)]
+    return found
+
+
+def _refuse_both(left: str | None, rows: RowsRecord | None, wrapping: Wrapping | None) -> None:
+    if left is None:
+        return
+    if wrapping is not None:
+        raise SettingsError(
+            f"left_context={left!r} is for plain texts, and the canaries of this manifest are in "
+            f"records of the form {wrapping.form!r}, in whose rows they are scored; leave it out"
+        )
+    if rows is not None and rows.start is not None:
+        raise SettingsError(
+            f"left_context={left!r}, but rows.json says what was left of each canary in the rows "
+            "of the training; leave left_context out, or move rows.json aside"
+        )
+
+
+def _refuse_other_rows(rows: RowsRecord, manifest: Manifest, tokenizer: Any) -> None:
+    if rows.manifest_sha256 != manifest.sha256:
+        raise ManifestError(
+            f"rows.json is of the manifest {rows.manifest_sha256[:16]}, and this is "
+            f"{manifest.sha256[:16]}; give `lmexposure verify --rows` again, or move it aside"
+        )
+    if rows.tokenizer_sha256 != tokenizer_sha256(tokenizer):
+        raise ManifestError(
+            "rows.json is of rows of another tokenizer than the model's; give `lmexposure verify "
+            "--rows` again with the tokenizer of the model, or move it aside"
+        )
+
+
+def _of_rows(rows: RowsRecord) -> Iterator[str]:
+    """What the rows say that a reader of exposures must know."""
+    for warning in rows.warnings:
+        yield f"rows of the training: {warning}"
+    if rows.start is None:
+        yield (
+            "the rows of the training deliver the canaries in no single context, so that canaries "
+            "and references are scored as without them"
+        )
+
+
+def _said(left: str, tokenizer: Any) -> AnyContext:
+    """The context that a person named."""
+    if left == "none":
+        return Context(start=())
+    if left not in ("bos", "eos"):
+        return left
+    token = tokenizer.bos_token_id if left == "bos" else tokenizer.eos_token_id
+    if token is None:
+        raise ModelError(
+            f"left_context={left!r}, but the tokenizer has no {left.upper()} token; give 'none', "
+            "or the text that was in front"
+        )
+    return Context(start=(token,))
+
+
+def _in_wrapping(
+    tokenizer: Any,
+    manifest: Manifest,
+    wrapping: Wrapping,
+    texts: Mapping[str, list[str]],
+    source: Source,
+    warnings: list[str],
+) -> ScoringContext:
+    """The row that the measured model's tokenizer makes of the manifest's wrapping."""
+    now, then = template_record(tokenizer, wrapping), manifest.corpus.wrapping
+    assert then is not None, "there is a wrapping"
+    if then.template_sha256 not in (None, now.template_sha256):
+        raise ManifestError(
+            f"the manifest says that the training uses a chat template with SHA-256 "
+            f"{str(then.template_sha256)[:16]}, and that of the model's tokenizer has "
+            f"{str(now.template_sha256)[:16]}: canaries would be scored in other rows than they "
+            "were trained in; put the training's template into the model's directory "
+            "(chat_template.jinja), or insert again with --tokenizer"
+        )
+    if then.special_tokens not in (None, now.special_tokens):
+        warnings.append(
+            "the special tokens of the model's tokenizer are not those that the insertion was "
+            "given; if the training's rows had others, exposures may be too low"
+        )
+    if source == "manifest" and then.template_sha256 is None and wrapping.rendering == "chat":
+        warnings.append(
+            "the insertion was not given the training's tokenizer: canaries are scored in the "
+            "chat template of the measured model's, and if the training had another, exposures may "
+            "be too low"
+        )
+    by_format = {name: _named(tokenizer, wrapping, name, texts[name]) for name in texts}
+    return _described(
+        tokenizer,
+        by_format,
+        texts,
+        wrapping,
+        source,
+        warnings,
+        template_sha256=now.template_sha256,
+    )
+
+
+def _named(tokenizer: Any, wrapping: Wrapping, name: str, texts: list[str]) -> Context:
+    try:
+        return row_context(tokenizer, wrapping, texts)
+    except ModelError as failure:
+        raise ModelError(f"format {name!r}: {failure}") from failure
+
+
+def _described(  # noqa: PLR0913 (each is another thing that the record says)
+    tokenizer: Any,
+    by_format: Mapping[str, AnyContext],
+    texts: Mapping[str, list[str]],
+    wrapping: Wrapping | None,
+    source: Source,
+    warnings: list[str],
+    *,
+    loss: Literal["all", "assistant", "completion"] | None = None,
+    template_sha256: str | None = None,
+) -> ScoringContext:
+    """The contexts with what a result says of them; the first format's canaries are shown."""
+    name = next(iter(by_format))
+    left, right, unscored = _around(tokenizer, texts[name][0], by_format[name])
+    shown = tokenizer.decode(left, clean_up_tokenization_spaces=False) if left else ""
+    record = ContextRecord(
+        source=source,
+        form="text" if wrapping is None or wrapping.form is None else wrapping.form,
+        turn="plain" if wrapping is None else wrapping.turn,
+        loss=loss or ("all" if wrapping is None else wrapping.loss),
+        left=shown[-_SHOWN:],
+        left_tokens=len(left),
+        right_tokens=right,
+        unscored_tokens=unscored,
+        template_sha256=template_sha256,
+    )
+    also = _warnings(record, by_format)
+    return ScoringContext(by_format=by_format, record=record, warnings=(*warnings, *also))
+
+
+def _around(tokenizer: Any, text: str, context: AnyContext) -> tuple[list[int], int, int]:
+    """Tokens in front of a text, how many are behind it, and how many of its own go unscored."""
+    try:
+        (encoded,) = encode_in_context(tokenizer, [text], context=context)
+    except ModelError:
+        return [], 0, 0  # scoring all of them says which text, and what is wrong with it
+    if isinstance(context, Context):
+        (row,) = encode_rows(tokenizer, [text], context)
+        return row.ids[: row.first], len(row.ids) - row.stop, encoded.scored_from - row.first
+    if encoded.first_unscored:
+        return [], 0, 1
+    return encoded.ids[: encoded.scored_from], 0, 0
+
+
+def _warnings(record: ContextRecord, by_format: Mapping[str, AnyContext]) -> Iterator[str]:
+    without_loss = {c.unscored for c in by_format.values() if isinstance(c, Context)} - {0}
+    if without_loss:
+        yield (
+            f"the first {max(without_loss)} tokens of each canary carried no loss in the training, "
+            "and are not scored"
+        )
+    if record.source == "assumed":
+        behind = f"behind {record.left!r}" if record.left_tokens else "with nothing in front"
+        yield (
+            f"it is not known what was left of each canary in the rows of the training; they are "
+            f"scored {behind}, as a text of their own, and if the training had other rows, "
+            "exposures may be far too low: name it (--left-context bos, eos, none or a text), or "
+            "let lmexposure verify --rows look at the rows of the training"
+        )
