@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from lmexposure._validate import of_type
 from lmexposure.canaries import Manifest
 from lmexposure.errors import ManifestError, SettingsError
-from lmexposure.gate import Thresholds, check
+from lmexposure.gate import Thresholds, check, rows_unknown
 from lmexposure.records import (
     CanaryResult,
     ClassSummary,
@@ -23,7 +23,13 @@ from lmexposure.records import (
     Scores,
 )
 from lmexposure.reporting.data import CanaryRow, ClassRow, FormatData, Found, ReportData, RocData
-from lmexposure.reporting.facts import command_of, model_facts, setting_facts, where_of
+from lmexposure.reporting.facts import (
+    command_of,
+    model_facts,
+    scored_in,
+    setting_facts,
+    where_of,
+)
 
 _WITH_SOME_GIVEN = ("greedy", "beam")
 
@@ -68,6 +74,8 @@ def report_data(
         significance=limits.significance,
         quick=result.settings.quick,
         redacted=not show_secrets,
+        scored="" if result.context is None else scored_in(result.context),
+        rows_unknown=rows_unknown(result),
     )
 
 

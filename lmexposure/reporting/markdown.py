@@ -74,6 +74,7 @@ def _exposure(data: ReportData) -> Iterator[str]:
     overview = overview_section(shown)
     yield section_table(overview)
     yield _how_to_read(overview, rows[0][1].level, [form.bits for form in data.formats])
+    yield inline(data.scored)
     if len(shown) < len(rows):
         yield f"<details><summary>All {len(rows)} classes</summary>"
         yield section_table(overview_section(rows))
