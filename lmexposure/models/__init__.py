@@ -46,7 +46,6 @@ if TYPE_CHECKING:
         is_usable_tokenizer,
         load_model,
         save_model,
-        weights_sha256,
     )
     from lmexposure.models.lora import check_lora
     from lmexposure.models.lstm import LstmConfig, LstmForCausalLM, LstmState
@@ -59,8 +58,10 @@ if TYPE_CHECKING:
         tiny_gpt2_config,
     )
     from lmexposure.models.packing import IGNORED, Packed, pack
+    from lmexposure.models.quantised import is_quantised, precision_notes
     from lmexposure.models.training import TrainingResult, train
     from lmexposure.models.vocabulary import tokenizer_sha256
+    from lmexposure.models.weights import check_embeddings_are_here, weights_away, weights_sha256
     from lmexposure.records import TrainingSettings
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
@@ -92,6 +93,7 @@ __all__ = [
     "character_tokenizer",
     "check_causal",
     "check_device",
+    "check_embeddings_are_here",
     "check_fit",
     "check_lora",
     "check_name",
@@ -102,12 +104,14 @@ __all__ = [
     "encode_documents",
     "encode_in_context",
     "encode_rows",
+    "is_quantised",
     "is_usable_tokenizer",
     "load_model",
     "new_model",
     "pack",
-    "record_text",
+    "precision_notes",
     "read_training",
+    "record_text",
     "row_context",
     "save_model",
     "template_record",
@@ -120,5 +124,6 @@ __all__ = [
     "training_rows",
     "unmerged_adapters",
     "warn_imitated",
+    "weights_away",
     "weights_sha256",
 ]
