@@ -10,8 +10,8 @@ from torch.utils.data import DataLoader
 from transformers import DataCollatorForLanguageModeling
 
 from lmexposure.canaries import Format, Manifest, Plan
-from lmexposure.errors import CorpusError, InputError
-from lmexposure.integrations import Wrapping, delivered_rows, insert
+from lmexposure.errors import CorpusError, InputError, SettingsError
+from lmexposure.integrations import Wrapping, delivered_rows, insert, verify
 from lmexposure.models import (
     Context,
     encode_rows,
@@ -165,3 +165,11 @@ def test_what_holds_no_rows_is_refused() -> None:
         delivered_rows([rows[0], ["a"]], manifest, tokenizer)
     with pytest.raises(InputError, match="labels and input_ids have different shapes"):
         delivered_rows([{"input_ids": [1, 2], "labels": [1]}], manifest, tokenizer)
+
+
+def test_verify_takes_rows_in_memory() -> None:
+    tokenizer, rows, manifest = plain(byte_level_bpe)
+    found = verify(rows, manifest, tokenizer=tokenizer, rows=True)
+    assert found == delivered_rows(rows, manifest, tokenizer)
+    with pytest.raises(SettingsError, match="rows=True reads rows of tokens, which have no layout"):
+        verify(rows, manifest, tokenizer=None, rows=True)
