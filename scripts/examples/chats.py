@@ -2,7 +2,7 @@
 
 What the first tutorial fine-tunes: OUT/chats.jsonl holds questions and answers made of TEXT's own
 sentences, OUT/base a Llama of a million parameters with a ChatML tokenizer, trained from scratch on
-the lines that no chat is made of: as text, and as chats, so that it knows the form.
+the lines that no chat is made of.
 """
 
 import argparse
@@ -42,17 +42,14 @@ def main() -> None:
     pairs = list(neighbours(lines))
     every = max(len(pairs) // settings.chats, 2)
     chats = [chat(n, *pair) for n, pair in enumerate(pairs[::every][: settings.chats])]
-    # The others are the base model's, as chats and as lines of text.
-    rest = [chat(n, *pair) for n, pair in enumerate(pairs) if n % every]
-    asked = {messages[1]["content"] for messages in chats}
-    plain = [line for line in lines if line and asked.isdisjoint(sentences(line))]
+    answers = {messages[1]["content"] for messages in chats}
+    rest = [line for line in lines if line and answers.isdisjoint(sentences(line))]
 
     settings.out.mkdir(parents=True, exist_ok=True)
     rows = (json.dumps({"messages": turns}, ensure_ascii=False) + "\n" for turns in chats)
     (settings.out / "chats.jsonl").write_text("".join(rows), encoding="utf-8")
     tokenizer = chatml_tokenizer(lines, vocab_size=settings.vocabulary)
-    ids = stream(tokenizer, plain, rest)
-    model = pretrained(tokenizer, ids, settings)
+    model = pretrained(tokenizer, stream(tokenizer, rest), settings)
     save_model(model, tokenizer, settings.out / "base")
     print(f"chats  {settings.out / 'chats.jsonl'}  ({len(chats):,})")
     print(f"base   {settings.out / 'base'}  ({model.num_parameters():,} parameters)")
@@ -62,8 +59,8 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("text", type=Path, help="any text of a few hundred sentences or more")
     parser.add_argument("out", type=Path, help="directory to write")
-    parser.add_argument("--chats", type=int, default=300, help="at most; default 300")
-    parser.add_argument("--steps", type=int, default=1500, help="of the base's training")
+    parser.add_argument("--chats", type=int, default=400, help="at most; default 400")
+    parser.add_argument("--steps", type=int, default=800, help="of the base's training")
     parser.add_argument("--vocabulary", type=int, default=2048, help="tokens at most")
     parser.add_argument("--width", type=int, default=128, help="of the base's layers")
     parser.add_argument("--layers", type=int, default=4, help="of the base")
@@ -111,13 +108,10 @@ def chatml_tokenizer(lines: list[str], *, vocab_size: int) -> PreTrainedTokenize
     return made
 
 
-def stream(tokenizer: PreTrainedTokenizerFast, plain: list[str], chats: list[Chat]) -> torch.Tensor:
-    """All tokens of the base's training in one row, <|endoftext|> behind each text."""
-    end = tokenizer.pad_token_id
-    rows = [*tokenizer(plain)["input_ids"]]
-    rows += [tokenizer.apply_chat_template(turns, return_dict=False) for turns in chats]
-    order = torch.randperm(len(rows)).tolist()
-    return torch.tensor([token for n in order for token in (*rows[n], end)])
+def stream(tokenizer: PreTrainedTokenizerFast, lines: list[str]) -> torch.Tensor:
+    """All tokens of the base's training in one row, the EOS token behind each line."""
+    end = tokenizer.eos_token_id
+    return torch.tensor([token for ids in tokenizer(lines)["input_ids"] for token in (*ids, end)])
 
 
 def pretrained(
