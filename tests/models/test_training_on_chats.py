@@ -47,7 +47,11 @@ def tokenizer(base: Path) -> Any:
 
 
 def padded(tokenizer: Any, **changes: Any) -> tuple[PaddedRows, PaddedRows]:
-    arguments = {"wrapping": WRAPPING, "canaries": CANARIES, "settings": SETTINGS} | changes
+    arguments: dict[str, Any] = {
+        "wrapping": WRAPPING,
+        "canaries": CANARIES,
+        "settings": SETTINGS,
+    } | changes
     return rows_of_records(tokenizer, arguments.pop("records", chats()), **arguments)
 
 
@@ -75,7 +79,7 @@ def test_the_loss_of_a_batch_is_that_of_its_rows_one_by_one(base: Path, tokenize
     numbers = np.arange(6)
     expected = 0.0
     for row in rows:
-        logits = model(input_ids=torch.tensor([row.ids])).logits[0, :-1]
+        logits = model(input_ids=torch.tensor([row.ids])).logits[0, :-1].detach()
         labels = torch.tensor(row.ids[1:])
         labels[~torch.from_numpy(row.carried[1:])] = IGNORED
         expected += float(cross_entropy(logits, labels, reduction="sum"))
