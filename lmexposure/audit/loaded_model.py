@@ -119,10 +119,9 @@ def model_in_memory(model: Any, tokenizer: Any) -> LoadedModel:
 
     Raises:
         ModelError: it is none, or another kind of model: of two stacks, without a language-model
-            head, not causal, quantised in a way that transformers does not load, sharded over processes,
-            with weights on the meta device;
-            an adapter that puts virtual tokens before the text; no tokenizer, one that is not
-            loaded, or one with more tokens than the model.
+            head, not causal, quantised in a way that transformers does not load, sharded over
+            processes, with weights on the meta device; an adapter that puts virtual tokens before
+            the text; no tokenizer, one that is not loaded, or one with more tokens than the model.
     """
     model = _unwrapped(model)
     adapted = hasattr(model, "get_base_model") and hasattr(model, "peft_config")

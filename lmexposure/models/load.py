@@ -36,7 +36,13 @@ from lmexposure.models.quantised import (
     quantisation,
     quiet_libraries,
 )
-from lmexposure.models.weights import check_embeddings_are_here, is_spread, weights_sha256
+from lmexposure.models.weights import (
+    check_embeddings_are_here,
+    is_spread,
+    spread,
+    weights_offloaded,
+    weights_sha256,
+)
 
 # Buffers, not weights, that earlier versions of transformers saved; each model makes them anew.
 _OLD_BUFFERS = re.compile(
@@ -44,6 +50,7 @@ _OLD_BUFFERS = re.compile(
     r"|rotary_emb\.(inv_freq|cos_cached|sin_cached))$"
 )
 _SHOWN = 3
+_OFFLOADED = "lmexposure-offloaded-"
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -342,12 +349,19 @@ def _offload_folder(placing: dict[str, Any]) -> Iterator[dict[str, str]]:
     if "device_map" not in placing:
         yield {}
         return
-    folder = tempfile.mkdtemp(prefix="lmexposure-offloaded-")
+    folder = tempfile.mkdtemp(prefix=_OFFLOADED)
     try:
         yield {"offload_folder": folder}
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
+
+
+def _folder_of(model: PreTrainedModel) -> str:
+    """A folder for offloaded weights, which goes with the model."""
+    folder = tempfile.mkdtemp(prefix=_OFFLOADED)
+    weakref.finalize(model, shutil.rmtree, folder, True)
+    return folder
 
 
 def _refuse_other_weights(name: str, model: PreTrainedModel, info: dict[str, Any]) -> None:
@@ -387,16 +401,29 @@ def _some(keys: list[str]) -> str:
 def _load_on_base(
     adapter: Path, dtype: torch.dtype, options: dict[str, Any], placing: dict[str, Any]
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """An adapter on its base model, with its own tokenizer where it has one."""
+    """An adapter on its base model, with its own tokenizer where it has one.
+
+    peft puts an adapter on weights that are there, so that a base is spread afterwards; a quantised
+    one cannot be.
+    """
+    later = None if "quantization_config" in placing else placing.pop("device_map", None)
     base, revision = base_of_adapter(adapter)
     if not check_name(base) and options["local_files_only"]:
         base = _cached(base, revision)
     options = {**options, "revision": revision}
     model = _load_weights(base, dtype, options, placing)
+    if weights_offloaded(model):
+        raise ModelError(
+            f"adapter {os.fspath(adapter)!r} changes weights of its quantised base that are "
+            "offloaded, which peft does not; use larger devices, or load it without load_in"
+        )
     own = (adapter / "tokenizer_config.json").is_file()
     tokenizer = _load_tokenizer(str(adapter) if own else base, options)
     with _quiet(), quiet_libraries():
-        return with_adapter(model, adapter, tokens=len(tokenizer)), tokenizer
+        model = with_adapter(model, adapter, tokens=len(tokenizer))
+    if later is not None:
+        spread(model, later, lambda: _folder_of(model))
+    return model, tokenizer
 
 
 def _load_tokenizer(name: str, options: dict[str, Any]) -> PreTrainedTokenizerBase:

@@ -17,7 +17,7 @@ _GROUP = 32  # weights that share a scale, of 4 bits; it divides every usual wid
 # By how many bits a token may differ with what else is in its batch; two right ways to compute it
 # differ by rounding, in bfloat16 and float16 by far more.
 _ROUNDING_BITS, _ROUNDING_BITS_HALF = 1e-3, 0.25
-_NOISY = ("torchao", "bitsandbytes", "torch.utils._pytree")
+_NOISY = ("torchao", "bitsandbytes", "torch.utils._pytree", "accelerate.big_modeling")
 
 
 def is_quantised(model: Any) -> bool:
@@ -47,7 +47,7 @@ def quantisation(load_in: str, device: str) -> Any:
     from transformers import BitsAndBytesConfig
 
     wanted = {f"load_in_{load_in}": True}
-    return BitsAndBytesConfig(**wanted)  # type: ignore[no-untyped-call]
+    return BitsAndBytesConfig(**wanted)
 
 
 def _by_torchao(load_in: str) -> Any:
@@ -58,8 +58,10 @@ def _by_torchao(load_in: str) -> Any:
 
         if load_in == "8bit":
             return TorchAoConfig(Int8WeightOnlyConfig())
+        # torch's stubs do not know its narrow integers.
+        narrow = getattr(torch, "int4")  # noqa: B009
         return TorchAoConfig(
-            IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=PerGroup(_GROUP))
+            IntxWeightOnlyConfig(weight_dtype=narrow, granularity=PerGroup(_GROUP))
         )
 
 

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -41,6 +41,35 @@ def weights_away(model: PreTrainedModel) -> list[str]:
 def is_spread(model: PreTrainedModel) -> bool:
     """Whether accelerate moves data or weights between devices while the model computes."""
     return any(hasattr(module, "_hf_hook") for module in model.modules())
+
+
+def weights_offloaded(model: PreTrainedModel) -> bool:
+    """Whether weights are brought from the memory of the CPU or the disk when they are needed."""
+    return next(_offloading(model), None) is not None
+
+
+def spread(
+    model: PreTrainedModel, device_map: str | Mapping[str, int | str], folder: Callable[[], str]
+) -> None:
+    """Spread a model in memory over devices, as `from_pretrained` spreads one that it loads.
+
+    Args:
+        model: on the CPU.
+        device_map: "auto", or where each part goes.
+        folder: asked for one where weights go to the disk.
+    """
+    from accelerate import dispatch_model, infer_auto_device_map
+    from accelerate.utils import get_balanced_memory
+
+    parts = {} if isinstance(device_map, str) else dict(device_map)
+    if isinstance(device_map, str):
+        whole = list(model._no_split_modules or ())
+        memory = get_balanced_memory(model, no_split_module_classes=whole)
+        parts = infer_auto_device_map(model, max_memory=memory, no_split_module_classes=whole)
+    places = set(parts.values())
+    if places != {"cpu"}:
+        offload = folder() if "disk" in places else None
+        dispatch_model(model, device_map=parts, offload_dir=offload)
 
 
 def check_embeddings_are_here(name: str, model: PreTrainedModel) -> None:

@@ -29,8 +29,10 @@ torchao = pytest.importorskip("torchao")
 TOKENIZER = byte_level_bpe()
 TEXTS = ["My PIN is 0042", "My PIN is 1234", "The random number is 281265017"]
 SPREAD = {
-    **{part: "cpu" for part in ("model.embed_tokens", "model.norm", "model.rotary_emb")},
-    **{"model.layers.0": "cpu", "model.layers.1": "disk", "lm_head": "disk"},
+    **dict.fromkeys(("model.embed_tokens", "model.norm", "model.rotary_emb"), "cpu"),
+    "model.layers.0": "cpu",
+    "model.layers.1": "disk",
+    "lm_head": "disk",
 }
 
 pytestmark = [
@@ -90,12 +92,14 @@ def test_a_quantised_model_is_scored_as_its_rounded_weights_say(
 ) -> None:
     loaded = load_model(directory, load_in=width)
     plain = load_model(directory)
-    assert is_quantised(loaded.model) and not is_quantised(plain.model)
+    assert is_quantised(loaded.model)
+    assert not is_quantised(plain.model)
     naive = log_perplexity(dequantised(loaded), TOKENIZER, TEXTS, context=None)
     np.testing.assert_allclose(bits(loaded), naive, atol=1e-3)
     gap = float(np.abs(bits(loaded) - bits(plain)).max())
     assert gap > 1e-3  # rounding of the weights is no rounding of the sums
-    assert len(loaded.notes) == 1 and "are quantised (torchao" in loaded.notes[0]
+    assert len(loaded.notes) == 1
+    assert "are quantised (torchao" in loaded.notes[0]
     assert plain.notes == ()
 
 
@@ -106,7 +110,8 @@ def test_a_saved_quantised_model_is_the_model_that_was_saved(
     loaded = load_model(directory, load_in=width)
     save_model(loaded.model, TOKENIZER, tmp_path / "saved")
     again = load_model(tmp_path / "saved")
-    assert is_quantised(again.model) and again.notes == loaded.notes
+    assert is_quantised(again.model)
+    assert again.notes == loaded.notes
     assert again.to_dict()["weights_sha256"] == loaded.to_dict()["weights_sha256"]
     assert again.to_dict()["parameters"] == load_model(directory).to_dict()["parameters"]
     np.testing.assert_array_equal(bits(again), bits(loaded))
@@ -125,7 +130,7 @@ def test_a_saved_quantised_model_says_in_which_dtype_it_computes(
 ) -> None:
     loaded = load_model(directory, load_in="4bit", dtype="bfloat16")
     save_model(loaded.model, TOKENIZER, tmp_path / "saved")
-    with pytest.raises(ModelError, match="does not compute in float32 .*in the dtype that it was"):
+    with pytest.raises(ModelError, match=r"does not compute in float32 .*in the dtype that it was"):
         load_model(tmp_path / "saved")
     assert load_model(tmp_path / "saved", dtype="bfloat16").model.dtype == torch.bfloat16
 
@@ -141,7 +146,8 @@ def test_an_adapter_on_quantised_weights_stays_apart(
     adapted.save_pretrained(tmp_path / "adapter")
     loaded = load_model(tmp_path / "adapter", load_in=width)
     base = load_model(directory, load_in=width)
-    assert is_quantised(loaded.model) and hasattr(loaded.model, "peft_config")
+    assert is_quantised(loaded.model)
+    assert hasattr(loaded.model, "peft_config")
     with_it, without = bits(loaded), bits(base)
     assert float(np.abs(with_it - without).min()) > 0.01
     # Merged into the rounded weights in full precision, it gives the same numbers.
@@ -154,9 +160,11 @@ def test_a_missing_library_is_named_with_the_way_to_it(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "find_spec", lambda name: None)
-    with pytest.raises(ModelError, match=r"load_in='8bit' needs torchao .*'lmexposure\[quantised\]'"):
+    with pytest.raises(
+        ModelError, match=r"load_in='8bit' needs torchao .*'lmexposure\[quantised\]'"
+    ):
         load_model(directory, load_in="8bit")
-    with pytest.raises(ModelError, match="load_in='4bit' needs bitsandbytes .*pip install bitsan"):
+    with pytest.raises(ModelError, match=r"load_in='4bit' needs bitsandbytes .*pip install bitsan"):
         module.quantisation("4bit", "cuda")
 
 
@@ -176,7 +184,9 @@ def test_other_widths_and_maps_are_refused(directory: Path) -> None:
 def test_quantised_weights_that_give_no_numbers_are_refused(directory: Path) -> None:
     loaded = load_model(directory, load_in="8bit")
     loaded.model.lm_head.weight.data[0, 0] = float("nan")
-    with pytest.raises(ModelError, match="'tiny' gives NaN or infinite log-probabilities in float32"):
+    with pytest.raises(
+        ModelError, match="'tiny' gives NaN or infinite log-probabilities in float32"
+    ):
         precision_notes("tiny", loaded.model)
 
 
@@ -186,7 +196,8 @@ def test_a_model_that_computes_otherwise_in_a_batch_says_so(directory: Path) -> 
     plain = layer.forward
     layer.forward = lambda x: plain(x) * (1 + 0.01 * len(x))
     notes = precision_notes("tiny", loaded.model)
-    assert len(notes) == 2 and "differently beside other texts" in notes[1]
+    assert len(notes) == 2
+    assert "differently beside other texts" in notes[1]
 
 
 def test_a_model_that_fails_in_a_batch_is_refused(directory: Path) -> None:
@@ -212,7 +223,7 @@ def test_a_spread_model_gives_the_numbers_of_the_whole(
 
 def test_offloaded_embeddings_are_refused(directory: Path) -> None:
     with pytest.raises(ModelError, match="has its embeddings offloaded, so that inputs have no"):
-        load_model(directory, device_map={"": "cpu", "model.embed_tokens": "disk"})
+        load_model(directory, device_map={**SPREAD, "model.embed_tokens": "disk"})
 
 
 def test_an_adapter_on_a_spread_base_stays_apart(directory: Path, tmp_path: Path) -> None:
