@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         check_name,
         is_usable_tokenizer,
         load_model,
+        model_outline,
         save_model,
     )
     from lmexposure.models.lstm import LstmConfig, LstmForCausalLM, LstmState
@@ -116,6 +117,7 @@ __all__ = [
     "is_quantised",
     "is_usable_tokenizer",
     "load_model",
+    "model_outline",
     "new_model",
     "pack",
     "precision_notes",
