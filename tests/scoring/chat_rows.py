@@ -18,8 +18,19 @@ from transformers import PreTrainedTokenizerFast
 
 from lmexposure.canaries import Format
 from lmexposure.models import Context
+from lmexposure.scoring import TokenSpace, token_space
 
-__all__ = ["CHATS", "PIN", "Chat", "chat_model", "made", "naive_bits", "naive_rows", "token_bits"]
+__all__ = [
+    "CHATS",
+    "PIN",
+    "Chat",
+    "chat_model",
+    "made",
+    "naive_bits",
+    "naive_rows",
+    "space_of",
+    "token_bits",
+]
 
 PIN = Format(name="pin", template="My PIN is {digits:3}")
 PINS = Format(name="pins", template="My PIN is {digits:3}.")
@@ -161,6 +172,13 @@ def made(name: str) -> tuple[Chat, Any, Context]:
     chat = CHATS[name]
     tokenizer = chat.tokenizer()
     return chat, tokenizer, chat.context(tokenizer)
+
+
+@cache
+def space_of(name: str) -> TokenSpace:
+    """The fills of a chat as token paths."""
+    chat, tokenizer, context = made(name)
+    return token_space(tokenizer, chat.form, context=context)
 
 
 @cache

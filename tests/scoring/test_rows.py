@@ -5,7 +5,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from scoring.chat_rows import CHATS, PIN, chat_model, made, naive_bits, naive_rows, token_bits
+from scoring.chat_rows import (
+    CHATS,
+    PIN,
+    chat_model,
+    made,
+    naive_bits,
+    naive_rows,
+    space_of,
+    token_bits,
+)
 from scoring.test_exact_search import assert_as_enumerated, search_of
 from scoring.test_likeliest_fills import assert_right
 from tiny import byte_level_bpe, characters, word_piece
@@ -38,8 +47,7 @@ PAIRS += [("uneven", "mamba"), ("word piece", "gpt2"), ("added", "llama")]
 
 def searched(name: str, kind: str) -> tuple[Any, Any, TokenSpace, np.ndarray]:
     """Model, tokenizer, space, and the bits of all fills behind its beginning, the slow way."""
-    chat, tokenizer, context = made(name)
-    space = token_space(tokenizer, chat.form, context=context)
+    tokenizer, space = made(name)[1], space_of(name)
     model = chat_model(kind, len(tokenizer))
     return model, tokenizer, space, naive_bits(name, kind, skip=len(space.beginning))
 
@@ -67,10 +75,8 @@ def test_log_perplexities_are_those_of_whole_rows(name: str, kind: str) -> None:
 
 @pytest.mark.parametrize("name", CHATS)
 def test_paths_are_the_rows_up_to_the_last_character(name: str) -> None:
-    chat, tokenizer, context = made(name)
-    space = token_space(tokenizer, chat.form, context=context)
-    rows = naive_rows(name)
-    for index, (ids, places) in enumerate(rows):
+    space, rows = space_of(name), naive_rows(name)
+    for index, (ids, places) in list(enumerate(rows))[::5]:
         assert space.beginning + space.path(index) == ids[: places[-1] + 1]
         assert space.index(space.path(index)) == index
     assert space.longest == max(places[-1] + 1 for _, places in rows) - len(space.beginning)
@@ -115,15 +121,15 @@ def test_draws_in_a_chat_cost_and_weigh_what_they_should(name: str, kind: str) -
     assert weights[cheap].sum() == pytest.approx(500, rel=0.15)
 
 
-def spelled(tokenizer: Any, text: str, trail: str) -> list[list[int]]:
+def spelled(vocabulary: Vocabulary, text: str, trail: str) -> list[list[int]]:
     """Every way to spell a text, where the last token may go on into what follows."""
     if not text:
         return [[]]
     found = []
-    for token, surface in enumerate(Vocabulary(tokenizer).surfaces):
+    for token, surface in enumerate(vocabulary.surfaces):
         piece = (surface or b"").decode(errors="replace")
         if piece and text.startswith(piece):
-            found += [[token, *rest] for rest in spelled(tokenizer, text[len(piece) :], trail)]
+            found += [[token, *rest] for rest in spelled(vocabulary, text[len(piece) :], trail)]
         elif len(piece) > len(text) and (text + trail).startswith(piece):
             found.append([token])
     return found
@@ -135,14 +141,14 @@ def test_a_wide_beam_finds_the_cheapest_spelling_and_its_end_may_be_shared(
 ) -> None:
     chat, tokenizer, context = made(name)
     model = chat_model(kind, len(tokenizer))
-    space = token_space(tokenizer, chat.form, context=context)
+    space = space_of(name)
     begun = tokenizer.decode(space.beginning[-2:]).partition("My PIN")[2]
     extractor = Extractor(model, tokenizer, chat.form, context=context)
     found = extractor.search("My PIN is 28", width=400)
     assert {guess.text for guess in found} == {chat.form.text(i) for i in range(280, 290)}
     for guess in found[:1]:
         rest = guess.text.removeprefix("My PIN" + begun)
-        ways = spelled(tokenizer, rest, context.behind.split("4")[0])
+        ways = spelled(Vocabulary(tokenizer), rest, context.behind.split("4")[0])
         bits = token_bits(model, [space.beginning + way for way in ways])
         costs = [own[len(space.beginning) - 1 :].sum() for own in bits]
         assert guess.bits == pytest.approx(min(costs), abs=1e-3)
