@@ -245,6 +245,9 @@ class ReportData:
         significance: how often, at most, the gate calls a model leaking that memorised nothing.
         quick: whether the measurement was a first look.
         redacted: whether secrets are left out.
+        scored: in which rows canaries and references were scored, a sentence; "" where the result
+            does not say.
+        rows_unknown: whether that is not known of the training.
     """
 
     title: str
@@ -262,3 +265,5 @@ class ReportData:
     significance: float = 0.01
     quick: bool = False
     redacted: bool = True
+    scored: str = ""
+    rows_unknown: bool = False
