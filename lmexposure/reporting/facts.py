@@ -121,17 +121,6 @@ def model_facts(run: RunFiles) -> tuple[Fact, ...]:
     )
 
 
-def _base_facts(base: BaseModelRecord | None) -> Iterator[Fact]:
-    if base is None:
-        return
-    yield Fact(
-        name="base",
-        value="the model with its adapter switched off" if base.switched_off else base.path,
-        meaning="the model before the training, measured on the same texts",
-    )
-    yield Fact(name="weights of the base, SHA-256", value=base.weights_sha256)
-
-
 def scored_in(context: ContextRecord) -> str:
     """In which rows canaries and references were scored, in a sentence.
 
@@ -169,6 +158,17 @@ def _context_facts(context: ContextRecord) -> Iterator[Fact]:
         yield Fact(name="not scored of each text", value=value)
     if context.template_sha256 is not None:
         yield Fact(name="chat template, SHA-256", value=context.template_sha256)
+
+
+def _base_facts(base: BaseModelRecord | None) -> Iterator[Fact]:
+    if base is None:
+        return
+    yield Fact(
+        name="base",
+        value="the model with its adapter switched off" if base.switched_off else base.path,
+        meaning="the model before the training, measured on the same texts",
+    )
+    yield Fact(name="weights of the base, SHA-256", value=base.weights_sha256)
 
 
 def _validation_facts(validation: Validation | None) -> Iterator[Fact]:
