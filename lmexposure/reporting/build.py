@@ -77,6 +77,7 @@ def report_data(
         significance=limits.significance,
         quick=result.settings.quick,
         redacted=not show_secrets,
+        trajectory=tuple(result.trajectory),
     )
 
 
