@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lmexposure.audit.base import load_base
+    from lmexposure.audit.context import ScoringContext, rows_beside, scoring_context
     from lmexposure.audit.corpus import (
         insert_corpus,
         max_attainable,
@@ -36,6 +37,7 @@ __all__ = [
     "Phase",
     "Progress",
     "RunSettings",
+    "ScoringContext",
     "demo_corpus",
     "demo_settings",
     "epsilon",
@@ -51,7 +53,9 @@ __all__ = [
     "preview",
     "read_settings_file",
     "refuse_foreign",
+    "rows_beside",
     "run",
+    "scoring_context",
     "share_warning",
     "silent",
     "spooled_corpus",

@@ -239,8 +239,8 @@ def _measure_loaded(  # noqa: PLR0913 (what `measure` takes, checked)
         scores, estimates = measurement.run()
     table = scores_of(scores)
     warnings = [
-        *context.warnings,
         *_warnings(manifest, settings, validation),
+        *context.warnings,
         *(_tokenizer_warnings(loaded, scores) if paired_by_hand else ()),
         *loaded.notes,
         *measurement.notes.values(),

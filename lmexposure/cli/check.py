@@ -263,13 +263,14 @@ def _measured(
     """Measure as `lmexposure measure` does; without --out nothing is left on the disk."""
     import tempfile
 
-    from lmexposure.audit import load_for_measuring
+    from lmexposure.audit import load_for_measuring, rows_beside
     from lmexposure.audit import measure as measure_model
     from lmexposure.canaries import Manifest
     from lmexposure.records import open_run
 
     chosen = _settings(flags, thresholds)
     inserted = Manifest.read(manifest)  # a bad one is found before a model is loaded
+    rows = rows_beside(manifest)
     with tempfile.TemporaryDirectory() as passing, long_work() as progress:
         out = flags.out or Path(passing)
         measure_model(
@@ -277,6 +278,7 @@ def _measured(
             inserted,
             out=out,
             settings=chosen.measure,
+            rows=rows,
             progress=progress,
         )
         measured = open_run(out)

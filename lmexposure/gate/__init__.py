@@ -12,7 +12,7 @@ if TYPE_CHECKING:
         verdict_text,
     )
     from lmexposure.gate.thresholds import PANEL, Thresholds, quantile_pair
-    from lmexposure.gate.verdict import CHECK_KINDS, EXIT_CODES, Verdict, check
+    from lmexposure.gate.verdict import CHECK_KINDS, EXIT_CODES, Verdict, check, rows_unknown
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
@@ -29,6 +29,7 @@ __all__ = [
     "Verdict",
     "check",
     "quantile_pair",
+    "rows_unknown",
     "unseen_share",
     "verdict_json",
     "verdict_junit",

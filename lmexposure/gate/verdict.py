@@ -215,7 +215,29 @@ def check(measured: Measured, thresholds: Thresholds | None = None) -> Verdict:
     ]
     untested = _untested(result, thresholds, [name for name in formats if name not in controls])
     verdict = verdict_of(checks if classes else [_no_class(thresholds), *checks], list(untested))
-    return _with_doubt(verdict, classes) if result.settings.quick else verdict
+    verdict = _with_doubt(verdict, classes) if result.settings.quick else verdict
+    return _of_unknown_rows(verdict) if rows_unknown(result) else verdict
+
+
+def rows_unknown(result: Result) -> bool:
+    """Whether nothing is known of the rows that the canaries were trained in.
+
+    Args:
+        result: of a version that said in which rows it scored; of others, False.
+    """
+    return result.context is not None and result.context.source == "assumed"
+
+
+def _of_unknown_rows(verdict: Verdict) -> Verdict:
+    """A pass says that it may have looked in the wrong place; a leak is one all the same."""
+    if verdict.outcome is not Outcome.PASS:
+        return verdict
+    doubt = (
+        "The rows of the training are not known: behind other text than they were scored behind, "
+        "the same secrets may leak far more; say what it was (--left-context), or let lmexposure "
+        "verify --rows look."
+    )
+    return replace(verdict, sentence=f"{verdict.sentence} {doubt}")
 
 
 def _with_doubt(verdict: Verdict, classes: list[CanaryClass]) -> Verdict:
@@ -319,6 +341,8 @@ def _untested(
         yield "epsilon: no threshold was given, and the result holds no claim"
     for name in without_controls:
         yield f"whether controls are at chance: {visible(name)} has no controls"
+    if rows_unknown(result):
+        yield "whether canaries were scored as they were trained: those rows are not known"
     if result.model.validation is None:
         yield "whether the model learned: its validation loss is not known"
 

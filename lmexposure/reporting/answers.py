@@ -40,6 +40,10 @@ _PRIVACY = {
     "claimed_epsilon": "Do not publish the claim of privacy: the training is less private.",
     "max_epsilon": "Do not release this model under this limit on epsilon: it is less private.",
 }
+_UNKNOWN = (
+    "Measure in the rows of the training, which are not known: say what was left of each canary in "
+    "them (--left-context), or let lmexposure verify --rows look at them.",
+)
 _MOST_REASONS = 2  # of what makes a verdict inconclusive; the table of checks has all
 _MOST_NAMES = 3
 
@@ -102,7 +106,7 @@ def answers_of(data: ReportData) -> Answers:
         tested=tuple(lines[:_MOST_LINES]),
         more=len(lines[_MOST_LINES:]),
         sure=tuple(_sure(verdict.checks, data.significance)),
-        steps=next_steps(verdict, quick=data.quick),
+        steps=next_steps(verdict, quick=data.quick, rows_unknown=data.rows_unknown),
     )
 
 
@@ -208,18 +212,22 @@ def _sure(checks: Sequence[Check], significance: float) -> Iterator[str]:
         )
 
 
-def next_steps(verdict: Verdict, *, quick: bool = False) -> tuple[str, ...]:
+def next_steps(
+    verdict: Verdict, *, quick: bool = False, rows_unknown: bool = False
+) -> tuple[str, ...]:
     """What to do now, one sentence or two for each step, the most urgent first.
 
     Args:
         verdict: of the gate.
         quick: whether the measurement was a first look.
+        rows_unknown: whether it is not known in which rows the model was trained.
     """
     if verdict.outcome is Outcome.LEAK:
         return tuple(_after_a_leak(verdict.checks))
     if verdict.outcome is Outcome.PASS:
-        return tuple(_after_a_pass(verdict.checks, quick))
-    return tuple(_undecided(verdict.checks, quick))
+        return (*_UNKNOWN[:rows_unknown], *_after_a_pass(verdict.checks, quick))
+    doubt, *steps = _undecided(verdict.checks, quick)
+    return (doubt, *_UNKNOWN[:rows_unknown], *steps)
 
 
 def class_of(check: Check) -> tuple[str, int] | None:

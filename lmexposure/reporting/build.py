@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from lmexposure._validate import of_type
 from lmexposure.canaries import Manifest
 from lmexposure.errors import ManifestError, SettingsError
-from lmexposure.gate import Thresholds, check
+from lmexposure.gate import Thresholds, check, rows_unknown
 from lmexposure.records import (
     CanaryResult,
     ClassSummary,
@@ -32,7 +32,13 @@ from lmexposure.reporting.data import (
     ReportData,
     RocData,
 )
-from lmexposure.reporting.facts import command_of, model_facts, setting_facts, where_of
+from lmexposure.reporting.facts import (
+    command_of,
+    model_facts,
+    scored_in,
+    setting_facts,
+    where_of,
+)
 
 _WITH_SOME_GIVEN = ("greedy", "beam")
 
@@ -78,6 +84,8 @@ def report_data(
         quick=result.settings.quick,
         redacted=not show_secrets,
         trajectory=tuple(result.trajectory),
+        scored="" if result.context is None else scored_in(result.context),
+        rows_unknown=rows_unknown(result),
     )
 
 

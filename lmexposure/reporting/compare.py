@@ -39,6 +39,18 @@ _MEASURED = (
     *("method", "draws", "extraction", "guesses"),
     *("budget_steps", "budget_seconds", "live_states", "quick"),
 )
+# Of `ContextRecord`: what decides a log-perplexity, whoever knew it.
+_ROWS = {
+    "form": "form",
+    "turn": "turn",
+    "loss": "loss",
+    "left": "in front",
+    "left_tokens": "tokens in front",
+    "right_tokens": "tokens behind",
+    "unscored_tokens": "unscored tokens",
+    "template_sha256": "chat template",
+}
+_LONGEST = 60  # characters of what is in front
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -287,6 +299,12 @@ def _notes(runs: Sequence[RunFiles], names: Sequence[str]) -> Iterator[str]:
                 "directly comparable, and an exposure counts as higher only where its interval "
                 "shows it"
             )
+        if differ := context_differences(runs[0].result, run.result):
+            yield (
+                f"{names[0]} and {name} were scored in other rows ({differ}): a difference may be "
+                "one of these rows, and not of what the models memorised; measure both in the rows "
+                "of their training"
+            )
     for run, name in zip(runs, names, strict=True):
         if not any(canary.role == "canary" for canary in run.result.canaries):
             yield f"{name} has no canaries: nothing says what its model memorised"
@@ -319,6 +337,33 @@ def setting_differences(base: Result, other: Result) -> str:
         for name, first, second in pairs
         if first != second
     )
+
+
+def context_differences(base: Result, other: Result) -> str:
+    """In what the rows differ that canaries were scored in; "" where they do not, or do not say.
+
+    Args:
+        base: a result; its rows are given first.
+        other: another.
+    """
+    if base.context is None or other.context is None:
+        return ""
+    pairs = [
+        (words, getattr(base.context, name), getattr(other.context, name))
+        for name, words in _ROWS.items()
+    ]
+    return "; ".join(
+        f"{words} {_shown(first)} and {_shown(second)}"
+        for words, first, second in pairs
+        if first != second
+    )
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, str):
+        text = repr(value)
+        return text if len(text) <= _LONGEST else f"...{text[-_LONGEST:]}"
+    return "none" if value is None else str(value)
 
 
 def _value(value: object) -> str:

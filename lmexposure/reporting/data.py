@@ -254,6 +254,9 @@ class ReportData:
         quick: whether the measurement was a first look.
         redacted: whether secrets are left out.
         trajectory: the classes under each checkpoint, in order; empty where one was measured.
+        scored: in which rows canaries and references were scored, a sentence; "" where the result
+            does not say.
+        rows_unknown: whether that is not known of the training.
     """
 
     title: str
@@ -272,3 +275,5 @@ class ReportData:
     quick: bool = False
     redacted: bool = True
     trajectory: tuple[CheckpointClass, ...] = ()
+    scored: str = ""
+    rows_unknown: bool = False

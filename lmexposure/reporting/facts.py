@@ -10,11 +10,22 @@ import shlex
 from collections.abc import Iterator, Mapping
 
 from lmexposure._settings import Setting, settings_of
-from lmexposure._style import MISSING, Value, number, setting_value, short_hash, whole
+from lmexposure._style import (
+    MISSING,
+    Value,
+    count,
+    listed,
+    number,
+    sentence,
+    setting_value,
+    short_hash,
+    whole,
+)
 from lmexposure.records import (
     QUICK,
     SEVERAL,
     BaseModelRecord,
+    ContextRecord,
     MeasureOptions,
     MeasureSettings,
     RunFiles,
@@ -42,6 +53,24 @@ _DECLARED = {
     name: setting for name, setting in (dict(_RUN) | _MEASURE).items() if name not in _NO_FLAG
 }
 _LEFT_OUT = "left out"
+# Settings that are shown only where they were given.
+_RARE = (
+    *("form", "turn", "loss", "rendering", "other_turn", "system"),
+    *("load_in", "device_map"),
+)
+# How it is known in which rows canaries were trained.
+_KNOWN = {
+    "training": "as in the training",
+    "manifest": "as the manifest says",
+    "rows": "as in the rows of the training",
+    "setting": "as --left-context says",
+    "assumed": "which is assumed: the rows of the training are not known",
+}
+_LOSS = {
+    "all": "on all tokens",
+    "assistant": "on the assistant's turns",
+    "completion": "on what follows the prompt",
+}
 _SEED_MEANING = "decides the secrets; left out: whoever has it and the formats can draw them"
 _FRESH_MEANING = "decides the secrets, and is in the manifest only; the training has another"
 
@@ -88,7 +117,47 @@ def model_facts(run: RunFiles) -> tuple[Fact, ...]:
         Fact(name="weights, SHA-256", value=model.weights_sha256),
         *_base_facts(run.result.base),
         *_validation_facts(model.validation),
+        *(() if run.result.context is None else _context_facts(run.result.context)),
     )
+
+
+def scored_in(context: ContextRecord) -> str:
+    """In which rows canaries and references were scored, in a sentence.
+
+    Args:
+        context: what a result says of them.
+    """
+    if context.turn == "plain":
+        place = "as texts of their own"
+    else:
+        whose = "assistant's" if context.turn == "assistant" else "user's"
+        place = f"as the {whose} turn of a record ({context.form})"
+    front = f"behind {count(context.left_tokens, 'token')}" if context.left_tokens else ""
+    around = [front or "with nothing in front"]
+    if context.right_tokens:
+        around.append(f"before {count(context.right_tokens, 'token')}")
+    known = _KNOWN[context.source]
+    return sentence(f"canaries and references were scored {place}, {listed(around)}, {known}")
+
+
+def _context_facts(context: ContextRecord) -> Iterator[Fact]:
+    """The row around each canary and reference."""
+    turn = "" if context.turn == "plain" else f", the {context.turn}'s turn"
+    yield Fact(name="scored as", value=f"{context.form}{turn}", meaning=_KNOWN[context.source])
+    yield Fact(
+        name="in front of each text",
+        value=repr(context.left) if context.left_tokens else "nothing",
+        meaning=f"the end of {count(context.left_tokens, 'token')}" * (context.left_tokens > 0),
+    )
+    if context.turn != "plain" or context.right_tokens:
+        behind = count(context.right_tokens, "token")
+        yield Fact(name="behind each text", value=behind, meaning="not scored")
+        yield Fact(name="loss in the training", value=_LOSS[context.loss])
+    if context.unscored_tokens:
+        value = f"the first {count(context.unscored_tokens, 'token')}"
+        yield Fact(name="not scored of each text", value=value)
+    if context.template_sha256 is not None:
+        yield Fact(name="chat template, SHA-256", value=context.template_sha256)
 
 
 def _base_facts(base: BaseModelRecord | None) -> Iterator[Fact]:
@@ -150,13 +219,14 @@ def _option_facts(options: RunOptions | None, measure: MeasureOptions) -> Iterat
     """Training and measurement come before what was asked of the machine."""
     own = {} if options is None else run_settings(options)
     own.pop("seed", None)
-    machine = ("device", "dtype", "offline", "revision")
+    own = {name: value for name, value in own.items() if name not in _RARE or value is not None}
+    machine = ("device", "dtype", "load_in", "device_map", "offline", "revision")
     declared = settings_of(RunSettings)
     yield from _named({name: v for name, v in own.items() if name not in machine}, declared)
     if options is not None:
         yield from _training_facts(options.training)
     asked = measure_settings(measure)
-    left_out = [name for name in ("quick", "threads") if not asked[name]]
+    left_out = [name for name in ("quick", "threads", "left_context") if not asked[name]]
     shown = {name: value for name, value in asked.items() if name not in left_out}
     yield from _named(shown, settings_of(MeasureSettings), "measure.")
     yield from _named({name: v for name, v in own.items() if name in machine}, declared)
@@ -257,8 +327,11 @@ def where_of(run: RunFiles) -> str:
         has_manifest = run.manifest is not None
         what = f"{run.name}/manifest.json" if has_manifest else "MANIFEST is the manifest.json that"
         manifest = f"{what} has the checksum {checksum}"
+        rows = ""
+        if run.result.context is not None and run.result.context.source == "rows":
+            rows = ", with the rows.json that was next to it"
         model = f"the model, wherever it is now, has weights with SHA-256 {weights}"
-        return f"{place}; {manifest}, and {model}. {_FILL_IN}."
+        return f"{place}; {manifest}{rows}, and {model}. {_FILL_IN}."
     corpus = _corpus(run)
     ours = corpus[0].startswith(f"{run.name}/")
     named = " ".join(map(_path, corpus)) if len(corpus) > 1 else corpus[0]
@@ -290,7 +363,11 @@ def _measure_command(run: RunFiles) -> str:
     home = None if run.result_path is None else run.result_path.parent
     within = home is not None and (home / path).is_dir() and not posixpath.isabs(path)
     manifest = "MANIFEST" if run.manifest is None else _path(f"{run.name}/manifest.json")
-    words = ["lmexposure measure", _path(f"{run.name}/{path}" if within else path), manifest]
+    shown = f"{run.name}/{path}" if within else path
+    # Checkpoints of a training lie next to each other.
+    names = list(dict.fromkeys(row.checkpoint for row in run.result.trajectory))
+    others = [posixpath.join(posixpath.dirname(shown), name) for name in names[:-1]]
+    words = ["lmexposure measure", *map(_path, others), _path(shown), manifest]
     words += ["--out", _again(run)]
     if (base := run.result.base) is not None:
         words += ["--base", "adapter-off" if base.switched_off else _path(base.path)]

@@ -81,6 +81,7 @@ def _exposure(data: ReportData) -> Iterator[str]:
     overview = overview_section(shown)
     yield section_table(overview)
     yield _how_to_read(overview, rows[0][1].level, [form.bits for form in data.formats])
+    yield inline(data.scored)
     for form in data.formats:
         if form.base is not None:
             section = base_section(form, form.base)

@@ -83,6 +83,7 @@ def evaluation_results(data: ReportData, *, weights_known: bool = False) -> list
         measured=made.measured or made.date,
         model=made.model,
         weights_sha256=made.weights_sha256,
+        **({"scored": data.scored} if data.scored else {}),
     )
     rows = [_exposures(form) for form in data.formats]
     return [verdict, *_epsilon(data.privacy), *(result for form in rows for result in form)]

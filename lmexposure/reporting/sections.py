@@ -25,6 +25,7 @@ from lmexposure._style import (
 from lmexposure.records import BaseClass, CheckpointClass, FormatResult, GuessingBaseline, Result
 from lmexposure.reporting.build import base_data, class_rows
 from lmexposure.reporting.data import BaseData, ClassRow, FormatData, Found, Section
+from lmexposure.reporting.facts import scored_in
 from lmexposure.reporting.privacy import privacy_sections
 
 DOUBT = "(!)"
@@ -120,6 +121,8 @@ def result_sections(result: Result) -> Iterator[Section]:
     yield legend(shown, percent(result.settings.level))
     if result.privacy is not None:
         yield from privacy_sections(result.privacy)
+    if result.context is not None:
+        yield Section(title=scored_in(result.context).removesuffix("."))
     if result.model.validation is not None:
         loss = number(result.model.validation.validation_bits, 3)
         yield Section(title=f"{LABELS['validation_bits']}: {loss} bits per token")

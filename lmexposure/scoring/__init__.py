@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lmexposure.scoring.beam_search import Guess
+    from lmexposure.scoring.beginnings import Beginning, find_beginning
     from lmexposure.scoring.branch_and_bound import BranchAndBound, Budget, Leaves
     from lmexposure.scoring.cached_steps import CachedSteps, PathSteps
     from lmexposure.scoring.exact_search import (
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
         same_random_numbers,
         single_process,
     )
-    from lmexposure.scoring.spelling import Beginning, Vocabulary, find_beginning
+    from lmexposure.scoring.spelling import Vocabulary
     from lmexposure.scoring.steps import RecomputedSteps, Steps, next_token_steps
     from lmexposure.scoring.token_spaces import Continuations, Proof, TokenSpace, token_space
 else:

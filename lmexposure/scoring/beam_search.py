@@ -19,6 +19,9 @@ from lmexposure.scoring.runtime import Bools, Floats, Ints
 from lmexposure.scoring.spelling import ByteLanguage, Vocabulary
 from lmexposure.scoring.steps import Steps
 
+# Known bytes to be spelled, state of the format's bytes, whether a token begins here.
+_Reading = tuple[bytes, int, bool]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Guess:
@@ -32,11 +35,13 @@ class Guess:
 class _Followers:
     """The K tokens that may follow in a state: ids and the states behind them, shape (K,) each.
 
-    `ends`: a fill is whole there. `goes_on`: at least one token may follow there.
+    `beyond`: how many bytes of a token lie behind the fill. `ends`: a fill is whole there.
+    `goes_on`: at least one token may follow there.
     """
 
     tokens: Ints
     states: Ints
+    beyond: Ints
     ends: Bools
     goes_on: Bools
 
@@ -47,7 +52,8 @@ class _Followers:
 class Spelling:
     """All ways to spell the fills of a format in tokens, as numbered states.
 
-    A state is the known bytes that are still to be spelled, then a state of the format's bytes.
+    A state is the known bytes that are still to be spelled, then a state of the format's bytes. A
+    token may end in what follows a fill, but none begins there.
 
     Args:
         language: the format's texts as bytes.
@@ -77,13 +83,15 @@ class Spelling:
         """What may follow in a state; computed once."""
         found = self._followers.get(state)
         if found is None:
-            pairs = self._vocabulary.continuations(self._keys[state], self._advance)
-            states = [self.state(*behind) for _, behind in pairs]
+            pairs = self._vocabulary.continuations((*self._keys[state], True), self._advance)
+            behind = [(known, inner) for _, (known, inner, _) in pairs]
+            states = [self.state(*key) for key in behind]
             found = self._followers[state] = _Followers(
                 tokens=np.array([token for token, _ in pairs], dtype=np.int64),
                 states=np.array(states, dtype=np.int64),
-                ends=np.array([self._whole(behind) for behind in states], dtype=bool),
-                goes_on=np.array([self._continues(behind) for behind in states], dtype=bool),
+                beyond=np.array([self._language.beyond(inner) for _, inner in behind], np.int64),
+                ends=np.array([self._whole(number) for number in states], dtype=bool),
+                goes_on=np.array([self._continues(number) for number in states], dtype=bool),
             )
         return found
 
@@ -93,15 +101,18 @@ class Spelling:
 
     def _continues(self, state: int) -> bool:
         if state not in self._goes_on:
-            self._goes_on[state] = self._vocabulary.follows(self._keys[state], self._advance)
+            fresh = (*self._keys[state], True)
+            self._goes_on[state] = self._vocabulary.follows(fresh, self._advance)
         return self._goes_on[state]
 
-    def _advance(self, key: tuple[bytes, int], byte: int) -> tuple[bytes, int] | None:
-        known, inner = key
+    def _advance(self, key: _Reading, byte: int) -> _Reading | None:
+        known, inner, fresh = key
         if known:
-            return (known[1:], inner) if known[0] == byte else None
+            return (known[1:], inner, False) if known[0] == byte else None
         after = self._language.advance(inner, byte)
-        return None if after is None else (b"", after)
+        if after is None or (fresh and self._language.beyond(after)):
+            return None
+        return b"", after, False
 
 
 class Beam:
@@ -186,13 +197,16 @@ class _Candidates:
     costs: Floats
     parents: Ints
     tokens: Ints
+    beyond: Ints
     ends: Bools
     goes_on: Bools
     texts: list[bytes]
     spelling: Spelling
 
     def text(self, i: int) -> bytes:
-        return self.texts[int(self.parents[i])] + self.spelling.surface(int(self.tokens[i]))
+        """What is spelled of the fill."""
+        surface = self.spelling.surface(int(self.tokens[i]))
+        return self.texts[int(self.parents[i])] + surface[: len(surface) - int(self.beyond[i])]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,6 +268,7 @@ def _wanted(spelling: Spelling, states: Ints) -> _Wanted:
         rows=np.repeat(np.arange(len(found)), [len(followers) for followers in found]),
         tokens=np.concatenate([followers.tokens for followers in found]),
         states=np.concatenate([followers.states for followers in found]),
+        beyond=np.concatenate([followers.beyond for followers in found]),
         ends=np.concatenate([followers.ends for followers in found]),
         goes_on=np.concatenate([followers.goes_on for followers in found]),
     )
@@ -273,6 +288,7 @@ def _kept(
                 costs=totals[own],
                 parents=wanted.rows[own] - (ends[n] - sizes[n]),
                 tokens=wanted.tokens[own],
+                beyond=wanted.beyond[own],
                 ends=wanted.ends[own],
                 goes_on=wanted.goes_on[own],
                 texts=beam.texts,

@@ -13,6 +13,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 
 from lmexposure.scoring.pieces import CutsDepend, Pieces, Texts
 from lmexposure.scoring.spelling import FALLBACK, ByteNode, backend_settings
-from lmexposure.scoring.token_rules import Edges, EncodedSample, NotApplicable, RuleGraph, real_lead
+from lmexposure.scoring.token_rules import Edges, EncodedSample, NotApplicable, RuleGraph, lead_of
 
 _NEVER = np.iinfo(np.int64).max
 _Piece = tuple[int, int, int]  # (token, time it is made, time it is merged into a longer one)
@@ -29,7 +30,9 @@ _LIMB = 30  # bits; sums of up to 2^22 limbs stay exact in a float64
 _BLOCK = 1 << 24  # cells of the rule that are held as float64 at once
 # For each place: the tokens that fit there by their number among the K tokens (T,), the places
 # behind them (T,), whether a piece begins with them, so that any token may come before (T,).
-Places = list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]]
+_Fitting = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]
+Places = list[_Fitting]
+_REMEMBERED = 64  # fills whose cuts are known
 _MOST_TOKENS = 20_000  # the rule takes a few bytes for each pair of them
 _MOST_CELLS = 1 << 25  # places x classes x limbs
 
@@ -163,11 +166,14 @@ class PairGraph:
 
     Args:
         places: what fits at each place; tokens lead to places with smaller numbers.
-        complete: for each place, whether a fill ends there.
+        complete: for each place, whether what is counted ends there.
         ids: (K,) the tokens' ids, ascending.
         neighbours: which of them may follow which.
         start: the first place and the number of the token before it.
         bits: of the number of fills, rounded up.
+        beyond: for each place, whether a fill has ended there or before. A path of the graph ends
+            with the token that leads there; what is counted goes on to the end of the text, since
+            only there it is certain that the token belongs to the text's encoding.
     """
 
     def __init__(
@@ -178,10 +184,12 @@ class PairGraph:
         neighbours: Neighbours,
         start: tuple[int, int],
         bits: int,
+        beyond: list[bool] | None = None,
     ) -> None:
         self._places = places
-        self._complete = complete
-        self._ends = np.array(complete, dtype=np.bool_)
+        self._complete = np.array(complete, dtype=np.bool_)
+        self._beyond = np.array(beyond or [False] * len(complete), dtype=np.bool_)
+        self._ends = self._complete | self._beyond
         self._ids = ids
         self._rule = neighbours
         self._classes = len(neighbours.follows)
@@ -208,12 +216,12 @@ class PairGraph:
 
     def complete(self, state: int) -> bool:
         """Whether a fill ends here."""
-        return self._complete[state // self._classes]
+        return bool(self._ends[state // self._classes])
 
     def edges(self, state: int) -> Edges:
         """See `Edges`."""
         place, row = divmod(state, self._classes)
-        tokens, there, free = self._places[place]
+        tokens, there, free = self._onward(place)
         classes = self._rule.classes[tokens]
         counts = self._counts[there, classes]  # (T, limbs)
         kept = (free | self._rule.follows[row, tokens]) & counts.any(axis=1)
@@ -221,12 +229,13 @@ class PairGraph:
         ends = self._ends[there]
         single = (counts[:, 0] == 1) & ~counts[:, 1:].any(axis=1)
         shares = _ratios(counts, self._counts[place, row])
-        return self._ids[tokens], there * self._classes + classes, shares, ends, ends & single
+        leaf = ends & (single | self._beyond[there])
+        return self._ids[tokens], there * self._classes + classes, shares, ends, leaf
 
     def step(self, state: int, token: int) -> int | None:
         """The state behind one token, or None where no fill goes on so."""
         place, row = divmod(state, self._classes)
-        tokens, there, free = self._places[place]
+        tokens, there, free = self._onward(place)
         number = int(np.searchsorted(self._ids, token))
         at = int(np.searchsorted(tokens, number))
         if at == len(tokens) or self._ids[tokens[at]] != token:
@@ -236,15 +245,23 @@ class PairGraph:
             return None
         return behind[0] * self._classes + behind[1]
 
+    def _onward(self, place: int) -> _Fitting:
+        """What fits at a place from which a path goes on."""
+        if not self._beyond[place]:
+            return self._places[place]
+        tokens, there, free = self._places[place]
+        return tokens[:0], there[:0], free[:0]
+
     def _count(self, place: int, rule: Iterable[NDArray[np.float64]]) -> None:
         tokens, there, free = self._places[place]
         counts = self._counts[there, self._rule.classes[tokens]]  # (T, limbs)
         bound = np.zeros((len(self._followed), counts.shape[1]))
         np.add.at(bound, self._columns[tokens[~free]], counts[~free])
         sums = np.concatenate([rows @ bound for rows in rule]) + counts[free].sum(axis=0)
-        sums[:, 0] += self._ends[place]
+        sums[:, 0] += self._complete[place]
         self._counts[place] = _carried(sums)
-        self._measure(place, np.flatnonzero(counts.any(axis=1)))
+        if not self._beyond[place]:
+            self._measure(place, np.flatnonzero(counts.any(axis=1)))
 
     def _measure(self, place: int, alive: NDArray[np.int64]) -> None:
         """Most tokens from a place to the end of a fill, for each class of the token before."""
@@ -291,10 +308,8 @@ def by_merges(sample: EncodedSample) -> RuleGraph:
     merges = Merges.of(sample.tokenizer)
     if merges is None:
         raise NotApplicable("it does not merge pairs of tokens")
-    if sample.lead is None:
-        raise NotApplicable("it does not keep the text as it is")
     try:
-        pieces = Pieces.of(_texts(sample, sample.lead))
+        pieces = Pieces.of(_texts(sample, lead_of(sample)))
     except CutsDepend as reason:
         raise NotApplicable(str(reason)) from None
     return RuleGraph(
@@ -306,12 +321,11 @@ def by_merges(sample: EncodedSample) -> RuleGraph:
 
 
 def _texts(sample: EncodedSample, lead: str) -> Texts:
-    backend = sample.tokenizer.backend_tokenizer
-    real = real_lead(sample.tokenizer, sample.context)
+    backend, around = sample.tokenizer.backend_tokenizer, sample.around
     surface = sample.vocabulary.surfaces
     unknown: frozenset[str] = frozenset()
     if sample.vocabulary.fallback:
-        characters = sorted(set(sample.format.characters) | set(lead))
+        characters = sorted(set(sample.format.characters) | set(lead) | set(around.trail))
         rows = [backend.encode(c, add_special_tokens=False).ids for c in characters]
         unknown = frozenset(
             character
@@ -319,21 +333,33 @@ def _texts(sample: EncodedSample, lead: str) -> Texts:
             if not sample.vocabulary.fallback.isdisjoint(row)
         )
 
+    @lru_cache(maxsize=_REMEMBERED)  # behind a fill each character is asked about
     def cuts(fill: str) -> frozenset[int]:
-        encoding = backend.encode(real + fill, add_special_tokens=False)
+        whole = around.front + fill + around.behind
+        encoding = backend.encode(whole, add_special_tokens=False)
         found, text, last = [], b"", None
-        for token, word in zip(encoding.ids, encoding.word_ids, strict=True):
+        wanted, skip = (lead + fill + around.trail).encode(), around.before - around.start
+        for token, word in zip(encoding.ids[skip:], encoding.word_ids[skip:], strict=True):
+            if token in around.barriers and len(text) >= len(wanted):
+                break
             if word != last:
                 found.append(len(text))
             spelled, last = surface[token], word
             if spelled is None:
                 raise CutsDepend("it has no token for some character")
             text += spelled
-        if text != (lead + fill).encode():
+        if text != wanted:
             raise CutsDepend("it does not keep the text as it is")
         return frozenset(found)
 
-    return Texts(format=sample.format, lead=lead, begun=sample.begun, unknown=unknown, cuts=cuts)
+    return Texts(
+        format=sample.format,
+        lead=lead,
+        trail=around.trail,
+        begun=sample.begun,
+        unknown=unknown,
+        cuts=cuts,
+    )
 
 
 def _fitting(root: ByteNode, pieces: Pieces) -> NDArray[np.int64]:
@@ -384,7 +410,7 @@ def _pair_graph(sample: EncodedSample, merges: Merges, pieces: Pieces) -> PairGr
         for a, b in itertools.pairwise(ends.tolist())
     ]
     start = (pieces.start, int(np.searchsorted(ids, last)) if last in spines else 0)
-    return PairGraph(places, pieces.complete, ids, neighbours, start, bits)
+    return PairGraph(places, pieces.complete, ids, neighbours, start, bits, pieces.beyond)
 
 
 def _spines(

@@ -15,9 +15,10 @@ import numpy as np
 from lmexposure._validate import integer
 from lmexposure.canaries import Format
 from lmexposure.errors import InputError, ModelError
-from lmexposure.models import context_window, encode_in_context
+from lmexposure.models import AnyContext, context_window, encode_in_context
 from lmexposure.scoring.beam_search import Beam, Guess, Spelling, search_beams
-from lmexposure.scoring.spelling import ByteLanguage, Vocabulary, find_beginning
+from lmexposure.scoring.beginnings import find_beginning
+from lmexposure.scoring.spelling import ByteLanguage, Vocabulary
 from lmexposure.scoring.steps import RecomputedSteps, next_token_steps
 
 _SAMPLED_FILLS = 64  # fills whose common token prefix is where a search begins
@@ -78,7 +79,8 @@ class Extractor:
         model: a causal language model, left in the mode that it was in.
         tokenizer: its tokenizer.
         format: the canary format.
-        context: left context, as for `log_perplexity`.
+        context: left context or row, as for `log_perplexity`. In a row the last token of a guess
+            may hold some of what follows the fill as well: an attacker reads the text.
         vocabulary: what the tokens spell, where it is known already; one serves all formats.
 
     Attributes:
@@ -95,13 +97,11 @@ class Extractor:
         tokenizer: Any,
         format: Format,
         *,
-        context: str | None,
+        context: AnyContext,
         vocabulary: Vocabulary | None = None,
     ) -> None:
         self.format = format
-        self._context = context or ""
         self._vocabulary = vocabulary or Vocabulary(tokenizer)
-        self._language = ByteLanguage(format.language)
         self._window = context_window(model.config)
         fills = [format.text(i) for i in format.sample(min(_SAMPLED_FILLS, format.size), seed=0)]
         encoded = encode_in_context(tokenizer, fills, context=context)
@@ -118,7 +118,8 @@ class Extractor:
                 f"the tokenizer does not keep the text of format {format.name!r} as it is, so its "
                 "tokens cannot be followed character by character; extraction is left out"
             )
-        self._start, self._offset = found.ids, found.characters
+        self._start, self._offset, self._lead = found.ids, found.characters, found.lead
+        self._language = ByteLanguage(format.language, trail=found.trail.encode())
         self._steps = next_token_steps(model, encoded[0].ids)
         self.slower = self._steps.slower if isinstance(self._steps, RecomputedSteps) else ""
         self._spelling = Spelling(self._language, self._vocabulary)
@@ -136,7 +137,7 @@ class Extractor:
         """
         beam = self._beam(beginning, integer("width", width, low=1), None)
         self._run([beam])
-        before = len(self._context)
+        before = len(self._lead)
         return [Guess(text=text.decode()[before:], bits=bits) for text, bits in beam.finished]
 
     def find(self, index: int, *, revealed: int, width: int) -> Extraction:
@@ -229,7 +230,7 @@ class Extractor:
         )
 
     def _text(self, index: int) -> bytes:
-        return (self._context + self.format.text(index)).encode()
+        return (self._lead + self.format.text(index)).encode()
 
     def _beam(self, beginning: str, width: int, wanted: Sequence[bytes] | None) -> Beam:
         """A beam before its first step: what is known still has to be spelled in tokens."""
@@ -241,7 +242,7 @@ class Extractor:
                 f"no fill of format {self.format.name!r} begins with the {len(beginning)} "
                 "characters given; give a beginning of one of its texts"
             )
-        known = self._context + beginning
+        known = self._lead + beginning
         left, spelled = known[self._offset :].encode(), known[: self._offset].encode()
         return Beam(spelled, self._spelling.state(left, state), width=width, wanted=wanted)
 

@@ -20,7 +20,7 @@ from torch import nn
 
 from lmexposure._validate import integer
 from lmexposure.errors import InputError, ModelError
-from lmexposure.models import Encoded
+from lmexposure.models import AnyContext, Encoded
 from lmexposure.scoring.forward import PlainForward, PlainPass, refuse_nonfinite
 from lmexposure.scoring.perplexity import encode_texts
 from lmexposure.scoring.runtime import evaluation_mode, in_batches, share_spans
@@ -66,7 +66,7 @@ def token_details(
     tokenizer: Any,
     texts: Sequence[str],
     *,
-    context: str | None = None,
+    context: AnyContext = None,
     batch_size: int | None = None,
 ) -> TokenDetails:
     """Bits of every token, with mean and spread over the vocabulary and the greedy token.
@@ -79,7 +79,7 @@ def token_details(
         tokenizer: its tokenizer.
         texts: n texts.
         context: the text to the left of each text; None: BOS, else EOS, else the first token of
-            each text goes unscored.
+            each text goes unscored. A `Context`: the whole row around each text.
         batch_size: texts a forward pass; None chooses one. Halved when memory runs out.
 
     Raises:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from lmexposure._validate import integer
 from lmexposure.errors import InputError, ModelError
-from lmexposure.models import Encoded, context_window, encode_in_context
+from lmexposure.models import AnyContext, Context, Encoded, context_window, encode_in_context
 from lmexposure.scoring.forward import choose_forward, refuse_nonfinite
 from lmexposure.scoring.runtime import evaluation_mode, in_batches, share_spans
 
@@ -63,7 +63,7 @@ def log_perplexity(
     tokenizer: Any,
     texts: Sequence[str],
     *,
-    context: str | None = None,
+    context: AnyContext = None,
     batch_size: int | None = None,
 ) -> NDArray[np.float64]:
     """Log-perplexity of each text in bits. Lower = less surprised = more memorised.
@@ -79,7 +79,8 @@ def log_perplexity(
         texts: n texts.
         context: the text to the left of each text, usually the document separator of the
             manifest. None: the model's BOS token, else its EOS token, else the first token of
-            each text goes unscored.
+            each text goes unscored. A `Context`: the whole row around each text, of which the
+            tokens that hold a character of the text and carry loss are scored.
         batch_size: texts a forward pass; None chooses one. Halved when memory runs out.
 
     Returns:
@@ -97,9 +98,9 @@ def log_perplexity(
 
 
 def encode_texts(
-    model: Any, tokenizer: Any, texts: Sequence[str], context: str | None
+    model: Any, tokenizer: Any, texts: Sequence[str], context: AnyContext
 ) -> list[Encoded]:
-    """Encode texts behind their left context, within the model's context window.
+    """Encode texts behind their left context or in their rows, within the model's context window.
 
     Raises:
         InputError: a bare string.
@@ -176,7 +177,7 @@ def bits_against_base(
     base_tokenizer: Any,
     texts: Sequence[str],
     *,
-    context: str | None = None,
+    context: AnyContext = None,
     batch_size: int | None = None,
 ) -> AgainstBase:
     """Log-perplexity of each text under a model and under one that did not train on the texts.
@@ -213,5 +214,10 @@ def bits_against_base(
         raise ModelError(
             "a tokenizer without BOS and EOS leaves each text's first token unscored, so that the "
             "two models' bits are not of the same text; give a context, such as a line break"
+        )
+    if isinstance(context, Context) and context.unscored and not same:
+        raise ModelError(
+            f"the first {context.unscored} tokens of each text carry no loss in its row, and under "
+            "another tokenizer they are other text; use a base with the model's tokenizer"
         )
     return AgainstBase(bits=scores[0].totals, base_bits=scores[1].totals)

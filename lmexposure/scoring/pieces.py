@@ -27,13 +27,15 @@ class Texts:
     Attributes:
         format: the canary format.
         lead: the text in front of each fill, as the tokens spell it.
+        trail: the text behind each fill; where there is any, no fill begins another.
         begun: characters of lead and fill that all fills share and that are read already.
         unknown: characters that are spelled in fallback bytes.
-        cuts: a fill's text -> the byte offsets in lead and fill where a piece begins.
+        cuts: a fill's text -> the byte offsets in lead, fill and trail where a piece begins.
     """
 
     format: Format
     lead: str
+    trail: str = ""
     begun: int
     unknown: frozenset[str]
     cuts: Callable[[str], frozenset[int]]
@@ -43,16 +45,21 @@ class Texts:
 class Pieces:
     """An automaton over bytes that has no cycle; each fill is one path through it.
 
+    A path goes on behind its fill up to the next cut: until there, what follows may share tokens
+    with the fill.
+
     Attributes:
         moves: for each state, byte -> (state behind it, whether a piece begins with this byte); a
             byte of a character that is spelled in fallback bytes has `FALLBACK` added.
-        complete: for each state, whether a fill ends there.
+        complete: for each state, whether a path ends there.
+        beyond: for each state, whether a fill has ended there or before, and none goes on.
         start: the first state.
         examples: fills that were asked for, one at least for each move.
     """
 
     moves: list[dict[int, tuple[int, bool]]] = field(default_factory=list)
     complete: list[bool] = field(default_factory=list)
+    beyond: list[bool] = field(default_factory=list)
     start: int = 0
     examples: list[str] = field(default_factory=list)
 
@@ -65,7 +72,10 @@ class Pieces:
         """
         reader = _Reader(texts)
         reader.read()
-        return cls(*_minimal(reader.moves, reader.complete), examples=reader.examples)
+        ends = list(zip(reader.complete, reader.beyond, strict=True))
+        moves, kept, start = _minimal(reader.moves, ends)
+        complete, beyond = ([pair[i] for pair in kept] for i in (0, 1))
+        return cls(moves, complete, beyond, start, reader.examples)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +88,7 @@ class _Place:
     tail: str  # the last two characters where one is an apostrophe, of this piece or the one before
     text: str  # of the fill so far
     cuts: frozenset[int]
+    beyond: int = 0  # characters of the trail so far
 
 
 class _Reader:
@@ -87,10 +98,11 @@ class _Reader:
         self._texts = texts
         self._language = texts.format.language
         self._rests: dict[int, str] = {}
-        self._known: dict[tuple[int, int, tuple[str, ...], str, str], bool] = {}
+        self._known: dict[tuple[int, int, tuple[str, ...], str, int, str], bool] = {}
         self.moves: list[dict[int, tuple[int, bool]]] = []
         self.complete: list[bool] = []
-        self._numbers: dict[tuple[int, int, tuple[str, ...], str], int] = {}
+        self.beyond: list[bool] = []
+        self._numbers: dict[tuple[int, int, tuple[str, ...], str, int], int] = {}
         self._todo: list[tuple[int, _Place]] = []
         self.examples: list[str] = []
 
@@ -99,6 +111,8 @@ class _Reader:
         self._number(self._first())
         while self._todo:
             number, place = self._todo.pop()
+            if self.complete[number] and self.beyond[number]:
+                continue
             for kind, state, characters in self._options(place):
                 there, cut = self._step(place, kind, state, characters[0])
                 behind = self._number(there)
@@ -121,22 +135,34 @@ class _Reader:
         return _Place(lead[begun:], state, memory, _tail(read.decode()), inside, cuts)
 
     def _number(self, place: _Place) -> int:
-        key = (len(place.left), place.state, place.memory, place.tail)
+        key = (len(place.left), place.state, place.memory, place.tail, place.beyond)
         if key not in self._numbers:
-            ends = not place.left and self._language.complete(place.state)
-            self._numbers[key] = self._add(ends=ends)
+            over = not place.left and self._language.complete(place.state)
+            trail = self._texts.trail
+            # Of a piece that begins behind the fill nothing changes the fill's own tokens.
+            ends = over and (not trail[place.beyond :] or self._step(place, *self._next(place))[1])
+            self._numbers[key] = self._add(ends=ends, beyond=over and bool(trail))
             self._todo.append((self._numbers[key], place))
         return self._numbers[key]
 
-    def _add(self, *, ends: bool) -> int:
+    def _add(self, *, ends: bool, beyond: bool) -> int:
         self.moves.append({})
         self.complete.append(ends)
+        self.beyond.append(beyond)
         return len(self.moves) - 1
+
+    def _next(self, place: _Place) -> tuple[str, int, str]:
+        """The trail's next character: its kind, the state behind it, the character."""
+        character = self._texts.trail[place.beyond]
+        return _kind(place.tail, character), place.state, character
 
     def _options(self, place: _Place) -> list[tuple[str, int, list[str]]]:
         """The characters that may come, together where they are of a kind and lead to one state."""
         if place.left:
             return [(_kind(place.tail, place.left[0]), place.state, [place.left[0]])]
+        if self._texts.trail and self._language.complete(place.state):
+            kind, state, character = self._next(place)
+            return [(kind, state, [character])]
         found: dict[tuple[str, int], list[str]] = {}
         for character in self._language.next_characters(place.state):
             reached = self._language.advance(place.state, character)
@@ -146,22 +172,26 @@ class _Reader:
 
     def _step(self, place: _Place, kind: str, state: int, character: str) -> tuple[_Place, bool]:
         """The place behind one more character, and whether a piece begins with it."""
-        text = place.text if place.left else place.text + character
-        lead = self._texts.lead
-        offset = len((lead[: len(lead) - len(place.left)] + place.text).encode())
-        key = (len(place.left), place.state, place.memory, place.tail, kind)
+        trailing = bool(self._texts.trail) and not place.left
+        trailing = trailing and self._language.complete(place.state)
+        text = place.text if place.left or trailing else place.text + character
+        lead, trail = self._texts.lead, self._texts.trail[: place.beyond]
+        offset = len((lead[: len(lead) - len(place.left)] + place.text + trail).encode())
+        key = (len(place.left), place.state, place.memory, place.tail, place.beyond, kind)
         if key not in self._known:
             self._known[key] = self._ask(place, text, state, offset)
         cut = self._known[key]
         memory = _remembered(() if cut else place.memory, kind)
         cuts = place.cuts | {offset} if cut else place.cuts
         tail = _tail(place.tail + character) if place.tail or character == "'" else ""
-        return _Place(place.left[1:], state, memory, tail, text, cuts), cut
+        beyond = place.beyond + trailing
+        return _Place(place.left[1:], state, memory, tail, text, cuts, beyond), cut
 
     def _ask(self, place: _Place, text: str, state: int, offset: int) -> bool:
         fill = text + completion(self._texts.format, state, self._rests)
         cuts = self._texts.cuts(fill)
-        self.examples.append(fill)
+        if not place.beyond:
+            self.examples.append(fill)
         if frozenset(cut for cut in cuts if cut < offset) != place.cuts:
             raise CutsDepend("where a piece ends depends on what comes later in the text")
         return offset in cuts
@@ -170,9 +200,10 @@ class _Reader:
         """Write a character's bytes as moves; characters that begin alike share the first ones."""
         shift = FALLBACK if character in self._texts.unknown else 0
         symbols = [shift + byte for byte in character.encode()]
+        beyond = self.beyond[number]
         for symbol in symbols[:-1]:
             if symbol not in self.moves[number]:
-                self.moves[number][symbol] = (self._add(ends=False), cut)
+                self.moves[number][symbol] = (self._add(ends=False, beyond=beyond), cut)
             number, known = self.moves[number][symbol]
             if known != cut:
                 raise CutsDepend("two characters that begin with one byte are cut differently")
@@ -214,10 +245,10 @@ def completion(format: Format, state: int, known: dict[int, str]) -> str:
 
 
 def _minimal(
-    moves: list[dict[int, tuple[int, bool]]], complete: list[bool]
-) -> tuple[list[dict[int, tuple[int, bool]]], list[bool], int]:
+    moves: list[dict[int, tuple[int, bool]]], ends: list[tuple[bool, bool]]
+) -> tuple[list[dict[int, tuple[int, bool]]], list[tuple[bool, bool]], int]:
     """The same automaton with equal states merged; a move leads to a smaller number."""
-    merged: dict[tuple[bool, tuple[tuple[int, tuple[int, bool]], ...]], int] = {}
+    merged: dict[tuple[tuple[bool, bool], tuple[tuple[int, tuple[int, bool]], ...]], int] = {}
     numbers: dict[int, int] = {}
     todo = [0]
     while todo:
@@ -229,7 +260,7 @@ def _minimal(
         todo.pop()
         if state not in numbers:
             kept = {symbol: (numbers[there], cut) for symbol, (there, cut) in moves[state].items()}
-            key = (complete[state], tuple(sorted(kept.items())))
+            key = (ends[state], tuple(sorted(kept.items())))
             numbers[state] = merged.setdefault(key, len(merged))
     found = [dict(edges) for _, edges in merged]
-    return found, [ends for ends, _ in merged], numbers[0]
+    return found, [own for own, _ in merged], numbers[0]

@@ -1,4 +1,4 @@
-"""Texts in bytes: what each token spells, a format byte by byte, and where its secrets begin.
+"""Texts in bytes: what each token spells, and a format byte by byte.
 
 All in bytes of UTF-8: a token of a byte-level tokenizer may end inside a character.
 """
@@ -11,7 +11,6 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from lmexposure.canaries import Language
-from lmexposure.models import Encoded, encode_documents
 
 State = TypeVar("State", bound=Hashable)
 FALLBACK = 256  # added to the byte of a fallback token; see Vocabulary.trie
@@ -162,11 +161,13 @@ def _byte_alphabet() -> dict[str, int]:
 
 
 class ByteLanguage:
-    r"""The texts of a format behind a known text, as bytes of UTF-8.
+    r"""The texts of a format behind a known text and in front of another, as bytes of UTF-8.
 
     Args:
         language: the format's automaton over characters.
         known: bytes in front of every fill.
+        trail: bytes behind every fill. They are read where no longer fill goes on: behind "Ann"
+            only bytes of the trail that "Anna" does not have.
 
     >>> from lmexposure.canaries import Format
     >>> form = Format(name="w", template="{choice:w}", lists={"w": ["é", "ê"]})
@@ -178,10 +179,11 @@ class ByteLanguage:
 
     start = 0
 
-    def __init__(self, language: Language, *, known: bytes = b"") -> None:
-        self._language = language
-        # (known bytes still to come, state of the format, bytes of a character that has begun)
-        first = (known, language.start, b"")
+    def __init__(self, language: Language, *, known: bytes = b"", trail: bytes = b"") -> None:
+        self._language, self._trail = language, trail
+        # (known bytes still to come, state of the format, bytes of a character that has begun,
+        # bytes of the trail that were read)
+        first = (known, language.start, b"", 0)
         self._numbers = {first: 0}
         self._keys = [first]
         self._moves: list[dict[int, int] | None] = [None]
@@ -207,113 +209,38 @@ class ByteLanguage:
         return state
 
     def complete(self, state: int) -> bool:
-        """Whether what was read is a fill."""
-        known, inner, begun = self._keys[state]
+        """Whether what was read holds a whole fill."""
+        known, inner, begun, _ = self._keys[state]
         return not known and not begun and self._language.complete(inner)
 
-    def _find(self, known: bytes, inner: int, begun: bytes) -> dict[int, int]:
+    def beyond(self, state: int) -> int:
+        """How many of the bytes that were read are of the trail."""
+        return self._keys[state][3]
+
+    def _find(self, known: bytes, inner: int, begun: bytes, beyond: int) -> dict[int, int]:
         if known:
-            return {known[0]: self._number(known[1:], inner, b"")}
+            return {known[0]: self._number(known[1:], inner, b"", 0)}
         found: dict[int, int] = {}
-        for character in self._language.next_characters(inner):
+        for character in "" if beyond else self._language.next_characters(inner):
             code = character.encode()
             if not code.startswith(begun):
                 continue
             rest = code[len(begun) :]
             if len(rest) > 1:
-                found[rest[0]] = self._number(b"", inner, begun + rest[:1])
+                found[rest[0]] = self._number(b"", inner, begun + rest[:1], 0)
             else:
                 there = self._language.advance(inner, character)
                 assert there is not None, "the language offers what it accepts"
-                found[rest[0]] = self._number(b"", there, b"")
+                found[rest[0]] = self._number(b"", there, b"", 0)
+        if not begun and beyond < len(self._trail) and self._language.complete(inner):
+            byte = self._trail[beyond]
+            found.setdefault(byte, self._number(b"", inner, b"", beyond + 1))
         return found
 
-    def _number(self, known: bytes, inner: int, begun: bytes) -> int:
-        key = (known, inner, begun)
+    def _number(self, known: bytes, inner: int, begun: bytes, beyond: int) -> int:
+        key = (known, inner, begun, beyond)
         if key not in self._numbers:
             self._numbers[key] = len(self._keys)
             self._keys.append(key)
             self._moves.append(None)
         return self._numbers[key]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Beginning:
-    """What all fills of a format begin with.
-
-    Attributes:
-        ids: the longest token prefix that these fills share and that lies before the secret; the
-            context's tokens and the start token belong to it.
-        characters: how many characters of context and text it spells; None where the tokens do
-            not spell the texts as they are (a tokenizer that lower-cases, for one), so that two
-            fills may share one token path.
-        scored: every token behind it is scored, so that nothing of the secret is left out.
-    """
-
-    ids: list[int]
-    characters: int | None
-    scored: bool
-
-
-def find_beginning(
-    tokenizer: Any,
-    vocabulary: Vocabulary,
-    texts: Sequence[str],
-    encoded: Sequence[Encoded],
-    *,
-    context: str | None,
-    literal: str,
-) -> Beginning:
-    """Find where the secrets of one format begin.
-
-    Args:
-        tokenizer: the tokenizer that encoded the fills.
-        vocabulary: what its tokens spell.
-        texts: fills of one format; the more of them, the surer that no other fill begins
-            otherwise.
-        encoded: the same in context.
-        context: their left context.
-        literal: the format's text before its first hole. Without it, a handful of fills could
-            share a character of the secret by chance.
-    """
-    before = encode_documents(tokenizer, [literal], context=context)[0]
-    ids = shared_tokens([*(text.ids for text in encoded), [*before, -1]])
-    wholes = [((context or "") + text).encode() for text in texts]
-    while True:
-        offsets = {
-            _spelled_before(vocabulary, whole, text.ids[len(ids) :])
-            for whole, text in zip(wholes, encoded, strict=True)
-        }
-        offset = offsets.pop() if len(offsets) == 1 else None
-        characters = None if offset is None else _characters(wholes[0][:offset])
-        if offset is None or characters is not None:
-            break
-        ids = ids[:-1]  # it ends inside a character
-    return Beginning(
-        ids=ids,
-        characters=characters,
-        scored=all(text.scored_from <= max(1, len(ids)) for text in encoded) and len(ids) > 0,
-    )
-
-
-def shared_tokens(rows: Sequence[list[int]]) -> list[int]:
-    """The longest prefix that all rows share and that leaves each of them at least one token."""
-    # Whatever the least and the greatest row share, all rows between them share as well.
-    least, greatest = min(rows), max(rows)
-    most = min(len(row) for row in rows) - 1
-    same = (i for i in range(most) if least[i] != greatest[i])
-    return least[: next(same, most)]
-
-
-def _spelled_before(vocabulary: Vocabulary, whole: bytes, rest: list[int]) -> int | None:
-    """How many bytes of `whole` come before its last tokens `rest`."""
-    text = vocabulary.spelled(rest)
-    return len(whole) - len(text) if text and whole.endswith(text) else None
-
-
-def _characters(text: bytes) -> int | None:
-    """How many characters these bytes are; None where they end inside one."""
-    try:
-        return len(text.decode())
-    except UnicodeDecodeError:
-        return None

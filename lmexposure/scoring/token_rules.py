@@ -15,8 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure.canaries import Format
-from lmexposure.models import encode_documents, encode_in_context
-from lmexposure.scoring.spelling import ByteLanguage, Vocabulary, shared_tokens
+from lmexposure.models import AnyContext, encode_documents, encode_in_context
+from lmexposure.scoring.beginnings import (
+    Surroundings,
+    literal_tokens,
+    shared_tokens,
+    surroundings,
+)
+from lmexposure.scoring.spelling import ByteLanguage, Vocabulary
 
 # Tokens of the shared prefix that are read again, for fills that begin otherwise than all sampled.
 _STEPS_BACK = 4
@@ -36,25 +42,34 @@ class EncodedSample:
     Attributes:
         tokenizer, vocabulary, format, context: as given to `token_space`.
         rows: encodings of sampled fills, the first and the last among them.
+        scored_from: from which token on all of them are scored.
+        around: what is around the fills in their rows.
         ids: where the space is read from: a few tokens before the end of what all `rows` share.
-        before: how many of `ids` are the start token, which spells nothing.
-        lead: the text in front of each fill as the tokens spell it; None where they do not spell
-            the fills as they are.
         begun: characters of lead and fill that `ids` spell.
     """
 
     tokenizer: Any
     vocabulary: Vocabulary
     format: Format
-    context: str | None
+    context: AnyContext
     rows: list[list[int]]
+    scored_from: int
+    around: Surroundings
     ids: list[int]
-    before: int
-    lead: str | None
     begun: int
 
+    @property
+    def before(self) -> int:
+        """How many of `ids` come before the text that is read: start token, special tokens."""
+        return self.around.before
+
+    @property
+    def lead(self) -> str | None:
+        """The text in front of each fill; see `Surroundings`."""
+        return self.around.lead
+
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """The fills' encodings in context."""
+        """The fills' encodings in context, each up to the fill's last character."""
         return encode_documents(self.tokenizer, texts, context=self.context)
 
     def index(self, row: Sequence[int]) -> int:
@@ -62,7 +77,14 @@ class EncodedSample:
         if self.lead is None:
             return self._indices[tuple(row)]
         spelled = self.vocabulary.spelled(row[self.before :]) or b""
-        return self.format.index(spelled.decode()[len(self.lead) :])
+        if not self.around.trail:
+            return self.format.index(spelled.decode()[len(self.lead) :])
+        if self.format.may_nest:  # "Ann" and what follows it may be how "Anna" begins
+            return self._indices[tuple(row)]
+        # The last token may end inside a character of what follows the fill.
+        found = self.format.longest_at(spelled.decode(errors="ignore"), len(self.lead))
+        assert found is not None, "a whole path spells a fill"
+        return found[1]
 
     @cached_property
     def _indices(self) -> dict[tuple[int, ...], int]:
@@ -71,17 +93,12 @@ class EncodedSample:
         return {tuple(row): index for index, row in enumerate(rows)}
 
 
-def real_lead(tokenizer: Any, context: str | None) -> str:
-    """The text in front of each fill when it is encoded: the context, if it gives any token."""
-    return context if context and _plain(tokenizer, context) else ""
-
-
 def sample_encodings(
     tokenizer: Any,
     vocabulary: Vocabulary,
     format: Format,
     *,
-    context: str | None,
+    context: AnyContext,
     fills: int,
     seed: int,
 ) -> EncodedSample:
@@ -93,44 +110,25 @@ def sample_encodings(
     drawn = format.sample(min(fills, format.size), seed=seed)
     indices = sorted({0, format.size - 1, *drawn})
     texts = [format.text(index) for index in indices]
-    rows = [text.ids for text in encode_in_context(tokenizer, texts, context=context)]
-    literal = encode_documents(tokenizer, [format.prefix], context=context)[0]
+    encoded = encode_in_context(tokenizer, texts, context=context)
+    rows = [text.ids for text in encoded]
+    around = surroundings(tokenizer, vocabulary, texts, rows, context=context)
+    literal = literal_tokens(tokenizer, format.prefix, rows[0], around, context=context)
     shared = shared_tokens([*rows, [*literal, -1]])
-    lead_ids = encode_documents(tokenizer, [""], context=context)[0]
-    before = len(lead_ids) - len(_plain(tokenizer, real_lead(tokenizer, context)))
-    leads = {
-        _lead(vocabulary.spelled(row[before:]), text) for row, text in zip(rows, texts, strict=True)
-    }
-    lead = leads.pop() if len(leads) == 1 else None
     end, begun = len(shared), 0
-    if lead is not None:
-        end, begun = _back(vocabulary, shared, before, whole=lead + texts[0])
+    if around.lead is not None:
+        end, begun = _back(vocabulary, shared, around.before, whole=around.lead + texts[0])
     return EncodedSample(
         tokenizer=tokenizer,
         vocabulary=vocabulary,
         format=format,
         context=context,
         rows=rows,
+        scored_from=max(text.scored_from for text in encoded),
+        around=around,
         ids=shared[:end],
-        before=before,
-        lead=lead,
         begun=begun,
     )
-
-
-def _plain(tokenizer: Any, text: str) -> list[int]:
-    ids: list[int] = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
-    return ids
-
-
-def _lead(spelled: bytes | None, text: str) -> str | None:
-    """What a spelled row holds before its text."""
-    if spelled is None or not spelled.endswith(text.encode()):
-        return None
-    try:
-        return spelled[: len(spelled) - len(text.encode())].decode()
-    except UnicodeDecodeError:
-        return None
 
 
 def _back(vocabulary: Vocabulary, shared: list[int], before: int, *, whole: str) -> tuple[int, int]:
@@ -290,15 +288,26 @@ def by_enumeration(sample: EncodedSample) -> RuleGraph:
     )
 
 
+def lead_of(sample: EncodedSample) -> str:
+    """The text in front of each fill, for rules that read the fills from the left.
+
+    Raises:
+        NotApplicable: the tokens do not spell the fills, or do not say where one ends.
+    """
+    if sample.lead is None:
+        raise NotApplicable("it does not keep the text as it is")
+    if sample.around.trail and sample.format.may_nest:
+        raise NotApplicable("one fill may begin another, and text follows them")
+    return sample.lead
+
+
 def by_windows(sample: EncodedSample, memory: int) -> RuleGraph:
     """What may follow the last `memory` tokens, asked of the tokenizer in whole texts.
 
     Raises:
         NotApplicable: the tokenizer changes the text, or there is too much to ask.
     """
-    if sample.lead is None:
-        raise NotApplicable("it does not keep the text as it is")
-    graph = _Windows(sample, sample.lead, memory).graph()
+    graph = _Windows(sample, lead_of(sample), memory).graph()
     return RuleGraph(rule="windows", graph=graph, beginning=sample.ids, examples=[])
 
 
@@ -308,7 +317,8 @@ class _Windows:
     def __init__(self, sample: EncodedSample, lead: str, memory: int) -> None:
         self._sample, self._memory = sample, memory
         self._skip = len(lead.encode())
-        self._texts = ByteLanguage(sample.format.language, known=lead.encode())
+        self._trail = sample.around.trail.encode()
+        self._texts = ByteLanguage(sample.format.language, known=lead.encode(), trail=self._trail)
         self._asked = 0
 
     def graph(self) -> ListedGraph:
@@ -334,10 +344,13 @@ class _Windows:
 
     def _follow(self, state: int, path: list[int], text: bytes) -> list[tuple[int, int]]:
         """The tokens that follow a path in the encoding of some fill."""
+        if self._over(state):
+            return []
         options = self._sample.vocabulary.continuations(state, self._texts.advance)
         fills: dict[str, None] = {}
         for token, there in options:
             spelled = text + self._sample.vocabulary.surface(token)
+            spelled = spelled[: len(spelled) - self._texts.beyond(there)]
             for rest in self._completions(there):
                 fills[(spelled + rest)[self._skip :].decode()] = None
         self._asked += len(fills)
@@ -347,10 +360,14 @@ class _Windows:
         seen = {r[len(path)] for r in rows if r[: len(path)] == path and len(r) > len(path)}
         return [(token, there) for token, there in options if token in seen]
 
+    def _over(self, state: int) -> bool:
+        """Whether a fill has ended and only what follows it is left."""
+        return bool(self._trail) and self._texts.complete(state)
+
     def _completions(self, state: int) -> list[bytes]:
         """Some ends of fills, one for each byte that may come next."""
         found = [b""] if self._texts.complete(state) else []
-        first = sorted(self._texts.moves(state).items())
+        first = [] if self._over(state) else sorted(self._texts.moves(state).items())
         for byte, there in first[:: max(1, -(-len(first) // _MOST_COMPLETIONS))]:
             rest = bytearray([byte])
             while not self._texts.complete(there):

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from lmexposure.canaries import Format
 from lmexposure.errors import InputError, ModelError
+from lmexposure.models import AnyContext, Context
 from lmexposure.scoring.bpe_merges import Merges, by_merges
 from lmexposure.scoring.spelling import Vocabulary
 from lmexposure.scoring.token_rules import (
@@ -184,7 +185,7 @@ def token_space(
     tokenizer: Any,
     format: Format,
     *,
-    context: str | None,
+    context: AnyContext,
     vocabulary: Vocabulary | None = None,
     seed: int = 0,
 ) -> TokenSpace:
@@ -193,13 +194,15 @@ def token_space(
     Args:
         tokenizer: the model's tokenizer.
         format: the canary format.
-        context: left context, as for `log_perplexity`.
+        context: left context or row, as for `log_perplexity`. A path ends with the token that
+            holds the fill's last character, even where it holds some of what follows as well.
         vocabulary: what the tokens spell, where it is known already; one serves all formats.
         seed: of the fills whose encodings are looked up.
 
     Raises:
         ModelError: no rule is proven and the fills are too many to encode them all; a fill meets an
-            unknown token; there is nothing before the secret to begin from.
+            unknown token; there is nothing before the secret to begin from; a part of the secret is
+            not scored in its row.
     """
     sample = sample_encodings(
         tokenizer,
@@ -223,12 +226,23 @@ def token_space(
                 f"format {format.name!r} begins with its secret and this tokenizer has neither BOS "
                 "nor EOS, so the model has nothing to begin from; put text before the first hole"
             )
+        _refuse_unscored(sample, space)
         return space
     raise ModelError(
         f"no rule tells which tokens spell the fills of format {format.name!r} "
         f"({'; '.join(reasons)}); use sampled references, or a format of at most "
         f"{_MOST_ENUMERATED} fills"
     )
+
+
+def _refuse_unscored(sample: EncodedSample, space: TokenSpace) -> None:
+    """A search adds up all tokens of a path; what has no loss is not to be scored."""
+    if isinstance(sample.context, Context) and sample.scored_from > len(space.beginning):
+        raise ModelError(
+            f"format {space.format.name!r} has secrets whose first tokens are not scored in their "
+            "rows, so a search would add up other bits than the scores have; use sampled "
+            "references, or put text before the first hole"
+        )
 
 
 def _rules(sample: EncodedSample) -> list[tuple[str, Callable[[EncodedSample], RuleGraph]]]:

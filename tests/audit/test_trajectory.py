@@ -138,9 +138,10 @@ def test_two_directories_of_one_name_and_no_models_are_refused(
     again = tmp_path / "other" / checkpoints[0].name
     with pytest.raises(SettingsError, match="2 of the models lie in a directory of the name 'chec"):
         measure_checkpoints([checkpoints[0], again], MANIFEST)
-    for nothing in ([], "model"):
-        with pytest.raises(SettingsError, match="are no checkpoints; give a list of one or more"):
-            measure_checkpoints(nothing, MANIFEST)
+    with pytest.raises(SettingsError, match="are no checkpoints; give a list of one or more"):
+        measure_checkpoints([], MANIFEST)
+    with pytest.raises(SettingsError, match="models='model' are no checkpoints; give a list"):
+        measure_checkpoints("model", MANIFEST)
 
 
 def test_the_result_of_a_single_model_is_not_written_over(

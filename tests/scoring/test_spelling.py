@@ -10,10 +10,10 @@ from lmexposure.scoring import (
     Vocabulary,
     find_beginning,
 )
+from lmexposure.scoring.beginnings import shared_tokens
 from lmexposure.scoring.spelling import (
     FALLBACK,
     ByteLanguage,
-    shared_tokens,
 )
 
 
