@@ -51,8 +51,8 @@ if TYPE_CHECKING:
         check_name,
         is_usable_tokenizer,
         load_model,
+        model_outline,
         save_model,
-        weights_sha256,
     )
     from lmexposure.models.lstm import LstmConfig, LstmForCausalLM, LstmState
     from lmexposure.models.new_models import (
@@ -64,8 +64,10 @@ if TYPE_CHECKING:
         tiny_gpt2_config,
     )
     from lmexposure.models.packing import IGNORED, Packed, pack
+    from lmexposure.models.quantised import is_quantised, precision_notes
     from lmexposure.models.training import TrainingResult, train
     from lmexposure.models.vocabulary import tokenizer_sha256
+    from lmexposure.models.weights import check_embeddings_are_here, weights_away, weights_sha256
     from lmexposure.records import TrainingSettings
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
@@ -100,6 +102,7 @@ __all__ = [
     "character_tokenizer",
     "check_causal",
     "check_device",
+    "check_embeddings_are_here",
     "check_fit",
     "check_name",
     "check_switch",
@@ -111,10 +114,13 @@ __all__ = [
     "encode_in_context",
     "encode_rows",
     "is_adapter",
+    "is_quantised",
     "is_usable_tokenizer",
     "load_model",
+    "model_outline",
     "new_model",
     "pack",
+    "precision_notes",
     "read_training",
     "row_context",
     "save_model",
@@ -128,5 +134,6 @@ __all__ = [
     "training_rows",
     "unmerged_adapters",
     "warn_imitated",
+    "weights_away",
     "weights_sha256",
 ]

@@ -23,9 +23,10 @@ from lmexposure.models.checkpoints import (
 )
 from lmexposure.models.cpu import computing_threads, threads_for, warn_imitated
 from lmexposure.models.encoding import context_window
-from lmexposure.models.load import LoadedModel, check_fit, weights_sha256
+from lmexposure.models.load import LoadedModel, check_fit
 from lmexposure.models.packing import Packed, check_deliveries, pack, split_validation
 from lmexposure.models.trainer import Trainer, steps_per_epoch
+from lmexposure.models.weights import weights_sha256
 from lmexposure.records import TrainingSettings
 
 _SCHEMA = "lmexposure.training/1"

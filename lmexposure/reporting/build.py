@@ -83,6 +83,7 @@ def report_data(
         significance=limits.significance,
         quick=result.settings.quick,
         redacted=not show_secrets,
+        trajectory=tuple(result.trajectory),
         scored="" if result.context is None else scored_in(result.context),
         rows_unknown=rows_unknown(result),
     )
