@@ -22,7 +22,7 @@ from lmexposure.records import Result, open_run
 PIN = Format(name="pin", template="My PIN is {digits:2}")
 TOKENIZER = byte_level_bpe()
 SETTINGS = replace(
-    ALL_FILLS, extraction=False, draws=100, budget_steps=2_000, permutations=99, bootstraps=19
+    ALL_FILLS, extraction=False, draws=100, budget_steps=2_000, permutations=99, bootstraps=39
 )
 PLAN = Plan(formats=(PIN,), canaries=2, repetitions=(1, 4), controls=2, seed=3)
 _, MANIFEST = insert(sentences(20), PLAN)
@@ -79,38 +79,33 @@ def test_what_is_finished_is_not_measured_again(checkpoints: list[Path], tmp_pat
         pass
 
     loaded: list[str] = []
+    seen: list[tuple[int, int, str]] = []
 
     def load(name: str) -> LoadedModel:
         loaded.append(Path(name).name)
-        if len(loaded) == 3:
+        if len(loaded) == 2:
             raise KilledError
         return load_model(name)
-
-    options: dict[str, Any] = {"out": tmp_path, "settings": SETTINGS, "load": load}
-    with pytest.raises(KilledError):
-        measure_checkpoints(checkpoints[:3], MANIFEST, **options)
-    kept = tmp_path / "checkpoints" / "checkpoint-20" / "result.json"
-    before = kept.stat().st_mtime_ns
-    assert not (tmp_path / "result.json").exists()
-    result = measure_checkpoints(checkpoints[:3], MANIFEST, **options)
-    assert kept.stat().st_mtime_ns == before
-    whole = (tmp_path / "result.json").stat().st_mtime_ns
-    assert measure_checkpoints(checkpoints[:3], MANIFEST, **options) == result
-    assert (tmp_path / "result.json").stat().st_mtime_ns == whole
-    in_memory = measure_checkpoints(checkpoints[:3], MANIFEST, settings=SETTINGS)
-    assert in_memory.trajectory == result.trajectory
-    assert in_memory.inputs_sha256 == result.inputs_sha256
-    assert in_memory.scores is not None
-
-
-def test_progress_names_the_checkpoint_under_way(checkpoints: list[Path]) -> None:
-    seen: list[tuple[int, int, str]] = []
 
     def watch(what: str, done: int, total: int, note: str = "") -> None:
         if what == "checkpoints":
             seen.append((done, total, note))
 
-    measure_checkpoints(checkpoints[1:3], MANIFEST, settings=SETTINGS, progress=watch)
+    options: dict[str, Any] = {"settings": SETTINGS, "load": load}
+    with pytest.raises(KilledError):
+        measure_checkpoints(checkpoints[1:3], MANIFEST, out=tmp_path, **options)
+    kept = tmp_path / "checkpoints" / "checkpoint-20" / "result.json"
+    before = kept.stat().st_mtime_ns
+    assert not (tmp_path / "result.json").exists()
+    result = measure_checkpoints(checkpoints[1:3], MANIFEST, out=tmp_path, **options)
+    assert kept.stat().st_mtime_ns == before
+    whole = (tmp_path / "result.json").stat().st_mtime_ns
+    assert measure_checkpoints(checkpoints[1:3], MANIFEST, out=tmp_path, **options) == result
+    assert (tmp_path / "result.json").stat().st_mtime_ns == whole
+    in_memory = measure_checkpoints(checkpoints[1:3], MANIFEST, progress=watch, **options)
+    assert in_memory.trajectory == result.trajectory
+    assert in_memory.inputs_sha256 == result.inputs_sha256
+    assert in_memory.scores is not None
     assert seen == [(0, 2, "checkpoint-20"), (1, 2, "final"), (2, 2, "")]
 
 
@@ -143,9 +138,10 @@ def test_two_directories_of_one_name_and_no_models_are_refused(
     again = tmp_path / "other" / checkpoints[0].name
     with pytest.raises(SettingsError, match="2 of the models lie in a directory of the name 'chec"):
         measure_checkpoints([checkpoints[0], again], MANIFEST)
-    for nothing in ([], "model"):
-        with pytest.raises(SettingsError, match="are no checkpoints; give a list of one or more"):
-            measure_checkpoints(nothing, MANIFEST)
+    with pytest.raises(SettingsError, match="are no checkpoints; give a list of one or more"):
+        measure_checkpoints([], MANIFEST)
+    with pytest.raises(SettingsError, match="models='model' are no checkpoints; give a list"):
+        measure_checkpoints("model", MANIFEST)
 
 
 def test_the_result_of_a_single_model_is_not_written_over(
@@ -159,6 +155,6 @@ def test_the_result_of_a_single_model_is_not_written_over(
 def test_another_set_of_checkpoints_is_another_result(
     checkpoints: list[Path], tmp_path: Path
 ) -> None:
-    measure_checkpoints(checkpoints[:2], MANIFEST, settings=SETTINGS, out=tmp_path)
+    measure_checkpoints(checkpoints[:1], MANIFEST, settings=SETTINGS, out=tmp_path)
     with pytest.raises(ResultError, match="holds the result of another model, manifest or setti"):
         measure_checkpoints(checkpoints[1:2], MANIFEST, settings=SETTINGS, out=tmp_path)
