@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal, cast
 
+from lmexposure._validate import one_of
 from lmexposure.canaries.wrapping import FORMS, Form, Wrapping
 from lmexposure.errors import CorpusError, SettingsError
 
 FIRST_RECORDS = 100
+_USUAL = "text"
 # What each form must have; "text" has the text field.
 _FIELDS: Mapping[Form, tuple[str, ...]] = {
     "messages": ("messages",),
@@ -64,7 +66,7 @@ class WrappingChoice:
 
     Attributes:
         form, turn, loss, rendering, other, system: as of `Wrapping`; None: not said.
-        text_field: the field that a text would be in.
+        text_field: the field that holds a text; another than the usual says that records are texts.
     """
 
     form: str | None = None
@@ -73,7 +75,7 @@ class WrappingChoice:
     rendering: str | None = None
     other: str | None = None
     system: str | None = None
-    text_field: str = "text"
+    text_field: str = _USUAL
 
     def wrapping(self, records: Iterable[Mapping[str, Any]]) -> Wrapping | None:
         """The wrapping of canaries among these records; None: they are texts.
@@ -86,12 +88,10 @@ class WrappingChoice:
             SettingsError: what was said does not go together, or with texts.
         """
         first = list(islice(records, FIRST_RECORDS))
-        form = recognise(first, text_field=self.text_field) if self.form is None else self.form
+        form = self._form(first)
         if form == "text":
             self._refuse_for_texts()
             return None
-        if form not in FORMS:
-            raise SettingsError(f"form={form!r} must be one of {', '.join(FORMS)}")
         turn = cast(Literal["user", "assistant"], self.turn or "assistant")
         usual = "assistant" if form in ("messages", "conversations") else "completion"
         loss = self.loss or ("all" if turn == "user" else usual)
@@ -99,12 +99,20 @@ class WrappingChoice:
         return Wrapping(
             turn=turn,
             loss=cast(Any, loss),
-            form=cast(Form, form),
+            form=form,
             strings=strings,
             rendering=cast(Any, self.rendering),
             other=self.other,
             system=_system(form, first) if self.system is None and not strings else self.system,
         )
+
+    def _form(self, first: Sequence[Mapping[str, Any]]) -> Form:
+        if self.form is not None:
+            one_of("form", self.form, FORMS)
+            return cast(Form, self.form)
+        if self.text_field != _USUAL:  # who names a text field means it
+            return "text"
+        return recognise(first)
 
     def _refuse_for_texts(self) -> None:
         for name in ("turn", "loss", "rendering", "other", "system"):

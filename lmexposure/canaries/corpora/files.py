@@ -20,6 +20,7 @@ from typing import IO, Any, Protocol
 from lmexposure._validate import one_of
 from lmexposure.canaries.insertion import About, Hashes, Same, Taken, constants_of, named_errors
 from lmexposure.canaries.layouts import ADAPTERS
+from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.row_schema import RowSchema
 from lmexposure.errors import CorpusError
 
@@ -151,6 +152,35 @@ def layout_for(
         )
     layout = name or guessed.pop()
     return layout_named(layout, text_field=text_field, fields=fields, schema=schema)
+
+
+def layout_of(
+    manifest: Manifest,
+    sources: Sequence[Path],
+    *,
+    name: str | None = None,
+    text_field: str | None = None,
+) -> FileLayout:
+    """What a document is in files with the canaries of a manifest, wherever these are in it.
+
+    Args:
+        manifest: of the canaries; where they are in chats, all strings of a record are its text.
+        sources: the files.
+        name: of the layout; None: by the suffix.
+        text_field: of the records, a field with a text; None: the manifest's.
+
+    Raises:
+        CorpusError: as `layout_for`.
+    """
+    field, schema = text_field or manifest.corpus.text_field or "text", None
+    known = layout_for(sources, name, field)
+    if known.name in OF_RECORDS:
+        schema = RowSchema.of(manifest, text_field)
+    return (
+        known
+        if schema is None or not schema.chat
+        else layout_for(sources, known.name, field, schema=schema)
+    )
 
 
 def corpus_files(names: Sequence[str | Path]) -> list[Path]:
@@ -311,6 +341,7 @@ def read_records(
     """
     for path in corpus_files([sources] if isinstance(sources, str | Path) else sources):
         name = layout or guess_layout(path)
+        _file_state(path)
         with named_errors(str(path)):
             yield from layout_named(name, schema=RowSchema("record", chat=True)).records(path)
 

@@ -23,7 +23,7 @@ from lmexposure.errors import CorpusError
 BOM = b"\xef\xbb\xbf"
 _BLOCK_BYTES = 1 << 20
 _STRETCH = 1 << 16
-_LONGEST_LINE = 1 << 26  # 64 MiB; whatever a small packed file says, it takes no more memory
+LONGEST_LINE = 1 << 26  # 64 MiB; whatever a small packed file says, it takes no more memory
 _LINE_END = ord("\n")
 _NO_TEXT = b" \t\n\r\v\f" + BOM
 _BLANK = np.isin(np.arange(256), list(b" \t\n\r\v\f"))
@@ -569,9 +569,9 @@ def _whole_lines(name: str, stream: IO[bytes], size: int, taken: Taken | None) -
     done = 0
     while data := _read(stream, size):
         start = data.rfind(b"\n") + 1
-        if len(data) - start >= _LONGEST_LINE:
+        if len(data) - start >= LONGEST_LINE:
             raise CorpusError(
-                f"the corpus {name} has a line of more than {_LONGEST_LINE >> 20} MiB, from byte "
+                f"the corpus {name} has a line of more than {LONGEST_LINE >> 20} MiB, from byte "
                 f"offset {done + start} on; break it into several documents"
             )
         done += len(data)
@@ -583,9 +583,9 @@ def _whole_lines(name: str, stream: IO[bytes], size: int, taken: Taken | None) -
 def _read(stream: IO[bytes], size: int) -> bytes:
     data = stream.read(size)
     if not data.endswith(b"\n"):
-        data += stream.readline(_LONGEST_LINE)
+        data += stream.readline(LONGEST_LINE)
     if data.endswith(b"\n") and data[data.rfind(b"\n", 0, -1) + 1 :].strip(_NO_TEXT):
-        data += stream.readline(_LONGEST_LINE)
+        data += stream.readline(LONGEST_LINE)
     return data
 
 
