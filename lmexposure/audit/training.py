@@ -11,6 +11,7 @@ from typing import IO, Any
 
 from lmexposure._files import PRIVATE, mode_like, new_file, only_writer
 from lmexposure._text import visible
+from lmexposure.audit.corpus import wrapping_of
 from lmexposure.audit.loaded_model import chosen_device
 from lmexposure.audit.workload import (
     Phase,
@@ -27,12 +28,12 @@ from lmexposure.canaries import (
     Files,
     Manifest,
     Wrapping,
-    WrappingChoice,
     corpus_files,
     derive_seed,
     in_insertion_order,
     is_stream,
     layout_for,
+    layout_of,
     listed_files,
     load_format,
     read_records,
@@ -148,18 +149,8 @@ def _train(
     progress: Progress,
     then_measure: bool,
 ) -> TrainingResult:
-    text_field = (manifest.corpus.text_field if manifest else None) or settings.text_field
-    layout = layout_for(
-        files, settings.layout or (manifest.layout if manifest else None), text_field
-    )
-    if manifest is not None:
-        if manifest.layout != layout.name:
-            raise ManifestError(
-                f"the manifest is of a corpus in layout {manifest.layout!r}, and layout "
-                f"{layout.name!r} is asked for; leave layout out"
-            )
-        files = in_insertion_order(files, manifest)
-    wrapping = _wrapping(settings, manifest, files, layout.name, layout.text_field is not None)
+    files, layout, wrapping = _corpus(files, settings, manifest)
+    check_model_for(wrapping, settings)
     documents: Sequence[Any]
     if wrapping is None:
         documents = [text for path in files for text in layout.documents(path)]
@@ -168,7 +159,7 @@ def _train(
     if manifest is not None:
         _refuse_uninserted(manifest, documents)
         _warn_changed(FileCorpus(files, layout), manifest)
-    loaded = _model(settings, documents, layout.separator, manifest, wrapping)
+    loaded = _model(settings, documents, layout.separator, manifest)
     _check_template_known(loaded, manifest, wrapping)
     window = context_window(loaded.model.config)
     chosen = training_settings(settings, window, records=wrapping is not None)
@@ -189,31 +180,46 @@ def _train(
     )
 
 
-def _wrapping(
-    settings: RunSettings,
-    manifest: Manifest | None,
-    files: Sequence[Path],
-    layout: str,
-    has_fields: bool,
-) -> Wrapping | None:
-    """How records become rows, by the manifest, or by what is said and the first records."""
-    said = {name: getattr(settings, name) for name in _SAID}
-    if manifest is not None:
-        _refuse_other_wrapping(manifest, said)
-        return manifest.wrapping
-    if not has_fields and not any(value for value in said.values() if value != "text"):
-        return None
-    choice = WrappingChoice(
-        text_field=settings.text_field, **{_SAID[name]: value for name, value in said.items()}
-    )
-    return choice.wrapping(read_records(files, layout=layout))
+def _corpus(
+    files: list[Path], settings: RunSettings, manifest: Manifest | None
+) -> tuple[list[Path], Any, Wrapping | None]:
+    """The files in order, what a document of them is, and how a record becomes a row."""
+    if manifest is None:
+        layout = layout_for(files, settings.layout, settings.text_field)
+        return files, layout, wrapping_of(files, settings=settings)
+    layout = layout_of(manifest, files, name=settings.layout or manifest.layout)
+    if manifest.layout != layout.name:
+        raise ManifestError(
+            f"the manifest is of a corpus in layout {manifest.layout!r}, and layout "
+            f"{layout.name!r} is asked for; leave layout out"
+        )
+    _refuse_other_wrapping(manifest, settings)
+    return in_insertion_order(files, manifest), layout, manifest.wrapping
 
 
-def _refuse_other_wrapping(manifest: Manifest, said: Mapping[str, str | None]) -> None:
+def check_model_for(wrapping: Wrapping | None, settings: RunSettings) -> None:
+    """Refuse a new model for records: its tokenizer would know no chats and no instructions.
+
+    Args:
+        wrapping: of the records; None: they are texts, which any model learns.
+        settings: which name the model.
+
+    Raises:
+        ModelError: the model is a new one.
+    """
+    if wrapping is not None and settings.model in NEW_MODELS:
+        raise ModelError(
+            f"model={settings.model!r} is a new model, whose tokenizer knows no chats and no "
+            "instructions; give model=PATH, or on the command line --model PATH, of a pretrained "
+            "one (with a chat template where the records are messages)"
+        )
+
+
+def _refuse_other_wrapping(manifest: Manifest, settings: RunSettings) -> None:
     """Refuse to train on records in another way than the canaries went into them."""
     wrapping = manifest.wrapping or Wrapping()
-    for name, value in said.items():
-        known = getattr(wrapping, _SAID[name])
+    for name, field in _SAID.items():
+        value, known = getattr(settings, name), getattr(wrapping, field)
         if value is not None and value != known:
             raise ManifestError(
                 f"{name}={value!r}, but the canaries of the manifest were inserted with "
@@ -287,19 +293,12 @@ def _model(
     documents: Sequence[Any],
     separator: str | None,
     manifest: Manifest | None,
-    wrapping: Wrapping | None,
 ) -> LoadedModel:
     """A new model for these documents, or a pretrained one."""
     device = chosen_device(settings)
     if settings.model not in NEW_MODELS:
         return load_model(
             settings.model, device=device, revision=settings.revision, offline=settings.offline
-        )
-    if wrapping is not None:
-        raise ModelError(
-            f"model={settings.model!r} is a new model, whose tokenizer knows no chats and no "
-            "instructions; give model=PATH, or on the command line --model PATH, of a pretrained "
-            "one (with a chat template where the records are messages)"
         )
     formats = (
         manifest.plan.formats if manifest else [load_format(name) for name in settings.formats]

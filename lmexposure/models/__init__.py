@@ -108,6 +108,8 @@ __all__ = [
     "pack",
     "record_text",
     "read_training",
+    "read_training",
+    "record_text",
     "row_context",
     "save_model",
     "template_record",
