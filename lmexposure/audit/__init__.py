@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from lmexposure.audit.base import load_base
     from lmexposure.audit.context import ScoringContext, rows_beside, scoring_context
     from lmexposure.audit.corpus import (
         insert_corpus,
@@ -43,6 +44,7 @@ __all__ = [
     "epsilon_of_columns",
     "estimate_cost",
     "insert_corpus",
+    "load_base",
     "load_for_measuring",
     "max_attainable",
     "measure",

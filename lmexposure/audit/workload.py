@@ -106,11 +106,11 @@ def measurement_title(manifest: Manifest, settings: MeasureSettings) -> str:
 
 
 def measurement_phases(
-    loaded: LoadedModel, manifest: Manifest, settings: MeasureSettings
+    loaded: LoadedModel, manifest: Manifest, settings: MeasureSettings, *, base: bool = False
 ) -> list[Phase]:
     """The parts of a measurement, in order; steps of the model are timed for the searches' pace.
 
-    The model may be another of its size, with its tokenizer.
+    The model may be another of its size, with its tokenizer. A base scores the same texts.
     """
     tokens = {name: _tokens(loaded, manifest, name) for name in manifest.formats}
     pace = None
@@ -118,11 +118,12 @@ def measurement_phases(
         pace = _trial(loaded, next(iter(tokens.values())))
     phases = [
         Phase(
-            what=f"scoring {name}",
+            what=f"scoring {name}{under}",
             kind="scoring",
             work=float(len(ids) * _texts(manifest, name, settings)),
         )
         for name, ids in tokens.items()
+        for under in ("", *[" under the base"] * base)
     ]
     most = settings.steps_for(loaded.model.num_parameters())
     for name, ids in tokens.items():

@@ -21,10 +21,19 @@ def measure(
     manifest: Annotated[Path, typer.Argument(help="The manifest.json of the insertion.")],
     out: Annotated[Path, options.out_option("For result.json, scores.parquet and the report.")],
     settings: "RunSettings",
+    base: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            help="The model before the training, which scores the same texts: exposures then say "
+            "what was likely anyway, and calibrated ones what the training added. 'adapter-off': "
+            "MODEL with its adapter switched off.",
+        ),
+    ] = None,
 ) -> None:
     """Measure exposure and extraction of the canaries in MANIFEST under MODEL."""
     from lmexposure._files import only_writer
-    from lmexposure.audit import load_for_measuring
+    from lmexposure.audit import load_base, load_for_measuring
     from lmexposure.audit import measure as measure_model
     from lmexposure.canaries import Manifest
 
@@ -37,6 +46,7 @@ def measure(
                 out=out,
                 settings=replace(settings.measure, threads=settings.threads),
                 progress=progress,
+                base=load_base(base, settings),
             )
         print_result(result)
         write_and_say(out)

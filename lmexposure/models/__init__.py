@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 from lmexposure.models import lstm  # noqa: F401  it registers itself
 
 if TYPE_CHECKING:
-    from lmexposure.models.adapters import active_adapters, as_loaded, unmerged_adapters
+    from lmexposure.models.adapter_switch import adapters_off, base_sha256, check_switch
+    from lmexposure.models.adapters import (
+        active_adapters,
+        as_loaded,
+        base_of_adapter,
+        is_adapter,
+        unmerged_adapters,
+    )
     from lmexposure.models.chat_rows import (
         TrainingRow,
         begins_with,
@@ -86,7 +93,10 @@ __all__ = [
     "TrainingRow",
     "TrainingSettings",
     "active_adapters",
+    "adapters_off",
     "as_loaded",
+    "base_of_adapter",
+    "base_sha256",
     "begins_with",
     "byte_level_tokenizer",
     "character_tokenizer",
@@ -95,6 +105,7 @@ __all__ = [
     "check_fit",
     "check_lora",
     "check_name",
+    "check_switch",
     "check_template",
     "computing_threads",
     "context_window",
@@ -102,6 +113,7 @@ __all__ = [
     "encode_documents",
     "encode_in_context",
     "encode_rows",
+    "is_adapter",
     "is_usable_tokenizer",
     "load_model",
     "new_model",

@@ -33,9 +33,12 @@ Method = Literal[
     "sampled",
     "skew_normal",
     "certificate",
+    "calibrated",
 ]
 # What estimates are kept under; a rank that is exact up to a margin is an "exact" one.
-EstimateName = Literal["exact", "bounded", "importance", "sampled", "skew_normal", "certificate"]
+EstimateName = Literal[
+    "exact", "bounded", "importance", "sampled", "skew_normal", "certificate", "calibrated"
+]
 Role = Literal["canary", "control"]
 
 _QUANTILES = 9  # of the references that are kept

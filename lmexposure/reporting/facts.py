@@ -24,6 +24,7 @@ from lmexposure._style import (
 from lmexposure.records import (
     QUICK,
     SEVERAL,
+    BaseModelRecord,
     ContextRecord,
     MeasureOptions,
     MeasureSettings,
@@ -114,6 +115,7 @@ def model_facts(run: RunFiles) -> tuple[Fact, ...]:
             meaning="tokens; n/a where it has no limit",
         ),
         Fact(name="weights, SHA-256", value=model.weights_sha256),
+        *_base_facts(run.result.base),
         *_validation_facts(model.validation),
         *(() if run.result.context is None else _context_facts(run.result.context)),
     )
@@ -156,6 +158,17 @@ def _context_facts(context: ContextRecord) -> Iterator[Fact]:
         yield Fact(name="not scored of each text", value=value)
     if context.template_sha256 is not None:
         yield Fact(name="chat template, SHA-256", value=context.template_sha256)
+
+
+def _base_facts(base: BaseModelRecord | None) -> Iterator[Fact]:
+    if base is None:
+        return
+    yield Fact(
+        name="base",
+        value="the model with its adapter switched off" if base.switched_off else base.path,
+        meaning="the model before the training, measured on the same texts",
+    )
+    yield Fact(name="weights of the base, SHA-256", value=base.weights_sha256)
 
 
 def _validation_facts(validation: Validation | None) -> Iterator[Fact]:
@@ -352,6 +365,8 @@ def _measure_command(run: RunFiles) -> str:
     manifest = "MANIFEST" if run.manifest is None else _path(f"{run.name}/manifest.json")
     words = ["lmexposure measure", _path(f"{run.name}/{path}" if within else path), manifest]
     words += ["--out", _again(run)]
+    if (base := run.result.base) is not None:
+        words += ["--base", "adapter-off" if base.switched_off else _path(base.path)]
     settings = measure_settings(run.result.settings)
     words += _flags(settings, show_seeds=True)
     return _with_file(run, words, settings, {})

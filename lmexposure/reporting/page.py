@@ -26,6 +26,7 @@ from lmexposure.reporting.data import CanaryRow, ClassRow, FormatData, ReportDat
 from lmexposure.reporting.privacy import bounds_legend, bounds_overview, class_section, where
 from lmexposure.reporting.sections import (
     CHANCE,
+    base_section,
     class_cells,
     class_columns,
     exposure_section,
@@ -86,7 +87,7 @@ def render_report(data: ReportData) -> str:
         formats=formats,
         glance=glance,
         how_to_read={
-            "exposure": legend([glance, *(view.classes for view in formats)], level).notes,
+            "exposure": legend([glance, *_shown(formats)], level).notes,
             "extraction": legend(found, level).notes,
         },
         controls=_controls(data.formats),
@@ -132,24 +133,32 @@ class _FormatView:
 
     data: FormatData
     classes: Section
+    base: Section | None
     guesses: Section | None
     known: Section | None
     exposure: Chart | None
     references: Chart | None
     extraction: Chart | None
     controls: Chart | None
+    calibrated: Chart | None
 
 
 def _view(form: FormatData, charts: Sequence[Chart]) -> _FormatView:
-    kinds = ("exposure", "references", "extraction", "controls")
+    kinds = ("exposure", "references", "extraction", "controls", "calibrated")
     found = {kind: next(iter(_of(charts, kind, form.name)), None) for kind in kinds}
     return _FormatView(
         data=form,
         classes=exposure_section(form, form.classes),
+        base=None if form.base is None else base_section(form, form.base),
         guesses=guesses_section(form.name, form.classes),
         known=known_section(form.name, form.classes),
         **found,
     )
+
+
+def _shown(formats: Sequence[_FormatView]) -> list[Section]:
+    """The tables of exposure on the page."""
+    return [table for view in formats for table in (view.classes, view.base) if table]
 
 
 def _of(charts: Sequence[Chart], kind: str, subject: str = "") -> list[Chart]:

@@ -4,6 +4,7 @@ import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from lmexposure.reporting.charts.calibrated import calibrated_chart
     from lmexposure.reporting.charts.chart import Chart
     from lmexposure.reporting.charts.comparison import comparison_chart
     from lmexposure.reporting.charts.controls import controls_chart
@@ -21,6 +22,7 @@ else:
 
 __all__ = [
     "Chart",
+    "calibrated_chart",
     "charts_of",
     "comparison_chart",
     "controls_chart",

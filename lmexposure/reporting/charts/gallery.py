@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from lmexposure.reporting.charts.calibrated import calibrated_chart
 from lmexposure.reporting.charts.chart import Chart
 from lmexposure.reporting.charts.controls import controls_chart
 from lmexposure.reporting.charts.epsilon import epsilon_chart
@@ -37,7 +38,7 @@ def charts_of(data: ReportData) -> list[Chart]:
 
 def _all(data: ReportData) -> Iterator[Chart | None]:
     styles = class_styles(_repetitions(data))
-    for of_format in (exposure_chart, reference_chart, extraction_chart):
+    for of_format in (exposure_chart, calibrated_chart, reference_chart, extraction_chart):
         yield from (of_format(form, styles) for form in data.formats)
     yield epsilon_chart(data.privacy, styles)
     for start in range(0, len(data.roc), _CURVES):
