@@ -128,7 +128,7 @@ class RowsCounter(DeliveredCounter):
                 own=tuple(ids[hit.begin : hit.end].tolist()),
                 right=tuple(ids[hit.end : hit.end + _FEW_RIGHT].tolist()),
                 unscored=len(own) - int(own[::-1].argmin() or len(own)),
-                loss=_loss(carried),
+                loss=_loss(carried, np.isin(ids, self._tokenizer.all_special_ids)),
             )
         ] += 1
 
@@ -143,9 +143,10 @@ def delivered_rows(
     """How the rows of a training deliver the canaries, and in which context.
 
     Args:
-        rows: a Trainer; a loader of batches; a data set or an iterable of rows, mappings with
-            "input_ids" and, where they are there, "labels", "attention_mask", "position_ids",
-            "completion_mask", "assistant_masks", "seq_lengths"; or lists of tokens.
+        rows: a Trainer; a loader of batches; a data set, of several splits the one named "train";
+            or an iterable of rows: lists of tokens, or mappings with "input_ids" and, where they
+            are there, "labels", "attention_mask", "position_ids", "completion_mask",
+            "assistant_masks", "seq_lengths".
         manifest: of the insertion.
         tokenizer: of the rows, a fast one.
         progress: called with the number of rows read, now and then.
@@ -170,6 +171,8 @@ def delivered_rows(
 def _read(rows: Any) -> Iterator[Mapping[str, Any]]:
     """The rows of whatever holds them, one by one."""
     loader = getattr(rows, "get_train_dataloader", None)
+    if isinstance(rows, Mapping):  # splits, or a batch
+        rows = rows.get("train", [rows])
     for item in rows if loader is None else loader():
         if not isinstance(item, Mapping) and not hasattr(item, "keys"):
             yield {"input_ids": item}
@@ -222,12 +225,13 @@ def _aligned(row: Mapping[str, Any], number: int) -> dict[str, Any]:
     return columns
 
 
-def _loss(carried: NDArray[np.bool_]) -> _Loss:
-    """Which tokens of a document carry loss; nothing predicts its first."""
-    places = np.flatnonzero(carried)
-    if len(places) < places[-1] - places[0] + 1:
+def _loss(carried: NDArray[np.bool_], special: NDArray[np.bool_]) -> _Loss:
+    """Which tokens of a document carry loss, special ones aside: collators mask some as padding."""
+    places = np.flatnonzero(carried[1:][~special[1:]])  # nothing predicts the first
+    plain = int((~special[1:]).sum())
+    if not places.size or places.size < plain - places[0]:
         return "assistant"
-    return "all" if places[0] <= 1 else "completion"
+    return "all" if places[0] == 0 else "completion"
 
 
 def _agreed_loss(seen: Mapping[_Seen, int], manifest: Manifest) -> _Loss:

@@ -152,6 +152,17 @@ def test_batches_and_loaders_are_read_like_rows() -> None:
     assert (found.agreeing, found.start) == (15, ())
 
 
+def test_splits_and_masked_ends_of_documents_are_read_as_they_are_meant() -> None:
+    tokenizer, rows, manifest = plain(byte_level_bpe)
+    end = tokenizer.eos_token_id
+    stream = [token for ids in rows for token in [*ids, end]]
+    labels = [-100 if token == end else token for token in stream]  # a collator's, of padding
+    found = delivered_rows(
+        {"train": [{"input_ids": stream, "labels": labels}]}, manifest, tokenizer
+    )
+    assert (found.loss, found.start) == ("all", (end,))
+
+
 def test_masks_that_a_trainer_will_fold_in_are_folded_in() -> None:
     tokenizer, rows, manifest = plain(byte_level_bpe)
     own = [{"input_ids": ids, "completion_mask": [0, *[1] * (len(ids) - 1)]} for ids in rows]
