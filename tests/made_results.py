@@ -600,8 +600,8 @@ def _base(parts: Sequence[Any]) -> BaseModelRecord:
         path="before",
         weights_sha256="3" * 64,
         switched_off=False,
-        canaries=[canary for part in parts for canary in part.canaries],
-        classes=[row for part in parts for row in part.classes],
+        canaries=tuple(canary for part in parts for canary in part.canaries),
+        classes=tuple(row for part in parts for row in part.classes),
     )
 
 

@@ -242,6 +242,7 @@ def _measure_loaded(  # noqa: PLR0913 (what `measure` takes, checked)
         *_warnings(manifest, settings, validation),
         *context.warnings,
         *(_tokenizer_warnings(loaded, scores) if paired_by_hand else ()),
+        *loaded.notes,
         *measurement.notes.values(),
         *measurement.warnings,
     ]

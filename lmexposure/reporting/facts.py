@@ -366,7 +366,11 @@ def _measure_command(run: RunFiles) -> str:
     home = None if run.result_path is None else run.result_path.parent
     within = home is not None and (home / path).is_dir() and not posixpath.isabs(path)
     manifest = "MANIFEST" if run.manifest is None else _path(f"{run.name}/manifest.json")
-    words = ["lmexposure measure", _path(f"{run.name}/{path}" if within else path), manifest]
+    shown = f"{run.name}/{path}" if within else path
+    # Checkpoints of a training lie next to each other.
+    names = list(dict.fromkeys(row.checkpoint for row in run.result.trajectory))
+    others = [posixpath.join(posixpath.dirname(shown), name) for name in names[:-1]]
+    words = ["lmexposure measure", *map(_path, others), _path(shown), manifest]
     words += ["--out", _again(run)]
     if (base := run.result.base) is not None:
         words += ["--base", "adapter-off" if base.switched_off else _path(base.path)]
