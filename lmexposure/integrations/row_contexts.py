@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure._style import count
-from lmexposure.canaries import Manifest
+from lmexposure.canaries import Manifest, Wrapping
 from lmexposure.errors import CorpusError
 from lmexposure.integrations.delivered import DeliveredCounter
 from lmexposure.integrations.delivery_report import Delivery
@@ -55,23 +55,64 @@ class _Seen:
     loss: _Loss
 
 
-class _Rows(DeliveredCounter):
-    """Keeps what is around each occurrence, while it is counted."""
+class RowsCounter(DeliveredCounter):
+    """Counts canaries, and keeps what is around each in its row.
 
-    def __init__(self, manifest: Manifest, tokenizer: Any) -> None:
-        super().__init__(manifest, tokenizer)
-        self.rows = 0
-        self.seen: Counter[_Seen] = Counter()
-        self.several = False  # documents in a row, with borders
+    Args:
+        manifest, tokenizer, wrapping: as for `DeliveredCounter`.
+
+    Attributes:
+        rows: how many were read.
+    """
+
+    def __init__(
+        self, manifest: Manifest, tokenizer: Any, *, wrapping: Wrapping | None = None
+    ) -> None:
+        super().__init__(manifest, tokenizer, wrapping=wrapping)
+        self._tokenizer = tokenizer
         self._inserted = {entry.id for entry in manifest.canaries}
+        self._seen: Counter[_Seen] = Counter()
+        self._several = False  # documents in a row, with borders
+        self.rows = 0
 
     def row(self, row: Mapping[str, Any]) -> None:
         """Count a row of tokens, with what belongs to each of them."""
         self.observe(**{name: [values] for name, values in _aligned(row, self.rows + 1).items()})
+
+    def record(self, *, whole: bool = True) -> RowsRecord:
+        """What these rows say; `whole`: they are all of one pass over the data."""
+        report = self.report(1.0 if whole else 0.5, alone=True)
+        texts = {entry.id: entry.text for entry in self._manifest.entries}
+        seen = Counter[str]()
+        for each, times in self._seen.items():
+            seen[each.id] += times
+        known = _Common.of(self._seen, self._manifest, self._tokenizer)
+        agree = known.agreeing(texts, self._tokenizer) if known else Counter[str]()
+        classes = tuple(_classes(report.canaries, seen, agree if known else seen))
+        context = known.context if known else Context(start=None)
+        said = () if known or not seen else (_unknown_context(seen.total()),)
+        return RowsRecord(
+            manifest_sha256=self._manifest.sha256,
+            tokenizer_sha256=tokenizer_sha256(self._tokenizer),
+            rows=self.rows,
+            found=seen.total(),
+            agreeing=agree.total(),
+            start=context.start,
+            before=context.before,
+            behind=context.behind,
+            unscored=context.unscored,
+            loss=_agreed_loss(self._seen, self._manifest),
+            packed=self._several or bool(known and not known.begun),
+            classes=classes,
+            warnings=(*report.findings, *said, *_others(classes, seen.total())),
+        )
+
+    def _count_row(self, ids: Any, labels: Any, mask: Any, positions: Any) -> None:
         self.rows += 1
+        super()._count_row(ids, labels, mask, positions)
 
     def _count_document(self, ids: Any, carried: NDArray[np.bool_], *, alone: bool) -> None:
-        self.several |= not alone
+        self._several |= not alone
         super()._count_document(ids, carried, alone=alone)
 
     def _count_whole(self, hit: Hit, ids: Any, carried: NDArray[np.bool_]) -> None:
@@ -80,14 +121,14 @@ class _Rows(DeliveredCounter):
         if hit.id not in self._inserted or not secret.all():
             return
         own = carried[max(hit.begin, 1) : hit.end]
-        self.seen[
+        self._seen[
             _Seen(
                 id=hit.id,
                 left=tuple(ids[max(0, hit.begin - _MOST_LEFT) : hit.begin].tolist()),
                 own=tuple(ids[hit.begin : hit.end].tolist()),
                 right=tuple(ids[hit.end : hit.end + _FEW_RIGHT].tolist()),
                 unscored=len(own) - int(own[::-1].argmin() or len(own)),
-                loss=_loss(carried),
+                loss=_loss(carried, np.isin(ids, self._tokenizer.all_special_ids)),
             )
         ] += 1
 
@@ -102,9 +143,10 @@ def delivered_rows(
     """How the rows of a training deliver the canaries, and in which context.
 
     Args:
-        rows: a Trainer; a loader of batches; a data set or an iterable of rows, mappings with
-            "input_ids" and, where they are there, "labels", "attention_mask", "position_ids",
-            "completion_mask", "assistant_masks", "seq_lengths"; or lists of tokens.
+        rows: a Trainer; a loader of batches; a data set, of several splits the one named "train";
+            or an iterable of rows: lists of tokens, or mappings with "input_ids" and, where they
+            are there, "labels", "attention_mask", "position_ids", "completion_mask",
+            "assistant_masks", "seq_lengths".
         manifest: of the insertion.
         tokenizer: of the rows, a fast one.
         progress: called with the number of rows read, now and then.
@@ -115,7 +157,7 @@ def delivered_rows(
         ModelError: a tokenizer that does not say where its tokens begin, or that writes canaries so
             that they cannot be found again.
     """
-    found = _Rows(manifest, tokenizer)
+    found = RowsCounter(manifest, tokenizer)
     with same_random_numbers():
         for row in _read(rows):
             found.row(row)
@@ -123,38 +165,14 @@ def delivered_rows(
                 progress(found.rows)
     if not found.rows:
         raise CorpusError("there is no row of tokens; give the rows that the training reads")
-    report = found.report(1.0, alone=True)
-    texts = {entry.id: entry.text for entry in manifest.entries}
-    common = _Common.of(found.seen, manifest, tokenizer)
-    agree = common.agreeing(texts, tokenizer) if common else Counter[str]()
-    whole = Counter[str]()
-    for seen, times in found.seen.items():
-        whole[seen.id] += times
-    known = common if common and agree.total() else None
-    classes = tuple(_classes(report.canaries, whole, agree if known else whole))
-    context = known.context if known else Context()
-    said = () if known or not whole else (_unknown_context(whole.total()),)
-    packed = found.several or bool(known and not known.begun)
-    return RowsRecord(
-        manifest_sha256=manifest.sha256,
-        tokenizer_sha256=tokenizer_sha256(tokenizer),
-        rows=found.rows,
-        found=whole.total(),
-        agreeing=agree.total() if known else 0,
-        start=context.start if known else None,
-        before=context.before,
-        behind=context.behind,
-        unscored=context.unscored,
-        loss=_agreed_loss(found.seen, manifest),
-        packed=packed,
-        classes=classes,
-        warnings=(*report.findings, *said, *_others(classes, whole.total())),
-    )
+    return found.record()
 
 
 def _read(rows: Any) -> Iterator[Mapping[str, Any]]:
     """The rows of whatever holds them, one by one."""
     loader = getattr(rows, "get_train_dataloader", None)
+    if isinstance(rows, Mapping):  # splits, or a batch
+        rows = rows.get("train", [rows])
     for item in rows if loader is None else loader():
         if not isinstance(item, Mapping) and not hasattr(item, "keys"):
             yield {"input_ids": item}
@@ -207,12 +225,13 @@ def _aligned(row: Mapping[str, Any], number: int) -> dict[str, Any]:
     return columns
 
 
-def _loss(carried: NDArray[np.bool_]) -> _Loss:
-    """Which tokens of a document carry loss; nothing predicts its first."""
-    places = np.flatnonzero(carried)
-    if len(places) < places[-1] - places[0] + 1:
+def _loss(carried: NDArray[np.bool_], special: NDArray[np.bool_]) -> _Loss:
+    """Which tokens of a document carry loss, special ones aside: collators mask some as padding."""
+    places = np.flatnonzero(carried[1:][~special[1:]])  # nothing predicts the first
+    plain = int((~special[1:]).sum())
+    if not places.size or places.size < plain - places[0]:
         return "assistant"
-    return "all" if places[0] <= 1 else "completion"
+    return "all" if places[0] == 0 else "completion"
 
 
 def _agreed_loss(seen: Mapping[_Seen, int], manifest: Manifest) -> _Loss:
@@ -245,8 +264,11 @@ class _Common:
 
     @classmethod
     def of(cls, seen: Mapping[_Seen, int], manifest: Manifest, tokenizer: Any) -> "_Common | None":
-        """None where the rows have nothing in common, or no context gives their tokens."""
-        if not seen:
+        """None where the rows have nothing in common, or no context gives their tokens.
+
+        A tokenizer that does not say where its tokens begin encodes no row, and gives None too.
+        """
+        if not seen or not tokenizer.is_fast:
             return None
         ends = {i for i in (tokenizer.eos_token_id, tokenizer.bos_token_id) if i is not None}
         left, begun = _shared_left(seen, ends if manifest.wrapping else None)

@@ -142,7 +142,8 @@ def watch(
         tokenizer: of the model.
         config: of the model, for its context window.
         references: per format at most, drawn once: the same fills at each evaluation.
-        wrapping: that of the training; None: a document of its own behind the manifest's separator.
+        wrapping: that of the training; None: the manifest's, or a document of its own behind the
+            manifest's separator.
 
     Raises:
         ManifestError: no canary was inserted, a format has no references left, or the canaries
@@ -152,7 +153,7 @@ def watch(
     """
     if not manifest.canaries:
         raise ManifestError("the manifest holds no inserted canary, so there is nothing to watch")
-    wrapping = wrapping or Wrapping(context=manifest.separator)
+    wrapping = wrapping or manifest.wrapping or Wrapping(context=manifest.separator)
     check_place(manifest, wrapping)
     texts: list[tuple[float, str, Canary | None, Encoded]] = []
     for name, form in manifest.formats.items():

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         check_name,
         is_usable_tokenizer,
         load_model,
+        model_outline,
         save_model,
     )
     from lmexposure.models.lora import check_lora
@@ -119,6 +120,7 @@ __all__ = [
     "is_quantised",
     "is_usable_tokenizer",
     "load_model",
+    "model_outline",
     "new_model",
     "pack",
     "precision_notes",

@@ -16,6 +16,7 @@ import torch
 from huggingface_hub import snapshot_download
 from safetensors import SafetensorError, safe_open
 from transformers import (
+    AutoConfig,
     AutoModelForCausalLM,
     AutoTokenizer,
     PreTrainedModel,
@@ -36,6 +37,7 @@ from lmexposure.models.quantised import (
     quantisation,
     quiet_libraries,
 )
+from lmexposure.models.vocabulary import tokenizer_sha256
 from lmexposure.models.weights import (
     check_embeddings_are_here,
     is_spread,
@@ -50,6 +52,7 @@ _OLD_BUFFERS = re.compile(
     r"|rotary_emb\.(inv_freq|cos_cached|sin_cached))$"
 )
 _SHOWN = 3
+_SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads")
 _OFFLOADED = "lmexposure-offloaded-"
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -180,6 +183,35 @@ def _placing(
     if device_map is not None:
         placing["device_map"] = device_map
     return placing
+
+
+def model_outline(path: str | os.PathLike[str]) -> dict[str, str]:
+    """What all checkpoints of one training share, found out without their weights.
+
+    Args:
+        path: a directory that `load_model` takes.
+
+    Returns:
+        "tokenizer" and "architecture" (of an adapter, that of its base), each as a text to compare.
+
+    Raises:
+        ModelError: config or tokenizer cannot be read.
+    """
+    place, base = Path(path), os.fspath(path)
+    options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    if is_adapter(place):
+        base = base_of_adapter(place)[0]
+    own = base == os.fspath(path) or (place / "tokenizer_config.json").is_file()
+    tokenizer = _load_tokenizer(os.fspath(path) if own else base, options)
+    try:
+        config = AutoConfig.from_pretrained(base, **options).get_text_config()
+    except (OSError, ValueError, KeyError) as failure:
+        raise ModelError(
+            f"cannot read the config of model {base!r}: {_reason(failure)}; save it again with "
+            "save_pretrained"
+        ) from failure
+    sizes = [config.model_type, *(getattr(config, name, None) for name in _SIZES)]
+    return {"tokenizer": tokenizer_sha256(tokenizer), "architecture": str(sizes)}
 
 
 def save_model(

@@ -107,6 +107,9 @@ class Model(Record):
     validation: Validation | None
 
 
+MOST_SHOWN = 200  # characters in front of a text
+
+
 class ContextRecord(Record):
     """The row that each canary and reference was scored in.
 
@@ -117,7 +120,8 @@ class ContextRecord(Record):
         form: of the records, as in the manifest; "text": each canary is a text of its own.
         turn: that the canaries are: "plain", "user" or "assistant".
         loss: which tokens of a row carried loss: "all", "assistant" or "completion".
-        left: the text of the tokens in front, special tokens included, cut to 200 characters.
+        left: the text of the tokens in front, special tokens included; of a long one the last 200
+            characters.
         left_tokens: how many these are.
         right_tokens: how many follow a canary in its row; they are not scored.
         unscored_tokens: of a canary, how many of its first tokens were not scored, because they
@@ -519,7 +523,7 @@ class Result(FileRecord):
 
     @model_validator(mode="after")
     def _base_is_of_the_canaries(self) -> Self:
-        calibrated = [c.id for c in self.canaries if "calibrated" in c.estimates]
+        calibrated = [c.id for c in self.canaries if c.calibrated is not None]
         if self.base is None:
             if calibrated:
                 raise ValueError(
@@ -608,7 +612,7 @@ def _check_summary(row: ClassSummary, canaries: Sequence[CanaryResult], form: Fo
 def _check_base_class(row: BaseClass, canaries: Sequence[CanaryResult]) -> None:
     """A row beside the base says what the calibrated exposures say."""
     name = f"{visible(row.format)}, {row.role}, repetitions {row.repetitions}, beside the base"
-    shown = [canary.estimates["calibrated"] for canary in canaries]
+    shown = [canary.calibrated for canary in canaries if canary.calibrated is not None]
     refuse_other(name, "n", row.n, len(canaries))
     refuse_other(name, "capped", row.capped, sum(estimate.capped for estimate in shown))
     values = [estimate.value for estimate in shown if estimate.value is not None]

@@ -26,8 +26,9 @@ def tokenised(call: Call, tmp_path: Path) -> Path:
     lines = (tmp_path / "out" / "corpus" / "corpus.txt").read_text().splitlines()
     tokenizer = byte_level_tokenizer(lines)
     tokenizer.save_pretrained(tmp_path / "tokenizer")
-    rows = tokenizer([line + tokenizer.eos_token for line in lines])["input_ids"]
-    for name, ids in (("whole", rows), ("cut", [row[:4] for row in rows])):
+    ended = [line + tokenizer.eos_token for line in lines]
+    for name, texts in (("whole", ended), ("cut", [line[:11] for line in lines])):
+        ids = tokenizer(texts)["input_ids"]
         Dataset.from_dict({"input_ids": ids}).save_to_disk(tmp_path / name)
     return tmp_path
 

@@ -114,6 +114,11 @@ def test_rows_of_another_context_than_most_are_counted() -> None:
         (Wrapping(turn="user", system="Be brief."), "all"),
         (Wrapping(turn="assistant", loss="assistant"), "assistant"),
         (Wrapping(turn="assistant", loss="completion"), "completion"),
+        (Wrapping(turn="assistant", loss="assistant", form="conversations"), "assistant"),
+        (Wrapping(turn="assistant", loss="completion", form="instruction"), "completion"),
+        (Wrapping(turn="user", form="instruction"), "all"),
+        (Wrapping(turn="assistant", form="prompt_completion", strings=True), "all"),
+        (Wrapping(turn="assistant", loss="completion", form="preference"), "completion"),
     ],
 )
 def test_chats_are_found_in_their_template(wrapping: Wrapping, loss: str) -> None:
@@ -125,7 +130,7 @@ def test_chats_are_found_in_their_template(wrapping: Wrapping, loss: str) -> Non
     ]
     found = delivered_rows(rows, manifest, tokenizer)
     assert found.as_planned
-    assert (found.loss == "all") == (loss == "all")  # of a single answer the two others are alike
+    assert found.loss == loss
     texts = [entry.text for entry in manifest.entries]
     wanted = encode_rows(tokenizer, texts, row_context(tokenizer, wrapping, texts))
     own = encode_rows(tokenizer, texts, context_of(found))
@@ -145,6 +150,17 @@ def test_batches_and_loaders_are_read_like_rows() -> None:
     found = delivered_rows(loader, manifest, tokenizer)
     assert found.rows == len(rows)
     assert (found.agreeing, found.start) == (15, ())
+
+
+def test_splits_and_masked_ends_of_documents_are_read_as_they_are_meant() -> None:
+    tokenizer, rows, manifest = plain(byte_level_bpe)
+    end = tokenizer.eos_token_id
+    stream = [token for ids in rows for token in [*ids, end]]
+    labels = [-100 if token == end else token for token in stream]  # a collator's, of padding
+    found = delivered_rows(
+        {"train": [{"input_ids": stream, "labels": labels}]}, manifest, tokenizer
+    )
+    assert (found.loss, found.start) == ("all", (end,))
 
 
 def test_masks_that_a_trainer_will_fold_in_are_folded_in() -> None:
