@@ -27,11 +27,13 @@ from lmexposure._quantiles import quantile_of
 from lmexposure.canaries import Canary, Format, Manifest, Plan
 from lmexposure.integrations import insert
 from lmexposure.records import (
+    BaseModelRecord,
     Bound,
     CanaryResult,
     ClaimCheck,
     ClassBounds,
     ClassSummary,
+    ContextRecord,
     Estimate,
     Extraction,
     FormatResult,
@@ -456,6 +458,7 @@ class Small:
         memorised: bits that each copy class costs less than a reference, as (repetitions, bits).
         privacy, extraction: whether the result holds them.
         claimed_epsilon: a claim, in nats.
+        base: whether a base was measured, to which the first canary was likely anyway.
         measure: how it is measured; None: with so few draws that it takes no time.
     """
 
@@ -470,7 +473,30 @@ class Small:
     inclusion_probability: float | None = None
     claimed_epsilon: float | None = None
     seed: int = 0
+    base: bool = False
     measure: "MeasureSettings | None" = None
+
+
+def context(**changes: Any) -> ContextRecord:
+    """In which rows a result scored: the assistant's turn of a chat, or what the changes say."""
+    values: dict[str, Any] = {
+        "source": "manifest",
+        "form": "messages",
+        "turn": "assistant",
+        "loss": "assistant",
+        "left": "<|user|>\nPlease go on.<|end|>\n<|assistant|>\n",
+        "left_tokens": 24,
+        "right_tokens": 4,
+        "unscored_tokens": 0,
+        "template_sha256": "a" * 64,
+    }
+    return ContextRecord(**values | changes)
+
+
+def assumed() -> ContextRecord:
+    """Rows of which nothing is known."""
+    plain = {"form": "text", "turn": "plain", "loss": "all", "left": "\n", "left_tokens": 1}
+    return context(source="assumed", right_tokens=0, template_sha256=None, **plain)
 
 
 def small_result(**made_of: Any) -> Result:
@@ -563,8 +589,20 @@ def _made(small: Small) -> tuple[Manifest, tuple["FormatScores", ...], Result]:
         summary=[row for one in found for row in one.summary],
         privacy=privacy_section(scores_of(scores), manifest, settings) if small.privacy else None,
         warnings=[line for one in found for line in one.warnings],
+        base=_base([one.base for one in found]) if small.base else None,
     )
     return manifest, scores, result
+
+
+def _base(parts: Sequence[Any]) -> BaseModelRecord:
+    """What is said of the base, of every format."""
+    return BaseModelRecord(
+        path="before",
+        weights_sha256="3" * 64,
+        switched_off=False,
+        canaries=tuple(canary for part in parts for canary in part.canaries),
+        classes=tuple(row for part in parts for row in part.classes),
+    )
 
 
 def _measure(small: Small) -> "MeasureSettings":
@@ -598,6 +636,9 @@ def _scores(small: Small, manifest: Manifest, name: str) -> "FormatScores":
     count = len(drawn) + references
     place = list(manifest.formats).index(name)
     bits = np.random.default_rng([small.seed, place]).normal(CENTRE, SPREAD, count)
+    saved = np.random.default_rng([small.seed, place, 1]).gamma(2.0, 1.0, count)
+    bits[0] -= 50.0 * small.base
+    base = bits + saved  # of the base, which never saw a canary
     less = dict(small.memorised)
     bits[: len(shown)] -= [less.get(c.repetitions, 0.0) * (c.role == "canary") for c in shown]
     bits = np.maximum(bits, SHARED + 0.5)
@@ -612,6 +653,7 @@ def _scores(small: Small, manifest: Manifest, name: str) -> "FormatScores":
         first_unscored=False,
         exhaustive=references == manifest.references_left(name),
         set_aside=0,
+        base_bits=base if small.base else None,
     )
 
 

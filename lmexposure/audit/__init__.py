@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from lmexposure.audit.base import load_base
     from lmexposure.audit.context import ScoringContext, rows_beside, scoring_context
     from lmexposure.audit.corpus import (
         insert_corpus,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     )
     from lmexposure.audit.privacy import epsilon, epsilon_of_columns
     from lmexposure.audit.training import train_corpus
+    from lmexposure.audit.trajectory import measure_checkpoints
     from lmexposure.audit.workload import Phase, Progress, silent
     from lmexposure.records import MeasureSettings, RunSettings, read_settings_file
 else:
@@ -43,9 +45,11 @@ __all__ = [
     "epsilon_of_columns",
     "estimate_cost",
     "insert_corpus",
+    "load_base",
     "load_for_measuring",
     "max_attainable",
     "measure",
+    "measure_checkpoints",
     "plan_of",
     "preview",
     "read_settings_file",

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from lmexposure._style import count
 from lmexposure.canaries import Manifest, Wrapping
 from lmexposure.errors import ManifestError, ModelError, SettingsError
 from lmexposure.models import (
@@ -286,8 +287,8 @@ def _warnings(record: ContextRecord, by_format: Mapping[str, AnyContext]) -> Ite
     without_loss = {c.unscored for c in by_format.values() if isinstance(c, Context)} - {0}
     if without_loss:
         yield (
-            f"the first {max(without_loss)} tokens of each canary carried no loss in the training, "
-            "and are not scored"
+            f"of each canary the first {count(max(without_loss), 'token')} carried no loss in the "
+            "training: not scored"
         )
     if record.source == "assumed":
         behind = f"behind {record.left!r}" if record.left_tokens else "with nothing in front"

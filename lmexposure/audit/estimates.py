@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from lmexposure._files import sha256_bytes
+from lmexposure.audit.calibration import BesideBase, beside_base
 from lmexposure.audit.format_scores import FormatScores
 from lmexposure.audit.search import Estimates, Extractions, FormatSearch
 from lmexposure.errors import InputError, ModelError
@@ -54,12 +55,14 @@ class FormatEstimates:
         record: what is said of the format itself.
         summary: of each class of repetitions, and of the controls.
         warnings: what concerns the whole format.
+        base: the same beside the base model; None where none was measured.
     """
 
     canaries: list[CanaryResult]
     record: FormatResult
     summary: list[ClassSummary]
     warnings: list[str]
+    base: BesideBase | None = None
 
 
 # The estimates that may be shown, best first, by what was asked for.
@@ -103,8 +106,9 @@ def estimate_format(
     """
     ranks = _by_rank(scores, settings)
     curve, curve_warnings = _by_curve(scores, settings)
+    base = beside_base(scores, settings, origin=origin)
     estimates: list[Estimates] = [
-        {**_scored(scores, ranks[i], curve, i), **_searched(scores, search, i)}
+        {**_scored(scores, ranks[i], curve, i), **_searched(scores, search, i), **_beside(base, i)}
         for i in range(len(scores.canaries))
     ]
     canaries = [
@@ -128,7 +132,12 @@ def estimate_format(
             f"format {scores.format.name!r}: {line}"
             for line in [*_score_warnings(scores, search), *curve_warnings]
         ],
+        base=base,
     )
+
+
+def _beside(base: BesideBase | None, i: int) -> Estimates:
+    return {} if base is None else {"calibrated": base.estimates[i]}
 
 
 def _shown(estimates: Estimates, method: str, name: str) -> Estimate:
@@ -358,7 +367,7 @@ def _guessing(scores: FormatScores, methods: set[str]) -> GuessingBaseline:
 def _other_medians(canaries: Sequence[CanaryResult]) -> dict[EstimateName, float | None]:
     """Median exposure by the estimates that are given next to the rank; None: one is infinite."""
     medians: dict[EstimateName, float | None] = {}
-    others: tuple[EstimateName, ...] = ("certificate", "skew_normal")
+    others: tuple[EstimateName, ...] = ("certificate", "skew_normal", "calibrated")
     for method in others:
         values = [
             canary.estimates[method].value for canary in canaries if method in canary.estimates

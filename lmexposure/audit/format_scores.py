@@ -40,6 +40,7 @@ class FormatScores:
         set_aside: fills that the corpus held before insertion: not drawn, not counted in a rank.
         exhaustive: the E + M references are all fills that are neither canary nor control.
         slower: why they were scored in a slower way than usual; empty where they were not.
+        base_bits: log-perplexity under the base model in bits, shape (K + E + M,); None without.
     """
 
     format: Format
@@ -54,6 +55,7 @@ class FormatScores:
     exhaustive: bool
     set_aside: int
     slower: str = ""
+    base_bits: NDArray[np.float64] | None = None
 
     @property
     def canary_bits(self) -> NDArray[np.float64]:
@@ -114,6 +116,7 @@ def score_format(  # noqa: PLR0913 (what is scored, how, and where it is kept)
     vocabulary: Vocabulary,
     kept: Path | None,
     progress: Callable[[int, int], None],
+    score_base: Callable[[Sequence[Encoded]], NDArray[np.float64]] | None = None,
 ) -> FormatScores:
     """Score candidates, controls and references of one format under the same conditions.
 
@@ -126,6 +129,7 @@ def score_format(  # noqa: PLR0913 (what is scored, how, and where it is kept)
         vocabulary: what the model's tokens spell.
         kept: where the numbers are kept between interruptions; None keeps nothing.
         progress: called with (texts done, texts in all).
+        score_base: the log-perplexities of the same tokens under the base model; None: no base.
 
     Raises:
         ManifestError: neither a canary nor a control is there.
@@ -151,12 +155,12 @@ def score_format(  # noqa: PLR0913 (what is scored, how, and where it is kept)
         context=context,
         literal=form.prefix,
     )
+    order = _held_out_behind(drawn, len(texts))
     saved = _saved(kept, len(texts))
     if saved is None:
         scores = score_encoded(
             loaded.model, encoded, batch_size=settings.batch_size, progress=progress
         )
-        order = _held_out_behind(drawn, len(texts))
         saved = {
             "bits": scores.totals[order],
             "tokens": scores.tokens[order],
@@ -176,7 +180,7 @@ def score_format(  # noqa: PLR0913 (what is scored, how, and where it is kept)
     )
     if kept is not None:
         made.save(kept)
-    return made
+    return made if score_base is None else replace(made, base_bits=score_base(encoded)[order])
 
 
 def _nothing_inserted(name: str, candidates: int) -> ManifestError:
@@ -260,6 +264,7 @@ def scores_of(scores: Sequence[FormatScores]) -> Scores:
         drawn = [*part.canaries, *part.held_out]
         ids += [canary.id for canary in drawn]
         ids += [f"{part.format.name}/reference/{n:06d}" for n in range(part.bits.size - len(drawn))]
+    base = [part.base_bits for part in scores if part.base_bits is not None]
     return Scores(
         ids=np.array(ids),
         formats=np.repeat(
@@ -268,6 +273,7 @@ def scores_of(scores: Sequence[FormatScores]) -> Scores:
         roles=np.array([role for part in scores for role in part.roles]),
         repetitions=np.array([n for part in scores for n in part.repetitions], dtype=np.int64),
         log_perplexity_bits=np.concatenate([part.bits for part in scores]),
+        base_log_perplexity_bits=np.concatenate(base) if base else None,
     )
 
 

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -10,11 +10,14 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from lmexposure import __version__
 from lmexposure._files import canonical_json, only_writer, sha256_bytes
 from lmexposure._validate import of_type
+from lmexposure.audit.base import Base, base_of
 from lmexposure.audit.context import ScoringContext, rows_beside, scoring_context
 from lmexposure.audit.directory import MeasurementDirectory, mend_record
 from lmexposure.audit.estimates import FormatEstimates, estimate_format
@@ -32,6 +35,7 @@ from lmexposure.audit.workload import (
 from lmexposure.canaries import Manifest
 from lmexposure.errors import ManifestError, ModelError, SettingsError
 from lmexposure.models import (
+    Encoded,
     LoadedModel,
     computing_threads,
     load_model,
@@ -65,6 +69,7 @@ def measure(  # noqa: PLR0913 (the front door: each may be left out)
     validation: Validation | None = None,
     rows: RowsRecord | str | Path | None = None,
     progress: Progress | None = None,
+    base: "str | Path | PreTrainedModel | LoadedModel | None" = None,
 ) -> Result:
     """Measure how far a model's view of the inserted canaries differs from chance.
 
@@ -90,6 +95,10 @@ def measure(  # noqa: PLR0913 (the front door: each may be left out)
             path, where there is one.
         progress: watches; None is silent. A `Watcher` is told what is to come, and may ask for an
             early end: the searches then stop as at the end of their budget, and the result says so.
+        base: the model before the training, which scores the same texts: the result then says what
+            was likely anyway, and calibrated exposures. As `model`, a model in memory with the
+            tokenizer that is given for that; "adapter-off": the model with its adapter switched
+            off. None: no base.
 
     Returns:
         the result, its canaries in the manifest's order, with its scores in memory. It names a
@@ -99,7 +108,8 @@ def measure(  # noqa: PLR0913 (the front door: each may be left out)
         ManifestError: the manifest is none, cannot be read, was edited, or holds no canary; the
             rows, or the chat template of the insertion, are not of this manifest and tokenizer.
         ModelError: the model cannot be loaded, or cannot read a fill of a format; a model in memory
-            is none that can be measured, or lacks its tokenizer (see `model_in_memory`).
+            is none that can be measured, or lacks its tokenizer (see `model_in_memory`); `base` is
+            no base of it (see `base_of`).
         NumericalError: the model gave NaN or infinite logits.
         PlanError: R has fewer fills left than the references that were asked for.
         ResultError: `out` holds the result of another model, manifest or settings, one that was
@@ -125,6 +135,7 @@ def measure(  # noqa: PLR0913 (the front door: each may be left out)
                 rows,
                 progress,
                 paired_by_hand=tokenizer is not None,
+                base=None if base is None else partial(base_of, base, model=model, loaded=loaded),
             )
 
 
@@ -188,6 +199,7 @@ def _measure_loaded(  # noqa: PLR0913 (what `measure` takes, checked)
     progress: Progress,
     *,
     paired_by_hand: bool,
+    base: Callable[..., Base] | None,
 ) -> Result:
     context = scoring_context(
         loaded,
@@ -197,7 +209,10 @@ def _measure_loaded(  # noqa: PLR0913 (what `measure` takes, checked)
         own_training=validation is not None,
     )
     described = loaded.to_dict()
-    inputs = _inputs(loaded, described, manifest, settings, context)
+    beside = None
+    if base is not None:
+        beside = base(model_sha256=described["weights_sha256"], manifest=manifest)
+    inputs = _inputs(loaded, described, manifest, settings, context, beside)
     directory = None if out is None else MeasurementDirectory(out=Path(out), inputs=inputs)
     if directory is not None and (before := directory.finished()) is not None:
         directory.clear()
@@ -218,6 +233,7 @@ def _measure_loaded(  # noqa: PLR0913 (what `measure` takes, checked)
         settings=settings,
         directory=directory,
         progress=progress,
+        base=beside,
     )
     with computing_threads(threads):
         scores, estimates = measurement.run()
@@ -226,6 +242,7 @@ def _measure_loaded(  # noqa: PLR0913 (what `measure` takes, checked)
         *_warnings(manifest, settings, validation),
         *context.warnings,
         *(_tokenizer_warnings(loaded, scores) if paired_by_hand else ()),
+        *loaded.notes,
         *measurement.notes.values(),
         *measurement.warnings,
     ]
@@ -242,6 +259,7 @@ def _measure_loaded(  # noqa: PLR0913 (what `measure` takes, checked)
         privacy=privacy_section(table, manifest, settings, own_training=validation is not None),
         warnings=(*warnings, *(line for part in estimates for line in part.warnings)),
         context=context.record,
+        base=None if beside is None else beside.record([part.base for part in estimates], out),
     )
     if directory is not None:
         result = directory.finish(result, lambda path: write_scores(path, scores))
@@ -304,6 +322,7 @@ def _inputs(
     manifest: Manifest,
     settings: MeasureSettings,
     context: ScoringContext,
+    base: Base | None,
 ) -> str:
     """One hash for all that decides the numbers; where the model lies is not part of it."""
     tokenizer = loaded.tokenizer
@@ -326,6 +345,8 @@ def _inputs(
         values["adapters"] = adapters
     if rows := context.decisive():
         values["rows"] = rows
+    if base is not None:
+        values["base"] = [base.weights_sha256, base.switched_off]
     return sha256_bytes(canonical_json(values))
 
 
@@ -347,6 +368,7 @@ class _Measurement:
         directory: of the result and of finished parts; None writes nothing.
         warnings: what a reader of the result must know.
         notes: what concerns all formats, given once; by subject.
+        base: the model before the training, which scores the same texts; None: none.
     """
 
     loaded: LoadedModel
@@ -358,6 +380,7 @@ class _Measurement:
     progress: Progress
     warnings: list[str] = field(default_factory=list)
     notes: dict[str, str] = field(default_factory=dict)
+    base: Base | None = None
 
     def __post_init__(self) -> None:
         self.vocabulary = Vocabulary(self.loaded.tokenizer)
@@ -367,7 +390,13 @@ class _Measurement:
         """Scores of all formats, then their estimates."""
         if isinstance(self.progress, Watcher):
             title = measurement_title(self.manifest, self.settings)
-            phases = measurement_phases(self.loaded, self.manifest, self.settings)
+            phases = measurement_phases(
+                self.loaded,
+                self.manifest,
+                self.settings,
+                contexts=self.context.by_format,
+                base=self.base is not None,
+            )
             self.progress.plan(title, phases, keeps=True)
         scores = [self.score(name) for name in self.manifest.formats]
         return scores, [self.estimate(part) for part in scores]
@@ -382,10 +411,21 @@ class _Measurement:
             vocabulary=self.vocabulary,
             kept=self._kept(f"{name}.npz"),
             progress=partial(self.progress, f"scoring {name}"),
+            score_base=self._score_base(name),
         )
         if scores.slower:
             self.notes.setdefault("texts", scores.slower)
         return scores
+
+    def _score_base(self, name: str) -> Callable[[Sequence[Encoded]], NDArray[np.float64]] | None:
+        if self.base is None:
+            return None
+        return partial(
+            self.base.bits,
+            batch_size=self.settings.batch_size,
+            kept=self._kept(f"{name}.base.json"),
+            progress=partial(self.progress, f"scoring {name} under the base"),
+        )
 
     def estimate(self, scores: FormatScores) -> FormatEstimates:
         name = scores.format.name

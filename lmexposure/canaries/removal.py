@@ -258,7 +258,8 @@ def _restored_documents(documents: _T, manifest: Manifest) -> _T:
         )
     known = RowSchema.of(manifest)
     # A plain wrapping hashes all strings of a record, too, and its layout does not tell.
-    both = [known] if known.chat or known.name is None else [known, replace(known, chat=True)]
+    alone = known.chat or manifest.layout != "dataset"
+    both = [known] if alone else [known, replace(known, chat=True)]
     failures = []
     for schema in both:
         try:

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 from lmexposure.models import lstm  # noqa: F401  it registers itself
 
 if TYPE_CHECKING:
-    from lmexposure.models.adapters import active_adapters, as_loaded, unmerged_adapters
+    from lmexposure.models.adapter_switch import adapters_off, base_sha256, check_switch
+    from lmexposure.models.adapters import (
+        active_adapters,
+        as_loaded,
+        base_of_adapter,
+        is_adapter,
+        unmerged_adapters,
+    )
     from lmexposure.models.chat_rows import (
         TrainingRow,
         begins_with,
@@ -45,8 +52,8 @@ if TYPE_CHECKING:
         check_name,
         is_usable_tokenizer,
         load_model,
+        model_outline,
         save_model,
-        weights_sha256,
     )
     from lmexposure.models.lora import check_lora
     from lmexposure.models.lstm import LstmConfig, LstmForCausalLM, LstmState
@@ -59,8 +66,10 @@ if TYPE_CHECKING:
         tiny_gpt2_config,
     )
     from lmexposure.models.packing import IGNORED, Packed, pack
+    from lmexposure.models.quantised import is_quantised, precision_notes
     from lmexposure.models.training import TrainingResult, train
     from lmexposure.models.vocabulary import tokenizer_sha256
+    from lmexposure.models.weights import check_embeddings_are_here, weights_away, weights_sha256
     from lmexposure.records import TrainingSettings
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
@@ -86,15 +95,20 @@ __all__ = [
     "TrainingRow",
     "TrainingSettings",
     "active_adapters",
+    "adapters_off",
     "as_loaded",
+    "base_of_adapter",
+    "base_sha256",
     "begins_with",
     "byte_level_tokenizer",
     "character_tokenizer",
     "check_causal",
     "check_device",
+    "check_embeddings_are_here",
     "check_fit",
     "check_lora",
     "check_name",
+    "check_switch",
     "check_template",
     "computing_threads",
     "context_window",
@@ -102,10 +116,14 @@ __all__ = [
     "encode_documents",
     "encode_in_context",
     "encode_rows",
+    "is_adapter",
+    "is_quantised",
     "is_usable_tokenizer",
     "load_model",
+    "model_outline",
     "new_model",
     "pack",
+    "precision_notes",
     "read_training",
     "record_text",
     "row_context",
@@ -120,5 +138,6 @@ __all__ = [
     "training_rows",
     "unmerged_adapters",
     "warn_imitated",
+    "weights_away",
     "weights_sha256",
 ]

@@ -237,6 +237,11 @@ def _without_loss(
                 f"{name}: the tokenizer gives its row other tokens in the training than in the "
                 "scoring; load the tokenizer of the training, a fast one, with AutoTokenizer"
             )
+        if own.stop <= max(own.first, 1):
+            raise ModelError(
+                f"{name}: a text of one token is all of its row, and nothing predicts it; use a "
+                "longer format"
+            )
         carried = row.carried[max(own.first, 1) : own.stop]
         if not carried.any():
             raise ModelError(

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lmexposure.records.result import (
-        BaseModelRecord,
         CheckpointClass,
         ContextRecord,
         MeasureOptions,
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
         Result,
         Validation,
     )
+    from lmexposure.records.result_base import BaseCanary, BaseClass, BaseModelRecord
     from lmexposure.records.result_classes import (
         ClassKey,
         ClassSummary,
@@ -104,6 +104,8 @@ __all__ = [
     "SEVERAL",
     "TRAINING",
     "AreaUnderCurve",
+    "BaseCanary",
+    "BaseClass",
     "BaseModelRecord",
     "Bound",
     "CanaryResult",

@@ -1,7 +1,8 @@
 """result.json: everything that one measurement found, and what must be true in it.
 
 `Result` is the file. Its parts are in `result_formats.py` (formats, canaries, their estimates and
-searches), `result_classes.py` (the summary) and `result_privacy.py`. A number that is out of its
+searches), `result_classes.py` (the summary), `result_base.py` (the same under the model before the
+training) and `result_privacy.py`. A number that is out of its
 range, or that another part contradicts, would not look wrong in a report; it would look like a
 finding. So each rule is a validator next to the fields that it is about, here those between the
 parts, and whoever has a `Result` need look at none of it again.
@@ -35,7 +36,9 @@ from lmexposure._record import (
     Sha256,
     Upgrades,
 )
+from lmexposure._text import visible
 from lmexposure.errors import ResultError, SettingsError
+from lmexposure.records.result_base import BaseClass, BaseModelRecord
 from lmexposure.records.result_classes import ClassKey, ClassSummary, QuantileInterval
 from lmexposure.records.result_formats import CanaryResult, Estimate, FormatResult
 from lmexposure.records.result_privacy import Privacy, refuse_other
@@ -131,20 +134,6 @@ class ContextRecord(Record):
     right_tokens: Count
     unscored_tokens: Count
     template_sha256: Sha256 | None
-
-
-class BaseModelRecord(Record):
-    """The model before the training that is judged.
-
-    Attributes:
-        path: its directory or name, as in `Model`.
-        weights_sha256: of its weights.
-        switched_off: whether it is the measured model with its adapters switched off.
-    """
-
-    path: str
-    weights_sha256: Sha256
-    switched_off: bool
 
 
 class CheckpointClass(Record):
@@ -374,7 +363,8 @@ class Result(FileRecord):
         Columns: id, format, role, repetitions; log_perplexity_bits (lower = more memorised);
         exposure with low and high, in bits (higher = more memorised), whether it is capped, and the
         method; rank and place, as in `Estimate`; found_at: the guess at which the secret falls by
-        the best of the searches, missing where it does not within all `guesses_tried`.
+        the best of the searches, missing where it does not within all `guesses_tried`. Where a base
+        was measured, too: base_log_perplexity_bits, base_exposure, calibrated_exposure.
         """
         from lmexposure.records.result_views import frame_of
 
@@ -528,6 +518,30 @@ class Result(FileRecord):
         return self
 
     @model_validator(mode="after")
+    def _base_is_of_the_canaries(self) -> Self:
+        calibrated = [c.id for c in self.canaries if c.calibrated is not None]
+        if self.base is None:
+            if calibrated:
+                raise ValueError(
+                    f"canary {calibrated[0]!r} has a calibrated exposure, and the result no base"
+                )
+            return self
+        of_all = [canary.id for canary in self.canaries]
+        refuse_other("base", "canaries", [c.id for c in self.base.canaries], of_all)
+        refuse_other("calibrated exposures", "canaries", calibrated, of_all)
+        refuse_other(
+            "base",
+            "classes",
+            [row.key for row in self.base.classes],
+            [row.key for row in self.summary],
+        )
+        for under_base, canary in zip(self.base.canaries, self.canaries, strict=True):
+            _check_estimate(canary, under_base.exposure, self.format_named[canary.format])
+        for row in self.base.classes:
+            _check_base_class(row, self.classes[row.key])
+        return self
+
+    @model_validator(mode="after")
     def _missing_is_explained(self) -> Self:
         missing = [c.id for c in self.canaries if c.log_perplexity_bits is None]
         if missing and not self.warnings:
@@ -543,7 +557,7 @@ def _check_estimate(canary: CanaryResult, estimate: Estimate, form: FormatResult
     if value is None or estimate.method == "skew_normal":
         return
     least = 0.0
-    if estimate.method == "sampled":
+    if estimate.method in ("sampled", "calibrated"):
         # What costs more than every reference has the rank n + 1 of n.
         least = math.log2(references / (references + 1))
     if not least - ROUNDING <= value <= form.bits + ROUNDING:
@@ -553,7 +567,10 @@ def _check_estimate(canary: CanaryResult, estimate: Estimate, form: FormatResult
         )
     if estimate.rank is None or estimate.method == "importance":  # weighted ranks are rounded
         return
-    among = references if estimate.method == "sampled" else form.space_size
+    sampled = estimate.method == "sampled" or (
+        estimate.method == "calibrated" and not (form.exhaustive and canary.role == "canary")
+    )
+    among = references if sampled else form.space_size
     follows = math.log2(among) - math.log2(estimate.rank)
     if abs(value - follows) > ROUNDING:
         raise ValueError(
@@ -586,6 +603,18 @@ def _check_summary(row: ClassSummary, canaries: Sequence[CanaryResult], form: Fo
         )
     if row.epsilon is not None:
         _near(row.name, "epsilon.median_exposure", row.epsilon.median_exposure, row.median.value)
+
+
+def _check_base_class(row: BaseClass, canaries: Sequence[CanaryResult]) -> None:
+    """A row beside the base says what the calibrated exposures say."""
+    name = f"{visible(row.format)}, {row.role}, repetitions {row.repetitions}, beside the base"
+    shown = [canary.calibrated for canary in canaries if canary.calibrated is not None]
+    refuse_other(name, "n", row.n, len(canaries))
+    refuse_other(name, "capped", row.capped, sum(estimate.capped for estimate in shown))
+    values = [estimate.value for estimate in shown if estimate.value is not None]
+    refuse_other(name, "calibrated values", len(values), len(shown))
+    _near(name, "calibrated_mean", row.calibrated_mean, math.fsum(values) / len(values))
+    _near(name, "calibrated", row.calibrated.value, quantile_of(values, 0.5))
 
 
 def _check_finds(row: ClassSummary, canaries: Sequence[CanaryResult]) -> None:

@@ -278,7 +278,7 @@ class ClassSummary(Record):
     mean_interval: MeanInterval
     controls: ControlsComparison | None
     guessing: GuessingBaseline
-    other_medians: dict[Literal["certificate", "skew_normal"], float | None]
+    other_medians: dict[Literal["certificate", "skew_normal", "calibrated"], float | None]
     skew_normal_flagged: Count | None
     guessing_test: GuessingTest | None
     median_capped: bool

@@ -33,9 +33,12 @@ Method = Literal[
     "sampled",
     "skew_normal",
     "certificate",
+    "calibrated",
 ]
 # What estimates are kept under; a rank that is exact up to a margin is an "exact" one.
-EstimateName = Literal["exact", "bounded", "importance", "sampled", "skew_normal", "certificate"]
+EstimateName = Literal[
+    "exact", "bounded", "importance", "sampled", "skew_normal", "certificate", "calibrated"
+]
 Role = Literal["canary", "control"]
 
 _QUANTILES = 9  # of the references that are kept
@@ -344,6 +347,11 @@ class CanaryResult(Record):
     exposure: Estimate
     estimates: dict[EstimateName, Estimate]
     extraction: Rows[Extraction]
+
+    @property
+    def calibrated(self) -> Estimate | None:
+        """The exposure beside the base; None where none was measured."""
+        return self.estimates.get("calibrated")
 
     @property
     def blind_searches(self) -> tuple[Extraction, ...]:

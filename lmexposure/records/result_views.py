@@ -18,6 +18,7 @@ from lmexposure._text import visible
 from lmexposure._validate import integer
 from lmexposure.errors import ResultError
 from lmexposure.records.result import Result
+from lmexposure.records.result_base import BaseCanary
 from lmexposure.records.result_classes import ClassKey, ClassSummary, QuantileInterval
 from lmexposure.records.result_formats import CanaryResult
 
@@ -155,7 +156,18 @@ def frame_of(result: Result) -> "pd.DataFrame":
     """A row for each canary and control, without its secret; what is missing is NaN or None."""
     import pandas as pd
 
-    return pd.DataFrame([_row(canary) for canary in result.canaries])
+    if result.base is None:
+        return pd.DataFrame([_row(canary) for canary in result.canaries])
+    beside = zip(result.canaries, result.base.canaries, strict=True)
+    return pd.DataFrame([{**_row(canary), **_beside(canary, base)} for canary, base in beside])
+
+
+def _beside(canary: CanaryResult, base: BaseCanary) -> dict[str, object]:
+    return {
+        "base_log_perplexity_bits": base.log_perplexity_bits,
+        "base_exposure": base.exposure.value,
+        "calibrated_exposure": None if canary.calibrated is None else canary.calibrated.value,
+    }
 
 
 def _row(canary: CanaryResult) -> dict[str, object]:

@@ -17,6 +17,7 @@ from lmexposure.records.result import Result
 _DRAWN = ("canary", "control")
 _ROLES = (*_DRAWN, "held_out", "reference")
 OLD_ROLES = {"excluded": "held_out"}  # as results before version 2 have it
+_BASE = "base_log_perplexity_bits"
 _TEXT_COLUMNS = ("id", "format", "role")
 # A measurement makes its scores again where they do not fit.
 _SAME_COMMAND = "give the command that measured it again, or measure with another directory"
@@ -31,6 +32,7 @@ class Scores:
         ids, formats, roles: shape (N,); roles are "canary", "control", "held_out", "reference".
         repetitions: the class of a candidate, 0 for controls and references, shape (N,).
         log_perplexity_bits: bits, finite, shape (N,); lower = more memorised.
+        base_log_perplexity_bits: the same under the base model; None where none was measured.
     """
 
     ids: NDArray[np.str_]
@@ -38,6 +40,7 @@ class Scores:
     roles: NDArray[np.str_]
     repetitions: NDArray[np.int64]
     log_perplexity_bits: NDArray[np.float64]
+    base_log_perplexity_bits: NDArray[np.float64] | None = None
 
 
 def read_scores(path: str | Path, result: Result) -> Scores:
@@ -82,6 +85,8 @@ def write_score_table(
         "log_perplexity_bits": scores.log_perplexity_bits,
         **more,
     }
+    if scores.base_log_perplexity_bits is not None:
+        columns[_BASE] = scores.base_log_perplexity_bits
     with atomic_write(path, mode=PRIVATE) as stream:
         pq.write_table(pa.table(columns), stream)
 
@@ -110,23 +115,30 @@ def _read_columns(path: Path) -> Scores:
         # Neither `read_table` nor `to_numpy`: both import pandas. A stream, for the path may not
         # be UTF-8.
         with open(path, "rb") as stream, pq.ParquetFile(stream) as file:
+            wanted += [_BASE] * (_BASE in file.schema_arrow.names)
             table = file.read(columns=wanted)
         if any(table[name].null_count for name in wanted):
             raise ValueError("an empty cell")
         texts = [np.asarray(table[name].to_pylist(), dtype=str) for name in _TEXT_COLUMNS]
         copies = np.asarray(table["repetitions"].to_pylist(), dtype=np.int64)
-        bits = np.asarray(table["log_perplexity_bits"].to_pylist(), dtype=np.float64)
+        bits, *base = [np.asarray(table[name].to_pylist(), dtype=np.float64) for name in wanted[4:]]
     except (OSError, ValueError, TypeError, KeyError, pa.ArrowException) as failure:
         raise ResultError(
             f"{path} cannot be read as scores ({type(failure).__name__}): cut short, or of other "
             f"columns; {_SAME_COMMAND}"
         ) from None
-    _check_bits(path, bits)
+    for column in (bits, *base):
+        _check_bits(path, column)
     ids, formats, roles = texts
     for old, new in OLD_ROLES.items():
         roles = np.where(roles == old, new, roles)
     return Scores(
-        ids=ids, formats=formats, roles=roles, repetitions=copies, log_perplexity_bits=bits
+        ids=ids,
+        formats=formats,
+        roles=roles,
+        repetitions=copies,
+        log_perplexity_bits=bits,
+        base_log_perplexity_bits=base[0] if base else None,
     )
 
 

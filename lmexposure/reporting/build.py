@@ -22,7 +22,16 @@ from lmexposure.records import (
     RunFiles,
     Scores,
 )
-from lmexposure.reporting.data import CanaryRow, ClassRow, FormatData, Found, ReportData, RocData
+from lmexposure.reporting.data import (
+    BaseData,
+    BaseDot,
+    CanaryRow,
+    ClassRow,
+    FormatData,
+    Found,
+    ReportData,
+    RocData,
+)
 from lmexposure.reporting.facts import (
     command_of,
     model_facts,
@@ -74,6 +83,7 @@ def report_data(
         significance=limits.significance,
         quick=result.settings.quick,
         redacted=not show_secrets,
+        trajectory=tuple(result.trajectory),
         scored="" if result.context is None else scored_in(result.context),
         rows_unknown=rows_unknown(result),
     )
@@ -110,6 +120,7 @@ def _format(
         reference_bits=np.empty(0) if scores is None else _reference_bits(scores, name),
         fit=form.skew_normal,
         quantiles=tuple(form.reference_bits_quantiles),
+        base=base_data(run.result, name),
     )
 
 
@@ -140,6 +151,34 @@ def class_rows(result: Result, form: FormatResult) -> tuple[ClassRow, ...]:
     rows = [row for row in result.summary if row.format == form.name]
     rows.sort(key=lambda row: (row.role != "control", row.repetitions))
     return tuple(_class_row(row, form) for row in rows)
+
+
+def base_data(result: Result, name: str) -> BaseData | None:
+    """One format beside the base; None where none was measured.
+
+    Args:
+        result: the result.
+        name: of the format.
+    """
+    if result.base is None:
+        return None
+    rows = [row for row in result.base.classes if row.format == name]
+    rows.sort(key=lambda row: (row.role != "control", row.repetitions))
+    dots = [
+        BaseDot(
+            role=canary.role,
+            repetitions=canary.repetitions,
+            base=before,
+            calibrated=value,
+            capped=found.capped,
+        )
+        for canary, under_base in zip(result.canaries, result.base.canaries, strict=True)
+        if canary.format == name
+        and (before := under_base.exposure.value) is not None
+        and (found := canary.calibrated) is not None
+        and (value := found.value) is not None
+    ]
+    return BaseData(classes=tuple(rows), canaries=tuple(dots))
 
 
 def _class_row(row: ClassSummary, form: FormatResult) -> ClassRow:

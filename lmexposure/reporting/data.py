@@ -6,7 +6,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure.gate import Verdict
-from lmexposure.records import Evaluation, Privacy, Provenance, Role, SkewNormalFit
+from lmexposure.records import (
+    BaseClass,
+    CheckpointClass,
+    Evaluation,
+    Privacy,
+    Provenance,
+    Role,
+    SkewNormalFit,
+)
 
 Floats = NDArray[np.float64]
 
@@ -134,6 +142,37 @@ class CanaryRow:
     secret: str | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class BaseDot:
+    """One canary or control beside the base; exposures in bits, by ranks among the references.
+
+    Attributes:
+        role, repetitions: as in the result; a control has repetitions 0.
+        base: under the base; higher = likelier before the training.
+        calibrated: by log-perplexity minus the base's; higher = more memorised.
+        capped: `calibrated` is a lower bound.
+    """
+
+    role: Role
+    repetitions: int
+    base: float
+    calibrated: float
+    capped: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaseData:
+    """A format beside the base.
+
+    Attributes:
+        classes: controls first, then ascending repetitions.
+        canaries: controls included; those with both exposures.
+    """
+
+    classes: tuple[BaseClass, ...]
+    canaries: tuple[BaseDot, ...]
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FormatData:
     """One format: its canaries, and the references that they were compared with.
@@ -150,6 +189,7 @@ class FormatData:
         fit: the skew-normal curve through the references; None without.
         quantiles: of the reference log-perplexities, as the result holds them: least, 1, 5, 25, 50,
             75, 95, 99 %, largest.
+        base: the same beside the base model; None where none was measured.
     """
 
     name: str
@@ -163,6 +203,7 @@ class FormatData:
     reference_bits: Floats
     fit: SkewNormalFit | None
     quantiles: tuple[float, ...]
+    base: BaseData | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -212,6 +253,7 @@ class ReportData:
         significance: how often, at most, the gate calls a model leaking that memorised nothing.
         quick: whether the measurement was a first look.
         redacted: whether secrets are left out.
+        trajectory: the classes under each checkpoint, in order; empty where one was measured.
         scored: in which rows canaries and references were scored, a sentence; "" where the result
             does not say.
         rows_unknown: whether that is not known of the training.
@@ -232,5 +274,6 @@ class ReportData:
     significance: float = 0.01
     quick: bool = False
     redacted: bool = True
+    trajectory: tuple[CheckpointClass, ...] = ()
     scored: str = ""
     rows_unknown: bool = False

@@ -16,7 +16,14 @@ from lmexposure.reporting.compare import (
 )
 from lmexposure.reporting.data import ClassRow, ReportData, Section
 from lmexposure.reporting.privacy import primary_section
-from lmexposure.reporting.sections import class_cells, legend, most_memorised, overview_section
+from lmexposure.reporting.sections import (
+    base_section,
+    class_cells,
+    legend,
+    most_memorised,
+    overview_section,
+    trajectory_section,
+)
 
 # What CommonMark and GitHub's tables, autolinks, formulas and mentions give a meaning to.
 _SPECIAL = re.compile(r"([\\`*\[\]<>|~&$@#]|(?<![^\W_])_|_(?![^\W_]))")
@@ -75,6 +82,17 @@ def _exposure(data: ReportData) -> Iterator[str]:
     yield section_table(overview)
     yield _how_to_read(overview, rows[0][1].level, [form.bits for form in data.formats])
     yield inline(data.scored)
+    for form in data.formats:
+        if form.base is not None:
+            section = base_section(form, form.base)
+            yield f"### {inline(section.title)}"
+            yield section_table(section)
+            yield inline(". ".join(legend([section], percent(rows[0][1].level)).notes) + ".")
+    if data.trajectory:
+        checkpoints = trajectory_section(data.trajectory)
+        yield f"<details><summary>{inline(checkpoints.title)}</summary>"
+        yield section_table(checkpoints)
+        yield "</details>"
     if len(shown) < len(rows):
         yield f"<details><summary>All {len(rows)} classes</summary>"
         yield section_table(overview_section(rows))

@@ -26,6 +26,7 @@ from lmexposure.reporting.data import CanaryRow, ClassRow, FormatData, ReportDat
 from lmexposure.reporting.privacy import bounds_legend, bounds_overview, class_section, where
 from lmexposure.reporting.sections import (
     CHANCE,
+    base_section,
     class_cells,
     class_columns,
     exposure_section,
@@ -34,6 +35,7 @@ from lmexposure.reporting.sections import (
     legend,
     most_memorised,
     overview_section,
+    trajectory_section,
 )
 
 if TYPE_CHECKING:
@@ -60,6 +62,7 @@ _WORDS = (
     _style.whole,
 )
 _SECTIONS = (bounds_legend, class_section, bounds_overview, where)
+_OF_THE_RUN = ("epsilon", "roc", "training", "trajectory")
 _OF_CONTROLS = ("median", "interval", "mean", "p_value")
 _RATES = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 
@@ -86,13 +89,14 @@ def render_report(data: ReportData) -> str:
         formats=formats,
         glance=glance,
         how_to_read={
-            "exposure": legend([glance, *(view.classes for view in formats)], level).notes,
+            "exposure": legend([glance, *_shown(formats)], level).notes,
             "extraction": legend(found, level).notes,
         },
         controls=_controls(data.formats),
-        charts={kind: _of(charts, kind) for kind in ("epsilon", "roc", "training")},
+        charts={kind: _of(charts, kind) for kind in _OF_THE_RUN},
         canaries=rows,
         left_out=left_out,
+        trajectory=trajectory_section(data.trajectory),
         roc_table=_roc(data.roc),
     )
 
@@ -132,24 +136,32 @@ class _FormatView:
 
     data: FormatData
     classes: Section
+    base: Section | None
     guesses: Section | None
     known: Section | None
     exposure: Chart | None
     references: Chart | None
     extraction: Chart | None
     controls: Chart | None
+    calibrated: Chart | None
 
 
 def _view(form: FormatData, charts: Sequence[Chart]) -> _FormatView:
-    kinds = ("exposure", "references", "extraction", "controls")
+    kinds = ("exposure", "references", "extraction", "controls", "calibrated")
     found = {kind: next(iter(_of(charts, kind, form.name)), None) for kind in kinds}
     return _FormatView(
         data=form,
         classes=exposure_section(form, form.classes),
+        base=None if form.base is None else base_section(form, form.base),
         guesses=guesses_section(form.name, form.classes),
         known=known_section(form.name, form.classes),
         **found,
     )
+
+
+def _shown(formats: Sequence[_FormatView]) -> list[Section]:
+    """The tables of exposure on the page."""
+    return [table for view in formats for table in (view.classes, view.base) if table]
 
 
 def _of(charts: Sequence[Chart], kind: str, subject: str = "") -> list[Chart]:

@@ -3,6 +3,7 @@
 Each quantity of a class has one way to be written, wherever it is shown.
 """
 
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -21,9 +22,9 @@ from lmexposure._style import (
     probability,
     whole,
 )
-from lmexposure.records import FormatResult, GuessingBaseline, Result
-from lmexposure.reporting.build import class_rows
-from lmexposure.reporting.data import ClassRow, FormatData, Found, Section
+from lmexposure.records import BaseClass, CheckpointClass, FormatResult, GuessingBaseline, Result
+from lmexposure.reporting.build import base_data, class_rows
+from lmexposure.reporting.data import BaseData, ClassRow, FormatData, Found, Section
 from lmexposure.reporting.facts import scored_in
 from lmexposure.reporting.privacy import privacy_sections
 
@@ -53,6 +54,26 @@ _EXPOSURE = (
     "skew_normal",
     "epsilon_point",
 )
+_BASE_CELLS: dict[str, Callable[[BaseClass], str]] = {
+    "repetitions": lambda row: class_name(row.role, row.repetitions),
+    "n": lambda row: whole(row.n),
+    "calibrated": lambda row: at_least(row.calibrated.value, row.calibrated_capped),
+    "interval": lambda row: interval(row.calibrated.low, row.calibrated.high),
+    "mean": lambda row: at_least(row.calibrated_mean, row.capped > 0),
+    "p_value": lambda row: probability(row.guessing_test.p_value),
+    "base": lambda row: number(row.exposure.value),
+    "added": lambda row: at_least(row.added, row.added_capped),
+    "gained": lambda row: number(row.gained_bits),
+    "reference_gained": lambda row: number(row.reference_gained_bits),
+}
+_BESIDE = tuple(_BASE_CELLS)
+# What calibrated exposure is of where the training left nothing, among many references.
+_OF_GUESSING = {
+    "repetitions": "guessing",
+    "calibrated": number(1.0),
+    "mean": number(1 / math.log(2)),
+    "base": number(1.0),
+}
 _OVERVIEW = ("repetitions", "n", "median", "interval", "p_value", "guesses")
 CHANCE = "by chance"
 # What heads of columns mean.
@@ -61,6 +82,11 @@ _HEADS = {
     "p_value": "how often chance alone gives such a mean (controls: in either direction)",
     "certificate": "median of the bound proven for each canary: log2|R| - the bits of its secret",
     "skew_normal": "median by extrapolation along a curve through the references",
+    "calibrated": "median by ranks of log-perplexity minus the base's: what was likely anyway does "
+    "not count (Jagielski 2023)",
+    "base": "median exposure before the training, by ranks among the references",
+    "added": "median of exposure by such ranks minus that under the base",
+    "gained": "bits, median; by so much did the training make a canary likelier",
     "epsilon_point": "an estimate, not a bound: ln 2 (median - 1) / repetitions (Jagielski 2023)",
 }
 # Signs in heads and cells: how the legend names them, where they are, what they mean.
@@ -89,6 +115,8 @@ def result_sections(result: Result) -> Iterator[Section]:
     No secret is in it: a result holds none.
     """
     shown = [section for form in result.formats for section in _format(result, form)]
+    if result.trajectory:
+        shown.append(trajectory_section(result.trajectory))
     yield from shown
     yield legend(shown, percent(result.settings.level))
     if result.privacy is not None:
@@ -102,11 +130,13 @@ def result_sections(result: Result) -> Iterator[Section]:
 
 def _format(result: Result, form: FormatResult) -> Iterator[Section]:
     rows = class_rows(result, form)
+    base = base_data(result, form.name)
     if rows:
         guessing = next(row.guessing for row in reversed(result.summary) if row.format == form.name)
         section = exposure_section(form, rows)
         yield replace(section, rows=(*section.rows, _guessing(guessing)))
-        yield from filter(None, (guesses_section(form.name, rows), known_section(form.name, rows)))
+        tables = (base and base_section(form, base), guesses_section(form.name, rows))
+        yield from filter(None, (*tables, known_section(form.name, rows)))
 
 
 def exposure_section(form: FormatResult | FormatData, rows: Sequence[ClassRow]) -> Section:
@@ -118,6 +148,19 @@ def exposure_section(form: FormatResult | FormatData, rows: Sequence[ClassRow]) 
         f"({bits(form.bits, 1)}), {among}; higher = more memorised",
         columns=class_columns(_EXPOSURE),
         rows=tuple(class_cells(row, _EXPOSURE) for row in rows),
+    )
+
+
+def base_section(form: FormatResult | FormatData, base: BaseData) -> Section:
+    """All that is said of one format's classes beside the base."""
+    return Section(
+        title=f"Calibrated exposure in bits, {form.name}: beside the base, "
+        f"{count(form.references, 'reference')}; higher = more memorised",
+        columns=class_columns(_BESIDE),
+        rows=(
+            *(tuple(_BASE_CELLS[name](row) for name in _BESIDE) for row in base.classes),
+            tuple(_OF_GUESSING.get(name, "") for name in _BESIDE),
+        ),
     )
 
 
@@ -163,6 +206,31 @@ def _found(
         title=f"Secrets found, {about}",
         columns=(LABELS["repetitions"], *map(head, given)),
         rows=(*cells, (CHANCE, *map(probability, chances))),
+    )
+
+
+_TRAJECTORY = ("checkpoint", "step", "format", "repetitions", "n", "median", "interval", "exact")
+
+
+def trajectory_section(rows: Sequence[CheckpointClass]) -> Section:
+    """Exposure of each class under each checkpoint of a training."""
+    checkpoints = len({row.checkpoint for row in rows})
+    return Section(
+        title=f"Exposure in bits, {count(checkpoints, 'checkpoint')}; higher = more memorised",
+        columns=class_columns(_TRAJECTORY),
+        rows=tuple(
+            (
+                row.checkpoint,
+                whole(row.step),
+                row.format,
+                class_name("canary" if row.repetitions else "control", row.repetitions),
+                whole(row.n),
+                number(row.median),
+                interval(row.low, row.high),
+                f"{row.exact:,}/{row.n:,}",
+            )
+            for row in rows
+        ),
     )
 
 

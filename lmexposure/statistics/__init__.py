@@ -3,9 +3,9 @@
 Numpy and scipy only: nothing here knows a model. All log-perplexities and exposures are in bits.
 
 A new statistic is a file of its own, with its source and a record that has `to_dict()`, and a name
-here. Exposures: `exposures`, `exact`, `importance`, `skew_normal`; bounds on epsilon: one file each
-in `bounds`; whether chance explains a difference: `chance`; telling members from others:
-`membership`, `roc`, `attack_scores`, `many_models`.
+here. Exposures: `exposures`, `exact`, `importance`, `skew_normal`, `calibrated`; bounds on epsilon:
+one file each in `bounds`; whether chance explains a difference: `chance`; telling members from
+others: `membership`, `roc`, `attack_scores`, `many_models`.
 """
 
 from typing import TYPE_CHECKING
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from lmexposure.statistics.bounds.lidp import lidp_epsilon
     from lmexposure.statistics.bounds.one_run import one_run_audit
     from lmexposure.statistics.bounds.one_run_guesses import one_run_epsilon, one_run_p_value
+    from lmexposure.statistics.calibrated import CalibratedExposure, calibrated_exposure
     from lmexposure.statistics.chance import (
         GUESSING,
         GuessingBaseline,
@@ -123,6 +124,7 @@ __all__ = [
     "AreaUnderCurve",
     "BinomialInterval",
     "Bonferroni",
+    "CalibratedExposure",
     "CanariesAndPopulation",
     "CertifiedExposure",
     "Claim",
@@ -156,6 +158,7 @@ __all__ = [
     "WeightedDraws",
     "area_under_curve",
     "binomial_interval",
+    "calibrated_exposure",
     "canaries_and_population",
     "certified_exposure",
     "clopper_pearson_epsilon",

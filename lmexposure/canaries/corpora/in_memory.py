@@ -281,7 +281,8 @@ def corpus_of(documents: Any, schema: RowSchema) -> InMemory:
     if not isinstance(first, Mapping):
         if schema.wrapping is not None:
             raise CorpusError(
-                "a wrapping is for records (dicts); give records with the fields of the wrapping"
+                "a wrapping is for a list of records (dicts); give records with the fields of "
+                "the wrapping"
             )
         if schema.fields:
             raise CorpusError("texts have no fields; give records (dicts), or leave fields out")

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from lmexposure.reporting.charts.calibrated import calibrated_chart
 from lmexposure.reporting.charts.chart import Chart
 from lmexposure.reporting.charts.controls import controls_chart
 from lmexposure.reporting.charts.epsilon import epsilon_chart
@@ -12,6 +13,7 @@ from lmexposure.reporting.charts.references import reference_chart
 from lmexposure.reporting.charts.roc import roc_chart
 from lmexposure.reporting.charts.style import class_styles
 from lmexposure.reporting.charts.training import training_chart
+from lmexposure.reporting.charts.trajectory import trajectory_chart
 from lmexposure.reporting.data import ReportData
 
 _CURVES = 6  # of one ROC chart
@@ -37,13 +39,14 @@ def charts_of(data: ReportData) -> list[Chart]:
 
 def _all(data: ReportData) -> Iterator[Chart | None]:
     styles = class_styles(_repetitions(data))
-    for of_format in (exposure_chart, reference_chart, extraction_chart):
+    for of_format in (exposure_chart, calibrated_chart, reference_chart, extraction_chart):
         yield from (of_format(form, styles) for form in data.formats)
     yield epsilon_chart(data.privacy, styles)
     for start in range(0, len(data.roc), _CURVES):
         curves = data.roc[start : start + _CURVES]
         yield roc_chart(curves, number_of=start // _CURVES + 1, styles=styles)
     yield training_chart(data.training, styles)
+    yield trajectory_chart(data.trajectory, styles)
     yield from map(controls_chart, data.formats)
 
 
@@ -55,6 +58,7 @@ def _repetitions(data: ReportData) -> Iterator[int]:
     if data.privacy is not None:
         yield from (part.repetitions for part in data.privacy.classes)
     yield from (curve.repetitions for curve in data.roc)
+    yield from (row.repetitions for row in data.trajectory)
 
 
 def _named_apart(chart: Chart, taken: set[str]) -> Chart:

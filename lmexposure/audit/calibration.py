@@ -1,0 +1,171 @@
+"""What the scores of a format mean beside the base: its exposures, and calibrated ones."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lmexposure._files import sha256_bytes
+from lmexposure.audit.format_scores import FormatScores
+from lmexposure.records import BaseCanary, BaseClass, Estimate, MeasureSettings
+from lmexposure.statistics import (
+    CalibratedExposure,
+    calibrated_exposure,
+    estimated_quantile,
+    guessing_test,
+)
+
+_NEVER_FIRST = "it is given beside the exposure that is shown, and decides no verdict"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BesideBase:
+    """One format beside the base, ready for the result.
+
+    Attributes:
+        estimates: the calibrated exposure of each canary and control, in the manifest's order.
+        canaries: the same under the base.
+        classes: by ascending repetitions, 0 (the controls) first.
+    """
+
+    estimates: list[Estimate]
+    canaries: list[BaseCanary]
+    classes: list[BaseClass]
+
+
+def beside_base(
+    scores: FormatScores, settings: MeasureSettings, *, origin: str
+) -> BesideBase | None:
+    """Exposures under the base, calibrated exposures, and what the training added.
+
+    Args:
+        scores: log-perplexities of one format, under the base too.
+        settings: level, permutations, seed.
+        origin: what distinguishes this measurement from all others, for the permutations.
+
+    Returns:
+        None where no base was measured.
+    """
+    if scores.base_bits is None:
+        return None
+    made = {control: _made(scores, settings, control=control) for control in (False, True)}
+    base_bits = scores.base_bits[: len(scores.canaries)]
+    estimates: list[Estimate] = []
+    canaries = []
+    place = {False: 0, True: 0}
+    for canary, control, bits in zip(
+        scores.canaries, scores.controls.tolist(), base_bits.tolist(), strict=True
+    ):
+        found, i = made[control], place[control]
+        assert found is not None
+        place[control] += 1
+        row = found.calibrated.row(i)
+        row["assumptions"].append(_NEVER_FIRST)
+        estimates.append(Estimate.model_validate(row | {"method": "calibrated"}))
+        under_base = Estimate.model_validate(found.base.row(i))
+        canaries.append(BaseCanary(id=canary.id, log_perplexity_bits=bits, exposure=under_base))
+    return BesideBase(
+        estimates=estimates, canaries=canaries, classes=_classes(scores, made, settings, origin)
+    )
+
+
+def _made(
+    scores: FormatScores, settings: MeasureSettings, *, control: bool
+) -> CalibratedExposure | None:
+    """Of canaries or of controls; what each of them is ranked among is as for plain exposures.
+
+    Where the references are all that are left, the controls belong to the null of a canary, whose
+    rank is exact. A control is never part of its own null.
+    """
+    chosen = scores.controls == control
+    if not chosen.any():
+        return None
+    own, others = _columns(scores)
+    exhaustive = scores.exhaustive and not control
+    if exhaustive:
+        others = np.concatenate([others, own[:, scores.controls]], axis=1)
+    return calibrated_exposure(
+        *own[:, chosen],
+        *others,
+        space_size=scores.format.size,
+        exhaustive=exhaustive,
+        level=settings.level,
+    )
+
+
+def _columns(scores: FormatScores) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Bits under the model and under the base, of canaries (2, K) and of references (2, M)."""
+    assert scores.base_bits is not None
+    both = np.stack([scores.bits, scores.base_bits])
+    return both[:, : len(scores.canaries)], both[:, len(scores.canaries) :]
+
+
+def _classes(
+    scores: FormatScores,
+    made: dict[bool, CalibratedExposure | None],
+    settings: MeasureSettings,
+    origin: str,
+) -> list[BaseClass]:
+    repetitions = np.array([canary.repetitions for canary in scores.canaries])
+    rows = []
+    for count in np.unique(repetitions).tolist():
+        found = made[count == 0]
+        assert found is not None
+        among = repetitions[scores.controls == (count == 0)]
+        rows.append(_class(scores, found, np.flatnonzero(among == count), count, settings, origin))
+    return rows
+
+
+def _class(
+    scores: FormatScores,
+    found: CalibratedExposure,
+    chosen: NDArray[np.int64],
+    repetitions: int,
+    settings: MeasureSettings,
+    origin: str,
+) -> BaseClass:
+    """One class; `chosen` are its places among the canaries, or among the controls."""
+    test = guessing_test(
+        -found.gained_bits[chosen],
+        -_gained(scores),
+        seed=_seed_of(settings.bootstrap_seed, origin, scores.format.name, repetitions),
+        permutations=settings.permutations,
+        alternative="memorised" if repetitions else "different",
+    )
+    calibrated = found.calibrated.value[chosen]
+    return BaseClass(
+        format=scores.format.name,
+        role="canary" if repetitions else "control",
+        repetitions=repetitions,
+        n=int(chosen.size),
+        exposure=_median(found.base.estimates(), chosen, settings.level),
+        added=float(np.median(found.added[chosen])),
+        added_capped=bool(2 * found.added_capped[chosen].sum() >= chosen.size),
+        calibrated=_median(found.calibrated.estimates(), chosen, settings.level),
+        calibrated_mean=float(calibrated.mean()),
+        capped=int(found.calibrated.capped[chosen].sum()),
+        gained_bits=float(np.median(found.gained_bits[chosen])),
+        reference_gained_bits=float(np.median(_gained(scores))),
+        guessing_test=test.to_dict(),  # type: ignore[arg-type]
+    )
+
+
+def _gained(scores: FormatScores) -> NDArray[np.float64]:
+    """By how many bits the training made each reference likelier, shape (M,)."""
+    bits, base = _columns(scores)[1]
+    gained: NDArray[np.float64] = base - bits
+    return gained
+
+
+def _median(estimates: Sequence[Any], chosen: NDArray[np.int64], level: float) -> Any:
+    own = [estimates[i] for i in chosen.tolist()]
+    return estimated_quantile(own, 0.5, level=level).to_dict()
+
+
+def _seed_of(seed: int, origin: str, name: str, repetitions: int) -> int:
+    """A class's own seed, and another than that of its plain test; a JSON number holds it."""
+    key = json.dumps([seed, origin, name, repetitions, "base"])
+    return int(sha256_bytes(key.encode())[:12], 16)

@@ -1,0 +1,102 @@
+"""A model with its adapters switched off: the model before the fine-tuning, in the same weights."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any, cast
+
+from transformers import PreTrainedModel
+
+from lmexposure.errors import ModelError
+from lmexposure.models.weights import weights_sha256
+
+# Where in a layer that it changes peft keeps the layer's own weights.
+_WITHIN = ("base_layer.", "original_module.", "token_adapter.base_layer.")
+
+
+@contextmanager
+def adapters_off(model: Any) -> Iterator[None]:
+    """Switch all adapters of a model off, and leave them as they were.
+
+    Args:
+        model: of transformers, with layers of peft in it that are not merged; one without any is
+            left alone.
+    """
+    layers = _switched(model)
+    before = [layer._disable_adapters for layer in layers]
+    trained = [(weight, weight.requires_grad) for weight in model.parameters()]
+    try:
+        for layer in layers:
+            layer.enable_adapters(False)
+        yield
+    finally:
+        for layer, was_off in zip(layers, before, strict=True):
+            layer.enable_adapters(not was_off)
+        for weight, with_gradient in trained:
+            weight.requires_grad_(with_gradient)
+
+
+def check_switch(name: str, model: Any) -> None:
+    """Refuse a model whose adapters cannot be switched off.
+
+    Args:
+        name: for the message.
+        model: of transformers, or a `peft.PeftModel`.
+
+    Raises:
+        ModelError: it has no adapter apart from its weights, or a merged one.
+    """
+    layers = _switched(model)
+    if not layers:
+        raise ModelError(
+            f"model {name!r} has no adapter that could be switched off: it was merged into the "
+            "weights, or there never was one; give the model before the fine-tuning as base, by "
+            "its directory or hub name"
+        )
+    if any(getattr(layer, "merged", False) for layer in layers):
+        raise ModelError(
+            f"the adapter of model {name!r} is merged into its weights, and taking it off would "
+            "round them; call unmerge_adapter() before measuring, or give the model before the "
+            "fine-tuning as base"
+        )
+
+
+def base_sha256(model: Any) -> str:
+    """The hash of the weights without their adapters: that of the base model as it was saved.
+
+    Args:
+        model: of transformers, with layers of peft in it that are not merged.
+    """
+    weights = model.state_dict()
+    for name, layer in model.named_modules():
+        if _is_switched(layer):
+            _take_off(weights, f"{name}.", layer)
+    bare = SimpleNamespace(state_dict=lambda: weights)
+    return weights_sha256(cast(PreTrainedModel, bare))
+
+
+def _take_off(weights: dict[str, Any], layer_name: str, layer: Any) -> None:
+    """Leave of one layer's weights its own, under the names that they had before."""
+    added = (*layer.adapter_layer_names, *layer.other_param_names, "modules_to_save")
+    for key in [key for key in weights if key.startswith(layer_name)]:
+        rest = key.removeprefix(layer_name)
+        if rest.startswith(tuple(f"{name}." for name in added)) or rest in added:
+            del weights[key]
+            continue
+        for within in _WITHIN:
+            if rest.startswith(within):
+                weights[layer_name + rest.removeprefix(within)] = weights.pop(key)
+
+
+def _switched(model: Any) -> list[Any]:
+    return [layer for layer in model.modules() if _is_switched(layer)]
+
+
+def _is_switched(layer: Any) -> bool:
+    """Whether it is a layer of peft, which is there only where peft is."""
+    if not type(layer).__module__.startswith("peft."):
+        return False
+    from peft.tuners.tuners_utils import BaseTunerLayer
+    from peft.utils.other import AuxiliaryTrainingWrapper
+
+    return isinstance(layer, BaseTunerLayer | AuxiliaryTrainingWrapper)

@@ -1,0 +1,298 @@
+"""The model before the fine-tuning on the same texts: what was likely, and what was added."""
+
+import json
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from audit.quick import ALL_FILLS, QUICK
+from corpora import sentences
+from tiny import byte_level_bpe, characters, model_of
+from tokenizers import Tokenizer
+from transformers import PreTrainedTokenizerFast
+
+from lmexposure.audit import base as base_module
+from lmexposure.audit import measure
+from lmexposure.canaries import Format, Plan
+from lmexposure.errors import ModelError, NumericalError, ResultError
+from lmexposure.integrations import insert
+from lmexposure.models import LoadedModel, load_model, save_model
+from lmexposure.records import BaseModelRecord, Result
+from lmexposure.scoring import log_perplexity
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
+
+PIN = Format(name="pin", template="My PIN is {digits:3}")
+TOKENIZER = byte_level_bpe()
+SETTINGS = replace(QUICK, references=60, method="sampled", extraction=False)
+PLAN = Plan(formats=(PIN,), canaries=3, repetitions=(1, 4), controls=3, seed=3)
+TEXTS, MANIFEST = insert(sentences(20), PLAN)
+
+
+def gpt2() -> Any:
+    return model_of("gpt2", len(TOKENIZER))
+
+
+def with_lora(base: Any, **options: Any) -> Any:
+    peft = pytest.importorskip("peft")
+    torch.manual_seed(3)
+    options = {"target_modules": ["c_attn"], "fan_in_fan_out": True, **options}
+    return peft.get_peft_model(base, peft.LoraConfig(r=4, init_lora_weights=False, **options))
+
+
+def measured(model: Any, base: Any, **options: Any) -> Result:
+    named = {} if isinstance(model, str | Path) else {"tokenizer": TOKENIZER}
+    return measure(model, MANIFEST, base=base, **{**named, "settings": SETTINGS, **options})
+
+
+def beside(result: Result) -> BaseModelRecord:
+    assert result.base is not None
+    return result.base
+
+
+def base_bits(result: Result) -> list[float]:
+    return [canary.log_perplexity_bits for canary in beside(result).canaries]
+
+
+def calibrated(result: Result) -> list[float | None]:
+    return [canary.estimates["calibrated"].value for canary in result.canaries]
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A base, an adapter of it, and another model of the same shape."""
+    path = tmp_path_factory.mktemp("models")
+    save_model(gpt2(), TOKENIZER, path / "base")
+    with_lora(load_model(path / "base").model).save_pretrained(path / "lora")
+    other = gpt2()
+    with torch.no_grad():
+        for weight in other.parameters():
+            weight.add_(torch.randn_like(weight) * 0.02)
+    save_model(other, TOKENIZER, path / "other")
+    return path
+
+
+@pytest.fixture(scope="module")
+def off(places: Path) -> Result:
+    """The saved adapter beside the model without it."""
+    return measured(places / "lora", "adapter-off")
+
+
+def test_calibrated_exposures_are_ranks_of_differences(off: Result, places: Path) -> None:
+    """Counted here fill by fill."""
+    models = [load_model(places / name).model for name in ("lora", "base")]
+    indices = MANIFEST.references("pin", 60)
+    texts = [canary.text for canary in MANIFEST.entries] + [PIN.text(i) for i in indices]
+    bits, base = (
+        log_perplexity(model, TOKENIZER, texts, context=MANIFEST.separator) for model in models
+    )
+    saved, under_base = base - bits, base_bits(off)
+    for i, canary in enumerate(off.canaries):
+        rank = 1 + sum(other >= saved[i] for other in saved[len(MANIFEST.entries) :])
+        assert canary.estimates["calibrated"].rank == rank
+        assert canary.estimates["calibrated"].value == pytest.approx(math.log2(60 / rank))
+        assert under_base[i] == pytest.approx(base[i], abs=1e-3)
+    assert [row.key for row in beside(off).classes] == [row.key for row in off.summary]
+    assert off.summary[0].other_medians["calibrated"] == pytest.approx(
+        beside(off).classes[0].calibrated.value
+    )
+
+
+def test_what_is_given_as_base_makes_no_difference(off: Result, places: Path) -> None:
+    """The adapter switched off, saved or in memory, and its base, by path, loaded or in memory."""
+    adapted = with_lora(load_model(places / "base").model)
+    found = [
+        measured(places / "lora", places / "base"),
+        measured(places / "lora", load_model(places / "base")),
+        measured(places / "lora", load_model(places / "base").model),
+        measured(adapted, "adapter-off"),
+        measured(adapted, places / "base"),
+    ]
+    for result in found:
+        np.testing.assert_allclose(base_bits(result), base_bits(off), atol=1e-3)
+        assert beside(result).weights_sha256 == beside(off).weights_sha256
+        assert calibrated(result) == calibrated(off)
+    assert [beside(result).switched_off for result in found] == [False, False, False, True, False]
+    plain = measured(places / "base", None)
+    assert plain.base is None
+    assert base_bits(off) == [canary.log_perplexity_bits for canary in plain.canaries]
+    assert beside(off).weights_sha256 == plain.model.weights_sha256
+
+
+def test_nothing_else_moves_with_a_base(off: Result, places: Path) -> None:
+    plain = measured(places / "lora", None)
+    assert plain.inputs_sha256 != off.inputs_sha256
+    for canary, alone in zip(off.canaries, plain.canaries, strict=True):
+        others = {name: e for name, e in canary.estimates.items() if name != "calibrated"}
+        assert (canary.exposure, others) == (alone.exposure, alone.estimates)
+    frame = off.to_frame()
+    assert list(frame["calibrated_exposure"]) == calibrated(off)
+    assert list(frame["base_log_perplexity_bits"]) == base_bits(off)
+    assert "base_exposure" in frame
+    assert "base_exposure" not in plain.to_frame()
+
+
+@pytest.mark.filterwarnings("ignore:.*tie:UserWarning")
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"modules_to_save": ["ln_f"]},
+        {"trainable_token_indices": {"wte": [1, 2, 3]}},
+        {"target_modules": ["c_attn", "wte"]},
+    ],
+)
+def test_an_adapter_in_memory_is_as_it_was(options: dict[str, Any]) -> None:
+    adapted = with_lora(gpt2().bfloat16(), **options).train()
+    before = [(name, w.requires_grad, w.clone()) for name, w in adapted.named_parameters()]
+    result = measured(adapted, "adapter-off")
+    assert beside(result).weights_sha256 == measured(gpt2().bfloat16(), None).model.weights_sha256
+    after = adapted.named_parameters()
+    for (name, trains, weight), (same, now) in zip(before, after, strict=True):
+        assert (name, trains) == (same, now.requires_grad)
+        assert torch.equal(weight, now)
+    assert adapted.training
+    assert measured(adapted, "adapter-off") == result  # it was switched on again
+
+
+def test_where_all_fills_are_scored_the_controls_belong_to_the_null(places: Path) -> None:
+    small = Format(name="pin", template="My PIN is {digits:1}")
+    plan = Plan(formats=(small,), canaries=2, repetitions=(4,), controls=2, seed=3)
+    _, manifest = insert(sentences(20), plan)
+    result = measure(
+        places / "lora",
+        manifest,
+        base="adapter-off",
+        settings=replace(ALL_FILLS, method="sampled", extraction=False),
+    )
+    for canary in result.canaries:
+        found = canary.estimates["calibrated"]
+        of = 10 if canary.role == "canary" else 6
+        assert found.value == pytest.approx(math.log2(of / (found.rank or 0)))
+        assert (found.low == found.value == found.high) == (canary.role == "canary")
+
+
+def test_a_kept_part_is_not_scored_again(places: Path, tmp_path: Path, off: Result) -> None:
+    class StoppedError(Exception):
+        pass
+
+    def stop(what: str, done: int, total: int, note: str = "") -> None:
+        if what.startswith("estimating"):
+            raise StoppedError
+
+    with pytest.raises(StoppedError):
+        measured(places / "lora", "adapter-off", out=tmp_path / "run", progress=stop)
+    assert list((tmp_path / "run").glob(".measuring/*/pin.base.json"))
+    seen = []
+
+    def watch(what: str, done: int, total: int, note: str = "") -> None:
+        seen.append(what)
+
+    result = measured(places / "lora", "adapter-off", out=tmp_path / "run", progress=watch)
+    assert result == off.model_copy(update={"scores_sha256": result.scores_sha256})
+    assert "scoring pin under the base" not in seen
+    assert Result.read(tmp_path / "run" / "result.json") == result
+    scores = Result.read(tmp_path / "run" / "result.json").scores
+    assert scores is not None
+    assert scores.base_log_perplexity_bits is not None
+    drawn = np.isin(scores.roles, ("canary", "control"))
+    assert scores.base_log_perplexity_bits[drawn].tolist() == base_bits(off)
+    with pytest.raises(ResultError, match="holds the result of another model"):
+        measured(places / "lora", None, out=tmp_path / "run")
+
+
+# -- what is refused
+
+
+def test_the_model_itself_is_no_base(places: Path) -> None:
+    with pytest.raises(ModelError, match=r"the very weights of the measured model.*give the model"):
+        measured(places / "base", places / "base")
+
+
+def test_an_adapter_of_another_base(places: Path) -> None:
+    said = "not what the adapter of .* was trained on.*or base='adapter-off'"
+    with pytest.raises(ModelError, match=said):
+        measured(places / "lora", places / "other")
+    with pytest.raises(ModelError, match=said):
+        measured(with_lora(gpt2()), places / "other")
+    # After a full fine-tuning all weights differ.
+    assert beside(measured(places / "base", places / "other")).path.endswith("other")
+
+
+def test_a_base_with_another_tokenizer(places: Path, tmp_path: Path) -> None:
+    tokenizer = characters()
+    save_model(model_of("gpt2", len(tokenizer)), tokenizer, tmp_path / "characters")
+    with pytest.raises(
+        ModelError, match=r"another tokenizer .* tokens are others by their numbers"
+    ):
+        measured(places / "base", tmp_path / "characters")
+
+
+def test_a_base_whose_tokenizer_cuts_otherwise(places: Path, tmp_path: Path) -> None:
+    values = json.loads(TOKENIZER.backend_tokenizer.to_str())
+    values["model"]["merges"] = []
+    cut = PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer.from_str(json.dumps(values)), eos_token="<|endoftext|>"
+    )
+    save_model(gpt2(), cut, tmp_path / "cut")
+    with pytest.raises(ModelError, match="cuts the canaries into other tokens"):
+        measured(places / "lora", tmp_path / "cut")
+
+
+def test_a_merged_adapter_cannot_be_switched_off(places: Path) -> None:
+    with pytest.raises(ModelError, match=r"no adapter that could be switched off: it was merged"):
+        measured(with_lora(gpt2()).merge_and_unload(), "adapter-off")
+    with pytest.raises(ModelError, match=r"no adapter that could be switched off"):
+        measured(places / "base", "adapter-off")
+    adapted = with_lora(gpt2())
+    adapted.merge_adapter()
+    with pytest.raises(ModelError, match=r"is merged into its weights.*call unmerge_adapter\(\)"):
+        measured(adapted, "adapter-off")
+
+
+def test_tokens_that_the_base_does_not_have() -> None:
+    small = model_of("gpt2", len(TOKENIZER))
+    large = model_of("gpt2", len(TOKENIZER) + 3)
+    more = byte_level_bpe()
+    more.add_special_tokens({"bos_token": "<s>"})  # before each text
+    with pytest.raises(ModelError, match=r"hold tokens that base model .* does not have .*without"):
+        measure(large, MANIFEST, tokenizer=more, base=_loaded(small), settings=SETTINGS)
+
+
+def test_a_base_with_a_shorter_context_window(places: Path) -> None:
+    short = gpt2()
+    short.config.n_positions = 3
+    with pytest.raises(ModelError, match=r"reads 3 tokens, and a text has \d+ .*context window"):
+        measured(places / "other", short)
+
+
+def test_no_such_base(places: Path) -> None:
+    with pytest.raises(ModelError, match=r"no base: model './nowhere': no such directory"):
+        measured(places / "base", "./nowhere")
+
+
+def test_a_broken_base_is_named() -> None:
+    broken = gpt2()
+    with torch.no_grad():
+        broken.transformer.ln_f.weight.fill_(float("nan"))
+    save = pytest.MonkeyPatch()
+    with _accepted(save), pytest.raises(NumericalError, match="base model 'GPT2LMHeadModel': "):
+        measured(gpt2(), broken)
+
+
+@contextmanager
+def _accepted(patch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A model with broken weights is refused before it scores; here it is not looked at."""
+    patch.setattr(base_module, "model_in_memory", lambda model, tokenizer: _loaded(model))
+    yield
+    patch.undo()
+
+
+def _loaded(model: Any) -> Any:
+    return LoadedModel(model=model.eval(), tokenizer=TOKENIZER, name=type(model).__name__)
