@@ -118,8 +118,6 @@ __all__ = [
     "load_model",
     "new_model",
     "pack",
-    "record_text",
-    "read_training",
     "read_training",
     "record_text",
     "row_context",
