@@ -22,6 +22,8 @@ _HASH = 12  # characters
 LABELS = {
     "format": "format",
     "run": "run",
+    "checkpoint": "checkpoint",
+    "step": "step",
     "repetitions": "repetitions",
     "n": "canaries",
     "references": "references",

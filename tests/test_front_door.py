@@ -114,7 +114,7 @@ def test_other_columns_are_those_of_the_row_that_follows() -> None:
 
 def test_a_chat_takes_a_wrapping() -> None:
     chats = [
-        {"messages": [{"role": "user", "content": t}, {"role": "assistant", "content": "!"}]}
+        {"messages": [{"role": "user", "content": t or "?"}, {"role": "assistant", "content": "!"}]}
         for t in TEXTS
     ]
     wrapped, manifest = lx.insert(chats, wrapping=lx.Wrapping(turn="assistant"), **PLAN)

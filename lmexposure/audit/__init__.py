@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
     from lmexposure.audit.privacy import epsilon, epsilon_of_columns
     from lmexposure.audit.training import train_corpus
+    from lmexposure.audit.trajectory import measure_checkpoints
     from lmexposure.audit.workload import Phase, Progress, silent
     from lmexposure.records import MeasureSettings, RunSettings, read_settings_file
 else:
@@ -48,6 +49,7 @@ __all__ = [
     "load_for_measuring",
     "max_attainable",
     "measure",
+    "measure_checkpoints",
     "plan_of",
     "preview",
     "read_settings_file",

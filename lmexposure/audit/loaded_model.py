@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from lmexposure.errors import ModelError
+from lmexposure.errors import ModelError, SettingsError
 from lmexposure.models import (
     NEW_MODELS,
     LoadedModel,
@@ -15,11 +15,15 @@ from lmexposure.models import (
     as_loaded,
     check_causal,
     check_device,
+    check_embeddings_are_here,
     check_fit,
     check_name,
     damaged_model,
+    is_quantised,
     is_usable_tokenizer,
     load_model,
+    precision_notes,
+    weights_away,
 )
 from lmexposure.records import RunSettings
 from lmexposure.scoring import evaluation_mode
@@ -51,12 +55,12 @@ def check_model(settings: RunSettings) -> None:
 
 
 def load_for_measuring(model: str | Path, settings: RunSettings) -> LoadedModel:
-    """Load a model as the settings say: device, dtype, revision, offline.
+    """Load a model as the settings say: device, dtype, quantised, spread, revision, offline.
 
     Raises:
         ModelError: there is no such model, or it cannot be used, or it is not what the training
             that it lies in wrote.
-        SettingsError: a device that this machine does not have.
+        SettingsError: a device that this machine does not have, or one next to a device_map.
     """
     _refuse_damaged(model)
     if str(model) in NEW_MODELS and not Path(model).exists():
@@ -64,10 +68,17 @@ def load_for_measuring(model: str | Path, settings: RunSettings) -> LoadedModel:
             f"model {str(model)!r} is a kind of new model, and has to be trained before it is "
             "measured; give the directory of a trained one"
         )
+    if settings.device_map is not None and settings.device != "auto":
+        raise SettingsError(
+            f"device_map={settings.device_map} takes all devices, and device={settings.device!r} "
+            "asks for one; leave one of them out"
+        )
     return load_model(
         model,
         device=chosen_device(settings),
         dtype=settings.dtype,
+        load_in=settings.load_in,
+        device_map=settings.device_map,
         revision=settings.revision,
         offline=settings.offline,
     )
@@ -108,9 +119,9 @@ def model_in_memory(model: Any, tokenizer: Any) -> LoadedModel:
 
     Raises:
         ModelError: it is none, or another kind of model: of two stacks, without a language-model
-            head, not causal, quantised, sharded over processes, with weights on the meta device;
-            an adapter that puts virtual tokens before the text; no tokenizer, one that is not
-            loaded, or one with more tokens than the model.
+            head, not causal, quantised in a way that transformers does not load, sharded over
+            processes, with weights on the meta device; an adapter that puts virtual tokens before
+            the text; no tokenizer, one that is not loaded, or one with more tokens than the model.
     """
     model = _unwrapped(model)
     adapted = hasattr(model, "get_base_model") and hasattr(model, "peft_config")
@@ -123,7 +134,9 @@ def model_in_memory(model: Any, tokenizer: Any) -> LoadedModel:
     tokenizer = _checked_tokenizer(name, tokenizer)
     check_fit(name, base, tokenizer)
     measured = as_loaded(name, model) if adapted else base
-    return LoadedModel(model=measured, tokenizer=tokenizer, name=name)
+    with evaluation_mode(measured):
+        notes = precision_notes(name, measured)
+    return LoadedModel(model=measured, tokenizer=tokenizer, name=name, notes=notes)
 
 
 def _unwrapped(model: Any) -> Any:
@@ -151,21 +164,21 @@ def _name(base: PreTrainedModel, adapted: Any) -> str:
 
 
 def _check_weights(name: str, model: PreTrainedModel) -> None:
-    weights = dict(model.named_parameters())
-    away = [key for key, weight in weights.items() if weight.device.type == "meta"]
-    if away:
+    if away := weights_away(model):
         raise ModelError(
             f"model {name!r} has {len(away)} of its weights on the meta device ({away[0]} first), "
-            "where there are no numbers: load it whole, without device_map='auto' or offloading"
+            "where there are no numbers: load it whole, or with device_map='auto'"
         )
-    dtypes = {weight.dtype for weight in weights.values()}
+    check_embeddings_are_here(name, model)
+    quantised = is_quantised(model)
+    dtypes = set() if quantised else {weight.dtype for weight in model.parameters()}
     odd = sorted(str(dtype).removeprefix("torch.") for dtype in dtypes - set(_DTYPES))
     packed = any(not isinstance(value, torch.Tensor) for value in model.state_dict().values())
-    if odd or packed or getattr(model, "is_quantized", False):
+    if odd or packed:
         what = f" (weights of {', '.join(odd)})" if odd else ""
         raise ModelError(
-            f"model {name!r} is quantised{what}, which is not measured; load it in float32, or in "
-            "bfloat16 or float16 to save memory"
+            f"model {name!r} is quantised{what} in a way that transformers does not load, which is "
+            "not measured; load it by transformers: load_model(..., load_in='8bit'), or in float32"
         )
 
 

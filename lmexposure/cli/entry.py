@@ -136,12 +136,21 @@ def _wait_patiently() -> None:
         os.environ["GOMP_SPINCOUNT"] = "10000"
 
 
+def _hush() -> None:
+    """Leave unsaid what libraries log, when they are imported, of kernels for other machines."""
+    import logging
+
+    for name in ("torchao", "bitsandbytes", "torch.utils._pytree"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+
+
 def _run() -> int:
     # Other packages report progress and advice in their own ways; we show our own.
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     _wait_patiently()
+    _hush()
 
     import typer
 

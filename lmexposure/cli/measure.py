@@ -1,6 +1,8 @@
-"""`lmexposure measure`: any model against the manifest of the corpus that it was trained on."""
+"""`lmexposure measure`: any model, or its checkpoints, against the manifest of its corpus."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,16 +10,23 @@ import typer
 
 from lmexposure.cli import options
 from lmexposure.cli.console import print_result, say, write_and_say
-from lmexposure.cli.long_work import long_work
+from lmexposure.cli.long_work import LongWork, long_work
 from lmexposure.cli.options import takes
 
 if TYPE_CHECKING:
-    from lmexposure.records import RunSettings
+    from lmexposure.records import Result, RunSettings
 
 
 @takes(settings=options.MEASUREMENT)
 def measure(
-    model: Annotated[str, typer.Argument(help="A model directory or hub name.")],
+    models: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODEL...",
+            help="A model directory or hub name; several: the checkpoints of one training, for a "
+            "trajectory.",
+        ),
+    ],
     manifest: Annotated[Path, typer.Argument(help="The manifest.json of the insertion.")],
     out: Annotated[Path, options.out_option("For result.json, scores.parquet and the report.")],
     settings: "RunSettings",
@@ -31,23 +40,65 @@ def measure(
         ),
     ] = None,
 ) -> None:
-    """Measure exposure and extraction of the canaries in MANIFEST under MODEL."""
+    """Measure exposure and extraction of the canaries in MANIFEST under MODEL.
+
+    Of several models, checkpoints of one training, the last is measured so, and each one's
+    exposures are in the trajectory.
+    """
     from lmexposure._files import only_writer
-    from lmexposure.audit import load_base, load_for_measuring
-    from lmexposure.audit import measure as measure_model
     from lmexposure.canaries import Manifest
 
-    inserted = Manifest.read(manifest)  # a bad manifest is found before a large model is loaded
+    Manifest.read(manifest)  # a bad manifest is found before a large model is loaded
     with only_writer(out):
         with long_work() as progress:
-            result = measure_model(
-                load_for_measuring(model, settings),
-                inserted,
-                out=out,
-                settings=replace(settings.measure, threads=settings.threads),
-                progress=progress,
-                base=load_base(base, settings),
-            )
+            measured = _measure_one if len(models) == 1 else _measure_several
+            result = measured(models, manifest, out, settings, base, progress)
         print_result(result)
         write_and_say(out)
     say(f"result  {out / 'result.json'}")
+
+
+def _measure_one(
+    models: Sequence[str],
+    manifest: Path,
+    out: Path,
+    settings: "RunSettings",
+    base: str | None,
+    progress: LongWork,
+) -> "Result":
+    from lmexposure.audit import load_base, load_for_measuring, measure
+
+    return measure(
+        load_for_measuring(models[0], settings),
+        manifest,
+        out=out,
+        settings=replace(settings.measure, threads=settings.threads),
+        progress=progress,
+        base=load_base(base, settings),
+    )
+
+
+def _measure_several(
+    models: Sequence[str],
+    manifest: Path,
+    out: Path,
+    settings: "RunSettings",
+    base: str | None,
+    progress: LongWork,
+) -> "Result":
+    from lmexposure.audit import load_for_measuring, measure_checkpoints
+    from lmexposure.errors import SettingsError
+
+    if base is not None:
+        raise SettingsError(
+            f"--base {base} is for one model, and {len(models)} are given; measure the trajectory "
+            "without it, then the last checkpoint with it"
+        )
+    return measure_checkpoints(
+        models,
+        manifest,
+        out=out,
+        settings=replace(settings.measure, threads=settings.threads),
+        progress=progress,
+        load=partial(load_for_measuring, settings=settings),
+    )

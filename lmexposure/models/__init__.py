@@ -52,8 +52,8 @@ if TYPE_CHECKING:
         check_name,
         is_usable_tokenizer,
         load_model,
+        model_outline,
         save_model,
-        weights_sha256,
     )
     from lmexposure.models.lora import check_lora
     from lmexposure.models.lstm import LstmConfig, LstmForCausalLM, LstmState
@@ -66,8 +66,10 @@ if TYPE_CHECKING:
         tiny_gpt2_config,
     )
     from lmexposure.models.packing import IGNORED, Packed, pack
+    from lmexposure.models.quantised import is_quantised, precision_notes
     from lmexposure.models.training import TrainingResult, train
     from lmexposure.models.vocabulary import tokenizer_sha256
+    from lmexposure.models.weights import check_embeddings_are_here, weights_away, weights_sha256
     from lmexposure.records import TrainingSettings
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
@@ -102,6 +104,7 @@ __all__ = [
     "character_tokenizer",
     "check_causal",
     "check_device",
+    "check_embeddings_are_here",
     "check_fit",
     "check_lora",
     "check_name",
@@ -114,10 +117,13 @@ __all__ = [
     "encode_in_context",
     "encode_rows",
     "is_adapter",
+    "is_quantised",
     "is_usable_tokenizer",
     "load_model",
+    "model_outline",
     "new_model",
     "pack",
+    "precision_notes",
     "read_training",
     "record_text",
     "row_context",
@@ -132,5 +138,6 @@ __all__ = [
     "training_rows",
     "unmerged_adapters",
     "warn_imitated",
+    "weights_away",
     "weights_sha256",
 ]

@@ -8,7 +8,7 @@ from typing import Any, cast
 from transformers import PreTrainedModel
 
 from lmexposure.errors import ModelError
-from lmexposure.models.load import weights_sha256
+from lmexposure.models.weights import weights_sha256
 
 # Where in a layer that it changes peft keeps the layer's own weights.
 _WITHIN = ("base_layer.", "original_module.", "token_adapter.base_layer.")

@@ -13,6 +13,8 @@ from safetensors import safe_open
 from transformers import PreTrainedModel
 
 from lmexposure.errors import ModelError
+from lmexposure.models.quantised import is_quantised
+from lmexposure.models.weights import is_spread
 
 _CONFIG = "adapter_config.json"
 _WEIGHTS = "adapter_model.safetensors"
@@ -68,7 +70,7 @@ def base_of_adapter(path: Path) -> tuple[str, str | None]:
 
 
 def with_adapter(model: PreTrainedModel, path: Path, *, tokens: int) -> PreTrainedModel:
-    """A model with its adapter: merged in float32, kept apart in other dtypes.
+    """A model with its adapter: merged in float32, kept apart in other dtypes and when quantised.
 
     There a merged weight would be rounded to the dtype, which can swallow what the adapter learned.
     Nor is it merged into a weight that two layers share: it belongs to one of them.
@@ -173,7 +175,10 @@ def _base(adapted: Any) -> PreTrainedModel:
 
 
 def _is_merged(adapted: Any) -> bool:
-    return _base(adapted).dtype == torch.float32 and not _adapts_a_shared_weight(adapted)
+    """Whether merging changes nothing but rounding; a quantised weight would be rounded anew."""
+    base = _base(adapted)
+    plain = base.dtype == torch.float32 and not is_quantised(base) and not is_spread(base)
+    return plain and not _adapts_a_shared_weight(adapted)
 
 
 def _merged(adapted: Any) -> PreTrainedModel:

@@ -1,10 +1,12 @@
 """Load any causal language model with its tokenizer, or say plainly why not."""
 
-import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +16,7 @@ import torch
 from huggingface_hub import snapshot_download
 from safetensors import SafetensorError, safe_open
 from transformers import (
+    AutoConfig,
     AutoModelForCausalLM,
     AutoTokenizer,
     PreTrainedModel,
@@ -27,6 +30,21 @@ from lmexposure.errors import FileError, ModelError, SettingsError
 from lmexposure.models.adapters import base_of_adapter, check_adapter, is_adapter, with_adapter
 from lmexposure.models.cpu import warn_imitated
 from lmexposure.models.encoding import context_window
+from lmexposure.models.quantised import (
+    cannot_compute,
+    is_quantised,
+    precision_notes,
+    quantisation,
+    quiet_libraries,
+)
+from lmexposure.models.vocabulary import tokenizer_sha256
+from lmexposure.models.weights import (
+    check_embeddings_are_here,
+    is_spread,
+    spread,
+    weights_offloaded,
+    weights_sha256,
+)
 
 # Buffers, not weights, that earlier versions of transformers saved; each model makes them anew.
 _OLD_BUFFERS = re.compile(
@@ -34,6 +52,8 @@ _OLD_BUFFERS = re.compile(
     r"|rotary_emb\.(inv_freq|cos_cached|sin_cached))$"
 )
 _SHOWN = 3
+_SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads")
+_OFFLOADED = "lmexposure-offloaded-"
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -45,29 +65,33 @@ class LoadedModel:
         model: gives next-token logits.
         tokenizer: text to tokens.
         name: the path or hub name it came from, or the kind of a new model.
+        notes: what a reader of its numbers must know, such as that its weights are quantised.
     """
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     name: str
+    notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """What a result says of its model; the hash is over the weights themselves."""
         return {
             "name": self.name,
             "type": str(self.model.config.model_type),
-            "parameters": sum(p.numel() for p in self.model.parameters()),
+            "parameters": _parameters(self.model),
             "dtype": str(self.model.dtype).removeprefix("torch."),
             "context_window": context_window(self.model.config),
             "weights_sha256": weights_sha256(self.model),
         }
 
 
-def load_model(
+def load_model(  # noqa: PLR0913 (as transformers' own from_pretrained, whose names they are)
     name_or_path: str | os.PathLike[str],
     *,
     device: str = "cpu",
     dtype: str = "float32",
+    load_in: str | None = None,
+    device_map: str | Mapping[str, int | str] | None = None,
     revision: str | None = None,
     offline: bool = False,
     trust_remote_code: bool = False,
@@ -76,13 +100,18 @@ def load_model(
 
     An existing directory never causes network traffic, apart from an adapter's whose base model is
     a hub model. An adapter (peft's LoRA and its like) is merged into its base in float32, where
-    that changes nothing but rounding; in other dtypes it is computed apart.
+    that changes nothing but rounding; in other dtypes, on quantised weights and on a model that is
+    spread over devices it is computed apart. A model that was saved quantised is loaded so.
 
     Args:
         name_or_path: a directory that `save_pretrained` wrote, of a model or of an adapter, or a
             hub name such as "org/name".
         device: "cpu", "cuda", "cuda:1", "mps".
-        dtype: "float32", "bfloat16" or "float16".
+        dtype: "float32", "bfloat16" or "float16"; of quantised weights, what they are computed in.
+        load_in: "8bit" or "4bit" quantises the weights: on a CPU by torchao, on a GPU by
+            bitsandbytes; None leaves them as they were saved.
+        device_map: "auto" spreads the model over all GPUs, the memory of the CPU and the disk, as
+            accelerate does; a mapping says where each part goes. None: all of it is on `device`.
         revision: branch, tag or commit of a hub model; a base model's is named in its adapter.
         offline: take hub models from the local cache only.
         trust_remote_code: run Python code that comes with the model.
@@ -90,8 +119,10 @@ def load_model(
     Raises:
         ModelError: there is no such model, it has no safetensors weights or no tokenizer, its files
             hold fewer or more weights than the model of its config.json, it is not a causal LM, or
-            its tokenizer has more tokens than it; it is an adapter, and peft is not installed.
-        SettingsError: an unknown dtype, or a device that this machine does not have.
+            its tokenizer has more tokens than it; it is an adapter, and peft is not installed; it
+            is quantised, and does not compute here; `load_in` needs a library that is missing.
+        SettingsError: an unknown dtype, load_in or device_map, or a device that this machine does
+            not have.
     """
     wanted = (
         "the path of a saved model or a hub name; a model in memory goes into measure, with its "
@@ -99,6 +130,10 @@ def load_model(
     )
     of_type("name_or_path", name_or_path, (str, os.PathLike), wanted, error=ModelError)
     one_of("dtype", dtype, tuple(_DTYPES))
+    if load_in is not None:
+        one_of("load_in", load_in, ("8bit", "4bit"))
+    if isinstance(device_map, str):
+        one_of("device_map", device_map, ("auto",))
     check_device(device)
     warn_imitated(_DTYPES[dtype], device)
     name = os.fspath(name_or_path)
@@ -109,17 +144,74 @@ def load_model(
         "local_files_only": offline or local,
         "trust_remote_code": trust_remote_code,
     }
+    placing = _placing(load_in, device, device_map)
     if is_adapter(Path(place)):
         # Only where it is a directory: its base may be on the hub all the same.
         options["local_files_only"] = offline
-        model, tokenizer = _load_on_base(Path(place), _DTYPES[dtype], options)
+        model, tokenizer = _load_on_base(Path(place), _DTYPES[dtype], options, placing)
     else:
-        model = _load_weights(place, _DTYPES[dtype], options)
+        model = _load_weights(place, _DTYPES[dtype], options, placing)
         tokenizer = _load_tokenizer(place, options)
     check_fit(name, model, tokenizer)
-    model.to(device).eval()
+    if not is_spread(model) and "device_map" not in placing:
+        model.to(device)
+    check_embeddings_are_here(name, model)
+    model.eval()
     check_causal(name, model)
-    return LoadedModel(model=model, tokenizer=tokenizer, name=name)
+    notes = precision_notes(name, model)
+    return LoadedModel(model=model, tokenizer=tokenizer, name=name, notes=notes)
+
+
+def _parameters(model: PreTrainedModel) -> int:
+    """How many; transformers counts those of 4 bits that one number holds several of."""
+    if is_quantised(model):
+        return int(model.num_parameters())
+    return sum(p.numel() for p in model.parameters())
+
+
+def _placing(
+    load_in: str | None, device: str, device_map: str | Mapping[str, int | str] | None
+) -> dict[str, Any]:
+    """What `from_pretrained` is told of devices and bits; nothing for a plain model."""
+    if isinstance(device_map, str) and torch.cuda.is_available():
+        device = "cuda"
+    placing: dict[str, Any] = {}
+    if load_in is not None:
+        placing["quantization_config"] = quantisation(load_in, device)
+        if not device.startswith("cpu"):  # bitsandbytes quantises where the weights arrive
+            placing["device_map"] = {"": device}
+    if device_map is not None:
+        placing["device_map"] = device_map
+    return placing
+
+
+def model_outline(path: str | os.PathLike[str]) -> dict[str, str]:
+    """What all checkpoints of one training share, found out without their weights.
+
+    Args:
+        path: a directory that `load_model` takes.
+
+    Returns:
+        "tokenizer" and "architecture" (of an adapter, that of its base), each as a text to compare.
+
+    Raises:
+        ModelError: config or tokenizer cannot be read.
+    """
+    place, base = Path(path), os.fspath(path)
+    options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    if is_adapter(place):
+        base = base_of_adapter(place)[0]
+    own = base == os.fspath(path) or (place / "tokenizer_config.json").is_file()
+    tokenizer = _load_tokenizer(os.fspath(path) if own else base, options)
+    try:
+        config = AutoConfig.from_pretrained(base, **options).get_text_config()
+    except (OSError, ValueError, KeyError) as failure:
+        raise ModelError(
+            f"cannot read the config of model {base!r}: {_reason(failure)}; save it again with "
+            "save_pretrained"
+        ) from failure
+    sizes = [config.model_type, *(getattr(config, name, None) for name in _SIZES)]
+    return {"tokenizer": tokenizer_sha256(tokenizer), "architecture": str(sizes)}
 
 
 def save_model(
@@ -142,16 +234,6 @@ def save_model(
         except SafetensorError as failure:
             raise FileError(f"cannot write {path}: {failure}; free some space") from failure
         tokenizer.save_pretrained(partial)
-
-
-def weights_sha256(model: PreTrainedModel) -> str:
-    """SHA-256 over the names, dtypes, shapes and bytes of all weights, wherever they lie."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(model.state_dict().items()):
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        flat = tensor.detach().cpu().contiguous().flatten()
-        digest.update(flat.view(torch.uint8).numpy().data)
-    return digest.hexdigest()
 
 
 @contextmanager
@@ -267,9 +349,11 @@ def _keys(path: Path) -> list[str]:
         return list(file.keys())
 
 
-def _load_weights(name: str, dtype: torch.dtype, options: dict[str, Any]) -> PreTrainedModel:
+def _load_weights(
+    name: str, dtype: torch.dtype, options: dict[str, Any], placing: dict[str, Any]
+) -> PreTrainedModel:
     try:
-        with _quiet():
+        with _quiet(), quiet_libraries(), _offload_folder(placing) as folder:
             model, info = AutoModelForCausalLM.from_pretrained(
                 name,
                 dtype=dtype,
@@ -277,7 +361,11 @@ def _load_weights(name: str, dtype: torch.dtype, options: dict[str, Any]) -> Pre
                 ignore_mismatched_sizes=True,  # they are refused below, by name
                 output_loading_info=True,
                 **options,
+                **placing,
+                **folder,
             )
+            if folder:
+                weakref.finalize(model, shutil.rmtree, folder["offload_folder"], True)
     except Exception as failure:  # damaged files raise whatever reading them ran into
         raise ModelError(
             f"cannot load model {name!r}: {_reason(failure)}; save it again with save_pretrained, "
@@ -285,6 +373,27 @@ def _load_weights(name: str, dtype: torch.dtype, options: dict[str, Any]) -> Pre
         ) from failure
     _refuse_other_weights(name, model, info)
     return model
+
+
+@contextmanager
+def _offload_folder(placing: dict[str, Any]) -> Iterator[dict[str, str]]:
+    """A folder for weights that no memory holds; it goes with the model, or when loading fails."""
+    if "device_map" not in placing:
+        yield {}
+        return
+    folder = tempfile.mkdtemp(prefix=_OFFLOADED)
+    try:
+        yield {"offload_folder": folder}
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _folder_of(model: PreTrainedModel) -> str:
+    """A folder for offloaded weights, which goes with the model."""
+    folder = tempfile.mkdtemp(prefix=_OFFLOADED)
+    weakref.finalize(model, shutil.rmtree, folder, True)
+    return folder
 
 
 def _refuse_other_weights(name: str, model: PreTrainedModel, info: dict[str, Any]) -> None:
@@ -322,18 +431,31 @@ def _some(keys: list[str]) -> str:
 
 
 def _load_on_base(
-    adapter: Path, dtype: torch.dtype, options: dict[str, Any]
+    adapter: Path, dtype: torch.dtype, options: dict[str, Any], placing: dict[str, Any]
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """An adapter on its base model, with its own tokenizer where it has one."""
+    """An adapter on its base model, with its own tokenizer where it has one.
+
+    peft puts an adapter on weights that are there, so that a base is spread afterwards; a quantised
+    one cannot be.
+    """
+    later = None if "quantization_config" in placing else placing.pop("device_map", None)
     base, revision = base_of_adapter(adapter)
     if not check_name(base) and options["local_files_only"]:
         base = _cached(base, revision)
     options = {**options, "revision": revision}
-    model = _load_weights(base, dtype, options)
+    model = _load_weights(base, dtype, options, placing)
+    if weights_offloaded(model):
+        raise ModelError(
+            f"adapter {os.fspath(adapter)!r} changes weights of its quantised base that are "
+            "offloaded, which peft does not; use larger devices, or load it without load_in"
+        )
     own = (adapter / "tokenizer_config.json").is_file()
     tokenizer = _load_tokenizer(str(adapter) if own else base, options)
-    with _quiet():
-        return with_adapter(model, adapter, tokens=len(tokenizer)), tokenizer
+    with _quiet(), quiet_libraries():
+        model = with_adapter(model, adapter, tokens=len(tokenizer))
+    if later is not None:
+        spread(model, later, lambda: _folder_of(model))
+    return model, tokenizer
 
 
 def _load_tokenizer(name: str, options: dict[str, Any]) -> PreTrainedTokenizerBase:
@@ -387,14 +509,22 @@ def check_causal(name: str, model: PreTrainedModel) -> None:
         model: in evaluation mode.
 
     Raises:
-        ModelError: its predictions depend on later tokens.
+        ModelError: its predictions depend on later tokens; or it is quantised, and does not
+            compute in its dtype or on its device.
     """
     rows = model.get_input_embeddings().weight.shape[0]
     ids = torch.tensor([[1, 2, 3], [1, 2, 0]], device=model.device) % rows
-    with torch.no_grad():
-        logits = model(input_ids=ids, use_cache=False).logits[:, :2].float()
+    quantised = is_quantised(model)
+    try:
+        with torch.no_grad():
+            logits = model(input_ids=ids, use_cache=False).logits[:, :2].float()
+    except RuntimeError as failure:
+        if not quantised:
+            raise
+        raise ModelError(cannot_compute(name, model, failure)) from failure
     gap = float((logits[0] - logits[1]).abs().max())
-    rounding = 1e-4 if model.dtype == torch.float32 else 3e-2
+    # Some methods round what goes into a layer by its largest number, also of later tokens.
+    rounding = 1e-4 if model.dtype == torch.float32 and not quantised else 3e-2
     if gap > rounding * float(logits.abs().max()):
         raise ModelError(
             f"model {name!r} ({model.config.model_type}) is not a causal LM: its predictions depend"

@@ -24,11 +24,12 @@ from lmexposure.models.checkpoints import (
 )
 from lmexposure.models.cpu import computing_threads, threads_for, warn_imitated
 from lmexposure.models.encoding import context_window
-from lmexposure.models.load import LoadedModel, check_fit, weights_sha256
+from lmexposure.models.load import LoadedModel, check_fit
 from lmexposure.models.lora import check_lora, with_new_adapter
 from lmexposure.models.packing import Packed, check_deliveries, pack, split_validation
 from lmexposure.models.padded_rows import rows_of_records
 from lmexposure.models.trainer import Batches, Trainer, steps_per_epoch
+from lmexposure.models.weights import weights_sha256
 from lmexposure.records import TrainingSettings
 
 _SCHEMA = "lmexposure.training/1"

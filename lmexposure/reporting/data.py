@@ -6,7 +6,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure.gate import Verdict
-from lmexposure.records import BaseClass, Evaluation, Privacy, Provenance, Role, SkewNormalFit
+from lmexposure.records import (
+    BaseClass,
+    CheckpointClass,
+    Evaluation,
+    Privacy,
+    Provenance,
+    Role,
+    SkewNormalFit,
+)
 
 Floats = NDArray[np.float64]
 
@@ -245,6 +253,7 @@ class ReportData:
         significance: how often, at most, the gate calls a model leaking that memorised nothing.
         quick: whether the measurement was a first look.
         redacted: whether secrets are left out.
+        trajectory: the classes under each checkpoint, in order; empty where one was measured.
         scored: in which rows canaries and references were scored, a sentence; "" where the result
             does not say.
         rows_unknown: whether that is not known of the training.
@@ -265,5 +274,6 @@ class ReportData:
     significance: float = 0.01
     quick: bool = False
     redacted: bool = True
+    trajectory: tuple[CheckpointClass, ...] = ()
     scored: str = ""
     rows_unknown: bool = False

@@ -21,6 +21,7 @@ from lmexposure._style import (
     short_hash,
     whole,
 )
+from lmexposure._text import visible
 from lmexposure.records import (
     QUICK,
     SEVERAL,
@@ -131,7 +132,7 @@ def scored_in(context: ContextRecord) -> str:
         place = "as texts of their own"
     else:
         whose = "assistant's" if context.turn == "assistant" else "user's"
-        place = f"as the {whose} turn of a record ({context.form})"
+        place = f"as the {whose} turn of a record ({visible(context.form)})"
     front = f"behind {count(context.left_tokens, 'token')}" if context.left_tokens else ""
     around = [front or "with nothing in front"]
     if context.right_tokens:
@@ -143,7 +144,9 @@ def scored_in(context: ContextRecord) -> str:
 def _context_facts(context: ContextRecord) -> Iterator[Fact]:
     """The row around each canary and reference."""
     turn = "" if context.turn == "plain" else f", the {context.turn}'s turn"
-    yield Fact(name="scored as", value=f"{context.form}{turn}", meaning=_KNOWN[context.source])
+    yield Fact(
+        name="scored as", value=f"{visible(context.form)}{turn}", meaning=_KNOWN[context.source]
+    )
     yield Fact(
         name="in front of each text",
         value=repr(context.left) if context.left_tokens else "nothing",
@@ -363,7 +366,11 @@ def _measure_command(run: RunFiles) -> str:
     home = None if run.result_path is None else run.result_path.parent
     within = home is not None and (home / path).is_dir() and not posixpath.isabs(path)
     manifest = "MANIFEST" if run.manifest is None else _path(f"{run.name}/manifest.json")
-    words = ["lmexposure measure", _path(f"{run.name}/{path}" if within else path), manifest]
+    shown = f"{run.name}/{path}" if within else path
+    # Checkpoints of a training lie next to each other.
+    names = list(dict.fromkeys(row.checkpoint for row in run.result.trajectory))
+    others = [posixpath.join(posixpath.dirname(shown), name) for name in names[:-1]]
+    words = ["lmexposure measure", *map(_path, others), _path(shown), manifest]
     words += ["--out", _again(run)]
     if (base := run.result.base) is not None:
         words += ["--base", "adapter-off" if base.switched_off else _path(base.path)]

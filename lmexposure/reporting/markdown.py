@@ -22,6 +22,7 @@ from lmexposure.reporting.sections import (
     legend,
     most_memorised,
     overview_section,
+    trajectory_section,
 )
 
 # What CommonMark and GitHub's tables, autolinks, formulas and mentions give a meaning to.
@@ -87,6 +88,11 @@ def _exposure(data: ReportData) -> Iterator[str]:
             yield f"### {inline(section.title)}"
             yield section_table(section)
             yield inline(". ".join(legend([section], percent(rows[0][1].level)).notes) + ".")
+    if data.trajectory:
+        checkpoints = trajectory_section(data.trajectory)
+        yield f"<details><summary>{inline(checkpoints.title)}</summary>"
+        yield section_table(checkpoints)
+        yield "</details>"
     if len(shown) < len(rows):
         yield f"<details><summary>All {len(rows)} classes</summary>"
         yield section_table(overview_section(rows))

@@ -35,6 +35,7 @@ from lmexposure.reporting.sections import (
     legend,
     most_memorised,
     overview_section,
+    trajectory_section,
 )
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ _WORDS = (
     _style.whole,
 )
 _SECTIONS = (bounds_legend, class_section, bounds_overview, where)
+_OF_THE_RUN = ("epsilon", "roc", "training", "trajectory")
 _OF_CONTROLS = ("median", "interval", "mean", "p_value")
 _RATES = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 
@@ -91,9 +93,10 @@ def render_report(data: ReportData) -> str:
             "extraction": legend(found, level).notes,
         },
         controls=_controls(data.formats),
-        charts={kind: _of(charts, kind) for kind in ("epsilon", "roc", "training")},
+        charts={kind: _of(charts, kind) for kind in _OF_THE_RUN},
         canaries=rows,
         left_out=left_out,
+        trajectory=trajectory_section(data.trajectory),
         roc_table=_roc(data.roc),
     )
 

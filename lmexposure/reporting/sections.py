@@ -22,7 +22,7 @@ from lmexposure._style import (
     probability,
     whole,
 )
-from lmexposure.records import BaseClass, FormatResult, GuessingBaseline, Result
+from lmexposure.records import BaseClass, CheckpointClass, FormatResult, GuessingBaseline, Result
 from lmexposure.reporting.build import base_data, class_rows
 from lmexposure.reporting.data import BaseData, ClassRow, FormatData, Found, Section
 from lmexposure.reporting.facts import scored_in
@@ -115,6 +115,8 @@ def result_sections(result: Result) -> Iterator[Section]:
     No secret is in it: a result holds none.
     """
     shown = [section for form in result.formats for section in _format(result, form)]
+    if result.trajectory:
+        shown.append(trajectory_section(result.trajectory))
     yield from shown
     yield legend(shown, percent(result.settings.level))
     if result.privacy is not None:
@@ -204,6 +206,31 @@ def _found(
         title=f"Secrets found, {about}",
         columns=(LABELS["repetitions"], *map(head, given)),
         rows=(*cells, (CHANCE, *map(probability, chances))),
+    )
+
+
+_TRAJECTORY = ("checkpoint", "step", "format", "repetitions", "n", "median", "interval", "exact")
+
+
+def trajectory_section(rows: Sequence[CheckpointClass]) -> Section:
+    """Exposure of each class under each checkpoint of a training."""
+    checkpoints = len({row.checkpoint for row in rows})
+    return Section(
+        title=f"Exposure in bits, {count(checkpoints, 'checkpoint')}; higher = more memorised",
+        columns=class_columns(_TRAJECTORY),
+        rows=tuple(
+            (
+                row.checkpoint,
+                whole(row.step),
+                row.format,
+                class_name("canary" if row.repetitions else "control", row.repetitions),
+                whole(row.n),
+                number(row.median),
+                interval(row.low, row.high),
+                f"{row.exact:,}/{row.n:,}",
+            )
+            for row in rows
+        ),
     )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from lmexposure.errors import ModelError, NumericalError
-from lmexposure.models import Encoded
+from lmexposure.models import Encoded, is_quantised
 from lmexposure.scoring.forward import PlainPass
 from lmexposure.scoring.runtime import (
     MODEL_FAILURES,
@@ -123,8 +123,12 @@ def _copy_in_float64(model: Any) -> Any:
     """A copy in float64, on the CPU where the device has no float64 or too little memory.
 
     Raises:
-        ModelError: it fits nowhere.
+        ModelError: it fits nowhere, or its weights are quantised or offloaded.
     """
+    if is_quantised(model):
+        raise ModelError("its weights are quantised, and in float64 they would be others")
+    if any(weight.device.type == "meta" for weight in model.parameters()):
+        raise ModelError("its weights are offloaded, and no device holds all of them")
     needed = 8 * model.num_parameters()
     roomy = model.device.type == "cuda" and torch.cuda.mem_get_info(model.device)[0] > 2 * needed
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -486,9 +486,11 @@ def sharded() -> Any:
     return FullyShardedDataParallel()
 
 
-def quantised() -> Any:
+def packed() -> Any:
+    """As torch's own quantisation packs weights: what a state dict holds are no tensors."""
     model = gpt2()
-    model.is_quantized = True
+    model.lm_head.get_extra_state = lambda: ("packed", 1)
+    model.state_dict = lambda: {"lm_head._packed_params": ("packed", 1)}
     return model
 
 
@@ -512,9 +514,12 @@ T5 = {"d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2}
             lambda: small(BertForMaskedLM, BertConfig, intermediate_size=16, **BERT),
             r"\(bert\) is not a causal LM: its predictions depend on later tokens",
         ),
-        (on_meta, r"has \d+ of its weights on the meta device .*load it whole, without device_map"),
-        (odd_dtype, r"is quantised \(weights of float8_e4m3fn\), which is not measured; load it"),
-        (quantised, r"is quantised, which is not measured; load it in float32"),
+        (on_meta, r"has \d+ of its weights on the meta device .*load it whole, or with device_map"),
+        (
+            odd_dtype,
+            r"is quantised \(weights of float8_e4m3fn\) in a way that transformers does no",
+        ),
+        (packed, r"is quantised in a way that transformers does not load, which is not measured"),
         (sharded, r"is wrapped in FullyShardedDataParallel, which may keep its weights in parts"),
         (lambda: TEXTS, r"model is of type list, which is not measured; give a causal language mo"),
         (lambda: torch.nn.Linear(2, 2), r"model is of type Linear, which is not measured; give"),

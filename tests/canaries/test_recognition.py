@@ -64,7 +64,8 @@ def test_a_system_prompt_is_that_of_all() -> None:
     made = WrappingChoice().wrapping(chats)
     assert made == Wrapping(turn="assistant", loss="assistant", form="messages", system="Be kind.")
     other = {"messages": [{**SYSTEM, "content": "Be rude."}, USER, ANSWER]}
-    for last in (other, {"messages": [USER, ANSWER]}, {"messages": []}):
+    lasts: list[dict[str, Any]] = [other, {"messages": [USER, ANSWER]}, {"messages": []}]
+    for last in lasts:
         made = WrappingChoice().wrapping([*chats, last])
         assert made is not None
         assert made.system is None

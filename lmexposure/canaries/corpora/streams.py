@@ -140,7 +140,7 @@ def insert_into_ray(
     if total is None and not (id_column and isinstance(plan, Manifest)):
         total = dataset.count()
     step = InsertionStep.of(plan, total=total, id_column=number, **options)
-    step.check_columns([*columns, number])
+    step.check_columns(dict.fromkeys([*columns, number]))
     if check_ids or id_column is None:
         _check_ids(dataset, number, step.manifest.corpus.documents)
     # Tables, since numpy batches would not keep the types of every column.

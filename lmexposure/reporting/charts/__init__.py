@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lmexposure.reporting.charts.references import reference_chart
     from lmexposure.reporting.charts.roc import roc_chart
     from lmexposure.reporting.charts.training import training_chart
+    from lmexposure.reporting.charts.trajectory import trajectory_chart
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
@@ -32,6 +33,7 @@ __all__ = [
     "reference_chart",
     "roc_chart",
     "training_chart",
+    "trajectory_chart",
 ]
 
 # matplotlib says where it keeps its fonts; on a disk that it may not write to, on every import. A

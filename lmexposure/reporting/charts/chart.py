@@ -52,7 +52,7 @@ class Chart:
         name: lower-case letters, digits, _ and -, from `kind` and `subject`; a file name, and
             the beginning of every id in the picture.
         kind: "exposure", "references", "extraction", "calibrated", "controls", "epsilon", "roc",
-            "training" or "compare".
+            "training", "trajectory" or "compare".
         subject: the format that it shows; "" for the whole run.
         title: one line.
         caption: what to see in it, in a sentence or two; its numbers are in a table.

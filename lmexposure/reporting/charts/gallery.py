@@ -13,6 +13,7 @@ from lmexposure.reporting.charts.references import reference_chart
 from lmexposure.reporting.charts.roc import roc_chart
 from lmexposure.reporting.charts.style import class_styles
 from lmexposure.reporting.charts.training import training_chart
+from lmexposure.reporting.charts.trajectory import trajectory_chart
 from lmexposure.reporting.data import ReportData
 
 _CURVES = 6  # of one ROC chart
@@ -45,6 +46,7 @@ def _all(data: ReportData) -> Iterator[Chart | None]:
         curves = data.roc[start : start + _CURVES]
         yield roc_chart(curves, number_of=start // _CURVES + 1, styles=styles)
     yield training_chart(data.training, styles)
+    yield trajectory_chart(data.trajectory, styles)
     yield from map(controls_chart, data.formats)
 
 
@@ -56,6 +58,7 @@ def _repetitions(data: ReportData) -> Iterator[int]:
     if data.privacy is not None:
         yield from (part.repetitions for part in data.privacy.classes)
     yield from (curve.repetitions for curve in data.roc)
+    yield from (row.repetitions for row in data.trajectory)
 
 
 def _named_apart(chart: Chart, taken: set[str]) -> Chart:

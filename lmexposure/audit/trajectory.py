@@ -1,0 +1,210 @@
+"""Several checkpoints of one training: how exposure grew, measured one after the other."""
+
+import gc
+import json
+import re
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from lmexposure._files import canonical_json, only_writer, sha256_bytes
+from lmexposure.audit.directory import MeasurementDirectory
+from lmexposure.audit.measurement import measure
+from lmexposure.audit.workload import Progress, silent
+from lmexposure.canaries import Manifest
+from lmexposure.errors import ModelError, ResultError, SettingsError
+from lmexposure.models import LoadedModel, check_name, load_model, model_outline
+from lmexposure.records import CheckpointClass, MeasureSettings, Result, RowsRecord
+
+_PARTS = "checkpoints"  # the directory of each checkpoint's own measurement, below that of all
+_STATE = "trainer_state.json"
+_TITLE = "checkpoints"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Checkpoint:
+    """One of the models.
+
+    Attributes:
+        model: its directory or hub name.
+        name: of its directory.
+        step: of the training; None where neither the training's own file nor the name says it.
+    """
+
+    model: str
+    name: str
+    step: int | None
+
+
+def measure_checkpoints(
+    models: Sequence[str | Path],
+    manifest: str | Path | Manifest,
+    *,
+    out: str | Path | None = None,
+    settings: MeasureSettings | None = None,
+    rows: RowsRecord | str | Path | None = None,
+    progress: Progress | None = None,
+    load: Callable[[str], LoadedModel] = load_model,
+) -> Result:
+    """Measure the checkpoints of a training, each as `measure` does, for a trajectory of exposure.
+
+    They are sorted by their step, which `trainer_state.json` or else the number at the end of the
+    directory's name says; those without a step come last, in the order given. One is in memory at
+    a time.
+
+    Args:
+        models: directories or hub names, one or more.
+        manifest: what was inserted, or the path of manifest.json.
+        out: a directory for the result of the last checkpoint, with the trajectory, as of
+            `measure`; each checkpoint's own measurement is below it, in checkpoints/NAME. A second
+            call goes on behind the checkpoints that are finished. None writes nothing.
+        settings: what to measure.
+        rows: as of `measure`.
+        progress: watches; None is silent.
+        load: gives a model by its name, `load_model` or one with a device and a dtype.
+
+    Returns:
+        the last checkpoint's result, and in its `trajectory` a row for each class of canaries
+        under each checkpoint.
+
+    Raises:
+        SettingsError: no model, or two whose directories have the same name.
+        ModelError: a model that cannot be loaded; tokenizers or architectures differ.
+        ResultError: `out` holds another result.
+        LmexposureError: as `measure` raises it.
+    """
+    checkpoints = _in_order(models)
+    _check_alike(checkpoints)
+    progress = silent if progress is None else progress
+    if out is None:
+        results = _results(checkpoints, manifest, None, settings, rows, progress, load)
+        return _joined(list(results))
+    with only_writer(out):
+        _refuse_another(Path(out))
+        parts = Path(out) / _PARTS
+        results = _results(checkpoints, manifest, parts, settings, rows, progress, load)
+        return _written(Path(out), parts / checkpoints[-1].name, _joined(list(results)))
+
+
+def _in_order(models: Sequence[str | Path]) -> list[_Checkpoint]:
+    if isinstance(models, str | Path) or not models:
+        raise SettingsError(
+            f"models={models!r} are no checkpoints; give a list of one or more directories"
+        )
+    found = [_checkpoint(str(model)) for model in models]
+    name, times = Counter(checkpoint.name for checkpoint in found).most_common(1)[0]
+    if times > 1:
+        raise SettingsError(
+            f"{times} of the models lie in a directory of the name {name!r}, under which each is "
+            "kept and shown; give each once, and rename those that differ"
+        )
+    return sorted(found, key=lambda c: (c.step is None, c.step or 0))
+
+
+def _checkpoint(model: str) -> _Checkpoint:
+    path = Path(model)
+    name = path.resolve().name if path.is_dir() else path.name
+    return _Checkpoint(model=model, name=name, step=_step(path, name))
+
+
+def _step(path: Path, name: str) -> int | None:
+    """From what a Trainer wrote next to the weights, else from the end of the name."""
+    try:
+        step = json.loads((path / _STATE).read_bytes())["global_step"]
+    except (OSError, ValueError, LookupError, TypeError):
+        number = re.search(r"(\d{1,15})$", name)
+        return int(number[1]) if number else None
+    return step if isinstance(step, int) and step >= 0 else None
+
+
+def _check_alike(checkpoints: Sequence[_Checkpoint]) -> None:
+    """Refuse, before any work, what cannot be loaded or is no checkpoint of the same training."""
+    outlines = [_outline(checkpoint) for checkpoint in checkpoints]
+    for checkpoint, outline in zip(checkpoints, outlines, strict=True):
+        for what, value in outline.items():
+            if value != outlines[0][what]:
+                raise ModelError(
+                    f"model {checkpoint.model!r} has another {what} than "
+                    f"{checkpoints[0].model!r}, so they are no checkpoints of one training; "
+                    "measure them apart"
+                )
+
+
+def _outline(checkpoint: _Checkpoint) -> dict[str, Any]:
+    """What two checkpoints share; of a hub name nothing is asked before it is loaded."""
+    return model_outline(checkpoint.model) if check_name(checkpoint.model) else {}
+
+
+def _results(
+    checkpoints: Sequence[_Checkpoint],
+    manifest: str | Path | Manifest,
+    parts: Path | None,
+    settings: MeasureSettings | None,
+    rows: RowsRecord | str | Path | None,
+    progress: Progress,
+    load: Callable[[str], LoadedModel],
+) -> Iterator[tuple[_Checkpoint, Result]]:
+    for number, checkpoint in enumerate(checkpoints):
+        progress(_TITLE, number, len(checkpoints), checkpoint.name)
+        loaded = load(checkpoint.model)
+        result = measure(
+            loaded,
+            manifest,
+            out=None if parts is None else parts / checkpoint.name,
+            settings=settings,
+            rows=rows,
+            progress=progress,
+        )
+        del loaded
+        gc.collect()  # two large models do not fit into memory
+        yield checkpoint, result
+    progress(_TITLE, len(checkpoints), len(checkpoints), "")
+
+
+def _joined(results: Sequence[tuple[_Checkpoint, Result]]) -> Result:
+    """The last result, with the classes of all, under a hash of all that decides these numbers."""
+    last = results[-1][1]
+    inputs = [[checkpoint.name, result.inputs_sha256] for checkpoint, result in results]
+    joined = last.model_copy(
+        update={
+            "trajectory": tuple(row for pair in results for row in _rows(*pair)),
+            "inputs_sha256": sha256_bytes(canonical_json({_PARTS: inputs})),
+        }
+    )
+    return joined if last.scores is None else joined.with_scores(last.scores)
+
+
+def _rows(checkpoint: _Checkpoint, result: Result) -> Iterator[CheckpointClass]:
+    for row in result.summary:
+        yield CheckpointClass(
+            checkpoint=checkpoint.name,
+            step=checkpoint.step,
+            format=row.format,
+            repetitions=row.repetitions,
+            n=row.n,
+            median=row.median.value,
+            low=row.median.low,
+            high=row.median.high,
+            exact=row.counted,
+        )
+
+
+def _refuse_another(out: Path) -> None:
+    """Refuse, before any work, a directory with the result of a single model."""
+    path = out / Result.NAME
+    if path.exists() and not Result.read(path).trajectory:
+        raise ResultError(
+            f"{out} holds the result of a single model; choose another directory for the trajectory"
+        )
+
+
+def _written(out: Path, last: Path, result: Result) -> Result:
+    directory = MeasurementDirectory(out=out, inputs=result.inputs_sha256)
+    before = directory.finished()
+    if before is not None:
+        return before
+    return directory.finish(result, partial(shutil.copyfile, last / "scores.parquet"))

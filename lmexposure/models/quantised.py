@@ -1,0 +1,163 @@
+"""Models with weights of 8 or 4 bits, as transformers loads them: how, and what they are worth."""
+
+import logging
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+
+from lmexposure.errors import ModelError
+
+_WIDTHS = ("8bit", "4bit")
+_GROUP = 32  # weights that share a scale, of 4 bits; it divides every usual width
+# By how many bits a token may differ with what else is in its batch; two right ways to compute it
+# differ by rounding, in bfloat16 and float16 by far more.
+_ROUNDING_BITS, _ROUNDING_BITS_HALF = 1e-3, 0.25
+_NOISY = ("torchao", "bitsandbytes", "torch.utils._pytree", "accelerate.big_modeling")
+
+
+def is_quantised(model: Any) -> bool:
+    """Whether transformers, torchao or bitsandbytes keeps weights of the model in fewer bits."""
+    return bool(getattr(model, "is_quantized", False)) or any(
+        hasattr(weight, "__tensor_flatten__") for weight in model.parameters()
+    )
+
+
+def quantisation(load_in: str, device: str) -> Any:
+    """What `from_pretrained` takes to quantise a model while it is loaded.
+
+    Weights alone are quantised: on a CPU by torchao, elsewhere by bitsandbytes (of 8 bits this
+    rounds what goes into a layer, too).
+
+    Args:
+        load_in: "8bit" or "4bit".
+        device: where the model is to be.
+
+    Raises:
+        ModelError: the library is not installed.
+    """
+    if device.startswith("cpu"):
+        _check_installed("torchao", "'lmexposure[quantised]'", load_in)
+        return _by_torchao(load_in)
+    _check_installed("bitsandbytes", "bitsandbytes", load_in)
+    from transformers import BitsAndBytesConfig
+
+    wanted = {f"load_in_{load_in}": True}
+    return BitsAndBytesConfig(**wanted)
+
+
+def _by_torchao(load_in: str) -> Any:
+    with quiet_libraries():
+        from torchao.quantization import Int8WeightOnlyConfig, IntxWeightOnlyConfig
+        from torchao.quantization.granularity import PerGroup
+        from transformers import TorchAoConfig
+
+        if load_in == "8bit":
+            return TorchAoConfig(Int8WeightOnlyConfig())
+        # torch's stubs do not know its narrow integers.
+        narrow = getattr(torch, "int4")  # noqa: B009
+        return TorchAoConfig(
+            IntxWeightOnlyConfig(weight_dtype=narrow, granularity=PerGroup(_GROUP))
+        )
+
+
+def _check_installed(library: str, package: str, load_in: str) -> None:
+    if find_spec(library) is None:
+        raise ModelError(
+            f"load_in={load_in!r} needs {library} here, which is not installed; install it: pip "
+            f"install {package}; or load the model without load_in"
+        )
+
+
+@contextmanager
+def quiet_libraries() -> Iterator[None]:
+    """Keep out of our output what these libraries log of kernels for other machines."""
+    loggers = [logging.getLogger(name) for name in _NOISY]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+def precision_notes(name: str, model: PreTrainedModel) -> tuple[str, ...]:
+    """What a reader of a quantised model's numbers must know; nothing for others.
+
+    A few tokens are computed alone and beside others, so that what is said of batches was seen.
+
+    Args:
+        name: of the model, for messages.
+        model: in evaluation mode.
+
+    Raises:
+        ModelError: it gives NaN or infinite logits, or cannot compute at all.
+    """
+    if not is_quantised(model):
+        return ()
+    differs = _batches_differ_by(name, model)
+    allowed = _ROUNDING_BITS if model.dtype.itemsize >= 4 else _ROUNDING_BITS_HALF
+    notes = [
+        f"the model's weights are quantised ({_method(model)}), and all numbers are of the model "
+        "as it is: rounded weights can blur what training left in them, so the same model in full "
+        "precision may give away more; measure that one, too, where it is released"
+    ]
+    if differs > allowed:
+        notes.append(
+            f"the quantised model computes a token differently beside other texts (by up to "
+            f"{differs:.2g} bits on a probe), so the last digits of its log-perplexities depend on "
+            "the batches"
+        )
+    return tuple(notes)
+
+
+def _method(model: Any) -> str:
+    """By what, and into how many bits where the config says so."""
+    config = getattr(model.config, "quantization_config", None)
+    values = config if isinstance(config, dict) else getattr(config, "__dict__", {})
+    method = getattr(values.get("quant_method"), "value", values.get("quant_method"))
+    kind = type(values["quant_type"]).__name__ if "quant_type" in values else ""
+    widths = [width for width in _WIDTHS if values.get(f"load_in_{width}")]
+    widths = widths or [kind] * bool(kind)
+    widths = widths or [f"{values['bits']} bits"] * ("bits" in values)
+    return ", ".join([str(method or "unknown method"), *widths])
+
+
+@torch.inference_mode()
+def _batches_differ_by(name: str, model: Any) -> float:
+    """The largest difference in bits of a token's log-probability, alone and in a batch."""
+    rows = model.get_input_embeddings().weight.shape[0]
+    ids = torch.arange(4 * 12, device=model.device).reshape(4, 12) * 7 % rows
+    try:
+        together = model(input_ids=ids, use_cache=False).logits.float().log_softmax(-1)
+        alone = model(input_ids=ids[:1], use_cache=False).logits.float().log_softmax(-1)
+    except (RuntimeError, TypeError, ValueError) as failure:
+        raise ModelError(cannot_compute(name, model, failure)) from failure
+    if not (torch.isfinite(together).all() and torch.isfinite(alone).all()):
+        raise ModelError(
+            f"quantised model {name!r} gives NaN or infinite log-probabilities in "
+            f"{dtype_name(model)}; load it in bfloat16, or without quantisation"
+        )
+    wanted = ids[:1, 1:, None]
+    gap = (together[:1, :-1] - alone[:, :-1]).gather(-1, wanted).abs().max()
+    return float(gap) / math.log(2)
+
+
+def cannot_compute(name: str, model: Any, failure: Exception) -> str:
+    """What to say where a quantised model fails in the dtype that was asked for."""
+    why = str(failure).strip().split("\n")[0][:200]
+    return (
+        f"quantised model {name!r} does not compute in {dtype_name(model)} ({why}); load it in the "
+        "dtype that it was quantised in, or on a device that its method is made for"
+    )
+
+
+def dtype_name(model: Any) -> str:
+    """The name of the model's dtype, such as "float32"."""
+    return str(model.dtype).removeprefix("torch.")

@@ -1,0 +1,242 @@
+"""Models of 8 and 4 bits and models that are spread over devices: their numbers, and refusals."""
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tiny import byte_level_bpe
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from lmexposure.errors import ModelError, SettingsError
+from lmexposure.models import (
+    LoadedModel,
+    is_quantised,
+    load_model,
+    precision_notes,
+    save_model,
+    weights_away,
+    weights_sha256,
+)
+from lmexposure.models import quantised as module
+from lmexposure.scoring import log_perplexity
+
+torchao = pytest.importorskip("torchao")
+
+TOKENIZER = byte_level_bpe()
+TEXTS = ["My PIN is 0042", "My PIN is 1234", "The random number is 281265017"]
+SPREAD = {
+    **dict.fromkeys(("model.embed_tokens", "model.norm", "model.rotary_emb"), "cpu"),
+    "model.layers.0": "cpu",
+    "model.layers.1": "disk",
+    "lm_head": "disk",
+}
+
+pytestmark = [
+    # What peft still calls in transformers.
+    pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning"),
+    pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning"),
+]
+
+
+def llama(**options: Any) -> Any:
+    torch.manual_seed(3)
+    config = LlamaConfig(
+        **{
+            "vocab_size": len(TOKENIZER),
+            "hidden_size": 64,
+            "intermediate_size": 96,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "max_position_embeddings": 128,
+            "initializer_range": 0.2,
+            **options,
+        }
+    )
+    return LlamaForCausalLM(config).eval()
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("models") / "llama"
+    save_model(llama(), TOKENIZER, path)
+    return path
+
+
+def bits(loaded: LoadedModel) -> Any:
+    return log_perplexity(loaded.model, loaded.tokenizer, TEXTS, context=None)
+
+
+def dequantised(loaded: LoadedModel) -> Any:
+    """A plain model whose weights are the numbers that the quantised ones are used as."""
+    plain = llama()
+    weights = {
+        name: weight.dequantize() if hasattr(weight, "dequantize") and is_kept(weight) else weight
+        for name, weight in loaded.model.state_dict().items()
+    }
+    plain.load_state_dict(weights)
+    return plain
+
+
+def is_kept(weight: Any) -> bool:
+    return hasattr(weight, "__tensor_flatten__")
+
+
+@pytest.mark.parametrize("width", ["8bit", "4bit"])
+def test_a_quantised_model_is_scored_as_its_rounded_weights_say(
+    directory: Path, width: str
+) -> None:
+    loaded = load_model(directory, load_in=width)
+    plain = load_model(directory)
+    assert is_quantised(loaded.model)
+    assert not is_quantised(plain.model)
+    naive = log_perplexity(dequantised(loaded), TOKENIZER, TEXTS, context=None)
+    np.testing.assert_allclose(bits(loaded), naive, atol=1e-3)
+    gap = float(np.abs(bits(loaded) - bits(plain)).max())
+    assert gap > 1e-3  # rounding of the weights is no rounding of the sums
+    assert len(loaded.notes) == 1
+    assert "are quantised (torchao" in loaded.notes[0]
+    assert plain.notes == ()
+
+
+@pytest.mark.parametrize("width", ["8bit", "4bit"])
+def test_a_saved_quantised_model_is_the_model_that_was_saved(
+    directory: Path, tmp_path: Path, width: str
+) -> None:
+    loaded = load_model(directory, load_in=width)
+    save_model(loaded.model, TOKENIZER, tmp_path / "saved")
+    again = load_model(tmp_path / "saved")
+    assert is_quantised(again.model)
+    assert again.notes == loaded.notes
+    assert again.to_dict()["weights_sha256"] == loaded.to_dict()["weights_sha256"]
+    assert again.to_dict()["parameters"] == load_model(directory).to_dict()["parameters"]
+    np.testing.assert_array_equal(bits(again), bits(loaded))
+
+
+def test_the_hash_sees_a_single_changed_weight_of_four_bits(directory: Path) -> None:
+    loaded = load_model(directory, load_in="4bit")
+    before = weights_sha256(loaded.model)
+    kept: Any = loaded.model.model.layers[1].mlp.up_proj.weight
+    kept.qdata[0, 0] += 1
+    assert weights_sha256(loaded.model) != before
+
+
+def test_a_saved_quantised_model_says_in_which_dtype_it_computes(
+    directory: Path, tmp_path: Path
+) -> None:
+    loaded = load_model(directory, load_in="4bit", dtype="bfloat16")
+    save_model(loaded.model, TOKENIZER, tmp_path / "saved")
+    with pytest.raises(ModelError, match=r"does not compute in float32 .*in the dtype that it was"):
+        load_model(tmp_path / "saved")
+    assert load_model(tmp_path / "saved", dtype="bfloat16").model.dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("width", ["8bit", "4bit"])
+def test_an_adapter_on_quantised_weights_stays_apart(
+    directory: Path, tmp_path: Path, width: str
+) -> None:
+    peft = pytest.importorskip("peft")
+    config = peft.LoraConfig(target_modules=["q_proj", "up_proj"], init_lora_weights=False, r=4)
+    torch.manual_seed(1)
+    adapted = peft.get_peft_model(load_model(directory).model, config)
+    adapted.save_pretrained(tmp_path / "adapter")
+    loaded = load_model(tmp_path / "adapter", load_in=width)
+    base = load_model(directory, load_in=width)
+    assert is_quantised(loaded.model)
+    assert hasattr(loaded.model, "peft_config")
+    with_it, without = bits(loaded), bits(base)
+    assert float(np.abs(with_it - without).min()) > 0.01
+    # Merged into the rounded weights in full precision, it gives the same numbers.
+    plain = peft.PeftModel.from_pretrained(dequantised(base), tmp_path / "adapter")
+    merged = log_perplexity(plain.merge_and_unload(), TOKENIZER, TEXTS, context=None)
+    np.testing.assert_allclose(with_it, merged, atol=1e-3)
+
+
+def test_a_missing_library_is_named_with_the_way_to_it(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    with pytest.raises(
+        ModelError, match=r"load_in='8bit' needs torchao .*'lmexposure\[quantised\]'"
+    ):
+        load_model(directory, load_in="8bit")
+    with pytest.raises(ModelError, match=r"load_in='4bit' needs bitsandbytes .*pip install bitsan"):
+        module.quantisation("4bit", "cuda")
+
+
+def test_bitsandbytes_is_asked_as_its_documentation_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "find_spec", lambda name: name)
+    assert module.quantisation("8bit", "cuda:1").load_in_8bit
+    assert module.quantisation("4bit", "cuda").load_in_4bit
+
+
+def test_other_widths_and_maps_are_refused(directory: Path) -> None:
+    with pytest.raises(SettingsError, match="load_in='2bit' must be one of 8bit, 4bit"):
+        load_model(directory, load_in="2bit")
+    with pytest.raises(SettingsError, match="device_map='all' must be one of auto"):
+        load_model(directory, device_map="all")
+
+
+def test_quantised_weights_that_give_no_numbers_are_refused(directory: Path) -> None:
+    loaded = load_model(directory, load_in="8bit")
+    loaded.model.lm_head.weight.data[0, 0] = float("nan")
+    with pytest.raises(
+        ModelError, match="'tiny' gives NaN or infinite log-probabilities in float32"
+    ):
+        precision_notes("tiny", loaded.model)
+
+
+def test_a_model_that_computes_otherwise_in_a_batch_says_so(directory: Path) -> None:
+    loaded = load_model(directory, load_in="8bit")
+    layer: Any = loaded.model.model.layers[0].mlp
+    plain = layer.forward
+    layer.forward = lambda x: plain(x) * (1 + 0.01 * len(x))
+    notes = precision_notes("tiny", loaded.model)
+    assert len(notes) == 2
+    assert "differently beside other texts" in notes[1]
+
+
+def test_a_model_that_fails_in_a_batch_is_refused(directory: Path) -> None:
+    loaded = load_model(directory, load_in="8bit")
+
+    def fails(x: Any) -> Any:
+        raise RuntimeError("no kernel for this machine")
+
+    loaded.model.model.layers[0].mlp.forward = fails
+    with pytest.raises(ModelError, match=r"does not compute in float32 \(no kernel for this mach"):
+        precision_notes("tiny", loaded.model)
+
+
+@pytest.mark.parametrize("mapping", [SPREAD, "auto"])
+def test_a_spread_model_gives_the_numbers_of_the_whole(
+    directory: Path, mapping: str | dict[str, int | str]
+) -> None:
+    spread, whole = load_model(directory, device_map=mapping), load_model(directory)
+    np.testing.assert_array_equal(bits(spread), bits(whole))
+    assert spread.to_dict() == whole.to_dict()
+    assert weights_away(spread.model) == []
+
+
+def test_offloaded_embeddings_are_refused(directory: Path) -> None:
+    with pytest.raises(ModelError, match="has its embeddings offloaded, so that inputs have no"):
+        load_model(directory, device_map={**SPREAD, "model.embed_tokens": "disk"})
+
+
+def test_an_adapter_on_a_spread_base_stays_apart(directory: Path, tmp_path: Path) -> None:
+    peft = pytest.importorskip("peft")
+    config = peft.LoraConfig(target_modules=["q_proj"], init_lora_weights=False, r=4)
+    peft.get_peft_model(load_model(directory).model, config).save_pretrained(tmp_path / "adapter")
+    spread = load_model(tmp_path / "adapter", device_map=SPREAD)
+    np.testing.assert_allclose(bits(spread), bits(load_model(tmp_path / "adapter")), atol=1e-3)
+
+
+@pytest.fixture(autouse=True)
+def levels_stay() -> Iterator[None]:
+    """Loading makes libraries quiet, and then as they were."""
+    before = logging.getLogger("torchao").level
+    yield
+    assert logging.getLogger("torchao").level == before
