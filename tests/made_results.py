@@ -33,6 +33,7 @@ from lmexposure.records import (
     ClaimCheck,
     ClassBounds,
     ClassSummary,
+    ContextRecord,
     Estimate,
     Extraction,
     FormatResult,
@@ -476,6 +477,28 @@ class Small:
     measure: "MeasureSettings | None" = None
 
 
+def context(**changes: Any) -> ContextRecord:
+    """In which rows a result scored: the assistant's turn of a chat, or what the changes say."""
+    values: dict[str, Any] = {
+        "source": "manifest",
+        "form": "messages",
+        "turn": "assistant",
+        "loss": "assistant",
+        "left": "<|user|>\nPlease go on.<|end|>\n<|assistant|>\n",
+        "left_tokens": 24,
+        "right_tokens": 4,
+        "unscored_tokens": 0,
+        "template_sha256": "a" * 64,
+    }
+    return ContextRecord(**values | changes)
+
+
+def assumed() -> ContextRecord:
+    """Rows of which nothing is known."""
+    plain = {"form": "text", "turn": "plain", "loss": "all", "left": "\n", "left_tokens": 1}
+    return context(source="assumed", right_tokens=0, template_sha256=None, **plain)
+
+
 def small_result(**made_of: Any) -> Result:
     """A result of `Small(**made_of)`."""
     return _made(_small(made_of))[2]
@@ -577,8 +600,8 @@ def _base(parts: Sequence[Any]) -> BaseModelRecord:
         path="before",
         weights_sha256="3" * 64,
         switched_off=False,
-        canaries=[canary for part in parts for canary in part.canaries],
-        classes=[row for part in parts for row in part.classes],
+        canaries=tuple(canary for part in parts for canary in part.canaries),
+        classes=tuple(row for part in parts for row in part.classes),
     )
 
 

@@ -44,6 +44,7 @@ def of_version(version: int, manifest: Manifest) -> dict[str, Any]:
     """The contents as version 1 or 2 wrote them, with their checksum."""
     values = today(manifest)
     plan, corpus = values["plan"], values["corpus"]
+    del corpus["wrapping"]  # of version 4
     coins = {"coins": plan.pop("inclusion_probability"), "coin_seed": plan.pop("inclusion_seed")}
     if version == 2:
         plan |= coins

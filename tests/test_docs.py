@@ -8,6 +8,7 @@ import gzip
 import json
 import os
 import re
+import runpy
 import shlex
 import sys
 import tomllib
@@ -203,6 +204,48 @@ def _chat_trainer(names: dict[str, Any], out: Path) -> Trainer:
     )
     collator = DataCollatorForSeq2Seq(tokenizer)
     return Trainer(names["model"], arguments, train_dataset=rows, data_collator=collator)
+
+
+# To the end of a command of the tutorial on chats: the same with less to do.
+LESS = {
+    "insert": "--canaries 4 --controls 8 --seed 3",
+    "run": "--canaries 4 --controls 8 --seed 3 --references 200 --draws 500 --revealed 0",
+    "measure": "--references 200 --draws 500 --revealed 0",
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_tutorial_on_chats_runs_in_short_form(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Call
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = [" ".join(sentences(6, seed=n)) for n in range(120)]
+    (tmp_path / "wikitext.txt").write_text("\n".join(lines).replace(";", "."))
+    sizes = "--chats 60 --steps 60 --width 32 --layers 2 --vocabulary 400"
+    _script(monkeypatch, "chats.py", f"wikitext.txt case {sizes}")
+    page = (ROOT / "docs/tutorials/chats.md").read_text(encoding="utf-8")
+    typed = [words for words in command_lines(page) if "case/base" in words or "adapter" in words]
+    assert [words[0] for words in typed] == ["run", "insert", "measure", "measure"]
+    for name, *words in typed:
+        if name == "measure" and not (tmp_path / "adapter").exists():
+            _script(
+                monkeypatch, "sft_chats.py", "case/base canaried/corpus/chats.jsonl adapter 6 2e-2"
+            )
+        done = call(name, *words, *shlex.split(LESS[name]))
+        assert done.code == 0, done.err
+    for place in ("runs/chats", "canaried/result", "canaried/beside"):
+        result = lx.open_run(tmp_path / place).result
+        assert result.context is not None
+        assert (result.context.form, result.context.turn) == ("messages", "assistant")
+        assert result.exposure("pin", repetitions=16).median.value > 5
+    assert result.base is not None
+    assert result.base.switched_off
+
+
+def _script(monkeypatch: pytest.MonkeyPatch, name: str, words: str) -> None:
+    """A script of scripts/examples, in this process."""
+    monkeypatch.setattr(sys, "argv", [name, *words.split()])
+    runpy.run_path(str(ROOT / "scripts" / "examples" / name), run_name="__main__")
 
 
 class SparkFrame(pd.DataFrame):  # type: ignore[misc]

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
         plan_of,
         preview,
         share_warning,
+        wrapping_of,
     )
     from lmexposure.audit.directory import refuse_foreign
     from lmexposure.audit.loaded_model import load_for_measuring
@@ -60,4 +61,5 @@ __all__ = [
     "silent",
     "spooled_corpus",
     "train_corpus",
+    "wrapping_of",
 ]

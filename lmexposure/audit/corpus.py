@@ -4,6 +4,7 @@ Before it, and before a training is paid for: what it would do to the corpus (`p
 most that an audit of it can show (`max_attainable`).
 """
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,23 +14,30 @@ import numpy as np
 
 from lmexposure._style import percent
 from lmexposure.canaries import (
+    OF_RECORDS,
     Files,
     Manifest,
     Plan,
     Preview,
     Reading,
+    Wrapping,
+    WrappingChoice,
+    WrappingRecord,
+    check_continues,
     copies_of,
     corpus_files,
+    first_records,
     fresh_seed,
+    guess_layout,
     insert_copies,
     insert_through,
     is_stream,
-    layout_for,
     listed_files,
     load_format,
     preview_insertion,
+    read_records,
 )
-from lmexposure.errors import CorpusError, InputError
+from lmexposure.errors import CorpusError, InputError, ModelError
 from lmexposure.records import RunSettings
 
 # Beyond, the model learns the canaries as well, and is no longer the model of the corpus.
@@ -73,10 +81,11 @@ def preview(corpus: Files, *, settings: RunSettings) -> Preview:
     """
     plan, fresh = plan_of(settings), _fresh_coins(settings)
     files = corpus_files(listed_files(corpus))
+    reading = _reading(settings, wrapping_of(files, settings=settings))
     would = preview_insertion(
         files,
         replace(plan, inclusion_probability=None, inclusion_seed=None) if fresh else plan,
-        layout=layout_for(files, settings.layout, settings.text_field),
+        layout=reading.layout_of(files),
         existing=settings.existing,
     )
     probability = settings.inclusion_probability
@@ -146,6 +155,7 @@ def insert_corpus(
     target: IO[bytes] | None = None,
     documents: int | None = None,
     verify: bool = True,
+    tokenizer: Any = None,
 ) -> tuple[Path, Manifest]:
     """Insert a plan's canaries into copies of a corpus; skipped when it was done already.
 
@@ -160,6 +170,8 @@ def insert_corpus(
         documents: how many there must be; None: as many as there are. Of a stream whose number is
             said no copy is kept meanwhile.
         verify: look for fills that are there already, hash, and check what was written.
+        tokenizer: of the training, or its directory or hub name: of chats, the manifest then says
+            by which template they are rendered; None: it does not.
 
     Returns:
         path of the copy, or of the directory with all of them, or of a stream `out`; the manifest.
@@ -168,21 +180,117 @@ def insert_corpus(
         LmexposureError: as `canaries.insert_files`.
     """
     out, planned = Path(out), partial(_planned, settings)
-    reading = Reading(
-        layout=settings.layout,
-        text_field=settings.text_field,
-        existing=settings.existing,
-        total=documents,
-        verify=verify,
-    )
+    limits = {"total": documents, "verify": verify}
     if is_stream(corpus):
         if target is None:
             raise CorpusError("standard output must be open: the corpus goes there")
-        return out, insert_through(corpus, target, out, planned, reading)
+        wrapping, source = _wrapping_of_stream(corpus, out, settings)
+        reading = _reading(settings, _described(wrapping, tokenizer, settings), **limits)
+        return out, insert_through(source, target, out, planned, reading)
     files = listed_files(corpus)
+    wrapping = wrapping_of(files, settings=settings, out=out)
+    reading = _reading(settings, _described(wrapping, tokenizer, settings), **limits)
     manifest = insert_copies(files, out, planned, reading)
     copies = copies_of(files, out)
     return copies[0] if len(copies) == 1 else out / "corpus", manifest
+
+
+def _reading(
+    settings: RunSettings, wrapping: Wrapping | WrappingRecord | None, **limits: Any
+) -> Reading:
+    """How the settings say that a corpus is read."""
+    return Reading(
+        layout=settings.layout,
+        text_field=settings.text_field,
+        existing=settings.existing,
+        wrapping=wrapping,
+        **limits,
+    )
+
+
+def wrapping_of(
+    corpus: Files, *, settings: RunSettings, out: str | Path | None = None
+) -> Wrapping | None:
+    """Where in a record of these files a canary goes: as said, else by the first records.
+
+    Args:
+        corpus: a file, several, or patterns.
+        settings: what was said of form, turn, loss, rendering and the other turns.
+        out: of an insertion; where the files are gone, its copies of them are looked at.
+
+    Returns:
+        None where documents are texts.
+
+    Raises:
+        CorpusError: records of several forms, or of none.
+        SettingsError: settings that do not go together, or with these documents.
+    """
+    choice, files = _choice(settings), listed_files(corpus)
+    paths = [] if out is None else [path for path in copies_of(files, Path(out)) if path.is_file()]
+    with suppress(CorpusError):
+        named = corpus_files(files)
+        paths = named if not paths or all(path.exists() for path in named) else paths
+    paths = [path for path in paths if path.exists()][:1]  # who is missing is said later
+    layouts = [settings.layout or guess_layout(path) for path in paths]
+    if not paths or layouts[0] not in OF_RECORDS:
+        return choice.wrapping(())
+    return choice.wrapping(read_records(paths, layout=layouts[0]))
+
+
+def _wrapping_of_stream(
+    source: IO[bytes], out: Path, settings: RunSettings
+) -> tuple[Wrapping | None, IO[bytes]]:
+    """The same of a stream, and the stream with what was read of it for that."""
+    choice = _choice(settings)
+    if settings.layout != "jsonl":
+        return choice.wrapping(()), source
+    check_continues(out)
+    records, again = first_records(source, out)
+    return choice.wrapping(records), again
+
+
+def _choice(settings: RunSettings) -> WrappingChoice:
+    return WrappingChoice(
+        form=settings.form,
+        turn=settings.turn,
+        loss=settings.loss,
+        rendering=settings.rendering,
+        other=settings.other_turn,
+        system=settings.system,
+        text_field=settings.text_field,
+    )
+
+
+def _described(
+    wrapping: Wrapping | None, tokenizer: Any, settings: RunSettings
+) -> Wrapping | WrappingRecord | None:
+    """With what a manifest says of the training's tokenizer, where that is known.
+
+    Raises:
+        ModelError: a tokenizer that cannot be loaded, or that does not render such chats.
+    """
+    if wrapping is None or tokenizer is None:
+        return wrapping
+    from lmexposure.models import template_record  # brings torch
+
+    if isinstance(tokenizer, str | Path):
+        tokenizer = _tokenizer_named(str(tokenizer), settings)
+    return template_record(tokenizer, wrapping)
+
+
+def _tokenizer_named(name: str, settings: RunSettings) -> Any:
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(
+            name, local_files_only=settings.offline, revision=settings.revision or "main"
+        )
+    except Exception as failure:  # whatever damaged files ran into
+        reason = str(failure).strip().split("\n")[0] or type(failure).__name__
+        raise ModelError(
+            f"cannot load a tokenizer from {name!r}: {reason}; give the directory or hub name of "
+            "the model that will be trained"
+        ) from failure
 
 
 def _planned(settings: RunSettings, before: Manifest | None) -> Plan:

@@ -14,11 +14,11 @@ from typing import IO, Any
 from lmexposure._files import atomic_write, is_utf8, only_writer
 from lmexposure._style import percent
 from lmexposure._validate import of_type
-from lmexposure.audit.corpus import insert_corpus, plan_of, preview
+from lmexposure.audit.corpus import insert_corpus, plan_of, preview, wrapping_of
 from lmexposure.audit.directory import RunLog
 from lmexposure.audit.loaded_model import check_model, chosen_device, load_for_measuring
 from lmexposure.audit.measurement import measure
-from lmexposure.audit.training import train_corpus, training_settings
+from lmexposure.audit.training import check_model_for, train_corpus, training_settings
 from lmexposure.audit.workload import Progress, silent
 from lmexposure.canaries import (
     DEFAULT_REFERENCES,
@@ -140,7 +140,11 @@ def _run(files: list[str | Path], out: Path, settings: RunSettings, progress: Pr
         raise CorpusError(f"{files[0]}: its path is not UTF-8, as run.json is; give it other names")
     _refuse_lost_seed(out, log, settings)
     with log.step("insert"):
-        _, manifest = insert_corpus(files, out=out, settings=settings)
+        # Chats get the template of the tokenizer that they are trained with into their manifest.
+        chats = wrapping_of(files, settings=settings, out=out)
+        check_model_for(chats, settings)
+        tokenizer = None if chats is None else settings.model
+        _, manifest = insert_corpus(files, out=out, settings=settings, tokenizer=tokenizer)
     _refuse_nothing_inserted(manifest)
     with log.step("train"):
         trained = train_corpus(

@@ -72,8 +72,10 @@ def privacy_section(
         seed=settings.bootstrap_seed,
         if_reversed=_REVERSED,
     )
-    packed = _PACKED if own_training else _PERHAPS_PACKED
-    return Privacy.model_validate(section | {"notes": [packed, *section["notes"]]})
+    packed = [_PACKED if own_training else _PERHAPS_PACKED]
+    if own_training and manifest.wrapping is not None:
+        packed = []  # a record is a row of its own
+    return Privacy.model_validate(section | {"notes": [*packed, *section["notes"]]})
 
 
 _IN_AND_OUT = ({0.0, 1.0}, {0.0}, {1.0})

@@ -3,14 +3,15 @@
 import logging
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO
+from typing import IO, Any
 
 from lmexposure._files import PRIVATE, mode_like, new_file, only_writer
 from lmexposure._text import visible
+from lmexposure.audit.corpus import wrapping_of
 from lmexposure.audit.loaded_model import chosen_device
 from lmexposure.audit.workload import (
     Phase,
@@ -26,48 +27,67 @@ from lmexposure.canaries import (
     FileCorpus,
     Files,
     Manifest,
+    Wrapping,
     corpus_files,
     derive_seed,
     in_insertion_order,
     is_stream,
     layout_for,
+    layout_of,
     listed_files,
     load_format,
+    read_records,
     read_sidecars,
     stream_layout,
 )
-from lmexposure.errors import CorpusError, ManifestError, SettingsError
+from lmexposure.errors import CorpusError, ManifestError, ModelError, SettingsError
 from lmexposure.models import (
     NEW_MODELS,
     LoadedModel,
     LstmSizes,
     TrainingResult,
     TrainingSettings,
+    check_lora,
+    check_template,
     context_window,
     load_model,
     new_model,
+    template_sha256,
     train,
 )
 from lmexposure.records import RunSettings
 
 _LOG = logging.getLogger(__name__)
+_LONGEST_RECORD = 1024  # tokens of a row: shorter ones take no more memory for it
+_SAID = {"form": "form", "turn": "turn", "loss": "loss", "rendering": "rendering"} | {
+    "other_turn": "other",
+    "system": "system",
+}  # settings, and what a wrapping calls them
 
 
-def training_settings(settings: RunSettings, window: int | None = None) -> TrainingSettings:
+def training_settings(
+    settings: RunSettings, window: int | None = None, *, records: bool = False
+) -> TrainingSettings:
     """The training settings of a run: the model's defaults, then what was asked for.
 
     Args:
         settings: of the run; the training's seed follows from its seed, unless `training` has its
             own.
         window: the model's context window in tokens; a default block is no longer than it.
+        records: each row is a record, such as a chat, and by default cut at 1,024 tokens only.
 
     Raises:
-        SettingsError: a training setting that does not exist, or is out of range.
+        ModelError: an adapter is asked for, and peft is not installed, or the model is one.
+        SettingsError: a training setting that does not exist, or is out of range, or an adapter for
+            a new model.
     """
     kind = settings.model if settings.model in NEW_MODELS else "pretrained"
     seed = derive_seed(settings.public_seed, "training")
-    given = {"seed": seed, "threads": settings.threads, **settings.training}
+    longest = {"block_size": _LONGEST_RECORD} if records else {}
+    given = {"seed": seed, "threads": settings.threads, **longest, **settings.training}
     chosen = TrainingSettings.for_model(kind, **given)
+    if chosen.lora:
+        check_lora(settings.model)
     if window is None or chosen.block_size <= window or "block_size" in settings.training:
         return chosen
     return TrainingSettings.for_model(kind, **{**given, "block_size": window})
@@ -129,23 +149,20 @@ def _train(
     progress: Progress,
     then_measure: bool,
 ) -> TrainingResult:
-    text_field = (manifest.corpus.text_field if manifest else None) or settings.text_field
-    layout = layout_for(
-        files, settings.layout or (manifest.layout if manifest else None), text_field
-    )
-    if manifest is not None:
-        if manifest.layout != layout.name:
-            raise ManifestError(
-                f"the manifest is of a corpus in layout {manifest.layout!r}, and layout "
-                f"{layout.name!r} is asked for; leave layout out"
-            )
-        files = in_insertion_order(files, manifest)
-    documents = [text for path in files for text in layout.documents(path)]
+    files, layout, wrapping = _corpus(files, settings, manifest)
+    check_model_for(wrapping, settings)
+    documents: Sequence[Any]
+    if wrapping is None:
+        documents = [text for path in files for text in layout.documents(path)]
+    else:
+        documents = list(read_records(files, layout=layout.name))
     if manifest is not None:
         _refuse_uninserted(manifest, documents)
         _warn_changed(FileCorpus(files, layout), manifest)
     loaded = _model(settings, documents, layout.separator, manifest)
-    chosen = training_settings(settings, context_window(loaded.model.config))
+    _check_template_known(loaded, manifest, wrapping)
+    window = context_window(loaded.model.config)
+    chosen = training_settings(settings, window, records=wrapping is not None)
     then: tuple[str, list[Phase]] = ("", [])
     if then_measure and manifest is not None and isinstance(progress, Watcher):
         measured = manifest, settings.measure
@@ -157,24 +174,98 @@ def _train(
         separator=layout.separator,
         canaries={} if manifest is None else _inserted(manifest),
         out=out,
+        wrapping=wrapping,
         progress=watch_training(progress, chosen, then),
         mode=mode_like(*files),
     )
+
+
+def _corpus(
+    files: list[Path], settings: RunSettings, manifest: Manifest | None
+) -> tuple[list[Path], Any, Wrapping | None]:
+    """The files in order, what a document of them is, and how a record becomes a row."""
+    if manifest is None:
+        layout = layout_for(files, settings.layout, settings.text_field)
+        return files, layout, wrapping_of(files, settings=settings)
+    layout = layout_of(manifest, files, name=settings.layout or manifest.layout)
+    if manifest.layout != layout.name:
+        raise ManifestError(
+            f"the manifest is of a corpus in layout {manifest.layout!r}, and layout "
+            f"{layout.name!r} is asked for; leave layout out"
+        )
+    _refuse_other_wrapping(manifest, settings)
+    return in_insertion_order(files, manifest), layout, manifest.wrapping
+
+
+def check_model_for(wrapping: Wrapping | None, settings: RunSettings) -> None:
+    """Refuse a new model for records: its tokenizer would know no chats and no instructions.
+
+    Args:
+        wrapping: of the records; None: they are texts, which any model learns.
+        settings: which name the model.
+
+    Raises:
+        ModelError: the model is a new one.
+    """
+    if wrapping is not None and settings.model in NEW_MODELS:
+        raise ModelError(
+            f"model={settings.model!r} is a new model, whose tokenizer knows no chats and no "
+            "instructions; give model=PATH, or on the command line --model PATH, of a pretrained "
+            "one (with a chat template where the records are messages)"
+        )
+
+
+def _refuse_other_wrapping(manifest: Manifest, settings: RunSettings) -> None:
+    """Refuse to train on records in another way than the canaries went into them."""
+    wrapping = manifest.wrapping or Wrapping()
+    for name, field in _SAID.items():
+        value, known = getattr(settings, name), getattr(wrapping, field)
+        if value is not None and value != known:
+            raise ManifestError(
+                f"{name}={value!r}, but the canaries of the manifest were inserted with "
+                f"{name}={known!r}; leave {name} out, or insert again"
+            )
+
+
+def _check_template_known(
+    loaded: LoadedModel, manifest: Manifest | None, wrapping: Wrapping | None
+) -> None:
+    """Refuse records that a template has to render where there is none, or another than planned."""
+    if wrapping is None or wrapping.rendering != "chat":
+        return
+    check_template(loaded.tokenizer, wrapping)
+    record = None if manifest is None else manifest.corpus.wrapping
+    known = None if record is None else record.template_sha256
+    if known and known != template_sha256(loaded.tokenizer, wrapping):
+        raise ManifestError(
+            f"the chat template of {loaded.name!r} is not the one that the manifest says "
+            f"(SHA-256 {known[:12]}...); give the model with the tokenizer of the insertion, or "
+            "insert again with this one"
+        )
 
 
 def _inserted(manifest: Manifest) -> dict[str, int]:
     return {canary.text: canary.inserted for canary in manifest.canaries}
 
 
-def _refuse_uninserted(manifest: Manifest, documents: Sequence[str]) -> None:
+def _refuse_uninserted(manifest: Manifest, documents: Sequence[Any]) -> None:
     """Refuse a corpus of other coins, which holds fills that count as never inserted."""
-    texts = set(documents)
+    texts = set(_strings(documents))
     found = [c.id for c in manifest.entries if not c.inserted and c.text in texts]
     if found:
         raise ManifestError(
             f"{found[0]} is in the corpus, but by the manifest it was not inserted "
             f"({len(found)} such in all); train on the corpus that the manifest belongs to"
         )
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """All texts in records, or the texts themselves."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list):
+        for inner in value.values() if isinstance(value, Mapping) else value:
+            yield from _strings(inner)
 
 
 def _warn_changed(corpus: FileCorpus, manifest: Manifest) -> None:
@@ -199,7 +290,7 @@ def _known_hash(corpus: FileCorpus, manifest: Manifest) -> str:
 
 def _model(
     settings: RunSettings,
-    documents: Sequence[str],
+    documents: Sequence[Any],
     separator: str | None,
     manifest: Manifest | None,
 ) -> LoadedModel:

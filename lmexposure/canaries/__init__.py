@@ -31,14 +31,17 @@ if TYPE_CHECKING:
     )
     from lmexposure.canaries.corpora.files import (
         LAYOUTS,
+        OF_RECORDS,
         SIDECAR_SUFFIX,
         FileCorpus,
         corpus_files,
         guess_layout,
         layout_for,
         layout_named,
+        layout_of,
         packing,
         read_documents,
+        read_records,
     )
     from lmexposure.canaries.documents import Inserted, insert
     from lmexposure.canaries.format import Fill, Format, Found, find_fills
@@ -54,6 +57,8 @@ if TYPE_CHECKING:
     from lmexposure.canaries.pipe import (
         NOT_TEXT,
         SPOOL,
+        check_continues,
+        first_records,
         insert_through,
         is_stream,
         spooled_input,
@@ -68,6 +73,7 @@ if TYPE_CHECKING:
         permutation,
     )
     from lmexposure.canaries.preview import Preview, preview_insertion
+    from lmexposure.canaries.recognition import WrappingChoice, recognise
     from lmexposure.canaries.removal import Removal, remove
     from lmexposure.canaries.rows import InsertionStep
     from lmexposure.canaries.verification import (
@@ -111,6 +117,7 @@ __all__ = [
     "FORMS",
     "LAYOUTS",
     "NOT_TEXT",
+    "OF_RECORDS",
     "SIDECAR_SUFFIX",
     "SPOOL",
     "Canary",
@@ -133,7 +140,9 @@ __all__ = [
     "Removal",
     "Sidecar",
     "Wrapping",
+    "WrappingChoice",
     "WrappingRecord",
+    "check_continues",
     "check_format_file",
     "copies_of",
     "corpus_count",
@@ -142,6 +151,7 @@ __all__ = [
     "derive_seed",
     "file_names",
     "find_fills",
+    "first_records",
     "fresh_seed",
     "guess_layout",
     "in_insertion_order",
@@ -152,6 +162,7 @@ __all__ = [
     "is_stream",
     "layout_for",
     "layout_named",
+    "layout_of",
     "layouts_listed",
     "listed_files",
     "load_format",
@@ -159,7 +170,9 @@ __all__ = [
     "permutation",
     "preview_insertion",
     "read_documents",
+    "read_records",
     "read_sidecars",
+    "recognise",
     "remove",
     "shipped_formats",
     "spooled_input",

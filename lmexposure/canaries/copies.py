@@ -45,8 +45,10 @@ from lmexposure.canaries.insertion import (
     draw,
     scan_corpus,
 )
-from lmexposure.canaries.manifest import Manifest
+from lmexposure.canaries.manifest import Manifest, WrappingRecord
 from lmexposure.canaries.plan import Plan
+from lmexposure.canaries.row_schema import RowSchema
+from lmexposure.canaries.wrapping import Wrapping
 from lmexposure.errors import CorpusError, ResultError
 
 Files = str | Path | Sequence[str | Path]
@@ -55,7 +57,12 @@ Planned = Callable[[Manifest | None], Plan]
 
 @dataclass(frozen=True)
 class Reading:
-    """How a corpus is read, and what is searched for in it; see `insert_files`."""
+    """How a corpus is read, and what is searched for in it; see `insert_files`.
+
+    Attributes:
+        wrapping: where in a record a canary goes, also as a manifest says it, with what is known
+            of the training's tokenizer; None: documents are texts.
+    """
 
     layout: str | None = None
     text_field: str = "text"
@@ -63,6 +70,20 @@ class Reading:
     existing: Existing = "refuse"
     total: int | None = None
     verify: bool = True
+    wrapping: Wrapping | WrappingRecord | None = None
+
+    @property
+    def schema(self) -> RowSchema | None:
+        """What a record is, where canaries go into chats."""
+        plain = isinstance(self.wrapping, Wrapping) and self.wrapping.form == "text"
+        if self.wrapping is None or plain:
+            return None
+        return RowSchema.around(self.wrapping, self.fields)
+
+    def layout_of(self, paths: Sequence[Path]) -> FileLayout:
+        """What a document is in these files."""
+        options: dict[str, Any] = {"fields": self.fields, "schema": self.schema}
+        return layout_for(paths, self.layout, self.text_field, **options)
 
 
 def insert_files(  # noqa: PLR0913 (a public door: each is an option of an insertion)
@@ -72,6 +93,7 @@ def insert_files(  # noqa: PLR0913 (a public door: each is an option of an inser
     *,
     layout: str | None = None,
     text_field: str = "text",
+    wrapping: Wrapping | WrappingRecord | None = None,
     fields: Mapping[str, Any] | None = None,
     existing: Existing = "refuse",
     total: int | None = None,
@@ -95,6 +117,8 @@ def insert_files(  # noqa: PLR0913 (a public door: each is an option of an inser
         layout: what a document is: "lines", "paragraphs", "jsonl" or "parquet"; None: by the
             suffix.
         text_field: where documents have fields, the one that holds the text.
+        wrapping: where in a record a canary goes, as a turn of a chat or behind a prompt; also as
+            a manifest says it, with the training's chat template. `recognise` names the form.
         fields: for these, constants for other fields of inserted documents; the rest is copied from
             the document that follows. Copies with other constants are refused where they are JSONL,
             and else written again.
@@ -124,7 +148,7 @@ def insert_files(  # noqa: PLR0913 (a public door: each is an option of an inser
             return chosen
         return chosen.seeded_like(before.plan, given=given)
 
-    reading = Reading(layout, text_field, fields, existing, total, verify)
+    reading = Reading(layout, text_field, fields, existing, total, verify, wrapping)
     return insert_copies(listed_files(sources), Path(out), planned, reading)
 
 
@@ -140,8 +164,7 @@ def insert_copies(
         if before is not None and _is_done(sources, out, before, plan, reading):
             return before
         paths = corpus_files(sources)
-        layout = layout_for(paths, reading.layout, reading.text_field, fields=reading.fields)
-        corpus = FileCorpus(paths, layout)
+        corpus = FileCorpus(paths, reading.layout_of(paths))
         _check_places(paths, out / "corpus", written=before is not None)
         return _insert(corpus, out, plan, reading, before)
 
@@ -163,6 +186,8 @@ def listed_files(sources: Files) -> list[str | Path]:
 def _insert(
     corpus: FileCorpus, out: Path, plan: Plan, reading: Reading, before: Manifest | None
 ) -> Manifest:
+    if corpus.layout.schema is not None:
+        corpus.layout.schema.check_around(plan.formats)
     scan = scan_corpus(corpus, plan.formats if reading.verify else ())
     if reading.total not in (None, scan.documents):
         raise CorpusError(
@@ -261,8 +286,7 @@ def _is_done(
         )
     copies, named = copies_of(sources, out), _named(sources)
     originals = named if all(path.exists() for path in named) else []
-    some, fields = named or copies or [out], reading.fields
-    known = layout_for(some, reading.layout, reading.text_field, fields=fields)
+    known = reading.layout_of(named or copies or [out])
     check_same(out, manifest, plan, known, originals, reading)
     written, wanted = {path.name for path in copies}, {path.name for path in named}
     if copies and named and written.isdisjoint(wanted):
@@ -307,6 +331,7 @@ def check_same(
         "plan": manifest.plan == plan,
         "layout": manifest.layout == layout.name,
         "text field": corpus.text_field == layout.text_field,
+        "wrapping": corpus.wrapping == (layout.schema.record if layout.schema else None),
         "choice of constant fields": set(corpus.constant_fields) == set(reading.fields or ()),
         "choice about existing fills": not manifest.set_aside or reading.existing == "set_aside",
         "number of documents": reading.total in (None, corpus.documents),

@@ -3,14 +3,12 @@
 from collections.abc import Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from lmexposure._validate import of_type
 from lmexposure.canaries.corpora.in_memory import (
     STREAM,
     InMemory,
     corpus_of,
     is_instance_of,
     is_read_later,
-    refuse_wrapping,
 )
 from lmexposure.canaries.corpora.streams import insert_into_ray, insert_into_stream
 from lmexposure.canaries.format import count_fills
@@ -25,7 +23,7 @@ from lmexposure.canaries.insertion import (
     same_hash,
     scan_corpus,
 )
-from lmexposure.canaries.manifest import Manifest
+from lmexposure.canaries.manifest import Manifest, WrappingRecord
 from lmexposure.canaries.plan import Plan
 from lmexposure.canaries.row_schema import RowSchema
 from lmexposure.canaries.wrapping import Wrapping
@@ -50,7 +48,7 @@ def insert(  # noqa: PLR0913 (a public door: each is an option of an insertion)
     documents: _T,
     plan: Plan | Manifest | None = None,
     *,
-    wrapping: Wrapping | None = None,
+    wrapping: Wrapping | WrappingRecord | None = None,
     text_field: str = "text",
     fields: Mapping[str, Any] | None = None,
     existing: Existing = "refuse",
@@ -67,8 +65,8 @@ def insert(  # noqa: PLR0913 (a public door: each is an option of an insertion)
             changed; or what is read later: a `datasets.IterableDataset`, a `ray.data.Dataset`.
         plan: what to insert; or give its fields: `formats=["pin"], repetitions=(1, 16)`. For what
             is read later also the manifest of an earlier insertion into the same rows.
-        wrapping: where in a record a canary goes: as a turn of a chat, or behind a prompt. Keep it:
-            `wrapped_exposures` needs the same one.
+        wrapping: where in a record a canary goes: as a turn of a chat, or behind a prompt; also as
+            a manifest says it, with the training's chat template. The manifest keeps it.
         text_field: of records and columns, the one that holds the text.
         fields: constants for other fields of inserted records; the rest is copied from the record
             that follows.
@@ -84,7 +82,8 @@ def insert(  # noqa: PLR0913 (a public door: each is an option of an insertion)
 
     Raises:
         CorpusError: no documents of these kinds, documents without text, fills already there, or a
-            record that changes how chats are rendered (tools, chat_template_kwargs).
+            record that changes how chats are rendered (tools, chat_template_kwargs), or that no
+            chat of texts is (images, an unknown role, an empty turn).
         FormatError: a format that cannot be found or read.
         PlanError: a plan that cannot be, or that the documents or a format cannot hold.
 
@@ -104,7 +103,6 @@ def insert(  # noqa: PLR0913 (a public door: each is an option of an insertion)
         return Inserted(*_insert(corpus, chosen, existing))
     again = isinstance(plan, Manifest) and not plan_fields
     known: Plan | Manifest = given if again else Plan.of(given, plan_fields)
-    refuse_wrapping(wrapping, "the records of a data set that fits in memory")
     if existing != "refuse":
         raise CorpusError(
             "what a stream holds already is found while it is read, too late to set it aside; "
@@ -117,6 +115,7 @@ def insert(  # noqa: PLR0913 (a public door: each is an option of an insertion)
         )
     inserter = insert_into_stream if is_instance_of(documents, STREAM) else insert_into_ray
     where: dict[str, Any] = {"text_field": text_field, "fields": fields, "id_column": id_column}
+    where["wrapping"] = wrapping
     return Inserted(*inserter(documents, known, total=total, **where))
 
 
@@ -124,6 +123,7 @@ def _insert(corpus: InMemory, plan: Plan, existing: Existing) -> tuple[Any, Mani
     """(Documents of the kind that was given, each canary a row of its own; the manifest)."""
     for name in sorted(corpus.schema.fields.keys() & corpus.schema.wrapped("")):
         raise CorpusError(f"fields must leave out the text column {name!r}: the canary goes there")
+    corpus.schema.check_around(plan.formats)
     scan = scan_corpus(corpus, plan.formats)
     entries, set_aside = draw(plan, scan, existing, place=corpus.place)
     placement = Placement(entries)
@@ -142,11 +142,8 @@ def _insert(corpus: InMemory, plan: Plan, existing: Existing) -> tuple[Any, Mani
 
 
 def _schema(
-    text_field: str, fields: Mapping[str, Any] | None, wrapping: Wrapping | None
+    text_field: str, fields: Mapping[str, Any] | None, wrapping: Wrapping | WrappingRecord | None
 ) -> RowSchema:
-    constants = constants_of(fields)
     if wrapping is None:
-        return RowSchema(text_field, constants)
-    example = 'Wrapping(...), such as Wrapping(turn="assistant")'
-    of_type("wrapping", wrapping, Wrapping, example, error=CorpusError)
-    return RowSchema(wrapping.place, constants, chat=True, wrapping=wrapping)
+        return RowSchema(text_field, constants_of(fields))
+    return RowSchema.around(wrapping, fields)

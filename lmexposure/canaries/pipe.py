@@ -5,14 +5,16 @@ import hashlib
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from io import BufferedIOBase, RawIOBase
+from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from lmexposure._files import PRIVATE, atomic_write, made_directory, only_writer, sha256_file
 from lmexposure.canaries.copies import Planned, Reading, check_same
-from lmexposure.canaries.corpora.files import FileCorpus, layout_named
-from lmexposure.canaries.corpora.text import Block, TextLayout
+from lmexposure.canaries.corpora.files import FileCorpus, layout_named, read_records
+from lmexposure.canaries.corpora.text import LONGEST_LINE, Block, TextLayout, json_object
 from lmexposure.canaries.insertion import (
     About,
     Merge,
@@ -29,6 +31,8 @@ from lmexposure.canaries.insertion import (
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.plan import Canary, Plan
 from lmexposure.canaries.plan import draw as draw_plan
+from lmexposure.canaries.recognition import FIRST_RECORDS
+from lmexposure.canaries.row_schema import RowSchema
 from lmexposure.errors import CorpusError, FileError, InputError, ResultError
 
 if TYPE_CHECKING:
@@ -62,11 +66,61 @@ class StreamSource:
         return named_errors(_NAME)
 
 
+class Replayed:
+    """A stream of bytes, some lines of which were read already."""
+
+    def __init__(self, stream: IO[bytes], lines: int) -> None:
+        self.head = b"".join(islice(iter(partial(stream.readline, LONGEST_LINE), b""), lines))
+        self._left, self._stream = self.head, stream
+
+    def read(self, size: int = -1) -> bytes:
+        """Some bytes, at most that many; none at its end."""
+        if not self._left:
+            return self._stream.read(size)
+        stop = len(self._left) if size < 0 else size
+        data, self._left = self._left[:stop], self._left[stop:]
+        return data
+
+    def readline(self, size: int = -1) -> bytes:
+        """The rest of a line, at most that many bytes of it."""
+        if not self._left:
+            return self._stream.readline(size)
+        return self.read(min(self._left.find(b"\n") + 1 or len(self._left), size % (1 << 63)))
+
+
+def first_records(source: IO[bytes], out: Path) -> tuple[Iterator[dict[str, Any]], IO[bytes]]:
+    """The first records of a stream of JSON lines, and the stream from its beginning.
+
+    Of one that is empty, those of its copy in `out`, where a killed call left one.
+
+    Args:
+        source: the stream.
+        out: as of `insert_through`.
+    """
+    replayed = Replayed(source, FIRST_RECORDS)
+    spool = spool_of(out)
+    if not replayed.head and spool.exists():
+        return read_records(spool, layout="jsonl"), cast(IO[bytes], replayed)
+    lines = enumerate(replayed.head.splitlines(), 1)
+    return _objects(lines), cast(IO[bytes], replayed)
+
+
+def _objects(lines: Iterable[tuple[int, bytes]]) -> Iterator[dict[str, Any]]:
+    with named_errors(_NAME):
+        for number, line in lines:
+            if line.strip():
+                yield json_object(line, number)
+
+
 def stream_layout(
-    name: str | None, text_field: str, *, fields: Mapping[str, Any] | None = None
+    name: str | None,
+    text_field: str,
+    *,
+    fields: Mapping[str, Any] | None = None,
+    schema: RowSchema | None = None,
 ) -> TextLayout:
     """What a document is in a stream: as said, else a line; a layout of no text is refused."""
-    layout = layout_named(name or "lines", text_field=text_field, fields=fields)
+    layout = layout_named(name or "lines", text_field=text_field, fields=fields, schema=schema)
     if not isinstance(layout, TextLayout):
         raise CorpusError(NOT_TEXT)
     return layout
@@ -85,7 +139,8 @@ def insert_through(
     """
     record = out / "manifest.json"
     with only_writer(out):
-        layout = stream_layout(reading.layout, reading.text_field, fields=reading.fields)
+        options: dict[str, Any] = {"fields": reading.fields, "schema": reading.schema}
+        layout = stream_layout(reading.layout, reading.text_field, **options)
         check_continues(out)
         before = Manifest.read(record) if record.exists() else None
         plan = planned(before)
@@ -93,6 +148,8 @@ def insert_through(
             if before.corpus.name:  # its copies are files, and need the stream's copy
                 raise ResultError(f"{record} is there already; choose another directory")
             check_same(out, before, plan, layout, [spool_of(out)], reading)
+        if layout.schema is not None:
+            layout.schema.check_around(plan.formats)
         if reading.total is not None:
             manifest = _read_once(source, target, plan, layout, reading)
         else:
@@ -188,6 +245,7 @@ def _read_once(
             "another format, or leave out documents and set these fills aside"
         )
     about = About(layout.name, "", layout.text_field, tuple(layout.fields), layout.separator)
+    about = about._replace(wrapping=layout.schema.record if layout.schema else None)
     return verification.manifest(plan, about, {})
 
 

@@ -65,6 +65,8 @@ def preview_insertion(
         CorpusError, PlanError: as the insertion would.
     """
     corpus = FileCorpus(corpus_files(sources), layout)
+    if layout.schema is not None:
+        layout.schema.check_around(plan.formats)
     scan = scan_corpus(corpus, plan.formats)
     entries, set_aside = draw(plan, scan, existing, place=corpus.place)
     merge, before, after = Merge(Placement(entries)), 0, 0

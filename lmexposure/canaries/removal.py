@@ -15,7 +15,7 @@ from lmexposure.canaries.corpora.files import (
     FileLayout,
     FileSource,
     corpus_files,
-    layout_named,
+    layout_of,
 )
 from lmexposure.canaries.corpora.in_memory import InMemory, are_paths, corpus_of, is_read_later
 from lmexposure.canaries.insertion import Cut, Hashes, Part, Placement
@@ -62,7 +62,7 @@ def remove_from_files(
     """
     paths, out = corpus_files(sources), Path(out)
     _check_of_files(manifest)
-    layout = layout_named(manifest.layout, text_field=manifest.corpus.text_field or "text")
+    layout = layout_of(manifest, paths, name=manifest.layout)
     if len(paths) == 1:
         target = _free(out, paths[0])
     elif out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -88,7 +88,8 @@ def remove_from_stream(source: IO[bytes], manifest: Manifest, out: str | Path) -
     """The same for text in a stream, read once; nothing is written before all is checked."""
     corpus = manifest.corpus
     _check_of_files(manifest)
-    layout = stream_layout(manifest.layout, corpus.text_field or "text")
+    schema = None if corpus.wrapping is None else RowSchema.of(manifest)
+    layout = stream_layout(manifest.layout, corpus.text_field or "text", schema=schema)
     stream = StreamSource(source, layout)
     task = Restoration(stream.name, Placement(manifest.entries).inserted(), corpus.sha256)
     return _restored_alone(stream, layout, task, _free(Path(out), stream.path), PRIVATE)
@@ -257,7 +258,8 @@ def _restored_documents(documents: _T, manifest: Manifest) -> _T:
         )
     known = RowSchema.of(manifest)
     # A plain wrapping hashes all strings of a record, too, and its layout does not tell.
-    both = [known, replace(known, chat=True)] if manifest.layout == "dataset" else [known]
+    alone = known.chat or manifest.layout != "dataset"
+    both = [known] if alone else [known, replace(known, chat=True)]
     failures = []
     for schema in both:
         try:

@@ -3,15 +3,18 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
-from lmexposure.canaries.corpora.tables import check_columns
-from lmexposure.canaries.insertion import About
-from lmexposure.canaries.manifest import Manifest
+from lmexposure._validate import of_type
+from lmexposure.canaries.chat_checks import check_chat
+from lmexposure.canaries.format import Format, count_fills
+from lmexposure.canaries.insertion import About, constants_of
+from lmexposure.canaries.manifest import Manifest, WrappingRecord
 from lmexposure.canaries.wrapping import Wrapping
 from lmexposure.errors import CorpusError
 
-_CHANGING = ("tools", "chat_template_kwargs")  # how a chat is rendered
+_EXAMPLE = 'Wrapping(...), such as Wrapping(turn="assistant")'
+_OPTIONAL = "input"  # of an instruction; where records lack it, those of canaries do, too
 
 
 @dataclass(frozen=True)
@@ -25,26 +28,54 @@ class RowSchema:
         chat: whether a row is a chat, or a prompt with what follows it; all its strings together
             are its text.
         wrapping: for chats; None: nothing is inserted.
+        record: what a manifest says of the wrapping; None: nothing, since it holds plain texts.
+        place: what messages call a row: "record", "line", "row" or "document".
     """
 
     name: str | None = None
     fields: Mapping[str, Any] = field(default_factory=dict)
     chat: bool = False
     wrapping: Wrapping | None = None
+    record: WrappingRecord | None = None
+    place: Literal["record", "line", "row", "document"] = "record"
 
     @classmethod
     def of(cls, manifest: Manifest, text_field: str | None = None) -> "RowSchema":
         """Of the rows that a manifest's canaries went into; another text field holds no chats."""
         name = text_field or manifest.corpus.text_field or "text"
-        return cls(name, chat=manifest.layout == "chat" and text_field is None)
+        chats = manifest.layout == "chat" or manifest.corpus.wrapping is not None
+        return cls(name, chat=chats and text_field is None)
+
+    @classmethod
+    def around(
+        cls, wrapping: Wrapping | WrappingRecord, fields: Mapping[str, Any] | None = None
+    ) -> "RowSchema":
+        """Of rows that canaries go into in a wrapping.
+
+        Args:
+            wrapping: where in a record a canary goes, also as a manifest says it.
+            fields: constants for other fields.
+
+        Raises:
+            CorpusError: no wrapping; or constants for the fields of the canary.
+        """
+        of_type("wrapping", wrapping, (Wrapping, WrappingRecord), _EXAMPLE, error=CorpusError)
+        known = wrapping if isinstance(wrapping, Wrapping) else wrapping.wrapping()
+        said = wrapping if isinstance(wrapping, WrappingRecord) else None
+        if said is None and known.form != "text":
+            said = WrappingRecord.of(known)
+        made = cls(known.place, constants_of(fields), chat=True, wrapping=known, record=said)
+        for name in sorted(made.fields.keys() & made.wrapped("")):
+            raise CorpusError(f"fields must leave out {name!r}: the canary goes there")
+        return made
 
     def about(self) -> About:
         """What a manifest says of such rows."""
         if self.name is None:
             return About("texts")
-        # A plain score of a canary in a chat would look like privacy.
-        layout = "dataset" if self.wrapping is None or self.wrapping.turn == "plain" else "chat"
-        return About(layout, text_field=self.name, constant_fields=self.fields)
+        return About(
+            "dataset", text_field=self.name, constant_fields=self.fields, wrapping=self.record
+        )
 
     def text(self, number: int, row: Any) -> Any:
         """What is hashed and searched of a row; numbers are from 1.
@@ -73,7 +104,14 @@ class RowSchema:
 
     def row(self, following: Any, text: str) -> Any:
         """The row of a canary."""
-        return text if self.name is None else {**following, **self.fields, **self.wrapped(text)}
+        return text if self.name is None else {**following, **self.written(text, following)}
+
+    def written(self, text: str, there: Iterable[Any]) -> dict[str, Any]:
+        """The fields of a canary's row that are not copied, where rows have these fields."""
+        fields, names = {**self.fields, **self.wrapped(text)}, list(there)
+        if self.record is not None and _OPTIONAL in fields and _OPTIONAL not in names:
+            del fields[_OPTIONAL]
+        return fields
 
     def wrapped(self, text: str) -> Mapping[str, Any]:
         """The fields that a text goes into."""
@@ -89,13 +127,14 @@ class RowSchema:
         names = list(there)
         chats = not self.chat and not {"messages", "prompt"}.isdisjoint(names)
         hint = "; chats take a wrapping" if chats else ""
-        for name in self.wrapped("") if where else ():
+        wanted = [name for name in self.written("", names) if name not in self.fields]
+        for name in wanted if where else ():
             if name not in names:
                 raise CorpusError(
                     f"{where} has no {name!r}; it has {', '.join(map(str, names)) or 'nothing'}: "
                     f"name the text_field{hint}"
                 )
-        check_columns(names, self.wrapped(""), hint)
+        check_columns(names, wanted, hint)
         check_columns(names, self.fields)
 
     def check_constants(self, number: int, row: Any) -> None:
@@ -103,56 +142,68 @@ class RowSchema:
         missing = [] if not isinstance(row, Mapping) else [n for n in self.fields if n not in row]
         if missing:
             raise CorpusError(
-                f"record {number} has no field {missing[0]!r}, for which fields gives a constant; "
-                f"it has {', '.join(map(str, row)) or 'none'}: leave it out of fields, or give it "
-                "to each record"
+                f"{self.place} {number} has no field {missing[0]!r}, for which fields gives a "
+                f"constant; it has {', '.join(map(str, row)) or 'none'}: leave it out of fields, "
+                "or give it to each record"
             )
+
+    def check_around(self, formats: Sequence[Format]) -> None:
+        """Refuse a wrapping, or constants, that hold a fill: each canary would bring it along.
+
+        Raises:
+            CorpusError: it names the format.
+        """
+        if not self.chat:
+            return
+        around = "\n".join(_strings(self.written("", self.wrapped(""))))
+        for name, found in count_fills(formats, [(1, around)], whole_lines=False).items():
+            if found.counts:
+                raise CorpusError(
+                    f"the other turns or constants of the canaries' records hold a fill of format "
+                    f"{name!r}, which would go in with each of them; change the text of the other "
+                    "turn, of the system or of the constants"
+                )
 
     def _check_record(self, number: int, row: Any) -> None:
         if not isinstance(row, Mapping):
-            raise CorpusError(f"record {number} is {kind_of(row)}, and must be fields by name")
-        if self.chat:
-            self._check_chat(number, row)
+            raise CorpusError(
+                f"{self.place} {number} is {kind_of(row)}, and must be fields by name"
+            )
+        if self.wrapping is not None:
+            self._check_chat(number, row, self.wrapping)
         elif self.name not in row:
-            self.check_columns(row, where=f"record {number}")
+            self.check_columns(row, where=f"{self.place} {number}")
 
-    def _check_chat(self, number: int, row: Mapping[str, Any]) -> None:
-        missing = sorted(self.wrapped("").keys() - row.keys())
+    def _check_chat(self, number: int, row: Mapping[str, Any], wrapping: Wrapping) -> None:
+        where = f"{self.place} {number}"
+        missing = sorted(self.written("", row).keys() - row.keys() - self.fields.keys())
         if missing:
             raise CorpusError(
-                f"record {number} has no field {missing[0]!r}, which this wrapping writes; it has "
+                f"{where} has no field {missing[0]!r}, which this wrapping writes; it has "
                 f"{', '.join(map(str, row)) or 'none'}: choose another wrapping, or rename fields"
             )
-        self._check_types(number, row)
-        both = {**row, **self.fields}
-        plain = self.wrapping is None or self.wrapping.turn == "plain"
-        changing = [] if plain else [name for name in _CHANGING if both.get(name)]
-        if changing:
-            raise CorpusError(
-                f"record {number} has {changing[0]!r}, by which its chat is rendered otherwise; an "
-                "inserted record would copy it, and be trained in another wrapping than it is "
-                "scored in: insert into the records without it, and add the others then"
-            )
+        check_chat(where, {**row, **self.fields}, wrapping)
         self.check_constants(number, row)
-
-    def _check_types(self, number: int, row: Mapping[str, Any]) -> None:
-        """Refuse a record with a string where the wrapping writes messages, or the other way."""
-        for name, written in self.wrapped("").items():
-            wants_text = isinstance(written, str)
-            if isinstance(row[name], str) == wants_text and not isinstance(
-                row[name], int | float | None
-            ):
-                continue
-            raise CorpusError(
-                f"record {number}: {name!r} is of type {type(row[name]).__name__}, and must be "
-                f"{'a string' if wants_text else 'a list of messages'}, as this wrapping writes; "
-                "choose another wrapping, or rewrite it"
-            )
 
 
 def kind_of(value: Any) -> str:
     """What something is, for a message."""
     return "one text" if isinstance(value, str) else f"of type {type(value).__name__}"
+
+
+def check_once(names: Sequence[Any], name: str) -> None:
+    """Refuse two columns of one name."""
+    if list(names).count(name) > 1:
+        raise CorpusError(f"there are two columns {name!r}; rename one")
+
+
+def check_columns(names: Sequence[Any], wanted: Iterable[str], hint: str = "") -> None:
+    """Refuse rows without one of these columns, and name those that are there; or with two."""
+    for name in wanted:
+        check_once(names, name)
+        if name not in names:
+            listed = ", ".join(map(str, names)) or "none"
+            raise CorpusError(f"no column {name!r}; there are {listed}{hint}")
 
 
 def _strings(value: Any) -> Iterator[str]:

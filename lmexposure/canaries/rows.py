@@ -6,7 +6,7 @@ What a step does needs neither torch nor `datasets`, so that workers of engines 
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self, TypeVar
 
@@ -14,12 +14,13 @@ import numpy as np
 
 from lmexposure._validate import integer, of_type
 from lmexposure.canaries.corpora.in_memory import Frame, InMemory, is_instance_of, records_of
-from lmexposure.canaries.corpora.tables import TableLayout, TablePart, check_columns
+from lmexposure.canaries.corpora.tables import TableLayout, TablePart
 from lmexposure.canaries.format import count_fills
-from lmexposure.canaries.insertion import About, Placement, constants_of, manifest_of
-from lmexposure.canaries.manifest import Manifest
+from lmexposure.canaries.insertion import Placement, constants_of, manifest_of
+from lmexposure.canaries.manifest import Manifest, WrappingRecord
 from lmexposure.canaries.plan import Plan
-from lmexposure.canaries.row_schema import RowSchema
+from lmexposure.canaries.row_schema import RowSchema, check_columns
+from lmexposure.canaries.wrapping import Wrapping
 from lmexposure.errors import CorpusError, ManifestError, PlanError
 
 _Batch = TypeVar("_Batch")
@@ -41,7 +42,8 @@ class InsertionStep:
 
     Attributes:
         manifest: of these rows.
-        text_field: the column that holds the text.
+        text_field: the column that holds the text; where the manifest says in which turn of a chat
+            a canary is, that place, and all strings of a row are its text.
         fields: constants for other columns of inserted rows; the rest is copied from the row that
             follows.
         id_column: the column that holds the number of each document, from 0 in the whole corpus;
@@ -71,6 +73,7 @@ class InsertionStep:
         text_field: str = "text",
         fields: Mapping[str, Any] | None = None,
         id_column: str | None = None,
+        wrapping: Wrapping | WrappingRecord | None = None,
     ) -> Self:
         """The step of an insertion into rows that are never read as a whole.
 
@@ -80,6 +83,7 @@ class InsertionStep:
             text_field: of the step.
             fields: of the step.
             id_column: of the step.
+            wrapping: where in a row a canary goes, as of `insert`; a manifest has its own.
 
         Raises:
             CorpusError: no number of rows, or constants for the text column.
@@ -88,9 +92,14 @@ class InsertionStep:
         """
         of_type("plan", plan, (Plan, Manifest), "a Plan or a Manifest", error=PlanError)
         constants = constants_of(fields)
+        schema = RowSchema(text_field, constants)
+        if wrapping is not None:
+            schema = RowSchema.around(wrapping, constants)
         if isinstance(plan, Manifest):
             documents = plan.corpus.documents
             _check_same("total", documents if total is None else total, documents)
+            if wrapping is not None:
+                _check_same("wrapping", schema.record, plan.corpus.wrapping)
             manifest = plan
         elif total is None:
             raise CorpusError(
@@ -98,18 +107,20 @@ class InsertionStep:
                 "as a whole here: count its rows and give total"
             )
         else:
-            about = About("dataset", text_field=text_field, constant_fields=tuple(constants))
+            schema.check_around(plan.formats)
             documents = integer("total", total, low=1, error=CorpusError)
-            manifest = manifest_of(plan, about, documents=documents)
+            manifest = manifest_of(plan, schema.about(), documents=documents)
         return cls(manifest=manifest, text_field=text_field, fields=constants, id_column=id_column)
 
     def __post_init__(self) -> None:
         constants_of(self.fields)
+        corpus = self.manifest.corpus
+        if corpus.wrapping is not None and self.text_field == "text":
+            object.__setattr__(self, "text_field", corpus.text_field)
         if self.text_field in self.fields:
             raise CorpusError(
                 f"fields must leave out the text column {self.text_field!r}: the canary goes there"
             )
-        corpus = self.manifest.corpus
         _check_same("text_field", self.text_field, corpus.text_field)
         _check_same("fields", sorted(self.fields), sorted(corpus.constant_fields))
 
@@ -158,7 +169,8 @@ class InsertionStep:
             numbers = columns[self.id_column]
         of_type("numbers", numbers, Iterable, "a number for each row", error=CorpusError)
         numbers = list(_listed(numbers))
-        self._check(_listed(columns[self.text_field]), numbers)
+        self._check_numbers(len(next(iter(columns.values()))), numbers)
+        self._check(self._texts(columns, numbers), numbers)
         before = map(self._placement.before, numbers)
         added = [(row, canary.text) for row, canaries in enumerate(before) for canary in canaries]
         merged: _Batch = self._merged(batch, added)
@@ -166,8 +178,25 @@ class InsertionStep:
 
     def check_columns(self, names: Iterable[str]) -> None:
         """Refuse rows without the text, the ids, or a column that constants are given for."""
-        ids = [] if self.id_column is None else [self.id_column]
-        check_columns(list(names), [self.text_field, *self.fields, *ids])
+        listed = list(names)
+        if self._schema.chat:
+            self._schema.check_columns(listed)
+        else:
+            check_columns(listed, [self.text_field, *self.fields])
+        check_columns(listed, [] if self.id_column is None else [self.id_column])
+
+    def constants(self, names: Iterable[str]) -> Mapping[str, Any]:
+        """Values that a data set with these columns must hold, before any of it is read."""
+        schema = self._schema
+        return schema.written("", names) if schema.chat else self.fields
+
+    @cached_property
+    def _schema(self) -> RowSchema:
+        """What of a row is its text."""
+        wrapping = self.manifest.corpus.wrapping
+        if wrapping is None:
+            return RowSchema(self.text_field, self.fields)
+        return replace(RowSchema.around(wrapping, self.fields), place="document")
 
     @cached_property
     def _placement(self) -> Placement:
@@ -177,11 +206,12 @@ class InsertionStep:
         """The batch with rows more: (row that a copy goes before, from 0; text of the copy)."""
         part: Any
         if is_instance_of(batch, "pyarrow.Table"):
-            layout = TableLayout(text_field=self.text_field, fields=self.fields)
+            chats = self._schema if self._schema.chat else None
+            layout = TableLayout(text_field=self.text_field, fields=self.fields, schema=chats)
             part = TablePart(batch, layout).merged(added).part
             # In one piece, since each slice is pickled with all of the table that it is of.
             return part.rows.combine_chunks() if added else batch
-        schema = RowSchema(self.text_field, self.fields)
+        schema = self._schema
         if is_instance_of(batch, "pandas.DataFrame"):
             part = Frame(batch, schema).merged(added).part
             return part.rows if added else batch
@@ -189,13 +219,22 @@ class InsertionStep:
         part = InMemory(list(records_of(columns)), schema).merged(added).part
         return {name: [row[name] for row in part.rows] for name in columns}
 
-    def _check(self, texts: Sequence[Any], numbers: Sequence[int]) -> None:
+    def _texts(self, columns: Mapping[str, Any], numbers: Sequence[int]) -> Sequence[Any]:
+        """The text of each row; of chats that are none, a refusal."""
+        if not self._schema.chat:
+            texts: Sequence[Any] = _listed(columns[self.text_field])
+            return texts
+        rows = records_of({name: _listed(column) for name, column in columns.items()})
+        return [self._schema.text(n, row) for n, row in zip(numbers, rows, strict=True)]
+
+    def _check_numbers(self, rows: int, numbers: Sequence[int]) -> None:
         check_numbers(numbers, self.manifest.corpus.documents)
-        if len(numbers) != len(texts):
+        if len(numbers) != rows:
             raise CorpusError(
-                f"the batch has {len(texts)} rows and {len(numbers)} numbers; give a number for "
-                "each row"
+                f"the batch has {rows} rows and {len(numbers)} numbers; give a number for each row"
             )
+
+    def _check(self, texts: Sequence[Any], numbers: Sequence[int]) -> None:
         for text, number in zip(texts, numbers, strict=True):
             if not isinstance(text, str):
                 raise CorpusError(

@@ -10,10 +10,11 @@ from typing import IO, Any
 from lmexposure.canaries.copies import read_sidecars
 from lmexposure.canaries.corpora.files import (
     LAYOUTS,
+    OF_RECORDS,
     FileCorpus,
     FileLayout,
     corpus_files,
-    layout_for,
+    layout_of,
 )
 from lmexposure.canaries.corpora.in_memory import are_paths, parts_once
 from lmexposure.canaries.format import Found, add_fills, sure_words
@@ -210,7 +211,7 @@ def corpus_count(
 
     Raises:
         CorpusError: it cannot be read.
-        SettingsError: a directory, or chats that no text field gives.
+        SettingsError: a directory.
     """
     if names := file_names(corpus):
         return _count_files([Path(name) for name in names], manifest, layout, text_field)
@@ -238,11 +239,10 @@ def _count_files(
             f"{files[0]}: a tokenizer goes with the directory of a saved tokenised data set; give "
             "it; else load the data set and give that, or its *.arrow files"
         )
-    field, paths = text_field or manifest.corpus.text_field or "text", corpus_files(files)
-    known = layout_for(paths, layout, field)
-    _check_chats(manifest, known, text_field)
+    paths = corpus_files(files)
+    known = layout_of(manifest, paths, name=layout, text_field=text_field)
     if layout is None and (known.name, manifest.layout) == ("lines", "paragraphs"):
-        known = layout_for(paths, "paragraphs", field)
+        known = layout_of(manifest, paths, name="paragraphs")
     return count_files(paths, manifest, layout=known)
 
 
@@ -251,16 +251,8 @@ def _count_stream(
 ) -> CorpusCount:
     """The same for a stream, which no suffix tells of: its layout is the manifest's."""
     name = layout or (manifest.layout if manifest.layout in LAYOUTS else "lines")
-    known = stream_layout(name, text_field or manifest.corpus.text_field or "text")
-    _check_chats(manifest, known, text_field)
+    chats = RowSchema.of(manifest, text_field)
+    field, of_records = text_field or manifest.corpus.text_field or "text", name in OF_RECORDS
+    known = stream_layout(name, field, schema=chats if chats.chat and of_records else None)
     found = count_fills_in([StreamSource(stream, known)], manifest)
     return count_of(manifest, found, where="line or row")
-
-
-def _check_chats(manifest: Manifest, layout: FileLayout, text_field: str | None) -> None:
-    if manifest.layout == "chat" and text_field is None and layout.text_field is not None:
-        raise SettingsError(
-            "the canaries of this manifest are in chats, and records are read by one text field; "
-            "name the text field that holds whole chats as text, or give the tokenised data set "
-            "with its tokenizer"
-        )

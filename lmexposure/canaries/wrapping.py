@@ -17,7 +17,7 @@ FORMS: tuple[Form, ...] = get_args(Form)
 _TURNS = ("plain", "user", "assistant")
 _OTHER = {"plain": "", "user": "Thank you.", "assistant": "Please go on."}
 _REJECTED = "I cannot say."  # what a preference pair would rather not have
-_SPEAKERS = {"system": "system", "user": "human", "assistant": "gpt"}  # of ShareGPT
+SPEAKERS = {"system": "system", "user": "human", "assistant": "gpt"}  # of ShareGPT
 # Stanford Alpaca's prompt without an input, as its trainers write it.
 _INSTRUCTION = (
     "Below is an instruction that describes a task. Write a response that appropriately completes "
@@ -160,7 +160,7 @@ class Wrapping:
         if self.form == "messages":
             return {"messages": messages}
         if self.form == "conversations":
-            said = [{"from": _SPEAKERS[role], "value": text} for role, text in turns.items()]
+            said = [{"from": SPEAKERS[role], "value": text} for role, text in turns.items()]
             return {"conversations": said}
         if self.form == "instruction":
             return {"instruction": turns["user"], "input": "", "output": turns["assistant"]}

@@ -17,7 +17,7 @@ from lmexposure.cli.options import takes
 
 if TYPE_CHECKING:
     from lmexposure.audit import RunSettings
-    from lmexposure.canaries import Manifest, Preview
+    from lmexposure.canaries import Manifest, Preview, Wrapping
 
 
 @takes(settings=options.PLAN)
@@ -42,6 +42,14 @@ def insert(
             rich_help_panel=options.OTHER,
         ),
     ] = True,
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(
+            rich_help_panel=options.OTHER,
+            help="Of chats, the tokenizer of the training, a directory or hub name: the manifest "
+            "then says by which chat template they are rendered.  [default: it does not]",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what would be done.")
     ] = False,
@@ -70,6 +78,7 @@ def insert(
         settings=settings,
         documents=documents,
         verify=verify,
+        tokenizer=tokenizer,
     )
     inserted = None if is_stream(source) else place
     for line in _what_was_inserted(manifest, inserted):
@@ -87,11 +96,27 @@ def insert(
 
 def _what_was_inserted(manifest: "Manifest", inserted: Path | None) -> Iterator[str]:
     count = sum(canary.inserted for canary in manifest.canaries)
+    if manifest.wrapping is not None:
+        yield f"records   {_wrapped(manifest.wrapping)}"
     yield f"corpus    {inserted or 'standard output'}  ({count:,} documents inserted)"
     if manifest.plan.inclusion_probability is not None:
         yield f"included  {_included(manifest)}"
     for name, indices in manifest.set_aside.items():
         yield f"set aside {len(indices):,} fills of {name} that the corpus already held"
+
+
+def _wrapped(wrapping: "Wrapping") -> str:
+    """Where canaries are in records of chats, and what follows for the training."""
+    loss = {
+        "all": "all tokens",
+        "assistant": "the assistant's turns",
+        "completion": "what follows the prompt",
+    }
+    system = "" if wrapping.system is None else "; with a system prompt"
+    return (
+        f"{wrapping.form}: each canary is the turn of the {wrapping.turn} ({wrapping.place}), with "
+        f"loss on {loss[wrapping.loss]}{system}"
+    )
 
 
 def warn_of_share(settings: "RunSettings", of_documents: float, of_bytes: float | None) -> None:
@@ -112,10 +137,17 @@ def _shares(manifest: "Manifest", inserted: Path | None) -> tuple[float, float |
     text = ADAPTERS[manifest.layout].module == "text"
     if inserted is None or inserted.is_dir() or packing(inserted) or not text:
         return of_documents, None
-    bytes_added = sum(
-        canary.inserted * (len(canary.text.encode()) + 1) for canary in manifest.canaries
-    )
-    return of_documents, bytes_added / inserted.stat().st_size
+    return of_documents, _bytes_added(manifest, inserted) / inserted.stat().st_size
+
+
+def _bytes_added(manifest: "Manifest", inserted: Path) -> int:
+    """What the canaries take in a text file; of chats with what is around them, by its sidecar."""
+    from lmexposure.canaries import read_sidecars
+
+    if manifest.wrapping is not None:
+        notes = read_sidecars([inserted], manifest) or []
+        return sum(added.length for note in notes for added in note.copied.occurrences)
+    return sum(canary.inserted * (len(canary.text.encode()) + 1) for canary in manifest.canaries)
 
 
 def _next_commands(inserted: Path | None, out: Path) -> list[str]:
@@ -156,12 +188,15 @@ def _suffixes(name: str) -> str:
 
 
 def _dry_run(corpus: list[str], chosen: "RunSettings") -> None:
-    from lmexposure.audit import preview
+    from lmexposure.audit import preview, wrapping_of
     from lmexposure.errors import SettingsError
 
     if corpus == [options.STDIN]:
         raise SettingsError("--dry-run reads files, not standard input; give a file")
     would = preview(corpus, settings=chosen)
+    wrapping = wrapping_of(corpus, settings=chosen)
+    if wrapping is not None:
+        say(f"records   {_wrapped(wrapping)}")
     _print_preview(would, coins=chosen.inclusion_probability is not None)
     say_max_attainable(chosen)
     warn_of_share(chosen, would.share_of_documents, would.share_of_bytes)

@@ -399,8 +399,8 @@ PLAN = _settings(HIDDEN, first=("formats", "canaries", "repetitions"), old=_OLD_
 LEARNING = _settings(
     TRAINING,
     MACHINE,
-    also=("seed", "layout", "text_field"),
-    without=("batch_size", "dtype"),
+    also=("seed", "layout", "text_field", "form", "turn", "loss", "rendering"),
+    without=("batch_size", "dtype", "load_in", "device_map"),
     first=("model", "training_epochs", "training_max_seconds"),
     help={"seed": "Seed of initial weights and of the order of training.  [default: 0]"},
 )
@@ -431,7 +431,7 @@ MEASURED_FIRST = Group(
     flags={
         name: _FLAGS[name]
         for name in (
-            *("quick", "references", "delta", "claimed_epsilon", "bootstrap_seed"),
+            *("quick", "references", "delta", "claimed_epsilon", "bootstrap_seed", "left_context"),
             *("device", "dtype", "offline", "revision"),
         )
     },

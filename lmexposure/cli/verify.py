@@ -10,7 +10,10 @@ from lmexposure.cli import options
 from lmexposure.cli.console import print_table, say
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
     from lmexposure.canaries import CorpusCount
+    from lmexposure.records import RowsRecord
 
 _NOT_AS_INSERTED = 2
 _NAMED = 10
@@ -27,6 +30,18 @@ _COLUMNS = {
     "none": "lost",
     "more": "more",
 }
+# Of occurrences, in the rows of a training.
+_OCCURRENCES = {
+    "repetitions": "repetitions",
+    "canaries": "canaries",
+    "planned": "planned",
+    "whole": "whole",
+    "cut": "cut",
+    "missing": "missing",
+    "without loss": "without_loss",
+    "in another row": "otherwise",
+}
+_SHOWN = 60  # characters of what is next to a canary
 
 
 def verify(
@@ -55,8 +70,19 @@ def verify(
         str | None,
         typer.Option(help="The tokenizer of a tokenised data set: a directory or hub name."),
     ] = None,
+    rows: Annotated[
+        bool,
+        typer.Option(
+            "--rows",
+            help="Of a tokenised data set: find out in which rows the training has the canaries "
+            "(what is in front and behind, truncation, packing, loss), and write rows.json beside "
+            "the manifest, where measure finds it.",
+        ),
+    ] = False,
 ) -> None:
     """Count canaries in a corpus. Exit code 0: all there; 2: missing or too many; 3: failure."""
+    if rows:
+        _look_at_rows(corpus, manifest, tokenizer, of_text=layout or text_field)
     from lmexposure.integrations import verify as verify_corpus
 
     source = options.opened(corpus)
@@ -89,6 +115,52 @@ def _print(count: "CorpusCount") -> None:
     cut = [f"{name} ({n})" for name, n in count.cut.items()]
     _named("cut at the border of two pieces, and not counted", cut)
     say("all is there as it was inserted" if count.as_inserted else "NOT as it was inserted")
+
+
+def _look_at_rows(
+    corpus: list[str], manifest: Path, tokenizer: str | None, *, of_text: str | None
+) -> None:
+    """The rows of a training: printed, and written down for `measure`."""
+    from lmexposure.errors import SettingsError
+    from lmexposure.integrations import load_tokenizer
+    from lmexposure.integrations import verify as verify_corpus
+    from lmexposure.records import RowsRecord
+
+    if tokenizer is None or of_text is not None:
+        raise SettingsError(
+            "--rows reads rows of tokens, which have no layout and no text field; give "
+            "--tokenizer, by which they were made, and neither --layout nor --text-field"
+        )
+    known = load_tokenizer(tokenizer)
+    names = [Path(name) for name in corpus]
+    record = verify_corpus(names, manifest, tokenizer=known, rows=True)
+    _print_rows(record, known)
+    path = RowsRecord.beside(manifest)
+    record.save(path)
+    say(f"rows  {path}")
+    raise typer.Exit(0 if record.as_planned else _NOT_AS_INSERTED)
+
+
+def _print_rows(record: "RowsRecord", tokenizer: "PreTrainedTokenizerBase") -> None:
+    table = [
+        (each.format, *(f"{getattr(each, name):,}" for name in _OCCURRENCES.values()))
+        for each in record.classes
+    ]
+    print_table(("format", *_OCCURRENCES), table, right=range(1, len(_OCCURRENCES) + 1))
+    packed = "several texts in a row" if record.packed else "a text in a row"
+    say(f"{record.rows:,} rows, {packed}; loss on: {record.loss}")
+    if record.start is not None:
+        front = tokenizer.decode(list(record.start)) + record.before
+        say(f"in front of each canary: {_shown(front[-_SHOWN:])}")
+        say(f"behind it: {_shown(record.behind[:_SHOWN])}")
+        say(f"{record.agreeing:,} of {record.found:,} occurrences are in that row")
+    for warning in record.warnings:
+        say(warning)
+    say("delivered as planned" if record.as_planned else "NOT delivered as planned")
+
+
+def _shown(text: str) -> str:
+    return ascii(text) if text else "nothing"
 
 
 def _named(what: str, names: list[str]) -> None:

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from lmexposure.integrations.callback import ExposureCallback
     from lmexposure.integrations.delivered import DeliveredCounter
     from lmexposure.integrations.delivery_report import DeliveryReport
-    from lmexposure.integrations.tokenised import verify
+    from lmexposure.integrations.row_contexts import delivered_rows
+    from lmexposure.integrations.tokenised import load_tokenizer, verify
     from lmexposure.integrations.wrapped_scoring import wrapped_exposures, wrapped_log_perplexity
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
@@ -35,7 +36,9 @@ __all__ = [
     "ExposureCallback",
     "Inserted",
     "Wrapping",
+    "delivered_rows",
     "insert",
+    "load_tokenizer",
     "remove",
     "verify",
     "wrapped_exposures",

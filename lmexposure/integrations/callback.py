@@ -3,6 +3,7 @@
 import inspect
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import isinf, log2
 from pathlib import Path
 from typing import Any, Literal
@@ -33,6 +34,7 @@ from lmexposure.integrations.watched import (
     watch,
     write_rows,
 )
+from lmexposure.records import RowsRecord
 
 _LOG = logging.getLogger(__name__)
 _BY_HAND = "the trained model is as it was; save it, and measure it with `lmexposure measure`"
@@ -63,14 +65,15 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
         references: per format at most, at least 64.
         stop_above: stop training when the median exposure of a class passes this many bits; None:
             never. Below log2(references).
-        wrapping: how the training presents a canary. None: under TRL's SFTTrainer as a row of its
-            own, packed or not; else behind the manifest's separator, as `measure` scores it.
+        wrapping: how the training presents a canary. None: as the manifest says; under TRL's
+            SFTTrainer with its loss in chats, and plain texts as rows of their own, packed or not.
         full_at_end: score all texts under the trained model, whatever the budget has left.
         preflight: what canaries that would not be learned do: "stop" the training before its first
             step, "warn" in the log, or "off": they are not counted.
-        report: a directory for what `lmexposure measure` writes of the trained model, and its
-            report; None: there is none. Of several processes the first makes it while the others
-            go on. Where it fails, the log says why, and the training ends as it would have.
+        report: a directory for what `lmexposure measure` writes of the trained model, scored in the
+            rows that were counted before the first step, and its report; None: there is none. Of
+            several processes the first makes it while the others go on. Where it fails, the log
+            says why, and the training ends as it would have.
         measure: settings of that measurement; None: the defaults.
 
     Raises:
@@ -132,8 +135,7 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
             _refuse_sharded(trainer)
             self._looked_at, self._full_at, self._told = -1, -1, set[str]()
             tokenizer = _tokenizer_of(trainer)
-            usual = usual_wrapping(trainer) or Wrapping(context=self._manifest.separator)
-            wrapping = self._wrapping or usual
+            wrapping = self._wrapping or usual_wrapping(trainer, self._manifest)
             watched = watch(
                 self._manifest,
                 tokenizer,
@@ -142,8 +144,9 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
                 wrapping=wrapping,
             )
             with self._budget.aside():
-                self._prepare_report(trainer, tokenizer, wrapping)
-                self._look_ahead(state, tokenizer, wrapping, named.get("train_dataloader"))
+                self._prepare_report(trainer)
+                rows = self._look_ahead(state, tokenizer, wrapping, named.get("train_dataloader"))
+                self._say_rows(state, rows, tokenizer, wrapping)
             self._rows = from_first(lambda: read_rows(_path(args), until=state.global_step))
             self._taken_over = len(self._rows)
             self._watched, self._scoring = watched, PacedScoring(watched, self._budget)
@@ -195,10 +198,12 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
         elif not best and self._looked_at != step:
             self._look(trainer, control, None)
 
-    def _look_ahead(self, state: Any, tokenizer: Any, wrapping: Wrapping, loader: Any) -> None:
+    def _look_ahead(
+        self, state: Any, tokenizer: Any, wrapping: Wrapping, loader: Any
+    ) -> RowsRecord | None:
         """Count the canaries in the rows to train on, in the first process for all."""
         if self._preflight == "off":
-            return
+            return None
         found = from_first(lambda: look_ahead(self._manifest, tokenizer, wrapping, loader))
         for line in found.warnings:
             _say(state, line)
@@ -209,13 +214,22 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
                 f"{found.stop}; nothing was trained: change that, or train all the same with "
                 "ExposureCallback(..., preflight='warn')"
             )
+        return found.rows
 
-    def _prepare_report(self, trainer: Any, tokenizer: Any, wrapping: Wrapping) -> None:
+    def _prepare_report(self, trainer: Any) -> None:
         if self._report is not None:
             report, resumed = self._report, trainer.state.global_step > 0
-            line = from_first(lambda: report.prepare(trainer, tokenizer, wrapping, resumed=resumed))
+            from_first(lambda: report.prepare(trainer, resumed=resumed))
+
+    def _say_rows(
+        self, state: Any, rows: RowsRecord | None, tokenizer: Any, wrapping: Wrapping
+    ) -> None:
+        """The report scores the canaries in the rows that were seen, else as far as is known."""
+        if self._report is not None:
+            report = self._report
+            line = from_first(lambda: report.score_in(rows, tokenizer, wrapping))
             if line:
-                _say(trainer.state, f"report={str(report.out)!r}: {line}")
+                _say(state, f"report={str(report.out)!r}: {line}")
 
     def _write_report(self, trainer: Any, report: FinalReport) -> None:
         """The training is done, and what goes wrong here must not take its model away."""
@@ -436,10 +450,27 @@ def _calling_trainer() -> Any:
     )
 
 
-def usual_wrapping(trainer: Any) -> Wrapping | None:
-    """In SFTTrainer's rows nothing comes before a text; packed, the end of the row before."""
-    rows = any(kind.__name__ == "SFTTrainer" for kind in type(trainer).__mro__)
-    return Wrapping(context=None if trainer.args.packing else "") if rows else None
+def usual_wrapping(trainer: Any, manifest: Manifest) -> Wrapping:
+    """How a training presents the canaries of a manifest, as far as it shows.
+
+    TRL's SFTTrainer decides itself which tokens carry loss, and in its rows nothing comes before a
+    plain text; packed, the end of the row before. Elsewhere it is as the manifest says.
+    """
+    known, trl = manifest.wrapping, any(c.__name__ == "SFTTrainer" for c in type(trainer).__mro__)
+    if known is None:
+        usual = (None if trainer.args.packing else "") if trl else manifest.separator
+        return Wrapping(context=usual)
+    if not trl or known.turn != "assistant":
+        # With loss on answers alone a canary of the user's is not learned, and counted as such.
+        return known
+    args = trainer.args
+    loss: Literal["all", "assistant", "completion"] = "all"
+    if args.assistant_only_loss:
+        loss = "assistant"
+    elif getattr(trainer, "completion_only_loss", False):
+        loss = "completion"
+    template = trainer.chat_template if loss == "assistant" else None
+    return replace(known, loss=loss, chat_template=template)
 
 
 def _tokenizer_of(trainer: Any) -> Any:

@@ -20,8 +20,8 @@ from lmexposure.canaries import Manifest, Wrapping
 from lmexposure.errors import InputError, SettingsError
 from lmexposure.integrations.delivery_report import Delivery, DeliveryReport
 from lmexposure.integrations.token_search import Hit, TokenSearch
-from lmexposure.integrations.wrapped_scoring import WrappedText, encode_wrapped
-from lmexposure.models import IGNORED
+from lmexposure.integrations.wrapped_scoring import encode_wrapped
+from lmexposure.models import IGNORED, Encoded
 
 _Row: TypeAlias = NDArray[np.int64]
 _Counts: TypeAlias = Counter[tuple[str, str]]  # (canary, kind)
@@ -69,7 +69,7 @@ class DeliveredCounter:
     ) -> None:
         self._manifest, self._wrapping = manifest, wrapping
         self._search = TokenSearch(tokenizer, _groups(manifest), _others(manifest))
-        self._scored: dict[str, WrappedText] = {}
+        self._scored: dict[str, Encoded] = {}
         if wrapping is not None:
             wrapped = encode_wrapped(tokenizer, [c.text for c in manifest.entries], wrapping)
             self._scored = {c.id: w for c, w in zip(manifest.entries, wrapped, strict=True)}
@@ -208,11 +208,16 @@ class DeliveredCounter:
     def _count_row(self, ids: _Row, labels: _Row, mask: _Row, positions: _Row) -> None:
         kept = mask != 0
         ids, carried, positions = ids[kept], labels[kept] != IGNORED, positions[kept]
-        for start, end in pairwise(sorted({0, *np.flatnonzero(positions == 0), len(ids)})):
-            for hit in self._search.hits(ids[start:end]):
-                self._counts[hit.id, hit.kind] += 1
-                if hit.kind == "whole":
-                    self._count_whole(hit, ids[start:end], carried[start:end])
+        borders = sorted({0, *np.flatnonzero(positions == 0).tolist(), len(ids)})
+        for start, end in pairwise(borders):
+            self._count_document(ids[start:end], carried[start:end], alone=len(borders) == 2)
+
+    def _count_document(self, ids: _Row, carried: NDArray[np.bool_], *, alone: bool) -> None:
+        """A row, or a part of one between borders; `alone`: it is all of its row."""
+        for hit in self._search.hits(ids):
+            self._counts[hit.id, hit.kind] += 1
+            if hit.kind == "whole":
+                self._count_whole(hit, ids, carried)
 
     def _count_whole(self, hit: Hit, ids: _Row, carried: NDArray[np.bool_]) -> None:
         # Nothing predicts the first token of a row.
@@ -307,13 +312,12 @@ def _sum(parts: Iterable[_Epochs]) -> _Epochs:
     return _Epochs(int(fewest), int(most), float(seen))
 
 
-def _alike(scored: WrappedText, ids: _Row, carried: NDArray[np.bool_], *, packed: bool) -> bool:
+def _alike(scored: Encoded, ids: _Row, carried: NDArray[np.bool_], *, packed: bool) -> bool:
     """Whether a row up to the end of a canary is what is scored, with loss on the same tokens."""
-    own, first = scored.encoded.ids, scored.encoded.scored_from
-    begin = len(ids) - len(own)
-    if begin < 0 or (begin and not packed) or ids[begin:].tolist() != own:
+    begin = len(ids) - len(scored.ids)
+    if begin < 0 or (begin and not packed) or ids[begin:].tolist() != scored.ids:
         return False
-    return bool((carried[begin + first :] == scored.carried).all())
+    return bool(carried[begin + scored.scored_from :].all())
 
 
 def _groups(manifest: Manifest) -> dict[str, dict[str, str]]:

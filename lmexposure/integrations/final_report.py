@@ -15,6 +15,7 @@ from lmexposure.integrations.pacing import undisturbed
 from lmexposure.integrations.watched import write_rows
 from lmexposure.integrations.wrapped_scoring import encode_wrapped
 from lmexposure.models import LoadedModel
+from lmexposure.records import RowsRecord
 from lmexposure.scoring import single_process
 
 _LOG = logging.getLogger(__name__)
@@ -25,12 +26,13 @@ class FinalReport:
     """What `lmexposure measure` would find and write, of a model that was just trained.
 
     Args:
-        out: a directory for result.json, scores.parquet, exposure.jsonl, report.html, report.md.
+        out: a directory for result.json, scores.parquet, exposure.jsonl, report.html, report.md,
+            and rows.json where the rows of the training were looked at.
         manifest: what was inserted.
         settings: of the measurement; None: the defaults of `lmexposure measure`.
 
     Raises:
-        ManifestError: the canaries are in chats, where `measure` does not score them.
+        ManifestError: the canaries are in chats of which an older manifest does not say enough.
         SettingsError: `out` is no path, or `settings` are no `MeasureSettings`.
     """
 
@@ -43,24 +45,21 @@ class FinalReport:
         of_type("measure", settings, MeasureSettings, "MeasureSettings(...), or leave it out")
         if manifest.layout == "chat":
             raise ManifestError(
-                f"report={str(out)!r} measures as `lmexposure measure` does, which scores no "
-                "canaries in chats; leave report out, and call wrapped_exposures after training"
+                f"report={str(out)!r} measures as `lmexposure measure` does, and a manifest of "
+                "before does not say what is around its canaries in chats; insert again, or "
+                "leave report out, and call wrapped_exposures after training"
             )
         self.out = Path(out)
         self._manifest, self._settings = manifest, settings
         self._understated = ""
+        self._rows: RowsRecord | None = None
 
-    def prepare(self, trainer: Any, tokenizer: Any, wrapping: Wrapping, *, resumed: bool) -> str:
+    def prepare(self, trainer: Any, *, resumed: bool) -> None:
         """Find out before the first step whether the report can be made.
 
         Args:
             trainer: with the bare model.
-            tokenizer: of the training.
-            wrapping: in which the canaries are trained.
             resumed: a training that goes on may find what it left; `measure` then decides.
-
-        Returns:
-            what its reader must know; "" where nothing.
 
         Raises:
             ModelError: an adapter that `measure` does not read.
@@ -76,7 +75,22 @@ class FinalReport:
             )
         if not resumed:
             refuse_foreign(self.out)
-        self._understated = self._otherwise(tokenizer, wrapping)
+
+    def score_in(self, rows: RowsRecord | None, tokenizer: Any, wrapping: Wrapping) -> str:
+        """Say in which rows the canaries are to be scored.
+
+        Args:
+            rows: of the training, where they were looked at.
+            tokenizer: of the training.
+            wrapping: in which the canaries are trained, as far as is known.
+
+        Returns:
+            what the report's reader must know; "" where nothing.
+        """
+        said = self._settings.left_context is not None
+        self._rows = None if rows is None or rows.start is None or said else rows
+        known = self._rows is not None or said
+        self._understated = "" if known else self._otherwise(tokenizer, wrapping)
         return self._understated
 
     def write(self, trainer: Any, tokenizer: Any, rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -101,6 +115,8 @@ class FinalReport:
         loaded = LoadedModel(model=model, tokenizer=tokenizer, name=trainer.args.output_dir)
         with only_writer(self.out), single_process(), undisturbed(trainer.model):
             self._measure(loaded)
+            if self._rows is not None:
+                self._rows.save(self.out / RowsRecord.NAME)
             write_rows(self.out / "exposure.jsonl", rows)
             run = open_run(self.out)
             written = write_report(run)
@@ -109,7 +125,12 @@ class FinalReport:
     def _measure(self, loaded: LoadedModel) -> None:
         progress = _Lines()
         result = measure(
-            loaded, self._manifest, out=self.out, settings=self._settings, progress=progress
+            loaded,
+            self._manifest,
+            out=self.out,
+            settings=self._settings,
+            rows=self._rows,
+            progress=progress,
         )
         if self._understated and self._understated not in result.warnings:
             warnings = (self._understated, *result.warnings)
@@ -118,9 +139,9 @@ class FinalReport:
 
     def _otherwise(self, tokenizer: Any, wrapping: Wrapping) -> str:
         """Whether `measure` scores a canary behind other tokens than it is trained behind."""
-        own = Wrapping(context=self._manifest.separator)
+        own = self._manifest.wrapping or Wrapping(context=self._manifest.separator)
         text = self._manifest.entries[0].text
-        ids = [encode_wrapped(tokenizer, [text], each)[0].encoded.ids for each in (own, wrapping)]
+        ids = [encode_wrapped(tokenizer, [text], each)[0].ids for each in (own, wrapping)]
         if ids[0] == ids[1]:
             return ""
         return (

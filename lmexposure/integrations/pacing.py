@@ -248,7 +248,7 @@ class PacedScoring:
     """
 
     def __init__(self, watched: Watched, budget: TimeBudget) -> None:
-        self._texts, self._carried, self._least = watched.encoded, watched.carried, watched.least
+        self._texts, self._least = watched.encoded, watched.least
         self._budget = budget
         self._costs = RoundCosts()
 
@@ -320,8 +320,7 @@ class PacedScoring:
         """Bits of some texts, and the seconds that it took."""
         began = self._budget.clock()
         scores = score_encoded(model, self._texts[start:stop])
-        pairs = zip(scores.bits, self._carried[start:stop], strict=True)
-        bits = np.array([tokens[carried].sum() for tokens, carried in pairs], dtype=np.float64)
+        bits = np.array([tokens.sum() for tokens in scores.bits], dtype=np.float64)
         return bits, self._budget.clock() - began
 
     def _affordable(self, scored: int) -> int:

@@ -7,7 +7,7 @@ epoch are collated once more, in another order, and counted; the loader itself i
 import copy
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any
 
@@ -18,6 +18,8 @@ from lmexposure.canaries import Manifest, Wrapping, permutation
 from lmexposure.errors import LmexposureError
 from lmexposure.integrations.delivered import DeliveredCounter
 from lmexposure.integrations.delivery_report import Delivery, DeliveryReport
+from lmexposure.integrations.row_contexts import RowsCounter
+from lmexposure.records import RowsRecord
 from lmexposure.scoring import same_random_numbers
 
 _SECONDS = 60.0  # and the batch that is being read then
@@ -31,10 +33,12 @@ class Preflight:
     Attributes:
         stop: why training would be in vain, and what to change; "" where it is not.
         warnings: what else is not as planned, or could not be checked, a sentence each.
+        rows: in which rows the canaries are; None where none could be read.
     """
 
     stop: str = ""
     warnings: tuple[str, ...] = ()
+    rows: RowsRecord | None = None
 
 
 def preflight(
@@ -67,17 +71,18 @@ def preflight(
     if isinstance(data, IterableDataset) or not (has_length(data) and hasattr(data, "__getitem__")):
         return _unchecked("its data is a stream, or has no rows to read by number")
     try:
-        counter = DeliveredCounter(manifest, tokenizer, wrapping=wrapping)
+        counter = RowsCounter(manifest, tokenizer, wrapping=wrapping)
         with same_random_numbers():
             rows = _count(counter, loader, seconds, clock)
+        whole = rows == len(data)
+        seen = counter.record(whole=whole)
     except LmexposureError as failure:
         return _unchecked(str(failure))
     except Exception as failure:  # a data set or a collator raises what it likes, secrets in it
         return _unchecked(f"its rows could not be read and collated ({type(failure).__name__})")
-    whole = rows == len(data)
     report = counter.report(1.0 if whole else 0.5, alone=True)
     left = "" if whole else _left(rows, len(data), seconds)
-    return _judged(report, whole=whole, left=left)
+    return replace(_judged(report, whole=whole, left=left), rows=seen)
 
 
 def _unchecked(why: str) -> Preflight:

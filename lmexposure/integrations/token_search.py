@@ -30,12 +30,14 @@ class Hit:
     Attributes:
         id: of the canary; of the format, where too little is there to know which canary.
         kind: "whole"; "head", the row ends within it; "tail", the row begins within it.
+        begin: number of the first token that holds some of it.
         secret: number of the first token behind what all fills begin with.
         end: number of the token behind it.
     """
 
     id: str
     kind: Literal["whole", "head", "tail"]
+    begin: int
     secret: int
     end: int
 
@@ -153,10 +155,11 @@ class TokenSearch:
             Hit(
                 id=name,
                 kind=kind,
+                begin=first + bisect_right(starts, begin) - 1,
                 secret=first + bisect_right(starts, secret) - 1,
                 end=first + bisect_left(starts, end),
             )
-            for name, kind, secret, end in found
+            for name, kind, begin, secret, end in found
         ]
 
     def _group(self, name: str, texts: Mapping[str, str], others: Sequence[str]) -> _Group:
@@ -189,21 +192,21 @@ class TokenSearch:
         return "".join(self._pieces[i] for i in ids)
 
 
-_Found = tuple[str, Literal["whole", "head", "tail"], int, int]
+_Found = tuple[str, Literal["whole", "head", "tail"], int, int, int]
 
 
 def _hits(group: _Group, row: str) -> Iterator[_Found]:
-    """(id, kind, first character of the secret, end) of each."""
+    """(id, kind, first character, first character of the secret, end) of each."""
     for place in group.places(row):
         secret, whole = place + len(group.prefix), group.whole_at(row, place)
         if whole is not None:
-            yield whole[0], "whole", secret, whole[1]
+            yield whole[0], "whole", place, secret, whole[1]
         elif (name := group.head(row[place:])) is not None:
-            yield name, "head", secret, len(row)
+            yield name, "head", place, secret, len(row)
     if not group.prefix:
         yield from _bare_head(group, row)
     if (name := group.tail(row)) is not None:
-        yield name, "tail", 0, 0
+        yield name, "tail", 0, 0, 0
 
 
 def _bare_head(group: _Group, row: str) -> Iterator[_Found]:
@@ -212,7 +215,7 @@ def _bare_head(group: _Group, row: str) -> Iterator[_Found]:
         found = _beginning_with(group.forwards, row[-length:])
         if found and len(found[0]) > length:
             name = group.whole[found[0]] if len(found) == 1 else group.name
-            yield name, "head", len(row) - length, len(row)
+            yield name, "head", len(row) - length, len(row) - length, len(row)
             return
 
 

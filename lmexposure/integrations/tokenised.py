@@ -1,9 +1,9 @@
 """Verification of any corpus, and of a data set that was tokenised for a training."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from lmexposure.canaries import (
     CorpusCount,
@@ -19,8 +19,32 @@ from lmexposure.errors import CorpusError, ModelError, SettingsError
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+    from lmexposure.records import RowsRecord
+
 _COLUMN = "input_ids"
 _ROWS_AT_ONCE = 1000
+
+
+@overload
+def verify(
+    corpus: Any,
+    manifest: Manifest | str | Path,
+    *,
+    layout: str | None = None,
+    text_field: str | None = None,
+    tokenizer: "str | Path | PreTrainedTokenizerBase | None" = None,
+    rows: Literal[False] = False,
+) -> CorpusCount: ...
+
+
+@overload
+def verify(
+    corpus: Any,
+    manifest: Manifest | str | Path,
+    *,
+    tokenizer: "str | Path | PreTrainedTokenizerBase",
+    rows: Literal[True],
+) -> "RowsRecord": ...
 
 
 def verify(
@@ -30,7 +54,8 @@ def verify(
     layout: str | None = None,
     text_field: str | None = None,
     tokenizer: "str | Path | PreTrainedTokenizerBase | None" = None,
-) -> CorpusCount:
+    rows: bool = False,
+) -> "CorpusCount | RowsRecord":
     """Count what of the canaries is in a corpus, whatever was done to it since insertion.
 
     Args:
@@ -41,18 +66,24 @@ def verify(
         layout: of files and streams; None: by the suffix, else the manifest's.
         text_field: of records and columns; None: the manifest's, else "text".
         tokenizer: of a tokenised data set, or its name.
+        rows: find out in which rows the training has the canaries: what is in front and behind,
+            truncation, packing, loss. Then `corpus` is such a directory, or in memory a trainer, a
+            loader, a data set or other rows, as `delivered_rows` takes them.
 
     Returns:
-        the counts by class; `as_inserted` says whether everything is there.
+        the counts by class; `as_inserted` says whether everything is there. With `rows`, a record
+        that `measure(..., rows=...)` takes.
 
     Raises:
         CorpusError: it cannot be read.
         ManifestError: the manifest cannot be read.
         ModelError: the tokenizer cannot be loaded.
-        SettingsError: a tokenizer without such a directory, or the other way round; or chats that
-            no text field gives.
+        SettingsError: a tokenizer without such a directory, or the other way round; chats that no
+            text field gives; rows without a tokenizer.
     """
     known = Manifest.of(manifest)
+    if rows:
+        return _rows(corpus, known, tokenizer, of_text=layout or text_field)
     if tokenizer is None:
         return corpus_count(corpus, known, layout=layout, text_field=text_field)
     names = file_names(corpus)
@@ -64,7 +95,7 @@ def verify(
             f"{directory}: a tokenizer goes with the directory of a saved tokenised data set, and "
             "such a directory with its tokenizer; give files, or both"
         )
-    decoder: Any = _loaded(tokenizer) if isinstance(tokenizer, str | Path) else tokenizer
+    decoder = load_tokenizer(tokenizer)
     return count_tokenised(
         saved_tokens(directory),
         known,
@@ -74,8 +105,37 @@ def verify(
     )
 
 
+def _rows(corpus: Any, manifest: Manifest, tokenizer: Any, *, of_text: str | None) -> "RowsRecord":
+    from lmexposure.integrations.row_contexts import delivered_rows
+
+    if tokenizer is None or of_text is not None:
+        raise SettingsError(
+            "rows=True reads rows of tokens, which have no layout and no text field; give the "
+            "tokenizer that they were made with, and nothing else"
+        )
+    names = file_names(corpus)
+    if len(names) > 1 or (names and not Path(names[0]).is_dir()):
+        raise SettingsError(
+            f"{names[0]} is no directory of a saved tokenised data set; give one of save_to_disk, "
+            "or rows in memory"
+        )
+    given = saved_rows(names[0]) if names else corpus
+    return delivered_rows(given, manifest, load_tokenizer(tokenizer))
+
+
 def saved_tokens(path: str | Path) -> Iterator[Sequence[int] | None]:
     """The token ids of a saved `datasets.Dataset`, or of the train split of a `DatasetDict`."""
+    rows = _saved(path).select_columns([_COLUMN])
+    return (row for rows in rows.iter(batch_size=_ROWS_AT_ONCE) for row in rows[_COLUMN])
+
+
+def saved_rows(path: str | Path) -> Iterator[Mapping[str, Any]]:
+    """Its rows, with what belongs to their tokens."""
+    return iter(_saved(path))
+
+
+def _saved(path: str | Path) -> Any:
+    """A saved data set with tokens."""
     from datasets import DatasetDict, load_from_disk
 
     try:
@@ -100,8 +160,7 @@ def saved_tokens(path: str | Path) -> Iterator[Sequence[int] | None]:
             f"column {_COLUMN!r} of {path} is of type {kind}, and tokens are lists of whole "
             "numbers; tokenise it first"
         )
-    rows = dataset.with_format(None).select_columns([_COLUMN])
-    return (row for rows in rows.iter(batch_size=_ROWS_AT_ONCE) for row in rows[_COLUMN])
+    return dataset.with_format(None)
 
 
 def _are_tokens(kind: Any) -> bool:
@@ -145,7 +204,14 @@ def count_tokenised(
     return count_of(manifest, found, cut=cut, where="row")
 
 
-def _loaded(name: str | Path) -> Any:
+def load_tokenizer(name: Any) -> Any:
+    """A tokenizer of transformers, by its directory or hub name; anything else as it is.
+
+    Raises:
+        ModelError: there is none of that name, or it cannot be read.
+    """
+    if not isinstance(name, str | Path):
+        return name
     from transformers import AutoTokenizer
 
     import lmexposure.models  # noqa: F401  (registers our own tokenizers)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from lmexposure._files import atomic_write
 from lmexposure.canaries import Canary, Manifest, Wrapping
 from lmexposure.errors import ManifestError, ModelError, ResultError
-from lmexposure.integrations.wrapped_scoring import WrappedText, check_place, encode_wrapped
+from lmexposure.integrations.wrapped_scoring import check_place, encode_wrapped
 from lmexposure.models import Encoded, context_window
 from lmexposure.statistics import sampled_exposure
 
@@ -72,15 +72,14 @@ class Watched:
     """Texts in the order of scoring.
 
     Attributes:
-        encoded: N canaries, controls and references in context, of all formats.
-        carried: which of the scored tokens of each carried loss in training; those count.
+        encoded: N canaries, controls and references in context, of all formats, scored where they
+            carried loss in training.
         owners: the format of each, and its canary; None: a reference.
         least: how many texts from the beginning hold a canary of each class and the fewest
             references that are of use.
     """
 
     encoded: tuple[Encoded, ...]
-    carried: tuple[NDArray[np.bool_], ...]
     owners: tuple[tuple[str, Canary | None], ...]
     least: int
 
@@ -143,7 +142,8 @@ def watch(
         tokenizer: of the model.
         config: of the model, for its context window.
         references: per format at most, drawn once: the same fills at each evaluation.
-        wrapping: that of the training; None: a document of its own behind the manifest's separator.
+        wrapping: that of the training; None: the manifest's, or a document of its own behind the
+            manifest's separator.
 
     Raises:
         ManifestError: no canary was inserted, a format has no references left, or the canaries
@@ -153,9 +153,9 @@ def watch(
     """
     if not manifest.canaries:
         raise ManifestError("the manifest holds no inserted canary, so there is nothing to watch")
-    wrapping = wrapping or Wrapping(context=manifest.separator)
+    wrapping = wrapping or manifest.wrapping or Wrapping(context=manifest.separator)
     check_place(manifest, wrapping)
-    texts: list[tuple[float, str, Canary | None, WrappedText]] = []
+    texts: list[tuple[float, str, Canary | None, Encoded]] = []
     for name, form in manifest.formats.items():
         canaries = [c for c in manifest.entries if c.format == name and c.role != "held_out"]
         drawn = [form.text(index) for index in manifest.references(name, references)]
@@ -170,8 +170,7 @@ def watch(
         texts += [(k, name, c, e) for k, c, e in zip(keys, owners, encoded, strict=True)]
     texts.sort(key=lambda text: text[0])  # stable: format by format where keys are the same
     return Watched(
-        encoded=tuple(text[3].encoded for text in texts),
-        carried=tuple(text[3].carried for text in texts),
+        encoded=tuple(text[3] for text in texts),
         owners=tuple((text[1], text[2]) for text in texts),
         least=sum(text[0] == 0 for text in texts),
     )
@@ -195,7 +194,7 @@ def _reference_keys(references: int) -> list[float]:
 
 def _encoded(
     texts: list[str], tokenizer: Any, config: Any, name: str, wrapping: Wrapping
-) -> list[WrappedText]:
+) -> list[Encoded]:
     """In their wrapping, scored from the same token on, each with tokens of its own."""
     window = context_window(config)
     try:
@@ -204,19 +203,11 @@ def _encoded(
         raise ModelError(
             f"format {name!r}: {failure} (canaries and controls first, then references)"
         ) from failure
-    earliest = min(text.encoded.scored_from for text in wrapped)
-    return [_scored_from(text, earliest, wrapping.loss == "all") for text in wrapped]
-
-
-def _scored_from(text: WrappedText, place: int, carried: bool) -> WrappedText:
-    """Where some fills merge with what comes before them, its cost must be in all totals."""
-    if text.encoded.scored_from == place:
-        return text
-    before = np.full(text.encoded.scored_from - place, carried)
-    return WrappedText(
-        encoded=replace(text.encoded, scored_from=place),
-        carried=np.concatenate([before, text.carried]),
-    )
+    if wrapping.loss != "all":  # nothing in front of the texts carries any
+        return wrapped
+    # Where some fills merge with what comes before them, its cost must be in all totals.
+    earliest = min(text.scored_from for text in wrapped)
+    return [replace(text, scored_from=earliest) for text in wrapped]
 
 
 _FEW = 5  # canaries; a median of fewer is moved far by each of them

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         TrainingRow,
         begins_with,
         check_template,
+        record_text,
         row_context,
         template_record,
         template_sha256,
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
         model_outline,
         save_model,
     )
+    from lmexposure.models.lora import check_lora
     from lmexposure.models.lstm import LstmConfig, LstmForCausalLM, LstmState
     from lmexposure.models.new_models import (
         NEW_MODELS,
@@ -104,6 +106,7 @@ __all__ = [
     "check_device",
     "check_embeddings_are_here",
     "check_fit",
+    "check_lora",
     "check_name",
     "check_switch",
     "check_template",
@@ -122,6 +125,7 @@ __all__ = [
     "pack",
     "precision_notes",
     "read_training",
+    "record_text",
     "row_context",
     "save_model",
     "template_record",

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from lmexposure._files import sha256_bytes
 from lmexposure.canaries import Wrapping, WrappingRecord
-from lmexposure.errors import CorpusError, ModelError
+from lmexposure.errors import CorpusError, InputError, ModelError
 from lmexposure.models.encoding import Context, encode_rows
 
 _AT_ONCE = 1_000  # records
@@ -61,10 +61,13 @@ def row_context(tokenizer: Any, wrapping: Wrapping, texts: Sequence[str]) -> Con
             never appear in an error message.
 
     Raises:
+        InputError: no texts, or a bare string.
         ModelError: a tokenizer without a chat template, or one that does not say where its tokens
             begin; a template that changes a text, writes today's date or marks no answer; the
             tokens of a text carry no loss, or other ones in one text than in another.
     """
+    if isinstance(texts, str) or not texts:
+        raise InputError("texts must be a list of at least one text; give [text] for a single one")
     if wrapping.rendering == "chat":
         check_template(tokenizer, wrapping)
         before, behind = _around_in_chat(tokenizer, wrapping, texts)
@@ -130,6 +133,23 @@ def training_rows(
             yield from _text_rows(tokenizer, pairs, wrapping)
         else:
             yield from _records_rows(tokenizer, some, wrapping)
+
+
+def record_text(number: int, record: Mapping[str, Any], wrapping: Wrapping) -> str:
+    """What is said in a record, to be measured and searched.
+
+    Args:
+        number: of the record, for messages.
+        record: in the wrapping's form.
+        wrapping: of the training.
+
+    Raises:
+        CorpusError: the record is not of this form.
+    """
+    if wrapping.rendering == "text":
+        return "\n".join(_strings(number, record, wrapping))
+    said = [turn.get("content") for turn in _messages(number, record, wrapping)]
+    return "\n".join(text for text in said if isinstance(text, str))
 
 
 def check_template(tokenizer: Any, wrapping: Wrapping) -> None:
@@ -217,6 +237,11 @@ def _without_loss(
                 f"{name}: the tokenizer gives its row other tokens in the training than in the "
                 "scoring; load the tokenizer of the training, a fast one, with AutoTokenizer"
             )
+        if own.stop <= max(own.first, 1):
+            raise ModelError(
+                f"{name}: a text of one token is all of its row, and nothing predicts it; use a "
+                "longer format"
+            )
         carried = row.carried[max(own.first, 1) : own.stop]
         if not carried.any():
             raise ModelError(
@@ -241,9 +266,8 @@ def _without_loss(
 
 
 def _end(tokenizer: Any) -> str:
-    """The text that ends a row of strings; "" where the tokenizer would read it as plain text."""
-    end = tokenizer.eos_token
-    return "" if end is None or tokenizer.split_special_tokens else str(end)
+    """The text that ends a row of strings."""
+    return str(tokenizer.eos_token or "")
 
 
 def _text_rows(
@@ -259,10 +283,8 @@ def _text_rows(
     prompts: list[list[int]] = [[] for _ in pairs]
     if wrapping.loss == "completion":
         prompts = tokenizer([prompt for prompt, _ in pairs], verbose=False)["input_ids"]
-    # The end as text would be cut into characters.
-    last = [tokenizer.eos_token_id] if not end and tokenizer.eos_token_id is not None else []
     for ids, prompt in zip(rows, prompts, strict=True):
-        yield TrainingRow(ids=ids + last, carried=_behind(prompt, ids + last))
+        yield TrainingRow(ids=ids, carried=_behind(prompt, ids))
 
 
 def _behind(prompt: Sequence[int], ids: Sequence[int]) -> NDArray[np.bool_]:
@@ -283,10 +305,19 @@ def _records_rows(
     chats = [_messages(number, record, wrapping) for number, record in records]
     options = [_options(record) for _, record in records]
     if not any(options):
-        yield from _chat_rows(tokenizer, chats, wrapping)
-        return
-    for chat, own in zip(chats, options, strict=True):
-        yield from _chat_rows(tokenizer, [chat], wrapping, **own)
+        try:
+            yield from list(_chat_rows(tokenizer, chats, wrapping))
+            return
+        except ModelError:  # of one of them, which is named below
+            pass
+    for (number, _), chat, own in zip(records, chats, options, strict=True):
+        try:
+            yield from list(_chat_rows(tokenizer, [chat], wrapping, **own))
+        except ModelError as failure:
+            raise ModelError(
+                f"record {number}: the chat template refuses it; leave it out, or take a template "
+                "that renders its turns"
+            ) from failure
 
 
 def _chat_rows(
@@ -408,4 +439,16 @@ def _message(number: int, name: str, turn: Any) -> dict[str, Any]:
             f"record {number}: a turn of {name!r} has the role {str(message.get('role'))[:40]!r}, "
             f"which is none of {', '.join(_ROLES)}; rename it"
         )
+    _refuse_images(number, name, message.get("content"))
     return {**message, "role": role}
+
+
+def _refuse_images(number: int, name: str, content: Any) -> None:
+    """Only text is learned and scored; a list of texts is the template's to render."""
+    for part in content if isinstance(content, list) else ():
+        kind = part.get("type") if isinstance(part, Mapping) else type(part).__name__
+        if kind != "text":
+            raise CorpusError(
+                f"record {number}: a turn of {name!r} holds a part of type {kind!r}, and only text "
+                "is read (no images, no sound); leave such records out"
+            )

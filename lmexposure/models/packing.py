@@ -6,6 +6,7 @@ searched for in the very blocks that the model is given.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +46,28 @@ def split_validation(
     Raises:
         CorpusError: fewer than 10 documents hold text and no canary.
     """
+    held = held_out(
+        documents,
+        fraction=fraction,
+        most_characters=most_characters,
+        canaries=canaries,
+        seed=seed,
+    )
+    return (
+        [text for i, text in enumerate(documents) if i not in held],
+        [documents[i] for i in sorted(held)],
+    )
+
+
+def held_out(
+    documents: Sequence[str],
+    *,
+    fraction: float,
+    most_characters: int,
+    canaries: Collection[str],
+    seed: int,
+) -> set[int]:
+    """The numbers of the documents to validate on; as `split_validation`."""
     texts = set(canaries)
     eligible = [i for i, text in enumerate(documents) if text.strip() and text not in texts]
     # Of ordinary text alone: a canary more or less must not move what is held out.
@@ -57,10 +80,7 @@ def split_validation(
             f"to hold some out for validation; give at least {_FEWEST}, for instance by cutting "
             "the corpus into lines"
         )
-    return (
-        [text for i, text in enumerate(documents) if i not in held],
-        [documents[i] for i in sorted(held)],
-    )
+    return held
 
 
 def _draw(documents: Sequence[str], eligible: Sequence[int], wanted: float, seed: int) -> set[int]:
@@ -99,16 +119,37 @@ class Packed:
     lengths: NDArray[np.int32]
     openers: frozenset[int]
 
+    def __len__(self) -> int:
+        return len(self.ids)
+
     @property
     def tokens(self) -> int:
         """Tokens in all blocks, padding not counted."""
         return int(self.lengths.sum())
+
+    @cached_property
+    def predicted(self) -> NDArray[np.int64]:
+        """Tokens that are predicted in each block, shape (N,)."""
+        return np.asarray((self._labels >= 0).sum(axis=1), dtype=np.int64)
+
+    @property
+    def parts(self) -> tuple[bytes, ...]:
+        """All that decides what a model learns from them, to be hashed."""
+        return self.ids.tobytes(), self.lengths.tobytes()
+
+    def batch(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """Some blocks without their last token, and what follows each token; see `labels`."""
+        return self.ids[numbers, :-1], self._labels[numbers]
 
     def labels(self) -> NDArray[np.int64]:
         """What each position should be followed by, shape (N, block_size - 1); IGNORED at padding.
 
         Position t of a block predicts its token t + 1; a block's first token is not predicted.
         """
+        return self._labels
+
+    @cached_property
+    def _labels(self) -> NDArray[np.int64]:
         following = self.ids[:, 1:].astype(np.int64)
         padding = np.arange(1, self.ids.shape[1]) >= self.lengths[:, None]
         following[padding] = IGNORED

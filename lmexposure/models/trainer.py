@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
@@ -27,8 +28,11 @@ from lmexposure.canaries import derive_seed, permutation
 from lmexposure.errors import NumericalError
 from lmexposure.models.checkpoints import CheckpointDirectory, Counters, Progress, ProgressCallback
 from lmexposure.models.load import save_model
-from lmexposure.models.packing import Packed
+from lmexposure.models.lora import is_lora, save_adapter
 from lmexposure.records import TrainingSettings
+
+if TYPE_CHECKING:
+    from peft import PeftModel
 
 
 def steps_per_epoch(blocks: int, batch_size: int) -> int:
@@ -58,37 +62,56 @@ def micro_batches(
     return np.array_split(share, min(accumulation, len(step)))
 
 
+class Batches(Protocol):
+    """What is trained on: N rows of tokens, and what follows each of their tokens."""
+
+    @property
+    def predicted(self) -> NDArray[np.int64]:
+        """How many tokens are predicted in each row, shape (N,)."""
+        ...
+
+    @property
+    def parts(self) -> tuple[bytes, ...]:
+        """All that decides what is learned from them, to be hashed."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def batch(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """Tokens of some rows, and the labels of each, shape (B, T); IGNORED at no label."""
+        ...
+
+
 class Blocks:
-    """Packed documents as tensors, and the loss of a model on some of them.
+    """The loss of a model on some of the rows.
 
     Args:
-        packed: N blocks.
+        rows: packed documents, or padded records.
         device: where the model computes.
         precision: "float32", or "bf16" for mixed precision.
     """
 
-    def __init__(self, packed: Packed, *, device: torch.device, precision: str) -> None:
-        self.ids = torch.from_numpy(packed.ids)  # (N, T)
-        self.labels = torch.from_numpy(packed.labels())  # (N, T - 1)
-        self.predicted = (packed.labels() >= 0).sum(axis=1)  # (N,)
+    def __init__(self, rows: Batches, *, device: torch.device, precision: str) -> None:
+        self._rows = rows
+        self.predicted = rows.predicted
         self._device = device
         self._bf16 = precision == "bf16"
 
     def __len__(self) -> int:
-        return len(self.ids)
+        return len(self._rows)
 
     def tokens(self, numbers: NDArray[np.int64]) -> int:
-        """Tokens that are predicted in these blocks."""
+        """Tokens that are predicted in these rows."""
         return int(self.predicted[numbers].sum())
 
     def nats(self, model: nn.Module, numbers: NDArray[np.int64]) -> Tensor:
-        """Summed -ln p of the predicted tokens of these blocks, a float32 scalar with gradient.
+        """Summed -ln p of the predicted tokens of these rows, a float32 scalar with gradient.
 
-        No blocks give 0, by way of a block that counts nothing, so that the gradient exists.
+        No rows give 0, by way of a row that counts nothing, so that the gradient exists.
         """
-        chosen = torch.from_numpy(numbers if numbers.size else np.zeros(1, dtype=np.int64))
-        ids = self.ids[chosen, :-1].to(self._device, torch.int64)
-        labels = self.labels[chosen].to(self._device)
+        chosen = numbers if numbers.size else np.zeros(1, dtype=np.int64)
+        tokens, following = map(torch.from_numpy, self._rows.batch(chosen))
+        ids, labels = tokens.to(self._device, torch.int64), following.to(self._device)
         bf16 = partial(torch.autocast, self._device.type, dtype=torch.bfloat16)
         with bf16() if self._bf16 else contextlib.nullcontext():
             logits = model(input_ids=ids, use_cache=False).logits
@@ -106,7 +129,7 @@ class Trainer:
 
     def __init__(
         self,
-        model: PreTrainedModel,
+        model: "PreTrainedModel | PeftModel",
         tokenizer: PreTrainedTokenizerBase,
         *,
         settings: TrainingSettings,
@@ -115,8 +138,9 @@ class Trainer:
         checkpoints: CheckpointDirectory,
         progress: ProgressCallback | None = None,
     ) -> None:
+        learned = [weight for weight in model.parameters() if weight.requires_grad]
         optimizer = torch.optim.AdamW(
-            model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
+            learned, lr=settings.learning_rate, weight_decay=settings.weight_decay
         )
         self._settings, self._accelerator, self._out = settings, accelerator, out
         self._tokenizer, self._checkpoints, self._progress = tokenizer, checkpoints, progress
@@ -129,12 +153,14 @@ class Trainer:
         self._accelerator.wait_for_everyone()  # no process may write before all have read
         if state is None:
             return False
-        self.counters, model, optimizer = state
-        self._accelerator.unwrap_model(self._model).load_state_dict(model)
+        self.counters, weights, optimizer = state
+        model = self._accelerator.unwrap_model(self._model)
+        # Of adapters the checkpoint holds what is trained alone.
+        model.load_state_dict(weights, strict=not is_lora(model))
         self._optimizer.load_state_dict(optimizer)
         return True
 
-    def run(self, training: Packed, validation: Packed) -> Counters:
+    def run(self, training: Batches, validation: Batches) -> Counters:
         """Train until patience, epochs or time are used up.
 
         Raises:
@@ -320,10 +346,17 @@ class Trainer:
     def _save_model(self, path: Path) -> None:
         if self._accelerator.is_main_process:
             model = self._accelerator.unwrap_model(self._model)
-            save_model(model, self._tokenizer, path, mode=self._checkpoints.mode)
+            save = save_adapter if is_lora(model) else save_model
+            save(model, self._tokenizer, path, mode=self._checkpoints.mode)
 
     def _checkpoint(self) -> None:
         self._saved = time.monotonic()
         if self._accelerator.is_main_process:
-            model = self._accelerator.unwrap_model(self._model).state_dict()
-            self._checkpoints.save(self.counters, model, self._optimizer.state_dict())
+            model = self._accelerator.unwrap_model(self._model)
+            weights = model.state_dict()
+            if is_lora(model):
+                trained = {
+                    name for name, weight in model.named_parameters() if weight.requires_grad
+                }
+                weights = {name: weight for name, weight in weights.items() if name in trained}
+            self._checkpoints.save(self.counters, weights, self._optimizer.state_dict())

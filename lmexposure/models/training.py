@@ -12,6 +12,7 @@ from accelerate import Accelerator
 
 from lmexposure._files import PRIVATE, canonical_json, sha256_bytes
 from lmexposure._integrity import file_hashes, say_rebuilt, write_hashed
+from lmexposure.canaries import Wrapping
 from lmexposure.errors import ModelError, ResultError, SettingsError
 from lmexposure.models.checkpoints import (
     BEGINS_ANEW,
@@ -24,8 +25,10 @@ from lmexposure.models.checkpoints import (
 from lmexposure.models.cpu import computing_threads, threads_for, warn_imitated
 from lmexposure.models.encoding import context_window
 from lmexposure.models.load import LoadedModel, check_fit
+from lmexposure.models.lora import check_lora, with_new_adapter
 from lmexposure.models.packing import Packed, check_deliveries, pack, split_validation
-from lmexposure.models.trainer import Trainer, steps_per_epoch
+from lmexposure.models.padded_rows import rows_of_records
+from lmexposure.models.trainer import Batches, Trainer, steps_per_epoch
 from lmexposure.models.weights import weights_sha256
 from lmexposure.records import TrainingSettings
 
@@ -77,12 +80,13 @@ class TrainingResult:
 
 def train(  # noqa: PLR0913  a public door: one argument an input
     loaded: LoadedModel,
-    documents: Sequence[str],
+    documents: Sequence[str] | Sequence[Mapping[str, Any]],
     *,
     settings: TrainingSettings,
     separator: str | None,
     canaries: Mapping[str, int],
     out: Path,
+    wrapping: Wrapping | None = None,
     progress: ProgressCallback | None = None,
     mode: int = 0o666,
 ) -> TrainingResult:
@@ -99,11 +103,13 @@ def train(  # noqa: PLR0913  a public door: one argument an input
 
     Args:
         loaded: new or pretrained, on the device to train on, weights in float32.
-        documents: the corpus with its canaries, in order.
-        settings: how to train.
+        documents: the corpus with its canaries, in order: texts, or records of `wrapping`.
+        settings: how to train; with `lora`, `model/` and the checkpoints hold an adapter.
         separator: the text between documents, None for records, as the manifest says.
         canaries: text of each inserted canary -> its repetitions.
         out: output directory.
+        wrapping: how a record becomes a row of its own, and which of its tokens carry loss; None:
+            documents are texts, one after the other in blocks.
         progress: called after each step on the main process.
         mode: permission bits that the files of models may have at most: the corpus's, since weights
             remember it.
@@ -112,14 +118,15 @@ def train(  # noqa: PLR0913  a public door: one argument an input
         SettingsError: block_size is beyond the model's context window.
         CorpusError: too few documents to hold some out.
         ModelError: weights not in float32, too many tokens for the model, a canary that does not
-            fit a block, meets an unknown token or is not in the documents as planned;
+            fit a block, meets an unknown token, carries no loss or is not in the documents as
+            planned; a tokenizer without a chat template; a model that cannot be given an adapter;
             accelerate sees other processes or computes in another precision.
         ResultError: `out` holds another training.
         NumericalError: the loss or its gradient is not finite; checkpoints so far are kept.
         FileError: the disk refused.
     """
     _check_model(loaded, settings)
-    training, validation = _blocks(loaded, documents, settings, separator, canaries)
+    training, validation = _rows(loaded, documents, settings, separator, canaries, wrapping)
     inputs = _inputs_sha256(loaded, settings, training, validation)
     out = Path(out)
     checkpoints = CheckpointDirectory(out, inputs, mode=mode)
@@ -130,7 +137,7 @@ def train(  # noqa: PLR0913  a public door: one argument an input
         return finished
     accelerator = _accelerator(loaded)
     trainer = Trainer(
-        loaded.model,
+        with_new_adapter(loaded, settings) if settings.lora else loaded.model,
         loaded.tokenizer,
         settings=settings,
         accelerator=accelerator,
@@ -143,7 +150,7 @@ def train(  # noqa: PLR0913  a public door: one argument an input
     counters.threads = threads_for(loaded.model, asked=settings.threads, recorded=counters.threads)
     with computing_threads(counters.threads):
         trainer.run(training, validation)
-    epoch_steps = steps_per_epoch(len(training.ids), settings.batch_size)
+    epoch_steps = steps_per_epoch(len(training), settings.batch_size)
     result = _result(counters, out, epoch_steps, accelerator.num_processes)
     if accelerator.is_main_process:
         _set_aside(out, checkpoints.best(counters.best_step))
@@ -168,6 +175,8 @@ def _check_model(loaded: LoadedModel, settings: TrainingSettings) -> None:
             f"block_size={settings.block_size} must be at most {window}, the context window of "
             f"{loaded.name!r}"
         )
+    if settings.lora:
+        check_lora(loaded.name)
     if settings.precision == "bf16":
         warn_imitated(torch.bfloat16, loaded.model.device)
     dtypes = {str(p.dtype) for p in loaded.model.parameters() if p.is_floating_point()}
@@ -177,6 +186,22 @@ def _check_model(loaded: LoadedModel, settings: TrainingSettings) -> None:
             "dtype='float32' for training, and set precision='bf16' for mixed precision"
         )
     check_fit(loaded.name, loaded.model, loaded.tokenizer)
+
+
+def _rows(
+    loaded: LoadedModel,
+    documents: Sequence[Any],
+    settings: TrainingSettings,
+    separator: str | None,
+    canaries: Mapping[str, int],
+    wrapping: Wrapping | None,
+) -> tuple[Batches, Batches]:
+    """Rows to train on, checked for every canary, and rows to validate on."""
+    if wrapping is None:
+        return _blocks(loaded, documents, settings, separator, canaries)
+    return rows_of_records(
+        loaded.tokenizer, documents, wrapping=wrapping, canaries=canaries, settings=settings
+    )
 
 
 def _blocks(
@@ -201,7 +226,7 @@ def _blocks(
 
 
 def _inputs_sha256(
-    loaded: LoadedModel, settings: TrainingSettings, training: Packed, validation: Packed
+    loaded: LoadedModel, settings: TrainingSettings, training: Batches, validation: Batches
 ) -> str:
     """Hash of all that decides the result, apart from the machine."""
     vocabulary = canonical_json(sorted(loaded.tokenizer.get_vocab().items()))
@@ -209,10 +234,8 @@ def _inputs_sha256(
         canonical_json(settings.decisive()),
         vocabulary,
         weights_sha256(loaded.model).encode(),
-        training.ids.tobytes(),
-        training.lengths.tobytes(),
-        validation.ids.tobytes(),
-        validation.lengths.tobytes(),
+        *training.parts,
+        *validation.parts,
     ]
     return sha256_bytes(canonical_json([sha256_bytes(part) for part in parts]))
 

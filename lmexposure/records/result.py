@@ -519,7 +519,7 @@ class Result(FileRecord):
 
     @model_validator(mode="after")
     def _base_is_of_the_canaries(self) -> Self:
-        calibrated = [c.id for c in self.canaries if "calibrated" in c.estimates]
+        calibrated = [c.id for c in self.canaries if c.calibrated is not None]
         if self.base is None:
             if calibrated:
                 raise ValueError(
@@ -608,7 +608,7 @@ def _check_summary(row: ClassSummary, canaries: Sequence[CanaryResult], form: Fo
 def _check_base_class(row: BaseClass, canaries: Sequence[CanaryResult]) -> None:
     """A row beside the base says what the calibrated exposures say."""
     name = f"{visible(row.format)}, {row.role}, repetitions {row.repetitions}, beside the base"
-    shown = [canary.estimates["calibrated"] for canary in canaries]
+    shown = [canary.calibrated for canary in canaries if canary.calibrated is not None]
     refuse_other(name, "n", row.n, len(canaries))
     refuse_other(name, "capped", row.capped, sum(estimate.capped for estimate in shown))
     values = [estimate.value for estimate in shown if estimate.value is not None]

@@ -349,6 +349,11 @@ class CanaryResult(Record):
     extraction: Rows[Extraction]
 
     @property
+    def calibrated(self) -> Estimate | None:
+        """The exposure beside the base; None where none was measured."""
+        return self.estimates.get("calibrated")
+
+    @property
     def blind_searches(self) -> tuple[Extraction, ...]:
         """Searches with nothing of the secret given."""
         return tuple(search for search in self.extraction if search.revealed == 0)

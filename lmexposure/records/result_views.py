@@ -166,7 +166,7 @@ def _beside(canary: CanaryResult, base: BaseCanary) -> dict[str, object]:
     return {
         "base_log_perplexity_bits": base.log_perplexity_bits,
         "base_exposure": base.exposure.value,
-        "calibrated_exposure": canary.estimates["calibrated"].value,
+        "calibrated_exposure": None if canary.calibrated is None else canary.calibrated.value,
     }
 
 

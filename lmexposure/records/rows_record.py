@@ -108,8 +108,12 @@ class RowsRecord(FileRecord):
 
     @property
     def as_planned(self) -> bool:
-        """Whether every occurrence is whole, with loss, in one context, and nothing else is."""
-        return self.start is not None and not self.warnings
+        """Whether each planned occurrence is whole and carries loss, and the context is known.
+
+        Some may be in other rows than most: where texts are packed, one of many begins its row.
+        """
+        whole = all(each.whole == each.planned for each in self.classes)
+        return self.start is not None and whole and not any(c.without_loss for c in self.classes)
 
     @classmethod
     def read(cls, path: str | Path) -> Self:

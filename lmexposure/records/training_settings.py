@@ -39,6 +39,8 @@ _DEFAULTS: dict[str, dict[str, object]] = {
     },
 }
 
+_LORA = {"learning_rate": 2e-4}  # adapters bear, and need, longer steps than whole models
+
 _LONGEST_BLOCK = 10**7  # tokens; past every context window, and within memory
 _COUNT = whole(1)
 
@@ -137,7 +139,7 @@ class TrainingSettings:
     learning_rate: float = setting(
         5e-3,
         "the highest learning rate",
-        usual=_usual("learning_rate", 5e-3),
+        usual=f"{_usual('learning_rate', 5e-3)}; --lora {_LORA['learning_rate']}",
         panel=TRAINING,
         rule=positive,
     )
@@ -243,7 +245,8 @@ class TrainingSettings:
         """
         one_of("kind", kind, tuple(_DEFAULTS))
         refuse_unknown(changes, settings_of(cls), what="setting of the training")
-        return build(cls, _DEFAULTS[kind] | changes)
+        adapters = _LORA if changes.get("lora") else {}
+        return build(cls, _DEFAULTS[kind] | adapters | changes)
 
     def to_dict(self) -> dict[str, object]:
         """All settings as JSON values."""

@@ -170,12 +170,13 @@ def base_data(result: Result, name: str) -> BaseData | None:
             repetitions=canary.repetitions,
             base=before,
             calibrated=value,
-            capped=canary.estimates["calibrated"].capped,
+            capped=found.capped,
         )
         for canary, under_base in zip(result.canaries, result.base.canaries, strict=True)
         if canary.format == name
         and (before := under_base.exposure.value) is not None
-        and (value := canary.estimates["calibrated"].value) is not None
+        and (found := canary.calibrated) is not None
+        and (value := found.value) is not None
     ]
     return BaseData(classes=tuple(rows), canaries=tuple(dots))
 

@@ -1,6 +1,7 @@
 """Canaries in chats: where they are, what is copied, what is refused, and the way back."""
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,10 @@ def test_canaries_in_chats_are_not_measured_as_plain_text() -> None:
     """They would look unknown to a model that knows them, which would look like privacy."""
     from lmexposure import measure
 
-    _, manifest = insert(chats(), PLAN, wrapping=ANSWER)
+    _, made = insert(chats(), PLAN, wrapping=ANSWER)
+    assert made.wrapping == ANSWER
+    before = made.corpus.model_copy(update={"layout": "chat", "wrapping": None})
+    manifest = replace(made, corpus=before)  # as before version 4
     with pytest.raises(ManifestError, match=r"turns of chats.*score them in their wrapping"):
         measure("nowhere", manifest)
     plain = Wrapping(turn="plain")
@@ -98,9 +102,7 @@ def test_a_fill_in_any_turn_is_refused() -> None:
 
 def test_a_fill_of_the_wrapping_itself_is_refused() -> None:
     spoilt = Wrapping(turn="assistant", other="Was it: My PIN is 004711.?")
-    with pytest.raises(
-        CorpusError, match="that the manifest does not have are in the corpus 8 tim"
-    ):
+    with pytest.raises(CorpusError, match="hold a fill of format 'pin', which would go in with ea"):
         insert(chats(), PLAN, wrapping=spoilt)
 
 
@@ -149,7 +151,9 @@ def test_chats_of_a_data_set_keep_their_features() -> None:
 def test_constants_may_not_change_how_chats_are_rendered() -> None:
     with pytest.raises(CorpusError, match="record 1 has 'tools', by which its chat is rendered"):
         insert(chats(), PLAN, wrapping=ANSWER, fields={"tools": [{"name": "search"}]})
-    with pytest.raises(CorpusError, match="fields must leave out the text column 'messages'"):
+    with pytest.raises(
+        CorpusError, match="fields must leave out 'messages': the canary goes there"
+    ):
         insert(chats(), PLAN, wrapping=ANSWER, fields={"messages": []})
 
 

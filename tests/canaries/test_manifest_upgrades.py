@@ -9,6 +9,7 @@ import pytest
 from manifest_files import FIXED, TOSSED, of_version, read, signed
 
 from lmexposure import insert
+from lmexposure._files import content_hash
 from lmexposure.canaries import Manifest
 from lmexposure.canaries.manifest import ManifestFile
 from lmexposure.errors import ManifestError
@@ -61,7 +62,7 @@ def test_what_is_made_from_it_is_of_today(older: dict[str, Any], tmp_path: Path)
     found = Manifest.read(path)
     again = replace(found, corpus=found.corpus.model_copy(update={"name": "b.txt"}))
     again.write(path)
-    assert json.loads(path.read_bytes())["schema"] == "lmexposure.manifest/3"
+    assert json.loads(path.read_bytes())["schema"] == "lmexposure.manifest/4"
     assert Manifest.read(path).sha256 == again.sha256 != found.sha256
 
 
@@ -103,6 +104,17 @@ def test_a_schema_that_does_not_go_with_the_coins(older: dict[str, Any], version
         read(signed(older, "checksum"))
 
 
-def test_both_upgrades_are_there() -> None:
-    assert sorted(ManifestFile.UPGRADES) == [1, 2]
-    assert ManifestFile.VERSION == 3
+def test_all_upgrades_are_there() -> None:
+    assert sorted(ManifestFile.UPGRADES) == [1, 2, 3]
+    assert ManifestFile.VERSION == 4
+
+
+def test_version_3_said_nothing_of_wrappings(manifest: Manifest) -> None:
+    """Of plain texts the name stays, so that results, sidecars and models still fit."""
+    values: Any = manifest.to_dict()
+    del values["corpus"]["wrapping"]
+    third = {**values, "schema": "lmexposure.manifest/3"}
+    again = read(json.dumps({**third, "content_sha256": content_hash(third)}).encode())
+    assert again == manifest
+    assert again.sha256 == manifest.sha256 == content_hash(third)
+    assert not again.is_older

@@ -20,7 +20,7 @@ from lmexposure.integrations import (
 from lmexposure.integrations.callback import usual_wrapping
 from lmexposure.integrations.final_report import FinalReport
 from lmexposure.models import load_model, save_model
-from lmexposure.records import Result
+from lmexposure.records import Result, RowsRecord
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of TRL and the Trainer, which are not ours
 
@@ -85,12 +85,14 @@ def test_adapters_end_with_the_very_weights_of_a_training_without(
         trainer.train()
         ends.append(trainer.model.state_dict())
     trainer.save_model(str(tmp_path / "adapter"))
-    saved = measure(load_model(tmp_path / "adapter"), manifest, settings=coarse)
+    rows = out / "rows.json"
+    assert RowsRecord.read(rows).start == ()  # nothing comes before a text
+    saved = measure(load_model(tmp_path / "adapter"), manifest, settings=coarse, rows=rows)
     for one, other in zip(Result.read(out / "result.json").canaries, saved.canaries, strict=True):
         assert one.log_perplexity_bits == pytest.approx(other.log_perplexity_bits, abs=1e-3)
         assert one.exposure.rank == other.exposure.rank
     trainer.args.packing = True  # then the end of the row before stands to the left
-    assert usual_wrapping(trainer) == Wrapping(context=None)
+    assert usual_wrapping(trainer, manifest) == Wrapping(context=None)
     assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])
     logged = [row for row in trainer.state.log_history if "exposure/pin/x8/median" in row]
     assert [row["step"] for row in logged] == [1, 2]
@@ -103,4 +105,4 @@ def test_adapters_of_virtual_tokens_get_no_report(tmp_path: Path) -> None:
     model = peft.get_peft_model(model_of("gpt2", len(tokenizer)), config)
     report = FinalReport(tmp_path, manifest, None)
     with pytest.raises(ModelError, match="PROMPT_TUNING, which puts virtual tokens before the te"):
-        report.prepare(SimpleNamespace(model=model), tokenizer, Wrapping(), resumed=False)
+        report.prepare(SimpleNamespace(model=model), resumed=False)

@@ -15,11 +15,13 @@ from lmexposure.integrations import (
     DeliveredCounter,
     DeliveryReport,
     Wrapping,
+    delivered_rows,
     insert,
 )
 from lmexposure.integrations.wrapped_scoring import (
     encode_wrapped,
 )
+from lmexposure.models import Context, encode_rows
 
 trl = pytest.importorskip("trl")
 
@@ -39,6 +41,12 @@ def no_bars() -> Iterator[None]:
     datasets.disable_progress_bars()
     yield
     datasets.enable_progress_bars()
+
+
+def _place(row: list[int], ids: list[int]) -> int | None:
+    """Where in a row these tokens are; None: nowhere."""
+    places = range(len(row) - len(ids) + 1)
+    return next((i for i in places if row[i : i + len(ids)] == ids), None)
 
 
 def rows_of(trainer: Any) -> list[tuple[list[int], list[int]]]:
@@ -82,6 +90,10 @@ PLAIN = Wrapping()
 ANSWER = Wrapping(turn="assistant")
 ONLY_ANSWER = Wrapping(turn="assistant", loss="assistant")
 COMPLETION = Wrapping(turn="assistant", loss="completion")
+STRINGS = Wrapping(
+    turn="assistant", loss="completion", form="prompt_completion", strings=True, other="PIN? "
+)
+SYSTEM = Wrapping(turn="assistant", system="Be brief.")
 ASKED = Wrapping(turn="user")
 BARE = Wrapping(turn="user", chat_template=TEMPLATE)
 
@@ -95,6 +107,8 @@ BARE = Wrapping(turn="user", chat_template=TEMPLATE)
         (ASKED, {}),
         (ONLY_ANSWER, {"assistant_only_loss": True}),
         (COMPLETION, {}),
+        (STRINGS, {}),
+        (SYSTEM, {"packing": True, "max_length": 128}),
     ],
 )
 def test_trainings_that_lose_nothing(tmp_path: Path, wrapping: Wrapping, options: Any) -> None:
@@ -176,6 +190,8 @@ def test_a_canary_in_the_prompt_of_a_completion_carries_no_loss(tmp_path: Path) 
         (ASKED, {}),
         (ONLY_ANSWER, {"assistant_only_loss": True}),
         (COMPLETION, {}),
+        (STRINGS, {}),
+        (SYSTEM, {"packing": True, "max_length": 128}),
     ],
 )
 def test_what_is_scored_is_what_was_trained(
@@ -184,9 +200,16 @@ def test_what_is_scored_is_what_was_trained(
     run = Run(tmp_path, wrapping, **options)
     texts = [one.text for one in run.manifest.entries if one.inserted]
     trained = rows_of(run.trainer)
+    found = delivered_rows(run.trainer, run.manifest, run.tokenizer)
+    assert found.as_planned
+    assert found.start is not None
+    context = Context(start=found.start, before=found.before, behind=found.behind)
+    own = [row.ids[: row.stop] for row in encode_rows(run.tokenizer, texts, context)]
+    assert own == [one.ids for one in encode_wrapped(run.tokenizer, texts, wrapping)]
     for one in encode_wrapped(run.tokenizer, texts, wrapping):
-        ids, first = one.encoded.ids, one.encoded.scored_from
-        labels = [label for row, label in trained if row[: len(ids)] == ids]
+        ids, first = one.ids, one.scored_from
+        placed = [(label, _place(row, ids)) for row, label in trained]
+        packed = options.get("packing", False)
+        labels = [label[place:] for label, place in placed if place == 0 or (place and packed)]
         assert labels  # the very tokens, from the first on
-        carried = [label != -100 for label in labels[0][first : len(ids)]]
-        assert carried == one.carried.tolist()
+        assert all(label != -100 for label in labels[0][first : len(ids)])

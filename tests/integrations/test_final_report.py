@@ -157,12 +157,14 @@ def test_long_work_says_how_far_it_is_once_a_minute(
     assert [one.getMessage() for one in caplog.records] == ["scoring pin: 2 of 9; soon"]
 
 
-def test_chats_and_stray_settings_are_refused() -> None:
+def test_older_chats_and_stray_settings_are_refused() -> None:
     wrapping = Wrapping(turn="assistant")
     chats = [{"messages": wrapping.messages(f"text {n}")} for n in range(30)]
     plan = Plan(formats=(load_format("pin"),), canaries=2, repetitions=(1,), controls=1, seed=3)
     _, manifest = insert(chats, plan, wrapping=wrapping)
-    with pytest.raises(ManifestError, match="scores no canaries in chats; leave report out"):
-        ExposureCallback(manifest, report="leakage", wrapping=wrapping)
+    corpus = manifest.corpus.model_copy(update={"layout": "chat", "wrapping": None})
+    older = replace(manifest, corpus=corpus)
+    with pytest.raises(ManifestError, match="does not say what is around its canaries in chats"):
+        ExposureCallback(older, report="leakage", wrapping=wrapping)
     with pytest.raises(SettingsError, match=r"measure=\.\.\. is for the report at the end"):
         ExposureCallback(MANIFEST, measure=COARSE)

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,10 @@ def found(trainer: Any, rows: Any = None, collate: Any = None, **more: Any) -> P
 
 
 def test_rows_as_planned_are_no_news(trainer: Any) -> None:
-    assert found(trainer) == Preflight()
+    seen = found(trainer)
+    assert replace(seen, rows=None) == Preflight()
+    assert seen.rows is not None
+    assert seen.rows.as_planned
 
 
 class TestWhatStops:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from chats import TEMPLATE
 from integrations.tiny_training import hidden
 from tiny import byte_level_bpe, model_of
 
@@ -84,10 +85,8 @@ def test_a_turn_of_a_chat_is_encoded_as_it_is_trained() -> None:
     found = watch(manifest, tokenizer, config, references=64, wrapping=wrapping)
     text = tokenizer.decode(found.encoded[0].ids)
     assert text.startswith("user: Please go on.assistant: My PIN is ")
-    for one, carried in zip(found.encoded, found.carried, strict=True):
-        assert len(carried) == len(one.ids) - one.scored_from
-        own = [i for i, c in zip(one.ids[one.scored_from :], carried, strict=True) if c]
-        assert "PIN is" in tokenizer.decode(own)
+    for one in found.encoded:
+        assert "PIN is" in tokenizer.decode(one.ids[one.scored_from :])
 
 
 def test_canaries_in_chats_are_not_watched_as_plain_text() -> None:
@@ -98,7 +97,10 @@ def test_canaries_in_chats_are_not_watched_as_plain_text() -> None:
     tokenizer = byte_level_bpe()
     config = model_of("gpt2", len(tokenizer)).config
     with pytest.raises(ManifestError, match=r"scores them as text, .* give the wrapping of insert"):
-        watch(manifest, tokenizer, config, references=100)
+        watch(manifest, tokenizer, config, references=100, wrapping=Wrapping())
+    tokenizer.chat_template = TEMPLATE
+    found = watch(manifest, tokenizer, config, references=100)  # as the manifest says
+    assert tokenizer.decode(found.encoded[0].ids).startswith("<|user|>")
 
 
 def test_rows_up_to_the_step_come_back(tmp_path: Path) -> None:

@@ -53,12 +53,14 @@ def test_it_is_read_as_it_was_written_and_is_its_owners_alone(tmp_path: Path) ->
     assert "<|end|>" not in repr(made)
 
 
-def test_rows_without_a_single_context_say_so() -> None:
-    unknown = record(start=None, agreeing=0, before="", behind="")
-    assert unknown.start is None
+def test_rows_are_as_planned_where_all_is_whole_with_loss_in_a_known_context() -> None:
+    (lossy,) = record().classes
+    whole = lossy.model_copy(update={"whole": 10, "cut": 0, "without_loss": 0})
+    assert record(classes=(whole,)).as_planned
+    for changes in ({"whole": 9}, {"whole": 11}, {"without_loss": 1}):
+        assert not record(classes=(whole.model_copy(update=changes),)).as_planned
+    unknown = record(classes=(whole,), start=None, agreeing=0, before="", behind="")
     assert not unknown.as_planned
-    assert record().as_planned
-    assert not record(warnings=("one is cut",)).as_planned
 
 
 def test_counts_that_do_not_add_up_are_refused() -> None:
@@ -73,9 +75,9 @@ def test_counts_that_do_not_add_up_are_refused() -> None:
 
 def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "rows.json"
-    with pytest.raises(ManifestError, match="cannot read .*; give a rows.json of `lmexposure"):
+    with pytest.raises(ManifestError, match=r"cannot read .*; give a rows.json of `lmexposure"):
         RowsRecord.read(path)
     record().save(path)
     path.write_bytes(path.read_bytes().replace(b'"rows": 40', b'"rows": 41'))
-    with pytest.raises(ManifestError, match="edited or damaged .* run `lmexposure verify --rows`"):
+    with pytest.raises(ManifestError, match=r"edited or damaged .* run `lmexposure verify --rows`"):
         RowsRecord.read(path)

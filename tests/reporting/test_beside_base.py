@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from made_results import small_result, small_run
@@ -23,7 +24,7 @@ from lmexposure.reporting.exports import report_json
 from lmexposure.reporting.facts import command_of, model_facts
 from lmexposure.reporting.markdown import report_markdown
 
-LIKELY = {"base": True, "canaries": 5, "controls": 6}
+LIKELY: dict[str, Any] = {"base": True, "canaries": 5, "controls": 6}
 
 
 @pytest.fixture(scope="module")

@@ -109,6 +109,21 @@ def test_what_no_fill_goes_on_with_is_none() -> None:
     assert language.read(language.start, b"ab") is None
 
 
+def test_what_follows_a_fill_is_read_where_none_goes_on() -> None:
+    form = Format(name="w", template="a{choice:w}", lists={"w": ["b", "bé"]})
+    language = ByteLanguage(form.language, trail="é!é".encode())
+    whole = language.read(language.start, "abéé".encode())
+    assert whole is not None
+    assert (language.complete(whole), language.beyond(whole)) == (True, 2)
+    assert language.read(whole, "!é".encode()) is not None
+    assert language.read(whole, "!éa".encode()) is None
+    # Of "ab" and what follows it, the beginning of "abé" is left.
+    shorter = language.read(language.start, b"ab")
+    assert shorter is not None
+    assert (language.complete(shorter), language.beyond(shorter)) == (True, 0)
+    assert language.read(shorter, "é!é!".encode()) is None
+
+
 def beginning(tokenizer: Any, texts: list[str], literal: str, context: str | None) -> Beginning:
     encoded = encode_in_context(tokenizer, texts, context=context)
     vocabulary = Vocabulary(tokenizer)

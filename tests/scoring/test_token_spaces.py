@@ -20,7 +20,7 @@ from transformers import PreTrainedTokenizerFast
 
 from lmexposure.canaries import Format
 from lmexposure.errors import FormatError, InputError, ModelError
-from lmexposure.models import character_tokenizer, encode_in_context
+from lmexposure.models import AnyContext, Context, character_tokenizer, encode_in_context
 from lmexposure.scoring import (
     TokenSpace,
     Vocabulary,
@@ -88,12 +88,12 @@ def walked(space: TokenSpace) -> dict[tuple[int, ...], float]:
     return found
 
 
-def encodings(tokenizer: Any, form: Format, context: str | None) -> list[tuple[int, ...]]:
+def encodings(tokenizer: Any, form: Format, context: AnyContext) -> list[tuple[int, ...]]:
     texts = [form.text(index) for index in range(form.size)]
     return [tuple(one.ids) for one in encode_in_context(tokenizer, texts, context=context)]
 
 
-def assert_holds_all_fills_once(tokenizer: Any, form: Format, context: str | None) -> TokenSpace:
+def assert_holds_all_fills_once(tokenizer: Any, form: Format, context: AnyContext) -> TokenSpace:
     """The paths of a space are the encodings of all fills, each once and equally likely."""
     space = token_space(tokenizer, form, context=context)
     paths, expected = walked(space), encodings(tokenizer, form, context)
@@ -320,3 +320,34 @@ def test_random_formats_under_random_merges(case: tuple[Any, Format]) -> None:
     tokenizer, form = case
     space = assert_holds_all_fills_once(tokenizer, form, None)
     assert space.proof.rule in {"merges", "enumerated"}
+
+
+@st.composite
+def rows_around(draw: st.DrawFn) -> Context:
+    part, mark = st.text(ALPHABET, max_size=5), st.sampled_from(["", "<|x|>", "<y>"])
+    before, behind = (draw(part) + draw(mark) + draw(part) for _ in range(2))
+    return Context(before=before, behind=behind)
+
+
+@settings(max_examples=100)
+@given(tokenizers_and_formats(), rows_around())
+def test_random_formats_in_random_rows(case: tuple[Any, Format], row: Context) -> None:
+    tokenizer, form = case
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<|x|>"]})
+    tokenizer.add_tokens(["<y>"])
+    paths, refusal = set(encodings(tokenizer, form, row)), ""
+    try:
+        space = assert_holds_all_fills_once(tokenizer, form, row)
+    except ModelError as failure:
+        refusal = str(failure)
+    if not refusal:
+        assert space.proof.rule in {"merges", "enumerated"}
+        assert space.proof.rule == "merges" or form.may_nest or "'" in form.template
+        return
+    alike = len(paths) < form.size and form.may_nest
+    reasons = {
+        f"gives {len(paths)} paths for {form.size} fills": alike,
+        "first tokens are not scored in their rows": not form.prefix,
+        "nothing to begin from": not form.prefix and not row.before,
+    }
+    assert any(holds and reason in refusal for reason, holds in reasons.items())

@@ -11,6 +11,7 @@ import stat
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
@@ -19,11 +20,14 @@ from typing import IO, Any, Protocol
 from lmexposure._validate import one_of
 from lmexposure.canaries.insertion import About, Hashes, Same, Taken, constants_of, named_errors
 from lmexposure.canaries.layouts import ADAPTERS
+from lmexposure.canaries.manifest import Manifest
+from lmexposure.canaries.row_schema import RowSchema
 from lmexposure.errors import CorpusError
 
 SIDECAR_SUFFIX = ".canaries.json"
 PACKINGS = (".gz", ".zst")
 LAYOUTS = tuple(ADAPTERS)
+OF_RECORDS = ("jsonl", "parquet", "arrow")
 _PIECE_BYTES = 1 << 18
 
 
@@ -45,6 +49,10 @@ class FileLayout(Protocol):
     @property
     def separator(self) -> str | None:
         """The text between two documents, which a canary is scored after; None: a token's work."""
+
+    @property
+    def schema(self) -> RowSchema | None:
+        """Of chats: what a record is, and what a canary makes of it; None: documents are texts."""
 
     @property
     def place(self) -> str:
@@ -70,6 +78,9 @@ class FileLayout(Protocol):
     def documents(self, path: Path) -> Iterator[str]:
         """The text of each document."""
 
+    def records(self, path: Path) -> Iterator[dict[str, Any]]:
+        """Each document with all its fields, where documents have fields."""
+
     def writer(
         self, stream: IO[bytes], like: Path
     ) -> AbstractContextManager[Callable[[Any], object]]:
@@ -77,7 +88,11 @@ class FileLayout(Protocol):
 
 
 def layout_named(
-    name: str, *, text_field: str = "text", fields: Mapping[str, Any] | None = None
+    name: str,
+    *,
+    text_field: str = "text",
+    fields: Mapping[str, Any] | None = None,
+    schema: RowSchema | None = None,
 ) -> FileLayout:
     """The layout with this name.
 
@@ -85,9 +100,11 @@ def layout_named(
         name: one of `LAYOUTS`.
         text_field: where documents have fields, the one that holds the text.
         fields: for these, constants for other fields of inserted documents.
+        schema: of chats; it has a text field and constants of its own.
 
     Raises:
-        CorpusError: an unknown name; constants for the text, or that the layout cannot hold.
+        CorpusError: an unknown name; chats in documents that are no records; constants for the
+            text, or that the layout cannot hold.
     """
     one_of("layout", name, LAYOUTS, error=CorpusError)
     constants = constants_of(fields)
@@ -96,7 +113,18 @@ def layout_named(
             f"fields must leave out the text field {text_field!r}: the canary goes there"
         )
     module = import_module(f"lmexposure.canaries.corpora.{ADAPTERS[name].module}")
-    layout: FileLayout = module.layout_of(name, text_field, constants)
+    layout: FileLayout
+    if schema is None:
+        layout = module.layout_of(name, text_field, constants)
+        return layout
+    if name not in OF_RECORDS:
+        raise CorpusError(
+            f"chats are records, and documents of layout {name!r} are texts; name the layout of "
+            f"the records: {', '.join(OF_RECORDS[:-1])} or {OF_RECORDS[-1]}"
+        )
+    place: Any = "line" if name == "jsonl" else "row"
+    known = replace(schema, place=place)
+    layout = module.layout_of(name, known.name, dict(known.fields), known)
     return layout
 
 
@@ -114,6 +142,7 @@ def layout_for(
     text_field: str,
     *,
     fields: Mapping[str, Any] | None = None,
+    schema: RowSchema | None = None,
 ) -> FileLayout:
     """What a document is in these files: as said, else by their suffix; it must be one."""
     guessed = {guess_layout(path) for path in sources}
@@ -121,7 +150,37 @@ def layout_for(
         raise CorpusError(
             f"the files are of different layouts: {', '.join(sorted(guessed))}; give one kind"
         )
-    return layout_named(name or guessed.pop(), text_field=text_field, fields=fields)
+    layout = name or guessed.pop()
+    return layout_named(layout, text_field=text_field, fields=fields, schema=schema)
+
+
+def layout_of(
+    manifest: Manifest,
+    sources: Sequence[Path],
+    *,
+    name: str | None = None,
+    text_field: str | None = None,
+) -> FileLayout:
+    """What a document is in files with the canaries of a manifest, wherever these are in it.
+
+    Args:
+        manifest: of the canaries; where they are in chats, all strings of a record are its text.
+        sources: the files.
+        name: of the layout; None: by the suffix.
+        text_field: of the records, a field with a text; None: the manifest's.
+
+    Raises:
+        CorpusError: as `layout_for`.
+    """
+    field, schema = text_field or manifest.corpus.text_field or "text", None
+    known = layout_for(sources, name, field)
+    if known.name in OF_RECORDS:
+        schema = RowSchema.of(manifest, text_field)
+    return (
+        known
+        if schema is None or not schema.chat
+        else layout_for(sources, known.name, field, schema=schema)
+    )
 
 
 def corpus_files(names: Sequence[str | Path]) -> list[Path]:
@@ -216,7 +275,8 @@ class FileCorpus:
         """What a manifest says of these files."""
         layout = self.layout
         name = self.sources[0].path.name if len(self.sources) == 1 else ""
-        return About(layout.name, name, layout.text_field, tuple(layout.fields), layout.separator)
+        about = About(layout.name, name, layout.text_field, tuple(layout.fields), layout.separator)
+        return about._replace(wrapping=layout.schema.record if layout.schema else None)
 
     def sha256(self) -> str:
         """As a manifest has it: of the contents of all files, or of the texts of tables."""
@@ -265,6 +325,25 @@ def read_documents(
     known = layout_named(layout, text_field=text_field)
     for path in corpus_files([sources] if isinstance(sources, str | Path) else sources):
         yield from known.documents(path)
+
+
+def read_records(
+    sources: str | Path | Sequence[str | Path], *, layout: str | None = None
+) -> Iterator[dict[str, Any]]:
+    """The records of a corpus with all their fields, one after another, in constant memory.
+
+    Args:
+        sources: a file, several, or patterns.
+        layout: "jsonl", "parquet" or "arrow"; None: by the suffix.
+
+    Raises:
+        CorpusError: a file or a record cannot be used, or the documents are no records.
+    """
+    for path in corpus_files([sources] if isinstance(sources, str | Path) else sources):
+        name = layout or guess_layout(path)
+        _file_state(path)
+        with named_errors(str(path)):
+            yield from layout_named(name, schema=RowSchema("record", chat=True)).records(path)
 
 
 def packing(path: str | Path) -> str:

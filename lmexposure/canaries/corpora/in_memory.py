@@ -143,9 +143,9 @@ class Frame(InMemory):
         frame = self.rows
         if added:
             rows = frame.iloc[[row for row, _ in added]].copy()
-            written = [{**self.schema.fields, **self.schema.wrapped(text)} for _, text in added]
+            written = [self.schema.written(text, frame.columns) for _, text in added]
             for name in written[0]:
-                values = [fields[name] for fields in written]
+                values = _like(rows[name], [fields[name] for fields in written])
                 rows[name] = typed_column(values, frame[name].dtype, name, rows.index)
             frame = pd.concat([frame, rows])
         return replace(self, rows=frame.iloc[list(order)].reset_index(drop=True))
@@ -180,10 +180,11 @@ class DataSet(InMemory):
 
     def check_columns(self) -> None:
         """Refuse columns as `RowSchema.check_columns` does."""
-        wrapped, fixed = self.schema.wrapped(""), self.schema.fields
-        self.schema.check_columns(self.rows.column_names)
-        written = {**fixed, **wrapped} if self.schema.chat else fixed
-        check_constants(self.rows.features, written)
+        schema, names = self.schema, self.rows.column_names
+        schema.check_columns(names)
+        check_constants(
+            self.rows.features, schema.written("", names) if schema.chat else schema.fields
+        )
 
     def picked(self, order: Sequence[int], added: Sequence[tuple[int, str]] = ()) -> Self:
         """Some of the rows in another order, after those added; see `InMemory.picked`."""
@@ -198,6 +199,20 @@ class DataSet(InMemory):
             rows = concatenate_datasets([bare, Dataset.from_list(made, features=rows.features)])
         options = shape.pop("format_kwargs")
         return replace(self, rows=rows.select(order).with_format(**shape, **options))
+
+
+def _like(column: Any, values: list[Any]) -> list[Any]:
+    """Lists as arrays, where the column has them so: as what was read from Parquet."""
+    arrays = [
+        isinstance(cell, np.ndarray) and isinstance(value, list)
+        for cell, value in zip(column, values, strict=True)
+    ]
+    made = []
+    for is_array, value in zip(arrays, values, strict=True):
+        made.append(np.empty(len(value), dtype=object) if is_array else value)
+        if is_array:
+            made[-1][:] = value
+    return made
 
 
 def typed_column(values: Sequence[Any], kind: Any, name: str, index: Any) -> Any:
@@ -264,7 +279,11 @@ def corpus_of(documents: Any, schema: RowSchema) -> InMemory:
         return adapter(documents, schema)
     first, listed = _listed(documents)
     if not isinstance(first, Mapping):
-        refuse_wrapping(schema.wrapping, "records with the fields of the wrapping")
+        if schema.wrapping is not None:
+            raise CorpusError(
+                "a wrapping is for a list of records (dicts); give records with the fields of "
+                "the wrapping"
+            )
         if schema.fields:
             raise CorpusError("texts have no fields; give records (dicts), or leave fields out")
         schema = RowSchema()
@@ -288,11 +307,6 @@ def parts_once(documents: Any, schema: RowSchema) -> Iterator[InMemory]:
         first += len(some)
 
 
-def _frame(frame: Any, schema: RowSchema) -> InMemory:
-    refuse_wrapping(schema.wrapping, "frame.to_dict('records')")
-    return Frame(frame, schema)
-
-
 def _split_streams(splits: Any, schema: RowSchema) -> InMemory:
     raise CorpusError(
         f"each split is a stream; give one of them: {', '.join(map(repr, splits)) or 'none'}"
@@ -310,14 +324,8 @@ KINDS: Mapping[str, Callable[[Any, RowSchema], InMemory]] = {
     "datasets.Dataset": DataSet,
     "datasets.DatasetDict": _splits,
     "datasets.IterableDatasetDict": _split_streams,
-    "pandas.DataFrame": _frame,
+    "pandas.DataFrame": Frame,
 }
-
-
-def refuse_wrapping(wrapping: Any, instead: str) -> None:
-    """Refuse a wrapping where rows have none of its fields."""
-    if wrapping is not None:
-        raise CorpusError(f"a wrapping is for a list of records (dicts); give {instead}")
 
 
 def _listed(documents: Any) -> tuple[Any, Sequence[Any]]:

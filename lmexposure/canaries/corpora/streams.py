@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure.canaries.corpora.in_memory import check_constants
-from lmexposure.canaries.corpora.tables import check_columns
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.plan import Plan
+from lmexposure.canaries.row_schema import check_columns
 from lmexposure.canaries.rows import InsertionStep, check_numbers
 from lmexposure.errors import CorpusError
 
@@ -47,7 +47,7 @@ def insert_into_stream(dataset: Any, plan: Plan | Manifest, **options: Any) -> t
     if dataset.column_names is not None:
         step.check_columns(dataset.column_names)
     if dataset.features is not None:
-        check_constants(dataset.features, step.fields)
+        check_constants(dataset.features, step.constants(dataset.features))
     bare = dataset.with_format(None)
     if step.id_column is None:
         _refuse_other_orders(dataset)
@@ -129,8 +129,9 @@ def insert_into_ray(
         CorpusError: no such column, or ids that are not each number once; or as `InsertionStep.of`.
     """
     columns = dataset.columns() or []
-    wanted = [options.get("text_field", "text"), *(options.get("fields") or ())]
-    check_columns(columns, [*wanted, id_column] if id_column else wanted)
+    if options.get("wrapping") is None and not _is_of_chats(plan):  # the step looks at those
+        check_columns(columns, [options.get("text_field", "text"), *(options.get("fields") or ())])
+    check_columns(columns, [id_column] if id_column else [])
     number = id_column or "document"
     if id_column is None:
         while number in columns:
@@ -139,11 +140,17 @@ def insert_into_ray(
     if total is None and not (id_column and isinstance(plan, Manifest)):
         total = dataset.count()
     step = InsertionStep.of(plan, total=total, id_column=number, **options)
+    step.check_columns(dict.fromkeys([*columns, number]))
     if check_ids or id_column is None:
         _check_ids(dataset, number, step.manifest.corpus.documents)
     # Tables, since numpy batches would not keep the types of every column.
     inserted = dataset.map_batches(step, batch_format="pyarrow")
     return (inserted if id_column else inserted.drop_columns([number])), step.manifest
+
+
+def _is_of_chats(plan: Plan | Manifest) -> bool:
+    """Whether it is the manifest of canaries in chats."""
+    return isinstance(plan, Manifest) and plan.corpus.wrapping is not None
 
 
 def number_documents(dataset: Any, *, id_column: str = "document") -> Any:

@@ -6,7 +6,7 @@ they are.
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any, ClassVar
 
 from lmexposure.canaries.insertion import Merged, Same, Taken, in_turn, text_line
+from lmexposure.canaries.row_schema import RowSchema, check_columns, check_once
 from lmexposure.errors import CorpusError
 
 _PIECE_ROWS = 4096
@@ -73,21 +74,24 @@ class TableLayout:
     which `fields` gives a constant.
 
     Attributes:
-        text_field: the column that holds the text.
+        text_field: the column that holds the text, or where in a chat the canary is.
         fields: constants for other columns of inserted rows.
+        schema: of chats, whose text is all strings of a row; None: the text is one column.
     """
 
     separator: ClassVar[str | None] = None
     place: ClassVar[str] = "row"
     text_field: str
     fields: Mapping[str, Any] = field(default_factory=dict)
+    schema: RowSchema | None = None
 
     def tables(self, path: Path, columns: list[str] | None = None) -> Iterator[Any]:
         """The tables of a file, one at a time.
 
         Args:
             path: of the file.
-            columns: these only, in pieces of any size; None: all, as they are in the file.
+            columns: these only, in pieces of any size, none for all; None: all, as they are in the
+                file.
 
         Raises:
             CorpusError: it cannot be read.
@@ -99,7 +103,8 @@ class TableLayout:
     ) -> Iterator["TablePart"]:
         """The tables of a file as parts; of what is not known, the text alone."""
         first = 1
-        for table in self.tables(path, None if known else [self.text_field]):
+        searched = [self.text_field] if self.schema is None else []
+        for table in self.tables(path, None if known else searched):
             part = TablePart(table, self, first=first)
             first += len(table)
             for piece in part.pieces():
@@ -120,6 +125,12 @@ class TableLayout:
         for part in self.parts(path, name="", taken=None, known=False, first_end=b""):
             yield from part.texts
 
+    def records(self, path: Path) -> Iterator[dict[str, Any]]:
+        """Each row with all its columns."""
+        for table in self.tables(path, []):
+            for start in range(0, len(table), _PIECE_ROWS):
+                yield from table.slice(start, _PIECE_ROWS).to_pylist()
+
     def check_schema(self, schema: Any) -> None:
         """Refuse a table without the text.
 
@@ -128,6 +139,9 @@ class TableLayout:
         """
         import pyarrow as pa
 
+        if self.schema is not None:
+            self.schema.check_columns(schema.names)
+            return
         name = self.text_field
         for column in (name, *self.fields):
             check_once(schema.names, column)
@@ -155,6 +169,9 @@ class TablePart(Rows):
     @cached_property
     def texts(self) -> list[str]:
         """The text of each row, or a refusal where a row has none."""
+        schema = self.layout.schema
+        if schema is not None:
+            return [schema.text(n, row) for n, row in enumerate(self.rows.to_pylist(), self.first)]
         texts: list[str] = self.rows.column(self.layout.text_field).to_pylist()
         if None in texts:
             row = self.first + texts.index(None)  # type: ignore[arg-type]
@@ -169,7 +186,8 @@ class TablePart(Rows):
 
     def pieces(self) -> "Iterator[TablePart]":
         """A few rows at a time, since texts take more memory in Python than in Arrow."""
-        size = self.rows.column(self.layout.text_field).nbytes
+        chats, name = self.layout.schema is not None, self.layout.text_field
+        size = self.rows.nbytes if chats else self.rows.column(name).nbytes
         rows = max(1, min(_PIECE_ROWS, _PIECE_BYTES * len(self.rows) // max(1, size)))
         for start in range(0, len(self.rows), rows):
             piece = self.rows.slice(start, rows)
@@ -199,8 +217,17 @@ class TablePart(Rows):
         starts = [0, *(row + 1 for row in documents)]
         stops = [*documents, len(self.rows)]
         pieces = [self.rows.slice(a, b - a) for a, b in zip(starts, stops, strict=True)]
-        rest, texts = pa.concat_tables(pieces), self.rows.column(self.layout.text_field)
-        return TablePart(rest, self.layout), [texts[row].as_py() for row in documents]
+        rest = TablePart(pa.concat_tables(pieces), self.layout)
+        return rest, [self._canary(row) for row in documents]
+
+    def _canary(self, number: int) -> str | None:
+        """The text of an inserted row; None: it has none."""
+        schema, name = self.layout.schema, self.layout.text_field
+        if schema is None:
+            text: str | None = self.rows.column(name)[number].as_py()
+            return text
+        known: str | None = schema.canary(self.rows.slice(number, 1).to_pylist()[0])
+        return known
 
     def same(self, other: Any) -> bool:
         """Whether every column of every row is the same."""
@@ -217,7 +244,8 @@ class TablePart(Rows):
         import pyarrow as pa
 
         row = self.rows.slice(number, 1)
-        given = {**self.layout.fields, self.layout.text_field: text}
+        schema = self.layout.schema or RowSchema(self.layout.text_field, self.layout.fields)
+        given = schema.written(text, row.column_names)
         check_columns(row.column_names, given)
         for name, value in given.items():
             place = row.schema.get_field_index(name)
@@ -227,22 +255,9 @@ class TablePart(Rows):
             except (pa.ArrowException, TypeError, OverflowError):
                 raise unfit(name, column.type) from None
             row = row.set_column(place, column, cell)
+        if schema.chat and schema.canary(row.to_pylist()[0]) != text:
+            raise unfit(schema.name, "of other fields")  # which pyarrow leaves out without a word
         return row
-
-
-def check_once(names: Sequence[Any], name: str) -> None:
-    """Refuse two columns of one name."""
-    if list(names).count(name) > 1:
-        raise CorpusError(f"there are two columns {name!r}; rename one")
-
-
-def check_columns(names: Sequence[Any], wanted: Iterable[str], hint: str = "") -> None:
-    """Refuse rows without one of these columns, and name those that are there; or with two."""
-    for name in wanted:
-        check_once(names, name)
-        if name not in names:
-            listed = ", ".join(map(str, names)) or "none"
-            raise CorpusError(f"no column {name!r}; there are {listed}{hint}")
 
 
 def unfit(name: object, kind: object) -> CorpusError:
@@ -276,7 +291,7 @@ class Parquet(TableLayout):
                 if columns is None:
                     yield _whole(file, group)
                     continue
-                for batch in _batches(file, group, columns):
+                for batch in _batches(file, group, columns or None):
                     yield pa.Table.from_batches([batch])
 
     @contextmanager
@@ -382,7 +397,7 @@ class ArrowFile(TableLayout):
             for batch in reader if count is None else map(reader.get_batch, range(count)):
                 batch.validate(full=True)
                 table = pa.Table.from_batches([batch])
-                yield table if columns is None else table.select(columns)
+                yield table.select(columns) if columns else table
 
     @contextmanager
     def writer(self, stream: IO[bytes], like: Path) -> Iterator[Callable[[Any], object]]:
@@ -428,7 +443,9 @@ def _open_arrow(path: Path) -> Iterator[tuple[Any, bool]]:
         ) from failure
 
 
-def layout_of(name: str, text_field: str, fields: Mapping[str, Any]) -> TableLayout:
+def layout_of(
+    name: str, text_field: str, fields: Mapping[str, Any], schema: RowSchema | None = None
+) -> TableLayout:
     """The layout "parquet" or "arrow"."""
     kind = {Parquet.name: Parquet, ArrowFile.name: ArrowFile}[name]
-    return kind(text_field=text_field, fields=dict(fields))
+    return kind(text_field=text_field, fields=dict(fields), schema=schema)

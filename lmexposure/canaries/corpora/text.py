@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 
 from lmexposure.canaries.corpora.files import open_content, packed_writer
 from lmexposure.canaries.insertion import Merged, Same, Taken, Written
+from lmexposure.canaries.row_schema import RowSchema
 from lmexposure.errors import CorpusError
 
 BOM = b"\xef\xbb\xbf"
 _BLOCK_BYTES = 1 << 20
 _STRETCH = 1 << 16
-_LONGEST_LINE = 1 << 26  # 64 MiB; whatever a small packed file says, it takes no more memory
+LONGEST_LINE = 1 << 26  # 64 MiB; whatever a small packed file says, it takes no more memory
 _LINE_END = ord("\n")
 _NO_TEXT = b" \t\n\r\v\f" + BOM
 _BLANK = np.isin(np.arange(256), list(b" \t\n\r\v\f"))
@@ -209,6 +210,7 @@ class Lines:
     place: ClassVar[str] = "line"
     text_field: ClassVar[str | None] = None
     fields: ClassVar[Mapping[str, Any]] = {}
+    schema: ClassVar[RowSchema | None] = None
 
     def starts(self, block: Block) -> NDArray[np.int64] | None:
         """At which bytes of the block its documents begin; None: wherever a line does."""
@@ -239,6 +241,10 @@ class Lines:
         for block in self.parts(path):
             for line in block.split:
                 yield line.removesuffix(line_end(line)).decode()
+
+    def records(self, path: Path) -> Iterator[dict[str, Any]]:
+        """None has fields."""
+        return iter(())
 
     def parts(
         self,
@@ -393,6 +399,13 @@ class Records(Lines):
             for _, text in self._texts(block):
                 yield text
 
+    def records(self, path: Path) -> Iterator[dict[str, Any]]:
+        """Each record with all its fields."""
+        for block in self.parts(path):
+            for number, line in enumerate(block.split, block.first_line):
+                if not line.isspace():
+                    yield json_object(line, number)
+
     def _texts(self, block: Block) -> Iterator[tuple[int, str]]:
         """(number of the line, text) of each record."""
         texts = self._quick_texts(block)
@@ -427,36 +440,103 @@ class Records(Lines):
         return texts if quick else None
 
     def _record(self, line: bytes, number: int) -> dict[str, Any]:
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as failure:
-            reason = failure.msg if isinstance(failure, json.JSONDecodeError) else "not readable"
-            raise CorpusError(
-                f"line {number} is not JSON: {reason}; give one object a line, or another layout"
-            ) from None
-        if not isinstance(record, dict):
-            raise CorpusError(f"line {number} is a JSON {type(record).__name__}, not an object")
+        record = json_object(line, number)
         if not isinstance(record.get(self.text_field), str):
             what = "is not a string" if self.text_field in record else "is missing"
             raise CorpusError(
                 f"line {number}: field {self.text_field!r} {what}; name the field that holds the "
                 f"text (this record has {', '.join(map(repr, record)) or 'none'})"
             )
-        try:
-            record[self.text_field].encode()
-        except UnicodeEncodeError as failure:
-            raise CorpusError(
-                f"line {number}: the text holds a lone surrogate at character {failure.start}, "
-                "which is no character; mend the record"
-            ) from None
+        check_characters(number, record[self.text_field])
         return record
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chats(Records):
+    """Every line that is not blank is a JSON object, whose text is all its strings together.
+
+    Attributes:
+        schema: where in a record a canary is, and what is around it.
+    """
+
+    schema: RowSchema  # type: ignore[misc]
+
+    def searched(self, block: Block, words: Sequence[str]) -> Iterator[tuple[int, str]]:
+        """The texts of the records that hold one of the words."""
+        for number, text in self._texts(block):
+            if not words or any(word in text for word in words):
+                yield number, text
+
+    def render(self, text: str, neighbour: bytes, end: bytes, number: int) -> bytes:
+        """A record like its neighbour, with this text in its wrapping and the constants."""
+        return json.dumps(self.schema.row(json_object(neighbour, number), text)).encode() + end
+
+    def text(self, line: bytes) -> str | None:
+        """The canary of the record of this line; None: it is none."""
+        try:
+            found = self.schema.canary(json_object(line, 1))
+        except CorpusError:
+            return None
+        return found if isinstance(found, str) else None
+
+    def documents(self, path: Path) -> Iterator[str]:
+        """All strings of each record."""
+        for block in self.parts(path):
+            for _, text in self._texts(block):
+                yield text
+
+    def _texts(self, block: Block) -> Iterator[tuple[int, str]]:
+        """(number of the line, all strings) of each record."""
+        for number, line in enumerate(block.split, block.first_line):
+            if not line.isspace():
+                text = self.schema.text(number, self._read(line, number))
+                check_characters(number, text)
+                yield number, text
+
+    def _read(self, line: bytes, number: int) -> Any:
+        try:
+            record = self._loads(line)
+        except (ValueError, RecursionError):
+            return json_object(line, number)  # says what is wrong, or reads what orjson does not
+        return record if isinstance(record, dict) else json_object(line, number)
+
+
+def check_characters(number: int, text: str) -> None:
+    """Refuse half of a surrogate pair in the text of this line."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as failure:
+        raise CorpusError(
+            f"line {number}: the text holds a lone surrogate at character {failure.start}, "
+            "which is no character; mend the record"
+        ) from None
+
+
+def json_object(line: bytes, number: int) -> dict[str, Any]:
+    """The record of a line, whatever its fields.
+
+    Raises:
+        CorpusError: it is no JSON object.
+    """
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as failure:
+        reason = failure.msg if isinstance(failure, json.JSONDecodeError) else "not readable"
+        raise CorpusError(
+            f"line {number} is not JSON: {reason}; give one object a line, or another layout"
+        ) from None
+    if not isinstance(record, dict):
+        raise CorpusError(f"line {number} is a JSON {type(record).__name__}, not an object")
+    return record
 
 
 TextLayout = Lines  # or one of its kinds
 
 
-def layout_of(name: str, text_field: str, fields: Mapping[str, Any]) -> TextLayout:
-    """The layout with this name; constants must be JSON, and go with records."""
+def layout_of(
+    name: str, text_field: str, fields: Mapping[str, Any], schema: RowSchema | None = None
+) -> TextLayout:
+    """The layout with this name; constants must be JSON, and go with records, as chats do."""
     if name != Records.name:
         if fields:
             raise CorpusError(f"fields={sorted(fields)} go with layout 'jsonl', not {name!r}")
@@ -465,6 +545,8 @@ def layout_of(name: str, text_field: str, fields: Mapping[str, Any]) -> TextLayo
         json.dumps(dict(fields))
     except (TypeError, ValueError) as failure:
         raise CorpusError(f"fields={sorted(fields)} must be JSON values: {failure}") from None
+    if schema is not None:
+        return Chats(text_field=text_field, fields=dict(fields), schema=schema)
     return Records(text_field=text_field, fields=dict(fields))
 
 
@@ -487,9 +569,9 @@ def _whole_lines(name: str, stream: IO[bytes], size: int, taken: Taken | None) -
     done = 0
     while data := _read(stream, size):
         start = data.rfind(b"\n") + 1
-        if len(data) - start >= _LONGEST_LINE:
+        if len(data) - start >= LONGEST_LINE:
             raise CorpusError(
-                f"the corpus {name} has a line of more than {_LONGEST_LINE >> 20} MiB, from byte "
+                f"the corpus {name} has a line of more than {LONGEST_LINE >> 20} MiB, from byte "
                 f"offset {done + start} on; break it into several documents"
             )
         done += len(data)
@@ -501,9 +583,9 @@ def _whole_lines(name: str, stream: IO[bytes], size: int, taken: Taken | None) -
 def _read(stream: IO[bytes], size: int) -> bytes:
     data = stream.read(size)
     if not data.endswith(b"\n"):
-        data += stream.readline(_LONGEST_LINE)
+        data += stream.readline(LONGEST_LINE)
     if data.endswith(b"\n") and data[data.rfind(b"\n", 0, -1) + 1 :].strip(_NO_TEXT):
-        data += stream.readline(_LONGEST_LINE)
+        data += stream.readline(LONGEST_LINE)
     return data
 
 

@@ -80,6 +80,7 @@ def _draw(figure: FigureBase, data: FormatData, shown: Sequence[BaseDot], styles
     axes.axhspan(min(GUESSING_LOW, top), top, color=BAND, zorder=0.5)
     axes.axhline(most, color=LINE, linewidth=1.6, linestyle="--")
     for repetitions in sorted({dot.repetitions for dot in shown}):
+        color = styles[repetitions]["color"]
         for capped in (False, True):
             own = [d for d in shown if (d.repetitions, d.capped) == (repetitions, capped)]
             axes.plot(
@@ -88,8 +89,8 @@ def _draw(figure: FigureBase, data: FormatData, shown: Sequence[BaseDot], styles
                 linestyle="none",
                 marker="^" if capped else "o" if repetitions else "D",
                 markersize=5.5,
-                color=styles[repetitions]["color"],
-                markerfacecolor=styles[repetitions]["color"] if repetitions else "none",
+                color=color,
+                markerfacecolor=color if repetitions else "none",
                 zorder=3,
                 clip_on=False,
             )
@@ -101,14 +102,15 @@ def _draw(figure: FigureBase, data: FormatData, shown: Sequence[BaseDot], styles
 
 def _legend(data: FormatData, shown: Sequence[BaseDot], styles: Styles) -> list[Artist]:
     classes = sorted({(dot.repetitions, dot.role) for dot in shown})
+    colors = {repetitions: styles[repetitions]["color"] for repetitions, _ in classes}
     found: list[Artist] = [
         key(
             class_name(role, repetitions),
             linestyle="none",
             marker="o" if repetitions else "D",
             markersize=6,
-            color=styles[repetitions]["color"],
-            markerfacecolor=styles[repetitions]["color"] if repetitions else "none",
+            color=colors[repetitions],
+            markerfacecolor=colors[repetitions] if repetitions else "none",
         )
         for repetitions, role in classes
     ]

@@ -1,0 +1,133 @@
+"""What a record of a chat must be, so that a canary's record is trained on as the others are."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from lmexposure.canaries.wrapping import SPEAKERS, Wrapping
+from lmexposure.errors import CorpusError
+
+_CHANGING = ("tools", "chat_template_kwargs")  # how a chat is rendered
+_IMAGES = ("images", "image")
+_CALLS = ("tool_calls", "function_call")
+_OF_TOOLS = ("tool", "function", "observation", "function_response")
+_OPTIONAL = "input"  # of an instruction; it may be empty
+
+
+def check_chat(where: str, row: Mapping[str, Any], wrapping: Wrapping) -> None:
+    """Refuse a record among which those of canaries would be of another kind, or trained otherwise.
+
+    Args:
+        where: what messages call it: "line 3".
+        row: with all fields that the wrapping writes.
+        wrapping: of the canaries.
+
+    Raises:
+        CorpusError: strings in place of messages, or the other way; tools, images, an unknown role
+            or an empty turn.
+    """
+    written = {name: value for name, value in wrapping.record("").items() if name in row}
+    for name, value in written.items():
+        _check_type(where, name, row[name], wants_text=isinstance(value, str))
+    if wrapping.form == "text":
+        return
+    _check_rendering(where, row)
+    for name, value in written.items():
+        if not isinstance(value, str):
+            _check_turns(f"{where}: {name!r}", row[name], shared=wrapping.form == "conversations")
+        elif name != _OPTIONAL and not row[name].strip():
+            raise CorpusError(_empty(f"{where}: {name!r}"))
+
+
+def _check_type(where: str, name: str, value: Any, *, wants_text: bool) -> None:
+    """Refuse a string where the wrapping writes messages, or the other way."""
+    if isinstance(value, str) == wants_text and not isinstance(value, int | float | None):
+        return
+    raise CorpusError(
+        f"{where}: {name!r} is of type {type(value).__name__}, and must be "
+        f"{'a string' if wants_text else 'a list of messages'}, as this wrapping writes; choose "
+        "another wrapping, or rewrite it"
+    )
+
+
+def _check_rendering(where: str, row: Mapping[str, Any]) -> None:
+    """Refuse fields by which a record is rendered otherwise."""
+    changing = [name for name in _CHANGING if _holds(row.get(name))]
+    if changing:
+        raise CorpusError(
+            f"{where} has {changing[0]!r}, by which its chat is rendered otherwise; an inserted "
+            "record would copy it, and be trained in another wrapping than it is scored in: insert "
+            "into the records without it, and add the others then"
+        )
+    images = [name for name in _IMAGES if _holds(row.get(name))]
+    if images:
+        raise CorpusError(_of_images(f"{where} has {images[0]!r}:"))
+
+
+def _check_turns(where: str, value: Any, *, shared: bool) -> None:
+    """Refuse messages that are not what trainers read; `shared`: as ShareGPT has them."""
+    speaker, said = ("from", "value") if shared else ("role", "content")
+    roles = tuple(SPEAKERS.values() if shared else SPEAKERS)
+    turns = list(_turns(value))
+    if not turns:
+        raise CorpusError(f"{where} has no turns; leave such records out")
+    for number, turn in enumerate(turns, 1):
+        place = f"{where}, turn {number}"
+        if not isinstance(turn, Mapping) or speaker not in turn or said not in turn:
+            has = ", ".join(map(repr, turn)) if isinstance(turn, Mapping) else type(turn).__name__
+            raise CorpusError(
+                f"{place} must have {speaker!r} and {said!r}; it has {has or 'none'}: rename them, "
+                "or choose another form"
+            )
+        _check_role(place, turn, turn[speaker], roles)
+        _check_content(f"{place}: {said!r}", turn[said])
+
+
+def _check_role(where: str, turn: Mapping[str, Any], role: Any, roles: tuple[str, ...]) -> None:
+    calls = [name for name in _CALLS if _holds(turn.get(name))]
+    if calls or role in _OF_TOOLS:
+        what = repr(calls[0]) if calls else f"the role {role!r}"
+        raise CorpusError(
+            f"{where} has {what}, which is of tools; insert into the records without tools, and "
+            "add the others then"
+        )
+    if role not in roles:
+        shown = repr(role) if isinstance(role, str) else f"of type {type(role).__name__}"
+        raise CorpusError(
+            f"{where}: the role {shown} is unknown; the roles here are {', '.join(roles)}: rename "
+            "it, or leave such records out"
+        )
+
+
+def _check_content(where: str, content: Any) -> None:
+    if not isinstance(content, str):
+        parts = list(_turns(content))
+        kinds = [str(part.get("type")) for part in parts if isinstance(part, Mapping)]
+        images = [kind for kind in kinds if "image" in kind]
+        if images:
+            raise CorpusError(_of_images(f"{where} holds a part of type {images[0]!r}:"))
+        what = "a list of parts" if kinds else f"of type {type(content).__name__}"
+        raise CorpusError(f"{where} is {what}, and must be a string; write its text as a string")
+    if not content.strip():
+        raise CorpusError(_empty(where))
+
+
+def _empty(where: str) -> str:
+    return f"{where} is empty; leave out such records, or such turns"
+
+
+def _of_images(what: str) -> str:
+    return f"{what} images are not measured, text is; leave such records out"
+
+
+def _holds(value: Any) -> bool:
+    """Whether a field is more than null or empty; of an array, too."""
+    if value is None:
+        return False
+    return bool(len(value)) if hasattr(value, "__len__") else bool(value)
+
+
+def _turns(value: Any) -> Iterator[Any]:
+    """The items of a list, also of an array or what datasets gives for a list."""
+    if isinstance(value, str | Mapping) or not hasattr(value, "__iter__"):
+        return
+    yield from value

@@ -1,0 +1,424 @@
+"""In which rows a training really has its canaries: what is in front, behind, cut and masked.
+
+The rows are read as they are; the context in which `measure` is to score is what nearly all
+occurrences have in common, and it counts only where encoding a canary in it gives their very
+tokens.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lmexposure._style import count
+from lmexposure.canaries import Manifest, Wrapping
+from lmexposure.errors import CorpusError
+from lmexposure.integrations.delivered import DeliveredCounter
+from lmexposure.integrations.delivery_report import Delivery
+from lmexposure.integrations.token_search import Hit
+from lmexposure.models import Context, encode_rows, tokenizer_sha256
+from lmexposure.records import RowsClass, RowsRecord
+from lmexposure.scoring import same_random_numbers
+
+_FEW_RIGHT = 64  # tokens behind a canary that are looked at
+_MOST_LEFT = 4096  # tokens in front
+_HALF, _NEARLY_ALL = 0.5, 0.95  # shares of occurrences
+_COLUMNS = ("input_ids", "labels", "attention_mask", "position_ids")
+_MASKS = ("completion_mask", "assistant_masks")  # what trainers fold into labels later
+_LENGTHS = "seq_lengths"  # of the documents in a packed row, as TRL has them
+_BEGIN = -1  # in the place of a token: the row begins
+
+_Loss = Literal["all", "assistant", "completion"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Seen:
+    """An occurrence that is whole and carries loss on all of its secret.
+
+    Attributes:
+        id: of the canary.
+        left: tokens in front, from the beginning of its document in the row.
+        own: its tokens; at the edges they may hold some of what is next to it.
+        right: some of the tokens behind.
+        unscored: how many of its first tokens carry no loss.
+        loss: which tokens of its row carry it.
+    """
+
+    id: str
+    left: tuple[int, ...]
+    own: tuple[int, ...]
+    right: tuple[int, ...]
+    unscored: int
+    loss: _Loss
+
+
+class RowsCounter(DeliveredCounter):
+    """Counts canaries, and keeps what is around each in its row.
+
+    Args:
+        manifest, tokenizer, wrapping: as for `DeliveredCounter`.
+
+    Attributes:
+        rows: how many were read.
+    """
+
+    def __init__(
+        self, manifest: Manifest, tokenizer: Any, *, wrapping: Wrapping | None = None
+    ) -> None:
+        super().__init__(manifest, tokenizer, wrapping=wrapping)
+        self._tokenizer = tokenizer
+        self._inserted = {entry.id for entry in manifest.canaries}
+        self._seen: Counter[_Seen] = Counter()
+        self._several = False  # documents in a row, with borders
+        self.rows = 0
+
+    def row(self, row: Mapping[str, Any]) -> None:
+        """Count a row of tokens, with what belongs to each of them."""
+        self.observe(**{name: [values] for name, values in _aligned(row, self.rows + 1).items()})
+
+    def record(self, *, whole: bool = True) -> RowsRecord:
+        """What these rows say; `whole`: they are all of one pass over the data."""
+        report = self.report(1.0 if whole else 0.5, alone=True)
+        texts = {entry.id: entry.text for entry in self._manifest.entries}
+        seen = Counter[str]()
+        for each, times in self._seen.items():
+            seen[each.id] += times
+        known = _Common.of(self._seen, self._manifest, self._tokenizer)
+        agree = known.agreeing(texts, self._tokenizer) if known else Counter[str]()
+        classes = tuple(_classes(report.canaries, seen, agree if known else seen))
+        context = known.context if known else Context(start=None)
+        said = () if known or not seen else (_unknown_context(seen.total()),)
+        return RowsRecord(
+            manifest_sha256=self._manifest.sha256,
+            tokenizer_sha256=tokenizer_sha256(self._tokenizer),
+            rows=self.rows,
+            found=seen.total(),
+            agreeing=agree.total(),
+            start=context.start,
+            before=context.before,
+            behind=context.behind,
+            unscored=context.unscored,
+            loss=_agreed_loss(self._seen, self._manifest),
+            packed=self._several or bool(known and not known.begun),
+            classes=classes,
+            warnings=(*report.findings, *said, *_others(classes, seen.total())),
+        )
+
+    def _count_row(self, ids: Any, labels: Any, mask: Any, positions: Any) -> None:
+        self.rows += 1
+        super()._count_row(ids, labels, mask, positions)
+
+    def _count_document(self, ids: Any, carried: NDArray[np.bool_], *, alone: bool) -> None:
+        self._several |= not alone
+        super()._count_document(ids, carried, alone=alone)
+
+    def _count_whole(self, hit: Hit, ids: Any, carried: NDArray[np.bool_]) -> None:
+        super()._count_whole(hit, ids, carried)
+        secret = carried[max(hit.secret, 1) : hit.end]
+        if hit.id not in self._inserted or not secret.all():
+            return
+        own = carried[max(hit.begin, 1) : hit.end]
+        self._seen[
+            _Seen(
+                id=hit.id,
+                left=tuple(ids[max(0, hit.begin - _MOST_LEFT) : hit.begin].tolist()),
+                own=tuple(ids[hit.begin : hit.end].tolist()),
+                right=tuple(ids[hit.end : hit.end + _FEW_RIGHT].tolist()),
+                unscored=len(own) - int(own[::-1].argmin() or len(own)),
+                loss=_loss(carried, np.isin(ids, self._tokenizer.all_special_ids)),
+            )
+        ] += 1
+
+
+def delivered_rows(
+    rows: Any,
+    manifest: Manifest,
+    tokenizer: Any,
+    *,
+    progress: Callable[[int], None] | None = None,
+) -> RowsRecord:
+    """How the rows of a training deliver the canaries, and in which context.
+
+    Args:
+        rows: a Trainer; a loader of batches; a data set, of several splits the one named "train";
+            or an iterable of rows: lists of tokens, or mappings with "input_ids" and, where they
+            are there, "labels", "attention_mask", "position_ids", "completion_mask",
+            "assistant_masks", "seq_lengths".
+        manifest: of the insertion.
+        tokenizer: of the rows, a fast one.
+        progress: called with the number of rows read, now and then.
+
+    Raises:
+        CorpusError: there is no row, or one that holds no tokens.
+        InputError: what belongs to the tokens of a row is not as long as they are.
+        ModelError: a tokenizer that does not say where its tokens begin, or that writes canaries so
+            that they cannot be found again.
+    """
+    found = RowsCounter(manifest, tokenizer)
+    with same_random_numbers():
+        for row in _read(rows):
+            found.row(row)
+            if progress is not None and not found.rows % 1000:
+                progress(found.rows)
+    if not found.rows:
+        raise CorpusError("there is no row of tokens; give the rows that the training reads")
+    return found.record()
+
+
+def _read(rows: Any) -> Iterator[Mapping[str, Any]]:
+    """The rows of whatever holds them, one by one."""
+    loader = getattr(rows, "get_train_dataloader", None)
+    if isinstance(rows, Mapping):  # splits, or a batch
+        rows = rows.get("train", [rows])
+    for item in rows if loader is None else loader():
+        if not isinstance(item, Mapping) and not hasattr(item, "keys"):
+            yield {"input_ids": item}
+        elif "input_ids" not in item:
+            names = ", ".join(map(str, item)) or "nothing"
+            raise CorpusError(f"no 'input_ids'; a row has {names}: tokenise the data first")
+        elif np.ndim(_first(item["input_ids"])) == 0:
+            yield item
+        else:
+            yield from _of_batch(item)
+
+
+def _first(values: Any) -> Any:
+    return next(iter(values), 0) if values is not None else 0
+
+
+def _of_batch(batch: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    known = (*_COLUMNS, *_MASKS, _LENGTHS)
+    columns = {name: batch[name] for name in known if name in batch and batch[name] is not None}
+    for i in range(len(columns["input_ids"])):
+        # A mask of other shape says which token sees which.
+        yield {
+            name: values[min(i, len(values) - 1)]
+            for name, values in columns.items()
+            if name != "attention_mask" or getattr(values, "ndim", 2) == 2
+        }
+
+
+def _aligned(row: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """Labels and positions of a row, from what trainers make them of."""
+    try:
+        ids = np.asarray(row["input_ids"], dtype=np.int64)
+    except (TypeError, ValueError):
+        ids = np.empty((0, 0), dtype=np.int64)
+    if ids.ndim != 1 or (ids < 0).any():
+        raise CorpusError(
+            f"row {number} holds no list of tokens, and a row is a list of numbers from 0; leave "
+            "it out"
+        )
+    columns = {name: row[name] for name in _COLUMNS if row.get(name) is not None}
+    columns["input_ids"] = ids
+    masks = [row[name] for name in _MASKS if row.get(name) is not None]
+    if masks:
+        labels = np.array(columns.get("labels", ids), dtype=np.int64)
+        for mask in masks:
+            labels[np.asarray(mask) == 0] = -100
+        columns["labels"] = labels
+    if row.get(_LENGTHS) is not None and "position_ids" not in columns:
+        columns["position_ids"] = np.concatenate([np.arange(n) for n in row[_LENGTHS]] or [ids])
+    return columns
+
+
+def _loss(carried: NDArray[np.bool_], special: NDArray[np.bool_]) -> _Loss:
+    """Which tokens of a document carry loss, special ones aside: collators mask some as padding."""
+    places = np.flatnonzero(carried[1:][~special[1:]])  # nothing predicts the first
+    plain = int((~special[1:]).sum())
+    if not places.size or places.size < plain - places[0]:
+        return "assistant"
+    return "all" if places[0] == 0 else "completion"
+
+
+def _agreed_loss(seen: Mapping[_Seen, int], manifest: Manifest) -> _Loss:
+    """What most rows show; a chat of a single answer looks like a completion."""
+    votes: Counter[_Loss] = Counter()
+    for each, times in seen.items():
+        votes[each.loss] += times
+    planned: _Loss = manifest.wrapping.loss if manifest.wrapping else "all"
+    if not votes:
+        return planned
+    found = votes.most_common(1)[0][0]
+    return planned if "all" not in (found, planned) else found
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Common:
+    """What the rows of most occurrences have in common.
+
+    Attributes:
+        context: the row around a text, by which encoding gives their tokens.
+        left: the tokens in front, that the rows share.
+        begun: whether these are all, from the beginning of a document.
+        seen: all occurrences.
+    """
+
+    context: Context
+    left: tuple[int, ...]
+    begun: bool
+    seen: Mapping[_Seen, int]
+
+    @classmethod
+    def of(cls, seen: Mapping[_Seen, int], manifest: Manifest, tokenizer: Any) -> "_Common | None":
+        """None where the rows have nothing in common, or no context gives their tokens.
+
+        A tokenizer that does not say where its tokens begin encodes no row, and gives None too.
+        """
+        if not seen or not tokenizer.is_fast:
+            return None
+        ends = {i for i in (tokenizer.eos_token_id, tokenizer.bos_token_id) if i is not None}
+        left, begun = _shared_left(seen, ends if manifest.wrapping else None)
+        if not (left or begun):
+            return None
+        like = {each: n for each, n in seen.items() if _is_behind(each, left, begun)}
+        texts = {entry.id: entry.text for entry in manifest.entries}
+        best: _Common | None = None
+        most = 0
+        for context in _candidates(tokenizer, left, like, texts):
+            tried = cls(context=context, left=left, begun=begun, seen=seen)
+            agreeing = tried.agreeing(texts, tokenizer).total()
+            if agreeing > most:
+                best, most = tried, agreeing
+            if agreeing == sum(like.values()):
+                break
+        return best
+
+    def agreeing(self, texts: Mapping[str, str], tokenizer: Any) -> Counter[str]:
+        """How often each canary has the very tokens that encoding it in the context gives."""
+        behind = [each for each in self.seen if _is_behind(each, self.left, self.begun)]
+        ids = sorted({each.id for each in behind})
+        rows = encode_rows(tokenizer, [texts[name] for name in ids], self.context)
+        made = {name: row.ids[: row.stop] for name, row in zip(ids, rows, strict=True)}
+        agree: Counter[str] = Counter()
+        for each in behind:
+            here, wanted = (*self.left, *each.own, *each.right), made[each.id]
+            if list(here[: len(wanted)]) == wanted and each.unscored == self.context.unscored:
+                agree[each.id] += self.seen[each]
+        return agree
+
+
+def _shared_left(seen: Mapping[_Seen, int], ends: set[int] | None) -> tuple[tuple[int, ...], bool]:
+    """The tokens in front that most occurrences share, and whether nothing else is there.
+
+    From the canary to the left: what most have next to it, and of these nearly all. In chats most
+    are enough up to where another document ends, for all of the row belongs to the canary.
+
+    Args:
+        seen: occurrences, with their number.
+        ends: of chats, the tokens that may end a document; None: these are plain texts.
+    """
+    left: list[int] = []
+    among = dict(seen)
+    while True:
+        votes: Counter[int] = Counter()
+        for each, times in among.items():
+            votes[_in_front(each, len(left))] += times
+        token, times = votes.most_common(1)[0]
+        in_chat = ends is not None and not (left and left[0] in ends)
+        if times < (_HALF if not left or in_chat else _NEARLY_ALL) * votes.total():
+            return tuple(left), False
+        if token == _BEGIN:
+            return tuple(left), True
+        if len(left) == _MOST_LEFT:
+            return tuple(left), False
+        among = {each: n for each, n in among.items() if _in_front(each, len(left)) == token}
+        left.insert(0, token)
+
+
+def _in_front(seen: _Seen, place: int) -> int:
+    return seen.left[-1 - place] if place < len(seen.left) else _BEGIN
+
+
+def _is_behind(seen: _Seen, left: tuple[int, ...], begun: bool) -> bool:
+    return seen.left == left if begun else seen.left[len(seen.left) - len(left) :] == left
+
+
+def _candidates(
+    tokenizer: Any,
+    left: tuple[int, ...],
+    like: Mapping[_Seen, int],
+    texts: Mapping[str, str],
+) -> Iterator[Context]:
+    """Contexts that may give these rows: which tokens stay tokens, and which become text.
+
+    Text is encoded together with a canary, and nothing merges across a special token.
+    """
+    added = {*tokenizer.all_special_ids, *tokenizer.added_tokens_decoder}
+    example = max(like, key=lambda each: like[each])
+    unscored = Counter[int]()
+    for each, times in like.items():
+        unscored[each.unscored] += times
+    right = _shared_right(like, added)
+    last = max((i + 1 for i, token in enumerate(left) if token in added), default=0)
+    begin = next((i for i, token in enumerate(left) if token not in added), len(left))
+    for cut in dict.fromkeys((last, begin, 0, len(left))):
+        text = _decoded(tokenizer, [*left[cut:], *example.own])
+        place = text.rfind(texts[example.id])
+        if place < 0:
+            continue
+        whole = _decoded(tokenizer, [*left[cut:], *example.own, *right])
+        behind = whole[place + len(texts[example.id]) :] if whole.startswith(text) else ""
+        made = Context(start=left[:cut], before=text[:place], behind=behind)
+        yield replace(made, unscored=unscored.most_common(1)[0][0])
+
+
+def _shared_right(like: Mapping[_Seen, int], added: set[int]) -> list[int]:
+    """The tokens behind that nearly all share, up to the first special one."""
+    right: list[int] = []
+    total = sum(like.values())
+    while len(right) < _FEW_RIGHT and not (right and right[-1] in added):
+        votes: Counter[int] = Counter()
+        for each, times in like.items():
+            if len(each.right) > len(right) and list(each.right[: len(right)]) == right:
+                votes[each.right[len(right)]] += times
+        if not votes or votes.most_common(1)[0][1] < _NEARLY_ALL * total:
+            return right
+        right.append(votes.most_common(1)[0][0])
+    return right
+
+
+def _decoded(tokenizer: Any, ids: Sequence[int]) -> str:
+    return str(
+        tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False)
+    )
+
+
+def _classes(
+    deliveries: Iterable[Delivery], whole: Mapping[str, int], agree: Mapping[str, int]
+) -> Iterator[RowsClass]:
+    """Counts class by class, in the manifest's order."""
+    by_class: dict[tuple[str, int], list[Delivery]] = {}
+    for delivery in deliveries:
+        by_class.setdefault((delivery.format, delivery.repetitions), []).append(delivery)
+    for (name, repetitions), some in by_class.items():
+        yield RowsClass(
+            format=name,
+            repetitions=repetitions,
+            canaries=len(some),
+            planned=repetitions * len(some),
+            whole=sum(each.whole for each in some),
+            cut=sum(each.cut for each in some),
+            missing=sum(each.missing for each in some),
+            without_loss=sum(each.whole - each.learnable for each in some),
+            otherwise=sum(whole.get(each.id, 0) - agree.get(each.id, 0) for each in some),
+        )
+
+
+def _unknown_context(found: int) -> str:
+    return (
+        f"the rows of {count(found, 'occurrence')} have no single context, or none in which "
+        "encoding a canary gives their tokens; say what is left of each: measure --left-context"
+    )
+
+
+def _others(classes: Sequence[RowsClass], found: int) -> Iterator[str]:
+    others = sum(each.otherwise for each in classes)
+    if others:
+        yield (
+            f"{others} of {found} occurrences are in other rows than most; canaries are scored in "
+            "the row of most, where those are less known than they could be"
+        )

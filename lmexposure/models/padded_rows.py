@@ -1,0 +1,183 @@
+"""Records to train on: a row each, padded to the longest of its batch, and checked for canaries."""
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from transformers import PreTrainedTokenizerBase
+
+from lmexposure.canaries import Wrapping
+from lmexposure.errors import CorpusError, ModelError
+from lmexposure.models.chat_rows import TrainingRow, record_text, row_context, training_rows
+from lmexposure.models.encoding import encode_in_context
+from lmexposure.models.packing import IGNORED, held_out
+from lmexposure.records import TrainingSettings
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PaddedRows:
+    """Rows of different lengths, one behind the other.
+
+    Args:
+        ids: tokens of all rows, shape (tokens,).
+        carried: which of them carry loss, shape (tokens,).
+        starts: where each row begins, and the end of the last, shape (N + 1,).
+    """
+
+    ids: NDArray[np.int32]
+    carried: NDArray[np.bool_]
+    starts: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, rows: Sequence[TrainingRow]) -> "PaddedRows":
+        """Rows as they are, in order."""
+        lengths = [len(row.ids) for row in rows]
+        ids = np.fromiter((i for row in rows for i in row.ids), np.int32, count=sum(lengths))
+        carried = [row.carried for row in rows]
+        return cls(
+            ids=ids,
+            carried=np.concatenate(carried) if carried else np.empty(0, bool),
+            starts=np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64),
+        )
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    @cached_property
+    def predicted(self) -> NDArray[np.int64]:
+        """Tokens of each row that are predicted and carry loss, shape (N,)."""
+        own = np.add.reduceat(self.carried, self.starts[:-1], dtype=np.int64)
+        return own - self.carried[self.starts[:-1]]  # nothing predicts a row's first token
+
+    @property
+    def parts(self) -> tuple[bytes, ...]:
+        """All that decides what a model learns from them, to be hashed."""
+        return self.ids.tobytes(), self.carried.tobytes(), self.starts.tobytes()
+
+    def batch(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """Some rows without their last token, and what follows each token with loss.
+
+        Padded with token 0 behind, where no causal model looks, to the longest of these rows.
+
+        Returns:
+            (ids, labels), each of shape (B, T); a label is IGNORED where there is no loss.
+        """
+        starts, ends = self.starts[numbers], self.starts[numbers + 1]
+        # A row of one token is a row of padding: models take no empty batch.
+        width = max(int((ends - starts).max()) - 1, 1)
+        ids = np.zeros((len(numbers), width), np.int32)
+        labels = np.full((len(numbers), width), IGNORED, np.int64)
+        for i, (start, end) in enumerate(zip(starts, ends, strict=True)):
+            ids[i, : end - start - 1] = self.ids[start : end - 1]
+            following, learned = self.ids[start + 1 : end], self.carried[start + 1 : end]
+            labels[i, : end - start - 1] = np.where(learned, following, IGNORED)
+        return ids, labels
+
+
+def rows_of_records(
+    tokenizer: PreTrainedTokenizerBase,
+    records: Sequence[Mapping[str, Any]],
+    *,
+    wrapping: Wrapping,
+    canaries: Mapping[str, int],
+    settings: TrainingSettings,
+) -> tuple[PaddedRows, PaddedRows]:
+    """Rows to train on, with each canary whole and as often as planned, and rows to validate on.
+
+    Args:
+        tokenizer: of the model that will read them.
+        records: the corpus with its canaries, in order.
+        wrapping: how a record becomes a row, and which tokens carry loss.
+        canaries: text of each inserted canary -> its repetitions.
+        settings: of the training: block_size is the longest row, and decides what is cut.
+
+    Raises:
+        CorpusError: a record is not of the wrapping's form, or too few to hold some out.
+        ModelError: the tokenizer cannot render records, or changes a canary; a canary that carries
+            no loss, does not fit, meets an unknown token or is not in the records as planned.
+    """
+    texts = sorted(canaries)
+    expected = _canary_rows(tokenizer, texts, wrapping, settings.block_size)
+    rows = list(training_rows(tokenizer, records, wrapping))
+    found = [expected.get(tuple(row.ids)) for row in rows]
+    held = held_out(
+        [
+            record_text(number, record, wrapping) if text is None else text
+            for number, (record, text) in enumerate(zip(records, found, strict=True), 1)
+        ],
+        fraction=settings.validation_fraction,
+        most_characters=settings.validation_characters,
+        canaries=canaries,
+        seed=settings.seed,
+    )
+    _check_delivered(Counter(found), canaries)
+    kept = _fitted((row for i, row in enumerate(rows) if i not in held), settings.block_size)
+    validated = _fitted((rows[i] for i in sorted(held)), settings.block_size)
+    if not validated:
+        raise CorpusError(
+            f"none of the {len(held)} records that were held out for validation carries loss; "
+            f"raise block_size={settings.block_size}, or choose loss='all'"
+        )
+    return PaddedRows.of(kept), PaddedRows.of(validated)
+
+
+def _canary_rows(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], wrapping: Wrapping, block_size: int
+) -> dict[tuple[int, ...], str]:
+    """The row of each canary, checked: it is whole, every token known, with loss."""
+    if not texts:
+        return {}
+    context = row_context(tokenizer, wrapping, texts)
+    encode_in_context(tokenizer, texts, context=context)
+    rows = training_rows(tokenizer, [wrapping.record(text) for text in texts], wrapping)
+    expected = {tuple(row.ids): text for text, row in zip(texts, rows, strict=True)}
+    if len(expected) < len(texts):
+        raise ModelError(
+            "the tokenizer gives two different canaries the same tokens; use a format whose "
+            "characters it keeps"
+        )
+    for number, ids in enumerate(expected):
+        if len(ids) > block_size:
+            raise ModelError(
+                f"canary {number} of {len(texts)} has {len(ids)} tokens in its row, but "
+                f"block_size={block_size}; it must be there whole, so raise block_size, or use a "
+                "shorter format or a shorter other turn"
+            )
+    return expected
+
+
+def _check_delivered(found: Mapping[str | None, int], planned: Mapping[str, int]) -> None:
+    """Refuse to train unless every canary is a row exactly as often as planned."""
+    wrong = [(i, text) for i, text in enumerate(sorted(planned)) if found[text] != planned[text]]
+    if wrong:
+        number, text = wrong[0]
+        raise ModelError(
+            f"{len(wrong)} of {len(planned)} canaries would not reach the model as planned: canary "
+            f"{number} is the row of {found[text]} records instead of {planned[text]}; train on "
+            "the records that the manifest belongs to, with the chat template of the insertion"
+        )
+
+
+def _fitted(rows: Iterable[TrainingRow], block_size: int) -> list[TrainingRow]:
+    """Rows cut to block_size at their end; those with no loss within it are left out."""
+    every = list(rows)
+    cut = [TrainingRow(ids=row.ids[:block_size], carried=row.carried[:block_size]) for row in every]
+    kept = [row for row in cut if row.carried[1:].any()]
+    long = sum(len(row.ids) > block_size for row in every)
+    if long:
+        _LOG.warning(
+            "%d of %d records are longer than block_size=%d tokens, and are cut there",
+            *(long, len(every), block_size),
+        )
+    if len(kept) < len(every):
+        _LOG.warning(
+            "%d of %d records carry no loss, and are left out", len(every) - len(kept), len(every)
+        )
+    return kept

@@ -1,0 +1,148 @@
+"""Runs on chats: inserted, trained on by adapters, measured in the wrapping, resumed, refused."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from audit.quick import QUICK
+from hashes import sha256_tree
+from known import known
+from models.small_chats import save_base
+
+from lmexposure.audit import RunSettings, insert_corpus, run, train_corpus
+from lmexposure.audit.training import training_settings
+from lmexposure.canaries import Manifest
+from lmexposure.errors import CorpusError, ManifestError, ModelError, SettingsError
+from lmexposure.models import load_model, template_sha256
+from lmexposure.records import RunRecord
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_base(tmp_path_factory.mktemp("base") / "model")
+
+
+def _chat(i: int) -> dict[str, Any]:
+    said = [("user", f"question {i}"), ("assistant", f"answer {i * 37 % 11}")]
+    return {"messages": [{"role": role, "content": text} for role, text in said]}
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    path = tmp_path / "chats.jsonl"
+    path.write_text("".join(json.dumps(_chat(i)) + "\n" for i in range(60)))
+    return path
+
+
+@pytest.fixture
+def settings(base: Path) -> RunSettings:
+    return RunSettings(
+        model=str(base),
+        formats=("pin",),
+        canaries=2,
+        repetitions=(1, 25),
+        controls=4,
+        seed=3,
+        training={"lora": True, "epochs": 3, "learning_rate": 0.01},
+        measure=replace(QUICK, references=300, method="sampled", extraction=False),
+    )
+
+
+def test_a_run_on_chats_inserts_trains_an_adapter_and_measures_in_the_wrapping(
+    corpus: Path, settings: RunSettings, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    result = run(corpus, out=out, settings=settings)
+    rows = {row.repetitions: row for row in result.summary}
+    assert rows[25].mean > 4 > rows[0].mean
+    context = known(result.context)
+    assert context.source == "training"
+    manifest = Manifest.read(out / "manifest.json")
+    record = known(manifest.corpus.wrapping)
+    trained = load_model(out / "model")
+    wrapping = known(manifest.wrapping)
+    assert record.template_sha256 == template_sha256(trained.tokenizer, wrapping)
+    assert (out / "model" / "adapter_model.safetensors").is_file()
+    assert "packs documents" not in str(known(result.privacy).notes)
+    options = known(RunRecord.read(out / "run.json").settings)
+    assert options.training["lora"] is True
+    before = sha256_tree(out / "model")
+    assert run(corpus, out=out, settings=settings).to_dict() == result.to_dict()
+    assert sha256_tree(out / "model") == before
+
+
+def test_chats_are_trained_on_without_a_manifest(
+    corpus: Path, settings: RunSettings, tmp_path: Path
+) -> None:
+    few = replace(settings, training={"epochs": 1})
+    trained = train_corpus(corpus, out=tmp_path / "whole", settings=few)
+    assert trained.steps == -(-57 // 8)
+    by_adapters = train_corpus(corpus, out=tmp_path / "lora", settings=settings)
+    assert (by_adapters.model_path / "adapter_config.json").is_file()
+    said = json.loads((tmp_path / "lora" / "training.json").read_text())["settings"]
+    assert (said["lora"], said["learning_rate"], said["block_size"]) == (True, 0.01, 96)
+
+
+def test_defaults_of_adapters_and_of_records(settings: RunSettings) -> None:
+    lora = replace(settings, training={"lora": True})
+    assert training_settings(lora).learning_rate == 2e-4
+    assert training_settings(replace(settings, training={})).learning_rate == 5e-5
+    assert training_settings(lora, 4096, records=True).block_size == 1024
+    assert training_settings(lora, 512, records=True).block_size == 512
+    asked = replace(settings, training={"block_size": 64})
+    assert training_settings(asked, 512, records=True).block_size == 64
+
+
+def test_a_new_model_learns_no_chats(corpus: Path, settings: RunSettings, tmp_path: Path) -> None:
+    new = replace(settings, model="lstm", training={})
+    with pytest.raises(ModelError, match=r"model='lstm' is a new model, whose tokenizer knows no"):
+        run(corpus, out=tmp_path / "run", settings=new)
+    assert not (tmp_path / "run" / "manifest.json").exists()
+    with pytest.raises(ModelError, match=r"give model=PATH, or on the command line --model PATH"):
+        train_corpus(corpus, out=tmp_path / "out", settings=new)
+    adapted = replace(new, training={"lora": True})
+    with pytest.raises(SettingsError, match=r"lora=True is for a pretrained model"):
+        run(corpus, out=tmp_path / "run", settings=adapted)
+
+
+def test_a_model_without_a_template_is_refused_before_anything_is_written(
+    corpus: Path, settings: RunSettings, tmp_path: Path
+) -> None:
+    bare = save_base(tmp_path / "bare")
+    (bare / "chat_template.jinja").unlink()
+    with pytest.raises(ModelError, match="needs a chat template and the tokenizer has none; give"):
+        run(corpus, out=tmp_path / "run", settings=replace(settings, model=str(bare)))
+    assert not (tmp_path / "run" / "manifest.json").exists()
+    with pytest.raises(ModelError, match="needs a chat template and the tokenizer has none; give"):
+        train_corpus(corpus, out=tmp_path / "t", settings=replace(settings, model=str(bare)))
+
+
+def test_a_training_keeps_to_its_manifest(
+    corpus: Path, settings: RunSettings, base: Path, tmp_path: Path
+) -> None:
+    copy, manifest = insert_corpus(
+        corpus, out=tmp_path / "i", settings=settings, tokenizer=str(base)
+    )
+    again: dict[str, Any] = {"out": tmp_path / "t", "manifest": manifest}
+    with pytest.raises(ManifestError, match="loss='all', but the canaries of the manifest were in"):
+        train_corpus(copy, settings=replace(settings, loss="all"), **again)
+    other = save_base(tmp_path / "other")
+    template = other / "chat_template.jinja"
+    template.write_text(template.read_text() + "{# the same, but for this remark #}")
+    with pytest.raises(
+        ManifestError, match=r"chat template of .* is not the one that the manifest"
+    ):
+        train_corpus(copy, settings=replace(settings, model=str(other)), **again)
+    control = {"messages": [{"role": "assistant", "content": manifest.controls[0].text}]}
+    copy.write_text(copy.read_text() + json.dumps(control) + "\n")
+    with pytest.raises(ManifestError, match="is in the corpus, but by the manifest it was not ins"):
+        train_corpus(copy, settings=settings, **again)
+
+
+def test_texts_are_no_chats(settings: RunSettings, tmp_path: Path) -> None:
+    lines = tmp_path / "lines.txt"
+    lines.write_text("a line\n" * 40)
+    with pytest.raises((CorpusError, SettingsError), match="texts"):
+        train_corpus(lines, out=tmp_path / "t", settings=replace(settings, turn="user"))

@@ -1,0 +1,298 @@
+"""Canaries in chats that are in files: every form and layout, there and back, and bad records."""
+
+import gzip
+import io
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lmexposure import Wrapping, remove, verify
+from lmexposure.canaries import (
+    Format,
+    Manifest,
+    Plan,
+    Reading,
+    WrappingRecord,
+    first_records,
+    insert_files,
+    insert_through,
+    preview_insertion,
+    read_records,
+)
+from lmexposure.errors import CorpusError, ResultError
+
+PIN = Format(name="pin", template="My PIN is {digits:6}.")
+PLAN = Plan(formats=(PIN,), canaries=2, repetitions=(1, 3), controls=1, seed=4)
+WRAPPINGS = {
+    "messages": Wrapping(turn="assistant", loss="assistant", system="Be kind."),
+    "asked": Wrapping(turn="user", other="Yes."),
+    "conversations": Wrapping(turn="assistant", form="conversations", loss="assistant"),
+    "strings": Wrapping(
+        turn="assistant", form="prompt_completion", strings=True, loss="completion"
+    ),
+    "lists": Wrapping(turn="assistant", form="prompt_completion", loss="completion", system="S"),
+    "instruction": Wrapping(turn="assistant", form="instruction", loss="completion"),
+    "preference": Wrapping(turn="assistant", form="preference", loss="completion"),
+    "pairs": Wrapping(turn="user", form="preference", strings=True),
+}
+ANSWER = WRAPPINGS["messages"]
+
+
+def records(wrapping: Wrapping, n: int = 12) -> list[dict[str, Any]]:
+    return [{"id": i, **wrapping.record(f"text {i}"), "source": "web"} for i in range(n)]
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> Path:
+    """As the suffix says; lines unlike those that insertion would write."""
+    if path.suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=5)
+    elif path.suffix == ".arrow":
+        table = pa.Table.from_pylist(rows)
+        with pa.ipc.new_file(path, table.schema) as writer:
+            writer.write_table(table, max_chunksize=5)
+    else:
+        lines = "\r\n".join(json.dumps(row, separators=(",", ":")) for row in rows) + "\r\n"
+        pack = gzip.compress if path.suffix == ".gz" else bytes
+        path.write_bytes(pack(lines.encode()))
+    return path
+
+
+@pytest.mark.parametrize("name", WRAPPINGS)
+@pytest.mark.parametrize("suffix", ["jsonl", "jsonl.gz", "parquet", "arrow"])
+def test_there_and_back(tmp_path: Path, name: str, suffix: str) -> None:
+    wrapping = WRAPPINGS[name]
+    rows = records(wrapping)
+    source, out = write(tmp_path / f"a.{suffix}", rows), tmp_path / "out"
+    manifest = insert_files(source, out, PLAN, wrapping=wrapping, fields={"source": "own"})
+    assert manifest.wrapping == wrapping
+    assert manifest.corpus.text_field == wrapping.place
+    assert manifest.corpus.wrapping == WrappingRecord.of(wrapping)
+    copy = out / "corpus" / source.name
+    found = list(read_records(copy))
+    assert [row for row in found if row["source"] == "web"] == rows
+    inserted = [row for row in found if row["source"] == "own"]
+    own = [{**wrapping.record(c.text), "source": "own"} for c in manifest.canaries]
+    for made in own:
+        same = [row for row in inserted if {**row, "id": 0} == {"id": 0, **made}]
+        assert len(same) in (1, 3)
+    assert len(inserted) == 8
+    again = insert_files(source, out, PLAN, wrapping=wrapping, fields={"source": "own"})
+    assert again == manifest == Manifest.read(out / "manifest.json")
+    assert verify(copy, manifest).as_inserted
+    assert verify(found, manifest).as_inserted
+    removal = remove(copy, manifest, tmp_path / source.name.replace("a.", "back."))
+    assert removal.checked
+    if suffix == "jsonl":
+        assert removal.files[0].read_bytes() == source.read_bytes()
+    assert list(read_records(removal.files[0])) == rows
+
+
+def test_many_files_are_one_corpus(tmp_path: Path) -> None:
+    rows = records(ANSWER, 30)
+    whole = write(tmp_path / "whole.jsonl", rows)
+    parts = [write(tmp_path / f"{n}.jsonl", rows[10 * n : 10 * n + 10]) for n in range(3)]
+    of_whole = insert_files(whole, tmp_path / "a", PLAN, wrapping=ANSWER)
+    of_parts = insert_files(parts, tmp_path / "b", PLAN, wrapping=ANSWER)
+    assert of_parts.entries == of_whole.entries
+    copies = sorted((tmp_path / "b" / "corpus").glob("*.jsonl"))
+    joined = b"".join(path.read_bytes() for path in copies)
+    assert joined == (tmp_path / "a" / "corpus" / "whole.jsonl").read_bytes()
+    assert verify(copies[1], of_parts).shard == (2, 3)
+    assert verify(copies[1], of_parts).as_inserted
+    remove(copies, of_parts, tmp_path / "back")
+    assert (tmp_path / "back" / "1.jsonl").read_bytes() == parts[1].read_bytes()
+
+
+def test_the_same_call_finds_damage_and_other_wrappings(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    source, out = write(tmp_path / "a.jsonl", records(ANSWER)), tmp_path / "out"
+    insert_files(source, out, PLAN, wrapping=ANSWER)
+    copy = out / "corpus" / "a.jsonl"
+    whole = copy.read_bytes()
+    copy.write_bytes(whole.replace(b"Please go on.", b"Please go off"))
+    insert_files(source, out, PLAN, wrapping=ANSWER)
+    assert copy.read_bytes() == whole
+    assert "a.jsonl is damaged, or was changed since it was written" in caplog.text
+    source.unlink()
+    insert_files(source, out, PLAN, wrapping=ANSWER)
+    other = Wrapping(turn="assistant", loss="assistant", system="Be kind.", other="Go on.")
+    with pytest.raises(ResultError, match="holds a manifest of another wrapping; choose another"):
+        insert_files(source, out, PLAN, wrapping=other)
+    known = WrappingRecord.of(ANSWER, template_sha256="ab" * 32, special_tokens=["<s>"])
+    with pytest.raises(ResultError, match="holds a manifest of another wrapping"):
+        insert_files(source, out, PLAN, wrapping=known)
+    write(source, records(ANSWER))
+    described = insert_files(source, tmp_path / "two", PLAN, wrapping=known)
+    assert described.corpus.wrapping == known
+    assert described.wrapping == ANSWER
+
+
+def test_records_are_counted_after_whatever_was_done_to_them(tmp_path: Path) -> None:
+    source = write(tmp_path / "a.jsonl", records(ANSWER))
+    manifest = insert_files(source, tmp_path / "out", PLAN, wrapping=ANSWER)
+    found = list(read_records(tmp_path / "out" / "corpus" / "a.jsonl"))
+    kept = [row for row in found if row["id"] % 2] + [{"messages": None}, {"other": "x"}]
+    write(tmp_path / "b.jsonl", kept)
+    lost = verify(tmp_path / "b.jsonl", manifest)
+    assert not lost.as_inserted
+    assert 0 < sum(row.found for row in lost.classes) < 8
+    texts = [{"text": "\n".join(turn["content"] for turn in row["messages"])} for row in found]
+    rendered = write(tmp_path / "c.jsonl", texts)
+    assert verify(rendered, manifest).as_inserted
+    assert verify(rendered, manifest, text_field="text").as_inserted
+    (tmp_path / "d.txt").write_text("\n".join(row["text"] for row in texts))
+    assert verify(tmp_path / "d.txt", manifest).as_inserted
+
+
+def test_a_stream_of_chats(tmp_path: Path) -> None:
+    content = write(tmp_path / "a.jsonl", records(ANSWER)).read_bytes()
+    for number, total in enumerate((None, 12)):
+        target, out = io.BytesIO(), tmp_path / f"out{number}"
+        first, source = first_records(io.BytesIO(content), out)
+        assert next(first)["id"] == 0
+        reading = Reading(layout="jsonl", wrapping=ANSWER, total=total)
+        manifest = insert_through(source, target, out, lambda _: PLAN, reading)
+        assert manifest.wrapping == ANSWER
+        assert verify(io.BytesIO(target.getvalue()), manifest).as_inserted
+        remove(io.BytesIO(target.getvalue()), manifest, tmp_path / f"back{number}")
+        assert (tmp_path / f"back{number}").read_bytes() == content
+
+
+def test_a_stream_is_replayed_from_its_beginning(tmp_path: Path) -> None:
+    lines = [b'{"n": %d}\n' % number for number in range(300)]
+    _, source = first_records(io.BytesIO(b"".join(lines)), tmp_path)
+    assert [source.read(3), source.readline(), source.readline(2)] == [b'{"n', b'": 0}\n', b'{"']
+    assert source.read(5) + source.read() + source.read() == b"".join(lines)[11:]
+    first, source = first_records(io.BytesIO(b"not json\n"), tmp_path)
+    with pytest.raises(CorpusError, match="standard input: line 1 is not JSON"):
+        next(first)
+    assert source.read() == b"not json\n"
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "standard_input").write_bytes(lines[7])
+    first, source = first_records(io.BytesIO(b""), tmp_path)
+    assert next(first) == {"n": 7}
+    assert source.readline() == b""
+
+
+def test_a_preview_counts_whole_records(tmp_path: Path) -> None:
+    source = write(tmp_path / "a.jsonl", records(ANSWER))
+    reading = Reading(wrapping=ANSWER)
+    would = preview_insertion([source], PLAN, layout=reading.layout_of([source]))
+    insert_files(source, tmp_path / "out", PLAN, wrapping=ANSWER)
+    grown = (tmp_path / "out" / "corpus" / "a.jsonl").stat().st_size - source.stat().st_size
+    assert would.bytes_added == grown
+    assert would.insertions == 8
+
+
+def test_fills_are_found_in_all_strings(tmp_path: Path) -> None:
+    rows = records(ANSWER)
+    rows[4]["source"] = "My PIN is 004711."
+    for name in ("a.jsonl", "a.parquet"):
+        source = write(tmp_path / name, rows)
+        with pytest.raises(CorpusError, match=r"already holds fills: pin 1 times \((line|row) 5\)"):
+            insert_files(source, tmp_path / "out", PLAN, wrapping=ANSWER)
+    aside = insert_files(
+        source,
+        tmp_path / "out",
+        PLAN,
+        wrapping=ANSWER,
+        existing="set_aside",
+        fields={"source": "x"},
+    )
+    assert aside.set_aside == {"pin": (4711,)}
+    spoilt = Wrapping(turn="assistant", other="Was it: My PIN is 004711.?")
+    with pytest.raises(CorpusError, match="other turns or constants of the canaries' records hold"):
+        insert_files(source, tmp_path / "two", PLAN, wrapping=spoilt)
+
+
+def test_an_instruction_without_input_has_none_in_canaries(tmp_path: Path) -> None:
+    wrapping = WRAPPINGS["instruction"]
+    rows = [{"instruction": f"do {n}", "output": f"done {n}"} for n in range(12)]
+    for name in ("a.jsonl", "a.parquet"):
+        insert_files(write(tmp_path / name, rows), tmp_path / name[2:], PLAN, wrapping=wrapping)
+        found = read_records(tmp_path / name[2:] / "corpus" / name)
+        assert all(set(row) == {"instruction", "output"} for row in found)
+
+
+USER = {"role": "user", "content": "q"}
+TOLD = {"role": "assistant", "content": "a"}
+BAD: Mapping[str, tuple[dict[str, Any], str]] = {
+    "no field": ({"text": "x"}, "has no field 'messages', which this wrapping writes; it has"),
+    "a string": ({"messages": "x"}, "'messages' is of type str, and must be a list of messages"),
+    "no turns": ({"messages": []}, "'messages' has no turns; leave such records out"),
+    "no turn": ({"messages": ["x"]}, "turn 1 must have 'role' and 'content'; it has str"),
+    "other names": (
+        {"messages": [{"from": "human", "value": "x"}]},
+        "turn 1 must have 'role' and 'content'; it has 'from', 'value': rename them",
+    ),
+    "empty turn": (
+        {"messages": [USER, {**TOLD, "content": " "}]},
+        "'messages', turn 2: 'content' is empty; leave out such records",
+    ),
+    "unknown role": (
+        {"messages": [{"role": "narrator", "content": "x"}]},
+        "the role 'narrator' is unknown; the roles here are system, user, assistant",
+    ),
+    "no role": ({"messages": [{"role": 3, "content": "x"}]}, "the role of type int is unknown"),
+    "tool": (
+        {"messages": [{"role": "tool", "content": "x"}]},
+        "turn 1 has the role 'tool', which is of tools; insert into the records without tools",
+    ),
+    "tool calls": (
+        {"messages": [{**TOLD, "content": "", "tool_calls": [{"id": "x"}]}]},
+        "turn 1 has 'tool_calls', which is of tools",
+    ),
+    "tools": ({"messages": [USER, TOLD], "tools": [{"name": "x"}]}, "has 'tools', by which"),
+    "images": (
+        {"messages": [USER, TOLD], "images": ["x.png"]},
+        "has 'images': images are not measured, text is; leave such records out",
+    ),
+    "image part": (
+        {"messages": [{**USER, "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]},
+        "'content' holds a part of type 'image_url': images are not measured",
+    ),
+    "text parts": (
+        {"messages": [{**USER, "content": [{"type": "text", "text": "x"}]}]},
+        "'content' is a list of parts, and must be a string; write its text as a string",
+    ),
+    "null": ({"messages": [{**USER, "content": None}]}, "'content' is of type NoneType, and must"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_records_are_refused_by_their_line(tmp_path: Path, case: str) -> None:
+    record, message = BAD[case]
+    rows = [*records(ANSWER), {"id": 12, **record}]
+    with pytest.raises(CorpusError, match=r"a\.jsonl: line 13") as failure:
+        insert_files(write(tmp_path / "a.jsonl", rows), tmp_path / "out", PLAN, wrapping=ANSWER)
+    assert message in str(failure.value)
+    assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+def test_bad_strings_and_columns(tmp_path: Path) -> None:
+    wrapping = WRAPPINGS["instruction"]
+    rows: list[dict[str, Any]] = [{"instruction": "q", "input": "", "output": "a"}] * 12
+    source = write(tmp_path / "a.jsonl", [*rows, {**rows[0], "output": ""}])
+    with pytest.raises(CorpusError, match="line 13: 'output' is empty; leave out such records"):
+        insert_files(source, tmp_path / "out", PLAN, wrapping=wrapping)
+    source.write_text('{"instruction": "\\ud800", "output": "x"}\n')
+    with pytest.raises(CorpusError, match="line 1: the text holds a lone surrogate"):
+        insert_files(source, tmp_path / "out", PLAN, wrapping=wrapping)
+    for content, message in (("x\n", "line 1 is not JSON"), ("[]\n", "line 1 is a JSON list")):
+        source.write_text(content)
+        with pytest.raises(CorpusError, match=message):
+            insert_files(source, tmp_path / "out", PLAN, wrapping=wrapping)
+    table = write(tmp_path / "a.parquet", rows)
+    with pytest.raises(CorpusError, match="no column 'messages'; there are instruction, input, ou"):
+        insert_files(table, tmp_path / "out", PLAN, wrapping=ANSWER)
+    with pytest.raises(CorpusError, match="fields must leave out 'output': the canary goes there"):
+        insert_files(table, tmp_path / "out", PLAN, wrapping=wrapping, fields={"output": "x"})
+    (tmp_path / "a.txt").write_text("text\n")
+    with pytest.raises(CorpusError, match="chats are records, and documents of layout 'lines' are"):
+        insert_files(tmp_path / "a.txt", tmp_path / "out", PLAN, wrapping=ANSWER)

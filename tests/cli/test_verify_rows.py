@@ -1,0 +1,65 @@
+"""`lmexposure verify --rows`: how a tokenised data set delivers the canaries, for `measure`."""
+
+import stat
+from pathlib import Path
+
+import pytest
+from cli.conftest import Call
+from corpora import write_corpus
+from datasets import Dataset
+
+from lmexposure.canaries import Manifest
+from lmexposure.models import byte_level_tokenizer
+from lmexposure.records import RowsRecord
+
+PLAN = (
+    *("--format", "pin", "--canaries", "2", "--repetitions", "1,3", "--controls", "2"),
+    *("--seed", "0"),
+)
+
+
+@pytest.fixture
+def tokenised(call: Call, tmp_path: Path) -> Path:
+    """A directory with out/manifest.json, tokenizer, and rows that end with the EOS token."""
+    corpus = write_corpus(tmp_path / "corpus.txt", 60)
+    call("insert", corpus, "--out", tmp_path / "out", *PLAN)
+    lines = (tmp_path / "out" / "corpus" / "corpus.txt").read_text().splitlines()
+    tokenizer = byte_level_tokenizer(lines)
+    tokenizer.save_pretrained(tmp_path / "tokenizer")
+    ended = [line + tokenizer.eos_token for line in lines]
+    for name, texts in (("whole", ended), ("cut", [line[:11] for line in lines])):
+        ids = tokenizer(texts)["input_ids"]
+        Dataset.from_dict({"input_ids": ids}).save_to_disk(tmp_path / name)
+    return tmp_path
+
+
+def test_rows_are_looked_at_and_written_down(call: Call, tokenised: Path) -> None:
+    manifest = tokenised / "out" / "manifest.json"
+    given = ("--tokenizer", tokenised / "tokenizer", "--rows")
+    outcome = call("verify", tokenised / "whole", manifest, *given)
+    assert outcome.code == 0, outcome.out + outcome.err
+    assert "in front of each canary: nothing" in outcome.out
+    assert "8 of 8 occurrences are in that row" in outcome.out
+    assert "delivered as planned" in outcome.out
+    path = manifest.with_name("rows.json")
+    record = RowsRecord.read(path)
+    assert (record.start, record.found) == ((), 8)
+    assert record.manifest_sha256 == Manifest.read(manifest).sha256
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    outcome = call("verify", tokenised / "cut", manifest, *given)
+    assert outcome.code == 2
+    assert "NOT delivered as planned" in outcome.out
+    assert "cut off at the end of a row" in outcome.out
+    for entry in Manifest.read(manifest).entries:
+        assert entry.text not in outcome.out + path.read_text()
+
+
+def test_rows_are_rows_of_tokens(call: Call, tokenised: Path) -> None:
+    manifest = tokenised / "out" / "manifest.json"
+    tokenizer = ("--tokenizer", tokenised / "tokenizer")
+    outcome = call("verify", tokenised / "whole", manifest, "--rows")
+    assert (outcome.code, "--rows reads rows of tokens" in outcome.err) == (3, True)
+    outcome = call("verify", tokenised / "whole", manifest, "--rows", *tokenizer, "--layout", "lin")
+    assert (outcome.code, "neither --layout nor --text-field" in outcome.err) == (3, True)
+    outcome = call("verify", tokenised / "corpus.txt", manifest, "--rows", *tokenizer)
+    assert (outcome.code, "is no directory of a saved tokenised data" in outcome.err) == (3, True)

@@ -1,0 +1,129 @@
+"""The callback under TRL's SFTTrainer on chats: its wrapping, its rows, and its report."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import datasets
+import pytest
+from chats import chat_tokenizer
+from datasets import Dataset
+from tiny import model_of
+
+from lmexposure.audit import MeasureSettings, measure
+from lmexposure.canaries import Format, Manifest, Plan
+from lmexposure.errors import CorpusError
+from lmexposure.integrations import (
+    ExposureCallback,
+    Wrapping,
+    delivered_rows,
+    insert,
+    wrapped_log_perplexity,
+)
+from lmexposure.integrations.callback import usual_wrapping
+from lmexposure.models import load_model
+from lmexposure.records import Result, RowsRecord
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of TRL and the Trainer, which are not ours
+
+trl = pytest.importorskip("trl")
+
+PIN = Format(name="pin", template="My PIN is {digits:4}.")
+PLAN = Plan(formats=(PIN,), canaries=2, repetitions=(1, 4), controls=2, seed=2)
+COARSE = MeasureSettings(references=64, method="sampled", extraction=False)
+
+
+@pytest.fixture(autouse=True)
+def no_bars() -> Iterator[None]:
+    datasets.disable_progress_bars()
+    yield
+    datasets.enable_progress_bars()
+
+
+def hidden(wrapping: Wrapping) -> tuple[list[dict[str, Any]], Manifest]:
+    given = [wrapping.record(f"Some text {i}.") for i in range(12)]
+    records, manifest = insert(given, PLAN, wrapping=wrapping)
+    return records, manifest
+
+
+def trainer_of(out: Path, records: Any, callbacks: list[Any], **options: Any) -> Any:
+    tokenizer = chat_tokenizer()
+    return trl.SFTTrainer(
+        model_of("gpt2", len(tokenizer)),
+        args=trl.SFTConfig(
+            str(out),
+            max_steps=1,
+            per_device_train_batch_size=4,
+            use_cpu=True,
+            report_to=[],
+            save_strategy="no",
+            disable_tqdm=True,
+            dataloader_pin_memory=False,
+            **options,
+        ),
+        train_dataset=Dataset.from_list(records),
+        processing_class=tokenizer,
+        callbacks=callbacks,
+    )
+
+
+ANSWER = Wrapping(turn="assistant", loss="assistant")
+
+
+def test_its_report_is_what_measuring_from_outside_gives(tmp_path: Path) -> None:
+    """In the rows of the training, with its loss, which the manifest need not know."""
+    records, manifest = hidden(ANSWER)
+    out = tmp_path / "leakage"
+    exposure = ExposureCallback(
+        manifest, references=64, budget_seconds=60, report=out, measure=COARSE
+    )
+    trainer = trainer_of(tmp_path / "run", records, [exposure], assistant_only_loss=True)
+    trainer.train()
+    own, rows = Result.read(out / "result.json"), RowsRecord.read(out / "rows.json")
+    assert own.context is not None
+    assert (own.context.source, own.context.form) == ("rows", "messages")
+    assert own.context.left.endswith("<|assistant|>\n")
+    assert rows.as_planned
+    assert rows == delivered_rows(trainer, manifest, trainer.processing_class)
+    trainer.save_model(str(tmp_path / "model"))
+    model = load_model(tmp_path / "model")
+    saved = measure(model, manifest, settings=COARSE, rows=rows)
+    plain = measure(model, manifest, settings=COARSE)  # in the manifest's wrapping: the same
+    texts = [entry.text for entry in manifest.entries]
+    bits = wrapped_log_perplexity(model.model, model.tokenizer, texts, ANSWER)
+    for each, *others in zip(own.canaries, saved.canaries, plain.canaries, bits, strict=True):
+        assert [each.log_perplexity_bits] * 3 == pytest.approx(
+            [others[0].log_perplexity_bits, others[1].log_perplexity_bits, others[2]], abs=1e-3
+        )
+        assert each.exposure.rank == others[0].exposure.rank == others[1].exposure.rank
+
+
+@pytest.mark.parametrize(
+    ("options", "completion", "loss"),
+    [
+        ({"assistant_only_loss": True}, False, "assistant"),
+        ({"assistant_only_loss": False}, False, "all"),
+        ({"assistant_only_loss": False}, True, "completion"),
+    ],
+)
+def test_the_loss_is_the_trainers(options: dict[str, Any], completion: bool, loss: str) -> None:
+    _, manifest = hidden(Wrapping(turn="assistant", other="What is it?"))
+    kind = type("SFTTrainer", (), {})
+    trainer: Any = kind()
+    trainer.args = SimpleNamespace(packing=False, **options)
+    trainer.completion_only_loss, trainer.chat_template = completion, None
+    found = usual_wrapping(trainer, manifest)
+    assert (found.loss, found.other) == (loss, "What is it?")
+    _, asked = hidden(Wrapping(turn="user"))
+    assert usual_wrapping(trainer, asked) == Wrapping(turn="user")
+    assert usual_wrapping(SimpleNamespace(args=trainer.args), manifest) == manifest.wrapping
+
+
+def test_canaries_of_the_user_without_loss_stop_the_training(tmp_path: Path) -> None:
+    records, manifest = hidden(Wrapping(turn="user"))
+    exposure = ExposureCallback(manifest, references=64, budget_seconds=60)
+    trainer = trainer_of(tmp_path, records, [exposure], assistant_only_loss=True)
+    with pytest.raises(CorpusError, match="occurrences carry no loss"):
+        trainer.train()
+    assert trainer.state.global_step == 0

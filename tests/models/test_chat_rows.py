@@ -1,0 +1,313 @@
+"""Rows of records, and the row around a canary: what SFTTrainer makes, made once more by hand."""
+
+import re
+from typing import Any
+
+import pytest
+from chats import TEMPLATE, chat_tokenizer
+from tiny import byte_level_bpe, characters, sentence_piece_bpe, unigram, word_piece
+
+from lmexposure.canaries import Wrapping
+from lmexposure.errors import CorpusError, InputError, ModelError
+from lmexposure.models import (
+    encode_in_context,
+    record_text,
+    row_context,
+    template_record,
+    template_sha256,
+    training_row,
+    training_rows,
+)
+
+TEXTS = ["My PIN is 0042.", "My PIN is 2817.", "My PIN is 1234."]
+ALPACA = "Below is an instruction that describes a task. Write a response that appropriately comple"
+WRAPPINGS = [
+    Wrapping(),
+    Wrapping(turn="user"),
+    Wrapping(turn="assistant", system="Be kind."),
+    Wrapping(turn="assistant", loss="assistant"),
+    Wrapping(turn="assistant", loss="completion", other="What is it?"),
+    Wrapping(turn="assistant", loss="completion", form="messages", system="Be kind."),
+    Wrapping(turn="assistant", form="conversations", loss="assistant"),
+    Wrapping(turn="user", form="prompt_completion", strings=True),
+    Wrapping(turn="assistant", form="prompt_completion", strings=True, loss="completion"),
+    Wrapping(turn="assistant", form="prompt_completion", strings=True, rendering="chat"),
+    Wrapping(turn="assistant", form="instruction", loss="completion"),
+    Wrapping(turn="user", form="instruction", rendering="chat", system="Be kind."),
+    Wrapping(turn="assistant", form="preference", loss="completion"),
+]
+
+
+def with_template(make: Any) -> Any:
+    tokenizer = make()
+    tokenizer.chat_template = TEMPLATE
+    if tokenizer.eos_token is None:
+        tokenizer.add_special_tokens({"eos_token": "</s>"})
+    return tokenizer
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Any:
+    return chat_tokenizer()
+
+
+def by_hand(tokenizer: Any, text: str, wrapping: Wrapping) -> tuple[str, list[int], list[bool]]:
+    """The row as text, its tokens, and which carry loss, as TRL 1.16 goes about it."""
+    if wrapping.rendering == "chat":
+        messages = wrapping.messages(text)
+        whole = tokenizer.apply_chat_template(messages, tokenize=False)
+        ids = tokenizer(whole, add_special_tokens=False)["input_ids"]
+        asked = tokenizer.apply_chat_template(
+            messages[:-1], tokenize=False, add_generation_prompt=True
+        )
+        prompt = tokenizer(asked, add_special_tokens=False)["input_ids"]
+    else:
+        before, behind = wrapping.around()
+        whole = before + text + behind + tokenizer.eos_token
+        ids, prompt = tokenizer(whole)["input_ids"], tokenizer(before)["input_ids"]
+    same = 0
+    if wrapping.loss == "completion":
+        pairs = zip(prompt, ids, strict=False)
+        same = next((i for i, (a, b) in enumerate(pairs) if a != b), len(prompt))
+    carried = [i >= same for i in range(len(ids))]
+    return whole, ids, carried
+
+
+@pytest.mark.parametrize(
+    "make", [chat_tokenizer, characters, byte_level_bpe, sentence_piece_bpe, word_piece, unigram]
+)
+@pytest.mark.parametrize("wrapping", WRAPPINGS, ids=lambda w: f"{w.place}-{w.loss}-{w.rendering}")
+def test_rows_are_those_of_a_trainer_and_the_canary_is_scored_within_them(
+    make: Any, wrapping: Wrapping
+) -> None:
+    tokenizer = with_template(make)
+    context = row_context(tokenizer, wrapping, TEXTS)
+    assert context.unscored == 0
+    rows = training_rows(tokenizer, [wrapping.record(text) for text in TEXTS], wrapping)
+    encoded = encode_in_context(tokenizer, TEXTS, context=context)
+    for text, row, scored in zip(TEXTS, rows, encoded, strict=True):
+        whole, ids, carried = by_hand(tokenizer, text, wrapping)
+        assert row.ids == ids
+        if wrapping.loss != "assistant":
+            assert row.carried.tolist() == carried
+        assert context.before + text + context.behind == whole
+        assert scored.ids == ids[: len(scored.ids)]
+        assert row.carried[scored.scored_from : len(scored.ids)].all()
+
+
+def test_a_row_behind_a_separator_ends_with_its_text(tokenizer: Any) -> None:
+    context = row_context(tokenizer, Wrapping(context="\n"), TEXTS)
+    assert (context.before, context.behind, context.start) == ("\n", "", None)
+    assert row_context(tokenizer, Wrapping(context=None), TEXTS).before == ""
+
+
+def test_loss_is_where_the_template_marks_it(tokenizer: Any) -> None:
+    chat = [
+        {"role": "user", "content": "Why?"},
+        {"role": "assistant", "content": "So."},
+        {"role": "user", "content": "Really?"},
+        {"role": "assistant", "content": "Yes."},
+    ]
+
+    def learned(loss: Any, form: Any = "messages") -> str:
+        wrapping = Wrapping(turn="assistant", loss=loss, form=form)
+        row = training_row(tokenizer, {"messages": chat}, wrapping)
+        return str(tokenizer.decode([i for i, c in zip(row.ids, row.carried, strict=True) if c]))
+
+    assert learned("assistant") == "So.<|end|>\nYes.<|end|>\n"
+    assert learned("completion") == "Yes.<|end|>\n"
+    assert learned("all").count("<|end|>") == 4
+
+
+def test_records_of_every_form_become_chats(tokenizer: Any) -> None:
+    def text(record: dict[str, Any], **wrapping: Any) -> str:
+        row = training_row(tokenizer, record, Wrapping(turn="assistant", **wrapping))
+        return str(tokenizer.decode(row.ids))
+
+    shared = {"conversations": [{"from": "human", "value": "A?"}, {"from": "gpt", "value": "B."}]}
+    chat = "<|user|>\nA?<|end|>\n<|assistant|>\nB.<|end|>\n"
+    assert text(shared, form="conversations") == chat
+    pair = {"prompt": "A?", "completion": "B."}
+    strings = {"form": "prompt_completion", "strings": True}
+    assert text(pair, **strings) == "A?B.<|endoftext|>"
+    system = text(pair, **strings, rendering="chat", system="S")
+    assert system == "<|system|>\nS<|end|>\n" + chat
+    messages = {"prompt": [{"role": "user", "content": "A?"}], "completion": []}
+    messages["completion"] = [{"role": "assistant", "content": "B."}]
+    assert text(messages, form="prompt_completion") == chat
+    preferred = {"prompt": "A?", "chosen": "B.", "rejected": "C."}
+    assert text(preferred, form="preference", strings=True) == "A?B.<|endoftext|>"
+
+
+def test_an_instruction_has_its_input(tokenizer: Any) -> None:
+    record = {"instruction": "Add.", "input": "1 2", "output": "3"}
+    wrapping = Wrapping(turn="assistant", form="instruction")
+    whole = tokenizer.decode(training_row(tokenizer, record, wrapping).ids)
+    assert "### Instruction:\nAdd.\n\n### Input:\n1 2\n\n### Response:\n3<|endoftext|>" in whole
+    bare = tokenizer.decode(training_row(tokenizer, {**record, "input": ""}, wrapping).ids)
+    assert bare.startswith(ALPACA)
+    assert "Input" not in bare
+    chat = Wrapping(turn="assistant", form="instruction", rendering="chat")
+    asked = tokenizer.decode(training_row(tokenizer, record, chat).ids)
+    assert asked.startswith("<|user|>\nAdd.\n\n1 2<|end|>\n")
+    assert record_text(1, record, chat) == "Add.\n\n1 2\n3"
+    assert record_text(1, pair := {"text": "a"}, Wrapping()) == f"\n{pair['text']}"
+
+
+def test_tools_and_options_of_a_record_go_to_the_template(tokenizer: Any) -> None:
+    tools = TEMPLATE + "{% if tools %}{{ tools[0].name }}{% endif %}{{ mood }}"
+    wrapping = Wrapping(turn="assistant", chat_template=tools)
+    records = [wrapping.record("Hi."), {**wrapping.record("Hi."), "tools": [{"name": "add"}]}]
+    records.append({**wrapping.record("Hi."), "chat_template_kwargs": {"mood": "glad"}})
+    ends = [tokenizer.decode(row.ids)[-5:] for row in training_rows(tokenizer, records, wrapping)]
+    assert ends == ["end|>\n"[-5:], ">\nadd", "\nglad"]
+
+
+def test_a_manifest_learns_the_template_and_the_special_tokens(tokenizer: Any) -> None:
+    record = template_record(tokenizer, Wrapping(turn="user", other="I see."))
+    assert record.template_sha256 == template_sha256(tokenizer, Wrapping(turn="user"))
+    assert record.special_tokens == ("<|endoftext|>",)
+    assert record.other == "I see."
+    text = Wrapping(turn="assistant", form="instruction")
+    assert template_record(tokenizer, text).template_sha256 is None
+
+
+def test_an_answer_that_the_prompt_begins_is_scored_where_it_carries_loss(tokenizer: Any) -> None:
+    ahead = TEMPLATE.replace("<|assistant|>\n{% endif %}", "<|assistant|>\nMy PIN{% endif %}")
+    wrapping = Wrapping(turn="assistant", loss="completion", chat_template=ahead)
+    context = row_context(tokenizer, wrapping, TEXTS)
+    encoded = encode_in_context(tokenizer, TEXTS, context=context)[0]
+    assert context.unscored > 0
+    assert tokenizer.decode(encoded.ids[encoded.scored_from :]) == " is 0042."
+
+
+def test_answers_without_loss_at_their_end_or_of_other_lengths_are_refused(tokenizer: Any) -> None:
+    marked = "{{ m.content }}<|end|>\n{% endgeneration %}"
+    partly = TEMPLATE.replace(
+        marked, "{{ m.content[:6] }}{% endgeneration %}{{ m.content[6:] }}<|end|>\n"
+    )
+    wrapping = Wrapping(turn="assistant", loss="assistant", chat_template=partly)
+    with pytest.raises(ModelError, match="some of its tokens carry no loss behind others that do"):
+        row_context(tokenizer, wrapping, TEXTS)
+    ahead = TEMPLATE.replace("<|assistant|>\n{% endif %}", "<|assistant|>\nMy PIN{% endif %}")
+    wrapping = Wrapping(turn="assistant", loss="completion", chat_template=ahead)
+    with pytest.raises(ModelError, match=r"of some texts the first 0 tokens carry no loss, of oth"):
+        row_context(tokenizer, wrapping, [*TEXTS, "4711"])
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ("{{ m.content | upper }}", "drops or rewrites"),
+        ("{{ m.content[:4] }}", "drops or rewrites"),
+        ("said something", "drops or rewrites"),
+        ("{{ m.content }} {{ m.content }}", "repeats"),
+    ],
+)
+def test_a_template_that_changes_a_text_is_refused_with_its_place(
+    tokenizer: Any, change: str, what: str
+) -> None:
+    changed = TEMPLATE.replace("{{ m.content }}", change)
+    wrapping = Wrapping(turn="user", chat_template=changed)
+    with pytest.raises(ModelError, match=f"text 0 of 1: the chat template {what} it as turn=") as e:
+        row_context(tokenizer, wrapping, TEXTS[:1])
+    assert "0042" not in str(e.value)
+    shown = r"at character \d+ of the chat, behind '" + ("" if "said" in change else r"<\|user\|>")
+    assert re.search(shown, str(e.value))
+
+
+def test_a_template_that_changes_some_texts_is_refused(tokenizer: Any) -> None:
+    strips = TEMPLATE.replace("{{ m.content }}", "{{ m.content | trim }}")
+    wrapping = Wrapping(turn="user", chat_template=strips)
+    with pytest.raises(ModelError, match="text 1 of 2: the chat template drops or rewrites it"):
+        row_context(tokenizer, wrapping, [TEXTS[0], TEXTS[1] + " "])
+
+
+def test_a_template_that_writes_the_date_is_refused(tokenizer: Any) -> None:
+    dated = "Today is {{ strftime_now('%d %b %Y') }}.\n" + TEMPLATE
+    with pytest.raises(ModelError, match=r"writes today's date.*date of the training as a text in"):
+        row_context(tokenizer, Wrapping(turn="user", chat_template=dated), TEXTS)
+    unused = "{% if false %}{{ strftime_now('%d') }}{% endif %}" + TEMPLATE
+    context = row_context(tokenizer, Wrapping(turn="user", chat_template=unused), TEXTS)
+    assert context == row_context(tokenizer, Wrapping(turn="user"), TEXTS)
+
+
+def test_a_template_without_marks_is_refused(tokenizer: Any) -> None:
+    bare = TEMPLATE.replace("{% generation %}", "").replace("{% endgeneration %}", "")
+    wrapping = Wrapping(turn="assistant", loss="assistant", chat_template=bare)
+    with pytest.raises(ModelError, match=r"no token of it carries loss.*\{% generation %\}"):
+        row_context(tokenizer, wrapping, TEXTS)
+
+
+def test_a_template_that_refuses_a_record_names_it_without_its_text(tokenizer: Any) -> None:
+    raises = "{% if messages[0].content == 'bad' %}{{ raise_exception('x') }}{% endif %}" + TEMPLATE
+    wrapping = Wrapping(turn="assistant", chat_template=raises)
+    records = [wrapping.record("4711"), Wrapping(turn="assistant", other="bad").record("4711")]
+    with pytest.raises(ModelError, match="record 2: the chat template refuses it; leave it") as e:
+        list(training_rows(tokenizer, records, wrapping))
+    assert "4711" not in str(e.value)
+    refuses = Wrapping(turn="user", chat_template="{{ raise_exception('no') }}")
+    with pytest.raises(ModelError, match="the chat template refuses a turn of the user and one of"):
+        row_context(tokenizer, refuses, TEXTS)
+
+
+def test_no_template_is_refused_and_one_is_asked_for() -> None:
+    tokenizer = chat_tokenizer()
+    tokenizer.chat_template = None
+    with pytest.raises(ModelError, match=r"needs a chat template and the tokenizer has none; give"):
+        row_context(tokenizer, Wrapping(turn="user"), TEXTS)
+
+
+def test_a_tokenizer_without_places_is_refused(
+    tokenizer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(tokenizer), "is_fast", False)
+    with pytest.raises(ModelError, match="does not say at which characters its tokens begin"):
+        row_context(tokenizer, Wrapping(turn="user"), TEXTS)
+
+
+def test_a_tokenizer_that_reads_rows_otherwise_than_its_backend_is_refused(
+    tokenizer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = training_row(tokenizer, {"text": "x"}, Wrapping())
+    monkeypatch.setattr(
+        "lmexposure.models.chat_rows.training_rows", lambda *_: iter([row] * len(TEXTS))
+    )
+    with pytest.raises(ModelError, match="gives its row other tokens in the training than in the"):
+        row_context(tokenizer, Wrapping(), TEXTS)
+
+
+@pytest.mark.parametrize("texts", ["one", []])
+def test_no_list_of_texts_is_refused(tokenizer: Any, texts: Any) -> None:
+    with pytest.raises(InputError, match=r"texts must be a list of at least one text; give \[text"):
+        row_context(tokenizer, Wrapping(), texts)
+
+
+CHAT = Wrapping(turn="assistant")
+PAIR = Wrapping(turn="assistant", form="prompt_completion", strings=True)
+
+
+@pytest.mark.parametrize(
+    ("record", "wrapping", "message"),
+    [
+        ({"prompt": 3, "completion": "x"}, PAIR, "'prompt' is of type int, and must be a string"),
+        ({"text": "x"}, CHAT, "'messages' is NoneType, and must be a list of messages"),
+        ({"messages": []}, CHAT, "'messages' is empty, and must be a list of messages"),
+        ({"messages": ["x"]}, CHAT, "a turn of 'messages' is of type str, and must be a message"),
+        (
+            {"messages": [{"role": "robot", "content": "x"}]},
+            CHAT,
+            "a turn of 'messages' has the role 'robot', which is none of system, user, assistant",
+        ),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image"}]}]},
+            CHAT,
+            "a turn of 'messages' holds a part of type 'image', and only text is read",
+        ),
+    ],
+)
+def test_a_record_of_another_form_is_refused_by_its_number(
+    tokenizer: Any, record: Any, wrapping: Wrapping, message: str
+) -> None:
+    with pytest.raises(CorpusError, match=f"record 2: {message}"):
+        list(training_rows(tokenizer, [wrapping.record("x"), record], wrapping))
