@@ -125,7 +125,9 @@ def _method(model: Any) -> str:
     how = [width for width in _WIDTHS if values.get(f"load_in_{width}")]
     if "bits" in values:
         how.append(f"{values['bits']} bits")
-    if config is not None and hasattr(config, "quant_type"):  # torchao's own settings, of a class that says what is done
+    if config is not None and hasattr(
+        config, "quant_type"
+    ):  # torchao names what is done by a class
         how.append(type(config.quant_type).__name__)
     return ", ".join([str(getattr(method, "value", method) or "unknown method"), *how])
 
