@@ -30,8 +30,8 @@ def recognise(records: Iterable[Mapping[str, Any]], *, text_field: str = "text")
         text_field: the field that a text would be in.
 
     Returns:
-        one of `FORMS`; "text" also where the first record is of no form: its reader says what is
-        missing.
+        one of `FORMS`; "text" also where the first record is of no form. What a record of no form
+        lacks, its reader says.
 
     Raises:
         CorpusError: they are of several forms at once, or differ.
@@ -44,13 +44,13 @@ def recognise(records: Iterable[Mapping[str, Any]], *, text_field: str = "text")
     if not fitting or not fitting[0]:
         return "text"
     for number, forms in enumerate(fitting, 1):
-        if not forms & fitting[0]:
+        if forms and not forms & fitting[0]:
             raise CorpusError(
                 f"record 1 is of the form {_listed(fitting[0])}, and record {number} is "
-                f"{_listed(forms) or 'of none that is known'}: give records of a single form, or "
-                f"say it: {_SAID.format(min(fitting[0]))}"
+                f"{_listed(forms)}: give records of a single form, or say it: "
+                f"{_SAID.format(min(fitting[0]))}"
             )
-    common = frozenset.intersection(*fitting)
+    common = frozenset.intersection(*(forms for forms in fitting if forms))
     if len(common) != 1:
         fields = ", ".join(map(repr, first[0]))
         raise CorpusError(

@@ -39,7 +39,7 @@ def make_manifests(home: Path) -> None:
     write_files({"manifests/whole.json": whole, "manifests/cut.json": whole[:3000]}, home)
     edited: dict[str, Change] = {
         "edited": lambda one: one["plan"].update(controls=4),
-        "newer": lambda one: one.update(schema="lmexposure.manifest/4"),
+        "newer": lambda one: one.update(schema="lmexposure.manifest/5"),
         "older": lambda one: one.update(schema="lmexposure.manifest/0"),
         "other_family": lambda one: one.update(schema="lmexposure.result/1"),
         "no_schema": lambda one: one.pop("schema"),
