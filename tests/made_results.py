@@ -33,6 +33,7 @@ from lmexposure.records import (
     ClaimCheck,
     ClassBounds,
     ClassSummary,
+    ContextRecord,
     Estimate,
     Extraction,
     FormatResult,
@@ -474,6 +475,28 @@ class Small:
     seed: int = 0
     base: bool = False
     measure: "MeasureSettings | None" = None
+
+
+def context(**changes: Any) -> ContextRecord:
+    """In which rows a result scored: the assistant's turn of a chat, or what the changes say."""
+    values: dict[str, Any] = {
+        "source": "manifest",
+        "form": "messages",
+        "turn": "assistant",
+        "loss": "assistant",
+        "left": "<|user|>\nPlease go on.<|end|>\n<|assistant|>\n",
+        "left_tokens": 24,
+        "right_tokens": 4,
+        "unscored_tokens": 0,
+        "template_sha256": "a" * 64,
+    }
+    return ContextRecord(**values | changes)
+
+
+def assumed() -> ContextRecord:
+    """Rows of which nothing is known."""
+    plain = {"form": "text", "turn": "plain", "loss": "all", "left": "\n", "left_tokens": 1}
+    return context(source="assumed", right_tokens=0, template_sha256=None, **plain)
 
 
 def small_result(**made_of: Any) -> Result:

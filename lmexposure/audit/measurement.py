@@ -391,7 +391,11 @@ class _Measurement:
         if isinstance(self.progress, Watcher):
             title = measurement_title(self.manifest, self.settings)
             phases = measurement_phases(
-                self.loaded, self.manifest, self.settings, base=self.base is not None
+                self.loaded,
+                self.manifest,
+                self.settings,
+                contexts=self.context.by_format,
+                base=self.base is not None,
             )
             self.progress.plan(title, phases, keeps=True)
         scores = [self.score(name) for name in self.manifest.formats]

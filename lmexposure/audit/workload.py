@@ -6,7 +6,7 @@ where a model gives its secrets away is what is expected.
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -15,7 +15,13 @@ import torch
 
 from lmexposure.canaries import DEFAULT_REFERENCES, Format, Manifest
 from lmexposure.errors import LmexposureError
-from lmexposure.models import LoadedModel, TrainingSettings
+from lmexposure.models import (
+    AnyContext,
+    Context,
+    LoadedModel,
+    TrainingSettings,
+    encode_documents,
+)
 from lmexposure.models import Progress as TrainingProgress
 from lmexposure.records import MeasureSettings
 from lmexposure.scoring import MODEL_FAILURES, beam_width, next_token_steps
@@ -106,23 +112,38 @@ def measurement_title(manifest: Manifest, settings: MeasureSettings) -> str:
 
 
 def measurement_phases(
-    loaded: LoadedModel, manifest: Manifest, settings: MeasureSettings, *, base: bool = False
+    loaded: LoadedModel,
+    manifest: Manifest,
+    settings: MeasureSettings,
+    *,
+    contexts: Mapping[str, AnyContext] | None = None,
+    base: bool = False,
 ) -> list[Phase]:
     """The parts of a measurement, in order; steps of the model are timed for the searches' pace.
 
-    The model may be another of its size, with its tokenizer. A base scores the same texts.
+    The model may be another of its size, with its tokenizer. A base scores the same texts. Of a row
+    as long as a chat's, what is in front of a fill is counted in; a separator is too short to
+    count.
+
+    Args:
+        loaded: model and tokenizer.
+        manifest: what was inserted.
+        settings: of the measurement.
+        contexts: what is around the texts of each format, where that is known.
+        base: whether a base model is measured, too.
     """
     tokens = {name: _tokens(loaded, manifest, name) for name in manifest.formats}
+    rows = {name: _row(loaded, manifest, name, contexts or {}) for name in tokens}
     pace = None
     if settings.method not in WITHOUT_SEARCH or settings.extraction:
-        pace = _trial(loaded, next(iter(tokens.values())))
+        pace = _trial(loaded, next(iter(rows.values())))
     phases = [
         Phase(
             what=f"scoring {name}{under}",
             kind="scoring",
             work=float(len(ids) * _texts(manifest, name, settings)),
         )
-        for name, ids in tokens.items()
+        for name, ids in rows.items()
         for under in ("", *[" under the base"] * base)
     ]
     most = settings.steps_for(loaded.model.num_parameters())
@@ -191,6 +212,17 @@ def _tokens(loaded: LoadedModel, manifest: Manifest, name: str) -> list[int]:
     text = next(canary.text for canary in manifest.entries if canary.format == name)
     ids: list[int] = loaded.tokenizer(text, add_special_tokens=False)["input_ids"]
     return ids
+
+
+def _row(
+    loaded: LoadedModel, manifest: Manifest, name: str, contexts: Mapping[str, AnyContext]
+) -> list[int]:
+    """The tokens of one fill in its row, up to its end."""
+    context = contexts.get(name)
+    if not isinstance(context, Context):
+        return _tokens(loaded, manifest, name)
+    text = next(canary.text for canary in manifest.entries if canary.format == name)
+    return encode_documents(loaded.tokenizer, [text], context=context)[0]
 
 
 def _public_tokens(loaded: LoadedModel, form: Format, ids: Sequence[int]) -> int:

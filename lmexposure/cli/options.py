@@ -431,7 +431,7 @@ MEASURED_FIRST = Group(
     flags={
         name: _FLAGS[name]
         for name in (
-            *("quick", "references", "delta", "claimed_epsilon", "bootstrap_seed"),
+            *("quick", "references", "delta", "claimed_epsilon", "bootstrap_seed", "left_context"),
             *("device", "dtype", "offline", "revision"),
         )
     },

@@ -21,6 +21,7 @@ from lmexposure._style import (
     short_hash,
     whole,
 )
+from lmexposure._text import visible
 from lmexposure.records import (
     QUICK,
     SEVERAL,
@@ -131,7 +132,7 @@ def scored_in(context: ContextRecord) -> str:
         place = "as texts of their own"
     else:
         whose = "assistant's" if context.turn == "assistant" else "user's"
-        place = f"as the {whose} turn of a record ({context.form})"
+        place = f"as the {whose} turn of a record ({visible(context.form)})"
     front = f"behind {count(context.left_tokens, 'token')}" if context.left_tokens else ""
     around = [front or "with nothing in front"]
     if context.right_tokens:
@@ -143,7 +144,9 @@ def scored_in(context: ContextRecord) -> str:
 def _context_facts(context: ContextRecord) -> Iterator[Fact]:
     """The row around each canary and reference."""
     turn = "" if context.turn == "plain" else f", the {context.turn}'s turn"
-    yield Fact(name="scored as", value=f"{context.form}{turn}", meaning=_KNOWN[context.source])
+    yield Fact(
+        name="scored as", value=f"{visible(context.form)}{turn}", meaning=_KNOWN[context.source]
+    )
     yield Fact(
         name="in front of each text",
         value=repr(context.left) if context.left_tokens else "nothing",

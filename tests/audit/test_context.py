@@ -13,11 +13,13 @@ from known import known
 from records.test_rows_record import record as rows_record
 from tiny import characters, model_of, one_by_one
 
+from lmexposure._integrity import write_hashed
 from lmexposure.audit import MeasureSettings, measure, rows_beside, scoring_context
+from lmexposure.audit.workload import measurement_phases
 from lmexposure.canaries import Format, Manifest, Wrapping
 from lmexposure.errors import ManifestError, ModelError, SettingsError
 from lmexposure.gate import Thresholds, check
-from lmexposure.models import LoadedModel, tokenizer_sha256
+from lmexposure.models import LoadedModel, encode_in_context, tokenizer_sha256
 from lmexposure.records import Result, RowsRecord, Validation
 from lmexposure.scoring import log_perplexity
 
@@ -246,3 +248,47 @@ def test_without_any_start_token_the_first_token_goes_unscored() -> None:
     loaded = LoadedModel(model=model_of("lstm", len(tokenizer)), tokenizer=tokenizer, name="lstm")
     record = scoring_context(loaded, plain_manifest()).record
     assert (record.left, record.left_tokens, record.unscored_tokens) == ("", 0, 1)
+
+
+def test_what_lies_in_the_directory_of_a_training_is_known(tmp_path: Path) -> None:
+    """Also an earlier snapshot; a file of that name that is no such record says nothing."""
+    manifest = plain_manifest()
+    for name in ("model", "snapshots/epoch-1"):
+        (tmp_path / name).mkdir(parents=True)
+    record = tmp_path / "training.json"
+
+    def source(name: str) -> str:
+        loaded = replace(LOADED, name=str(tmp_path / name))
+        return scoring_context(loaded, manifest).record.source
+
+    record.write_text("{}")
+    assert source("model") == "assumed"
+    trained = {
+        "model_path": "model",
+        "validation_bits": 1.0,
+        "initial_validation_bits": 2.0,
+        "best_step": 1,
+        "steps": 1,
+        "tokens": 9,
+        "processes": 1,
+        "threads": 1,
+        "best_epoch": 1.0,
+        "epochs": 1.0,
+        "seconds": 1.0,
+        "stopped": "epochs",
+        "reused": False,
+    }
+    write_hashed(record, {"inputs_sha256": "a" * 64, "result": trained})
+    assert [source(name) for name in ("model", "snapshots/epoch-1", "gone")] == [
+        *("training", "training", "assumed")
+    ]
+
+
+def test_the_work_of_a_measurement_counts_the_rows() -> None:
+    manifest = wrapped_manifest(ANSWER, CHAT)
+    contexts = scoring_context(LOADED, manifest).by_format
+    bare, whole = (
+        measurement_phases(LOADED, manifest, FEW, contexts=around)[0] for around in (None, contexts)
+    )
+    row = encode_in_context(CHAT, [manifest.entries[0].text], context=contexts["two"])[0]
+    assert whole.work / bare.work == len(row.ids) / len(CHAT(manifest.entries[0].text)["input_ids"])

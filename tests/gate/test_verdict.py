@@ -6,10 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 from made_results import (
+    assumed,
     by_chance,
     canary,
     changed,
     clean,
+    context,
     exact,
     form,
     made,
@@ -280,3 +282,27 @@ def test_what_a_pass_leaves_unseen_is_the_exact_binomial_bound() -> None:
         bound = stats.binomtest(0, n).proportion_ci(0.90, method="exact").high
         assert unseen_share(n) == pytest.approx(bound)
         assert math.isclose((1 - unseen_share(n)) ** n, 0.05)
+
+
+def test_a_pass_in_rows_that_are_not_known_says_so() -> None:
+    result = clean(context=assumed())
+    verdict = gate.check(result)
+    assert verdict.outcome is Outcome.PASS
+    assert verdict.sentence.endswith("--left-context), or let lmexposure verify --rows look.")
+    assert "The rows of the training are not known: behind other text" in verdict.sentence
+    untested = "whether canaries were scored as they were trained: those rows are not known"
+    assert untested in verdict.untested
+    assert gate.rows_unknown(result)
+    for known in (clean(), clean(context=context())):
+        verdict = gate.check(known)
+        assert "rows" not in verdict.sentence
+        assert untested not in verdict.untested
+        assert not gate.rows_unknown(known)
+
+
+def test_a_leak_in_rows_that_are_not_known_is_a_leak() -> None:
+    found = [canary(i, exact(28.0), place=i + 1) for i in range(12)]
+    verdict = gate.check(changed(made(found), context=assumed()))
+    assert verdict.outcome is Outcome.LEAK
+    assert "not known" not in verdict.sentence
+    assert any("those rows are not known" in line for line in verdict.untested)

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from made_results import canary, changed, clean, exact, made, options, privacy, sampled
+from made_results import assumed, canary, changed, clean, exact, made, options, privacy, sampled
 from page_data import page_data
 
 from lmexposure import gate
@@ -265,3 +265,11 @@ def test_a_class_is_read_from_the_scope_of_its_check(
 ) -> None:
     check = Check(name="", key="", scope=scope, outcome=Outcome.PASS, reason="")
     assert class_of(check) == found
+
+
+def test_rows_that_are_not_known_are_the_first_thing_to_mend() -> None:
+    few = changed(clean(n=3), context=assumed())
+    for result, place in ((clean(context=assumed()), 0), (few, 1)):
+        found = answered(result, rows_unknown=True).steps
+        assert found[place].startswith("Measure in the rows of the training, which are not known")
+    assert not any("rows" in step for step in answered(clean()).steps)

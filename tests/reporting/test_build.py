@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from made_results import (
     RANDOM_NUMBER,
+    assumed,
     canary,
+    context,
     estimate,
     hostile_run,
     made,
@@ -25,9 +27,12 @@ from lmexposure.canaries import Manifest
 from lmexposure.errors import ManifestError, ResultError, SettingsError
 from lmexposure.gate import Outcome, Thresholds
 from lmexposure.records import Estimate, Extraction, Method, Result, RunFiles, Scores, open_run
-from lmexposure.reporting import ReportData, report_data
+from lmexposure.reporting import ReportData, render_report, report_data, result_sections
 from lmexposure.reporting.build import canary_rows, class_rows
 from lmexposure.reporting.data import CanaryRow
+from lmexposure.reporting.facts import scored_in
+from lmexposure.reporting.markdown import inline, report_markdown
+from lmexposure.reporting.model_card import evaluation_results
 from lmexposure.reporting.roc import roc_data
 from lmexposure.statistics import roc_curve
 
@@ -357,3 +362,19 @@ def test_the_hull_lies_above_the_curve() -> None:
 
 def test_a_class_without_others_has_no_curve() -> None:
     assert roc_data(scores_of([1, 2], []), pooled=False, level=0.95) == ()
+
+
+def test_a_report_says_in_which_rows_it_was_scored(tmp_path: Path) -> None:
+    run = open_run(small_run(tmp_path / "r"))
+    before = report_data(run)
+    assert (before.scored, before.rows_unknown) == ("", False)
+    for record, unknown in ((context(), False), (assumed(), True)):
+        result = run.result.model_copy(update={"context": record})
+        data = report_data(replace(run, result=result))
+        assert data.rows_unknown is unknown
+        assert data.scored == scored_in(record)
+        assert inline(data.scored) in report_markdown(data)
+        assert data.scored in render_report(data).replace("&#39;", "'")
+        (verdict,) = [r for r in evaluation_results(data) if r.metric_type == "verdict"]
+        assert (verdict.metric_args or {})["scored"] == data.scored
+        assert data.scored.removesuffix(".") in [part.title for part in result_sections(result)]

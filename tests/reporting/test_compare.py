@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_results import small_manifest, small_result, small_run
+from made_results import assumed, context, small_manifest, small_result, small_run
 
 from lmexposure.canaries import Format
 from lmexposure.errors import ResultError, SettingsError
 from lmexposure.gate import Outcome
 from lmexposure.records import RunFiles, open_run
 from lmexposure.reporting import compare_data
-from lmexposure.reporting.compare import setting_differences
+from lmexposure.reporting.compare import context_differences, setting_differences
 
 
 def run_of(path: Path, **made_of: Any) -> RunFiles:
@@ -186,3 +186,23 @@ def test_settings_that_differ_are_named() -> None:
         "budget steps by default and 1,000,000; quick no and yes; dtype float32 and bfloat16"
     )
     assert setting_differences(result, result) == ""
+
+
+def test_other_rows_are_a_note(tmp_path: Path) -> None:
+    runs = [run_of(tmp_path / name) for name in ("a", "b")]
+    chat, plain = (with_result(run, context=rows) for run, rows in zip(runs, _ROWS, strict=True))
+    (note,) = compare_data([chat, plain]).notes
+    assert note.startswith("a and b were scored in other rows (form 'messages' and 'text'; turn")
+    assert "tokens in front 24 and 1; tokens behind 4 and 0" in note
+    assert note.endswith("measure both in the rows of their training")
+    alike = with_result(runs[1], context=context(source="training"))
+    assert compare_data([chat, alike]).notes == ()
+    assert compare_data([chat, runs[1]]).notes == ()  # it does not say
+    long = context(left="x" * 100, template_sha256=None)
+    assert context_differences(chat.result, with_result(runs[1], context=long).result) == (
+        r"in front '<|user|>\nPlease go on.<|end|>\n<|assistant|>\n' and ..."
+        f"{'x' * 59}'; chat template '{'a' * 58}... and none"
+    ).replace(f"'{'a' * 58}...", f"...{'a' * 59}'")
+
+
+_ROWS = (context(), assumed())

@@ -6,13 +6,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_results import options, small_manifest, small_run
+from made_results import assumed, context, options, small_manifest, small_run
 
 from lmexposure.audit import MeasureSettings, RunSettings
 from lmexposure.cli.options import merged
-from lmexposure.records import RunFiles, open_run
+from lmexposure.records import ContextRecord, RunFiles, open_run
 from lmexposure.reporting.data import Fact
-from lmexposure.reporting.facts import DEMO_TEXT, command_of, model_facts, setting_facts, where_of
+from lmexposure.reporting.facts import (
+    DEMO_TEXT,
+    command_of,
+    model_facts,
+    scored_in,
+    setting_facts,
+    where_of,
+)
 
 SEED = 918_273_645
 
@@ -222,3 +229,57 @@ def test_no_name_is_more_than_a_word(tmp_path: Path) -> None:
     run = with_settings(open_run(small_run(tmp_path)), device="$(rm -rf x); `y`")
     words = shlex.split(command_of(run))
     assert words[words.index("--device") + 1] == "$(rm -rf x); `y`"
+
+
+def in_rows(run: RunFiles, record: ContextRecord) -> RunFiles:
+    return replace(run, result=run.result.model_copy(update={"context": record}))
+
+
+def test_in_which_rows_the_texts_were_scored(tmp_path: Path) -> None:
+    run = open_run(small_run(tmp_path))
+    assert "scored as" not in values(model_facts(run))
+    facts = values(model_facts(in_rows(run, context(unscored_tokens=2))))
+    assert facts["scored as"] == "messages, the assistant's turn"
+    assert facts["in front of each text"] == r"'<|user|>\nPlease go on.<|end|>\n<|assistant|>\n'"
+    assert facts["behind each text"] == "4 tokens"
+    assert facts["loss in the training"] == "on the assistant's turns"
+    assert facts["not scored of each text"] == "the first 2 tokens"
+    assert facts["chat template, SHA-256"] == "a" * 64
+    plain = values(model_facts(in_rows(run, assumed())))
+    assert plain["scored as"] == "text"
+    assert plain["in front of each text"] == r"'\n'"
+    assert not {"behind each text", "loss in the training"} & plain.keys()
+    nothing = assumed().model_copy(update={"left": "", "left_tokens": 0})
+    assert values(model_facts(in_rows(run, nothing)))["in front of each text"] == "nothing"
+
+
+def test_the_rows_in_a_sentence() -> None:
+    assert scored_in(context()) == (
+        "Canaries and references were scored as the assistant's turn of a record (messages), "
+        "behind 24 tokens and before 4 tokens, as the manifest says."
+    )
+    assert scored_in(context(turn="user", source="rows", left_tokens=0)) == (
+        "Canaries and references were scored as the user's turn of a record (messages), with "
+        "nothing in front and before 4 tokens, as in the rows of the training."
+    )
+    assert scored_in(assumed()) == (
+        "Canaries and references were scored as texts of their own, behind 1 token, which is "
+        "assumed: the rows of the training are not known."
+    )
+
+
+def test_a_measurement_by_rows_needs_them_again(tmp_path: Path) -> None:
+    run = open_run(small_run(tmp_path, whole=False))
+    assert "rows.json" not in where_of(run)
+    assert ", with the rows.json that was next to it, and the" in where_of(
+        in_rows(run, context(source="rows"))
+    )
+
+
+def test_a_left_context_is_in_the_command(tmp_path: Path) -> None:
+    run = open_run(small_run(tmp_path, whole=False))
+    said = run.result.settings.model_copy(update={"left_context": "Then: "})
+    result = run.result.model_copy(update={"settings": said})
+    again = replace(run, result=result)
+    assert "--left-context 'Then: '" in command_of(again)
+    assert "--left-context" not in command_of(run)
