@@ -24,10 +24,9 @@ from lmexposure.models import (
     template_record,
     tokenizer_sha256,
 )
-from lmexposure.records import ContextRecord, RowsRecord
+from lmexposure.records import MOST_SHOWN, ContextRecord, RowsRecord
 
 Source = Literal["training", "manifest", "rows", "setting", "assumed"]
-_SHOWN = 200  # characters of what is in front; those next to the canary
 _CHECKED = 50  # references that a template is tried on, next to all that were drawn
 
 
@@ -259,7 +258,7 @@ def _described(  # noqa: PLR0913 (each is another thing that the record says)
         form="text" if wrapping is None or wrapping.form is None else wrapping.form,
         turn="plain" if wrapping is None else wrapping.turn,
         loss=loss or ("all" if wrapping is None else wrapping.loss),
-        left=shown[-_SHOWN:],
+        left=shown[-MOST_SHOWN:],
         left_tokens=len(left),
         right_tokens=right,
         unscored_tokens=unscored,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lmexposure.records.result import (
+        MOST_SHOWN,
         CheckpointClass,
         ContextRecord,
         MeasureOptions,
@@ -95,6 +96,7 @@ __all__ = [
     "MACHINE",
     "MEASURE_SETTINGS",
     "MEASURING",
+    "MOST_SHOWN",
     "NAMES_BY_TABLE",
     "OLD_SETTING_NAMES",
     "PANELS",

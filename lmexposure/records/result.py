@@ -107,6 +107,9 @@ class Model(Record):
     validation: Validation | None
 
 
+MOST_SHOWN = 200  # characters in front of a text
+
+
 class ContextRecord(Record):
     """The row that each canary and reference was scored in.
 
@@ -117,7 +120,8 @@ class ContextRecord(Record):
         form: of the records, as in the manifest; "text": each canary is a text of its own.
         turn: that the canaries are: "plain", "user" or "assistant".
         loss: which tokens of a row carried loss: "all", "assistant" or "completion".
-        left: the text of the tokens in front, special tokens included, cut to 200 characters.
+        left: the text of the tokens in front, special tokens included; of a long one the last 200
+            characters.
         left_tokens: how many these are.
         right_tokens: how many follow a canary in its row; they are not scored.
         unscored_tokens: of a canary, how many of its first tokens were not scored, because they

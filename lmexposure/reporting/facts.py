@@ -23,6 +23,7 @@ from lmexposure._style import (
 )
 from lmexposure._text import visible
 from lmexposure.records import (
+    MOST_SHOWN,
     QUICK,
     SEVERAL,
     BaseModelRecord,
@@ -147,10 +148,11 @@ def _context_facts(context: ContextRecord) -> Iterator[Fact]:
     yield Fact(
         name="scored as", value=f"{visible(context.form)}{turn}", meaning=_KNOWN[context.source]
     )
+    tokens = count(context.left_tokens, "token")
     yield Fact(
         name="in front of each text",
         value=repr(context.left) if context.left_tokens else "nothing",
-        meaning=f"the end of {count(context.left_tokens, 'token')}" * (context.left_tokens > 0),
+        meaning=tokens if len(context.left) < MOST_SHOWN else f"the end of {tokens}",
     )
     if context.turn != "plain" or context.right_tokens:
         behind = count(context.right_tokens, "token")
