@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lmexposure._files import canonical_json, only_writer, sha256_bytes
-from lmexposure.audit.directory import MeasurementDirectory
+from lmexposure.audit.directory import MeasurementDirectory, refuse_foreign
 from lmexposure.audit.measurement import measure
 from lmexposure.audit.workload import Progress, silent
 from lmexposure.canaries import Manifest
@@ -194,9 +194,11 @@ def _rows(checkpoint: _Checkpoint, result: Result) -> Iterator[CheckpointClass]:
 
 
 def _refuse_another(out: Path) -> None:
-    """Refuse, before any work, a directory with the result of a single model."""
+    """Refuse, before any work, a directory with the result of a single model, or another tool's."""
     path = out / Result.NAME
-    if path.exists() and not Result.read(path).trajectory:
+    if not path.exists():
+        refuse_foreign(out)
+    elif not Result.read(path).trajectory:
         raise ResultError(
             f"{out} holds the result of a single model; choose another directory for the trajectory"
         )
@@ -207,4 +209,5 @@ def _written(out: Path, last: Path, result: Result) -> Result:
     before = directory.finished()
     if before is not None:
         return before
+    directory.begin(result.settings.threads or 1)  # of a killed copy it says whose it is
     return directory.finish(result, partial(shutil.copyfile, last / "scores.parquet"))

@@ -118,15 +118,16 @@ def precision_notes(name: str, model: PreTrainedModel) -> tuple[str, ...]:
 
 
 def _method(model: Any) -> str:
-    """By what, and into how many bits where the config says so."""
+    """By what, and into how many bits or in which way, where the config says so."""
     config = getattr(model.config, "quantization_config", None)
-    values = config if isinstance(config, dict) else getattr(config, "__dict__", {})
-    method = getattr(values.get("quant_method"), "value", values.get("quant_method"))
-    kind = type(values["quant_type"]).__name__ if "quant_type" in values else ""
-    widths = [width for width in _WIDTHS if values.get(f"load_in_{width}")]
-    widths = widths or [kind] * bool(kind)
-    widths = widths or [f"{values['bits']} bits"] * ("bits" in values)
-    return ", ".join([str(method or "unknown method"), *widths])
+    values = config if isinstance(config, dict) else {} if config is None else config.to_dict()
+    method = values.get("quant_method")
+    how = [width for width in _WIDTHS if values.get(f"load_in_{width}")]
+    if "bits" in values:
+        how.append(f"{values['bits']} bits")
+    if hasattr(config, "quant_type"):  # torchao's own settings, of a class that says what is done
+        how.append(type(config.quant_type).__name__)
+    return ", ".join([str(getattr(method, "value", method) or "unknown method"), *how])
 
 
 @torch.inference_mode()

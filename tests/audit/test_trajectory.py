@@ -158,3 +158,11 @@ def test_another_set_of_checkpoints_is_another_result(
     measure_checkpoints(checkpoints[:1], MANIFEST, settings=SETTINGS, out=tmp_path)
     with pytest.raises(ResultError, match="holds the result of another model, manifest or setti"):
         measure_checkpoints(checkpoints[1:2], MANIFEST, settings=SETTINGS, out=tmp_path)
+
+
+def test_the_files_of_another_tool_are_not_written_over(
+    checkpoints: list[Path], tmp_path: Path
+) -> None:
+    (tmp_path / "scores.parquet").write_bytes(b"of another tool")
+    with pytest.raises(ResultError, match="is there already, and no measurement left it; choose"):
+        measure_checkpoints(checkpoints[:2], MANIFEST, settings=SETTINGS, out=tmp_path)

@@ -1,6 +1,7 @@
 """Models of 8 and 4 bits and models that are spread over devices: their numbers, and refusals."""
 
 import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from tiny import byte_level_bpe
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import BitsAndBytesConfig, LlamaConfig, LlamaForCausalLM
 
 from lmexposure.errors import ModelError, SettingsError
 from lmexposure.models import (
@@ -179,6 +180,21 @@ def test_other_widths_and_maps_are_refused(directory: Path) -> None:
         load_model(directory, load_in="2bit")
     with pytest.raises(SettingsError, match="device_map='all' must be one of auto"):
         load_model(directory, device_map="all")
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        (BitsAndBytesConfig(load_in_4bit=True), r"\(bitsandbytes, 4bit\)"),
+        ({"quant_method": "gptq", "bits": 3}, r"\(gptq, 3 bits\)"),
+        (None, r"\(unknown method\)"),
+    ],
+)
+def test_the_note_names_the_method(directory: Path, config: Any, said: str) -> None:
+    model = load_model(directory).model
+    model.is_quantized = True  # type: ignore[attr-defined]
+    model.config.quantization_config = config
+    assert re.search(said, precision_notes("tiny", model)[0])
 
 
 def test_quantised_weights_that_give_no_numbers_are_refused(directory: Path) -> None:

@@ -25,7 +25,7 @@ from lmexposure.reporting.charts.style import (
 from lmexposure.reporting.data import Floats
 
 _MOST_SERIES = 6
-_MOST_NAMES = 12  # below the axis
+_LONGEST_NAME, _ALL_NAMES = 16, 50  # characters that have room below the axis
 _GUESSING: Style = {"color": MUTED, "linewidth": 1.2, "linestyle": ":"}
 
 
@@ -128,7 +128,8 @@ def _draw(
     axes.set_ylabel("Median exposure\n(bits)")
     axes.set_xlabel(label)
     if label == "Checkpoint":
-        category_ticks(axes, [clipped(name, 16) for name in names], _MOST_NAMES)
+        shown = [clipped(name, _LONGEST_NAME) for name in names]
+        category_ticks(axes, shown, max(1, _ALL_NAMES // max(map(len, shown))))
 
 
 def _legend(lines: Sequence[_Line]) -> list[Artist]:
