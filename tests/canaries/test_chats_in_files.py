@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -296,3 +297,24 @@ def test_bad_strings_and_columns(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("text\n")
     with pytest.raises(CorpusError, match="chats are records, and documents of layout 'lines' are"):
         insert_files(tmp_path / "a.txt", tmp_path / "out", PLAN, wrapping=ANSWER)
+
+
+def test_messages_of_other_fields_take_no_canary(tmp_path: Path) -> None:
+    """Also where nothing is verified: pyarrow would leave the canary out without a word."""
+    rows = [{"messages": [{"role": "user", "text": "q"}]}] * 12
+    source = write(tmp_path / "a.parquet", rows)
+    with pytest.raises(
+        CorpusError, match="row 1: 'messages', turn 1 must have 'role' and 'content'"
+    ):
+        insert_files(source, tmp_path / "out", PLAN, wrapping=ANSWER, verify=False)
+
+
+def test_coins_decide_in_chats_as_in_texts(tmp_path: Path) -> None:
+    tossed = replace(PLAN, canaries=8, inclusion_probability=0.5, inclusion_seed=3)
+    texts = write(tmp_path / "t.jsonl", [{"text": f"text {i}"} for i in range(40)])
+    chats = write(tmp_path / "c.jsonl", records(ANSWER, 40))
+    plain = insert_files(texts, tmp_path / "a", tossed)
+    wrapped = insert_files(chats, tmp_path / "b", tossed, wrapping=ANSWER)
+    assert wrapped.entries == plain.entries
+    assert wrapped.held_out
+    assert verify(tmp_path / "b" / "corpus" / "c.jsonl", wrapped).as_inserted
