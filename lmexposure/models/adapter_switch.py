@@ -67,17 +67,26 @@ def base_sha256(model: Any) -> str:
     Args:
         model: of transformers, with layers of peft in it that are not merged.
     """
-    weights = model.state_dict()
+    weights, places = model.state_dict(), {}
     for name, layer in model.named_modules():
         if _is_switched(layer):
-            _take_off(weights, f"{name}.", layer)
-    bare = SimpleNamespace(state_dict=lambda: weights)
+            places.update(_take_off(weights, f"{name}.", layer))
+    bare = SimpleNamespace(
+        state_dict=lambda: weights,
+        # Where a weight that is offloaded is brought from.
+        get_submodule=lambda name: model.get_submodule(places.get(name, name)),
+    )
     return weights_sha256(cast(PreTrainedModel, bare))
 
 
-def _take_off(weights: dict[str, Any], layer_name: str, layer: Any) -> None:
-    """Leave of one layer's weights its own, under the names that they had before."""
+def _take_off(weights: dict[str, Any], layer_name: str, layer: Any) -> dict[str, str]:
+    """Leave of one layer's weights its own, under the names that they had before.
+
+    Returns:
+        the modules that hold them now, by the names of before.
+    """
     added = (*layer.adapter_layer_names, *layer.other_param_names, "modules_to_save")
+    places = {}
     for key in [key for key in weights if key.startswith(layer_name)]:
         rest = key.removeprefix(layer_name)
         if rest.startswith(tuple(f"{name}." for name in added)) or rest in added:
@@ -85,7 +94,10 @@ def _take_off(weights: dict[str, Any], layer_name: str, layer: Any) -> None:
             continue
         for within in _WITHIN:
             if rest.startswith(within):
-                weights[layer_name + rest.removeprefix(within)] = weights.pop(key)
+                before = layer_name + rest.removeprefix(within)
+                weights[before] = weights.pop(key)
+                places[before.rpartition(".")[0]] = key.rpartition(".")[0]
+    return places
 
 
 def _switched(model: Any) -> list[Any]:
