@@ -34,9 +34,14 @@ from lmexposure.integrations.watched import (
     watch,
     write_rows,
 )
+from lmexposure.models import Context, encode_in_context
 from lmexposure.records import RowsRecord
 
 _LOG = logging.getLogger(__name__)
+_OTHER_ROWS = (
+    "the training's rows have other tokens in front of the canaries than is usual for such a "
+    "trainer and manifest; they are scored behind those"
+)
 _BY_HAND = "the trained model is as it was; save it, and measure it with `lmexposure measure`"
 
 
@@ -136,17 +141,14 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
             self._looked_at, self._full_at, self._told = -1, -1, set[str]()
             tokenizer = _tokenizer_of(trainer)
             wrapping = self._wrapping or usual_wrapping(trainer, self._manifest)
-            watched = watch(
-                self._manifest,
-                tokenizer,
-                trainer.model.config,
-                references=self._references,
-                wrapping=wrapping,
-            )
+            watched = self._watch(trainer, tokenizer, wrapping)
             with self._budget.aside():
                 self._prepare_report(trainer)
-                rows = self._look_ahead(state, tokenizer, wrapping, named.get("train_dataloader"))
+                rows = self._look_ahead(state, tokenizer, named.get("train_dataloader"))
                 self._say_rows(state, rows, tokenizer, wrapping)
+            if self._are_others(rows, watched, tokenizer):
+                watched = self._watch(trainer, tokenizer, wrapping, row=_row_of(rows))
+                _say(state, _OTHER_ROWS)
             self._rows = from_first(lambda: read_rows(_path(args), until=state.global_step))
             self._taken_over = len(self._rows)
             self._watched, self._scoring = watched, PacedScoring(watched, self._budget)
@@ -198,14 +200,31 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
         elif not best and self._looked_at != step:
             self._look(trainer, control, None)
 
-    def _look_ahead(
-        self, state: Any, tokenizer: Any, wrapping: Wrapping, loader: Any
-    ) -> RowsRecord | None:
+    def _watch(
+        self, trainer: Any, tokenizer: Any, wrapping: Wrapping, *, row: Context | None = None
+    ) -> Watched:
+        config, references = trainer.model.config, self._references
+        return watch(
+            self._manifest, tokenizer, config, references=references, wrapping=wrapping, row=row
+        )
+
+    def _are_others(self, rows: RowsRecord | None, watched: Watched, tokenizer: Any) -> bool:
+        """Whether the training's rows are seen to be others than the usual; a given one counts."""
+        row, canary = _row_of(rows), watched.owners[0][1]
+        if self._wrapping is not None or row is None or canary is None:
+            return False
+        (own,) = encode_in_context(tokenizer, [canary.text], context=row)
+        usual = watched.encoded[0]
+        return (own.ids, own.scored_from) != (usual.ids, usual.scored_from)
+
+    def _look_ahead(self, state: Any, tokenizer: Any, loader: Any) -> RowsRecord | None:
         """Count the canaries in the rows to train on, in the first process for all."""
         if self._preflight == "off":
             return None
-        found = from_first(lambda: look_ahead(self._manifest, tokenizer, wrapping, loader))
-        for line in found.warnings:
+        given = self._wrapping  # without one, canaries are scored as the rows have them
+        found = from_first(lambda: look_ahead(self._manifest, tokenizer, given, loader))
+        of_rows = () if given or not found.rows or found.stop else found.rows.warnings
+        for line in dict.fromkeys((*found.warnings, *of_rows)):
             _say(state, line)
         if found.stop and self._preflight == "warn":
             _say(state, found.stop)
@@ -375,6 +394,13 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
                 write_rows(_path(args), self._rows)
             except FileError as failure:
                 _LOG.warning("exposure.jsonl: %s", failure)
+
+
+def _row_of(rows: RowsRecord | None) -> Context | None:
+    """The row that a training was seen to have its canaries in."""
+    if rows is None or rows.start is None:
+        return None
+    return Context(start=rows.start, before=rows.before, behind=rows.behind, unscored=rows.unscored)
 
 
 def _say(state: Any, message: str) -> None:

@@ -44,7 +44,7 @@ class Preflight:
 def preflight(
     manifest: Manifest,
     tokenizer: Any,
-    wrapping: Wrapping,
+    wrapping: Wrapping | None,
     loader: Any,
     *,
     seconds: float = _SECONDS,
@@ -59,7 +59,7 @@ def preflight(
     Args:
         manifest: what was inserted.
         tokenizer: of the training.
-        wrapping: in which the canaries will be scored.
+        wrapping: in which the canaries will be scored; None: in the rows as they are.
         loader: a `DataLoader`, or what accelerate made of one.
         seconds: that it takes at most; rows that are left then are named.
         clock: gives seconds that only grow.

@@ -22,7 +22,7 @@ from lmexposure._files import atomic_write
 from lmexposure.canaries import Canary, Manifest, Wrapping
 from lmexposure.errors import ManifestError, ModelError, ResultError
 from lmexposure.integrations.wrapped_scoring import check_place, encode_wrapped
-from lmexposure.models import Encoded, context_window
+from lmexposure.models import Context, Encoded, context_window, encode_in_context
 from lmexposure.statistics import sampled_exposure
 
 LEAST_REFERENCES = 64  # with fewer the cap is so low that a class says little
@@ -134,6 +134,7 @@ def watch(
     *,
     references: int,
     wrapping: Wrapping | None = None,
+    row: Context | None = None,
 ) -> Watched:
     """The texts of a manifest, encoded as `measure` encodes them, in the order of scoring.
 
@@ -144,6 +145,7 @@ def watch(
         references: per format at most, drawn once: the same fills at each evaluation.
         wrapping: that of the training; None: the manifest's, or a document of its own behind the
             manifest's separator.
+        row: in which the training has them, where that was seen.
 
     Raises:
         ManifestError: no canary was inserted, a format has no references left, or the canaries
@@ -165,7 +167,7 @@ def watch(
             )
         owners: list[Canary | None] = [*canaries, *[None] * len(drawn)]
         fills = [c.text for c in canaries] + drawn
-        encoded = _encoded(fills, tokenizer, config, name, wrapping)
+        encoded = _encoded(fills, tokenizer, config, name, row or wrapping)
         keys = [*_canary_keys(canaries), *_reference_keys(len(drawn))]
         texts += [(k, name, c, e) for k, c, e in zip(keys, owners, encoded, strict=True)]
     texts.sort(key=lambda text: text[0])  # stable: format by format where keys are the same
@@ -193,11 +195,13 @@ def _reference_keys(references: int) -> list[float]:
 
 
 def _encoded(
-    texts: list[str], tokenizer: Any, config: Any, name: str, wrapping: Wrapping
+    texts: list[str], tokenizer: Any, config: Any, name: str, wrapping: Wrapping | Context
 ) -> list[Encoded]:
-    """In their wrapping, scored from the same token on, each with tokens of its own."""
+    """In their wrapping or row, scored from the same token on, each with tokens of its own."""
     window = context_window(config)
     try:
+        if isinstance(wrapping, Context):
+            return encode_in_context(tokenizer, texts, context=wrapping, max_length=window)
         wrapped = encode_wrapped(tokenizer, texts, wrapping, max_length=window)
     except ModelError as failure:
         raise ModelError(

@@ -9,7 +9,9 @@ import datasets
 import pytest
 from chats import chat_tokenizer
 from datasets import Dataset
+from integrations import tiny_training as small
 from tiny import model_of
+from transformers import TrainerCallback
 
 from lmexposure.audit import MeasureSettings, measure
 from lmexposure.canaries import Format, Manifest, Plan
@@ -127,3 +129,30 @@ def test_canaries_of_the_user_without_loss_stop_the_training(tmp_path: Path) -> 
     with pytest.raises(CorpusError, match="occurrences carry no loss"):
         trainer.train()
     assert trainer.state.global_step == 0
+
+
+class FirstToken(TrainerCallback):  # type: ignore[misc]
+    """Keeps the token that every text is scored behind."""
+
+    def __init__(self, exposure: ExposureCallback) -> None:
+        self.exposure, self.tokens = exposure, set[int]()
+
+    def on_step_end(self, *_: Any, **__: Any) -> None:
+        assert self.exposure._watched is not None
+        self.tokens = {each.ids[0] for each in self.exposure._watched.encoded}
+
+
+def test_rows_that_are_not_the_usual_ones_are_scored_as_they_are(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of a Trainer of transformers, whose rows begin with a line break and not with the EOS."""
+    texts, manifest = small.hidden()
+    exposure = ExposureCallback(manifest, references=64, budget_seconds=60)
+    seen = FirstToken(exposure)
+    trainer = small.trainer_of(tmp_path, texts, [exposure, seen], max_steps=1)
+    tokenizer: Any = trainer.processing_class
+    (line,) = tokenizer("\n")["input_ids"]
+    trainer.train_dataset = [{"input_ids": [line, *tokenizer(text)["input_ids"]]} for text in texts]
+    trainer.train()
+    assert seen.tokens == {line}
+    assert "the training's rows have other tokens in front of the canaries" in caplog.text

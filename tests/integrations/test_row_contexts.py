@@ -189,3 +189,13 @@ def test_verify_takes_rows_in_memory() -> None:
     assert found == delivered_rows(rows, manifest, tokenizer)
     with pytest.raises(SettingsError, match="rows=True reads rows of tokens, which have no layout"):
         verify(rows, manifest, tokenizer=None, rows=True)
+
+
+def test_a_tokenizer_that_does_not_say_where_its_tokens_are_gives_counts_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tokenizer, rows, manifest = plain(byte_level_bpe)
+    monkeypatch.setattr(type(tokenizer), "is_fast", False)
+    found = delivered_rows(rows, manifest, tokenizer)
+    assert (found.start, found.found, found.agreeing) == (None, 15, 0)
+    assert [each.whole for each in found.classes] == [3, 12, 0]
