@@ -17,7 +17,7 @@ from scoring.chat_rows import (
 )
 from scoring.test_exact_search import assert_as_enumerated, search_of
 from scoring.test_likeliest_fills import assert_right
-from tiny import byte_level_bpe, characters, word_piece
+from tiny import byte_level_bpe, characters, gpt2_like_bpe, sentence_piece_bpe, word_piece
 
 from lmexposure.canaries import Format
 from lmexposure.errors import ModelError
@@ -208,6 +208,19 @@ def test_where_the_secrets_of_a_row_begin(name: str) -> None:
     assert (found.lead + chat.form.prefix).startswith(read)
     assert (found.trail == "") == (name not in ("uneven", "sentence piece"))
     assert context.behind.startswith(found.trail)
+
+
+@pytest.mark.parametrize("make", [characters, byte_level_bpe, sentence_piece_bpe, gpt2_like_bpe])
+def test_a_row_with_nothing_behind_it_is_a_left_context(make: Any) -> None:
+    tokenizer = make()
+    spaces = [token_space(tokenizer, PIN, context=c) for c in ("\n", Context(before="\n"))]
+    assert spaces[0].beginning == spaces[1].beginning
+    assert spaces[0].path(281) == spaces[1].path(281)
+    model, texts = chat_model("gpt2", len(tokenizer)), [PIN.text(i) for i in range(30)]
+    plain, row = (
+        log_perplexity(model, tokenizer, texts, context=c) for c in ("\n", Context(before="\n"))
+    )
+    np.testing.assert_array_equal(plain, row)
 
 
 def test_a_large_space_in_a_chat_is_counted_exactly() -> None:
