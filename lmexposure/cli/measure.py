@@ -19,10 +19,9 @@ if TYPE_CHECKING:
 
 @takes(settings=options.MEASUREMENT)
 def measure(
-    models: Annotated[
+    model: Annotated[
         list[str],
         typer.Argument(
-            metavar="MODEL...",
             help="A model directory or hub name; several: the checkpoints of one training, for a "
             "trajectory.",
         ),
@@ -51,8 +50,8 @@ def measure(
     Manifest.read(manifest)  # a bad manifest is found before a large model is loaded
     with only_writer(out):
         with long_work() as progress:
-            measured = _measure_one if len(models) == 1 else _measure_several
-            result = measured(models, manifest, out, settings, base, progress)
+            measured = _measure_one if len(model) == 1 else _measure_several
+            result = measured(model, manifest, out, settings, base, progress)
         print_result(result)
         write_and_say(out)
     say(f"result  {out / 'result.json'}")

@@ -119,13 +119,15 @@ def precision_notes(name: str, model: PreTrainedModel) -> tuple[str, ...]:
 
 def _method(model: Any) -> str:
     """By what, and into how many bits or in which way, where the config says so."""
-    config = getattr(model.config, "quantization_config", None)
+    config: Any = getattr(model.config, "quantization_config", None)
     values = config if isinstance(config, dict) else {} if config is None else config.to_dict()
     method = values.get("quant_method")
     how = [width for width in _WIDTHS if values.get(f"load_in_{width}")]
     if "bits" in values:
         how.append(f"{values['bits']} bits")
-    if hasattr(config, "quant_type"):  # torchao's own settings, of a class that says what is done
+    if config is not None and hasattr(
+        config, "quant_type"
+    ):  # torchao names what is done by a class
         how.append(type(config.quant_type).__name__)
     return ", ".join([str(getattr(method, "value", method) or "unknown method"), *how])
 

@@ -192,7 +192,7 @@ def test_other_widths_and_maps_are_refused(directory: Path) -> None:
 )
 def test_the_note_names_the_method(directory: Path, config: Any, said: str) -> None:
     model = load_model(directory).model
-    model.is_quantized = True  # type: ignore[attr-defined]
+    model.is_quantized = True
     model.config.quantization_config = config
     assert re.search(said, precision_notes("tiny", model)[0])
 
