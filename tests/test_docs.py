@@ -209,7 +209,8 @@ def _chat_trainer(names: dict[str, Any], out: Path) -> Trainer:
 # To the end of a command of the tutorial on chats: the same with less to do.
 LESS = {
     "insert": "--canaries 4 --controls 8 --seed 3",
-    "run": "--canaries 4 --controls 8 --seed 3 --references 200 --draws 500 --revealed 0",
+    "run": "--canaries 4 --controls 8 --seed 3 --references 200 --draws 500 --revealed 0 "
+    "--epochs 6 --learning-rate 1e-2",
     "measure": "--references 200 --draws 500 --revealed 0",
 }
 
@@ -221,7 +222,7 @@ def test_the_tutorial_on_chats_runs_in_short_form(
     monkeypatch.chdir(tmp_path)
     lines = [" ".join(sentences(6, seed=n)) for n in range(120)]
     (tmp_path / "wikitext.txt").write_text("\n".join(lines).replace(";", "."))
-    sizes = "--chats 60 --steps 60 --width 32 --layers 2 --vocabulary 400"
+    sizes = "--chats 40 --steps 40 --width 64 --layers 2 --vocabulary 400"
     _script(monkeypatch, "chats.py", f"wikitext.txt case {sizes}")
     page = (ROOT / "docs/tutorials/chats.md").read_text(encoding="utf-8")
     typed = [words for words in command_lines(page) if "case/base" in words or "adapter" in words]
@@ -229,7 +230,7 @@ def test_the_tutorial_on_chats_runs_in_short_form(
     for name, *words in typed:
         if name == "measure" and not (tmp_path / "adapter").exists():
             _script(
-                monkeypatch, "sft_chats.py", "case/base canaried/corpus/chats.jsonl adapter 6 2e-2"
+                monkeypatch, "sft_chats.py", "case/base canaried/corpus/chats.jsonl adapter 6 1e-2"
             )
         done = call(name, *words, *shlex.split(LESS[name]))
         assert done.code == 0, done.err
