@@ -25,6 +25,7 @@ from lmexposure.scoring import same_random_numbers
 
 _FEW_RIGHT = 64  # tokens behind a canary that are looked at
 _MOST_LEFT = 4096  # tokens in front
+_MOST_DECODED = 256  # occurrences whose text behind is read
 _HALF, _NEARLY_ALL = 0.5, 0.95  # shares of occurrences
 _COLUMNS = ("input_ids", "labels", "attention_mask", "position_ids")
 _MASKS = ("completion_mask", "assistant_masks")  # what trainers fold into labels later
@@ -352,7 +353,6 @@ def _candidates(
     unscored = Counter[int]()
     for each, times in like.items():
         unscored[each.unscored] += times
-    right = _shared_right(like, added)
     last = max((i + 1 for i, token in enumerate(left) if token in added), default=0)
     begin = next((i for i, token in enumerate(left) if token not in added), len(left))
     for cut in dict.fromkeys((last, begin, 0, len(left))):
@@ -360,25 +360,41 @@ def _candidates(
         place = text.rfind(texts[example.id])
         if place < 0:
             continue
-        whole = _decoded(tokenizer, [*left[cut:], *example.own, *right])
-        behind = whole[place + len(texts[example.id]) :] if whole.startswith(text) else ""
+        behind = _shared_behind(tokenizer, left[cut:], like, texts, added)
         made = Context(start=left[:cut], before=text[:place], behind=behind)
         yield replace(made, unscored=unscored.most_common(1)[0][0])
 
 
-def _shared_right(like: Mapping[_Seen, int], added: set[int]) -> list[int]:
-    """The tokens behind that nearly all share, up to the first special one."""
-    right: list[int] = []
-    total = sum(like.values())
-    while len(right) < _FEW_RIGHT and not (right and right[-1] in added):
-        votes: Counter[int] = Counter()
-        for each, times in like.items():
-            if len(each.right) > len(right) and list(each.right[: len(right)]) == right:
-                votes[each.right[len(right)]] += times
-        if not votes or votes.most_common(1)[0][1] < _NEARLY_ALL * total:
-            return right
-        right.append(votes.most_common(1)[0][0])
-    return right
+def _shared_behind(
+    tokenizer: Any,
+    left: tuple[int, ...],
+    like: Mapping[_Seen, int],
+    texts: Mapping[str, str],
+    added: set[int],
+) -> str:
+    """The text behind that nearly all share, up to the first special token.
+
+    Text, not tokens: some canaries share their last token with it, and others do not.
+    """
+    votes: Counter[str] = Counter()
+    for each, times in sorted(like.items(), key=lambda pair: -pair[1])[:_MOST_DECODED]:
+        stop = next((i + 1 for i, token in enumerate(each.right) if token in added), _FEW_RIGHT)
+        text = _decoded(tokenizer, [*left, *each.own])
+        whole = _decoded(tokenizer, [*left, *each.own, *each.right[:stop]])
+        place = text.rfind(texts[each.id])
+        known = place >= 0 and whole.startswith(text)
+        votes[whole[place + len(texts[each.id]) :].rstrip("\ufffd") if known else ""] += times
+    shared = ""
+    for length in range(1, max(map(len, votes)) + 1):
+        beginnings: Counter[str] = Counter()
+        for text, times in votes.items():
+            if len(text) >= length:
+                beginnings[text[:length]] += times
+        text, times = beginnings.most_common(1)[0]
+        if times < _NEARLY_ALL * votes.total():
+            break
+        shared = text
+    return shared
 
 
 def _decoded(tokenizer: Any, ids: Sequence[int]) -> str:

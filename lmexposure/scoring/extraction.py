@@ -110,8 +110,8 @@ class Extractor:
         )
         if not found.ids:
             raise ModelError(
-                f"format {format.name!r} begins with its secret and this tokenizer has neither BOS "
-                "nor EOS, so the model has nothing to begin from; put text before the first hole"
+                f"format {format.name!r} begins with its secret and no token is in front of it "
+                "in its row, so the model has nothing to begin from; put text before the first hole"
             )
         if found.characters is None:
             raise ModelError(

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from chats import chat_tokenizer
+from scoring.chat_rows import made
 from tiny import byte_level_bpe, sentence_piece_bpe
 from torch.utils.data import DataLoader
 from transformers import DataCollatorForLanguageModeling
@@ -199,3 +200,23 @@ def test_a_tokenizer_that_does_not_say_where_its_tokens_are_gives_counts_alone(
     found = delivered_rows(rows, manifest, tokenizer)
     assert (found.start, found.found, found.agreeing) == (None, 15, 0)
     assert [each.whole for each in found.classes] == [3, 12, 0]
+
+
+@pytest.mark.parametrize("name", ["uneven", "sentence piece"])
+def test_tokens_that_some_canaries_share_with_what_is_behind(name: str) -> None:
+    """Canaries of either kind are in one row, and so is every fill that was never inserted."""
+    chat, tokenizer, _ = made(name)
+    plan = Plan(formats=(chat.form,), canaries=12, repetitions=(1, 2), controls=2, seed=2)
+    manifest = insert([f"text {i}" for i in range(30)], plan).manifest
+    fills = [chat.form.text(index) for index in range(1000)]
+    rows = [
+        tokenizer(chat.rendered(tokenizer, text), add_special_tokens=False)["input_ids"]
+        for text in fills
+    ]
+    trained = [rows[each.index] for each in manifest.canaries for _ in range(each.repetitions)]
+    found = delivered_rows([{"input_ids": ids} for ids in trained], manifest, tokenizer)
+    assert (found.found, found.agreeing, found.warnings) == (36, 36, ())
+    encoded = encode_rows(tokenizer, fills, context_of(found))
+    assert [row.ids[: row.stop] for row in encoded] == [
+        ids[: row.stop] for row, ids in zip(encoded, rows, strict=True)
+    ]

@@ -205,7 +205,7 @@ def test_refuses_to_begin_from_nothing() -> None:
     tokenizer = byte_level_bpe()
     tokenizer.eos_token = None
     bare = Format(name="bare", template="{digits:5}")
-    with pytest.raises(ModelError, match="begins with its secret"):
+    with pytest.raises(ModelError, match="begins with its secret and no token is in front"):
         Extractor(model_of("gpt2", len(tokenizer)), tokenizer, bare, context=None)
 
 

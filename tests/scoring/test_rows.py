@@ -295,3 +295,11 @@ def test_a_base_with_other_tokens_is_refused_where_some_carry_no_loss() -> None:
     assert alike.bits == alike.base_bits
     with pytest.raises(ModelError, match="the first 2 tokens of each text carry no loss"):
         bits_against_base(model, mine, base, other, [PIN.text(1)], context=row)
+
+
+def test_a_secret_with_no_token_in_front_of_it() -> None:
+    """The tokenizer has an EOS token, but the row does not begin with it."""
+    tokenizer = byte_level_bpe()
+    bare = Format(name="bare", template="{digits:3} is my PIN")
+    with pytest.raises(ModelError, match="and no token is in front of it in its row, so the model"):
+        token_space(tokenizer, bare, context=Context(start=()))
