@@ -1,14 +1,13 @@
 """Instruction chats from a text, and a small base model for them: chats.py TEXT OUT.
 
-What the first tutorial fine-tunes: OUT/chats.jsonl holds questions and answers made of TEXT's own
-sentences, OUT/base a Llama of a million parameters with a ChatML tokenizer, trained from scratch on
-the lines that no chat is made of.
+What the first tutorial fine-tunes: OUT/chats.jsonl holds questions about TEXT's own sentences with
+their answers, OUT/base a Llama of a million parameters with a ChatML tokenizer, trained from
+scratch on the lines that no chat is made of.
 """
 
 import argparse
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -27,10 +26,11 @@ TEMPLATE = (
     "{% else %}{{ m.content + '<|im_end|>' }}{% endif %}{{ '\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
-QUESTIONS = (
-    "How does this go on? {0}",
-    "What does the text say after these words? {0}",
-    "Continue: {0}",
+# Questions about a sentence and their answers: what a few hundred examples can teach.
+TASKS = (
+    ("Which words begin and end this? {0}", 'It begins with "{first}" and ends with "{last}".'),
+    ("How long is this? {0}", 'It has {count} words, and the longest is "{longest}".'),
+    ("Quote the first words of this: {0}", '"{first} {second} {third}", and so on.'),
 )
 _BLOCK, _BATCH, _RATE = 128, 16, 3e-3
 
@@ -39,11 +39,11 @@ def main() -> None:
     settings = parse()
     set_seed(settings.seed)
     lines = [line.strip() for line in settings.text.read_text("utf-8").splitlines()]
-    pairs = list(neighbours(lines))
-    every = max(len(pairs) // settings.chats, 2)
-    chats = [chat(n, *pair) for n, pair in enumerate(pairs[::every][: settings.chats])]
-    answers = {messages[1]["content"] for messages in chats}
-    rest = [line for line in lines if line and answers.isdisjoint(sentences(line))]
+    found = [part for line in lines for part in sentences(line) if 40 <= len(part) <= 160]
+    every = max(len(found) // settings.chats, 2)
+    asked = found[::every][: settings.chats]
+    chats = [chat(number, sentence) for number, sentence in enumerate(asked)]
+    rest = [line for line in lines if line and set(asked).isdisjoint(sentences(line))]
 
     settings.out.mkdir(parents=True, exist_ok=True)
     rows = (json.dumps({"messages": turns}, ensure_ascii=False) + "\n" for turns in chats)
@@ -60,7 +60,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("text", type=Path, help="any text of a few hundred sentences or more")
     parser.add_argument("out", type=Path, help="directory to write")
     parser.add_argument("--chats", type=int, default=400, help="at most; default 400")
-    parser.add_argument("--steps", type=int, default=800, help="of the base's training")
+    parser.add_argument(
+        "--steps", type=int, default=600, help="of the base's training; default 600"
+    )
     parser.add_argument("--vocabulary", type=int, default=2048, help="tokens at most")
     parser.add_argument("--width", type=int, default=128, help="of the base's layers")
     parser.add_argument("--layers", type=int, default=4, help="of the base")
@@ -73,16 +75,15 @@ def sentences(line: str) -> list[str]:
     return [part.strip() for part in re.split(r"(?<=[.!?])\s+(?=[A-Z])", line)]
 
 
-def neighbours(lines: list[str]) -> Iterator[tuple[str, str]]:
-    """Sentences and what comes after them, each sentence once."""
-    for line in lines:
-        found = [part for part in sentences(line) if 20 <= len(part) <= 160]
-        yield from zip(found[::2], found[1::2], strict=False)
-
-
-def chat(number: int, said: str, after: str) -> Chat:
-    question = QUESTIONS[number % len(QUESTIONS)].format(said)
-    return [{"role": "user", "content": question}, {"role": "assistant", "content": after}]
+def chat(number: int, sentence: str) -> Chat:
+    question, answer = TASKS[number % len(TASKS)]
+    words = re.findall(r"\w+", sentence)
+    facts = {"first": words[0], "second": words[1], "third": words[2], "last": words[-1]}
+    said = answer.format(**facts, count=len(words), longest=max(words, key=len))
+    return [
+        {"role": "user", "content": question.format(sentence)},
+        {"role": "assistant", "content": said},
+    ]
 
 
 def chatml_tokenizer(lines: list[str], *, vocab_size: int) -> PreTrainedTokenizerFast:
