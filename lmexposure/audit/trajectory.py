@@ -150,6 +150,8 @@ def _results(
 ) -> Iterator[tuple[_Checkpoint, Result]]:
     for number, checkpoint in enumerate(checkpoints):
         progress(_TITLE, number, len(checkpoints), checkpoint.name)
+        if number:
+            gc.collect()  # two large models do not fit into memory
         loaded = load(checkpoint.model)
         result = measure(
             loaded,
@@ -160,7 +162,6 @@ def _results(
             progress=progress,
         )
         del loaded
-        gc.collect()  # two large models do not fit into memory
         yield checkpoint, result
     progress(_TITLE, len(checkpoints), len(checkpoints), "")
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from lmexposure._files import sha256_bytes
 from lmexposure.canaries import Wrapping, WrappingRecord
 from lmexposure.errors import CorpusError, InputError, ModelError
-from lmexposure.models.encoding import Context, encode_rows
+from lmexposure.models.encoding import Context, Row, encode_rows
 
 _AT_ONCE = 1_000  # records
 _PROBE = "\ue000"  # of no script: a template shows it where it shows a text, and nowhere else
@@ -226,36 +226,12 @@ def _without_loss(
 ) -> int:
     """How many of a text's first tokens carry no loss: the same number in all texts."""
     records = [wrapping.record(text) for text in texts]
-    rows = training_rows(tokenizer, records, wrapping)
-    counts = set()
-    for number, (row, own) in enumerate(
-        zip(rows, encode_rows(tokenizer, texts, context), strict=True)
-    ):
-        name = f"text {number} of {len(texts)}"
-        if row.ids[: own.stop] != own.ids[: own.stop]:
-            raise ModelError(
-                f"{name}: the tokenizer gives its row other tokens in the training than in the "
-                "scoring; load the tokenizer of the training, a fast one, with AutoTokenizer"
-            )
-        if own.stop <= max(own.first, 1):
-            raise ModelError(
-                f"{name}: a text of one token is all of its row, and nothing predicts it; use a "
-                "longer format"
-            )
-        carried = row.carried[max(own.first, 1) : own.stop]
-        if not carried.any():
-            raise ModelError(
-                f"{name}: no token of it carries loss under loss={wrapping.loss!r}; for "
-                "'assistant' the chat template must mark its answers with {% generation %}; where "
-                "SFTTrainer put another in its place, give chat_template=trainer.chat_template"
-            )
-        unscored = int(carried.argmax())
-        if not carried[unscored:].all():
-            raise ModelError(
-                f"{name}: some of its tokens carry no loss behind others that do, so that it has "
-                "no log-perplexity of its own; let the template mark whole answers"
-            )
-        counts.add(unscored)
+    made = training_rows(tokenizer, records, wrapping)
+    scored = encode_rows(tokenizer, texts, context)
+    counts = {
+        _unscored(f"text {number} of {len(texts)}", row, own, wrapping)
+        for number, (row, own) in enumerate(zip(made, scored, strict=True))
+    }
     if len(counts) > 1:
         raise ModelError(
             f"of some texts the first {min(counts)} tokens carry no loss, of others the first "
@@ -263,6 +239,34 @@ def _without_loss(
             "that begins no answer in its prompt, or loss='all'"
         )
     return counts.pop()
+
+
+def _unscored(name: str, made: TrainingRow, scored: Row, wrapping: Wrapping) -> int:
+    """How many of a text's first tokens carry no loss, in its row as trained and as scored."""
+    if made.ids[: scored.stop] != scored.ids[: scored.stop]:
+        raise ModelError(
+            f"{name}: the tokenizer gives its row other tokens in the training than in the "
+            "scoring; load the tokenizer of the training, a fast one, with AutoTokenizer"
+        )
+    if scored.stop <= max(scored.first, 1):
+        raise ModelError(
+            f"{name}: a text of one token is all of its row, and nothing predicts it; use a "
+            "longer format"
+        )
+    carried = made.carried[max(scored.first, 1) : scored.stop]
+    if not carried.any():
+        raise ModelError(
+            f"{name}: no token of it carries loss under loss={wrapping.loss!r}; for "
+            "'assistant' the chat template must mark its answers with {% generation %}; where "
+            "SFTTrainer put another in its place, give chat_template=trainer.chat_template"
+        )
+    unscored = int(carried.argmax())
+    if not carried[unscored:].all():
+        raise ModelError(
+            f"{name}: some of its tokens carry no loss behind others that do, so that it has "
+            "no log-perplexity of its own; let the template mark whole answers"
+        )
+    return unscored
 
 
 def _end(tokenizer: Any) -> str:

@@ -22,7 +22,7 @@ from lmexposure.audit import measure
 from lmexposure.canaries import Format, Plan
 from lmexposure.errors import ModelError, NumericalError, ResultError
 from lmexposure.integrations import insert
-from lmexposure.models import LoadedModel, load_model, save_model
+from lmexposure.models import LoadedModel, load_model, save_model, weights_sha256
 from lmexposure.records import BaseModelRecord, Result
 from lmexposure.scoring import log_perplexity
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureW
 
 PIN = Format(name="pin", template="My PIN is {digits:3}")
 TOKENIZER = byte_level_bpe()
-SETTINGS = replace(QUICK, references=60, method="sampled", extraction=False)
+SETTINGS = replace(QUICK, references=60, method="sampled", extraction=False, permutations=99)
 PLAN = Plan(formats=(PIN,), canaries=3, repetitions=(1, 4), controls=3, seed=3)
 TEXTS, MANIFEST = insert(sentences(20), PLAN)
 
@@ -152,7 +152,7 @@ def test_an_adapter_in_memory_is_as_it_was(options: dict[str, Any]) -> None:
     adapted = with_lora(gpt2().bfloat16(), **options).train()
     before = [(name, w.requires_grad, w.clone()) for name, w in adapted.named_parameters()]
     result = measured(adapted, "adapter-off")
-    assert beside(result).weights_sha256 == measured(gpt2().bfloat16(), None).model.weights_sha256
+    assert beside(result).weights_sha256 == weights_sha256(gpt2().bfloat16())
     after = adapted.named_parameters()
     for (name, trains, weight), (same, now) in zip(before, after, strict=True):
         assert (name, trains) == (same, now.requires_grad)

@@ -22,7 +22,7 @@ pytest.importorskip("torchao")
 
 PIN = Format(name="pin", template="My PIN is {digits:2}")
 TOKENIZER = byte_level_bpe()
-SETTINGS = replace(ALL_FILLS, extraction=False)
+SETTINGS = replace(ALL_FILLS, extraction=False, permutations=99)
 PLAN = Plan(formats=(PIN,), canaries=2, repetitions=(1, 4), controls=2, seed=3)
 TEXTS, MANIFEST = insert(sentences(20), PLAN)
 

@@ -40,22 +40,31 @@ def save(path: Path, change: float = 0.0, tokenizer: Any = TOKENIZER, kind: str 
 def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """As a shell sorts them: not by their steps."""
     place = tmp_path_factory.mktemp("training")
-    names = {"checkpoint-100": 0.2, "checkpoint-20": 0.1, "final": 0.4, "checkpoint-3": 0.0}
+    names = {"checkpoint-100": 0.2, "checkpoint-20": 0.1, "final": 0.4}
     found = [save(place / name, change) for name, change in names.items()]
     (found[0] / "trainer_state.json").write_text(json.dumps({"global_step": 107}))
     return found
 
 
-ORDER = ["checkpoint-3", "checkpoint-20", "checkpoint-100", "final"]
+ORDER = ["checkpoint-20", "checkpoint-100", "final"]
+
+
+@pytest.fixture(scope="module")
+def finished(
+    checkpoints: list[Path], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Result]:
+    """The directory of a trajectory over all checkpoints, and its result."""
+    out = tmp_path_factory.mktemp("finished") / "t"
+    return out, measure_checkpoints(checkpoints, MANIFEST, out=out, settings=SETTINGS)
 
 
 def test_each_checkpoint_has_the_numbers_of_its_own_measurement(
-    checkpoints: list[Path], tmp_path: Path
+    checkpoints: list[Path], finished: tuple[Path, Result]
 ) -> None:
-    result = measure_checkpoints(checkpoints, MANIFEST, out=tmp_path / "t", settings=SETTINGS)
+    out, result = finished
     by_name = {path.name: path for path in checkpoints}
     assert list(dict.fromkeys(row.checkpoint for row in result.trajectory)) == ORDER
-    assert list(dict.fromkeys(row.step for row in result.trajectory)) == [3, 20, 107, None]
+    assert list(dict.fromkeys(row.step for row in result.trajectory)) == [20, 107, None]
     for name in ORDER[::2]:
         alone = measure(by_name[name], MANIFEST, settings=SETTINGS)
         rows = [row for row in result.trajectory if row.checkpoint == name]
@@ -64,12 +73,12 @@ def test_each_checkpoint_has_the_numbers_of_its_own_measurement(
             for s in alone.summary
         ]
         assert [row.exact for row in rows] == [row.counted for row in alone.summary]
-        kept = Result.read(tmp_path / "t" / "checkpoints" / name / "result.json")
+        kept = Result.read(out / "checkpoints" / name / "result.json")
         assert kept.canaries == alone.canaries
-    last = Result.read(tmp_path / "t" / "checkpoints" / "final" / "result.json")
+    last = Result.read(out / "checkpoints" / "final" / "result.json")
     assert result.canaries == last.canaries
     assert result.inputs_sha256 != last.inputs_sha256
-    run = open_run(tmp_path / "t")
+    run = open_run(out)
     assert run.result == result
     assert run.scores() is not None
 
@@ -145,19 +154,18 @@ def test_two_directories_of_one_name_and_no_models_are_refused(
 
 
 def test_the_result_of_a_single_model_is_not_written_over(
-    checkpoints: list[Path], tmp_path: Path
+    checkpoints: list[Path], finished: tuple[Path, Result]
 ) -> None:
-    measure(checkpoints[0], MANIFEST, settings=SETTINGS, out=tmp_path)
+    single = finished[0] / "checkpoints" / "final"
     with pytest.raises(ResultError, match="holds the result of a single model; choose another"):
-        measure_checkpoints(checkpoints[:2], MANIFEST, settings=SETTINGS, out=tmp_path)
+        measure_checkpoints(checkpoints[:2], MANIFEST, settings=SETTINGS, out=single)
 
 
 def test_another_set_of_checkpoints_is_another_result(
-    checkpoints: list[Path], tmp_path: Path
+    checkpoints: list[Path], finished: tuple[Path, Result]
 ) -> None:
-    measure_checkpoints(checkpoints[:1], MANIFEST, settings=SETTINGS, out=tmp_path)
     with pytest.raises(ResultError, match="holds the result of another model, manifest or setti"):
-        measure_checkpoints(checkpoints[1:2], MANIFEST, settings=SETTINGS, out=tmp_path)
+        measure_checkpoints(checkpoints[1:2], MANIFEST, settings=SETTINGS, out=finished[0])
 
 
 def test_the_files_of_another_tool_are_not_written_over(

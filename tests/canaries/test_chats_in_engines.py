@@ -1,8 +1,6 @@
-"""Canaries in chats that engines hold: frames, streams, Ray and steps give what a list gives."""
+"""Canaries in chats that engines hold: frames, streams and steps give what a list gives."""
 
 import pickle
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -117,26 +115,3 @@ def test_other_messages_than_a_table_holds() -> None:
         CorpusError, match="turn 1 must have 'role' and 'content'; it has 'role', 't"
     ):
         step(table, range(SIZE))
-
-
-@pytest.fixture(scope="module")
-def ray() -> Iterator[Any]:
-    found = pytest.importorskip("ray")
-    pytest.importorskip("ray.data")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        found.init(num_cpus=2, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
-        found.data.DataContext.get_current().enable_progress_bars = False
-        yield found
-        found.shutdown()
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_ray_gives_what_a_list_gives(ray: Any, tmp_path: Path) -> None:
-    wanted, manifest = insert(records(), PLAN, wrapping=ANSWER)
-    rows, same = insert(ray.data.from_items(records()), PLAN, wrapping=ANSWER)
-    assert same.entries == manifest.entries
-    texts = sorted(str(row) for row in rows.take_all())
-    assert texts == sorted(str(row) for row in wanted)
-    again, _ = insert(ray.data.from_items(records()), same)
-    assert sorted(str(row) for row in again.take_all()) == texts

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from canaries import test_chats_in_engines as chats
 from hypothesis import given
 from hypothesis import strategies as st
 from naive_rows import with_canaries
@@ -166,6 +167,16 @@ def test_the_example(ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert len(texts) == SIZE + 36
     whole = with_canaries(TEXTS, Manifest.read(manifest))
     assert Counter(texts) == Counter(whole)
+
+
+def test_chats_as_in_a_list(ray: Any) -> None:
+    records = chats.records()
+    wanted, manifest = lx.insert(records, chats.PLAN, wrapping=chats.ANSWER)
+    rows, same = lx.insert(ray.data.from_items(records), chats.PLAN, wrapping=chats.ANSWER)
+    assert same.entries == manifest.entries
+    assert sorted(map(str, rows.take_all())) == sorted(map(str, wanted))
+    again, _ = lx.insert(ray.data.from_items(records), same)
+    assert sorted(map(str, again.take_all())) == sorted(map(str, wanted))
 
 
 def mixed(number: int) -> int:
