@@ -127,6 +127,11 @@ class Packed:
         """Tokens in all blocks, padding not counted."""
         return int(self.lengths.sum())
 
+    @property
+    def sparse(self) -> bool:
+        """Whether many tokens carry no loss: only padding does not."""
+        return False
+
     @cached_property
     def predicted(self) -> NDArray[np.int64]:
         """Tokens that are predicted in each block, shape (N,)."""

@@ -50,6 +50,11 @@ class PaddedRows:
     def __len__(self) -> int:
         return len(self.starts) - 1
 
+    @property
+    def sparse(self) -> bool:
+        """Whether many tokens carry no loss: those of prompts, and padding."""
+        return True
+
     @cached_property
     def predicted(self) -> NDArray[np.int64]:
         """Tokens of each row that are predicted and carry loss, shape (N,)."""

@@ -29,6 +29,7 @@ from lmexposure.errors import NumericalError
 from lmexposure.models.checkpoints import CheckpointDirectory, Counters, Progress, ProgressCallback
 from lmexposure.models.load import save_model
 from lmexposure.models.lora import is_lora, save_adapter
+from lmexposure.models.packing import IGNORED
 from lmexposure.records import TrainingSettings
 
 if TYPE_CHECKING:
@@ -64,6 +65,11 @@ def micro_batches(
 
 class Batches(Protocol):
     """What is trained on: N rows of tokens, and what follows each of their tokens."""
+
+    @property
+    def sparse(self) -> bool:
+        """Whether many tokens carry no loss."""
+        ...
 
     @property
     def predicted(self) -> NDArray[np.int64]:
@@ -115,8 +121,10 @@ class Blocks:
         bf16 = partial(torch.autocast, self._device.type, dtype=torch.bfloat16)
         with bf16() if self._bf16 else contextlib.nullcontext():
             logits = model(input_ids=ids, use_cache=False).logits
-        flat = logits.flatten(0, 1).float()
-        loss = nn.functional.cross_entropy(flat, labels.flatten(), reduction="sum")
+        flat, labels = logits.flatten(0, 1), labels.flatten()
+        if self._rows.sparse:  # no softmax over the vocabulary where there is no loss
+            flat, labels = flat[labels != IGNORED], labels[labels != IGNORED]
+        loss = nn.functional.cross_entropy(flat.float(), labels, reduction="sum")
         return loss if numbers.size else loss * 0.0
 
 

@@ -12,9 +12,8 @@ from lmexposure._settings import (
     setting,
     settings_of,
     whole,
-    words,
 )
-from lmexposure._validate import MOST_THREADS, fraction, integer, one_of, positive
+from lmexposure._validate import MOST_THREADS, fraction, integer, one_of, positive, text
 from lmexposure.errors import SettingsError
 
 TRAINING = "Training"  # the panel of a command's help
@@ -60,6 +59,14 @@ def _decay(name: str, value: float) -> None:
 def _epochs(name: str, values: object) -> None:
     if not isinstance(values, tuple | list):
         raise SettingsError(f"{name}={values!r} must be a list of epochs, such as [1, 5]")
+
+
+def _targets(name: str, values: object) -> None:
+    """The rule of layers' names; flags and files give a list, as of epochs."""
+    if not isinstance(values, tuple | list) or not values:
+        raise SettingsError(f"{name}={values!r} must be a list with at least one name of a layer")
+    for value in values:
+        text(name, value)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +139,7 @@ class TrainingSettings:
     block_size: int = setting(
         128,
         "tokens in a training block",
-        usual=_usual("block_size", 128),
+        usual=f"{_usual('block_size', 128)}; of chats 1024, one to a block",
         panel=TRAINING,
         rule=whole(2, _LONGEST_BLOCK),
     )
@@ -206,7 +213,7 @@ class TrainingSettings:
         ("all-linear",),
         "a layer that gets an adapter, by the end of its name; may be repeated",
         panel=TRAINING,
-        rule=words,
+        rule=_targets,
         usual="all-linear, every linear layer but the output",
         flag_name="--lora-target",
         metavar="NAME",

@@ -15,6 +15,7 @@ import multiprocessing
 import resource
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from lmexposure.models.trainer import epoch_steps
 
 _SPEED, _MEMORY = 0.95, 1.02  # of the bare loop's; a process's memory differs by so much by itself
 _VOCABULARY = 4_000
+_WARM = 30  # records
 _SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 _TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' %}"
@@ -112,25 +114,15 @@ def in_a_process(kind: str, here: Path, number: int, device: str) -> tuple[float
 
 
 def turn(kind: str, here: Path, number: int, device: str, sender: Any) -> None:
-    loaded = load_model(here / "base", device=device)
     records = json.loads((here / "records.json").read_text("utf-8"))
     settings = TrainingSettings.for_model(
         "pretrained", lora=True, epochs=2, block_size=512, batch_size=8
     )
     clock = time.process_time if device == "cpu" else time.perf_counter
+    # What is imported and set up once in a process is none of a training's seconds.
+    trained(kind, here, f"warm-{number}", records[: 2 * _WARM], device, settings)
     begun = clock()
-    if kind == "ours":
-        train(
-            loaded,
-            records,
-            settings=settings,
-            separator=None,
-            canaries=_CANARIES,
-            out=here / f"out-{number}",
-            wrapping=_WRAPPING,
-        )
-    else:
-        bare(loaded, records, settings, here / f"bare-{number}")
+    trained(kind, here, str(number), records, device, settings)
     seconds = clock() - begun
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     if device != "cpu":
@@ -138,12 +130,34 @@ def turn(kind: str, here: Path, number: int, device: str, sender: Any) -> None:
     sender.send((seconds, peak))
 
 
-def bare(loaded: Any, records: Any, settings: TrainingSettings, out: Path) -> None:
+def trained(
+    kind: str, here: Path, name: str, records: Any, device: str, settings: TrainingSettings
+) -> None:
+    """One training, from loading the base on."""
+    loaded = load_model(here / "base", device=device)
+    canaries = Counter(
+        text for text in _CANARIES for record in records if record == _WRAPPING.record(text)
+    )
+    if kind == "bare":
+        bare(loaded, records, canaries, settings, here / f"bare-{name}")
+        return
+    train(
+        loaded,
+        records,
+        settings=settings,
+        separator=None,
+        canaries=canaries,
+        out=here / f"out-{name}",
+        wrapping=_WRAPPING,
+    )
+
+
+def bare(loaded: Any, records: Any, canaries: Any, settings: TrainingSettings, out: Path) -> None:
     """A loop as people write it: peft, AdamW, batches padded to their longest row."""
     from peft import LoraConfig, get_peft_model
 
     training, validation = rows_of_records(
-        loaded.tokenizer, records, wrapping=_WRAPPING, canaries=_CANARIES, settings=settings
+        loaded.tokenizer, records, wrapping=_WRAPPING, canaries=canaries, settings=settings
     )
     config = LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM")
     model: Any = get_peft_model(loaded.model, config)

@@ -74,3 +74,16 @@ def test_learning_rate_warms_up_and_runs_down() -> None:
     assert rates[:4] == pytest.approx([0.25, 0.45, 0.6, 0.7])
     assert rates[-1] == pytest.approx(0.1)
     assert TrainingSettings(learning_rate=1.0).learning_rate_at(9, 10) == 1.0
+
+
+def test_targets_of_adapters_are_names() -> None:
+    assert TrainingSettings(lora_targets=["q_proj"]).to_dict()["lora_targets"] == ["q_proj"]  # type: ignore[arg-type]
+    with pytest.raises(SettingsError, match=r"lora_targets=\(\) must be a list with at least one"):
+        TrainingSettings(lora_targets=[])  # type: ignore[arg-type]
+    with pytest.raises(SettingsError, match="lora_targets='' must be a string, and not an empty"):
+        TrainingSettings(lora_targets=("",))
+
+
+def test_adapters_take_longer_steps() -> None:
+    assert TrainingSettings.for_model("pretrained", lora=True).learning_rate == 2e-4
+    assert TrainingSettings.for_model("pretrained", lora=True, learning_rate=1e-3).lora_rank == 16

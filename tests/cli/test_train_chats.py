@@ -1,0 +1,48 @@
+"""`lmexposure train` on chats: what it takes, and what ends with exit code 3."""
+
+import json
+from pathlib import Path
+
+import pytest
+from cli.conftest import Call
+from models.small_chats import chats, save_base
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_base(tmp_path_factory.mktemp("base") / "model")
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    path = tmp_path / "chats.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in chats()))
+    return path
+
+
+def test_chats_are_trained_on_by_adapters(
+    call: Call, corpus: Path, base: Path, tmp_path: Path
+) -> None:
+    lora = ("--model", base, "--lora", "--lora-rank", 4, "--lora-target", "q_proj")
+    outcome = call("train", corpus, "--out", tmp_path / "t", *lora, "--epochs", 1)
+    assert outcome.code == 0
+    config = json.loads((tmp_path / "t" / "model" / "adapter_config.json").read_text())
+    assert (config["r"], config["lora_alpha"], config["target_modules"]) == (4, 8, ["q_proj"])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--model", "lstm"), "is a new model, whose tokenizer knows no chats"),
+        (("--form", "instruction"), "record 1: 'instruction' is of type NoneType"),
+        (("--loss", "assistant", "--turn", "user"), "no token of the canary carries loss"),
+        (("--lora", "--lora-target", "attention"), "no adapter can be put into attention of"),
+    ],
+)
+def test_what_cannot_be_trained_ends_with_3(
+    call: Call, corpus: Path, base: Path, tmp_path: Path, options: tuple[str, ...], message: str
+) -> None:
+    model = () if "--model" in options else ("--model", base)
+    outcome = call("train", corpus, "--out", tmp_path / "t", *model, *options)
+    assert outcome.code == 3
+    assert message in " ".join(outcome.err.split())
