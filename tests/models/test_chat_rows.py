@@ -311,3 +311,42 @@ def test_a_record_of_another_form_is_refused_by_its_number(
 ) -> None:
     with pytest.raises(CorpusError, match=f"record 2: {message}"):
         list(training_rows(tokenizer, [wrapping.record("x"), record], wrapping))
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ("glad", "record 1: 'chat_template_kwargs' is of type str, and must be an object"),
+        ({"tokenize": False}, "'chat_template_kwargs' has 'tokenize', which decides how the chat"),
+        ({"max_length": 3, "truncation": True}, "'chat_template_kwargs' has 'max_length', which"),
+    ],
+)
+def test_options_of_a_record_are_those_of_a_template(
+    tokenizer: Any, options: Any, problem: str
+) -> None:
+    wrapping = Wrapping(turn="assistant")
+    record = {**wrapping.record("Hi."), "chat_template_kwargs": options}
+    with pytest.raises(CorpusError, match=re.escape(problem)):
+        training_row(tokenizer, record, wrapping)
+
+
+def test_options_of_a_record_may_have_any_name(tokenizer: Any) -> None:
+    wrapping = Wrapping(turn="assistant", chat_template=TEMPLATE + "{{ wrapping }}")
+    record = {**wrapping.record("Hi."), "chat_template_kwargs": {"wrapping": "odd", "number": 1}}
+    assert tokenizer.decode(training_row(tokenizer, record, wrapping).ids).endswith("odd")
+
+
+@pytest.mark.parametrize("rendering", ["text", "chat"])
+@pytest.mark.parametrize("given", [3, ["1 2"], {"a": 1}])
+def test_an_input_that_is_no_text_is_refused(tokenizer: Any, rendering: Any, given: object) -> None:
+    wrapping = Wrapping(form="instruction", turn="assistant", rendering=rendering)
+    record = {"instruction": "Add.", "input": given, "output": "3"}
+    with pytest.raises(CorpusError, match=r"record 1: 'input' is of type .*must be a string"):
+        training_row(tokenizer, record, wrapping)
+
+
+def test_a_character_of_no_meaning_in_a_prompt_ends_nothing(tokenizer: Any) -> None:
+    wrapping = Wrapping(form="instruction", turn="assistant")
+    record = {"instruction": "Add\0 {one}.", "input": "", "output": "3"}
+    text = tokenizer.decode(training_row(tokenizer, record, wrapping).ids)
+    assert "Add\0 {one}.\n\n### Response:\n3" in text
