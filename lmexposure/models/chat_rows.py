@@ -392,8 +392,9 @@ def _strings(number: int, record: Mapping[str, Any], wrapping: Wrapping) -> tupl
     more = _input(number, record)
     if more:
         return _WITH_INPUT.format(instruction=prompt, input=more), answer
-    asked = replace(wrapping, turn="assistant", other=prompt)
-    return asked.around()[0], answer
+    # Not the prompt itself: a record's may be what a setting may not, empty say.
+    asked = replace(wrapping, turn="assistant", other=_PROBE).around()[0]
+    return asked.replace(_PROBE, prompt), answer
 
 
 def _messages(number: int, record: Mapping[str, Any], wrapping: Wrapping) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+import numpy as np
 import pytest
 from chats import TEMPLATE, chat_tokenizer
 from tiny import byte_level_bpe, characters, sentence_piece_bpe, unigram, word_piece
@@ -345,8 +346,10 @@ def test_an_input_that_is_no_text_is_refused(tokenizer: Any, rendering: Any, giv
         training_row(tokenizer, record, wrapping)
 
 
-def test_a_character_of_no_meaning_in_a_prompt_ends_nothing(tokenizer: Any) -> None:
-    wrapping = Wrapping(form="instruction", turn="assistant")
-    record = {"instruction": "Add\0 {one}.", "input": "", "output": "3"}
-    text = tokenizer.decode(training_row(tokenizer, record, wrapping).ids)
-    assert "Add\0 {one}.\n\n### Response:\n3" in text
+@pytest.mark.parametrize("prompt", ["", "Add\0 {one}.", "{user}"])
+def test_any_text_can_be_an_instruction(tokenizer: Any, prompt: str) -> None:
+    wrapping = Wrapping(form="instruction", turn="assistant", loss="completion")
+    row = training_row(tokenizer, {"instruction": prompt, "output": "3"}, wrapping)
+    text = tokenizer.decode(row.ids)
+    assert f"### Instruction:\n{prompt}\n\n### Response:\n3" in text.replace("\ufffd", "\0")
+    assert tokenizer.decode(np.array(row.ids)[row.carried]) == "3<|endoftext|>"
