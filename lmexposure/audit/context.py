@@ -175,7 +175,13 @@ def _of_rows(rows: RowsRecord) -> Iterator[str]:
 
 
 def _said(left: str, tokenizer: Any) -> AnyContext:
-    """The context that a person named."""
+    """The context that a person named.
+
+    Raises:
+        ModelError: the tokenizer has no such token.
+        SettingsError: nothing is named, a word in capitals, or text that no tokenizer reads.
+    """
+    _refuse_unclear(left)
     if left == "none":
         return Context(start=())
     if left not in ("bos", "eos"):
@@ -187,6 +193,25 @@ def _said(left: str, tokenizer: Any) -> AnyContext:
             "or the text that was in front"
         )
     return Context(start=(token,))
+
+
+def _refuse_unclear(left: str) -> None:
+    """What may be meant otherwise, which would be scored without a word."""
+    if not left:
+        raise SettingsError(
+            "left_context='' is empty; where nothing was in front, say so: 'none', else 'bos', "
+            "'eos' or the text"
+        )
+    word = left.strip().lower()
+    if word in ("bos", "eos", "none") and left != word:
+        raise SettingsError(
+            f"left_context={left!r} would be read as a text that was in front; give {word!r}"
+        )
+    if any("\ud800" <= character <= "\udfff" for character in left):
+        raise SettingsError(
+            f"left_context={left!r} holds half a character, as bytes that are no UTF-8 become; "
+            "give it as UTF-8"
+        )
 
 
 def _in_wrapping(

@@ -182,10 +182,10 @@ class Wrapping:
             raise SettingsError("rendering='chat' has its text from a chat template; ask that")
         if self.form == "text":
             return "", ""
-        turns, mark = self._turns("\0"), "\0"
+        turns = self._turns("")
         whole = "{user}{assistant}" if self.form != "instruction" else _INSTRUCTION
-        before, _, behind = whole.format(**turns).partition(mark)
-        return before, behind
+        before, _, behind = whole.partition(f"{{{self.turn}}}")
+        return before.format(**turns), behind.format(**turns)
 
     def _turns(self, canary: str) -> dict[str, str]:
         """What each role says, in order."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from transformers import PreTrainedModel
 
 from lmexposure.errors import ModelError
@@ -31,7 +31,8 @@ def check_adapter(path: Path) -> None:
     """Refuse an adapter directory that cannot be loaded safely.
 
     Raises:
-        ModelError: no safetensors weights, no base model named, or a whole model next to it.
+        ModelError: no safetensors weights, or cut short, no base model named, or a whole model next
+            to it.
     """
     if (path / "config.json").is_file():
         raise ModelError(
@@ -43,6 +44,14 @@ def check_adapter(path: Path) -> None:
             f"adapter {str(path)!r} has no {_WEIGHTS}; save it again with save_pretrained of "
             "peft, which writes safetensors"
         )
+    try:
+        with safe_open(path / _WEIGHTS, framework="pt"):
+            pass
+    except (SafetensorError, OSError) as failure:
+        raise ModelError(
+            f"cannot read {_WEIGHTS} of adapter {str(path)!r}: {failure}; it is cut short or "
+            "damaged: copy it again, or save the adapter again"
+        ) from failure
     base_of_adapter(path)
 
 
@@ -60,8 +69,8 @@ def base_of_adapter(path: Path) -> tuple[str, str | None]:
             f"cannot read {_CONFIG} of adapter {str(path)!r} ({type(failure).__name__}); save the "
             "adapter again"
         ) from failure
-    if not base or is_adapter(Path(base)):
-        what = "an adapter, too" if base else "nothing"
+    if not base or not isinstance(base, str) or is_adapter(Path(base)):
+        what = "nothing" if not base else "an adapter, too" if isinstance(base, str) else "no text"
         raise ModelError(
             f"adapter {str(path)!r} names {what} as its base model; set base_model_name_or_path in "
             f"{_CONFIG} to the directory or hub name of a whole model"

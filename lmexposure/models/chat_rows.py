@@ -6,6 +6,7 @@ EOS token. `row_context` is the same row around a canary, for scoring.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from inspect import signature
 from itertools import takewhile
 from typing import Any
 
@@ -307,7 +308,7 @@ def _records_rows(
 ) -> Iterator[TrainingRow]:
     """Of records that a template renders; those with tools or options alone."""
     chats = [_messages(number, record, wrapping) for number, record in records]
-    options = [_options(record) for _, record in records]
+    options = [_options(tokenizer, number, record) for number, record in records]
     if not any(options):
         try:
             yield from list(_chat_rows(tokenizer, chats, wrapping))
@@ -325,7 +326,7 @@ def _records_rows(
 
 
 def _chat_rows(
-    tokenizer: Any, chats: Sequence[list[dict[str, Any]]], wrapping: Wrapping, **options: Any
+    tokenizer: Any, chats: Sequence[list[dict[str, Any]]], wrapping: Wrapping, /, **options: Any
 ) -> Iterator[TrainingRow]:
     tokens = {"tokenize": True, "return_dict": True, "tokenizer_kwargs": {"verbose": False}}
     marked = wrapping.loss == "assistant"
@@ -355,7 +356,7 @@ def _rendered(tokenizer: Any, messages: list[dict[str, Any]], wrapping: Wrapping
     return chat
 
 
-def _apply(tokenizer: Any, chats: Any, wrapping: Wrapping, **options: Any) -> Any:
+def _apply(tokenizer: Any, chats: Any, wrapping: Wrapping, /, **options: Any) -> Any:
     template = wrapping.chat_template
     try:
         return tokenizer.apply_chat_template(chats, chat_template=template, **options)
@@ -366,10 +367,22 @@ def _apply(tokenizer: Any, chats: Any, wrapping: Wrapping, **options: Any) -> An
         ) from None
 
 
-def _options(record: Mapping[str, Any]) -> dict[str, Any]:
+def _options(tokenizer: Any, number: int, record: Mapping[str, Any]) -> dict[str, Any]:
     """What else of a record a template is given, as TRL does."""
-    tools, own = record.get("tools"), record.get("chat_template_kwargs")
-    return {**({"tools": tools} if tools else {}), **(own or {})}
+    tools, own = record.get("tools"), record.get("chat_template_kwargs") or {}
+    if not isinstance(own, Mapping):
+        raise CorpusError(
+            f"record {number}: 'chat_template_kwargs' is of type {type(own).__name__}, and must be "
+            "an object, of what the template reads by name; rewrite it, or leave it out"
+        )
+    taken = set(signature(tokenizer.apply_chat_template).parameters) if own else set()
+    refused = sorted(taken.intersection(own) - {"tools", "documents"})
+    if refused:  # they decide how a chat becomes tokens, which is the training's to say
+        raise CorpusError(
+            f"record {number}: 'chat_template_kwargs' has {refused[0]!r}, which decides how the "
+            "chat becomes tokens, and is no option of a template; leave it out"
+        )
+    return {**({"tools": tools} if tools else {}), **{str(name): own[name] for name in own}}
 
 
 def _strings(number: int, record: Mapping[str, Any], wrapping: Wrapping) -> tuple[str, str]:
@@ -380,11 +393,12 @@ def _strings(number: int, record: Mapping[str, Any], wrapping: Wrapping) -> tupl
     prompt, answer = _string(number, record, first), _string(number, record, second)
     if wrapping.form != "instruction":
         return prompt, answer
-    more = record.get("input") or ""
+    more = _input(number, record)
     if more:
         return _WITH_INPUT.format(instruction=prompt, input=more), answer
-    asked = replace(wrapping, turn="assistant", other=prompt)
-    return asked.around()[0], answer
+    # Not the prompt itself: a record's may be what a setting may not, empty say.
+    asked = replace(wrapping, turn="assistant", other=_PROBE).around()[0]
+    return asked.replace(_PROBE, prompt), answer
 
 
 def _messages(number: int, record: Mapping[str, Any], wrapping: Wrapping) -> list[dict[str, Any]]:
@@ -394,7 +408,7 @@ def _messages(number: int, record: Mapping[str, Any], wrapping: Wrapping) -> lis
     first, second = _FIELDS[wrapping.form]
     if not wrapping.strings:
         return _turns(number, record, first) + _turns(number, record, second)
-    asked = "\n\n".join(filter(None, [_string(number, record, first), record.get("input")]))
+    asked = "\n\n".join(filter(None, [_string(number, record, first), _input(number, record)]))
     said = {"user": asked, "assistant": _string(number, record, second)}
     system = {} if wrapping.system is None else {"system": wrapping.system}
     return [{"role": role, "content": text} for role, text in {**system, **said}.items()]
@@ -415,6 +429,11 @@ def _string(number: int, record: Mapping[str, Any], name: str) -> str:
             "rewrite it, or name the form of the records"
         )
     return value
+
+
+def _input(number: int, record: Mapping[str, Any]) -> str:
+    """What an instruction is about; "" where there is nothing, or no such field."""
+    return "" if record.get("input") is None else _string(number, record, "input")
 
 
 def _turns(number: int, record: Mapping[str, Any], name: str) -> list[dict[str, Any]]:

@@ -148,6 +148,20 @@ def test_a_left_context_is_refused_where_the_row_is_known() -> None:
         scoring_context(LOADED, manifest, left_context="eos", rows=rows_of(manifest))
 
 
+@pytest.mark.parametrize(
+    ("left", "problem"),
+    [
+        ("", "left_context='' is empty; where nothing was in front, say so: 'none'"),
+        ("BOS", "left_context='BOS' would be read as a text that was in front; give 'bos'"),
+        (" eos", "would be read as a text that was in front; give 'eos'"),
+        ("Well\udcff", r"holds half a character, as bytes that are no UTF-8 become"),
+    ],
+)
+def test_a_left_context_that_may_be_meant_otherwise_is_refused(left: str, problem: str) -> None:
+    with pytest.raises(SettingsError, match=problem):
+        scoring_context(LOADED, plain_manifest(), left_context=left)
+
+
 def test_rows_of_the_training_are_what_is_scored(tmp_path: Path) -> None:
     manifest = plain_manifest()
     rows = rows_of(manifest, before="Well. ", behind=" Yes.", unscored=1)

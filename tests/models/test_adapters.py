@@ -182,13 +182,23 @@ def test_pickled_weights_are_refused(adapter: Path) -> None:
         load_model(adapter)
 
 
+@pytest.mark.parametrize("kept", [0, 4, 500])
+def test_weights_that_are_cut_short_are_refused(adapter: Path, kept: int) -> None:
+    weights = adapter / "adapter_model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:kept])
+    with pytest.raises(ModelError, match=r"cannot read adapter_model.safetensors of adapter .*cut"):
+        load_model(adapter)
+
+
 def test_a_whole_model_beside_an_adapter_is_refused(adapter: Path) -> None:
     (adapter / "config.json").write_text("{}")
     with pytest.raises(ModelError, match="holds a whole model and an adapter"):
         load_model(adapter)
 
 
-@pytest.mark.parametrize(("named", "said"), [(None, "nothing"), ("", "nothing")])
+@pytest.mark.parametrize(
+    ("named", "said"), [(None, "nothing"), ("", "nothing"), (5, "no text"), (["a"], "no text")]
+)
 def test_an_adapter_without_a_base_is_refused(adapter: Path, named: Any, said: str) -> None:
     set_config(adapter, base_model_name_or_path=named)
     with pytest.raises(ModelError, match=f"names {said} as its base model; set base_model_name"):

@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+import numpy as np
 import pytest
 from chats import TEMPLATE, chat_tokenizer
 from tiny import byte_level_bpe, characters, sentence_piece_bpe, unigram, word_piece
@@ -311,3 +312,44 @@ def test_a_record_of_another_form_is_refused_by_its_number(
 ) -> None:
     with pytest.raises(CorpusError, match=f"record 2: {message}"):
         list(training_rows(tokenizer, [wrapping.record("x"), record], wrapping))
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ("glad", "record 1: 'chat_template_kwargs' is of type str, and must be an object"),
+        ({"tokenize": False}, "'chat_template_kwargs' has 'tokenize', which decides how the chat"),
+        ({"max_length": 3, "truncation": True}, "'chat_template_kwargs' has 'max_length', which"),
+    ],
+)
+def test_options_of_a_record_are_those_of_a_template(
+    tokenizer: Any, options: Any, problem: str
+) -> None:
+    wrapping = Wrapping(turn="assistant")
+    record = {**wrapping.record("Hi."), "chat_template_kwargs": options}
+    with pytest.raises(CorpusError, match=re.escape(problem)):
+        training_row(tokenizer, record, wrapping)
+
+
+def test_options_of_a_record_may_have_any_name(tokenizer: Any) -> None:
+    wrapping = Wrapping(turn="assistant", chat_template=TEMPLATE + "{{ wrapping }}")
+    record = {**wrapping.record("Hi."), "chat_template_kwargs": {"wrapping": "odd", "number": 1}}
+    assert tokenizer.decode(training_row(tokenizer, record, wrapping).ids).endswith("odd")
+
+
+@pytest.mark.parametrize("rendering", ["text", "chat"])
+@pytest.mark.parametrize("given", [3, ["1 2"], {"a": 1}])
+def test_an_input_that_is_no_text_is_refused(tokenizer: Any, rendering: Any, given: object) -> None:
+    wrapping = Wrapping(form="instruction", turn="assistant", rendering=rendering)
+    record = {"instruction": "Add.", "input": given, "output": "3"}
+    with pytest.raises(CorpusError, match=r"record 1: 'input' is of type .*must be a string"):
+        training_row(tokenizer, record, wrapping)
+
+
+@pytest.mark.parametrize("prompt", ["", "Add\0 {one}.", "{user}"])
+def test_any_text_can_be_an_instruction(tokenizer: Any, prompt: str) -> None:
+    wrapping = Wrapping(form="instruction", turn="assistant", loss="completion")
+    row = training_row(tokenizer, {"instruction": prompt, "output": "3"}, wrapping)
+    text = tokenizer.decode(row.ids)
+    assert f"### Instruction:\n{prompt}\n\n### Response:\n3" in text.replace("\ufffd", "\0")
+    assert tokenizer.decode(np.array(row.ids)[row.carried]) == "3<|endoftext|>"
