@@ -6,31 +6,38 @@ from typing import Any
 from lmexposure.canaries.wrapping import SPEAKERS, Wrapping
 from lmexposure.errors import CorpusError
 
-_CHANGING = ("tools", "chat_template_kwargs")  # how a chat is rendered
+# Fields that say how a chat is rendered; canaries' records leave them empty.
+CHANGING = ("tools", "chat_template_kwargs")
 _IMAGES = ("images", "image")
 _CALLS = ("tool_calls", "function_call")
-_OF_TOOLS = ("tool", "function", "observation", "function_response")
+_OF_TOOLS = ("tool", "function", "function_call", "observation", "function_response")
 _OPTIONAL = "input"  # of an instruction; it may be empty
 
 
-def check_chat(where: str, row: Mapping[str, Any], wrapping: Wrapping) -> None:
+def check_chat(
+    where: str, row: Mapping[str, Any], wrapping: Wrapping, *, constants: Mapping[str, Any]
+) -> None:
     """Refuse a record among which those of canaries would be of another kind, or trained otherwise.
+
+    Records with tools, their calls and their answers are as good as others: those of canaries have
+    none.
 
     Args:
         where: what messages call it: "line 3".
         row: with all fields that the wrapping writes.
         wrapping: of the canaries.
+        constants: fields of the canaries' records that were given.
 
     Raises:
-        CorpusError: strings in place of messages, or the other way; tools, images, an unknown role
-            or an empty turn.
+        CorpusError: strings in place of messages, or the other way; images, an unknown role or an
+            empty turn; constants that change how the canaries' records are rendered.
     """
     written = {name: value for name, value in wrapping.record("").items() if name in row}
     for name, value in written.items():
         _check_type(where, name, row[name], wants_text=isinstance(value, str))
     if wrapping.form == "text":
         return
-    _check_rendering(where, row)
+    _check_rendering(where, row, constants)
     for name, value in written.items():
         if not isinstance(value, str):
             _check_turns(f"{where}: {name!r}", row[name], shared=wrapping.form == "conversations")
@@ -49,14 +56,13 @@ def _check_type(where: str, name: str, value: Any, *, wants_text: bool) -> None:
     )
 
 
-def _check_rendering(where: str, row: Mapping[str, Any]) -> None:
-    """Refuse fields by which a record is rendered otherwise."""
-    changing = [name for name in _CHANGING if _holds(row.get(name))]
+def _check_rendering(where: str, row: Mapping[str, Any], constants: Mapping[str, Any]) -> None:
+    """Refuse fields by which the canaries' records would be rendered otherwise than scored."""
+    changing = [name for name in CHANGING if _holds(constants.get(name))]
     if changing:
         raise CorpusError(
-            f"{where} has {changing[0]!r}, by which its chat is rendered otherwise; an inserted "
-            "record would copy it, and be trained in another wrapping than it is scored in: insert "
-            "into the records without it, and add the others then"
+            f"{changing[0]!r} is given to the canaries' records, by which they would be rendered "
+            "otherwise than they are scored; leave it out of fields"
         )
     images = [name for name in _IMAGES if _holds(row.get(name))]
     if images:
@@ -72,24 +78,20 @@ def _check_turns(where: str, value: Any, *, shared: bool) -> None:
         raise CorpusError(f"{where} has no turns; leave such records out")
     for number, turn in enumerate(turns, 1):
         place = f"{where}, turn {number}"
-        if not isinstance(turn, Mapping) or speaker not in turn or said not in turn:
+        calls = isinstance(turn, Mapping) and any(_holds(turn.get(name)) for name in _CALLS)
+        if not isinstance(turn, Mapping) or speaker not in turn or not (calls or said in turn):
             has = ", ".join(map(repr, turn)) if isinstance(turn, Mapping) else type(turn).__name__
             raise CorpusError(
                 f"{place} must have {speaker!r} and {said!r}; it has {has or 'none'}: rename them, "
                 "or choose another form"
             )
-        _check_role(place, turn, turn[speaker], roles)
+        if calls or turn[speaker] in _OF_TOOLS:
+            continue  # a call of a tool, or its answer, may say nothing else
+        _check_role(place, turn[speaker], roles)
         _check_content(f"{place}: {said!r}", turn[said])
 
 
-def _check_role(where: str, turn: Mapping[str, Any], role: Any, roles: tuple[str, ...]) -> None:
-    calls = [name for name in _CALLS if _holds(turn.get(name))]
-    if calls or role in _OF_TOOLS:
-        what = repr(calls[0]) if calls else f"the role {role!r}"
-        raise CorpusError(
-            f"{where} has {what}, which is of tools; insert into the records without tools, and "
-            "add the others then"
-        )
+def _check_role(where: str, role: Any, roles: tuple[str, ...]) -> None:
     if role not in roles:
         shown = repr(role) if isinstance(role, str) else f"of type {type(role).__name__}"
         raise CorpusError(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from lmexposure._validate import of_type
-from lmexposure.canaries.chat_checks import check_chat
+from lmexposure.canaries.chat_checks import CHANGING, check_chat
 from lmexposure.canaries.format import Format, count_fills
 from lmexposure.canaries.insertion import About, constants_of
 from lmexposure.canaries.manifest import Manifest, WrappingRecord
@@ -109,9 +109,13 @@ class RowSchema:
     def written(self, text: str, there: Iterable[Any]) -> dict[str, Any]:
         """The fields of a canary's row that are not copied, where rows have these fields."""
         fields, names = {**self.fields, **self.wrapped(text)}, list(there)
-        if self.record is not None and _OPTIONAL in fields and _OPTIONAL not in names:
+        if self.record is None:
+            return fields
+        if _OPTIONAL in fields and _OPTIONAL not in names:
             del fields[_OPTIONAL]
-        return fields
+        # Each canary is rendered as it will be scored, whatever the record that follows calls.
+        without = {name: None for name in CHANGING if name in names and name not in fields}
+        return {**fields, **without}
 
     def wrapped(self, text: str) -> Mapping[str, Any]:
         """The fields that a text goes into."""
@@ -182,7 +186,7 @@ class RowSchema:
                 f"{where} has no field {missing[0]!r}, which this wrapping writes; it has "
                 f"{', '.join(map(str, row)) or 'none'}: choose another wrapping, or rename fields"
             )
-        check_chat(where, {**row, **self.fields}, wrapping)
+        check_chat(where, {**row, **self.fields}, wrapping, constants=self.fields)
         self.check_constants(number, row)
 
 

@@ -29,6 +29,10 @@ _ROLES = {
     "chatgpt": "assistant",
     "bing": "assistant",
     "bard": "assistant",
+    "function_call": "assistant",
+    "function": "tool",
+    "observation": "tool",
+    "function_response": "tool",
     "model": "assistant",
 }
 # Stanford Alpaca's prompt with an input, as its trainers write it.

@@ -92,8 +92,8 @@ def test_what_a_step_refuses() -> None:
     batch = {"messages": [row["messages"] for row in records()]}
     with pytest.raises(CorpusError, match="no column 'messages'; there are text"):
         step({"text": ["a"]}, [0])
-    batch["messages"][5] = [{"role": "tool", "content": "x"}]
-    with pytest.raises(CorpusError, match="document 5: 'messages', turn 1 has the role 'tool'"):
+    batch["messages"][5] = [{"role": "narrator", "content": "x"}]
+    with pytest.raises(CorpusError, match="document 5: 'messages', turn 1: the role 'narrator'"):
         step(batch, range(SIZE))
     batch["messages"][5] = ANSWER.record("Was it: My PIN is 004711.?")["messages"]
     with pytest.raises(CorpusError, match=r"already holds fills: pin 1 times \(document 5\)"):

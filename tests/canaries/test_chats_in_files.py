@@ -241,15 +241,10 @@ BAD: Mapping[str, tuple[dict[str, Any], str]] = {
         "the role 'narrator' is unknown; the roles here are system, user, assistant",
     ),
     "no role": ({"messages": [{"role": 3, "content": "x"}]}, "the role of type int is unknown"),
-    "tool": (
-        {"messages": [{"role": "tool", "content": "x"}]},
-        "turn 1 has the role 'tool', which is of tools; insert into the records without tools",
+    "no calls": (
+        {"messages": [{**TOLD, "content": "", "tool_calls": []}]},
+        "turn 1: 'content' is empty; leave out such records",
     ),
-    "tool calls": (
-        {"messages": [{**TOLD, "content": "", "tool_calls": [{"id": "x"}]}]},
-        "turn 1 has 'tool_calls', which is of tools",
-    ),
-    "tools": ({"messages": [USER, TOLD], "tools": [{"name": "x"}]}, "has 'tools', by which"),
     "images": (
         {"messages": [USER, TOLD], "images": ["x.png"]},
         "has 'images': images are not measured, text is; leave such records out",
@@ -318,3 +313,45 @@ def test_coins_decide_in_chats_as_in_texts(tmp_path: Path) -> None:
     assert wrapped.entries == plain.entries
     assert wrapped.held_out
     assert verify(tmp_path / "b" / "corpus" / "c.jsonl", wrapped).as_inserted
+
+
+TOOL = {"type": "function", "function": {"name": "find", "parameters": {}}}
+CALL = {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "function": TOOL}]}
+FOUND = {"role": "tool", "content": "", "tool_call_id": "1"}
+
+
+def test_records_with_tools_get_canaries_without(tmp_path: Path) -> None:
+    """They are rendered as they are scored, whatever the record that follows may call."""
+    called = {"messages": [USER, CALL, FOUND, TOLD], "tools": [TOOL], "chat_template_kwargs": {}}
+    rows = [{"id": n, **called} for n in range(6)]
+    corpus = write(tmp_path / "a.jsonl", rows)
+    manifest = insert_files(corpus, tmp_path / "out", PLAN, wrapping=ANSWER)
+    assert manifest.corpus.wrapping is not None
+    copy = tmp_path / "out" / "corpus" / "a.jsonl"
+    written = [json.loads(line) for line in copy.read_text().splitlines()]
+    texts = {canary.text for canary in manifest.canaries}
+    own = [row for row in written if row["messages"][-1]["content"] in texts]
+    assert len(own) == sum(canary.inserted for canary in manifest.canaries)
+    assert {(row["tools"], row["chat_template_kwargs"]) for row in own} == {(None, None)}
+    assert verify(copy, manifest).as_inserted
+    remove(copy, manifest, tmp_path / "removed.jsonl")
+    assert (tmp_path / "removed.jsonl").read_bytes() == corpus.read_bytes()
+
+
+def test_calls_of_tools_in_tables(tmp_path: Path) -> None:
+    rows = [{"conversations": [HUMAN, *CALLED], "tools": "[{}]"} for _ in range(6)]
+    table = pa.Table.from_pylist(rows)
+    pq.write_table(table, tmp_path / "a.parquet")
+    wrapping = WRAPPINGS["conversations"]
+    manifest = insert_files(tmp_path / "a.parquet", tmp_path / "out", PLAN, wrapping=wrapping)
+    written = pq.read_table(tmp_path / "out" / "corpus" / "a.parquet").to_pylist()
+    inserted = sum(canary.inserted for canary in manifest.canaries)
+    assert sum(row["tools"] is None for row in written) == inserted
+
+
+HUMAN = {"from": "human", "value": "How late is it?"}
+CALLED = [
+    {"from": "function_call", "value": "{}"},
+    {"from": "observation", "value": ""},
+    {"from": "gpt", "value": "Noon."},
+]

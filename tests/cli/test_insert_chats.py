@@ -110,7 +110,6 @@ def test_the_template_of_the_training_is_noted(call: Call, tmp_path: Path) -> No
         ({"text": "x"}, ("--turn", "user"), "turn='user' is of chats, and these documents are tex"),
         ({"body": "x"}, (), "field 'text' is missing; name the field that holds the text"),
         ({"body": "x"}, ("--form", "messages"), "line 1 has no field 'messages', which this wrap"),
-        ({**RECORDS["messages"], "tools": ["x"]}, (), "line 1 has 'tools', by which its chat"),
         ({**RECORDS["messages"], "images": ["x"]}, (), "line 1 has 'images': images are not meas"),
         ({"messages": [{"role": "x", "content": "y"}]}, (), "the role 'x' is unknown"),
         ({"messages": [{"role": "user", "content": ""}]}, (), "'content' is empty"),
