@@ -4,6 +4,7 @@ As TRL's SFTTrainer makes them: a chat by the template; strings one behind the o
 EOS token. `row_context` is the same row around a canary, for scoring.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from inspect import signature
@@ -386,7 +387,18 @@ def _options(tokenizer: Any, number: int, record: Mapping[str, Any]) -> dict[str
             f"record {number}: 'chat_template_kwargs' has {refused[0]!r}, which decides how the "
             "chat becomes tokens, and is no option of a template; leave it out"
         )
-    return {**({"tools": tools} if tools else {}), **{str(name): own[name] for name in own}}
+    found = _read_tools(number, tools) if isinstance(tools, str) else tools
+    return {**({"tools": found} if found else {}), **{str(name): own[name] for name in own}}
+
+
+def _read_tools(number: int, tools: str) -> Any:
+    """Tools that a table holds as JSON; an empty text says that there are none."""
+    try:
+        return json.loads(tools or "null")
+    except ValueError as failure:
+        raise CorpusError(
+            f"record {number}: 'tools' is a text, and no JSON ({failure}); write a list of tools"
+        ) from None
 
 
 def _strings(number: int, record: Mapping[str, Any], wrapping: Wrapping) -> tuple[str, str]:

@@ -353,3 +353,16 @@ def test_any_text_can_be_an_instruction(tokenizer: Any, prompt: str) -> None:
     text = tokenizer.decode(row.ids)
     assert f"### Instruction:\n{prompt}\n\n### Response:\n3" in text.replace("\ufffd", "\0")
     assert tokenizer.decode(np.array(row.ids)[row.carried]) == "3<|endoftext|>"
+
+
+def test_tools_that_a_table_holds_as_text(tokenizer: Any) -> None:
+    template = TEMPLATE + "{% if tools %}{{ tools[0].name }}{% endif %}"
+    wrapping = Wrapping(turn="assistant", chat_template=template)
+    rows = [
+        training_row(tokenizer, {**wrapping.record("Hi."), "tools": tools}, wrapping).ids
+        for tools in ([{"name": "add"}], '[{"name": "add"}]', "", None)
+    ]
+    assert rows[0] == rows[1]
+    assert rows[2] == rows[3] == rows[0][: len(rows[2])]
+    with pytest.raises(CorpusError, match="record 1: 'tools' is a text, and no JSON"):
+        training_row(tokenizer, {**wrapping.record("Hi."), "tools": "add"}, wrapping)
