@@ -81,9 +81,9 @@ def insert(  # noqa: PLR0913 (a public door: each is an option of an insertion)
         anew. Hashes and fills of chats are those of all the strings of a record together.
 
     Raises:
-        CorpusError: no documents of these kinds, documents without text, fills already there, or a
-            record that changes how chats are rendered (tools, chat_template_kwargs), or that no
-            chat of texts is (images, an unknown role, an empty turn).
+        CorpusError: no documents of these kinds, documents without text, fills already there, a
+            record that is no chat of texts (images, an unknown role, an empty turn), or constants
+            that change how the canaries' chats are rendered (tools, chat_template_kwargs).
         FormatError: a format that cannot be found or read.
         PlanError: a plan that cannot be, or that the documents or a format cannot hold.
 
