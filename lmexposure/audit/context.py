@@ -231,7 +231,7 @@ def _in_wrapping(
             f"{str(then.template_sha256)[:16]}, and that of the model's tokenizer has "
             f"{str(now.template_sha256)[:16]}: canaries would be scored in other rows than they "
             "were trained in; put the training's template into the model's directory "
-            "(chat_template.jinja), or insert again with --tokenizer"
+            "(chat_template.jinja), or, where it had this one, let verify --rows find its rows"
         )
     if then.special_tokens not in (None, now.special_tokens):
         warnings.append(

@@ -41,7 +41,7 @@ _OCCURRENCES = {
     "without loss": "without_loss",
     "in another row": "otherwise",
 }
-_SHOWN = 60  # characters of what is next to a canary
+_SHOWN = 160  # characters of what is next to a canary
 
 
 def verify(
@@ -151,16 +151,19 @@ def _print_rows(record: "RowsRecord", tokenizer: "PreTrainedTokenizerBase") -> N
     say(f"{record.rows:,} rows, {packed}; loss on: {record.loss}")
     if record.start is not None:
         front = tokenizer.decode(list(record.start)) + record.before
-        say(f"in front of each canary: {_shown(front[-_SHOWN:])}")
-        say(f"behind it: {_shown(record.behind[:_SHOWN])}")
+        say(f"in front of each canary: {_shown(front, last=True)}")
+        say(f"behind it: {_shown(record.behind)}")
         say(f"{record.agreeing:,} of {record.found:,} occurrences are in that row")
     for warning in record.warnings:
         say(warning)
     say("delivered as planned" if record.as_planned else "NOT delivered as planned")
 
 
-def _shown(text: str) -> str:
-    return ascii(text) if text else "nothing"
+def _shown(text: str, *, last: bool = False) -> str:
+    """The part of a text that touches the canary, with dots where more of it is left out."""
+    if len(text) <= _SHOWN:
+        return ascii(text) if text else "nothing"
+    return f"... {text[-_SHOWN:]!a}" if last else f"{text[:_SHOWN]!a} ..."
 
 
 def _named(what: str, names: list[str]) -> None:

@@ -263,7 +263,8 @@ def _unscored(name: str, made: TrainingRow, scored: Row, wrapping: Wrapping) -> 
     if not carried.any():
         raise ModelError(
             f"{name}: no token of it carries loss under loss={wrapping.loss!r}; for "
-            "'assistant' the chat template must mark its answers with {% generation %}; where "
+            "'assistant' the chat template in the tokenizer's directory must mark its answers with "
+            "{% generation %}; else have loss='completion' or 'all', in the training too; where "
             "SFTTrainer put another in its place, give chat_template=trainer.chat_template"
         )
     unscored = int(carried.argmax())

@@ -9,6 +9,7 @@ from corpora import write_corpus
 from datasets import Dataset
 
 from lmexposure.canaries import Manifest
+from lmexposure.cli.verify import _shown
 from lmexposure.models import byte_level_tokenizer
 from lmexposure.records import RowsRecord
 
@@ -52,6 +53,13 @@ def test_rows_are_looked_at_and_written_down(call: Call, tokenised: Path) -> Non
     assert "cut off at the end of a row" in outcome.out
     for entry in Manifest.read(manifest).entries:
         assert entry.text not in outcome.out + path.read_text()
+
+
+def test_what_is_left_out_of_a_long_context_is_shown_as_dots() -> None:
+    assert _shown("") == "nothing"
+    assert _shown("<s>\n", last=True) == r"'<s>\n'"
+    assert _shown("a" * 200 + "b", last=True) == f"... '{'a' * 159}b'"
+    assert _shown("b" + "a" * 200) == f"'b{'a' * 159}' ..."
 
 
 def test_rows_are_rows_of_tokens(call: Call, tokenised: Path) -> None:
