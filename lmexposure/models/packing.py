@@ -207,7 +207,7 @@ def _check_canaries(
             raise ModelError(
                 f"canary {number} of {len(texts)} has {len(encoded.ids)} tokens with its separator,"
                 f" but block_size={block_size}; it must fit in one block whole, so raise "
-                "block_size or use a shorter format"
+                "block_size if the model's context window is longer, or use a shorter format"
             )
 
 

@@ -152,8 +152,8 @@ def _canary_rows(
         if len(ids) > block_size:
             raise ModelError(
                 f"canary {number} of {len(texts)} has {len(ids)} tokens in its row, but "
-                f"block_size={block_size}; it must be there whole, so raise block_size, or use a "
-                "shorter format or a shorter other turn"
+                f"block_size={block_size}; it must be there whole, so raise block_size if the "
+                "model's context window is longer, or use a shorter format or a shorter other turn"
             )
     return expected
 

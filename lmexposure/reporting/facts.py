@@ -376,6 +376,8 @@ def _measure_command(run: RunFiles) -> str:
     words += ["--out", _again(run)]
     if (base := run.result.base) is not None:
         words += ["--base", "adapter-off" if base.switched_off else _path(base.path)]
+    if (dtype := run.result.model.dtype) != RunSettings().dtype:
+        words += ["--dtype", _word(dtype)]
     settings = measure_settings(run.result.settings)
     words += _flags(settings, show_seeds=True)
     return _with_file(run, words, settings, {})

@@ -214,6 +214,9 @@ def test_a_measurement(tmp_path: Path) -> None:
     model = run.result.model.model_copy(update={"path": ""})
     nameless = replace(run, result=run.result.model_copy(update={"model": model}))
     assert "lmexposure measure MODEL MANIFEST" in command_of(nameless)
+    half = run.result.model.model_copy(update={"dtype": "bfloat16"})
+    rounded = replace(run, result=run.result.model_copy(update={"model": half}))
+    assert "--out m-again --dtype bfloat16" in command_of(rounded)
 
 
 @pytest.mark.parametrize("whole", [True, False])
