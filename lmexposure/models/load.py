@@ -52,6 +52,7 @@ _OLD_BUFFERS = re.compile(
     r"|rotary_emb\.(inv_freq|cos_cached|sin_cached))$"
 )
 _SHOWN = 3
+_ALIKE = 0.9  # of a base's tokens that an adapter's tokenizer must have, at the least
 _SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads")
 _OFFLOADED = "lmexposure-offloaded-"
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -451,11 +452,35 @@ def _load_on_base(
         )
     own = (adapter / "tokenizer_config.json").is_file()
     tokenizer = _load_tokenizer(str(adapter) if own else base, options)
+    if own:
+        _check_base_reads_alike(adapter, tokenizer, base, options)
     with _quiet(), quiet_libraries():
         model = with_adapter(model, adapter, tokens=len(tokenizer))
     if later is not None:
         spread(model, later, lambda: _folder_of(model))
     return model, tokenizer
+
+
+def _check_base_reads_alike(
+    adapter: Path, tokenizer: PreTrainedTokenizerBase, base: str, options: dict[str, Any]
+) -> None:
+    """Refuse a base with another tokenizer: the adapter was trained on another model.
+
+    A training may add tokens and give reserved ones a name. Another base with this tokenizer and
+    weights of the same shapes cannot be told from the right one: adapters hold no hash of theirs.
+    """
+    try:
+        known = _load_tokenizer(base, options).get_vocab()
+    except ModelError:  # the base has none, and says nothing
+        return
+    own = tokenizer.get_vocab()
+    alike = sum(own.get(token) == number for token, number in known.items())
+    if alike < _ALIKE * len(known):
+        raise ModelError(
+            f"adapter {str(adapter)!r} was trained with another tokenizer than its base "
+            f"{base!r} has ({alike:,} of {len(known):,} tokens are the same): it is an adapter for "
+            "another base; set base_model_name_or_path in adapter_config.json to the right one"
+        )
 
 
 def _load_tokenizer(name: str, options: dict[str, Any]) -> PreTrainedTokenizerBase:

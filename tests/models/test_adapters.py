@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tiny import characters
 
 from lmexposure.audit import MeasureSettings, measure
 from lmexposure.canaries import Format, Plan
@@ -214,6 +215,18 @@ def test_an_adapter_of_an_adapter_is_refused(adapter: Path) -> None:
 def test_a_base_that_is_gone_is_refused(adapter: Path) -> None:
     set_config(adapter, base_model_name_or_path="/no/such/base")
     with pytest.raises(ModelError, match="model '/no/such/base': no such directory"):
+        load_model(adapter)
+
+
+def test_an_adapter_for_a_base_with_another_tokenizer(
+    base: LoadedModel, adapter: Path, tmp_path: Path
+) -> None:
+    """Its weights fit, and mean other tokens."""
+    base.tokenizer.save_pretrained(adapter)
+    assert load_model(adapter).tokenizer.get_vocab() == base.tokenizer.get_vocab()
+    save_model(base.model, characters(), tmp_path / "other")
+    set_config(adapter, base_model_name_or_path=str(tmp_path / "other"))
+    with pytest.raises(ModelError, match="was trained with another tokenizer than its"):
         load_model(adapter)
 
 
