@@ -5,7 +5,8 @@ Numpy and scipy only: nothing here knows a model. All log-perplexities and expos
 A new statistic is a file of its own, with its source and a record that has `to_dict()`, and a name
 here. Exposures: `exposures`, `exact`, `importance`, `skew_normal`, `calibrated`; bounds on epsilon:
 one file each in `bounds`; whether chance explains a difference: `chance`; telling members from
-others: `membership`, `roc`, `attack_scores`, `many_models`.
+others: `membership`, `roc`, `attack_scores`; over many models: `many_models`,
+`relative_likelihood`, `label_regression`, `token_lira`.
 """
 
 from typing import TYPE_CHECKING
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
         min_k_plus_plus,
         negative_log_perplexity,
         reference_difference,
-        rmia,
         zlib_ratio,
     )
     from lmexposure.statistics.bounds.bound import Claim, ClaimCheck, EpsilonBound
@@ -46,6 +46,12 @@ if TYPE_CHECKING:
     from lmexposure.statistics.bounds.joint import JointBounds, joint_bounds
     from lmexposure.statistics.bounds.joint_beta import JointBetaEpsilon, joint_beta_epsilon
     from lmexposure.statistics.bounds.lidp import lidp_epsilon
+    from lmexposure.statistics.bounds.many_runs import (
+        LargestBound,
+        per_model_epsilon,
+        per_text_epsilon,
+        together_epsilon,
+    )
     from lmexposure.statistics.bounds.one_run import one_run_audit
     from lmexposure.statistics.bounds.one_run_guesses import one_run_epsilon, one_run_p_value
     from lmexposure.statistics.calibrated import CalibratedExposure, calibrated_exposure
@@ -82,14 +88,9 @@ if TYPE_CHECKING:
         estimated_quantile,
         quantile_interval,
     )
-    from lmexposure.statistics.many_models import (
-        CanariesAndPopulation,
-        LiraScores,
-        canaries_and_population,
-        lira,
-        lira_matrix,
-        lira_offline,
-    )
+    from lmexposure.statistics.label_regression import label_logits
+    from lmexposure.statistics.likelihood_ratios import LiraScores, lira, lira_matrix, lira_offline
+    from lmexposure.statistics.many_models import CanariesAndPopulation, canaries_and_population
     from lmexposure.statistics.membership import (
         AreaUnderCurve,
         TprAtFpr,
@@ -97,7 +98,9 @@ if TYPE_CHECKING:
         membership_metrics,
         tpr_at_fpr,
     )
+    from lmexposure.statistics.model_units import CellRate, CellRates, cell_rates, models_needed
     from lmexposure.statistics.privacy import ScoreClass, privacy_of, score_classes
+    from lmexposure.statistics.relative_likelihood import rmia, rmia_matrix
     from lmexposure.statistics.roc import RocCurve, RocHull, concave_hull, roc_curve
     from lmexposure.statistics.skew_normal import (
         GoodnessOfFit,
@@ -110,6 +113,7 @@ if TYPE_CHECKING:
         skew_normal_log_cdf,
     )
     from lmexposure.statistics.summary import ExposureSummary, exposure_summary
+    from lmexposure.statistics.token_lira import multivariate_lira
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
@@ -126,6 +130,8 @@ __all__ = [
     "Bonferroni",
     "CalibratedExposure",
     "CanariesAndPopulation",
+    "CellRate",
+    "CellRates",
     "CertifiedExposure",
     "Claim",
     "ClaimCheck",
@@ -144,6 +150,7 @@ __all__ = [
     "ImportanceExposure",
     "JointBetaEpsilon",
     "JointBounds",
+    "LargestBound",
     "LiraScores",
     "OrderStatistics",
     "QuantileInterval",
@@ -160,6 +167,7 @@ __all__ = [
     "binomial_interval",
     "calibrated_exposure",
     "canaries_and_population",
+    "cell_rates",
     "certified_exposure",
     "clopper_pearson_epsilon",
     "concave_hull",
@@ -179,6 +187,7 @@ __all__ = [
     "importance_exposure",
     "joint_beta_epsilon",
     "joint_bounds",
+    "label_logits",
     "lidp_epsilon",
     "lira",
     "lira_matrix",
@@ -186,23 +195,29 @@ __all__ = [
     "membership_metrics",
     "min_k",
     "min_k_plus_plus",
+    "models_needed",
+    "multivariate_lira",
     "negative_log_perplexity",
     "one_run_audit",
     "one_run_epsilon",
     "one_run_fdp_epsilon",
     "one_run_gaussian_audit",
     "one_run_p_value",
+    "per_model_epsilon",
+    "per_text_epsilon",
     "privacy_of",
     "quantile_interval",
     "rank_sum_test",
     "reference_difference",
     "rmia",
+    "rmia_matrix",
     "roc_curve",
     "sampled_exposure",
     "score_classes",
     "sign_test",
     "skew_normal_exposure",
     "skew_normal_log_cdf",
+    "together_epsilon",
     "tpr_at_fpr",
     "zlib_ratio",
 ]

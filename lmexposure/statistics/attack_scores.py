@@ -5,15 +5,13 @@ Which score a bound is computed from must be named before the data are seen, or 
 
 import zlib
 from collections.abc import Sequence
-from math import log2
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lmexposure._validate import bits_array, positive
+from lmexposure._validate import bits_array
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.statistics.many_models import score_matrix
 
 _FLAT_BITS = 1e-5  # a spread below this is rounding of a flat distribution in float32
 
@@ -183,76 +181,3 @@ def _lowest_mean(
     sums = np.bincount(text[keep], ordered[keep], minlength=lengths.size)
     means: NDArray[np.float64] = sums / counted
     return means
-
-
-def rmia(
-    target_bits: ArrayLike,
-    reference_bits: ArrayLike,
-    population_bits: ArrayLike,
-    population_reference_bits: ArrayLike,
-    *,
-    a: float = 1.0,
-    gamma: float = 1.0,
-) -> NDArray[np.float64]:
-    """Offline RMIA: share of population texts over which a canary's likelihood ratio wins.
-
-    A text's ratio is P(text | model) over its probability under any model, which offline is guessed
-    from reference models that never saw the text: ((1 + a) mean P + (1 - a)) / 2. All is done in
-    logarithms, so that long texts do not underflow.
-
-    Args:
-        target_bits: log-perplexity of each canary under the audited model, one or shape (n,), bits;
-            lower = more memorised.
-        reference_bits: of the same under reference models that saw none of them, shape (R, n).
-        population_bits: of texts that no model saw, under the audited model, shape (z,).
-        population_reference_bits: of the same under the reference models, shape (R, z).
-        a: how far a model that saw a text raises its probability towards 1, in [0, 1]; 1 = not at
-            all. Below 1 the 1 - a drowns the probability of a whole text, which is tiny: give bits
-            per token then, or leave it at 1.
-        gamma: by which factor a ratio must be larger than a population text's, above 0.
-
-    Returns:
-        Shape (n,), in [0, 1]; higher = more likely in. z population texts give only z + 1 different
-        scores. A ratio that is equal does not win.
-
-    Raises:
-        InputError: shapes that do not fit, a NaN or an infinity.
-        SettingsError: `a` or `gamma` out of range.
-
-    Source: Zarifzadeh, Liu, Shokri 2024, Low-cost high-power membership inference attacks, the
-    offline variant.
-
-    >>> rmia([1, 3], [[2, 3]], [2, 2], [[2, 2]]).tolist()
-    [1.0, 0.0]
-    """
-    if not 0 <= a <= 1:
-        raise SettingsError(f"a={a!r} must lie in [0, 1]; 1 takes the reference models as they are")
-    gamma = positive("gamma", gamma)
-    own = _log_ratios("target_bits", target_bits, "reference_bits", reference_bits, a)
-    others = np.sort(
-        _log_ratios(
-            "population_bits",
-            population_bits,
-            "population_reference_bits",
-            population_reference_bits,
-            a,
-        )
-    )
-    return np.searchsorted(others, own - log2(gamma), side="left") / others.size
-
-
-def _log_ratios(
-    name: str, bits: ArrayLike, reference_name: str, reference_bits: ArrayLike, a: float
-) -> NDArray[np.float64]:
-    """log2 of P(text | model) / P(text), shape (n,)."""
-    own, references = bits_array(name, bits), score_matrix(reference_name, reference_bits)
-    if references.shape[1] != own.size:
-        raise InputError(
-            f"{reference_name} has shape {references.shape}; give one row a reference model and "
-            f"one column for each of the {own.size} texts of {name}"
-        )
-    mean = np.logaddexp2.reduce(-references, axis=0) - log2(len(references))
-    seen = log2((1 - a) / 2) if a < 1 else -np.inf
-    marginal = np.logaddexp2(log2((1 + a) / 2) + mean, seen)
-    ratios: NDArray[np.float64] = -own - marginal
-    return ratios

@@ -217,13 +217,17 @@ class Audit(Terms):
             found.append((float(odds[best]), ray.name, seen))
         return {name: seen for _, name, seen in sorted(found, key=lambda row: -row[0])}
 
+    def strength(self, right: NDArray[np.bool_], forgiven: int = 0) -> float:
+        """The largest log-odds that a look speaks for: without a delta all that decides."""
+        return max(float(_odds(ray, right, forgiven).max()) for ray in self.rays)
+
     def _reach(self, right: NDArray[np.bool_], forgiven: int, enough: float = math.inf) -> float:
         """The largest epsilon of one document at which this outcome, less k, is too rare.
 
         The search ends at `enough`: if the outcome is too rare there, that is the answer.
         """
         rays = self.rays
-        reached = max(float(_odds(ray, right, forgiven).max()) for ray in rays)
+        reached = self.strength(right, forgiven)
         if reached == -np.inf:
             return 0.0
         # What is left of the right guesses when k are forgiven stays below the independent ones.

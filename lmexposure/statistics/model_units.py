@@ -1,0 +1,307 @@
+"""How well the cells of many models tell in from out, with intervals whose units are models.
+
+A cell is a model and a text. The cells of a model depend on each other, for they are of one
+training; so do leave-one-out scores of different models, each of which is made with the others
+(without a signal the area under their curve spreads 1.6 times as far as that of independent cells).
+So the interval leaves models out, and makes all scores again from those that are left. It is of
+these texts and other models: other texts may be harder or easier.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, floor, log, log1p
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from lmexposure._validate import fraction, integer
+from lmexposure.errors import InputError
+from lmexposure.statistics._rows import column
+from lmexposure.statistics.many_models import coin_matrix, score_matrix
+from lmexposure.statistics.membership import area_under_curve, tpr_at_fpr
+
+# Given which models are kept, shape (M,): their scores, one row a kept model, NaN where there is
+# none, shape (kept, N).
+Attack = Callable[[NDArray[np.bool_]], ArrayLike]
+
+_RATES = (0.01, 0.001)
+_PARTS = 32  # of models, each left out once: more parts say hardly more of the spread
+_FEWEST_MODELS = 4
+_LEAST = 1e-12  # variance of a share that is taken for none
+CURVE = tuple(float(f"{rate:.6g}") for rate in np.geomspace(1e-4, 1, 41))  # rates of the ROC curve
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellRate:
+    """TPR at a FPR over all cells.
+
+    Attributes:
+        fpr: false-positive rate allowed.
+        value: TPR of these cells, in [0, 1], higher = more leaks; None where the cells cannot
+            resolve the rate.
+        low, high: its interval, for these texts and models without end; None likewise.
+        note: why there is no number, and how many models it takes; None where there is one.
+
+    Source: as `tpr_at_fpr`.
+    """
+
+    fpr: float
+    value: float | None
+    low: float | None
+    high: float | None
+    note: str | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CellRates:
+    """What the cells of some texts show; higher = more leaks.
+
+    Attributes:
+        area: under the ROC curve, in [0, 1], with its interval `area_low`, `area_high`.
+        rates: TPR at low FPRs.
+        fpr, tpr, low, high: points of the ROC curve that these cells resolve, with intervals; each
+            of shape (P,).
+        level: coverage of each interval.
+        models: units of the intervals.
+        cells_in, cells_out: with a score.
+        cells_missing: without one.
+    """
+
+    area: float
+    area_low: float
+    area_high: float
+    rates: tuple[CellRate, ...]
+    fpr: NDArray[np.float64]
+    tpr: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    level: float
+    models: int
+    cells_in: int
+    cells_out: int
+    cells_missing: int
+
+
+def cell_rates(
+    attack: Attack,
+    included: ArrayLike,
+    *,
+    groups: Mapping[str, ArrayLike],
+    fprs: Sequence[float] = _RATES,
+    level: float = 0.95,
+) -> dict[str, CellRates]:
+    """Area, TPR at low FPRs and ROC curve over cells, group by group.
+
+    An interval is, at each end, the wider of two: that of cells which are independent, exact for
+    every number of them, and that of a jackknife which leaves out a model at a time (of more than
+    32, a part of the models) and makes all scores again without it. By Efron and Stein 1981 the
+    jackknife's variance is not too small in the mean; Korn and Graubard's rule makes an interval of
+    it, for as many independent models as have that variance. A symmetric one misses where a few
+    models leak and most do not.
+
+    Args:
+        attack: makes the scores of some models; higher = more likely in.
+        included: which text was in the training of which model, shape (M, N), M at least 4.
+        groups: texts that are counted together, by name: their places among the N.
+        fprs: false-positive rates, each in (0, 1).
+        level: two-sided coverage.
+
+    Raises:
+        InputError: coins that are none, too few models, scores of another shape; a group without a
+            scored cell on a side.
+        SettingsError: a rate or a level out of range.
+
+    Source: Efron and Stein 1981, The jackknife estimate of variance; Korn and Graubard
+    1998, Confidence intervals for proportions with small expected number of positive counts;
+    `tpr_at_fpr` and `area_under_curve` for independent cells.
+    """
+    coins = np.asarray(included)
+    coins = coin_matrix("included", coins, coins.shape)
+    if coins.ndim != 2 or len(coins) < _FEWEST_MODELS:
+        raise InputError(
+            f"included has shape {coins.shape}; models are the units of an interval, and it takes "
+            f"at least {_FEWEST_MODELS}"
+        )
+    level = fraction("level", level)
+    fprs = tuple(fraction("fprs", rate) for rate in fprs)
+    places = {name: np.asarray(its, dtype=np.intp) for name, its in groups.items()}
+    everyone = np.ones(len(coins), dtype=bool)
+    whole = _scores(attack, everyone, coins.shape[1])
+    spread: dict[str, list[NDArray[np.float64]]] = {name: [] for name in groups}
+    for part in _parts(len(coins)):
+        kept = everyone.copy()
+        kept[part] = False
+        scores = _scores(attack, kept, coins.shape[1])
+        for name, its in places.items():
+            cells = _Cells.of(scores[:, its], coins[kept][:, its])
+            spread[name].append(cells.numbers(fprs))
+    return {
+        name: _rates(name, whole[:, its], coins[:, its], np.array(spread[name]), fprs, level)
+        for name, its in places.items()
+    }
+
+
+def models_needed(fpr: float, texts: int, *, level: float = 0.95) -> int:
+    """How many models it takes until the cells without a text resolve a FPR.
+
+    Args:
+        fpr: false-positive rate, in (0, 1).
+        texts: with fair coins, at least 1.
+        level: two-sided coverage of the interval.
+
+    Source: as `tpr_at_fpr`: (1 - fpr)^n below (1 - level) / 2.
+
+    >>> models_needed(0.001, 100)
+    74
+    """
+    texts = integer("texts", texts, low=1)
+    negatives = floor(log((1 - fraction("level", level)) / 2) / log1p(-fraction("fpr", fpr))) + 1
+    return ceil(2 * negatives / texts)
+
+
+def _parts(models: int) -> list[NDArray[np.intp]]:
+    count = min(models, _PARTS)
+    return [np.arange(first, models, count) for first in range(count)]
+
+
+def _scores(attack: Attack, kept: NDArray[np.bool_], texts: int) -> NDArray[np.float64]:
+    scores = score_matrix("scores of the attack", attack(kept), may_miss=True)
+    if scores.shape != (int(kept.sum()), texts):
+        raise InputError(
+            f"the attack gave scores of shape {scores.shape} for {int(kept.sum())} models and "
+            f"{texts} texts; give one row a model that is kept"
+        )
+    return scores
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """Scores in and out, ascending, of the cells that have one."""
+
+    inside: NDArray[np.float64]
+    outside: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, scores: NDArray[np.float64], coins: NDArray[np.bool_]) -> "_Cells":
+        known = ~np.isnan(scores)
+        return cls(np.sort(scores[known & coins]), np.sort(scores[known & ~coins]))
+
+    def numbers(self, fprs: Sequence[float]) -> NDArray[np.float64]:
+        """The area, the TPR at each rate, then at those of the curve; NaN where a side is empty."""
+        if not (self.inside.size and self.outside.size):
+            return np.full(1 + len(fprs) + len(CURVE), np.nan)
+        return np.concatenate([[self.area()], self.tpr(np.array([*fprs, *CURVE]))])
+
+    def area(self) -> float:
+        ends = [np.searchsorted(self.outside, self.inside, side) for side in ("left", "right")]
+        return float((ends[0] + ends[1]).mean() / 2 / self.outside.size)
+
+    def tpr(self, fprs: NDArray[np.float64]) -> NDArray[np.float64]:
+        """With as many false positives as a rate allows, and no more."""
+        n, m = self.outside.size, self.inside.size
+        allowed = np.floor(fprs * n + 1e-9).astype(np.intp)
+        thresholds = self.outside[np.maximum(n - 1 - allowed, 0)]
+        above: NDArray[np.float64] = (m - np.searchsorted(self.inside, thresholds, "right")) / m
+        return np.where(allowed >= n, 1.0, above)
+
+
+def _rates(
+    name: str,
+    scores: NDArray[np.float64],
+    coins: NDArray[np.bool_],
+    spread: NDArray[np.float64],
+    fprs: Sequence[float],
+    level: float,
+) -> CellRates:
+    """Of one group; `spread` holds the numbers of each part left out, (parts, numbers)."""
+    cells = _Cells.of(scores, coins)
+    if not (cells.inside.size and cells.outside.size):
+        raise InputError(
+            f"group {name!r} has {cells.inside.size} scored cells with their text and "
+            f"{cells.outside.size} without; it takes both"
+        )
+    numbers = cells.numbers(fprs)
+    ends = _ends(numbers, spread, level)
+    area = area_under_curve(cells.inside, cells.outside, level=level)
+    found = [
+        _rate(cells, fpr, ends[:, 1 + i], level, scores.shape[1]) for i, fpr in enumerate(fprs)
+    ]
+    curve = _curve(cells, numbers[1 + len(fprs) :], ends[:, 1 + len(fprs) :], level)
+    return CellRates(
+        area=numbers[0],
+        area_low=min(area.low, float(ends[0, 0])),
+        area_high=max(area.high, float(ends[1, 0])),
+        rates=tuple(found),
+        level=level,
+        models=len(scores),
+        cells_in=cells.inside.size,
+        cells_out=cells.outside.size,
+        cells_missing=int(np.isnan(scores).sum()),
+        **curve,
+    )
+
+
+def _ends(
+    values: NDArray[np.float64], spread: NDArray[np.float64], level: float
+) -> NDArray[np.float64]:
+    """Of intervals of shares by the jackknife over parts, low and high: (2, numbers).
+
+    Clopper and Pearson's for as many models as would, each a coin, spread as far, less what few
+    parts do not tell of that spread: it reaches further to the side where there is more room.
+    """
+    known = spread[~np.isnan(spread).any(axis=1)]
+    parts = len(known)
+    if parts < 2:
+        return np.stack([np.zeros_like(values), np.ones_like(values)])
+    variance = (parts - 1) / parts * ((known - known.mean(axis=0)) ** 2).sum(axis=0)
+    side = (1 - level) / 2
+    few = special.ndtri(side) / special.stdtrit(parts - 1, side)
+    models = few**2 * values * (1 - values) / np.maximum(variance, _LEAST)
+    right, wrong = models * values, models * (1 - values)
+    inner = (right > 0) & (wrong > 0)  # a value of 0 or 1 is left to independent cells
+    k, rest = np.where(inner, right, 1), np.where(inner, wrong, 1)
+    low = np.where(inner, special.betaincinv(k, rest + 1, side), values)
+    high = np.where(inner, special.betainccinv(k + 1, rest, side), values)
+    return np.stack([low, high])
+
+
+def _rate(
+    cells: _Cells, fpr: float, ends: NDArray[np.float64], level: float, texts: int
+) -> CellRate:
+    exact = tpr_at_fpr(cells.inside, cells.outside, fpr=fpr, level=level)
+    if exact.value is None or exact.low is None or exact.high is None:
+        return CellRate(
+            fpr=fpr,
+            value=None,
+            low=None,
+            high=None,
+            note=f"{cells.outside.size:,} cells without their text do not resolve a FPR of "
+            f"{fpr:g}; with {texts:,} texts it takes {models_needed(fpr, texts, level=level):,} "
+            "models",
+        )
+    return CellRate(
+        fpr=fpr,
+        value=exact.value,
+        low=min(exact.low, float(ends[0])),
+        high=max(exact.high, float(ends[1])),
+        note=None,
+    )
+
+
+def _curve(
+    cells: _Cells, tpr: NDArray[np.float64], ends: NDArray[np.float64], level: float
+) -> dict[str, NDArray[np.float64]]:
+    """The points at which these cells resolve the FPR."""
+    points = []
+    for fpr, value, low, high in zip(CURVE, tpr, *ends, strict=True):
+        exact = None
+        if fpr < 1:
+            exact = tpr_at_fpr(cells.inside, cells.outside, fpr=fpr, level=level)
+        if fpr == 1:
+            points.append((1.0, 1.0, 1.0, 1.0))
+        elif exact is not None and exact.low is not None and exact.high is not None:
+            points.append((fpr, value, min(exact.low, low), max(exact.high, high)))
+    columns = zip(*points, strict=True)
+    names = ("fpr", "tpr", "low", "high")
+    return {n: column(values, np.float64) for n, values in zip(names, columns, strict=True)}

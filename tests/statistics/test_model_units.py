@@ -1,0 +1,161 @@
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from lmexposure.errors import InputError, SettingsError
+from lmexposure.statistics import (
+    area_under_curve,
+    canaries_and_population,
+    cell_rates,
+    lira_matrix,
+    models_needed,
+    tpr_at_fpr,
+)
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+HARDNESS = np.random.default_rng(7).normal(0, 3, 400)  # the interval is of these texts
+
+
+def _cells(seed: int, models: int, texts: int, shift: float) -> tuple[Floats, Flags]:
+    rng = np.random.default_rng([seed, models])
+    coins = rng.random((models, texts)) < 0.5
+    return HARDNESS[:texts] + shift * coins + rng.normal(size=coins.shape), coins
+
+
+def test_points_and_intervals_against_a_slow_version() -> None:
+    x, coins = _cells(1, 12, 60, 1.5)
+    found = cell_rates(lambda kept: x[kept], coins, groups={"all": range(60)}, fprs=(0.1,))["all"]
+    assert found.area == pytest.approx(area_under_curve(x[coins], x[~coins]).value)
+    exact = tpr_at_fpr(x[coins], x[~coins], fpr=0.1)
+    assert found.rates[0].value == exact.value
+    without = []
+    for model in range(12):
+        rest, its = np.delete(x, model, axis=0), np.delete(coins, model, axis=0)
+        pairs = rest[its][:, None] - rest[~its][None]
+        without.append(((pairs > 0) + (pairs == 0) / 2).mean())
+    variance = 11 / 12 * ((np.array(without) - np.mean(without)) ** 2).sum()
+    few = stats.norm.ppf(0.975) / stats.t.ppf(0.975, 11)
+    models = few**2 * found.area * (1 - found.area) / variance
+    right, wrong = models * found.area, models * (1 - found.area)
+    independent = area_under_curve(x[coins], x[~coins])
+    low, high = stats.beta.ppf(0.025, right, wrong + 1), stats.beta.ppf(0.975, right + 1, wrong)
+    assert found.area_low == pytest.approx(min(independent.low, low))
+    assert found.area_high == pytest.approx(max(independent.high, high))
+    assert (found.models, found.cells_in, found.cells_missing) == (12, int(coins.sum()), 0)
+    assert found.fpr[-1] == found.tpr[-1] == 1
+    assert (np.diff(found.fpr) > 0).all()
+    assert (found.low <= found.tpr).all()
+    assert (found.tpr <= found.high).all()
+
+
+@pytest.mark.parametrize("attack", ["plain", "lira"])
+@pytest.mark.parametrize("shift", [0.0, 1.5])
+def test_intervals_cover(attack: str, shift: float) -> None:
+    values, intervals = [], []
+    for seed in range(30):
+        x, coins = _cells(seed, 12, 40, shift)
+
+        def scores(kept: Flags, x: Floats = x, coins: Flags = coins) -> Floats:
+            return x[kept] if attack == "plain" else lira_matrix(x[kept], coins[kept]).scores
+
+        found = cell_rates(scores, coins, groups={"all": range(40)}, fprs=(0.1,))["all"]
+        rate = found.rates[0]
+        assert rate.value is not None
+        values.append((found.area, rate.value))
+        intervals.append(((found.area_low, found.area_high), (rate.low, rate.high)))
+    truth, ends = np.mean(values, axis=0), np.array(intervals, dtype=float)
+    covered = ((ends[:, :, 0] <= truth) & (truth <= ends[:, :, 1])).mean(axis=0)
+    assert covered.min() >= 0.8  # P(Bin(30, .95) < 24) = 3e-4, in each of eight
+
+
+def test_models_that_leak_or_do_not_widen_the_interval() -> None:
+    """Half of the models leak everything: cells of a model go together."""
+    x, coins = _cells(3, 16, 400, 0.0)
+    x = x - HARDNESS[:400] + 4 * coins * (np.arange(16) % 2)[:, None]
+    found = cell_rates(lambda kept: x[kept], coins, groups={"all": range(400)})["all"]
+    independent = area_under_curve(x[coins], x[~coins])
+    assert found.area_high - found.area_low > 3 * (independent.high - independent.low)
+
+
+def test_groups_are_apart() -> None:
+    x, coins = _cells(4, 10, 60, 1.5)
+    both = cell_rates(lambda kept: x[kept], coins, groups={"a": range(30), "b": range(30, 60)})
+    alone = cell_rates(lambda kept: x[kept, :30], coins[:, :30], groups={"a": range(30)})["a"]
+    assert both["a"].area == alone.area
+    assert both["a"].area_low == pytest.approx(alone.area_low)
+
+
+def test_what_cells_cannot_resolve_says_how_many_models_it_takes() -> None:
+    x, coins = _cells(5, 8, 50, 1.0)
+    rate = cell_rates(lambda kept: x[kept], coins, groups={"all": range(50)})["all"].rates[1]
+    assert rate.value is None
+    assert rate.note is not None
+    needed = models_needed(0.001, 50)
+    assert rate.note.endswith(f"with 50 texts it takes {needed} models")
+    # With as many, half of the cells are enough.
+    assert tpr_at_fpr([0.0], np.arange(needed * 25), fpr=0.001).note is None
+    assert tpr_at_fpr([0.0], np.arange((needed - 1) * 25 - 25), fpr=0.001).note is not None
+
+
+def test_missing_cells_are_counted() -> None:
+    x, coins = _cells(6, 8, 30, 1.0)
+    x[0, 0] = np.nan
+    found = cell_rates(lambda kept: x[kept], coins, groups={"all": range(30)})["all"]
+    assert found.cells_missing == 1
+    assert found.cells_in + found.cells_out == 239
+
+
+def test_ties_are_half() -> None:
+    _, coins = _cells(7, 8, 30, 1.0)
+    flat = np.zeros(coins.shape)
+    found = cell_rates(lambda kept: flat[kept], coins, groups={"all": range(30)}, fprs=(0.05,))
+    assert found["all"].area == 0.5
+    assert found["all"].rates[0].value == 0
+
+
+def test_name_and_shame_shows_at_its_text_and_not_in_the_rates() -> None:
+    rng = np.random.default_rng(8)
+    coins = rng.random((64, 128)) < 0.5
+    x = rng.normal(size=coins.shape)
+    x[:, 5] += 40 * coins[:, 5]
+    found = cell_rates(lambda kept: x[kept], coins, groups={"all": range(128)}, fprs=(0.01,))
+    value = found["all"].rates[0].value
+    assert value is not None
+    assert value <= 0.01 + 1 / 128 + 0.006
+    each = canaries_and_population(x, coins)
+    assert each.worst == 5
+    assert each.worst_p < 1e-6
+    assert each.canary_tpr[5] == 1
+
+
+def test_fresh_coins_show_nothing() -> None:
+    """The same scores, with coins that no training saw."""
+    x, _ = _cells(9, 24, 60, 1.5)
+    areas, worst = [], []
+    for seed in range(60):
+        coins = np.random.default_rng([seed, 3]).random(x.shape) < 0.5
+        areas.append(area_under_curve(*_apart(lira_matrix(x, coins).scores, coins)).value)
+        worst.append(canaries_and_population(x, coins).worst_p)
+    assert np.mean(areas) == pytest.approx(0.5, abs=0.01)
+    assert np.mean(np.array(worst) < 0.05) <= 0.15
+
+
+def _apart(scores: Floats, coins: Flags) -> tuple[Floats, Floats]:
+    return scores[coins], scores[~coins]
+
+
+def test_refusals() -> None:
+    x, coins = _cells(10, 6, 12, 1.0)
+    every = {"all": range(12)}
+    with pytest.raises(InputError, match="takes at least 4"):
+        cell_rates(lambda kept: x[kept], coins[:3], groups=every)
+    with pytest.raises(InputError, match=r"shape \(6, 12\) for 5 models and 12 texts"):
+        cell_rates(lambda kept: x, coins[:5], groups=every)
+    with pytest.raises(InputError, match="group 'all' has 72 scored cells with their text and 0"):
+        cell_rates(lambda kept: x[kept], np.ones_like(coins), groups=every)
+    with pytest.raises(SettingsError, match="fprs=0"):
+        cell_rates(lambda kept: x[kept], coins, groups=every, fprs=(0,))
+    with pytest.raises(SettingsError, match="texts=0"):
+        models_needed(0.01, 0)
